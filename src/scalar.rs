@@ -1,0 +1,363 @@
+//! Operations on single elements: what `exp`, `add` or `lt` mean, for both IR levels and their interpreters.
+//!
+//! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Nothing here knows of tensors.
+//! Formulas: GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415, with erf and with its tanh approximation), SiLU
+//! (Elfwing et al. 2017, arXiv:1702.03118).
+
+use std::fmt;
+
+/// Declares an enum whose variants have a name in programs and dumps.
+macro_rules! named_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$vmeta])* $variant,)* }
+
+        impl $name {
+            /// Every variant, in the order of declaration.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// Name in programs and dumps.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+
+            /// The variant of this name, if there is one.
+            pub fn from_name(name: &str) -> Option<$name> {
+                match name { $($text => Some($name::$variant),)* _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+named_enum! {
+    /// Operations on one element.
+    UnaryOp {
+        /// `-x`
+        Neg = "neg",
+        /// Absolute value.
+        Abs = "abs",
+        /// `e^x`
+        Exp = "exp",
+        /// Natural logarithm.
+        Log = "log",
+        /// Square root.
+        Sqrt = "sqrt",
+        /// `1 / sqrt(x)`
+        Rsqrt = "rsqrt",
+        /// Sine.
+        Sin = "sin",
+        /// Cosine.
+        Cos = "cos",
+        /// Hyperbolic tangent.
+        Tanh = "tanh",
+        /// Error function.
+        Erf = "erf",
+        /// `1 / (1 + e^-x)`
+        Sigmoid = "sigmoid",
+        /// `max(x, 0)`
+        Relu = "relu",
+        /// `x * (1 + erf(x / sqrt 2)) / 2`
+        Gelu = "gelu",
+        /// `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2`
+        GeluTanh = "gelu_tanh",
+        /// `x * sigmoid(x)`
+        Silu = "silu",
+        /// Largest whole number at most `x`.
+        Floor = "floor",
+        /// Logical negation of a truth value.
+        Not = "not",
+    }
+}
+
+named_enum! {
+    /// Operations on two elements of one type, with a result of that type.
+    BinaryOp {
+        /// Sum; integers wrap.
+        Add = "add",
+        /// Difference; integers wrap.
+        Sub = "sub",
+        /// Product; integers wrap.
+        Mul = "mul",
+        /// Quotient; integers round towards minus infinity, and a zero divisor gives 0.
+        Div = "div",
+        /// Remainder with the sign of the divisor (floats and integers); an integer zero divisor gives 0.
+        Rem = "rem",
+        /// `x^y`
+        Pow = "pow",
+        /// Maximum; NaN if either is NaN.
+        Max = "max",
+        /// Minimum; NaN if either is NaN.
+        Min = "min",
+        /// Logical and of truth values.
+        And = "and",
+        /// Logical or of truth values.
+        Or = "or",
+    }
+}
+
+named_enum! {
+    /// Comparisons of two elements of one type; the result is a truth value. NaN compares as in IEEE 754.
+    CmpOp {
+        /// Equal.
+        Eq = "eq",
+        /// Not equal.
+        Ne = "ne",
+        /// Less.
+        Lt = "lt",
+        /// Less or equal.
+        Le = "le",
+        /// Greater.
+        Gt = "gt",
+        /// Greater or equal.
+        Ge = "ge",
+    }
+}
+
+named_enum! {
+    /// Reductions over axes. Of an empty axis: sum 0, max -inf, min +inf, all true, any false, mean NaN; argmax has none.
+    ReduceKind {
+        /// Sum.
+        Sum = "sum",
+        /// Sum divided by the number of elements.
+        Mean = "mean",
+        /// Maximum; NaN if any element is NaN.
+        Max = "max",
+        /// Minimum; NaN if any element is NaN.
+        Min = "min",
+        /// Is every truth value true?
+        All = "all",
+        /// Is any truth value true?
+        Any = "any",
+        /// Index (i32) of the maximum; the lowest on ties, the first NaN if there is one.
+        ArgMax = "argmax",
+    }
+}
+
+/// The error function in `f64`, to about 1e-15 (series below 3, continued fraction above; Abramowitz & Stegun 7.1.5
+/// and 7.1.14).
+pub fn erf(x: f64) -> f64 {
+    if x.is_nan() {
+        return x;
+    }
+    let a = x.abs();
+    let magnitude = if a < 3.0 {
+        let (mut term, mut sum, mut n) = (a, a, 0.0);
+        while term.abs() > 1e-18 * sum.abs() {
+            n += 1.0;
+            term *= -a * a / n;
+            sum += term / (2.0 * n + 1.0);
+            if n > 200.0 {
+                break;
+            }
+        }
+        sum * std::f64::consts::FRAC_2_SQRT_PI
+    } else if a < 6.5 {
+        let mut fraction = a;
+        for k in (1..=120).rev() {
+            fraction = a + f64::from(k) / 2.0 / fraction;
+        }
+        1.0 - (-a * a).exp() / fraction / std::f64::consts::PI.sqrt()
+    } else {
+        1.0
+    };
+    magnitude.copysign(x)
+}
+
+impl UnaryOp {
+    /// The result for a float, computed in `f64`.
+    pub fn eval_f64(self, x: f64) -> f64 {
+        match self {
+            UnaryOp::Neg => -x,
+            UnaryOp::Abs => x.abs(),
+            UnaryOp::Exp => x.exp(),
+            UnaryOp::Log => x.ln(),
+            UnaryOp::Sqrt => x.sqrt(),
+            UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+            UnaryOp::Sin => x.sin(),
+            UnaryOp::Cos => x.cos(),
+            UnaryOp::Tanh => x.tanh(),
+            UnaryOp::Erf => erf(x),
+            UnaryOp::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            // Not `x.max(0.0)`, which would lose a NaN.
+            UnaryOp::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
+            UnaryOp::Gelu if x == f64::NEG_INFINITY => -0.0,
+            UnaryOp::Gelu => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
+            UnaryOp::GeluTanh if x == f64::NEG_INFINITY => -0.0,
+            UnaryOp::GeluTanh => {
+                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+                0.5 * x * (1.0 + inner.tanh())
+            }
+            UnaryOp::Silu if x == f64::NEG_INFINITY => -0.0,
+            UnaryOp::Silu => x / (1.0 + (-x).exp()),
+            UnaryOp::Floor => x.floor(),
+            UnaryOp::Not => {
+                if x == 0.0 {
+                    1.0
+                } else {
+                    0.0
+                }
+            }
+        }
+    }
+
+    /// The result for an `f32`: the `f64` result, rounded.
+    pub fn eval_f32(self, x: f32) -> f32 {
+        self.eval_f64(f64::from(x)) as f32
+    }
+
+    /// The result for an integer or truth value; `None` where the operation is for floats only.
+    pub fn eval_int(self, x: i64) -> Option<i64> {
+        match self {
+            UnaryOp::Neg => Some(x.wrapping_neg()),
+            UnaryOp::Abs => Some(x.wrapping_abs()),
+            UnaryOp::Relu => Some(x.max(0)),
+            UnaryOp::Floor => Some(x),
+            UnaryOp::Not => Some(i64::from(x == 0)),
+            UnaryOp::Exp
+            | UnaryOp::Log
+            | UnaryOp::Sqrt
+            | UnaryOp::Rsqrt
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh
+            | UnaryOp::Erf
+            | UnaryOp::Sigmoid
+            | UnaryOp::Gelu
+            | UnaryOp::GeluTanh
+            | UnaryOp::Silu => None,
+        }
+    }
+}
+
+/// Maximum that keeps a NaN.
+fn max_nan(x: f64, y: f64) -> f64 {
+    if x.is_nan() || x > y { x } else { y }
+}
+
+/// Minimum that keeps a NaN.
+fn min_nan(x: f64, y: f64) -> f64 {
+    if x.is_nan() || x < y { x } else { y }
+}
+
+impl BinaryOp {
+    /// The result for floats, computed in `f64`. `and` and `or` take anything but 0 as true.
+    pub fn eval_f64(self, x: f64, y: f64) -> f64 {
+        match self {
+            BinaryOp::Add => x + y,
+            BinaryOp::Sub => x - y,
+            BinaryOp::Mul => x * y,
+            BinaryOp::Div => x / y,
+            BinaryOp::Rem => x - y * (x / y).floor(),
+            BinaryOp::Pow => x.powf(y),
+            BinaryOp::Max => max_nan(x, y),
+            BinaryOp::Min => min_nan(x, y),
+            BinaryOp::And => f64::from(u8::from(x != 0.0 && y != 0.0)),
+            BinaryOp::Or => f64::from(u8::from(x != 0.0 || y != 0.0)),
+        }
+    }
+
+    /// The result for `f32`s: the `f64` result, rounded, which for `+ - * /` is the IEEE 754 `f32` result.
+    pub fn eval_f32(self, x: f32, y: f32) -> f32 {
+        match self {
+            // Three roundings, as compiled code does it.
+            BinaryOp::Rem => x - y * (x / y).floor(),
+            _ => self.eval_f64(f64::from(x), f64::from(y)) as f32,
+        }
+    }
+
+    /// The result for integers (before wrapping to the element type) or truth values.
+    pub fn eval_int(self, x: i64, y: i64) -> i64 {
+        match self {
+            BinaryOp::Add => x.wrapping_add(y),
+            BinaryOp::Sub => x.wrapping_sub(y),
+            BinaryOp::Mul => x.wrapping_mul(y),
+            BinaryOp::Div if y == 0 => 0,
+            BinaryOp::Div => {
+                let (q, r) = (x.wrapping_div(y), x.wrapping_rem(y));
+                if r != 0 && (r < 0) != (y < 0) { q.wrapping_sub(1) } else { q }
+            }
+            BinaryOp::Rem if y == 0 => 0,
+            BinaryOp::Rem => {
+                let r = x.wrapping_rem(y);
+                if r != 0 && (r < 0) != (y < 0) { r.wrapping_add(y) } else { r }
+            }
+            BinaryOp::Pow => {
+                let exponent = u32::try_from(y.max(0)).unwrap_or(u32::MAX);
+                x.wrapping_pow(exponent)
+            }
+            BinaryOp::Max => x.max(y),
+            BinaryOp::Min => x.min(y),
+            BinaryOp::And => i64::from(x != 0 && y != 0),
+            BinaryOp::Or => i64::from(x != 0 || y != 0),
+        }
+    }
+
+    /// Is `x op y` the same bits as `y op x`?
+    pub fn is_commutative(self) -> bool {
+        match self {
+            BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or => true,
+            // `max(-0, 0)` and NaN payloads depend on the order.
+            BinaryOp::Max | BinaryOp::Min => false,
+            BinaryOp::Sub | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow => false,
+        }
+    }
+}
+
+impl CmpOp {
+    /// The result for two ordered things.
+    pub fn eval<T: PartialOrd>(self, x: T, y: T) -> bool {
+        match self {
+            CmpOp::Eq => x == y,
+            CmpOp::Ne => x != y,
+            CmpOp::Lt => x < y,
+            CmpOp::Le => x <= y,
+            CmpOp::Gt => x > y,
+            CmpOp::Ge => x >= y,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erf_at_known_points() {
+        // Abramowitz & Stegun, table 7.1.
+        for (x, y) in [(0.5, 0.520_499_877_813_046_5), (1.0, 0.842_700_792_949_714_9), (2.0, 0.995_322_265_018_952_7)] {
+            assert!((erf(x) - y).abs() < 1e-15);
+            assert!((erf(-x) + y).abs() < 1e-15);
+        }
+        assert!((erf(3.5) - 0.999_999_256_901_627_7).abs() < 1e-15);
+        assert!(erf(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn nan_passes_through() {
+        assert!(BinaryOp::Max.eval_f32(f32::NAN, 1.0).is_nan());
+        assert!(BinaryOp::Max.eval_f32(1.0, f32::NAN).is_nan());
+        assert!(BinaryOp::Min.eval_f32(1.0, f32::NAN).is_nan());
+        assert!(UnaryOp::Relu.eval_f32(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn integer_division_floors() {
+        assert_eq!(BinaryOp::Div.eval_int(-7, 2), -4);
+        assert_eq!(BinaryOp::Rem.eval_int(-7, 2), 1);
+        assert_eq!(BinaryOp::Div.eval_int(7, 0), 0);
+        assert_eq!(BinaryOp::Div.eval_int(i64::MIN, -1), i64::MIN);
+    }
+}

@@ -1,0 +1,490 @@
+//! Dimension expressions in canonical form.
+//!
+//! A [`Dim`] is a sum of terms, each a rational coefficient times a product of factors with integer exponents (a Laurent
+//! polynomial), kept sorted with equal terms merged. So `2*S` and `S+S` are the same value, and `H * (D / H)` is `D`.
+//! Whether a quotient is allowed at all (`D / H` needs the fact `D % H == 0`) is not decided here but in the type checker.
+//! A quotient by a sum that does not divide out stays an opaque factor.
+//!
+//! Arithmetic never panics: coefficients are `i128` and saturate; a value that no longer fits an `i64` is refused when
+//! it is evaluated or asked for as a constant.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A rational number in lowest terms with a positive denominator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ratio {
+    /// Numerator.
+    pub num: i128,
+    /// Denominator, at least 1.
+    pub den: i128,
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    i128::try_from(a).unwrap_or(i128::MAX).max(1)
+}
+
+impl Ratio {
+    /// The integer `n`.
+    pub fn int(n: i128) -> Ratio {
+        Ratio { num: n, den: 1 }
+    }
+
+    /// `num / den` in lowest terms; `den` must not be 0 (a zero is taken as 1).
+    pub fn new(num: i128, den: i128) -> Ratio {
+        let den = if den == 0 { 1 } else { den };
+        let g = gcd(num, den);
+        let s = if den < 0 { -1 } else { 1 };
+        Ratio { num: (num / g).saturating_mul(s), den: (den / g).saturating_mul(s) }
+    }
+
+    fn add(self, o: Ratio) -> Ratio {
+        Ratio::new(
+            self.num.saturating_mul(o.den).saturating_add(o.num.saturating_mul(self.den)),
+            self.den.saturating_mul(o.den),
+        )
+    }
+
+    fn mul(self, o: Ratio) -> Ratio {
+        let (g, h) = (gcd(self.num, o.den), gcd(o.num, self.den));
+        Ratio::new((self.num / g).saturating_mul(o.num / h), (self.den / h).saturating_mul(o.den / g))
+    }
+}
+
+/// What a dimension is made of, besides numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Factor {
+    /// A named dimension, bound at compile time or at run time.
+    Symbol(Arc<str>),
+    /// A quotient whose divisor is a sum and does not divide out; exact by a fact of the program.
+    Quotient(Box<Dim>, Box<Dim>),
+}
+
+/// A product of factors with non-zero exponents; the empty product is 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Monomial(pub BTreeMap<Factor, i32>);
+
+impl Monomial {
+    fn mul(&self, o: &Monomial) -> Monomial {
+        let mut out = self.0.clone();
+        for (f, e) in &o.0 {
+            let slot = out.entry(f.clone()).or_insert(0);
+            *slot = slot.saturating_add(*e);
+            if *slot == 0 {
+                out.remove(f);
+            }
+        }
+        Monomial(out)
+    }
+
+    fn inverse(&self) -> Monomial {
+        Monomial(self.0.iter().map(|(f, e)| (f.clone(), e.saturating_neg())).collect())
+    }
+}
+
+/// A whole coefficient and factors with positive exponents.
+pub type Product = (i128, Vec<(Factor, u32)>);
+
+/// Why a dimension has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DimError {
+    /// A symbol has no value.
+    Unbound(Arc<str>),
+    /// A quotient is not a whole number.
+    NotWhole,
+    /// A divisor is zero.
+    DivisionByZero,
+    /// The value does not fit an `i64`.
+    Overflow,
+}
+
+/// A dimension expression in canonical form. Two dimensions are equal exactly if their forms are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Dim {
+    terms: BTreeMap<Monomial, Ratio>,
+}
+
+impl PartialOrd for Dim {
+    fn partial_cmp(&self, o: &Dim) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+
+/// An arbitrary but fixed order, for sorted containers; it says nothing about sizes.
+impl Ord for Dim {
+    fn cmp(&self, o: &Dim) -> std::cmp::Ordering {
+        let key = |d: &Dim| d.terms.iter().map(|(m, r)| (m.clone(), r.num, r.den)).collect::<Vec<_>>();
+        key(self).cmp(&key(o))
+    }
+}
+
+impl From<i64> for Dim {
+    fn from(n: i64) -> Dim {
+        Dim::of_term(Monomial::default(), Ratio::int(i128::from(n)))
+    }
+}
+
+impl Dim {
+    /// The named dimension.
+    pub fn symbol(name: &str) -> Dim {
+        Dim::factor(Factor::Symbol(Arc::from(name)))
+    }
+
+    /// The number 0.
+    pub fn zero() -> Dim {
+        Dim::default()
+    }
+
+    /// The number 1.
+    pub fn one() -> Dim {
+        Dim::from(1)
+    }
+
+    fn factor(f: Factor) -> Dim {
+        Dim::of_term(Monomial(BTreeMap::from([(f, 1)])), Ratio::int(1))
+    }
+
+    /// One term.
+    pub(super) fn of_term(m: Monomial, r: Ratio) -> Dim {
+        let mut terms = BTreeMap::new();
+        if r.num != 0 {
+            terms.insert(m, r);
+        }
+        Dim { terms }
+    }
+
+    /// The terms, in canonical order.
+    pub fn terms(&self) -> impl Iterator<Item = (&Monomial, &Ratio)> {
+        self.terms.iter()
+    }
+
+    /// The value if it is a whole number that fits `i64`.
+    pub fn as_const(&self) -> Option<i64> {
+        match self.terms.len() {
+            0 => Some(0),
+            1 => {
+                let (m, r) = self.terms.iter().next()?;
+                if m.0.is_empty() && r.den == 1 { i64::try_from(r.num).ok() } else { None }
+            }
+            _ => None,
+        }
+    }
+
+    /// Is this a number, without symbols?
+    pub fn is_const(&self) -> bool {
+        self.terms.keys().all(|m| m.0.is_empty())
+    }
+
+    /// The name if this is a bare symbol.
+    pub fn as_symbol(&self) -> Option<&str> {
+        let (m, r) = self.terms.iter().next()?;
+        let (f, e) = m.0.iter().next()?;
+        match f {
+            Factor::Symbol(s) if self.terms.len() == 1 && m.0.len() == 1 && *e == 1 && *r == Ratio::int(1) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// If this is `c * S + k` with whole `c != 0` and `k`: the symbol, `c` and `k`.
+    pub fn as_linear(&self) -> Option<(&str, i64, i64)> {
+        let (mut symbol, mut c, mut k) = (None, 0, 0);
+        for (m, r) in &self.terms {
+            if r.den != 1 {
+                return None;
+            }
+            let n = i64::try_from(r.num).ok()?;
+            match m.0.iter().next() {
+                None => k = n,
+                Some((Factor::Symbol(s), 1)) if m.0.len() == 1 && symbol.is_none() => {
+                    symbol = Some(&**s);
+                    c = n;
+                }
+                Some(_) => return None,
+            }
+        }
+        symbol.map(|s| (s, c, k))
+    }
+
+    /// Sum.
+    pub fn add(&self, o: &Dim) -> Dim {
+        let mut terms = self.terms.clone();
+        for (m, r) in &o.terms {
+            let slot = terms.entry(m.clone()).or_insert(Ratio::int(0));
+            *slot = slot.add(*r);
+            if slot.num == 0 {
+                terms.remove(m);
+            }
+        }
+        Dim { terms }
+    }
+
+    /// Negation.
+    pub fn neg(&self) -> Dim {
+        self.mul(&Dim::from(-1))
+    }
+
+    /// Difference.
+    pub fn sub(&self, o: &Dim) -> Dim {
+        self.add(&o.neg())
+    }
+
+    /// Product.
+    pub fn mul(&self, o: &Dim) -> Dim {
+        let mut out = Dim::zero();
+        for (m, r) in &self.terms {
+            for (n, s) in &o.terms {
+                out = out.add(&Dim::of_term(m.mul(n), r.mul(*s)));
+            }
+        }
+        out
+    }
+
+    /// Exact quotient. `None` if `o` is zero. Whether the program may divide here is for the caller to prove.
+    pub fn div(&self, o: &Dim) -> Option<Dim> {
+        if o.terms.is_empty() {
+            return None;
+        }
+        if o.terms.len() == 1 {
+            let (m, r) = o.terms.iter().next()?;
+            return Some(self.mul(&Dim::of_term(m.inverse(), Ratio::new(r.den, r.num))));
+        }
+        // A multiple of the divisor by one term divides out; anything else stays an opaque factor.
+        if let (Some((m, r)), Some((n, s))) = (self.terms.iter().next_back(), o.terms.iter().next_back()) {
+            let k = Dim::of_term(m.mul(&n.inverse()), r.mul(Ratio::new(s.den, s.num)));
+            if k.mul(o) == *self {
+                return Some(k);
+            }
+        }
+        if self.terms.is_empty() {
+            return Some(Dim::zero());
+        }
+        Some(Dim::factor(Factor::Quotient(Box::new(self.clone()), Box::new(o.clone()))))
+    }
+
+    /// Product of many.
+    pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
+        dims.into_iter().fold(Dim::one(), |a, d| a.mul(d))
+    }
+
+    /// Every symbol, in order of name, each once.
+    pub fn symbols(&self) -> Vec<Arc<str>> {
+        fn walk(d: &Dim, out: &mut Vec<Arc<str>>) {
+            for m in d.terms.keys() {
+                for f in m.0.keys() {
+                    match f {
+                        Factor::Symbol(s) => out.push(s.clone()),
+                        Factor::Quotient(a, b) => {
+                            walk(a, out);
+                            walk(b, out);
+                        }
+                    }
+                }
+            }
+        }
+        let mut out = Vec::new();
+        walk(self, &mut out);
+        out.sort();
+        out.dedup();
+        out
+    }
+
+    /// Replaces symbols; `None` from `f` leaves a symbol as it is. `None` if a divisor becomes zero.
+    pub fn substitute(&self, f: &dyn Fn(&str) -> Option<Dim>) -> Option<Dim> {
+        let mut out = Dim::zero();
+        for (m, r) in &self.terms {
+            let mut t = Dim::of_term(Monomial::default(), *r);
+            for (factor, e) in &m.0 {
+                let v = match factor {
+                    Factor::Symbol(s) => f(s).unwrap_or_else(|| Dim::factor(factor.clone())),
+                    Factor::Quotient(a, b) => a.substitute(f)?.div(&b.substitute(f)?)?,
+                };
+                for _ in 0..e.unsigned_abs() {
+                    t = if *e > 0 { t.mul(&v) } else { t.div(&v)? };
+                }
+            }
+            out = out.add(&t);
+        }
+        Some(out)
+    }
+
+    /// Value under a binding of the symbols.
+    ///
+    /// # Errors
+    /// An unbound symbol, a quotient that is not whole, a zero divisor, a value beyond `i64`.
+    pub fn eval(&self, f: &dyn Fn(&str) -> Option<i64>) -> Result<i64, DimError> {
+        for s in self.symbols() {
+            if f(&s).is_none() {
+                return Err(DimError::Unbound(s));
+            }
+        }
+        let d = self.substitute(&|s| f(s).map(Dim::from)).ok_or(DimError::DivisionByZero)?;
+        match d.as_const() {
+            Some(n) => Ok(n),
+            None if d.terms.len() == 1 && d.terms.values().all(|r| r.den != 1) => Err(DimError::NotWhole),
+            None => Err(DimError::Overflow),
+        }
+    }
+
+    /// Can `self >= 0` be seen from the form alone, all symbols being at least 0?
+    pub fn is_provably_nonnegative(&self) -> bool {
+        self.terms.values().all(|r| r.num >= 0)
+    }
+
+    /// As one fraction: whole-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
+    /// (`numerator / divisor` is exact). Terms are `(coefficient, factors with positive exponents)`.
+    pub fn as_fraction(&self) -> (Vec<Product>, Product) {
+        let mut den: BTreeMap<Factor, i32> = BTreeMap::new();
+        let mut lcm: i128 = 1;
+        for (m, r) in &self.terms {
+            lcm = (lcm / gcd(lcm, r.den)).saturating_mul(r.den);
+            for (f, e) in &m.0 {
+                if *e < 0 {
+                    let slot = den.entry(f.clone()).or_insert(0);
+                    *slot = (*slot).max(-*e);
+                }
+            }
+        }
+        let scale = Monomial(den.clone());
+        let numerator = self
+            .terms
+            .iter()
+            .map(|(m, r)| {
+                let m = m.mul(&scale);
+                (
+                    r.num.saturating_mul(lcm / r.den),
+                    m.0.into_iter().map(|(f, e)| (f, e.unsigned_abs())).collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        (numerator, (lcm, den.into_iter().map(|(f, e)| (f, e.unsigned_abs())).collect()))
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Factor::Symbol(s) => f.write_str(s),
+            Factor::Quotient(a, b) => write!(f, "(({a})/({b}))"),
+        }
+    }
+}
+
+fn write_product(f: &mut fmt::Formatter<'_>, coef: i128, factors: &[(Factor, u32)]) -> fmt::Result {
+    let mut first = true;
+    if coef != 1 || factors.is_empty() {
+        write!(f, "{coef}")?;
+        first = false;
+    }
+    for (x, e) in factors {
+        for _ in 0..*e {
+            if !first {
+                f.write_str("*")?;
+            }
+            write!(f, "{x}")?;
+            first = false;
+        }
+    }
+    Ok(())
+}
+
+/// Prints as an author would write it (`3*D`, `D/H`, `S+1`, `(S+1)/2`); the text reads back to the same form.
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.terms.is_empty() {
+            return f.write_str("0");
+        }
+        let (mut numerator, (den, den_factors)) = self.as_fraction();
+        // Higher degrees first; among equals the canonical order.
+        let degree = |factors: &[(Factor, u32)]| factors.iter().map(|(_, e)| *e).sum::<u32>();
+        numerator.sort_by_key(|(_, factors)| std::cmp::Reverse(degree(factors)));
+        let has_den = den != 1 || !den_factors.is_empty();
+        let parens = has_den && numerator.len() > 1;
+        if parens {
+            f.write_str("(")?;
+        }
+        for (i, (coef, factors)) in numerator.iter().enumerate() {
+            if *coef < 0 {
+                f.write_str("-")?;
+            } else if i > 0 {
+                f.write_str("+")?;
+            }
+            write_product(f, coef.saturating_abs(), factors)?;
+        }
+        if parens {
+            f.write_str(")")?;
+        }
+        if has_den {
+            f.write_str("/")?;
+            let simple = (den == 1 && degree(&den_factors) == 1) || den_factors.is_empty();
+            if !simple {
+                f.write_str("(")?;
+            }
+            write_product(f, den, &den_factors)?;
+            if !simple {
+                f.write_str(")")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(n: &str) -> Dim {
+        Dim::symbol(n)
+    }
+
+    #[test]
+    fn equal_forms() {
+        assert_eq!(s("S").add(&s("S")), s("S").mul(&Dim::from(2)));
+        let q = s("D").div(&s("H")).unwrap();
+        assert_eq!(s("H").mul(&q), s("D"));
+        assert_ne!(s("D"), s("S"));
+        let sum = s("A").add(&s("B"));
+        assert_eq!(sum.mul(&s("K")).div(&sum).unwrap(), s("K"));
+    }
+
+    #[test]
+    fn prints_as_written() {
+        let one = Dim::one();
+        for (d, text) in [
+            (s("D").mul(&Dim::from(3)), "3*D"),
+            (s("D").div(&s("H")).unwrap(), "D/H"),
+            (s("S").add(&one), "S+1"),
+            (s("S").add(&one).div(&Dim::from(2)).unwrap(), "(S+1)/2"),
+            (s("S").sub(&one), "S-1"),
+            (Dim::from(-3), "-3"),
+            (s("D").div(&s("H").mul(&Dim::from(2))).unwrap(), "D/(2*H)"),
+            (s("S").mul(&s("S")), "S*S"),
+            (Dim::zero(), "0"),
+        ] {
+            assert_eq!(d.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn evaluates() {
+        let d = s("S").add(&Dim::one()).div(&Dim::from(2)).unwrap();
+        let at = |v: i64| d.eval(&|_| Some(v));
+        assert_eq!(at(5), Ok(3));
+        assert_eq!(at(4), Err(DimError::NotWhole));
+        assert_eq!(s("S").div(&s("T")).unwrap().eval(&|_| Some(0)), Err(DimError::DivisionByZero));
+        assert_eq!(d.eval(&|_| None), Err(DimError::Unbound(Arc::from("S"))));
+        assert_eq!(s("S").mul(&s("S")).eval(&|_| Some(i64::MAX)), Err(DimError::Overflow));
+    }
+
+    #[test]
+    fn linear_forms() {
+        let d = s("S").mul(&Dim::from(2)).add(&Dim::from(3));
+        assert_eq!(d.as_linear(), Some(("S", 2, 3)));
+        assert_eq!(s("S").mul(&s("T")).as_linear(), None);
+        assert_eq!(Dim::from(3).as_linear(), None);
+    }
+}

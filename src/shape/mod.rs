@@ -1,0 +1,14 @@
+//! Element types and symbolic dimensions: the vocabulary that types, both IR levels and the runtime share.
+//!
+//! In: names and integers written by a program's author. Out: [`Elem`], [`Dim`] (a dimension expression in canonical
+//! form), [`TensorType`]. Nothing here knows of source text, IR or machines.
+
+mod dim;
+mod elem;
+mod facts;
+mod tensor;
+
+pub use dim::{Dim, DimError, Factor, Monomial, Product, Ratio};
+pub use elem::Elem;
+pub use facts::{Fact, Facts, Relation};
+pub use tensor::{TensorType, broadcast};
