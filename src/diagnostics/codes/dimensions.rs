@@ -1,0 +1,5 @@
+//! Codes E04xx: dimension expressions, generics and `where` clauses.
+
+use super::codes;
+
+codes! {}

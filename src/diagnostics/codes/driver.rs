@@ -1,0 +1,25 @@
+//! Codes E00xx: the surroundings of a compilation, such as files that cannot be read.
+
+use super::codes;
+
+codes! {
+    /// A file cannot be read.
+    UNREADABLE = "E0001", "a file cannot be read";
+    rule: "The file does not exist, is a folder, or may not be read by this user. The message ends with the\n\
+           reason that the operating system gives.";
+
+    /// A file is not UTF-8.
+    NOT_UTF8 = "E0002", "a source text must be UTF-8";
+    rule: "Source texts are UTF-8. The message names the first byte that is not. Files of other programs (weights,\n\
+           compiled models) are often given in the place of the source by mistake.";
+
+    /// A file is too large to be a source text.
+    TOO_LARGE = "E0003", "a source text may have at most 16 MiB";
+    rule: "Places in a text are counted in 32 bits, and no program that a person wrote is that long. Data belongs in\n\
+           weights files, which have no such limit.";
+
+    /// Output cannot be written.
+    UNWRITABLE = "E0004", "an output cannot be written";
+    rule: "The folder of the output must exist and be writable, and the disk must not be full. The message ends with\n\
+           the reason that the operating system gives.";
+}

@@ -1,0 +1,147 @@
+//! The registry of codes: for each, its rule in words, with a failing and a mended program.
+//!
+//! One file for each range of codes; a stage adds its codes there with the `codes!` macro, which makes
+//! a constant (`codes::shapes::MATMUL_INNER`) and the entry that `attnc explain` prints.
+//! Tests compile every failing example (it must give its code) and every mended one (it must not).
+
+pub mod dimensions;
+pub mod driver;
+pub mod entries;
+pub mod ir;
+pub mod names;
+pub mod parameters;
+pub mod shapes;
+pub mod syntax;
+pub mod weights;
+
+use std::fmt;
+
+/// The code of a rule, such as `E0301`. Made by the `codes!` macro alone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(&'static str);
+
+impl Code {
+    /// The code as written: `E0301`.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    /// The registry's entry of this code.
+    pub fn entry(self) -> Option<&'static Entry> {
+        find(self.0)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// What is known about a code.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// The code.
+    pub code: Code,
+    /// The rule in a few words.
+    pub title: &'static str,
+    /// The rule in full, and why it is so.
+    pub rule: &'static str,
+    /// A failing program and its mended form; none for errors that no program text can show.
+    pub example: Option<Example>,
+}
+
+/// A pair of programs that differ in what the code is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Example {
+    /// A program that gives the code.
+    pub failing: &'static str,
+    /// The same program without the mistake.
+    pub mended: &'static str,
+}
+
+/// Declares the codes of one range.
+///
+/// ```text
+/// codes! {
+///     /// What the constant is about.
+///     MATMUL_INNER = "E0301", "`@` needs equal inner dimensions";
+///     rule: "..";
+///     failing: ".."; mended: "..";        // both left out where no program shows it
+/// }
+/// ```
+macro_rules! codes {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $code:literal, $title:literal;
+        rule: $rule:literal;
+        $(failing: $failing:literal; mended: $mended:literal;)?
+    )*) => {
+        $(
+            $(#[$doc])*
+            pub const $name: $crate::diagnostics::codes::Code =
+                $crate::diagnostics::codes::Code($code);
+        )*
+
+        /// The entries of this range, by code.
+        pub(super) const ENTRIES: &[$crate::diagnostics::codes::Entry] = &[$(
+            $crate::diagnostics::codes::Entry {
+                code: $name,
+                title: $title,
+                rule: $rule,
+                example: codes!(@example $($failing, $mended)?),
+            },
+        )*];
+    };
+    (@example) => { None };
+    (@example $failing:literal, $mended:literal) => {
+        Some($crate::diagnostics::codes::Example { failing: $failing, mended: $mended })
+    };
+}
+pub(crate) use codes;
+
+/// The entries of all ranges, by code.
+pub fn all() -> impl Iterator<Item = &'static Entry> {
+    [
+        driver::ENTRIES,
+        syntax::ENTRIES,
+        names::ENTRIES,
+        shapes::ENTRIES,
+        dimensions::ENTRIES,
+        parameters::ENTRIES,
+        entries::ENTRIES,
+        ir::ENTRIES,
+        weights::ENTRIES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The entry of a code given as text, in either case (`e0301`).
+pub fn find(code: &str) -> Option<&'static Entry> {
+    all().find(|entry| entry.code.0.eq_ignore_ascii_case(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_in_order_and_each_once() {
+        let codes: Vec<&str> = all().map(|entry| entry.code.0).collect();
+        assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+        for code in codes {
+            let digits = code.strip_prefix('E').unwrap_or_default();
+            assert!(
+                digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit()),
+                "{code}"
+            );
+        }
+    }
+}

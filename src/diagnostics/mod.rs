@@ -1,0 +1,224 @@
+//! Diagnostics: what went wrong, where, and what to do about it.
+//!
+//! In: [`Diagnostic`] values from every stage, collected in a [`Diagnostics`]. Out: plain text in
+//! rustc's form (`render`), and the rules behind the codes (`codes`) for `attnc explain`.
+//! A diagnostic is data first; the prose is written by the stage that finds the error, never here.
+//! This module knows source texts, and nothing of trees, types or IR.
+
+pub mod codes;
+mod render;
+
+pub use codes::Code;
+pub use render::{render, render_all};
+
+use crate::syntax::span::Span;
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Severity {
+    /// The program is wrong; nothing is compiled.
+    Error,
+    /// Likely a mistake; compiled all the same.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+/// A place with an optional text, marked under the source line.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Label {
+    /// The marked place.
+    pub span: Span,
+    /// The text beside the mark; may be empty.
+    pub text: String,
+}
+
+/// One message: its code, what is wrong, the places, and hints.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Diagnostic {
+    /// The rule that was broken.
+    pub code: Code,
+    /// How bad it is.
+    pub severity: Severity,
+    /// One line, without a full stop at its end.
+    pub message: String,
+    /// The place the message is about (`^`); none for errors of the surroundings.
+    pub primary: Option<Label>,
+    /// Other places that matter (`-`), such as where a dimension was fixed.
+    pub secondary: Vec<Label>,
+    /// Facts that help to understand.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub helps: Vec<String>,
+}
+
+impl Diagnostic {
+    /// An error without a place; add one with [`Diagnostic::at`].
+    pub fn error(code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            primary: None,
+            secondary: Vec::new(),
+            notes: Vec::new(),
+            helps: Vec::new(),
+        }
+    }
+
+    /// A warning without a place.
+    pub fn warning(code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(code, message)
+        }
+    }
+
+    /// Sets the place, with a text beside its mark (may be empty).
+    pub fn at(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
+        self.primary = Some(Label {
+            span,
+            text: text.into(),
+        });
+        self
+    }
+
+    /// Marks another place.
+    pub fn also(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
+        self.secondary.push(Label {
+            span,
+            text: text.into(),
+        });
+        self
+    }
+
+    /// Adds a fact.
+    pub fn note(mut self, text: impl Into<String>) -> Diagnostic {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Adds an advice.
+    pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
+        self.helps.push(text.into());
+        self
+    }
+}
+
+/// The diagnostics of a run, in the order they were found.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// None yet.
+    pub fn new() -> Diagnostics {
+        Diagnostics::default()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.list.push(diagnostic);
+    }
+
+    /// Adds all of another collection.
+    pub fn append(&mut self, other: Diagnostics) {
+        self.list.extend(other.list);
+    }
+
+    /// True if there is at least one error (warnings and notes do not count).
+    pub fn has_errors(&self) -> bool {
+        self.list.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// True if there is nothing to show.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Those found so far, in the order found.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.list.iter()
+    }
+
+    /// Sorted by place (those without a place first), each once.
+    pub fn sorted(&self) -> Vec<&Diagnostic> {
+        let mut sorted: Vec<&Diagnostic> = Vec::with_capacity(self.list.len());
+        let mut seen = std::collections::HashSet::new();
+        for diagnostic in &self.list {
+            let place = diagnostic.primary.as_ref().map(|label| label.span);
+            if seen.insert((place, diagnostic.code, &diagnostic.message)) {
+                sorted.push(diagnostic);
+            }
+        }
+        sorted.sort_by_key(|d| (d.primary.as_ref().map(|label| label.span), d.code));
+        sorted
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
+/// The candidate nearest to `name`, if it is near enough to be what was meant.
+pub fn did_you_mean<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let allowed = (name.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .filter(|candidate| *candidate != name)
+        .map(|candidate| (edit_distance(name, candidate), candidate))
+        .filter(|&(distance, candidate)| {
+            distance <= allowed && distance < candidate.chars().count()
+                || name.eq_ignore_ascii_case(candidate)
+        })
+        .min_by_key(|&(distance, candidate)| (distance, candidate))
+        .map(|(_, candidate)| candidate)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+fn edit_distance(a: &str, b: &str) -> usize {
+    // Names far apart in length are never suggested; this also bounds the work on huge names.
+    if a.len().abs_diff(b.len()) > 16 || a.len().max(b.len()) > 256 {
+        return usize::MAX;
+    }
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut next = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let same = usize::from(a[i - 1] != b[j - 1]);
+            next[j] = (row[j - 1] + same).min(row[j] + 1).min(next[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                next[j] = next[j].min(before[j - 2] + 1);
+            }
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_are_not() {
+        let names = ["softmax", "sum", "max", "rearrange"];
+        assert_eq!(did_you_mean("sofmtax", names), Some("softmax"));
+        assert_eq!(did_you_mean("rearange", names), Some("rearrange"));
+        assert_eq!(did_you_mean("Sum", names), Some("sum"));
+        assert_eq!(did_you_mean("conv", names), None);
+        assert_eq!(did_you_mean("", ["a"]), None);
+        assert_eq!(did_you_mean("x", ["y"]), None);
+    }
+}

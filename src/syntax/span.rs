@@ -1,0 +1,210 @@
+//! Places in source text: byte spans, files, and the map from a span to line and column.
+//!
+//! In: the texts of a compilation (the user's file, the standard library's files).
+//! Out: [`Span`]s that every node, diagnostic and IR location carries, and [`SourceMap`] to show them.
+//! This module knows nothing of tokens, trees or messages.
+
+use std::fmt;
+
+/// One source text of a [`SourceMap`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct FileId(pub u32);
+
+/// A half-open range of bytes `start..end` in one file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Span {
+    /// The file whose text the offsets count in.
+    pub file: FileId,
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset after the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The span `start..end` of `file`.
+    pub const fn new(file: FileId, start: u32, end: u32) -> Span {
+        Span { file, start, end }
+    }
+
+    /// The smallest span that holds both; `other` must be of the same file, else `self` is returned.
+    pub fn to(self, other: Span) -> Span {
+        if self.file != other.file {
+            return self;
+        }
+        Span::new(
+            self.file,
+            self.start.min(other.start),
+            self.end.max(other.end),
+        )
+    }
+
+    /// The empty span at this span's end.
+    pub fn after(self) -> Span {
+        Span::new(self.file, self.end, self.end)
+    }
+
+    /// The span as a range of `usize`, to slice a text with.
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}..{}", self.file.0, self.start, self.end)
+    }
+}
+
+/// A line and a column, both counted from 1; the column counts characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LineColumn {
+    /// The line, from 1.
+    pub line: u32,
+    /// The character in the line, from 1.
+    pub column: u32,
+}
+
+impl fmt::Display for LineColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// A named text with an index of its lines.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    name: String,
+    text: String,
+    /// Offset of the first byte of each line.
+    lines: Vec<u32>,
+}
+
+impl SourceFile {
+    fn new(name: String, text: String) -> SourceFile {
+        let starts = text
+            .bytes()
+            .enumerate()
+            .filter(|&(_, byte)| byte == b'\n')
+            .map(|(at, _)| at as u32 + 1);
+        let lines = std::iter::once(0).chain(starts).collect();
+        SourceFile { name, text, lines }
+    }
+
+    /// The name as messages show it: the path as the user gave it, or `std/nn.attn`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name without its folders, as IR locations show it.
+    pub fn base_name(&self) -> &str {
+        self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name)
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Line and column of a byte offset; offsets past the end count as the end.
+    pub fn line_column(&self, offset: u32) -> LineColumn {
+        let mut offset = (offset as usize).min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let line = self
+            .lines
+            .partition_point(|&start| start as usize <= offset)
+            .saturating_sub(1);
+        let start = self.lines.get(line).map_or(0, |&start| start as usize);
+        let column = self
+            .text
+            .get(start..offset)
+            .map_or(0, |text| text.chars().count());
+        LineColumn {
+            line: line as u32 + 1,
+            column: column as u32 + 1,
+        }
+    }
+
+    /// The span cut to this text and widened to whole characters, as a range that slices the text.
+    pub fn clamp(&self, span: Span) -> std::ops::Range<usize> {
+        let mut start = (span.start as usize).min(self.text.len());
+        let mut end = (span.end as usize).clamp(start, self.text.len());
+        while !self.text.is_char_boundary(start) {
+            start -= 1;
+        }
+        while !self.text.is_char_boundary(end) {
+            end += 1;
+        }
+        start..end
+    }
+}
+
+/// All source texts of one compilation. Texts are limited to 4 GiB by the driver.
+#[derive(Clone, Debug, Default)]
+pub struct SourceMap {
+    files: Vec<SourceFile>,
+}
+
+impl SourceMap {
+    /// A map without files.
+    pub fn new() -> SourceMap {
+        SourceMap::default()
+    }
+
+    /// Adds a text under a name and returns its handle.
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
+        let id = FileId(self.files.len() as u32);
+        self.files.push(SourceFile::new(name.into(), text.into()));
+        id
+    }
+
+    /// The file, if this map made the handle.
+    pub fn get(&self, file: FileId) -> Option<&SourceFile> {
+        self.files.get(file.0 as usize)
+    }
+
+    /// Every file with its handle, in the order they were added.
+    pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
+        self.files
+            .iter()
+            .enumerate()
+            .map(|(i, file)| (FileId(i as u32), file))
+    }
+
+    /// The text under a span; empty where the span is not inside its file.
+    pub fn text(&self, span: Span) -> &str {
+        self.get(span.file)
+            .and_then(|file| file.text.get(span.range()))
+            .unwrap_or("")
+    }
+
+    /// Line and column of a span's start (1:1 where the file is unknown).
+    pub fn line_column(&self, span: Span) -> LineColumn {
+        self.get(span.file)
+            .map_or(LineColumn { line: 1, column: 1 }, |file| {
+                file.line_column(span.start)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_characters() {
+        let mut map = SourceMap::new();
+        let file = map.add("dir/a.attn", "ab\nπx\n");
+        let at = |start| map.line_column(Span::new(file, start, start)).to_string();
+        assert_eq!(at(0), "1:1");
+        assert_eq!(at(2), "1:3");
+        assert_eq!(at(3), "2:1");
+        assert_eq!(at(5), "2:2");
+        assert_eq!(at(4), "2:1");
+        assert_eq!(at(7), "3:1");
+        assert_eq!(at(900), "3:1");
+        assert_eq!(map.get(file).map(SourceFile::base_name), Some("a.attn"));
+    }
+}
