@@ -68,27 +68,18 @@ impl Diagnostic {
 
     /// A warning without a place.
     pub fn warning(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic {
-            severity: Severity::Warning,
-            ..Diagnostic::error(code, message)
-        }
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, message) }
     }
 
     /// Sets the place, with a text beside its mark (may be empty).
     pub fn at(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
-        self.primary = Some(Label {
-            span,
-            text: text.into(),
-        });
+        self.primary = Some(Label { span, text: text.into() });
         self
     }
 
     /// Marks another place.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
-        self.secondary.push(Label {
-            span,
-            text: text.into(),
-        });
+        self.secondary.push(Label { span, text: text.into() });
         self
     }
 
@@ -167,18 +158,14 @@ impl IntoIterator for Diagnostics {
 }
 
 /// The candidate nearest to `name`, if it is near enough to be what was meant.
-pub fn did_you_mean<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (name.chars().count() / 3).max(1);
     candidates
         .into_iter()
         .filter(|candidate| *candidate != name)
         .map(|candidate| (edit_distance(name, candidate), candidate))
         .filter(|&(distance, candidate)| {
-            distance <= allowed && distance < candidate.chars().count()
-                || name.eq_ignore_ascii_case(candidate)
+            distance <= allowed && distance < candidate.chars().count() || name.eq_ignore_ascii_case(candidate)
         })
         .min_by_key(|&(distance, candidate)| (distance, candidate))
         .map(|(_, candidate)| candidate)

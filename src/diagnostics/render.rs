@@ -27,11 +27,7 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, colour: bool) -> Str
     for help in &diagnostic.helps {
         group = group.element(Level::HELP.message(help.as_str()));
     }
-    let renderer = if colour {
-        Renderer::styled()
-    } else {
-        Renderer::plain()
-    };
+    let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     renderer.term_width(WIDTH).render(&[group])
 }
 
@@ -46,10 +42,7 @@ pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap, colour: bool) 
 }
 
 /// One snippet for each file with labels, the primary label's file first.
-fn snippets<'a>(
-    diagnostic: &'a Diagnostic,
-    sources: &'a SourceMap,
-) -> Vec<Snippet<'a, Annotation<'a>>> {
+fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Snippet<'a, Annotation<'a>>> {
     let mut files = Vec::new();
     let labels = || diagnostic.primary.iter().chain(&diagnostic.secondary);
     for label in labels() {
@@ -64,10 +57,7 @@ fn snippets<'a>(
         };
         let mut snippet = Snippet::source(file.text()).path(file.name()).line_start(1);
         for label in labels().filter(|label| label.span.file == id) {
-            let is_primary = diagnostic
-                .primary
-                .as_ref()
-                .is_some_and(|primary| std::ptr::eq(primary, label));
+            let is_primary = diagnostic.primary.as_ref().is_some_and(|primary| std::ptr::eq(primary, label));
             snippet = snippet.annotation(annotation(label, is_primary, file));
         }
         snippets.push(snippet);
@@ -76,17 +66,9 @@ fn snippets<'a>(
 }
 
 fn annotation<'a>(label: &'a Label, is_primary: bool, file: &SourceFile) -> Annotation<'a> {
-    let kind = if is_primary {
-        AnnotationKind::Primary
-    } else {
-        AnnotationKind::Context
-    };
+    let kind = if is_primary { AnnotationKind::Primary } else { AnnotationKind::Context };
     let annotation = kind.span(shown(label.span, file));
-    if label.text.is_empty() {
-        annotation
-    } else {
-        annotation.label(label.text.as_str())
-    }
+    if label.text.is_empty() { annotation } else { annotation.label(label.text.as_str()) }
 }
 
 /// The part of a span that is marked: whole characters, and of a place over several lines the first

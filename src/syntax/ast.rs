@@ -7,6 +7,7 @@
 //! dropping them, is safe.
 
 use super::span::Span;
+use crate::shape::Elem;
 
 /// How deep expressions, types and blocks may nest; deeper ones are an error of the program.
 pub const MAX_DEPTH: u16 = 256;
@@ -175,51 +176,6 @@ pub struct Param {
     pub span: Span,
 }
 
-/// The element types that have a (reserved) name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum ElemName {
-    /// `f32`
-    F32,
-    /// `bf16`
-    Bf16,
-    /// `f16`
-    F16,
-    /// `i8`
-    I8,
-    /// `i32`
-    I32,
-    /// `i64`
-    I64,
-    /// `bool`
-    Bool,
-}
-
-impl ElemName {
-    /// Every element type.
-    pub const ALL: [ElemName; 7] = [
-        ElemName::F32,
-        ElemName::Bf16,
-        ElemName::F16,
-        ElemName::I8,
-        ElemName::I32,
-        ElemName::I64,
-        ElemName::Bool,
-    ];
-
-    /// The name as it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            ElemName::F32 => "f32",
-            ElemName::Bf16 => "bf16",
-            ElemName::F16 => "f16",
-            ElemName::I8 => "i8",
-            ElemName::I32 => "i32",
-            ElemName::I64 => "i64",
-            ElemName::Bool => "bool",
-        }
-    }
-}
-
 /// A type as written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Type {
@@ -237,7 +193,7 @@ pub enum TypeKind {
     /// `f32`, `f32[.., S, D]`
     Tensor {
         /// The element type.
-        elem: ElemName,
+        elem: Elem,
         /// The dimensions; empty for a scalar.
         dims: Vec<DimSpec>,
     },
@@ -287,7 +243,7 @@ pub enum GenericValue {
     /// A dimension or constant.
     Expr(Expr),
     /// An element type, as in `cast<bf16>(x)`.
-    Elem(ElemName),
+    Elem(Elem),
 }
 
 /// `{ statements; value }`
@@ -621,9 +577,6 @@ impl BinaryOp {
 
     /// True for `== != < <= > >=`.
     pub fn is_comparison(self) -> bool {
-        matches!(
-            self,
-            BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge
-        )
+        matches!(self, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
     }
 }

@@ -32,11 +32,7 @@ impl Span {
         if self.file != other.file {
             return self;
         }
-        Span::new(
-            self.file,
-            self.start.min(other.start),
-            self.end.max(other.end),
-        )
+        Span::new(self.file, self.start.min(other.start), self.end.max(other.end))
     }
 
     /// The empty span at this span's end.
@@ -82,11 +78,7 @@ pub struct SourceFile {
 
 impl SourceFile {
     fn new(name: String, text: String) -> SourceFile {
-        let starts = text
-            .bytes()
-            .enumerate()
-            .filter(|&(_, byte)| byte == b'\n')
-            .map(|(at, _)| at as u32 + 1);
+        let starts = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at as u32 + 1);
         let lines = std::iter::once(0).chain(starts).collect();
         SourceFile { name, text, lines }
     }
@@ -112,19 +104,10 @@ impl SourceFile {
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
         }
-        let line = self
-            .lines
-            .partition_point(|&start| start as usize <= offset)
-            .saturating_sub(1);
+        let line = self.lines.partition_point(|&start| start as usize <= offset).saturating_sub(1);
         let start = self.lines.get(line).map_or(0, |&start| start as usize);
-        let column = self
-            .text
-            .get(start..offset)
-            .map_or(0, |text| text.chars().count());
-        LineColumn {
-            line: line as u32 + 1,
-            column: column as u32 + 1,
-        }
+        let column = self.text.get(start..offset).map_or(0, |text| text.chars().count());
+        LineColumn { line: line as u32 + 1, column: column as u32 + 1 }
     }
 
     /// The span cut to this text and widened to whole characters, as a range that slices the text.
@@ -167,25 +150,17 @@ impl SourceMap {
 
     /// Every file with its handle, in the order they were added.
     pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
-        self.files
-            .iter()
-            .enumerate()
-            .map(|(i, file)| (FileId(i as u32), file))
+        self.files.iter().enumerate().map(|(i, file)| (FileId(i as u32), file))
     }
 
     /// The text under a span; empty where the span is not inside its file.
     pub fn text(&self, span: Span) -> &str {
-        self.get(span.file)
-            .and_then(|file| file.text.get(span.range()))
-            .unwrap_or("")
+        self.get(span.file).and_then(|file| file.text.get(span.range())).unwrap_or("")
     }
 
     /// Line and column of a span's start (1:1 where the file is unknown).
     pub fn line_column(&self, span: Span) -> LineColumn {
-        self.get(span.file)
-            .map_or(LineColumn { line: 1, column: 1 }, |file| {
-                file.line_column(span.start)
-            })
+        self.get(span.file).map_or(LineColumn { line: 1, column: 1 }, |file| file.line_column(span.start))
     }
 }
 

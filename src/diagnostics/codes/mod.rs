@@ -138,10 +138,7 @@ mod tests {
         assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
         for code in codes {
             let digits = code.strip_prefix('E').unwrap_or_default();
-            assert!(
-                digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit()),
-                "{code}"
-            );
+            assert!(digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit()), "{code}");
         }
     }
 }
