@@ -17,6 +17,7 @@
 //! `driver` is that list as one straight-line function; `cli` turns a command line into its options.
 
 pub mod diagnostics;
+pub mod runtime;
 pub mod scalar;
 pub mod shape;
 pub mod syntax;

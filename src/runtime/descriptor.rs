@@ -1,0 +1,549 @@
+//! The model descriptor: what the runtime must know of a model, as a plain value, and its bytes for `model.o`.
+//!
+//! In: a [`ModelDescriptor`] that `codegen` fills. Out: a [`DescriptorImage`], one data object with relocations, to be
+//! defined under [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL) in writable-then-read-only data, 8-aligned,
+//! with hidden visibility. Its layout is `abi.rs`'s [`ModelDesc`](super::abi::ModelDesc).
+
+use std::collections::BTreeMap;
+
+use super::abi::{ABI_VERSION, cmp, elem, feature};
+use super::expr::Expr;
+use crate::shape::{Dim, Elem};
+
+/// A dimension and its spelling in the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DimText {
+    /// Its value, over the entry's run-time dimensions.
+    pub dim: Dim,
+    /// What messages call it: `S`, `D / H`; where it is a plain number, that number.
+    pub text: String,
+}
+
+impl DimText {
+    /// A dimension that is called by its canonical form.
+    pub fn of(dim: Dim) -> DimText {
+        DimText { text: dim.to_string(), dim }
+    }
+}
+
+/// An argument, result or state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Name in the program; `result` (or `result.0`, `result.1`) for results.
+    pub name: String,
+    /// Element type.
+    pub elem: Elem,
+    /// Does the type begin with `..`?
+    pub batch: bool,
+    /// The axes after those of `..`.
+    pub dims: Vec<DimText>,
+}
+
+/// A family of parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Name in the weights file, `*` for each index into an array of layers.
+    pub pattern: String,
+    /// The number of indices of each `*`.
+    pub extents: Vec<u64>,
+    /// Element type.
+    pub elem: Elem,
+    /// Shape of each tensor; constants.
+    pub dims: Vec<DimText>,
+}
+
+/// A run-time dimension, bound by `scale * symbol + offset` being the extent of `args[arg].dims[axis]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Name in the entry's [`Dim`]s.
+    pub name: String,
+    /// What messages call it; the same as `name` for nearly all.
+    pub text: String,
+    /// Argument that binds it; for the batch symbol the first argument with `..`.
+    pub arg: usize,
+    /// Axis (after those of `..`) that binds it; not looked at for the batch symbol.
+    pub axis: usize,
+    /// At least 1.
+    pub scale: i64,
+    /// Any number.
+    pub offset: i64,
+}
+
+/// Comparison of a [`Check`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `==`.
+    Eq,
+    /// `!=`.
+    Ne,
+    /// `<`.
+    Lt,
+    /// `<=`.
+    Le,
+    /// `>`.
+    Gt,
+    /// `>=`.
+    Ge,
+}
+
+/// A `where` clause left for run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Left side.
+    pub left: Expr,
+    /// Comparison.
+    pub comparison: Comparison,
+    /// Right side.
+    pub right: Expr,
+    /// Source text: `S <= T`.
+    pub text: String,
+}
+
+/// A family of taps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tap {
+    /// Name, `*` for each index into an array of layers.
+    pub pattern: String,
+    /// The number of indices of each `*`.
+    pub extents: Vec<u64>,
+    /// Element type.
+    pub elem: Elem,
+    /// Does each element begin with the flattened batch?
+    pub batch: bool,
+    /// Shape of each element, after the batch.
+    pub dims: Vec<DimText>,
+    /// What asking for it costs; may be empty.
+    pub cost: String,
+}
+
+/// An entry point as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name.
+    pub name: String,
+    /// Doc comment.
+    pub doc: String,
+    /// Signature as the program spells it: `forward(tokens: i32[S]) -> f32[S, V] where S <= T`.
+    pub signature: String,
+    /// Run-time dimensions, in the order of the context's `dims`.
+    pub symbols: Vec<Symbol>,
+    /// Index in `symbols` of the flattened batch.
+    pub batch_symbol: Option<usize>,
+    /// Arguments.
+    pub args: Vec<Tensor>,
+    /// Conditions at the door.
+    pub checks: Vec<Check>,
+    /// Results.
+    pub results: Vec<Tensor>,
+    /// Taps.
+    pub taps: Vec<Tap>,
+}
+
+/// The compiled code of one entry in one variant; functions by their symbol in `model.o`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanCode {
+    /// Function of type [`abi::Plan`](super::abi::Plan).
+    pub plan: String,
+    /// The same with taps.
+    pub tapped: Option<String>,
+    /// Bytes of arena.
+    pub arena: Expr,
+    /// Bytes of arena with taps.
+    pub tapped_arena: Expr,
+    /// Bytes of scratch for each worker.
+    pub scratch: u64,
+    /// Does the tapped plan write every tap, asked for or not?
+    pub taps_together: bool,
+}
+
+/// All code for one tier of processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Name: `portable`, `x86-64-v3`.
+    pub name: String,
+    /// Bits of [`abi::feature`](super::abi::feature).
+    pub features: u64,
+    /// Function that packs weights when the model is opened.
+    pub prepare: Option<String>,
+    /// Bytes that it packs into.
+    pub packed_bytes: u64,
+    /// One for each entry.
+    pub plans: Vec<PlanCode>,
+}
+
+/// Everything the runtime must know of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ModelDescriptor {
+    /// Name.
+    pub name: String,
+    /// Doc comment.
+    pub doc: String,
+    /// Target triple.
+    pub target: String,
+    /// Parameters.
+    pub params: Vec<Param>,
+    /// States.
+    pub states: Vec<Tensor>,
+    /// Entry points.
+    pub entries: Vec<Entry>,
+    /// Messages of run-time errors, with `{0}`, `{1}`, `{2}` for values; generated code names them by index.
+    pub sites: Vec<String>,
+    /// Code, best first.
+    pub variants: Vec<Variant>,
+}
+
+/// Where a relocation of the descriptor points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// This many bytes into the descriptor itself.
+    Own(u64),
+    /// A function of `model.o`, by its symbol.
+    Function(String),
+}
+
+/// An 8-byte absolute address to be written at `offset`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relocation {
+    /// Place in the bytes.
+    pub offset: u64,
+    /// The address to write there.
+    pub target: Target,
+}
+
+/// The descriptor as one data object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptorImage {
+    /// Contents; zero where a relocation is.
+    pub bytes: Vec<u8>,
+    /// In order of `offset`.
+    pub relocations: Vec<Relocation>,
+}
+
+/// Alignment of the data object.
+pub const ALIGN: u64 = 8;
+
+/// The code of an element type in the descriptor.
+pub fn elem_code(e: Elem) -> u64 {
+    match e {
+        Elem::F32 => elem::F32,
+        Elem::BF16 => elem::BF16,
+        Elem::F16 => elem::F16,
+        Elem::I8 => elem::I8,
+        Elem::I32 => elem::I32,
+        Elem::I64 => elem::I64,
+        Elem::Bool => elem::BOOL,
+    }
+}
+
+/// The features of an x86-64 level (`x86-64-v3`, `x86-64-v4`); 0 for `portable`. `None` for an unknown name.
+pub fn features_of(cpu: &str) -> Option<u64> {
+    match cpu {
+        "portable" => Some(0),
+        "x86-64-v3" => Some(feature::SSE42 | feature::AVX2 | feature::FMA),
+        "x86-64-v4" => Some(feature::SSE42 | feature::AVX2 | feature::FMA | feature::AVX512),
+        _ => None,
+    }
+}
+
+/// Writes the descriptor's bytes.
+///
+/// # Errors
+/// A descriptor that contradicts itself: an internal error of the compiler, as text.
+pub fn serialise(model: &ModelDescriptor) -> Result<DescriptorImage, String> {
+    let mut w = Writer::default();
+    w.model(model)?;
+    Ok(w.finish())
+}
+
+/// Fills tables top down: a table's rows are reserved first, then its own tables behind it.
+#[derive(Default)]
+struct Writer {
+    bytes: Vec<u8>,
+    relocations: BTreeMap<u64, Target>,
+    /// Texts with their place in `text`, each once.
+    texts: BTreeMap<String, u64>,
+    text: Vec<u8>,
+    /// Places that hold the address of a text.
+    text_uses: Vec<(u64, u64)>,
+}
+
+/// Words (8 bytes) of each row; `abi.rs` asserts the same sizes.
+mod words {
+    pub(super) const MODEL: u64 = 19;
+    pub(super) const PARAM: u64 = 7;
+    pub(super) const TENSOR: u64 = 6;
+    pub(super) const DIM: u64 = 4;
+    pub(super) const ENTRY: u64 = 17;
+    pub(super) const SYMBOL: u64 = 6;
+    pub(super) const CHECK: u64 = 7;
+    pub(super) const TAP: u64 = 10;
+    pub(super) const SITE: u64 = 2;
+    pub(super) const VARIANT: u64 = 7;
+    pub(super) const PLAN: u64 = 8;
+    pub(super) const EXPR_OP: u64 = 2;
+}
+
+/// A cursor over the words of one row.
+struct Row(u64);
+
+impl Row {
+    fn next(&mut self) -> u64 {
+        let at = self.0;
+        self.0 += 8;
+        at
+    }
+}
+
+impl Writer {
+    fn reserve(&mut self, words: u64) -> u64 {
+        let at = self.bytes.len() as u64;
+        self.bytes.resize(self.bytes.len() + words as usize * 8, 0);
+        at
+    }
+
+    fn word(&mut self, row: &mut Row, value: u64) {
+        let at = row.next() as usize;
+        if let Some(place) = self.bytes.get_mut(at..at + 8) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    fn signed(&mut self, row: &mut Row, value: i64) {
+        self.word(row, value.cast_unsigned());
+    }
+
+    fn function(&mut self, row: &mut Row, symbol: Option<&str>) {
+        let at = row.next();
+        if let Some(s) = symbol {
+            self.relocations.insert(at, Target::Function(s.to_owned()));
+        }
+    }
+
+    fn str(&mut self, row: &mut Row, s: &str) {
+        let place = match self.texts.get(s) {
+            Some(p) => *p,
+            None => {
+                let p = self.text.len() as u64;
+                self.text.extend_from_slice(s.as_bytes());
+                self.text.push(0);
+                self.texts.insert(s.to_owned(), p);
+                p
+            }
+        };
+        self.text_uses.push((row.next(), place));
+        self.word(row, s.len() as u64);
+    }
+
+    /// Reserves a table of `len` rows and writes its `Slice` into `row`.
+    fn table(&mut self, row: &mut Row, len: usize, words: u64) -> u64 {
+        let start = self.reserve(len as u64 * words);
+        self.relocations.insert(row.next(), Target::Own(start));
+        self.word(row, len as u64);
+        start
+    }
+
+    fn expr(&mut self, row: &mut Row, e: &Expr, symbols: usize, what: &str) -> Result<(), String> {
+        if !e.is_well_formed(symbols) {
+            return Err(format!("the expression of {what} is not well formed: {:?}", e.ops()));
+        }
+        let start = self.table(row, e.ops().len(), words::EXPR_OP);
+        let mut r = Row(start);
+        for o in e.ops() {
+            self.signed(&mut r, o.op);
+            self.signed(&mut r, o.value);
+        }
+        Ok(())
+    }
+
+    fn dims(&mut self, row: &mut Row, dims: &[DimText], symbols: &[String], what: &str) -> Result<(), String> {
+        let start = self.table(row, dims.len(), words::DIM);
+        let mut r = Row(start);
+        for d in dims {
+            let e = Expr::from_dim(&d.dim, symbols)
+                .ok_or_else(|| format!("{what}: `{}` uses a dimension that nothing binds", d.dim))?;
+            self.expr(&mut r, &e, symbols.len(), what)?;
+            self.str(&mut r, &d.text);
+        }
+        Ok(())
+    }
+
+    fn extents(&mut self, row: &mut Row, pattern: &str, extents: &[u64]) -> Result<(), String> {
+        if pattern.matches('*').count() != extents.len() {
+            return Err(format!("`{pattern}` has not as many `*` as extents ({})", extents.len()));
+        }
+        let start = self.table(row, extents.len(), 1);
+        let mut r = Row(start);
+        for e in extents {
+            self.word(&mut r, *e);
+        }
+        Ok(())
+    }
+
+    fn tensors(&mut self, row: &mut Row, tensors: &[Tensor], symbols: &[String]) -> Result<(), String> {
+        let start = self.table(row, tensors.len(), words::TENSOR);
+        let mut r = Row(start);
+        for t in tensors {
+            self.str(&mut r, &t.name);
+            self.word(&mut r, elem_code(t.elem));
+            self.word(&mut r, u64::from(t.batch));
+            self.dims(&mut r, &t.dims, symbols, &t.name)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, r: &mut Row, e: &Entry) -> Result<(), String> {
+        let names: Vec<String> = e.symbols.iter().map(|s| s.name.clone()).collect();
+        if e.batch_symbol.is_some_and(|b| b >= names.len()) {
+            return Err(format!("{}: no such batch symbol", e.name));
+        }
+        if e.batch_symbol.is_none() && (e.results.iter().any(|t| t.batch) || e.taps.iter().any(|t| t.batch)) {
+            return Err(format!("{}: a batch that no argument binds", e.name));
+        }
+        self.str(r, &e.name);
+        self.str(r, &e.doc);
+        self.str(r, &e.signature);
+        let start = self.table(r, e.symbols.len(), words::SYMBOL);
+        let mut row = Row(start);
+        for (i, s) in e.symbols.iter().enumerate() {
+            let arg = e.args.get(s.arg).ok_or_else(|| format!("{}: {} is bound by no argument", e.name, s.name))?;
+            let fits = if e.batch_symbol == Some(i) { arg.batch } else { s.axis < arg.dims.len() };
+            if !fits || s.scale < 1 {
+                return Err(format!("{}: {} is bound by no axis of {}", e.name, s.name, arg.name));
+            }
+            self.str(&mut row, &s.text);
+            self.word(&mut row, s.arg as u64);
+            self.word(&mut row, s.axis as u64);
+            self.signed(&mut row, s.scale);
+            self.signed(&mut row, s.offset);
+        }
+        self.signed(r, e.batch_symbol.map_or(-1, |b| b as i64));
+        self.tensors(r, &e.args, &names)?;
+        let start = self.table(r, e.checks.len(), words::CHECK);
+        let mut row = Row(start);
+        for c in &e.checks {
+            self.expr(&mut row, &c.left, names.len(), &c.text)?;
+            let code = match c.comparison {
+                Comparison::Eq => cmp::EQ,
+                Comparison::Ne => cmp::NE,
+                Comparison::Lt => cmp::LT,
+                Comparison::Le => cmp::LE,
+                Comparison::Gt => cmp::GT,
+                Comparison::Ge => cmp::GE,
+            };
+            self.word(&mut row, code);
+            self.expr(&mut row, &c.right, names.len(), &c.text)?;
+            self.str(&mut row, &c.text);
+        }
+        self.tensors(r, &e.results, &names)?;
+        let start = self.table(r, e.taps.len(), words::TAP);
+        let mut row = Row(start);
+        for t in &e.taps {
+            self.str(&mut row, &t.pattern);
+            self.extents(&mut row, &t.pattern, &t.extents)?;
+            self.word(&mut row, elem_code(t.elem));
+            self.word(&mut row, u64::from(t.batch));
+            self.dims(&mut row, &t.dims, &names, &t.pattern)?;
+            self.str(&mut row, &t.cost);
+        }
+        Ok(())
+    }
+
+    fn variant(&mut self, r: &mut Row, v: &Variant, entries: &[Entry]) -> Result<(), String> {
+        if v.plans.len() != entries.len() {
+            return Err(format!("variant {}: {} plans for {} entries", v.name, v.plans.len(), entries.len()));
+        }
+        self.str(r, &v.name);
+        self.word(r, v.features);
+        self.function(r, v.prepare.as_deref());
+        self.word(r, v.packed_bytes);
+        let start = self.table(r, v.plans.len(), words::PLAN);
+        let mut row = Row(start);
+        for (p, e) in v.plans.iter().zip(entries) {
+            if p.tapped.is_none() && !e.taps.is_empty() {
+                return Err(format!("variant {}: {} has taps and no plan for them", v.name, e.name));
+            }
+            self.function(&mut row, Some(&p.plan));
+            self.function(&mut row, p.tapped.as_deref());
+            self.expr(&mut row, &p.arena, e.symbols.len(), "an arena")?;
+            self.expr(&mut row, &p.tapped_arena, e.symbols.len(), "an arena")?;
+            self.word(&mut row, p.scratch);
+            self.word(&mut row, u64::from(p.taps_together));
+        }
+        Ok(())
+    }
+
+    fn model(&mut self, m: &ModelDescriptor) -> Result<(), String> {
+        let start = self.reserve(words::MODEL);
+        let mut r = Row(start);
+        self.word(&mut r, ABI_VERSION);
+        self.str(&mut r, &m.name);
+        self.str(&mut r, &m.doc);
+        self.str(&mut r, &m.target);
+        self.str(&mut r, &info_text(m));
+        let start = self.table(&mut r, m.params.len(), words::PARAM);
+        let mut row = Row(start);
+        for p in &m.params {
+            self.str(&mut row, &p.pattern);
+            self.extents(&mut row, &p.pattern, &p.extents)?;
+            self.word(&mut row, elem_code(p.elem));
+            self.dims(&mut row, &p.dims, &[], &p.pattern)?;
+        }
+        self.tensors(&mut r, &m.states, &[])?;
+        let start = self.table(&mut r, m.entries.len(), words::ENTRY);
+        let mut row = Row(start);
+        for e in &m.entries {
+            self.entry(&mut row, e)?;
+        }
+        let start = self.table(&mut r, m.sites.len(), words::SITE);
+        let mut row = Row(start);
+        for s in &m.sites {
+            self.str(&mut row, s);
+        }
+        if m.variants.is_empty() {
+            return Err("a model without code".to_owned());
+        }
+        let start = self.table(&mut r, m.variants.len(), words::VARIANT);
+        let mut row = Row(start);
+        for v in &m.variants {
+            self.variant(&mut row, v, &m.entries)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> DescriptorImage {
+        let base = self.bytes.len() as u64;
+        for (at, place) in self.text_uses {
+            self.relocations.insert(at, Target::Own(base + place));
+        }
+        self.bytes.extend_from_slice(&self.text);
+        let relocations = self.relocations.into_iter().map(|(offset, target)| Relocation { offset, target }).collect();
+        DescriptorImage { bytes: self.bytes, relocations }
+    }
+}
+
+/// Begins the text about the model inside the `.so`, so that `strings model.so` finds it.
+pub const INFO_MARK: &str = "attnc model";
+
+/// What a reader of the `.so` gets to see: entry points with their signatures, parameters, targets.
+pub fn info_text(m: &ModelDescriptor) -> String {
+    let list = |dims: &[DimText]| dims.iter().map(|d| d.text.as_str()).collect::<Vec<_>>().join(", ");
+    let mut out = format!("{INFO_MARK} {}, abi {ABI_VERSION}, {}\n", m.name, m.target);
+    for v in &m.variants {
+        out += &format!("variant {}\n", v.name);
+    }
+    for e in &m.entries {
+        out += &format!("entry {}\n", e.signature);
+        for t in &e.taps {
+            out += &format!("  tap {}: {}[{}]\n", t.pattern, t.elem, list(&t.dims));
+        }
+    }
+    for p in &m.params {
+        let extents = p.extents.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let count = if extents.is_empty() { String::new() } else { format!(" ({extents})") };
+        out += &format!("param {}: {}[{}]{count}\n", p.pattern, p.elem, list(&p.dims));
+    }
+    for s in &m.states {
+        out += &format!("state {}: {}[{}]\n", s.name, s.elem, list(&s.dims));
+    }
+    out
+}
