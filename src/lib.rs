@@ -16,8 +16,13 @@
 //!
 //! `driver` is that list as one straight-line function; `cli` turns a command line into its options.
 
+pub mod codegen;
 pub mod diagnostics;
+pub mod ir;
+pub mod lowering;
+pub mod passes;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;
 pub mod syntax;
+pub mod types;

@@ -1,0 +1,1 @@
+//! Code generation: scheduled tile IR in, machine code out. Makes no decision that the tile IR could carry.

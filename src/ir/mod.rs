@@ -1,0 +1,29 @@
+//! Graph IR: SSA in CFG form whose values are tensors.
+//!
+//! What lives here: the data structures ([`Module`], [`Function`]), the operations ([`Op`], declared once in `ops`), their
+//! shape rules (`rules`), the text form, the verifier and the interpreter. What comes in: functions built by
+//! `lowering::graph` or parsed from text. What goes out: the same, rewritten by `passes`, read by `lowering::tile`.
+//! What it must not know: source syntax, back ends, machines, files.
+//!
+//! # The IR in one page
+//!
+//! A [`Module`] holds parameter declarations (weights are referred to by name, never stored) and functions, one for each
+//! exported entry point. Layers are inlined; a loop over an array of layers is a loop in the CFG that indexes parameters
+//! (`param "h.*.ln_1.weight"[%i]`). Dimensions known at compile time are numbers; the others are symbols, bound by the
+//! arguments of a call.
+//!
+//! A [`Function`] is a list of blocks with arguments. The entry block's arguments are the function's. Every instruction
+//! has at most one result. Values are numbered in order before printing.
+
+mod entities;
+mod function;
+mod op;
+mod rules;
+
+pub use entities::{Block, Inst, Value};
+pub use function::{
+    ArgDecl, BlockCall, BlockData, Function, InstData, Loc, Module, ParamDecl, ResultDecl, Terminator, Type, Use, User,
+    ValueDef,
+};
+pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
+pub use rules::result_type;

@@ -1,0 +1,350 @@
+//! The operations of the graph IR, declared once.
+//!
+//! [`Op`] carries an operation's attributes; [`Op::info`] is the table that printer, parser, verifier, interpreter and
+//! the reference read: name, operands, class and what it computes. The shape rules stand in `rules`, and every `match`
+//! on [`Op`] lists all of them, so that the compiler says where a new operation must be taught.
+
+use std::fmt;
+
+use crate::ir::Function;
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::{Dim, Elem};
+
+/// A literal element.
+#[derive(Clone, Copy, Debug)]
+pub enum Scalar {
+    /// A float, kept in `f64`; the element type of the constant says how it is rounded.
+    Float(f64),
+    /// An integer.
+    Int(i64),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Scalar {
+    /// The value as a float.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Scalar::Float(x) => x,
+            Scalar::Int(n) => n as f64,
+            Scalar::Bool(b) => f64::from(u8::from(b)),
+        }
+    }
+
+    /// The value as an integer; floats are truncated.
+    pub fn as_i64(self) -> i64 {
+        match self {
+            Scalar::Float(x) => x as i64,
+            Scalar::Int(n) => n,
+            Scalar::Bool(b) => i64::from(b),
+        }
+    }
+}
+
+/// Floats are equal if their bits are, so that NaN equals itself and `-0.0` differs from `0.0`.
+impl PartialEq for Scalar {
+    fn eq(&self, o: &Scalar) -> bool {
+        match (self, o) {
+            (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
+            (Scalar::Int(a), Scalar::Int(b)) => a == b,
+            (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
+            (Scalar::Float(_) | Scalar::Int(_) | Scalar::Bool(_), _) => false,
+        }
+    }
+}
+
+impl Eq for Scalar {}
+
+/// One step of what is done to the scores of an [`Op::Attention`], in the order of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MaskKind {
+    /// `-inf` where `causal(q_len, kv_len)` is false. No operand.
+    Causal,
+    /// Adds a tensor that broadcasts to the scores. One operand.
+    Add,
+    /// Keeps the score where a condition that broadcasts to the scores holds, else takes a fill value (usually `-inf`).
+    /// Two operands: the condition (`bool`) and the fill (a scalar).
+    Keep,
+}
+
+impl MaskKind {
+    /// Name in dumps.
+    pub fn name(self) -> &'static str {
+        match self {
+            MaskKind::Causal => "causal",
+            MaskKind::Add => "add",
+            MaskKind::Keep => "keep",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<MaskKind> {
+        [MaskKind::Causal, MaskKind::Add, MaskKind::Keep].into_iter().find(|k| k.name() == name)
+    }
+
+    /// How many operands of the attention belong to it.
+    pub fn operands(self) -> usize {
+        match self {
+            MaskKind::Causal => 0,
+            MaskKind::Add => 1,
+            MaskKind::Keep => 2,
+        }
+    }
+}
+
+/// What a fused region is built around, and so which kind of kernel it becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FusionKind {
+    /// One matmul and what is done to its result, element by element.
+    Matmul,
+    /// One attention and what is done to its result, element by element.
+    Attention,
+    /// Reductions over the last axis and elementwise work around them: norms, softmax with what surrounds it.
+    Rows,
+    /// Elementwise work alone.
+    Map,
+}
+
+impl FusionKind {
+    /// Name in dumps.
+    pub fn name(self) -> &'static str {
+        match self {
+            FusionKind::Matmul => "matmul",
+            FusionKind::Attention => "attention",
+            FusionKind::Rows => "rows",
+            FusionKind::Map => "map",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<FusionKind> {
+        [FusionKind::Matmul, FusionKind::Attention, FusionKind::Rows, FusionKind::Map]
+            .into_iter()
+            .find(|k| k.name() == name)
+    }
+}
+
+/// An operation with its attributes. Operands and result stand beside it in the instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A literal, splatted over the declared type.
+    Const(Scalar),
+    /// The value of a dimension expression as an index or a scalar of the declared type.
+    DimValue(Dim),
+    /// 0, 1, 2, ... along an axis of the declared type.
+    Iota {
+        /// The axis along which it counts.
+        axis: usize,
+    },
+    /// `j <= i + kv_len - q_len` over the declared type `bool[q_len, kv_len]`.
+    Causal,
+    /// A parameter of the model, of the declared type; operands index the arrays of layers on its path.
+    Param {
+        /// Its path, `*` for each array index.
+        name: String,
+    },
+    /// An operation on each element.
+    Unary(UnaryOp),
+    /// An operation on pairs of elements, broadcast. Also on two indices.
+    Binary(BinaryOp),
+    /// A comparison of pairs of elements, broadcast. Also of two indices.
+    Compare(CmpOp),
+    /// `condition ? a : b` for each element, broadcast.
+    Where,
+    /// Conversion to another element type: to a narrower float rounds to nearest even, float to integer truncates
+    /// towards zero and saturates (NaN gives 0), integer to integer wraps, to `bool` is `!= 0`.
+    Cast {
+        /// The element type of the result.
+        elem: Elem,
+    },
+    /// The same elements in row-major order under the declared shape.
+    Reshape,
+    /// Axes in another order: axis `i` of the result is axis `perm[i]` of the operand.
+    Transpose {
+        /// A permutation of the axes.
+        perm: Vec<usize>,
+    },
+    /// The operand broadcast to the declared shape.
+    Broadcast,
+    /// Elements `start..stop` along an axis.
+    Slice {
+        /// The axis.
+        axis: usize,
+        /// First element.
+        start: Dim,
+        /// One past the last element.
+        stop: Dim,
+    },
+    /// One element along an axis, the axis gone. An index out of range is an error of the call.
+    Index {
+        /// The axis.
+        axis: usize,
+    },
+    /// Operands one after another along an axis.
+    Concat {
+        /// The axis.
+        axis: usize,
+    },
+    /// The operand with `low` and `high` elements of the second operand (a scalar) before and after it along an axis.
+    Pad {
+        /// The axis.
+        axis: usize,
+        /// How many before.
+        low: Dim,
+        /// How many after.
+        high: Dim,
+    },
+    /// Slices of the first operand along an axis at the integers of the second, whose axes take the axis's place. An
+    /// integer out of range is an error of the call.
+    Gather {
+        /// The axis.
+        axis: usize,
+    },
+    /// A reduction over axes.
+    Reduce {
+        /// What is computed.
+        kind: ReduceKind,
+        /// The axes, ascending, not empty (one for `argmax`).
+        axes: Vec<usize>,
+        /// Do the axes stay, with extent 1?
+        keep: bool,
+    },
+    /// `exp(x - max) / sum` over an axis; a line that is all `-inf` gives zeros.
+    Softmax {
+        /// The axis.
+        axis: usize,
+    },
+    /// `x - max - log(sum(exp(x - max)))` over an axis.
+    LogSoftmax {
+        /// The axis.
+        axis: usize,
+    },
+    /// Matrix product over the last two axes, the leading ones broadcast. `i8` gives `i32`; a rank-1 operand is not allowed.
+    Matmul,
+    /// `softmax(mask(q @ k^T * scale)) @ v` over the last two axes, the leading ones broadcast. Operands: `q[.., S, D]`,
+    /// `k[.., T, D]`, `v[.., T, E]`, `scale` (a scalar `f32`), then those of the masks in order. Never written by an
+    /// author; made by `fuse-attention`. A row with no finite score gives zeros.
+    Attention {
+        /// What is done to the scores, in order.
+        masks: Vec<MaskKind>,
+    },
+    /// A straight-line region that becomes one kernel. The operands are the arguments of `body`'s only block.
+    Fused {
+        /// What it is built around.
+        kind: FusionKind,
+        /// The region; it returns one value.
+        body: Box<Function>,
+    },
+    /// Makes its first operand observable under a path; the others index the arrays of layers on it. No result.
+    Tap {
+        /// The path, `*` for each array index.
+        name: String,
+    },
+}
+
+/// How an operation's work is shaped; passes and lowering ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// No tensor operands: constants, counters, parameters.
+    Source,
+    /// Each element of the result needs one element of each operand, at the broadcast position.
+    Elementwise,
+    /// Moves elements, computes nothing.
+    Movement,
+    /// Combines many elements into one.
+    Contraction,
+    /// Has an effect; is kept though nothing uses it.
+    Effect,
+    /// Made by fusion.
+    Fused,
+}
+
+/// A row of the table of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct OpInfo {
+    /// Name in the text form.
+    pub name: &'static str,
+    /// Names of the operands; a last one that ends in `*` stands for any number.
+    pub operands: &'static [&'static str],
+    /// How its work is shaped.
+    pub class: Class,
+    /// Is the result's type declared in the text, because the operands do not fix it?
+    pub declares_type: bool,
+    /// One line for the reference.
+    pub summary: &'static str,
+}
+
+const fn row(
+    name: &'static str,
+    operands: &'static [&'static str],
+    class: Class,
+    declares_type: bool,
+    summary: &'static str,
+) -> OpInfo {
+    OpInfo { name, operands, class, declares_type, summary }
+}
+
+impl Op {
+    /// The table of operations.
+    pub fn info(&self) -> OpInfo {
+        use Class::{Contraction, Effect, Elementwise, Fused, Movement, Source};
+        match self {
+            Op::Const(_) => row("const", &[], Source, true, "a literal, splatted over the type"),
+            Op::DimValue(_) => row("dim", &[], Source, true, "the value of a dimension expression"),
+            Op::Iota { .. } => row("iota", &[], Source, true, "0, 1, 2, ... along an axis"),
+            Op::Causal => row("causal", &[], Source, true, "query i sees key j where j <= i + kv_len - q_len"),
+            Op::Param { .. } => row("param", &["index*"], Source, true, "a parameter of the model"),
+            Op::Unary(op) => row(op.name(), &["x"], Elementwise, false, "an operation on each element"),
+            Op::Binary(op) => row(op.name(), &["a", "b"], Elementwise, false, "an operation on pairs, broadcast"),
+            Op::Compare(op) => row(op.name(), &["a", "b"], Elementwise, false, "a comparison of pairs, broadcast"),
+            Op::Where => row("where", &["condition", "a", "b"], Elementwise, false, "condition ? a : b, broadcast"),
+            Op::Cast { .. } => row("cast", &["x"], Elementwise, false, "conversion to another element type"),
+            Op::Reshape => row("reshape", &["x"], Movement, true, "the same elements under another shape"),
+            Op::Transpose { .. } => row("transpose", &["x"], Movement, false, "axes in another order"),
+            Op::Broadcast => row("broadcast", &["x"], Movement, true, "repeated to a larger shape"),
+            Op::Slice { .. } => row("slice", &["x"], Movement, false, "elements start..stop along an axis"),
+            Op::Index { .. } => row("index", &["x", "at"], Movement, false, "one element along an axis, the axis gone"),
+            Op::Concat { .. } => row("concat", &["x*"], Movement, false, "operands one after another along an axis"),
+            Op::Pad { .. } => row("pad", &["x", "value"], Movement, false, "elements before and after, along an axis"),
+            Op::Gather { .. } => row("gather", &["table", "at"], Movement, false, "slices of a table at integers"),
+            Op::Reduce { kind, .. } => row(reduce_name(*kind), &["x"], Contraction, false, "a reduction over axes"),
+            Op::Softmax { .. } => row("softmax", &["x"], Contraction, false, "exp(x - max) / sum; all -inf gives 0"),
+            Op::LogSoftmax { .. } => row("log_softmax", &["x"], Contraction, false, "log of the softmax"),
+            Op::Matmul => row("matmul", &["a", "b"], Contraction, false, "matrix product, leading axes broadcast"),
+            Op::Attention { .. } => row(
+                "attention",
+                &["q", "k", "v", "scale", "mask*"],
+                Contraction,
+                false,
+                "softmax(mask(q @ k^T * scale)) @ v",
+            ),
+            Op::Fused { .. } => row("fused", &["x*"], Fused, false, "a region that becomes one kernel"),
+            Op::Tap { .. } => row("tap", &["x", "index*"], Effect, false, "makes a value observable by name"),
+        }
+    }
+
+    /// Must the operation be kept though nothing uses its result?
+    pub fn has_effect(&self) -> bool {
+        self.info().class == Class::Effect
+    }
+}
+
+/// Name of a reduction in the text form (`max` and `min` are the binary operations).
+pub fn reduce_name(kind: ReduceKind) -> &'static str {
+    match kind {
+        ReduceKind::Sum => "reduce_sum",
+        ReduceKind::Mean => "reduce_mean",
+        ReduceKind::Max => "reduce_max",
+        ReduceKind::Min => "reduce_min",
+        ReduceKind::All => "reduce_all",
+        ReduceKind::Any => "reduce_any",
+        ReduceKind::ArgMax => "argmax",
+    }
+}
+
+impl fmt::Display for Op {
+    /// The name alone; attributes are the text form's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.info().name)
+    }
+}

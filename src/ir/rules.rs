@@ -1,0 +1,378 @@
+//! Shape rules: the type of an operation's result from its operands' types.
+//!
+//! In: an operation, the types of its operands, and the declared type where the operands do not fix the result. Out: the
+//! type of the result, or a complaint in words. The builder, the parser and the verifier all ask here, so a rule stands
+//! once.
+
+use super::{MaskKind, Op, Type};
+use crate::scalar::{ReduceKind, UnaryOp};
+use crate::shape::{Dim, Elem, TensorType, broadcast};
+
+type Rule = Result<Option<Type>, String>;
+
+fn tensor(elem: Elem, shape: Vec<Dim>) -> Rule {
+    Ok(Some(Type::Tensor(TensorType { elem, shape })))
+}
+
+fn operand<'a>(types: &[&'a Type], i: usize) -> Result<&'a TensorType, String> {
+    match types.get(i) {
+        Some(Type::Tensor(t)) => Ok(t),
+        Some(Type::Index) => Err(format!("operand {} is an index, where a tensor is needed", i + 1)),
+        None => Err(format!("operand {} is missing", i + 1)),
+    }
+}
+
+fn count(types: &[&Type], n: usize) -> Result<(), String> {
+    if types.len() == n { Ok(()) } else { Err(format!("takes {n} operands, has {}", types.len())) }
+}
+
+fn axis_of(axis: usize, t: &TensorType) -> Result<(), String> {
+    if axis < t.rank() { Ok(()) } else { Err(format!("axis {axis} of a tensor of rank {}", t.rank())) }
+}
+
+fn broadcast_shapes(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, String> {
+    broadcast(a, b).map_err(|(x, y, i)| format!("dimensions {x} and {y} (axis {i} from the right) do not broadcast"))
+}
+
+fn same_elem(a: &TensorType, b: &TensorType) -> Result<(), String> {
+    if a.elem == b.elem { Ok(()) } else { Err(format!("element types {} and {} differ", a.elem, b.elem)) }
+}
+
+fn indices(types: &[&Type]) -> Result<(), String> {
+    if types.iter().all(|t| **t == Type::Index) { Ok(()) } else { Err("an array index must be an index".into()) }
+}
+
+fn float(t: &TensorType) -> Result<(), String> {
+    if t.elem.is_float() { Ok(()) } else { Err(format!("needs floats, has {}", t.elem)) }
+}
+
+/// Leading axes and the last two.
+fn matrix(t: &TensorType) -> Result<(&[Dim], &Dim, &Dim), String> {
+    match t.shape.as_slice() {
+        [lead @ .., m, n] => Ok((lead, m, n)),
+        _ => Err(format!("needs at least two axes, has {t}")),
+    }
+}
+
+/// Type of the result of `op`, or `None` where it has none.
+///
+/// # Errors
+/// What is wrong with the operands or the declared type, in words.
+pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
+    let rule = rule(op, types, declared)?;
+    match (&rule, declared) {
+        (Some(computed), Some(written)) if computed != written => {
+            Err(format!("the result is {computed}, not {written}"))
+        }
+        (None, Some(_)) => Err("has no result".into()),
+        _ => Ok(rule),
+    }
+}
+
+fn rule(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
+    let declared_tensor = || match declared {
+        Some(Type::Tensor(t)) => Ok(t),
+        Some(Type::Index) => Err("the result must be a tensor".to_string()),
+        None => Err("the result's type must be given".to_string()),
+    };
+    match op {
+        Op::Const(_) | Op::DimValue(_) => {
+            count(types, 0)?;
+            match declared {
+                None => Err("the result's type must be given".into()),
+                Some(Type::Tensor(t)) if matches!(op, Op::DimValue(_)) && (t.rank() != 0 || t.elem == Elem::Bool) => {
+                    Err("a dimension's value is a scalar number".into())
+                }
+                Some(t) => Ok(Some(t.clone())),
+            }
+        }
+        Op::Iota { axis } => {
+            count(types, 0)?;
+            let t = declared_tensor()?;
+            axis_of(*axis, t)?;
+            if t.elem == Elem::Bool {
+                return Err("iota counts in numbers".into());
+            }
+            tensor(t.elem, t.shape.clone())
+        }
+        Op::Causal => {
+            count(types, 0)?;
+            let t = declared_tensor()?;
+            if t.elem != Elem::Bool || t.rank() != 2 {
+                return Err("causal is a bool tensor of rank 2".into());
+            }
+            tensor(t.elem, t.shape.clone())
+        }
+        Op::Param { name } => {
+            indices(types)?;
+            let stars = name.matches('*').count();
+            if stars != types.len() {
+                return Err(format!("the name has {stars} `*`, and there are {} indices", types.len()));
+            }
+            let t = declared_tensor()?;
+            tensor(t.elem, t.shape.clone())
+        }
+        Op::Unary(op) => {
+            count(types, 1)?;
+            let t = operand(types, 0)?;
+            let ok = match op {
+                UnaryOp::Not => t.elem == Elem::Bool,
+                UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Floor => t.elem != Elem::Bool,
+                _ => t.elem.is_float(),
+            };
+            if ok { tensor(t.elem, t.shape.clone()) } else { Err(format!("is not defined for {}", t.elem)) }
+        }
+        Op::Binary(op) => {
+            count(types, 2)?;
+            if types.iter().all(|t| **t == Type::Index) {
+                return Ok(Some(Type::Index));
+            }
+            let (a, b) = (operand(types, 0)?, operand(types, 1)?);
+            same_elem(a, b)?;
+            use crate::scalar::BinaryOp::{And, Or};
+            if matches!(op, And | Or) != (a.elem == Elem::Bool) {
+                return Err(format!("is not defined for {}", a.elem));
+            }
+            tensor(a.elem, broadcast_shapes(&a.shape, &b.shape)?)
+        }
+        Op::Compare(_) => {
+            count(types, 2)?;
+            if types.iter().all(|t| **t == Type::Index) {
+                return tensor(Elem::Bool, Vec::new());
+            }
+            let (a, b) = (operand(types, 0)?, operand(types, 1)?);
+            same_elem(a, b)?;
+            tensor(Elem::Bool, broadcast_shapes(&a.shape, &b.shape)?)
+        }
+        Op::Where => {
+            count(types, 3)?;
+            let (c, a, b) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?);
+            if c.elem != Elem::Bool {
+                return Err(format!("the condition is {}, not bool", c.elem));
+            }
+            same_elem(a, b)?;
+            tensor(a.elem, broadcast_shapes(&broadcast_shapes(&c.shape, &a.shape)?, &b.shape)?)
+        }
+        Op::Cast { elem } => {
+            count(types, 1)?;
+            tensor(*elem, operand(types, 0)?.shape.clone())
+        }
+        Op::Reshape => {
+            count(types, 1)?;
+            let (x, t) = (operand(types, 0)?, declared_tensor()?);
+            same_elem(x, t)?;
+            if x.count() != t.count() {
+                return Err(format!("{x} has {} elements, {t} has {}", x.count(), t.count()));
+            }
+            tensor(t.elem, t.shape.clone())
+        }
+        Op::Transpose { perm } => {
+            count(types, 1)?;
+            let x = operand(types, 0)?;
+            let mut sorted = perm.clone();
+            sorted.sort_unstable();
+            if sorted != (0..x.rank()).collect::<Vec<_>>() {
+                return Err(format!("{perm:?} is no permutation of {} axes", x.rank()));
+            }
+            tensor(x.elem, perm.iter().filter_map(|i| x.shape.get(*i).cloned()).collect())
+        }
+        Op::Broadcast => {
+            count(types, 1)?;
+            let (x, t) = (operand(types, 0)?, declared_tensor()?);
+            same_elem(x, t)?;
+            if broadcast_shapes(&x.shape, &t.shape)? != t.shape {
+                return Err(format!("{x} does not broadcast to {t}"));
+            }
+            tensor(t.elem, t.shape.clone())
+        }
+        Op::Slice { axis, start, stop } => {
+            count(types, 1)?;
+            let x = operand(types, 0)?;
+            axis_of(*axis, x)?;
+            let mut shape = x.shape.clone();
+            if let (Some(a), Some(b), Some(n)) = (start.as_const(), stop.as_const(), shape[*axis].as_const())
+                && !(0 <= a && a <= b && b <= n)
+            {
+                return Err(format!("{a}..{b} is outside of an axis of {n}"));
+            }
+            shape[*axis] = stop.sub(start);
+            tensor(x.elem, shape)
+        }
+        Op::Index { axis } => {
+            count(types, 2)?;
+            let x = operand(types, 0)?;
+            axis_of(*axis, x)?;
+            index_or_scalar(types[1])?;
+            let mut shape = x.shape.clone();
+            shape.remove(*axis);
+            tensor(x.elem, shape)
+        }
+        Op::Concat { axis } => {
+            let first = operand(types, 0)?;
+            axis_of(*axis, first)?;
+            let mut shape = first.shape.clone();
+            shape[*axis] = Dim::zero();
+            for i in 0..types.len() {
+                let x = operand(types, i)?;
+                same_elem(first, x)?;
+                if x.rank() != first.rank() {
+                    return Err(format!("{first} and {x} differ in rank"));
+                }
+                for (k, (d, e)) in first.shape.iter().zip(&x.shape).enumerate() {
+                    if k != *axis && d != e {
+                        return Err(format!("dimensions {d} and {e} of axis {k} differ"));
+                    }
+                }
+                shape[*axis] = shape[*axis].add(&x.shape[*axis]);
+            }
+            tensor(first.elem, shape)
+        }
+        Op::Pad { axis, low, high } => {
+            count(types, 2)?;
+            let (x, value) = (operand(types, 0)?, operand(types, 1)?);
+            axis_of(*axis, x)?;
+            same_elem(x, value)?;
+            if value.rank() != 0 {
+                return Err("the padding is a scalar".into());
+            }
+            if low.as_const().is_some_and(|n| n < 0) || high.as_const().is_some_and(|n| n < 0) {
+                return Err("padding is not negative".into());
+            }
+            let mut shape = x.shape.clone();
+            shape[*axis] = shape[*axis].add(low).add(high);
+            tensor(x.elem, shape)
+        }
+        Op::Gather { axis } => {
+            count(types, 2)?;
+            let (x, at) = (operand(types, 0)?, operand(types, 1)?);
+            axis_of(*axis, x)?;
+            if !matches!(at.elem, Elem::I32 | Elem::I64) {
+                return Err(format!("indices are i32 or i64, not {}", at.elem));
+            }
+            let mut shape = x.shape.clone();
+            shape.splice(*axis..=*axis, at.shape.iter().cloned());
+            tensor(x.elem, shape)
+        }
+        Op::Reduce { kind, axes, keep } => {
+            count(types, 1)?;
+            let x = operand(types, 0)?;
+            if axes.is_empty() || !axes.is_sorted_by(|a, b| a < b) {
+                return Err("axes must be given, ascending and different".into());
+            }
+            axes.iter().try_for_each(|a| axis_of(*a, x))?;
+            let elem = match kind {
+                ReduceKind::All | ReduceKind::Any if x.elem == Elem::Bool => Elem::Bool,
+                ReduceKind::ArgMax if axes.len() != 1 => return Err("argmax takes one axis".into()),
+                ReduceKind::ArgMax if x.elem != Elem::Bool => Elem::I32,
+                ReduceKind::Mean if x.elem.is_float() => x.elem,
+                ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min if x.elem != Elem::Bool => x.elem,
+                _ => return Err(format!("is not defined for {}", x.elem)),
+            };
+            let shape = x.shape.iter().enumerate().filter_map(|(i, d)| match (axes.contains(&i), keep) {
+                (true, true) => Some(Dim::one()),
+                (true, false) => None,
+                (false, _) => Some(d.clone()),
+            });
+            tensor(elem, shape.collect())
+        }
+        Op::Softmax { axis } | Op::LogSoftmax { axis } => {
+            count(types, 1)?;
+            let x = operand(types, 0)?;
+            axis_of(*axis, x)?;
+            float(x)?;
+            tensor(x.elem, x.shape.clone())
+        }
+        Op::Matmul => {
+            count(types, 2)?;
+            let (a, b) = (operand(types, 0)?, operand(types, 1)?);
+            same_elem(a, b)?;
+            let ((la, m, k), (lb, l, n)) = (matrix(a)?, matrix(b)?);
+            if k != l {
+                return Err(format!("inner dimensions {k} and {l} differ"));
+            }
+            let elem = match a.elem {
+                Elem::I8 => Elem::I32,
+                Elem::Bool => return Err("is not defined for bool".into()),
+                e => e,
+            };
+            let mut shape = broadcast_shapes(la, lb)?;
+            shape.extend([m.clone(), n.clone()]);
+            tensor(elem, shape)
+        }
+        Op::Attention { masks } => attention(masks, types),
+        Op::Fused { body, .. } => {
+            let entry = body.block(body.entry());
+            let params: Vec<&Type> = entry.args.iter().map(|v| body.ty(*v)).collect();
+            if params != types {
+                return Err("the operands do not fit the region's arguments".into());
+            }
+            match &entry.terminator {
+                super::Terminator::Return(vs) if vs.len() == 1 && body.layout.len() == 1 => {
+                    Ok(Some(body.ty(vs[0]).clone()))
+                }
+                _ => Err("a region is one block that yields one value".into()),
+            }
+        }
+        Op::Tap { name } => {
+            operand(types, 0)?;
+            let rest = types.get(1..).unwrap_or_default();
+            indices(rest)?;
+            let stars = name.matches('*').count();
+            if stars != rest.len() {
+                return Err(format!("the name has {stars} `*`, and there are {} indices", rest.len()));
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn index_or_scalar(t: &Type) -> Result<(), String> {
+    match t {
+        Type::Index => Ok(()),
+        Type::Tensor(t) if t.rank() == 0 && matches!(t.elem, Elem::I32 | Elem::I64) => Ok(()),
+        Type::Tensor(t) => Err(format!("the index is {t}, not an integer scalar")),
+    }
+}
+
+fn attention(masks: &[MaskKind], types: &[&Type]) -> Rule {
+    count(types, 4 + masks.iter().map(|m| m.operands()).sum::<usize>())?;
+    let (q, k, v, scale) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?, operand(types, 3)?);
+    float(q)?;
+    same_elem(q, k)?;
+    same_elem(q, v)?;
+    if *scale != TensorType::scalar(Elem::F32) {
+        return Err(format!("the scale is {scale}, not f32[]"));
+    }
+    let ((lq, s, d), (lk, t, d2), (lv, t2, e)) = (matrix(q)?, matrix(k)?, matrix(v)?);
+    if d != d2 {
+        return Err(format!("the widths of queries and keys, {d} and {d2}, differ"));
+    }
+    if t != t2 {
+        return Err(format!("there are {t} keys and {t2} values"));
+    }
+    let lead = broadcast_shapes(&broadcast_shapes(lq, lk)?, lv)?;
+    let mut scores = lead.clone();
+    scores.extend([s.clone(), t.clone()]);
+    let mut next = 4;
+    for mask in masks {
+        if *mask == MaskKind::Causal {
+            continue;
+        }
+        let m = operand(types, next)?;
+        if broadcast_shapes(&m.shape, &scores)? != scores {
+            return Err(format!("the mask {m} does not broadcast to the scores"));
+        }
+        let fits = match mask {
+            MaskKind::Add => m.elem == q.elem,
+            MaskKind::Keep => m.elem == Elem::Bool && *operand(types, next + 1)? == TensorType::scalar(q.elem),
+            MaskKind::Causal => true,
+        };
+        if !fits {
+            return Err(format!("the mask {m} does not fit its kind, {}", mask.name()));
+        }
+        next += mask.operands();
+    }
+    let mut shape = lead;
+    shape.extend([s.clone(), e.clone()]);
+    tensor(q.elem, shape)
+}
