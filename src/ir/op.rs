@@ -235,10 +235,13 @@ pub enum Op {
         /// The region; it returns one value.
         body: Box<Function>,
     },
-    /// Makes its first operand observable under a path; the others index the arrays of layers on it. No result.
+    /// Makes its first operand observable under a path. The other operands are indices: first those of the arrays of
+    /// layers on the path, then those of the loops over time around it, along which the tap is stacked. No result.
     Tap {
         /// The path, `*` for each array index.
         name: String,
+        /// The extent of each index operand; those of the arrays of layers are numbers.
+        extents: Vec<Dim>,
     },
 }
 

@@ -313,13 +313,20 @@ fn rule(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
                 _ => Err("a region is one block that yields one value".into()),
             }
         }
-        Op::Tap { name } => {
+        Op::Tap { name, extents } => {
             operand(types, 0)?;
             let rest = types.get(1..).unwrap_or_default();
             indices(rest)?;
             let stars = name.matches('*').count();
-            if stars != rest.len() {
-                return Err(format!("the name has {stars} `*`, and there are {} indices", rest.len()));
+            if stars > rest.len() || extents.len() != rest.len() {
+                return Err(format!(
+                    "the name has {stars} `*`, and there are {} indices and {} extents",
+                    rest.len(),
+                    extents.len()
+                ));
+            }
+            if extents.iter().take(stars).any(|d| d.as_const().is_none()) {
+                return Err("the extents of arrays of layers are numbers".into());
             }
             Ok(None)
         }

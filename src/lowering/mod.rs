@@ -1,1 +1,3 @@
 //! From one level to the next: typed AST to graph IR (`graph`), graph IR to tile IR (`tile`).
+
+pub mod tile;

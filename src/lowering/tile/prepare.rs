@@ -1,0 +1,272 @@
+//! The last rewriting before kernels: every computing instruction becomes a region.
+//!
+//! In: a function after the passes, in which some operations are in fused regions and others stand alone. Out: the same
+//! function in which everything that computes is an [`Op::Fused`], so that the lowering knows four kinds of kernels and
+//! no single operations:
+//!
+//! * elementwise operations stand alone in a `map` region, with the constants and counters that they use;
+//! * a softmax or reduction over other axes than the last gets them moved there (`transpose` and `reshape`, which are
+//!   views) and a `rows` region around it;
+//! * matmuls and attentions stand in a region of their kind.
+//!
+//! Sources, movement, gathers and taps stay as they are.
+
+use cranelift_entity::SecondaryMap;
+
+use crate::ir::{Class, Function, FusionKind, Inst, InstData, Loc, Op, Terminator, Type, Value};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::{Dim, Elem, TensorType};
+
+/// Puts every computing instruction into a region.
+///
+/// # Errors
+/// A rule's complaint, which is a mistake of ours: the input was verified.
+pub(super) fn run(f: &mut Function) -> Result<(), String> {
+    let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    for block in f.layout.clone() {
+        let insts = std::mem::take(&mut f.block_mut(block).insts);
+        for inst in insts {
+            let mut out = Vec::new();
+            let data = f.inst(inst).clone();
+            let result = prepare(f, inst, &data, &mut out)?;
+            f.block_mut(block).insts.extend(out);
+            if let (Some(old), Some(new)) = (data.result, result)
+                && old != new
+            {
+                replaced[old] = Some(new);
+            }
+        }
+    }
+    f.replace_uses(&replaced);
+    Ok(())
+}
+
+/// Adds what stands for an instruction to `out`; the value that stands for its result.
+fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -> Result<Option<Value>, String> {
+    let is_tensor = data.result.is_some_and(|v| f.tensor(v).is_some());
+    let on_tensors = data.operands.iter().all(|v| f.tensor(*v).is_some());
+    match &data.op {
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Where | Op::Cast { .. } if is_tensor && on_tensors => {
+            wrap(f, FusionKind::Map, data, out).map(Some)
+        }
+        Op::Matmul => wrap(f, FusionKind::Matmul, data, out).map(Some),
+        Op::Attention { .. } => wrap(f, FusionKind::Attention, data, out).map(Some),
+        Op::Softmax { axis } | Op::LogSoftmax { axis } => {
+            let x = operand(data, 0)?;
+            let rank = tensor(f, x)?.rank();
+            if *axis + 1 == rank {
+                return wrap(f, FusionKind::Rows, data, out).map(Some);
+            }
+            let mut perm: Vec<usize> = (0..rank).collect();
+            perm.swap(*axis, rank - 1);
+            let op = if matches!(data.op, Op::Softmax { .. }) {
+                Op::Softmax { axis: rank - 1 }
+            } else {
+                Op::LogSoftmax { axis: rank - 1 }
+            };
+            let turned = emit(f, Op::Transpose { perm: perm.clone() }, vec![x], None, data.loc, out)?;
+            let inner = InstData { op, operands: vec![turned], result: None, loc: data.loc };
+            let y = wrap(f, FusionKind::Rows, &inner, out)?;
+            emit(f, Op::Transpose { perm }, vec![y], None, data.loc, out).map(Some)
+        }
+        Op::Reduce { kind, axes, .. } => reduce(f, *kind, axes, data, out).map(Some),
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Where
+        | Op::Cast { .. }
+        | Op::Const(_)
+        | Op::DimValue(_)
+        | Op::Iota { .. }
+        | Op::Causal
+        | Op::Param { .. }
+        | Op::Reshape
+        | Op::Transpose { .. }
+        | Op::Broadcast
+        | Op::Slice { .. }
+        | Op::Index { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::Gather { .. }
+        | Op::Fused { .. }
+        | Op::Tap { .. } => {
+            out.push(inst);
+            Ok(data.result)
+        }
+    }
+}
+
+fn operand(data: &InstData, i: usize) -> Result<Value, String> {
+    data.operands.get(i).copied().ok_or_else(|| format!("{} has no operand {i}", data.op))
+}
+
+fn tensor(f: &Function, v: Value) -> Result<TensorType, String> {
+    f.tensor(v).cloned().ok_or_else(|| format!("{v} is no tensor"))
+}
+
+/// Makes an instruction with its type by rule.
+fn emit(
+    f: &mut Function,
+    op: Op,
+    operands: Vec<Value>,
+    declared: Option<Type>,
+    loc: Loc,
+    out: &mut Vec<Inst>,
+) -> Result<Value, String> {
+    let types: Vec<&Type> = operands.iter().map(|v| f.ty(*v)).collect();
+    let ty = crate::ir::result_type(&op, &types, declared.as_ref())?;
+    let inst = f.make_inst(op, operands, ty, loc);
+    out.push(inst);
+    f.inst(inst).result.ok_or_else(|| "an instruction without a result".to_string())
+}
+
+/// Moves the reduced axes to the end, merges them, reduces the last axis, and gives the result its shape.
+fn reduce(
+    f: &mut Function,
+    kind: ReduceKind,
+    axes: &[usize],
+    data: &InstData,
+    out: &mut Vec<Inst>,
+) -> Result<Value, String> {
+    let x = operand(data, 0)?;
+    let ty = tensor(f, x)?;
+    let result = match data.result {
+        Some(v) => f.ty(v).clone(),
+        None => return Err("a reduction without a result".into()),
+    };
+    let kept: Vec<usize> = (0..ty.rank()).filter(|i| !axes.contains(i)).collect();
+    let perm: Vec<usize> = kept.iter().chain(axes).copied().collect();
+    let mut rows = x;
+    if !perm.is_sorted() {
+        rows = emit(f, Op::Transpose { perm }, vec![rows], None, data.loc, out)?;
+    }
+    let pick = |list: &[usize]| list.iter().filter_map(|i| ty.shape.get(*i).cloned()).collect::<Vec<Dim>>();
+    let mut shape = pick(&kept);
+    if axes.len() > 1 {
+        let mut merged = shape.clone();
+        merged.push(Dim::product(&pick(axes)));
+        let merged = Type::Tensor(TensorType::new(ty.elem, merged));
+        rows = emit(f, Op::Reshape, vec![rows], Some(merged), data.loc, out)?;
+    }
+    let op = Op::Reduce { kind, axes: vec![kept.len()], keep: true };
+    let inner = InstData { op, operands: vec![rows], result: None, loc: data.loc };
+    let y = wrap(f, FusionKind::Rows, &inner, out)?;
+    shape.push(Dim::one());
+    if result.tensor().is_some_and(|t| t.shape == shape) {
+        return Ok(y);
+    }
+    emit(f, Op::Reshape, vec![y], Some(result), data.loc, out)
+}
+
+/// Puts one operation into a region of its own. Constants and counters that it uses go in with it.
+fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>) -> Result<Value, String> {
+    let mut body = Function::new("");
+    let entry = body.entry();
+    let mut outer = Vec::new();
+    let mut inner: Vec<Value> = Vec::new();
+    for v in &data.operands {
+        let source = f.def_inst(*v).map(|(_, d)| d.clone()).filter(|d| {
+            d.op.info().class == Class::Source && d.operands.is_empty() && !matches!(d.op, Op::Param { .. })
+        });
+        // The operands of a matmul or an attention are the region's arguments.
+        let takes_sources = matches!(kind, FusionKind::Map | FusionKind::Rows);
+        inner.push(match source {
+            Some(d) if takes_sources => {
+                let ty = f.ty(*v).clone();
+                body.push(entry, d.op, Vec::new(), Some(ty), d.loc).ok_or("a source without a result")?
+            }
+            _ => match outer.iter().position(|w| w == v) {
+                Some(i) => body.block(entry).args[i],
+                None => {
+                    outer.push(*v);
+                    body.add_block_arg(entry, f.ty(*v).clone())
+                }
+            },
+        });
+    }
+    let y = body.append(entry, data.op.clone(), inner, None, data.loc)?.ok_or("an operation without a result")?;
+    body.terminate(entry, Terminator::Return(vec![y]));
+    emit(f, Op::Fused { kind, body: Box::new(body) }, outer, None, data.loc, out)
+}
+
+/// Replaces softmaxes and means in a `rows` region by reductions and elementwise operations, which is how their kernel
+/// computes them. With `m` the maximum: `e = exp(x - m)`, `e / sum(e)`; a row that is all `-inf` takes `m = 0` and,
+/// its sum being 0, gives zeros.
+///
+/// # Errors
+/// A rule's complaint, which is a mistake of ours.
+pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
+    let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    let block = body.entry();
+    let insts = std::mem::take(&mut body.block_mut(block).insts);
+    for inst in insts {
+        let data = body.inst(inst).clone();
+        let mut out = Vec::new();
+        let loc = data.loc;
+        let new = match &data.op {
+            Op::Softmax { axis } | Op::LogSoftmax { axis } => {
+                let x = operand(&data, 0)?;
+                let elem = tensor(body, x)?.elem;
+                let floats = Elem::F32;
+                let mut wide = x;
+                if elem != floats {
+                    wide = emit(body, Op::Cast { elem: floats }, vec![x], None, loc, &mut out)?;
+                }
+                let scalar = |body: &mut Function, v: f64, out: &mut Vec<Inst>| {
+                    let ty = Some(Type::Tensor(TensorType::scalar(floats)));
+                    emit(body, Op::Const(crate::ir::Scalar::Float(v)), Vec::new(), ty, loc, out)
+                };
+                let over = |kind| Op::Reduce { kind, axes: vec![*axis], keep: true };
+                let m = emit(body, over(ReduceKind::Max), vec![wide], None, loc, &mut out)?;
+                let bottom = scalar(body, f64::NEG_INFINITY, &mut out)?;
+                let zero = scalar(body, 0.0, &mut out)?;
+                let none = emit(body, Op::Compare(CmpOp::Eq), vec![m, bottom], None, loc, &mut out)?;
+                let m = emit(body, Op::Where, vec![none, zero, m], None, loc, &mut out)?;
+                let centred = emit(body, Op::Binary(BinaryOp::Sub), vec![wide, m], None, loc, &mut out)?;
+                let e = emit(body, Op::Unary(UnaryOp::Exp), vec![centred], None, loc, &mut out)?;
+                let sum = emit(body, over(ReduceKind::Sum), vec![e], None, loc, &mut out)?;
+                let mut y = if matches!(data.op, Op::Softmax { .. }) {
+                    let empty = emit(body, Op::Compare(CmpOp::Eq), vec![sum, zero], None, loc, &mut out)?;
+                    let q = emit(body, Op::Binary(BinaryOp::Div), vec![e, sum], None, loc, &mut out)?;
+                    emit(body, Op::Where, vec![empty, zero, q], None, loc, &mut out)?
+                } else {
+                    let log = emit(body, Op::Unary(UnaryOp::Log), vec![sum], None, loc, &mut out)?;
+                    emit(body, Op::Binary(BinaryOp::Sub), vec![centred, log], None, loc, &mut out)?
+                };
+                if elem != floats {
+                    y = emit(body, Op::Cast { elem }, vec![y], None, loc, &mut out)?;
+                }
+                Some(y)
+            }
+            Op::Reduce { kind: ReduceKind::Mean, axes, keep } => {
+                let x = operand(&data, 0)?;
+                let ty = tensor(body, x)?;
+                let floats = Elem::F32;
+                let mut wide = x;
+                if ty.elem != floats {
+                    wide = emit(body, Op::Cast { elem: floats }, vec![x], None, loc, &mut out)?;
+                }
+                let sum = Op::Reduce { kind: ReduceKind::Sum, axes: axes.clone(), keep: *keep };
+                let sum = emit(body, sum, vec![wide], None, loc, &mut out)?;
+                let count = Dim::product(axes.iter().filter_map(|a| ty.shape.get(*a)));
+                let scalar = Some(Type::Tensor(TensorType::scalar(floats)));
+                let count = emit(body, Op::DimValue(count), Vec::new(), scalar, loc, &mut out)?;
+                let mut y = emit(body, Op::Binary(BinaryOp::Div), vec![sum, count], None, loc, &mut out)?;
+                if ty.elem != floats {
+                    y = emit(body, Op::Cast { elem: ty.elem }, vec![y], None, loc, &mut out)?;
+                }
+                Some(y)
+            }
+            _ => {
+                out.push(inst);
+                None
+            }
+        };
+        body.block_mut(block).insts.extend(out);
+        if let (Some(old), Some(new)) = (data.result, new) {
+            replaced[old] = Some(new);
+        }
+    }
+    body.replace_uses(&replaced);
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! Where a tensor's elements lie: a strided window into the storage of some value.
+//!
+//! In: shapes and the movement operations of the graph IR. Out: [`View`]s, so that transposing, slicing, indexing,
+//! broadcasting and most reshapes move nothing; a kernel reads through the strides. A reshape that no strides can
+//! express gives `None`, and the caller copies first. This module knows nothing of kernels or of slots.
+
+use crate::ir::Value;
+use crate::shape::{Dim, Elem, TensorType};
+
+/// A strided window. Strides and offset count elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// The value that owns the storage: an argument, a parameter, or the result of a kernel.
+    pub root: Value,
+    /// Element type.
+    pub elem: Elem,
+    /// First element, as far as it is known from dimensions alone.
+    pub offset: Dim,
+    /// What is added to the offset at run time: an index value times a stride, each.
+    pub dynamic: Vec<(Value, Dim)>,
+    /// Extents.
+    pub shape: Vec<Dim>,
+    /// Distance between neighbours along each axis; 0 repeats.
+    pub strides: Vec<Dim>,
+}
+
+/// Row-major strides of a shape.
+pub(super) fn row_major(shape: &[Dim]) -> Vec<Dim> {
+    let mut strides = Vec::with_capacity(shape.len());
+    let mut next = Dim::one();
+    for d in shape.iter().rev() {
+        strides.push(next.clone());
+        next = next.mul(d);
+    }
+    strides.reverse();
+    strides
+}
+
+impl View {
+    /// All of a value that lies in row-major order.
+    pub(super) fn whole(root: Value, ty: &TensorType) -> View {
+        View {
+            root,
+            elem: ty.elem,
+            offset: Dim::zero(),
+            dynamic: Vec::new(),
+            shape: ty.shape.clone(),
+            strides: row_major(&ty.shape),
+        }
+    }
+
+    /// Do the elements lie in row-major order without gaps, starting at the root's first?
+    pub(super) fn is_whole(&self) -> bool {
+        self.offset == Dim::zero() && self.dynamic.is_empty() && self.is_contiguous()
+    }
+
+    /// Do the elements lie in row-major order without gaps? Strides of axes of extent 1 do not matter.
+    pub(super) fn is_contiguous(&self) -> bool {
+        let want = row_major(&self.shape);
+        self.shape.iter().zip(self.strides.iter().zip(&want)).all(|(d, (s, w))| s == w || d.as_const() == Some(1))
+    }
+
+    /// Axes in another order.
+    pub(super) fn transpose(&self, perm: &[usize]) -> View {
+        let pick = |list: &[Dim]| perm.iter().filter_map(|i| list.get(*i).cloned()).collect();
+        View { shape: pick(&self.shape), strides: pick(&self.strides), ..self.clone() }
+    }
+
+    /// Elements `start..stop` along an axis.
+    pub(super) fn slice(&self, axis: usize, start: &Dim, stop: &Dim) -> View {
+        let mut out = self.clone();
+        if let (Some(d), Some(s)) = (out.shape.get_mut(axis), self.strides.get(axis)) {
+            *d = stop.sub(start);
+            out.offset = out.offset.add(&s.mul(start));
+        }
+        out
+    }
+
+    /// One element along an axis, known from dimensions alone; the axis goes.
+    pub(super) fn select(&self, axis: usize, at: &Dim) -> View {
+        let mut out = self.slice(axis, at, &at.add(&Dim::one()));
+        out.drop_axis(axis);
+        out
+    }
+
+    /// One element along an axis, known at run time; the axis goes.
+    pub(super) fn select_at(&self, axis: usize, at: Value) -> View {
+        let mut out = self.clone();
+        if let Some(s) = self.strides.get(axis) {
+            out.dynamic.push((at, s.clone()));
+        }
+        out.drop_axis(axis);
+        out
+    }
+
+    fn drop_axis(&mut self, axis: usize) {
+        if axis < self.shape.len() {
+            self.shape.remove(axis);
+            self.strides.remove(axis);
+        }
+    }
+
+    /// Repeated to a larger shape, right-aligned.
+    pub(super) fn broadcast(&self, shape: &[Dim]) -> View {
+        let lead = shape.len().saturating_sub(self.shape.len());
+        let strides = shape
+            .iter()
+            .enumerate()
+            .map(|(i, want)| match i.checked_sub(lead).and_then(|k| Some((self.shape.get(k)?, self.strides.get(k)?))) {
+                Some((have, stride)) if have == want => stride.clone(),
+                _ => Dim::zero(),
+            })
+            .collect();
+        View { shape: shape.to_vec(), strides, ..self.clone() }
+    }
+
+    /// The same elements in row-major order under another shape, if strides can express it. The two shapes are cut into
+    /// the smallest groups of axes with equal products; a group can be re-cut if its axes follow each other without
+    /// gaps.
+    pub(super) fn reshape(&self, shape: &[Dim]) -> Option<View> {
+        let one = Some(1);
+        let axes: Vec<(&Dim, &Dim)> =
+            self.shape.iter().zip(&self.strides).filter(|(d, _)| d.as_const() != one).collect();
+        let targets: Vec<usize> = (0..shape.len()).filter(|i| shape[*i].as_const() != one).collect();
+        // Axes of extent 1 may have any stride.
+        let mut strides = vec![Dim::one(); shape.len()];
+        let (mut a, mut b) = (0, 0);
+        while a < axes.len() || b < targets.len() {
+            let (i, j) = smallest_group(&axes[a..], &targets[b..], shape)?;
+            let group = axes.get(a..a + i)?;
+            for pair in group.windows(2) {
+                if *pair[0].1 != pair[1].1.mul(pair[1].0) {
+                    return None;
+                }
+            }
+            let mut stride = group.last()?.1.clone();
+            for k in targets.get(b..b + j)?.iter().rev() {
+                strides[*k] = stride.clone();
+                stride = stride.mul(&shape[*k]);
+            }
+            a += i;
+            b += j;
+        }
+        Some(View { shape: shape.to_vec(), strides, ..self.clone() })
+    }
+}
+
+/// The smallest `i` and `j`, both at least 1, for which the first `i` axes have as many elements as the first `j` targets.
+fn smallest_group(axes: &[(&Dim, &Dim)], targets: &[usize], shape: &[Dim]) -> Option<(usize, usize)> {
+    let products = |dims: Vec<&Dim>| {
+        let mut out = Vec::new();
+        let mut p = Dim::one();
+        for d in dims {
+            p = p.mul(d);
+            out.push(p.clone());
+        }
+        out
+    };
+    let have = products(axes.iter().map(|(d, _)| *d).collect());
+    let want = products(targets.iter().map(|k| &shape[*k]).collect());
+    let mut best: Option<(usize, usize)> = None;
+    for (i, p) in have.iter().enumerate() {
+        for (j, q) in want.iter().enumerate() {
+            if p == q && best.is_none_or(|(x, y)| i + j + 2 < x + y) {
+                best = Some((i + 1, j + 1));
+            }
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(n: &str) -> Dim {
+        Dim::symbol(n)
+    }
+
+    fn n(v: i64) -> Dim {
+        Dim::from(v)
+    }
+
+    fn whole(shape: Vec<Dim>) -> View {
+        View::whole(Value::from_u32(0), &TensorType::new(Elem::F32, shape))
+    }
+
+    #[test]
+    fn heads_of_a_projection_need_no_copy() {
+        // "s (n h d) -> n h s d"
+        let v = whole(vec![s("S"), n(2304)]);
+        let v = v.reshape(&[s("S"), n(3), n(12), n(64)]).unwrap().transpose(&[1, 2, 0, 3]);
+        assert_eq!(v.strides, [n(768), n(64), n(2304), n(1)]);
+        let q = v.select(0, &n(1));
+        assert_eq!((q.offset, q.strides), (n(768), vec![n(64), n(2304), n(1)]));
+    }
+
+    #[test]
+    fn merging_transposed_axes_needs_a_copy() {
+        let v = whole(vec![n(12), s("S"), n(64)]).transpose(&[1, 0, 2]);
+        assert_eq!(v.reshape(&[s("S"), n(768)]), None);
+        // The same order of axes over storage that was laid out for it does not.
+        let stored = whole(vec![s("S"), n(12), n(64)]);
+        assert_eq!(stored.reshape(&[s("S"), n(768)]).unwrap().strides, [n(768), n(1)]);
+    }
+
+    #[test]
+    fn symbolic_groups_are_found() {
+        let v = whole(vec![s("B"), s("S"), s("D")]);
+        let flat = v.reshape(&[s("B").mul(&s("S")), s("D")]).unwrap();
+        assert_eq!(flat.strides, [s("D"), n(1)]);
+        let split = v.reshape(&[s("B"), s("S"), s("H"), s("D").div(&s("H")).unwrap()]).unwrap();
+        assert_eq!(split.strides, [s("S").mul(&s("D")), s("D"), s("D").div(&s("H")).unwrap(), n(1)]);
+    }
+
+    #[test]
+    fn slices_and_broadcasts() {
+        let v = whole(vec![s("T"), n(8)]).slice(0, &n(2), &s("S"));
+        assert_eq!((v.offset.clone(), v.shape[0].clone()), (n(16), s("S").sub(&n(2))));
+        assert!(v.is_contiguous() && !v.is_whole());
+        let b = whole(vec![n(8)]).broadcast(&[s("S"), n(8)]);
+        assert_eq!(b.strides, [n(0), n(1)]);
+        assert_eq!(b.reshape(&[s("S").mul(&n(8))]), None);
+        let ones = whole(vec![n(1), n(8), n(1)]).reshape(&[n(8)]).unwrap();
+        assert_eq!(ones.strides, [n(1)]);
+    }
+}
