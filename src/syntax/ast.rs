@@ -371,7 +371,7 @@ impl Pattern {
     }
 }
 
-/// An expression. Parentheses leave no node, and no trace in the span of what they enclose.
+/// An expression. Parentheses leave no node, but the span of what they enclose holds them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
     /// What is written.

@@ -4,4 +4,13 @@
 //! Nothing here knows names, types or shapes.
 
 pub mod ast;
+pub mod dump;
+pub mod layout;
+mod mistakes;
+mod parser;
 pub mod span;
+pub mod token;
+pub mod tree;
+mod words;
+
+pub use parser::{parse, tokens};

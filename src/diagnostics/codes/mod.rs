@@ -73,7 +73,7 @@ pub struct Example {
 ///     /// What the constant is about.
 ///     MATMUL_INNER = "E0301", "`@` needs equal inner dimensions";
 ///     rule: "..";
-///     failing: ".."; mended: "..";        // both left out where no program shows it
+///     - failing: ".."; - mended: "..";    // both left out where no program shows it
 /// }
 /// ```
 macro_rules! codes {
@@ -81,7 +81,7 @@ macro_rules! codes {
         $(#[$doc:meta])*
         $name:ident = $code:literal, $title:literal;
         rule: $rule:literal;
-        $(failing: $failing:literal; mended: $mended:literal;)?
+        $(- failing: $failing:literal; - mended: $mended:literal;)?
     )*) => {
         $(
             $(#[$doc])*

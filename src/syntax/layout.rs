@@ -1,0 +1,555 @@
+//! Between the lexer and the grammar: brackets are matched, newlines judged, soft keywords found.
+//!
+//! In: all tokens of a text. Out: tokens whose brackets match and nest at most [`MAX_DEPTH`] deep, with
+//! [`Token::Newline`] only where it ends an item, a field or a statement. The rules:
+//!
+//! 1. Inside `(..)`, `[..]` and the `<..>` of a header no newline counts; inside `{..}` they count again.
+//! 2. A newline does not count after an operator or a comma, before `else`, `->`, a `where` clause, or
+//!    the `{` of a header, and neither at the start nor at the end of a list.
+//! 3. `use layer model tap reset state` are keywords only at the start of an item, field or statement,
+//!    before a name; elsewhere they are names like others.
+//! 4. A bracket that is never closed ends before the next keyword that begins a statement or an item;
+//!    the missing closing brackets are put in, marked so that the parser does not complain again.
+
+use super::ast::MAX_DEPTH;
+use super::span::Span;
+use super::token::{Lexeme, Token};
+use crate::diagnostics::codes::syntax as codes;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+
+/// Brings the tokens of a text into the form that the grammar reads.
+pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
+    let mut layout = Layout {
+        input: lexemes,
+        source,
+        output: Vec::with_capacity(lexemes.len()),
+        open: Vec::new(),
+        outer: Level::default(),
+        taint_next: false,
+        was_too_deep: false,
+        diagnostics,
+    };
+    let mut at = 0;
+    while at < lexemes.len() {
+        at = layout.step(at);
+    }
+    layout.close_all(0, end, None);
+    layout.trim_separators(Token::LBrace);
+    layout.output
+}
+
+/// How many unclosed brackets are reported at one place.
+const MOST_UNCLOSED: usize = 3;
+
+/// What is kept for each open bracket, and once for the text outside all brackets.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    /// The first token of the item, field or statement being read.
+    start: Option<Head>,
+    /// Open `<` of generics.
+    angles: u32,
+    /// Operators before the operand to come: `- - not`.
+    prefixes: u32,
+}
+
+/// What the item, field or statement being read began with.
+#[derive(Clone, Copy, PartialEq)]
+enum Head {
+    /// `layer` or `model`: its `{` holds fields and functions.
+    Layer,
+    /// `fn`, `pub`, `if`, `for`, `while`: its `{` may stand on the next line.
+    BeforeBlock,
+    /// `use`
+    Use,
+    /// Anything else.
+    Other,
+}
+
+#[derive(Clone, Copy)]
+struct Open<'a> {
+    token: Token<'a>,
+    span: Span,
+    /// `#[`: the newline after its `]` does not count.
+    is_attribute: bool,
+    level: Level,
+}
+
+struct Layout<'t, 'a> {
+    input: &'t [Lexeme<'a>],
+    source: &'t str,
+    output: Vec<Lexeme<'a>>,
+    open: Vec<Open<'a>>,
+    outer: Level,
+    taint_next: bool,
+    was_too_deep: bool,
+    diagnostics: &'t mut Diagnostics,
+}
+
+impl<'a> Layout<'_, 'a> {
+    /// Handles the token at `at` and returns where to go on.
+    fn step(&mut self, at: usize) -> usize {
+        let lexeme = self.input[at];
+        match lexeme.token {
+            Token::Newline => {
+                let next = self.skip_newlines(at);
+                self.newline(lexeme, next, false);
+                return next;
+            }
+            Token::Semi if self.is_list_of_lines() => {
+                if !self.at_start() {
+                    self.emit(lexeme);
+                }
+            }
+            Token::Doc(_) => self.doc(lexeme, at),
+            Token::LParen | Token::LBracket | Token::LBrace => return self.opening(lexeme, at),
+            Token::RParen | Token::RBracket | Token::RBrace => self.closing(lexeme),
+            _ => {
+                self.close_unclosed(lexeme, at);
+                return self.word(lexeme, at);
+            }
+        }
+        at + 1
+    }
+
+    fn word(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
+        let next = self.input.get(at + 1).map(|lexeme| lexeme.token);
+        let previous = self.output.last().map(|lexeme| lexeme.token);
+        let mut token = lexeme.token;
+        if let Token::Ident(name) = token
+            && self.at_start()
+        {
+            let is_header = self.open.is_empty() && matches!(name, "use" | "layer" | "model");
+            if is_header || matches!(next, Some(Token::Ident(_))) {
+                token = soft_keyword(name).unwrap_or(token);
+            }
+        }
+        match token {
+            Token::Lt if matches!(previous, Some(Token::Ident(_))) => {
+                if matches!(next, Some(Token::Elem(_))) {
+                    token = Token::LtElem;
+                    self.level().angles += 1;
+                } else if self.in_type_or_header() {
+                    self.level().angles += 1;
+                }
+            }
+            Token::Plus | Token::Minus | Token::Not if !ends_operand(previous) => {
+                self.level().prefixes += 1;
+                if self.depth() > u32::from(MAX_DEPTH) {
+                    return self.too_deep(lexeme, at);
+                }
+            }
+            _ => {}
+        }
+        if self.at_start() {
+            let head = match token {
+                Token::Layer | Token::Model => Head::Layer,
+                Token::Fn | Token::Pub | Token::If | Token::For | Token::While => Head::BeforeBlock,
+                Token::Use => Head::Use,
+                _ => Head::Other,
+            };
+            self.level().start = Some(head);
+        }
+        if ends_operand(Some(token)) {
+            self.level().prefixes = 0;
+        }
+        self.emit(Lexeme { token, ..lexeme });
+        if token == Token::Gt && self.level().angles > 0 {
+            // This `>` closes generics, so it is no operator that goes on in the next line.
+            self.level().angles -= 1;
+            if let Some(Token::Newline) = next {
+                let next = self.skip_newlines(at + 1);
+                self.newline(self.input[at + 1], next, true);
+                return next;
+            }
+        }
+        at + 1
+    }
+
+    /// An opening bracket: pushed, or skipped with all it holds where the nesting is too deep.
+    fn opening(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
+        if self.depth() >= u32::from(MAX_DEPTH) {
+            return self.too_deep(lexeme, at);
+        }
+        let previous = self.output.last().map(|lexeme| lexeme.token);
+        let is_members = lexeme.token == Token::LBrace && self.level().start == Some(Head::Layer);
+        let is_attribute = previous == Some(Token::Hash);
+        if self.at_start() {
+            self.level().start = Some(Head::Other);
+        }
+        let token = if is_members { Token::LBraceMembers } else { lexeme.token };
+        self.open.push(Open { token, span: lexeme.span, is_attribute, level: Level::default() });
+        self.emit(Lexeme { token, ..lexeme });
+        at + 1
+    }
+
+    /// A closing bracket: closes the nearest opening one of its kind, or belongs to none.
+    fn closing(&mut self, lexeme: Lexeme<'a>) {
+        let is_brace = |token| matches!(token, Token::LBrace | Token::LBraceMembers);
+        let mut found = None;
+        for (i, open) in self.open.iter().enumerate().rev() {
+            if closer(open.token) == lexeme.token {
+                found = Some(i);
+                break;
+            }
+            // A `)` never closes what stands around a block.
+            if is_brace(open.token) {
+                break;
+            }
+        }
+        let Some(found) = found else {
+            let symbol = symbol(lexeme.token);
+            let diagnostic =
+                Diagnostic::error(codes::UNOPENED, format!("`{symbol}` closes nothing")).at(lexeme.span, "");
+            let diagnostic = match self.open.last() {
+                Some(open) => diagnostic.also(open.span, "this bracket is open"),
+                None => diagnostic,
+            };
+            self.diagnostics.push(diagnostic);
+            self.taint_next = true;
+            if let Some(last) = self.output.last_mut() {
+                last.tainted = true;
+            }
+            return;
+        };
+        self.close_all(found + 1, lexeme.span, Some(lexeme));
+        let Some(open) = self.open.pop() else { return };
+        self.level().prefixes = 0;
+        if lexeme.token == Token::RBrace {
+            self.trim_separators(open.token);
+        }
+        self.emit(lexeme);
+        if open.is_attribute {
+            // What follows still begins the field or item that the attribute belongs to.
+            self.level().start = None;
+        }
+    }
+
+    /// Puts in the closing brackets of all that is open from index `keep` on, and reports them.
+    fn close_all(&mut self, keep: usize, at: Span, closed_by: Option<Lexeme<'a>>) {
+        let mut reported = 0;
+        while self.open.len() > keep {
+            let Some(open) = self.open.pop() else { return };
+            let missing = closer(open.token);
+            // Many brackets left open at one place have one cause, most likely in the innermost.
+            if reported < MOST_UNCLOSED && !self.was_too_deep {
+                let mut diagnostic =
+                    Diagnostic::error(codes::UNCLOSED, format!("`{}` is never closed", symbol(open.token)))
+                        .at(open.span, format!("opened here; the closing `{}` is missing", symbol(missing)));
+                if let Some(lexeme) = closed_by {
+                    diagnostic = diagnostic.also(lexeme.span, "this closes an outer bracket");
+                }
+                self.diagnostics.push(diagnostic);
+                reported += 1;
+            }
+            self.trim_separators(open.token);
+            if let Some(last) = self.output.last_mut() {
+                last.tainted = true;
+            }
+            let span = Span::new(at.file, at.start, at.start);
+            self.output.push(Lexeme { token: missing, span, tainted: true });
+            self.taint_next = true;
+        }
+    }
+
+    /// Closes brackets that cannot go on over a keyword which begins a statement or an item.
+    fn close_unclosed(&mut self, lexeme: Lexeme<'a>, at: usize) {
+        if self.open.is_empty() {
+            return;
+        }
+        let before = at.checked_sub(1).and_then(|i| self.input.get(i)).map(|lexeme| lexeme.token);
+        let on_new_line = matches!(before, None | Some(Token::Newline));
+        let names_follow = matches!(self.input.get(at + 1), Some(Lexeme { token: Token::Ident(_), .. }));
+        let soft = match lexeme.token {
+            Token::Ident(name) if on_new_line && names_follow => soft_keyword(name),
+            _ => None,
+        };
+        let in_column_one = lexeme.span.start == 0
+            || self.source.as_bytes().get(lexeme.span.start as usize - 1).is_some_and(|&byte| byte == b'\n');
+        let keep = match (lexeme.token, soft) {
+            (_, Some(Token::Use | Token::Layer | Token::Model)) if in_column_one => 0,
+            (Token::Fn | Token::Pub, _) => {
+                // `fn` is at home outside all brackets and among the members of a layer.
+                let members = self.open.iter().rposition(|open| open.token == Token::LBraceMembers);
+                members.map_or(0, |i| i + 1)
+            }
+            (Token::Let | Token::Var | Token::For | Token::While | Token::Break, _) | (_, Some(_)) => {
+                let brace = |open: &Open<'_>| matches!(open.token, Token::LBrace | Token::LBraceMembers);
+                self.open.iter().rposition(brace).map_or(0, |i| i + 1)
+            }
+            _ => return,
+        };
+        if keep < self.open.len() {
+            self.close_all(keep, lexeme.span, None);
+            let span = Span::new(lexeme.span.file, lexeme.span.start, lexeme.span.start);
+            self.output.push(Lexeme { token: Token::Newline, span, tainted: true });
+            self.level().start = None;
+            self.level().angles = 0;
+        }
+    }
+
+    /// Reports nesting beyond the limit, skips what is too deep and puts a placeholder in its stead.
+    fn too_deep(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
+        self.was_too_deep = true;
+        self.diagnostics.push(
+            Diagnostic::error(codes::TOO_DEEP, format!("nesting is limited to {MAX_DEPTH} levels"))
+                .at(lexeme.span, "one level too many")
+                .help("give parts of the expression names with `let`"),
+        );
+        let mut depth = 0u32;
+        let mut next = at;
+        while let Some(lexeme) = self.input.get(next) {
+            match lexeme.token {
+                Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+                Token::RParen | Token::RBracket | Token::RBrace if depth == 0 => break,
+                Token::RParen | Token::RBracket | Token::RBrace => depth -= 1,
+                Token::Newline if depth == 0 && self.is_list_of_lines() => break,
+                _ => {}
+            }
+            next += 1;
+        }
+        self.level().prefixes = 0;
+        self.emit(Lexeme { token: Token::Missing, tainted: true, ..lexeme });
+        self.taint_next = true;
+        // The loop has moved on by one at least: `at` holds no closing bracket and no newline.
+        next.max(at + 1)
+    }
+
+    fn doc(&mut self, lexeme: Lexeme<'a>, at: usize) {
+        let next = self.input[at + 1..].iter().find(|l| !matches!(l.token, Token::Newline | Token::Doc(_)));
+        let ends = matches!(next, None | Some(Lexeme { token: Token::RBrace, .. }));
+        let in_code = self.open.last().is_some_and(|open| open.token == Token::LBrace);
+        let at_start = !self.is_list_of_lines() || self.at_start();
+        if ends || in_code || !at_start {
+            self.diagnostics.push(
+                Diagnostic::warning(codes::LOST_DOC, "this doc comment describes nothing").at(lexeme.span, "").help(
+                    "`///` stands before an item, a field, a function or a parameter; other comments begin with `//`",
+                ),
+            );
+        } else {
+            self.emit(lexeme);
+        }
+    }
+
+    /// True if the output ends with the (dotted) name of a declaration or of a type.
+    fn in_type_or_header(&self) -> bool {
+        let mut before = self.output.iter().rev().map(|lexeme| lexeme.token).skip(1);
+        let mut token = before.next();
+        while token == Some(Token::Dot) {
+            before.next();
+            token = before.next();
+        }
+        matches!(token, Some(Token::Layer | Token::Model | Token::Fn | Token::Colon | Token::Arrow | Token::LBracket))
+    }
+
+    /// Decides whether a newline ends something; `next` is the index of the next other token.
+    fn newline(&mut self, lexeme: Lexeme<'a>, next: usize, after_generics: bool) {
+        if !self.is_list_of_lines() || self.at_start() {
+            return;
+        }
+        let following = self.input.get(next).map(|lexeme| lexeme.token);
+        let after_next = self.input.get(next + 1).map(|lexeme| lexeme.token);
+        let Some(previous) = self.output.last().map(|lexeme| lexeme.token) else { return };
+        if matches!(previous, Token::Doc(_)) || self.level().start.is_none() {
+            return;
+        }
+        let Some(following) = following else { return };
+        let begins_statement = matches!(
+            following,
+            Token::Let | Token::Var | Token::For | Token::While | Token::Break | Token::Fn | Token::Pub | Token::RBrace
+        );
+        if !begins_statement && continues(previous) && !after_generics {
+            return;
+        }
+        let head = self.level().start;
+        let joins = match following {
+            Token::Else | Token::Arrow => true,
+            Token::Where => after_next != Some(Token::LParen),
+            Token::LBrace => {
+                matches!(head, Some(Head::Layer | Head::BeforeBlock)) && previous != Token::RBrace
+                    || previous == Token::Else
+            }
+            Token::Gt => self.level().angles > 0,
+            _ => false,
+        };
+        if joins {
+            return;
+        }
+        if begins_with_operator(following) {
+            let place = self.input.get(next).map_or(lexeme.span, |lexeme| lexeme.span);
+            let symbol = self.source.get(place.range()).unwrap_or("");
+            self.diagnostics.push(
+                Diagnostic::error(codes::LEADING_OPERATOR, format!("a line cannot begin with `{symbol}`"))
+                    .at(place, "the statement ended with the line before")
+                    .help(format!(
+                        "put `{symbol}` at the end of the line before, or the whole expression in parentheses"
+                    )),
+            );
+            return;
+        }
+        // Outside all brackets only complete items end, so that what is no item is one error, not many.
+        if self.open.is_empty() {
+            let begins_item = match following {
+                Token::Fn | Token::Pub | Token::Hash | Token::Doc(_) => true,
+                Token::Ident(name) => matches!(name, "use" | "layer" | "model"),
+                _ => false,
+            };
+            if !begins_item && previous != Token::RBrace && head != Some(Head::Use) {
+                return;
+            }
+        }
+        self.emit(lexeme);
+    }
+
+    /// Removes separators at the end of the output, where the list that `open` began ends.
+    fn trim_separators(&mut self, open: Token<'a>) {
+        while let Some(Lexeme { token: Token::Newline | Token::Semi, .. }) = self.output.last() {
+            self.output.pop();
+        }
+        if open == Token::LBraceMembers && matches!(self.output.last(), Some(Lexeme { token: Token::Comma, .. })) {
+            self.output.pop();
+        }
+    }
+
+    /// Adds a token; a separator begins a new item, field or statement.
+    fn emit(&mut self, mut lexeme: Lexeme<'a>) {
+        lexeme.tainted |= std::mem::take(&mut self.taint_next);
+        let in_members = self.open.last().is_some_and(|open| open.token == Token::LBraceMembers);
+        let separates = match lexeme.token {
+            Token::Newline | Token::Semi => self.is_list_of_lines(),
+            Token::Comma => in_members && self.level().angles == 0,
+            _ => false,
+        };
+        if separates {
+            *self.level() = Level::default();
+        }
+        self.output.push(lexeme);
+    }
+
+    fn level(&mut self) -> &mut Level {
+        self.open.last_mut().map_or(&mut self.outer, |open| &mut open.level)
+    }
+
+    /// True at the start of an item, field or statement.
+    fn at_start(&mut self) -> bool {
+        self.is_list_of_lines() && self.level().start.is_none()
+    }
+
+    /// True outside brackets and directly inside `{..}`, where newlines count.
+    fn is_list_of_lines(&self) -> bool {
+        self.open.last().is_none_or(|open| matches!(open.token, Token::LBrace | Token::LBraceMembers))
+    }
+
+    fn depth(&self) -> u32 {
+        let prefixes: u32 = self.open.iter().map(|open| open.level.prefixes).sum();
+        self.open.len() as u32 + prefixes + self.outer.prefixes
+    }
+
+    fn skip_newlines(&self, at: usize) -> usize {
+        let rest = self.input.get(at..).unwrap_or_default();
+        at + rest.iter().take_while(|lexeme| lexeme.token == Token::Newline).count()
+    }
+}
+
+/// The keyword that a name is at the start of an item, field or statement.
+fn soft_keyword<'a>(name: &str) -> Option<Token<'a>> {
+    match name {
+        "use" => Some(Token::Use),
+        "layer" => Some(Token::Layer),
+        "model" => Some(Token::Model),
+        "state" => Some(Token::State),
+        "tap" => Some(Token::Tap),
+        "reset" => Some(Token::Reset),
+        _ => None,
+    }
+}
+
+/// True if a statement that ends with this token goes on in the next line.
+fn continues(token: Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Plus
+            | Token::Minus
+            | Token::Star
+            | Token::Slash
+            | Token::Percent
+            | Token::At
+            | Token::EqEq
+            | Token::Ne
+            | Token::Lt
+            | Token::LtElem
+            | Token::Le
+            | Token::Gt
+            | Token::Ge
+            | Token::Eq
+            | Token::And
+            | Token::Or
+            | Token::Not
+            | Token::In
+            | Token::Dot
+            | Token::DotDot
+            | Token::Arrow
+            | Token::Colon
+            | Token::Comma
+            | Token::Where
+    )
+}
+
+/// True if a token can only go on with what stands before it.
+fn begins_with_operator(token: Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Star
+            | Token::Slash
+            | Token::Percent
+            | Token::At
+            | Token::EqEq
+            | Token::Ne
+            | Token::Lt
+            | Token::Le
+            | Token::Gt
+            | Token::Ge
+            | Token::And
+            | Token::Or
+            | Token::Dot
+            | Token::Eq
+    )
+}
+
+/// True if an operand may end with this token, so that `-` after it is a subtraction.
+fn ends_operand(token: Option<Token<'_>>) -> bool {
+    matches!(
+        token,
+        Some(
+            Token::Ident(_)
+                | Token::Int(_)
+                | Token::Float(_)
+                | Token::Str(_)
+                | Token::True
+                | Token::False
+                | Token::Inf
+                | Token::RParen
+                | Token::RBracket
+                | Token::RBrace
+                | Token::Missing
+        )
+    )
+}
+
+fn closer(open: Token<'_>) -> Token<'_> {
+    match open {
+        Token::LParen => Token::RParen,
+        Token::LBracket => Token::RBracket,
+        _ => Token::RBrace,
+    }
+}
+
+fn symbol(bracket: Token<'_>) -> &'static str {
+    match bracket {
+        Token::LParen => "(",
+        Token::RParen => ")",
+        Token::LBracket => "[",
+        Token::RBracket => "]",
+        Token::LBrace | Token::LBraceMembers => "{",
+        _ => "}",
+    }
+}

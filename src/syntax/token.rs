@@ -1,0 +1,412 @@
+//! Tokens: the words of the language, cut out of the text by logos.
+//!
+//! In: a source text. Out: [`Lexeme`]s, newlines included, and diagnostics for what is no token.
+//! What other languages write (`&&`, `'text'`, `**`) is read as what was meant, and reported.
+//! Brackets are not matched here and newlines not judged: that is [`super::layout`].
+
+use super::span::{FileId, Span};
+use crate::diagnostics::codes::syntax as codes;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::shape::Elem;
+use logos::Logos;
+
+/// A token. Texts point into the source.
+#[derive(Clone, Copy, PartialEq, Debug, Logos)]
+#[logos(skip r"[ \t\r\u{feff}]+")]
+#[logos(skip(r"//[^\n]*", allow_greedy = true))]
+pub enum Token<'a> {
+    /// A name that is not reserved.
+    #[regex("[A-Za-z_][A-Za-z0-9_]*")]
+    Ident(&'a str),
+    /// A number as written; [`lex`] replaces it by `Int` or `Float`.
+    #[regex("[0-9][0-9A-Za-z_]*([.][0-9][0-9A-Za-z_]*)?")]
+    #[regex("[0-9][0-9_]*([.][0-9][0-9_]*)?[eE][+-][0-9A-Za-z_]*")]
+    Number(&'a str),
+    /// An integer.
+    Int(u64),
+    /// A number with a point or an exponent.
+    Float(f64),
+    /// A string as written between its quotes; escapes are resolved in the tree.
+    #[regex(r#""([^"\\\n]|\\[^\n])*""#, |lex| strip(lex.slice(), 1, 1))]
+    Str(&'a str),
+    /// A string that its line does not close.
+    #[regex(r#""([^"\\\n]|\\[^\n])*"#, |lex| strip(lex.slice(), 1, 0))]
+    OpenStr(&'a str),
+    /// A string in single quotes, which other languages have.
+    #[regex(r"'[^'\n]*'", |lex| strip(lex.slice(), 1, 1))]
+    SingleStr(&'a str),
+    /// `/// text`, without the slashes.
+    #[regex(r"///([^/\n][^\n]*)?", |lex| strip(lex.slice(), 3, 0), allow_greedy = true, priority = 20)]
+    Doc(&'a str),
+    /// `/*`, which opens a comment in other languages.
+    #[token("/*")]
+    OpenComment,
+    /// An operator of another language.
+    #[token("&&")]
+    #[token("||")]
+    #[token("!")]
+    #[token("**")]
+    #[token("+=")]
+    #[token("-=")]
+    #[token("*=")]
+    #[token("/=")]
+    #[token("@=")]
+    #[token("%=")]
+    #[token(":=")]
+    #[token("=>")]
+    #[token("::")]
+    #[token("===")]
+    #[token("!==")]
+    #[token("^")]
+    #[token("&")]
+    #[token("|")]
+    #[token("~")]
+    #[token("?")]
+    Foreign(&'a str),
+    /// The end of a line.
+    #[token("\n")]
+    Newline,
+    /// `;`
+    #[token(";")]
+    Semi,
+
+    /// `fn`
+    #[token("fn")]
+    Fn,
+    /// `pub`
+    #[token("pub")]
+    Pub,
+    /// `let`
+    #[token("let")]
+    Let,
+    /// `var`
+    #[token("var")]
+    Var,
+    /// `for`
+    #[token("for")]
+    For,
+    /// `in`
+    #[token("in")]
+    In,
+    /// `while`
+    #[token("while")]
+    While,
+    /// `if`
+    #[token("if")]
+    If,
+    /// `else`
+    #[token("else")]
+    Else,
+    /// `break`
+    #[token("break")]
+    Break,
+    /// `where`
+    #[token("where")]
+    Where,
+    /// `and`
+    #[token("and")]
+    And,
+    /// `or`
+    #[token("or")]
+    Or,
+    /// `not`
+    #[token("not")]
+    Not,
+    /// `true`
+    #[token("true")]
+    True,
+    /// `false`
+    #[token("false")]
+    False,
+    /// `inf`
+    #[token("inf")]
+    Inf,
+    /// The name of an element type.
+    #[token("f32", |_| Elem::F32)]
+    #[token("bf16", |_| Elem::BF16)]
+    #[token("f16", |_| Elem::F16)]
+    #[token("i8", |_| Elem::I8)]
+    #[token("i32", |_| Elem::I32)]
+    #[token("i64", |_| Elem::I64)]
+    #[token("bool", |_| Elem::Bool)]
+    Elem(Elem),
+
+    /// `(`
+    #[token("(")]
+    LParen,
+    /// `)`
+    #[token(")")]
+    RParen,
+    /// `[`
+    #[token("[")]
+    LBracket,
+    /// `]`
+    #[token("]")]
+    RBracket,
+    /// `{` of a block of statements
+    #[token("{")]
+    LBrace,
+    /// `}`
+    #[token("}")]
+    RBrace,
+    /// `<`
+    #[token("<")]
+    Lt,
+    /// `>`
+    #[token(">")]
+    Gt,
+    /// `<=`
+    #[token("<=")]
+    Le,
+    /// `>=`
+    #[token(">=")]
+    Ge,
+    /// `==`
+    #[token("==")]
+    EqEq,
+    /// `!=`
+    #[token("!=")]
+    Ne,
+    /// `=`
+    #[token("=")]
+    Eq,
+    /// `+`
+    #[token("+")]
+    Plus,
+    /// `-`
+    #[token("-")]
+    Minus,
+    /// `*`
+    #[token("*")]
+    Star,
+    /// `/`
+    #[token("/")]
+    Slash,
+    /// `%`
+    #[token("%")]
+    Percent,
+    /// `@`
+    #[token("@")]
+    At,
+    /// `,`
+    #[token(",")]
+    Comma,
+    /// `:`
+    #[token(":")]
+    Colon,
+    /// `.`
+    #[token(".")]
+    Dot,
+    /// `..`
+    #[token("..")]
+    DotDot,
+    /// `->`
+    #[token("->")]
+    Arrow,
+    /// `#`
+    #[token("#")]
+    Hash,
+
+    // What follows is made by `layout`, which sees more than one token at a time.
+    /// `use` at the start of an item
+    Use,
+    /// `layer` at the start of an item
+    Layer,
+    /// `model` at the start of an item
+    Model,
+    /// `state` at the start of a field
+    State,
+    /// `tap` at the start of a statement
+    Tap,
+    /// `reset` at the start of a statement
+    Reset,
+    /// `{` of a layer's fields and functions
+    LBraceMembers,
+    /// `<` between a name and an element type, as in `cast<bf16>(x)`
+    LtElem,
+    /// Stands where an expression was left out after an error that is reported already.
+    Missing,
+}
+
+fn strip(text: &str, front: usize, back: usize) -> &str {
+    text.get(front..text.len().saturating_sub(back)).unwrap_or("")
+}
+
+/// A token and where it stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Lexeme<'a> {
+    /// The token.
+    pub token: Token<'a>,
+    /// Its place.
+    pub span: Span,
+    /// True where an error next to it is reported already, so that the parser keeps silent here.
+    pub tainted: bool,
+}
+
+/// Cuts a text into tokens. The text may be at most 4 GiB - 1 long; the driver sees to it.
+pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
+    let mut lexer = Token::lexer(text);
+    let mut lexemes: Vec<Lexeme<'a>> = Vec::new();
+    let mut tainted = false;
+    while let Some(token) = lexer.next() {
+        let range = lexer.span();
+        let span = Span::new(file, range.start as u32, range.end as u32);
+        let read = match token {
+            Ok(Token::Number(written)) => number(written, span),
+            Ok(Token::OpenStr(written)) => Err((open_string(span), Some(Token::Str(written)))),
+            Ok(Token::SingleStr(written)) => Err((single_quotes(written, span), Some(Token::Str(written)))),
+            Ok(Token::Foreign(written)) => Err(foreign(written, span)),
+            Ok(Token::OpenComment) => {
+                let rest = lexer.remainder();
+                let length = rest.find("*/").map_or(rest.len(), |at| at + 2);
+                lexer.bump(length);
+                let span = Span::new(file, span.start, lexer.span().end as u32);
+                Err((block_comment(span), None))
+            }
+            Ok(token) => Ok(token),
+            Err(()) => {
+                let unknown = |c: char| !c.is_ascii() || "$`\\'".contains(c) || c.is_control() && c != '\n';
+                let rest = lexer.remainder();
+                lexer.bump(rest.find(|c| !unknown(c)).unwrap_or(rest.len()));
+                let span = Span::new(file, span.start, lexer.span().end as u32);
+                Err(unknown_text(lexer.slice(), span))
+            }
+        };
+        let kept = match read {
+            Ok(token) => Some(token),
+            Err((diagnostic, replacement)) => {
+                diagnostics.push(diagnostic);
+                if let Some(last) = lexemes.last_mut() {
+                    last.tainted = true;
+                }
+                tainted = true;
+                replacement
+            }
+        };
+        if let Some(token) = kept {
+            lexemes.push(Lexeme { token, span, tainted });
+            tainted = false;
+        }
+    }
+    lexemes
+}
+
+/// What is wrong, and the token to go on with.
+type Wrong<'a> = (Diagnostic, Option<Token<'a>>);
+
+fn number<'a>(written: &str, span: Span) -> Result<Token<'a>, Wrong<'a>> {
+    let wrong = |why: String, help: Option<String>| {
+        let diagnostic = Diagnostic::error(codes::BAD_NUMBER, format!("`{written}` is not a number")).at(span, why);
+        Err((
+            match help {
+                Some(help) => diagnostic.help(help),
+                None => diagnostic,
+            },
+            Some(Token::Missing),
+        ))
+    };
+    let digits = written.replace('_', "");
+    if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        return match u64::from_str_radix(hex, 16) {
+            Ok(value) if !hex.starts_with('+') => Ok(Token::Int(value)),
+            _ if hex.is_empty() => wrong("digits are missing after `0x`".into(), None),
+            _ if hex.bytes().all(|b| b.is_ascii_hexdigit()) => wrong("too large for 64 bits".into(), None),
+            _ => wrong("hexadecimal digits are 0-9 and a-f".into(), None),
+        };
+    }
+    if digits.bytes().all(|b| b.is_ascii_digit()) {
+        return match digits.parse() {
+            Ok(value) => Ok(Token::Int(value)),
+            Err(_) => wrong("too large for 64 bits".into(), Some(format!("as a float: `{written}.0`"))),
+        };
+    }
+    let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_float = after.starts_with(['.', 'e', 'E']);
+    match digits.parse::<f64>() {
+        Ok(value) if is_float && value.is_finite() => Ok(Token::Float(value)),
+        Ok(_) if is_float => wrong("too large for a float".into(), Some("infinity is written `inf`".into())),
+        _ if is_float && digits.ends_with(['e', 'E', '+', '-']) => {
+            wrong("the exponent's digits are missing".into(), None)
+        }
+        _ if is_float => wrong("no digit may follow other letters".into(), None),
+        _ => {
+            let factor = &digits[..digits.len() - after.len()];
+            wrong("a name may not begin with a digit".into(), Some(format!("a product is written `{factor}*{after}`")))
+        }
+    }
+}
+
+fn open_string(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::OPEN_STRING, "this string is not closed")
+        .at(span, "the line ends before the closing `\"`")
+        .help("a string stands on one line; `\\n` is a newline inside it")
+}
+
+fn single_quotes(written: &str, span: Span) -> Diagnostic {
+    Diagnostic::error(codes::FOREIGN_OPERATOR, "strings stand in double quotes")
+        .at(span, "")
+        .help(format!("write `\"{written}\"`"))
+}
+
+fn block_comment(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::BLOCK_COMMENT, "`/* .. */` is not a comment here")
+        .at(span, "")
+        .help("a comment goes from `//` to the end of its line")
+}
+
+fn foreign<'a>(written: &str, span: Span) -> Wrong<'a> {
+    let (help, replacement): (String, Option<Token<'a>>) = match written {
+        "&&" | "&" => ("write `and`".into(), Some(Token::And)),
+        "||" | "|" => ("write `or`".into(), Some(Token::Or)),
+        "!" | "~" => ("write `not`".into(), Some(Token::Not)),
+        "**" | "^" => ("a power is written `pow(x, y)`".into(), Some(Token::Star)),
+        "===" => ("write `==`".into(), Some(Token::EqEq)),
+        "!==" => ("write `!=`".into(), Some(Token::Ne)),
+        "=>" => ("the type of a result stands after `->`".into(), Some(Token::Arrow)),
+        "::" => ("a path is written with dots: `std.nn`".into(), Some(Token::Dot)),
+        ":=" => ("a new variable is written `let x = ..` or `var x = ..`".into(), Some(Token::Eq)),
+        "?" => ("a choice is written `if c { a } else { b }`, or `where(c, a, b)` by element".into(), None),
+        _ => {
+            let operator = written.trim_end_matches('=');
+            (format!("write `x = x {operator} ..`"), Some(Token::Eq))
+        }
+    };
+    let diagnostic =
+        Diagnostic::error(codes::FOREIGN_OPERATOR, format!("`{written}` is not an operator of attn")).at(span, "");
+    (diagnostic.help(help), replacement)
+}
+
+fn unknown_text<'a>(written: &str, span: Span) -> Wrong<'a> {
+    let mut chars = written.chars();
+    let (first, alone) = (chars.next().unwrap_or(' '), chars.next().is_none());
+    let (help, replacement) = match first {
+        '×' | '·' | '∗' | '⋅' => (Some("write `*`"), Some(Token::Star)),
+        '−' | '–' | '—' => (Some("write `-`"), Some(Token::Minus)),
+        '÷' | '∕' => (Some("write `/`"), Some(Token::Slash)),
+        '≤' => (Some("write `<=`"), Some(Token::Le)),
+        '≥' => (Some("write `>=`"), Some(Token::Ge)),
+        '≠' => (Some("write `!=`"), Some(Token::Ne)),
+        '→' => (Some("write `->`"), Some(Token::Arrow)),
+        '√' => (Some("write `sqrt(x)`"), None),
+        '∞' => (Some("write `inf`"), Some(Token::Inf)),
+        '“' | '”' | '„' | '’' | '‘' => (Some("strings stand in straight double quotes: `\"..\"`"), None),
+        c if c.is_alphabetic() => {
+            (Some("names are made of the letters a-z and A-Z, digits and `_`"), Some(Token::Missing))
+        }
+        _ => (None, None),
+    };
+    let shown: String = if alone { show_char(first) } else { "these characters".into() };
+    let mut diagnostic = Diagnostic::error(codes::UNKNOWN_CHARACTER, format!("{shown} cannot stand here")).at(span, "");
+    if let Some(help) = help {
+        diagnostic = diagnostic.help(help);
+    }
+    (diagnostic, replacement.filter(|_| alone || replacement == Some(Token::Missing)))
+}
+
+fn show_char(c: char) -> String {
+    if c.is_control() || c.is_whitespace() && !c.is_ascii() {
+        format!("the character U+{:04X}", c as u32)
+    } else {
+        format!("`{c}`")
+    }
+}

@@ -1,0 +1,204 @@
+//! Tokens and lists of tokens in words for messages.
+//!
+//! In: tokens, and their names in the grammar. Out: phrases such as "an expression, `,` or `)`".
+
+use super::token::Token;
+
+/// A token's name in the grammar without the quotes that LALRPOP puts around it.
+pub(super) fn unquoted(expected: &str) -> &str {
+    expected.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(expected)
+}
+
+/// A token as it was met; `text` is what is written there.
+pub(super) fn found(token: Option<Token<'_>>, text: &str) -> String {
+    match token {
+        None => "the end of the file".to_string(),
+        Some(Token::Newline) => "the end of the line".to_string(),
+        Some(Token::Str(_)) => "a string".to_string(),
+        Some(Token::Doc(_)) => "a doc comment".to_string(),
+        Some(Token::Elem(_)) => format!("the type `{text}`"),
+        Some(Token::Missing) => "something unreadable".to_string(),
+        Some(token) if is_reserved(token) => format!("the keyword `{text}`"),
+        Some(_) => format!("`{text}`"),
+    }
+}
+
+/// The tokens that would fit, gathered under the words that people use for them; empty for an empty list.
+pub(super) fn expected(tokens: &[String]) -> String {
+    let mut rest: Vec<&str> = tokens.iter().map(|token| unquoted(token)).collect();
+    let mut phrases: Vec<String> = Vec::new();
+    for (signs, phrase, members) in GROUPS {
+        if signs.iter().all(|sign| rest.contains(sign)) {
+            phrases.push((*phrase).to_string());
+            rest.retain(|token| !members.contains(token));
+        }
+    }
+    rest.retain(|token| !matches!(*token, "missing" | "{ members" | "< element type") || rest_is_only(tokens, token));
+    for token in rest {
+        phrases.push(match token {
+            "name" => "a name".to_string(),
+            "integer" | "float" => "a number".to_string(),
+            "string" => "a string".to_string(),
+            "doc" => "a doc comment".to_string(),
+            "newline" => "the end of the line".to_string(),
+            "element type" => "an element type".to_string(),
+            "{ members" => "`{`".to_string(),
+            "< element type" => "`<`".to_string(),
+            symbol => format!("`{symbol}`"),
+        });
+    }
+    phrases.dedup();
+    match phrases.split_last() {
+        None => String::new(),
+        Some((last, [])) => last.clone(),
+        Some((last, before)) => format!("{} or {last}", before.join(", ")),
+    }
+}
+
+fn rest_is_only(tokens: &[String], token: &str) -> bool {
+    token == "{ members" && !tokens.iter().any(|other| unquoted(other) == "{")
+}
+
+/// Signs that tell a group, what it is called, and all that belongs to it. The first that fits takes its
+/// members away, so wider groups come first.
+const GROUPS: &[(&[&str], &str, &[&str])] = &[
+    (
+        &["layer", "fn"],
+        "an item (`use`, `layer`, `model` or `fn`)",
+        &["use", "layer", "model", "fn", "pub", "#", "doc"],
+    ),
+    (&["state", "fn"], "a field or a function", &["state", "name", "fn", "pub", "#", "doc", "}"]),
+    (
+        &["let", "var"],
+        "a statement",
+        &[
+            "let", "var", "for", "while", "break", "tap", "reset", "name", "integer", "float", "string", "true",
+            "false", "inf", "(", "[", "{", "-", "+", "not", "if", "where", "missing",
+        ],
+    ),
+    (
+        &["integer", "("],
+        "an expression",
+        &[
+            "name", "integer", "float", "string", "true", "false", "inf", "(", "[", "{", "-", "+", "not", "if",
+            "where", "missing",
+        ],
+    ),
+    (&["element type", "name"], "a type", &["element type", "name", "[", "(", "missing"]),
+    (&["newline", ";"], "the end of the line", &["newline", ";", "}"]),
+    (
+        &["*", "/", "@"],
+        "an operator",
+        &[
+            "*",
+            "/",
+            "%",
+            "@",
+            "+",
+            "-",
+            "==",
+            "!=",
+            "<",
+            "<=",
+            ">=",
+            "and",
+            "or",
+            ".",
+            "(",
+            "[",
+            "< element type",
+            "..",
+        ],
+    ),
+];
+
+/// True for words that cannot be names, and for soft keywords in the place of a keyword.
+pub(super) fn is_reserved(token: Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Fn
+            | Token::Pub
+            | Token::Let
+            | Token::Var
+            | Token::For
+            | Token::In
+            | Token::While
+            | Token::If
+            | Token::Else
+            | Token::Break
+            | Token::Where
+            | Token::And
+            | Token::Or
+            | Token::Not
+            | Token::True
+            | Token::False
+            | Token::Inf
+            | Token::Elem(_)
+            | Token::Use
+            | Token::Layer
+            | Token::Model
+            | Token::State
+            | Token::Tap
+            | Token::Reset
+    )
+}
+
+/// True for tokens that begin an operand and nothing else.
+pub(super) fn begins_operand(token: Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Ident(_)
+            | Token::Int(_)
+            | Token::Float(_)
+            | Token::Str(_)
+            | Token::True
+            | Token::False
+            | Token::Inf
+            | Token::Elem(_)
+            | Token::If
+    )
+}
+
+/// True for keywords that begin an item or a statement.
+pub(super) fn begins_line(token: Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Let
+            | Token::Var
+            | Token::For
+            | Token::While
+            | Token::Break
+            | Token::Fn
+            | Token::Pub
+            | Token::Use
+            | Token::Layer
+            | Token::Model
+    )
+}
+
+/// What to write instead of a word that other languages have.
+pub(super) fn foreign(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "return" | "yield" => "the last expression of a function's body is its value",
+        "def" | "func" | "function" | "fun" | "proc" => "functions begin with `fn`",
+        "class" | "struct" | "module" | "trait" | "impl" | "interface" => {
+            "write `layer Name<D> { .. }` or `model Name { .. }`"
+        }
+        "import" | "from" | "include" | "using" | "require" => "other modules are made known by `use`: `use std.nn`",
+        "const" | "val" | "static" => {
+            "a fixed value is written `let x = ..`, a constant of a layer stands in its `<..>`"
+        }
+        "mut" => "a variable that changes is written `var x = ..`",
+        "elif" | "elsif" | "elseif" => "write `else if`",
+        "then" | "do" | "begin" => "blocks stand in braces: `if c { .. }`",
+        "loop" | "until" | "foreach" => "loops are `for i in a..b { .. }` and `while c { .. }`",
+        "match" | "switch" | "case" => "write `if c { .. } else if d { .. } else { .. }`",
+        "continue" => "put the rest of the turn into an `if`",
+        "self" | "this" => "fields are known by their names alone",
+        "lambda" => "write a function: `fn name(x: f32[S]) -> f32[S] { .. }`",
+        "assert" | "require_that" => "conditions stand in `where` clauses: `where D % H == 0`",
+        "int" | "long" => "integer types are `i8`, `i32` and `i64`",
+        "float" | "double" | "half" | "real" => "float types are `f32`, `bf16` and `f16`",
+        _ => return None,
+    })
+}
