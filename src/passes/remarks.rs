@@ -1,0 +1,152 @@
+//! Remarks: what a pass did, or which condition kept it from doing it, and where.
+//!
+//! In: remarks as data, pushed by passes through [`Context`]. Out: lines of text with places in the source.
+
+use std::fmt::Write as _;
+
+use super::Context;
+use crate::ir::{Loc, Module};
+
+/// Was it done?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The rewrite was made.
+    Done,
+    /// It was not made, for the named condition.
+    Missed(Condition),
+}
+
+/// The conditions that a fusion must prove. A missed one is named in the remark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Condition {
+    /// The softmax, or the reduction, is over the last axis.
+    Axis,
+    /// No intermediate is used elsewhere.
+    Uses,
+    /// What multiplies the scores is one number.
+    Scale,
+    /// What hides scores is a boolean or additive mask that leaves their shape.
+    Mask,
+    /// The operands of the matmuls stand as the fused form needs them.
+    Transposition,
+    /// Element types stay the same throughout.
+    Types,
+    /// Everything stands in one block.
+    Block,
+    /// The float mode allows it.
+    Float,
+    /// No row of the softmax is all `-inf`.
+    Rows,
+    /// Nothing else stands in between.
+    Chain,
+    /// Shapes are those of one kernel.
+    Shape,
+    /// The kernel stays small enough.
+    Size,
+}
+
+impl Condition {
+    /// Name in remarks.
+    pub fn name(self) -> &'static str {
+        match self {
+            Condition::Axis => "axis",
+            Condition::Uses => "uses",
+            Condition::Scale => "scale",
+            Condition::Mask => "mask",
+            Condition::Transposition => "transposition",
+            Condition::Types => "types",
+            Condition::Block => "block",
+            Condition::Float => "float",
+            Condition::Rows => "rows",
+            Condition::Chain => "chain",
+            Condition::Shape => "shape",
+            Condition::Size => "size",
+        }
+    }
+}
+
+/// What a pass did or did not do at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Remark {
+    /// The pass.
+    pub pass: &'static str,
+    /// The entry point.
+    pub function: String,
+    /// The place in the source.
+    pub loc: Loc,
+    /// Was it done?
+    pub outcome: Outcome,
+    /// What was done, or what is wrong, in one line.
+    pub message: String,
+    /// Other places that matter, each with a line.
+    pub notes: Vec<(Loc, String)>,
+}
+
+impl Context {
+    /// Tells of a rewrite.
+    pub fn done(&mut self, function: &str, loc: Loc, message: impl Into<String>) {
+        self.remark(function, loc, Outcome::Done, message.into(), Vec::new());
+    }
+
+    /// Tells of a rewrite that was not made, with other places that matter.
+    pub fn missed(
+        &mut self,
+        function: &str,
+        loc: Loc,
+        condition: Condition,
+        message: impl Into<String>,
+        notes: Vec<(Loc, String)>,
+    ) {
+        self.remark(function, loc, Outcome::Missed(condition), message.into(), notes);
+    }
+
+    fn remark(&mut self, function: &str, loc: Loc, outcome: Outcome, message: String, notes: Vec<(Loc, String)>) {
+        let remark = Remark { pass: self.pass, function: function.to_string(), loc, outcome, message, notes };
+        // A pass that runs twice says the same only once.
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
+    }
+}
+
+/// `gpt2.attn:22:26`, or the module's name alone where there is no place.
+pub fn place_of(loc: Loc, module: &Module) -> String {
+    let file = match loc.file.checked_sub(1) {
+        None => Some(&module.name),
+        Some(i) => usize::try_from(i).ok().and_then(|i| module.files.get(i)),
+    };
+    let file = file.map_or("?", String::as_str);
+    if loc.line == 0 { file.to_string() } else { format!("{file}:{}:{}", loc.line, loc.column) }
+}
+
+/// The remarks as text, in order of place; those of equal place in the order in which they were made.
+pub fn render_remarks(remarks: &[Remark], module: &Module) -> String {
+    let mut sorted: Vec<&Remark> = remarks.iter().collect();
+    sorted.sort_by_key(|r| (function_index(module, &r.function), r.loc));
+    let mut out = String::new();
+    for r in sorted {
+        // Writing to a string cannot fail.
+        let _ = match r.outcome {
+            Outcome::Done => {
+                writeln!(out, "remark: {}: {} in `{}`: {}", place_of(r.loc, module), r.pass, r.function, r.message)
+            }
+            Outcome::Missed(condition) => writeln!(
+                out,
+                "remark: {}: {} in `{}`: missed ({}): {}",
+                place_of(r.loc, module),
+                r.pass,
+                r.function,
+                condition.name(),
+                r.message
+            ),
+        };
+        for (loc, text) in &r.notes {
+            let _ = writeln!(out, "  note: {}: {text}", place_of(*loc, module));
+        }
+    }
+    out
+}
+
+fn function_index(module: &Module, name: &str) -> usize {
+    module.functions.iter().position(|f| f.name == name).unwrap_or(usize::MAX)
+}
