@@ -1,16 +1,72 @@
-//! Makes the parsers from the grammars in `grammar/`.
+//! Makes the parsers from the grammars in `grammar/`, and the support library from `src/runtime/support/`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
 
 fn main() {
-    if !std::path::Path::new("grammar").exists() {
-        return;
+    for made in [parsers(), support_library()] {
+        if let Err(error) = made {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+    }
+}
+
+fn parsers() -> Result<(), String> {
+    if !Path::new("grammar").exists() {
+        return Ok(());
     }
     println!("cargo:rerun-if-changed=grammar");
     // The default lane table leaves valid tokens out of the "expected" lists of syntax errors.
     // SAFETY: the build script has one thread, so nothing reads the environment at the same time.
-    unsafe { std::env::set_var("LALRPOP_LANE_TABLE", "disabled") };
-    let made = lalrpop::Configuration::new().set_in_dir("grammar").process();
-    if let Err(error) = made {
-        eprintln!("grammar: {error}");
-        std::process::exit(1);
+    unsafe { env::set_var("LALRPOP_LANE_TABLE", "disabled") };
+    lalrpop::Configuration::new().set_in_dir("grammar").process().map_err(|e| format!("grammar: {e}"))
+}
+
+/// Compiles the support library to one object file, `$OUT_DIR/support.o`, which `runtime::link` carries.
+///
+/// Link-time optimisation puts the library and what it uses of `core` and `alloc` into the first member of the archive;
+/// the others (compiler-builtins) are not needed, which linking with `-z defs` would show.
+fn support_library() -> Result<(), String> {
+    println!("cargo:rerun-if-changed=src/runtime/support");
+    println!("cargo:rerun-if-changed=src/runtime/abi.rs");
+    let variable = |name: &str| env::var(name).map_err(|e| format!("{name}: {e}"));
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    let archive = out.join("libattnc_support.a");
+    let target = variable("TARGET")?;
+    // Atomics in line, or they would be calls into compiler-builtins.
+    let features = if target.starts_with("aarch64") { "target-feature=-outline-atomics" } else { "target-feature=" };
+    let status = Command::new(variable("RUSTC")?)
+        .args(["--edition", "2024", "--crate-name", "attnc_support", "--crate-type", "staticlib"])
+        .args(["-C", "panic=abort", "-C", "opt-level=3", "-C", "lto=fat", "-C", "codegen-units=1"])
+        .args(["-C", "relocation-model=pic", "-C", "debuginfo=0", "-C", "strip=none"])
+        .args(["-C", features, "--target", &target])
+        .arg("src/runtime/support/lib.rs")
+        .arg("-o")
+        .arg(&archive)
+        .status()
+        .map_err(|e| format!("cannot start rustc for the support library: {e}"))?;
+    if !status.success() {
+        return Err("the support library does not compile".to_owned());
+    }
+    let bytes = fs::read(&archive).map_err(|e| format!("{}: {e}", archive.display()))?;
+    let object = first_object(&bytes).ok_or("the support library's archive has no object file")?;
+    fs::write(out.join("support.o"), object).map_err(|e| format!("support.o: {e}"))?;
+    fs::remove_file(&archive).map_err(|e| format!("{}: {e}", archive.display()))
+}
+
+/// The first member of an `ar` archive that is an object file. A header has 60 bytes: the name in 16 (`/` and `//` are
+/// tables), the size in decimal in 10 from byte 48; members begin at even places.
+fn first_object(archive: &[u8]) -> Option<&[u8]> {
+    let mut rest = archive.strip_prefix(b"!<arch>\n")?;
+    loop {
+        let (header, after) = rest.split_at_checked(60)?;
+        let size: usize = std::str::from_utf8(header.get(48..58)?).ok()?.trim().parse().ok()?;
+        let (member, after) = after.split_at_checked(size)?;
+        if member.starts_with(b"\x7fELF") {
+            return Some(member);
+        }
+        rest = if size % 2 == 1 { after.get(1..)? } else { after };
     }
 }

@@ -11,3 +11,5 @@
 pub mod abi;
 pub mod descriptor;
 pub mod expr;
+pub mod link;
+pub mod object;

@@ -1,0 +1,248 @@
+//! Links `model.o` with the support library into `model.so`.
+//!
+//! In: the object file that `codegen` made, which defines [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL).
+//! Out: a shared object that exports the `attnc_` functions alone, with nothing undefined but the C library. The same
+//! objects and the same linker give the same bytes; the output appears whole or not at all.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The support library as one object file; `build.rs` makes it.
+pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/support.o"));
+
+/// What the linker may export. All else is hidden, so that two models in one process do not meet.
+const VERSION_SCRIPT: &str = "{ global: attnc_*; local: *; };\n";
+
+/// Why there is no `model.so`.
+#[derive(Debug)]
+pub enum LinkError {
+    /// No linker on this machine.
+    NoLinker {
+        /// What was looked for, in order.
+        tried: Vec<String>,
+    },
+    /// A file could not be written.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The linker did not start, or did not succeed.
+    Failed {
+        /// Its command line.
+        command: String,
+        /// What it said, or why it did not start.
+        output: String,
+    },
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkError::NoLinker { tried } => write!(
+                f,
+                "no linker found (looked for {}); install a C compiler or LLVM's lld, or write an object file with `--emit obj`",
+                tried.join(", ")
+            ),
+            LinkError::File { path, error } => write!(f, "cannot write `{}`: {error}", path.display()),
+            LinkError::Failed { command, output } => {
+                write!(f, "the linker failed: {}\n  command: {command}", output.trim_end())
+            }
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+/// A linker and how to talk to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linker {
+    /// The program.
+    pub program: PathBuf,
+    /// Is it a compiler driver (`cc`), which knows where the C library is, or a bare linker?
+    pub driver: bool,
+    /// `rust-lld` must be told which linker it is to be.
+    pub flavor: bool,
+}
+
+/// The names that are looked for, in order.
+const NAMES: [(&str, bool, bool); 4] =
+    [("cc", true, false), ("ld.lld", false, false), ("rust-lld", false, true), ("ld", false, false)];
+
+impl Linker {
+    /// The first linker that is there, in the folders of `path` (the variable `PATH`) and, for `rust-lld`, in Rust's own.
+    ///
+    /// # Errors
+    /// [`LinkError::NoLinker`].
+    pub fn find(path: Option<OsString>) -> Result<Linker, LinkError> {
+        // Absolute, because the linker is started in another folder.
+        let folders: Vec<PathBuf> =
+            path.iter().flat_map(std::env::split_paths).filter_map(|p| std::path::absolute(p).ok()).collect();
+        for (name, driver, flavor) in NAMES {
+            let mut places: Vec<PathBuf> = folders.iter().map(|f| f.join(name)).collect();
+            if flavor {
+                places.extend(rust_folders().into_iter().map(|f| f.join(name)));
+            }
+            if let Some(program) = places.into_iter().find(|p| is_program(p)) {
+                return Ok(Linker { program, driver, flavor });
+            }
+        }
+        Err(LinkError::NoLinker { tried: NAMES.iter().map(|(n, _, _)| (*n).to_owned()).collect() })
+    }
+
+    /// Links the object files into `output`, exporting what `script` says; all by their names in the folder where the
+    /// linker is started, so that no path gets into its output.
+    fn command(&self, objects: &[String], script: &str, output: &str) -> Command {
+        let mut c = Command::new(&self.program);
+        let script = format!("--version-script={script}");
+        let flags = ["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
+        let long = ["--gc-sections", "--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed"];
+        if self.driver {
+            // -fno-lto keeps gcc from loading its plugin; there is no start-up code that we need.
+            c.args(["-shared", "-nostdlib", "-fno-lto"]);
+            c.args(flags.chunks(2).map(|f| format!("-Wl,{}", f.join(","))));
+            c.args(long.iter().map(|l| format!("-Wl,{l}")));
+            c.arg(format!("-Wl,{script}"));
+            c.arg("-o").arg(output).args(objects).args(["-lm", "-lpthread", "-lc"]);
+            return c;
+        }
+        if self.flavor {
+            c.args(["-flavor", "gnu"]);
+        }
+        c.arg("-shared").args(flags).args(long).arg(script).arg("-o").arg(output).args(objects);
+        c.args(library_files());
+        c
+    }
+}
+
+/// Is there a file that may be started?
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// Where rustup and cargo keep `rust-lld`, newest toolchain last in name first.
+fn rust_folders() -> Vec<PathBuf> {
+    let home = std::env::var_os("RUSTUP_HOME").map(PathBuf::from).or_else(|| {
+        let home = std::env::var_os("HOME")?;
+        Some(PathBuf::from(home).join(".rustup"))
+    });
+    let mut toolchains: Vec<PathBuf> = home
+        .and_then(|h| std::fs::read_dir(h.join("toolchains")).ok())
+        .map(|entries| entries.filter_map(|e| e.ok()).map(|e| e.path()).collect())
+        .unwrap_or_default();
+    toolchains.sort();
+    toolchains.reverse();
+    toolchains.extend([PathBuf::from("/usr"), PathBuf::from("/usr/local")]);
+    toolchains.into_iter().map(|t| t.join("lib/rustlib").join(TRIPLE).join("bin")).collect()
+}
+
+#[cfg(target_arch = "aarch64")]
+const TRIPLE: &str = "aarch64-unknown-linux-gnu";
+#[cfg(not(target_arch = "aarch64"))]
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// The C library for a bare linker, which does not know where it is: the shared objects themselves, which are on every
+/// machine that runs programs, developer files or not.
+fn library_files() -> Vec<PathBuf> {
+    let arch = TRIPLE.split('-').next().unwrap_or_default();
+    let folders = [
+        format!("/lib/{arch}-linux-gnu"),
+        format!("/usr/lib/{arch}-linux-gnu"),
+        "/lib64".to_owned(),
+        "/usr/lib64".to_owned(),
+        "/usr/lib".to_owned(),
+        "/lib".to_owned(),
+    ];
+    let musl = format!("ld-musl-{arch}.so.1");
+    let found = |names: &[&str]| {
+        folders.iter().flat_map(|f| names.iter().map(move |n| Path::new(f).join(n))).find(|p| p.is_file())
+    };
+    [found(&["libm.so.6"]), found(&["libpthread.so.0"]), found(&["libc.so.6", musl.as_str()])]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Links `objects` (the bytes of object files) with the support library and writes `output`, with the first linker on
+/// `PATH`.
+///
+/// # Errors
+/// No linker, a file that cannot be written, or a linker that refuses.
+pub fn link(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+    link_with(&Linker::find(std::env::var_os("PATH"))?, objects, output)
+}
+
+/// [`link`] with a given linker.
+///
+/// # Errors
+/// As [`link`].
+pub fn link_with(linker: &Linker, objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+    let folder = match output.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    // In the output's folder, so that the last step is a rename.
+    let work = WorkFolder::new(folder)?;
+    let mut names = Vec::new();
+    for (i, bytes) in objects.iter().copied().chain([SUPPORT_OBJECT]).enumerate() {
+        let name = format!("{i}.o");
+        work.write(&name, bytes)?;
+        names.push(name);
+    }
+    work.write("exports.map", VERSION_SCRIPT.as_bytes())?;
+    let mut command = linker.command(&names, "exports.map", "model.so");
+    command.current_dir(&work.path).stdin(Stdio::null());
+    let words = std::iter::once(linker.program.as_os_str()).chain(command.get_args());
+    let shown = words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
+    match command.output() {
+        Err(error) => return Err(LinkError::Failed { command: shown, output: error.to_string() }),
+        Ok(done) if !done.status.success() => {
+            let said = String::from_utf8_lossy(&done.stderr);
+            let output = if said.trim().is_empty() { done.status.to_string() } else { said.into_owned() };
+            return Err(LinkError::Failed { command: shown, output });
+        }
+        Ok(_) => {}
+    }
+    std::fs::rename(work.path.join("model.so"), output)
+        .map_err(|error| LinkError::File { path: output.to_owned(), error })
+}
+
+/// A folder for the linker's files, removed when dropped.
+struct WorkFolder {
+    path: PathBuf,
+}
+
+impl WorkFolder {
+    fn new(parent: &Path) -> Result<WorkFolder, LinkError> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Somebody else's left-over may have the name: take the next.
+        for _ in 0..1000 {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!(".attnc-link-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(WorkFolder { path }),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(LinkError::File { path: parent.to_owned(), error }),
+            }
+        }
+        Err(LinkError::File { path: parent.to_owned(), error: io::ErrorKind::AlreadyExists.into() })
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LinkError> {
+        let path = self.path.join(name);
+        std::fs::write(&path, bytes).map_err(|error| LinkError::File { path, error })
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        // Nothing can be done where it stays.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

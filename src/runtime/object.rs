@@ -1,0 +1,38 @@
+//! Puts the descriptor into the object file that code generation is making.
+//!
+//! In: a Cranelift module in which the plans are declared under the names that the descriptor uses. Out: one more data
+//! object in it. This is all that the runtime knows of Cranelift.
+
+use cranelift_module::{DataDescription, FuncOrDataId, Linkage, Module};
+
+use super::abi::DESCRIPTOR_SYMBOL;
+use super::descriptor::{ALIGN, ModelDescriptor, Target, serialise};
+
+/// Defines the descriptor of `model` in `module`. Every plan that it names must have been declared there.
+///
+/// # Errors
+/// A descriptor that contradicts itself, or names a function that is not declared: internal errors, as text.
+pub fn define(module: &mut dyn Module, model: &ModelDescriptor) -> Result<(), String> {
+    let image = serialise(model)?;
+    let id = module.declare_data(DESCRIPTOR_SYMBOL, Linkage::Hidden, false, false).map_err(|e| e.to_string())?;
+    let mut data = DataDescription::new();
+    data.define(image.bytes.into_boxed_slice());
+    data.set_align(ALIGN);
+    let own = module.declare_data_in_data(id, &mut data);
+    for r in image.relocations {
+        let offset = u32::try_from(r.offset).map_err(|_| "the descriptor is too large".to_owned())?;
+        match r.target {
+            Target::Own(place) => {
+                data.write_data_addr(offset, own, i64::try_from(place).map_err(|e| e.to_string())?);
+            }
+            Target::Function(name) => match module.get_name(&name) {
+                Some(FuncOrDataId::Func(f)) => {
+                    let f = module.declare_func_in_data(f, &mut data);
+                    data.write_function_addr(offset, f);
+                }
+                _ => return Err(format!("the descriptor names the function `{name}`, which is not declared")),
+            },
+        }
+    }
+    module.define_data(id, &data).map_err(|e| e.to_string())
+}

@@ -1,0 +1,308 @@
+//! DLPack: the structs as its header declares them, and reading and writing through shape and strides.
+
+use core::ffi::c_void;
+use core::fmt;
+
+use crate::abi::elem;
+use crate::error::{Result, fail};
+
+/// Where a tensor's memory is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct DLDevice {
+    pub(crate) device_type: i32,
+    pub(crate) device_id: i32,
+}
+
+/// `kDLCPU`.
+pub(crate) const CPU: i32 = 1;
+
+/// Type of an element.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DLDataType {
+    pub(crate) code: u8,
+    pub(crate) bits: u8,
+    pub(crate) lanes: u16,
+}
+
+const INT: u8 = 0;
+const UINT: u8 = 1;
+const FLOAT: u8 = 2;
+const BFLOAT: u8 = 4;
+const COMPLEX: u8 = 5;
+const BOOL: u8 = 6;
+
+/// A tensor that somebody else owns.
+#[repr(C)]
+pub struct DLTensor {
+    pub(crate) data: *mut c_void,
+    pub(crate) device: DLDevice,
+    pub(crate) ndim: i32,
+    pub(crate) dtype: DLDataType,
+    pub(crate) shape: *mut i64,
+    pub(crate) strides: *mut i64,
+    pub(crate) byte_offset: u64,
+}
+
+/// A tensor with its owner.
+#[repr(C)]
+pub struct DLManagedTensor {
+    pub(crate) dl_tensor: DLTensor,
+    pub(crate) manager_ctx: *mut c_void,
+    pub(crate) deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+/// Axes that a tensor may have.
+pub(crate) const MAX_RANK: usize = 64;
+
+/// The DLPack type of an element type of the language.
+pub(crate) fn type_of(code: u64) -> DLDataType {
+    let (code, bits) = match code {
+        elem::F32 => (FLOAT, 32),
+        elem::BF16 => (BFLOAT, 16),
+        elem::F16 => (FLOAT, 16),
+        elem::I8 => (INT, 8),
+        elem::I32 => (INT, 32),
+        elem::I64 => (INT, 64),
+        _ => (BOOL, 8),
+    };
+    DLDataType { code, bits, lanes: 1 }
+}
+
+impl fmt::Display for DLDataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            INT => write!(f, "i{}", self.bits)?,
+            UINT => write!(f, "u{}", self.bits)?,
+            FLOAT => write!(f, "f{}", self.bits)?,
+            BFLOAT => write!(f, "bf{}", self.bits)?,
+            COMPLEX => write!(f, "complex{}", self.bits)?,
+            BOOL => f.write_str("bool")?,
+            code => write!(f, "type code {code} of {} bits", self.bits)?,
+        }
+        if self.lanes != 1 { write!(f, " x {} lanes", self.lanes) } else { Ok(()) }
+    }
+}
+
+/// How an argument's elements become those of the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conversion {
+    /// They are.
+    Same,
+    /// `i64` given, `i32` wanted.
+    Narrow,
+    /// `i32` given, `i64` wanted.
+    Widen,
+    /// One byte each, any value but 0 being true.
+    Truth,
+}
+
+/// How elements of `given` become elements of type `code`, where that is done at all.
+pub(crate) fn conversion(code: u64, given: DLDataType) -> Option<Conversion> {
+    if given.lanes != 1 {
+        return None;
+    }
+    match (code, given.code, given.bits) {
+        (elem::BOOL, BOOL | UINT, 8) => Some(Conversion::Truth),
+        (elem::I32, INT, 64) => Some(Conversion::Narrow),
+        (elem::I64, INT, 32) => Some(Conversion::Widen),
+        _ => (given == type_of(code)).then_some(Conversion::Same),
+    }
+}
+
+/// A tensor whose struct has been checked: shape, device, and that there is data where there are elements.
+pub(crate) struct View<'a> {
+    /// First element, the offset included; not to be used where `count` is 0.
+    pub(crate) data: *mut u8,
+    pub(crate) shape: &'a [i64],
+    strides: Option<&'a [i64]>,
+    pub(crate) dtype: DLDataType,
+    /// Number of elements.
+    pub(crate) count: u64,
+}
+
+impl<'a> View<'a> {
+    /// Checks `tensor`, which messages call `name`.
+    ///
+    /// # Safety
+    /// `tensor` is null or points to a tensor whose shape and strides are null or have `ndim` numbers.
+    pub(crate) unsafe fn new(tensor: *const DLTensor, name: &str) -> Result<View<'a>> {
+        // SAFETY: by the contract above.
+        let Some(t) = (unsafe { tensor.as_ref() }) else { fail!(Call, "{name} is a null pointer") };
+        let rank = match usize::try_from(t.ndim) {
+            Ok(rank) if rank <= MAX_RANK => rank,
+            _ => fail!(Tensor, "{name} has {} axes; 0 to {MAX_RANK} are possible", t.ndim),
+        };
+        let shape: &[i64] = if rank == 0 {
+            &[]
+        } else if t.shape.is_null() {
+            fail!(Call, "{name} has {rank} axes and a null pointer for its shape")
+        } else {
+            // SAFETY: by the contract above.
+            unsafe { core::slice::from_raw_parts(t.shape, rank) }
+        };
+        let strides = if rank == 0 || t.strides.is_null() {
+            None
+        } else {
+            // SAFETY: by the contract above.
+            Some(unsafe { core::slice::from_raw_parts(t.strides, rank) })
+        };
+        if let Some(axis) = shape.iter().position(|d| *d < 0) {
+            fail!(Tensor, "{name}: axis {axis} has a negative extent");
+        }
+        if t.device.device_type != CPU {
+            fail!(Tensor, "{name} is not in the CPU's memory (DLPack device type {})", t.device.device_type);
+        }
+        let empty = shape.contains(&0);
+        let count = if empty { Some(0) } else { shape.iter().try_fold(1i64, |n, d| n.checked_mul(*d)) };
+        // 16 bytes are more than any element has.
+        let Some(count) = count.filter(|n| *n <= i64::MAX / 16) else {
+            fail!(Tensor, "{name} has more elements than memory can hold")
+        };
+        let address = (t.data as usize).checked_add(usize::try_from(t.byte_offset).unwrap_or(usize::MAX));
+        let data = match address {
+            _ if count == 0 => core::ptr::null_mut(),
+            Some(_) if !t.data.is_null() => t.data.cast::<u8>().wrapping_add(t.byte_offset as usize),
+            Some(_) => fail!(Call, "{name} has elements and a null pointer for its data"),
+            None => fail!(Tensor, "{name}: its byte offset is too large"),
+        };
+        Ok(View { data, shape, strides, dtype: t.dtype, count: count.unsigned_abs() })
+    }
+
+    /// Do the elements lie one after another, last axis fastest? Strides of extents up to 1 say nothing.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let Some(strides) = self.strides else { return true };
+        let mut expected = 1i64;
+        self.count == 0
+            || self.shape.iter().zip(strides).rev().all(|(d, s)| {
+                let fits = *d == 1 || *s == expected;
+                expected = expected.wrapping_mul(*d);
+                fits
+            })
+    }
+
+    /// The bytes that the elements lie in: first, and one past the last. Fails where strides lead out of the address space.
+    pub(crate) fn span(&self, size: u64, name: &str) -> Result<(usize, usize)> {
+        if self.count == 0 {
+            return Ok((0, 0));
+        }
+        let mut range = Some((0i64, 0i64));
+        for (axis, d) in self.shape.iter().enumerate() {
+            let reach = self.stride(axis).checked_mul(d - 1);
+            range = range
+                .zip(reach)
+                .and_then(|((low, high), r)| Some((low.checked_add(r.min(0))?, high.checked_add(r.max(0))?)));
+        }
+        let start = self.data as usize;
+        let ends = range.and_then(|(low, high)| {
+            let size = i64::try_from(size).ok()?;
+            let low = start.checked_add_signed(isize::try_from(low.checked_mul(size)?).ok()?)?;
+            let high = start.checked_add_signed(isize::try_from(high.checked_add(1)?.checked_mul(size)?).ok()?)?;
+            (low > 0).then_some((low, high))
+        });
+        match ends {
+            Some(ends) => Ok(ends),
+            None => fail!(Tensor, "{name}: its strides lead out of memory"),
+        }
+    }
+
+    /// Elements from one index of `axis` to the next.
+    fn stride(&self, axis: usize) -> i64 {
+        if self.shape.get(axis).is_none_or(|d| *d <= 1) {
+            return 0;
+        }
+        match self.strides {
+            Some(s) => s.get(axis).copied().unwrap_or(0),
+            None => self.shape.iter().skip(axis + 1).fold(1i64, |n, d| n.wrapping_mul(*d)),
+        }
+    }
+
+    /// Calls `f` with the address of each run along the last axis, in order.
+    fn rows(&self, size: u64, mut f: impl FnMut(*mut u8)) {
+        if self.count == 0 {
+            return;
+        }
+        let outer = self.shape.len().saturating_sub(1);
+        let mut index = [0i64; MAX_RANK];
+        let mut at = self.data;
+        let bytes =
+            |axis: usize, steps: i64| self.stride(axis).wrapping_mul(steps).wrapping_mul(size.cast_signed()) as isize;
+        loop {
+            f(at);
+            // The next index of the outer axes, as an odometer.
+            let mut axis = outer;
+            loop {
+                let Some(before) = axis.checked_sub(1) else { return };
+                axis = before;
+                let (Some(i), Some(d)) = (index.get_mut(axis), self.shape.get(axis)) else { return };
+                *i += 1;
+                at = at.wrapping_offset(bytes(axis, 1));
+                if *i < *d {
+                    break;
+                }
+                at = at.wrapping_offset(bytes(axis, -*d));
+                *i = 0;
+            }
+        }
+    }
+
+    /// Extent and stride of the last axis.
+    fn run(&self) -> (usize, i64) {
+        match self.shape.len().checked_sub(1) {
+            None => (1, 1),
+            Some(last) => {
+                let n = self.shape.get(last).copied().unwrap_or(1);
+                (n as usize, if n == 1 { 1 } else { self.stride(last) })
+            }
+        }
+    }
+
+    /// Copies the elements, `size` bytes each, to `to`, contiguous.
+    ///
+    /// # Safety
+    /// [`View::span`] has passed, its bytes are readable, and `to` has room.
+    pub(crate) unsafe fn copy_to(&self, size: u64, to: *mut u8) {
+        let (n, stride) = self.run();
+        let mut to = to;
+        self.rows(size, |row| {
+            // SAFETY: as the caller promises.
+            unsafe { copy_run(row, stride, to, 1, n, size as usize) };
+            to = to.wrapping_add(n * size as usize);
+        });
+    }
+
+    /// Copies contiguous elements from `from` to where this tensor's elements lie.
+    ///
+    /// # Safety
+    /// [`View::span`] has passed, its bytes are writable, and `from` has as many elements.
+    pub(crate) unsafe fn copy_from(&self, size: u64, from: *const u8) {
+        let (n, stride) = self.run();
+        let mut from = from;
+        self.rows(size, |row| {
+            // SAFETY: as the caller promises.
+            unsafe { copy_run(from, 1, row, stride, n, size as usize) };
+            from = from.wrapping_add(n * size as usize);
+        });
+    }
+}
+
+/// Copies `n` elements of `size` bytes; strides count elements.
+///
+/// # Safety
+/// Both ends are valid for the elements, and do not overlap.
+unsafe fn copy_run(from: *const u8, from_stride: i64, to: *mut u8, to_stride: i64, n: usize, size: usize) {
+    if from_stride == 1 && to_stride == 1 {
+        // SAFETY: as the caller promises.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, n * size) };
+        return;
+    }
+    let step = |stride: i64| (stride as isize).wrapping_mul(size as isize);
+    let (mut from, mut to) = (from, to);
+    for _ in 0..n {
+        // SAFETY: as the caller promises.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, size) };
+        from = from.wrapping_offset(step(from_stride));
+        to = to.wrapping_offset(step(to_stride));
+    }
+}

@@ -1,0 +1,216 @@
+//! The two handles that callers hold: a model (weights, read only once open) and its sessions (memory of calls).
+//!
+//! A model lives until it is closed and its last session too, in any order. Each handle has its own error text and its
+//! own lock: several threads may use several sessions at once, and calls on one session wait for each other.
+
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+use core::ffi::c_char;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::abi::{ABI_VERSION, VariantDesc};
+use crate::call::{self, Memory};
+use crate::cpu;
+use crate::desc::model;
+use crate::error::{CText, Error, Result, Status, fail};
+use crate::sys::{Buffer, Mutex};
+use crate::weights::Weights;
+
+/// Marks a live model; what was closed has another mark, as far as anybody can tell.
+const MODEL: u64 = 0x6174_746e_6d6f_6431;
+/// Marks a live session.
+const SESSION: u64 = 0x6174_746e_7365_7331;
+
+/// A model, as the caller holds it.
+pub struct Model {
+    mark: AtomicU64,
+    /// The caller's handle, and one for each session.
+    references: AtomicU64,
+    lock: Mutex,
+    error: UnsafeCell<CText>,
+    opened: Option<Opened>,
+}
+
+/// What a model has once it has been opened.
+pub(crate) struct Opened {
+    pub(crate) weights: Weights,
+    pub(crate) variant: &'static VariantDesc,
+    pub(crate) packed: Buffer,
+}
+
+/// A session, as the caller holds it.
+pub struct Session {
+    mark: AtomicU64,
+    model: *const Model,
+    lock: Mutex,
+    state: UnsafeCell<State>,
+}
+
+struct State {
+    error: CText,
+    memory: Memory,
+}
+
+fn text_of(e: &Error) -> CText {
+    CText::new(&e.text)
+}
+
+impl Model {
+    /// Opens the model of this `.so`. Always gives a handle; one that did not open holds the reason.
+    ///
+    /// # Safety
+    /// `weights` is null or a C string.
+    pub(crate) unsafe fn open(weights: *const c_char) -> (*mut Model, Status) {
+        // SAFETY: by the contract above.
+        let (opened, error, status) = match unsafe { Opened::new(weights) } {
+            Ok(opened) => (Some(opened), CText::new(""), Status::Ok),
+            Err(e) => (None, text_of(&e), e.status),
+        };
+        let model = Model {
+            mark: AtomicU64::new(MODEL),
+            references: AtomicU64::new(1),
+            lock: Mutex::new(),
+            error: UnsafeCell::new(error),
+            opened,
+        };
+        (Box::into_raw(Box::new(model)), status)
+    }
+
+    /// The model of a handle, if it is one.
+    ///
+    /// # Safety
+    /// `handle` is null, or came from [`Model::open`] and has not been freed.
+    pub(crate) unsafe fn get<'a>(handle: *const Model) -> Option<&'a Model> {
+        // SAFETY: by the contract above.
+        unsafe { handle.as_ref() }.filter(|m| m.mark.load(Ordering::Acquire) == MODEL)
+    }
+
+    /// What it has open; an error where opening failed.
+    pub(crate) fn opened(&self) -> Result<&Opened> {
+        match &self.opened {
+            Some(opened) => Ok(opened),
+            None => fail!(Call, "the model did not open"),
+        }
+    }
+
+    /// Does `f`; its error becomes the model's.
+    pub(crate) fn guarded(&self, f: impl FnOnce() -> Result<()>) -> Status {
+        match f() {
+            Ok(()) => Status::Ok,
+            Err(e) => {
+                let _held = self.lock.lock();
+                // The reason why it did not open stays.
+                if self.opened.is_some() {
+                    // SAFETY: the lock is held, so nobody else writes or copies it.
+                    unsafe { *self.error.get() = text_of(&e) };
+                }
+                e.status
+            }
+        }
+    }
+
+    /// Calls `f` with the last error's text, under the lock.
+    pub(crate) fn error<T>(&self, f: impl FnOnce(&CText) -> T) -> T {
+        let _held = self.lock.lock();
+        // SAFETY: the lock is held.
+        f(unsafe { &*self.error.get() })
+    }
+
+    /// Gives up one handle; the last frees the model.
+    ///
+    /// # Safety
+    /// `handle` is live, and this handle is not used again.
+    pub(crate) unsafe fn release(handle: *const Model) {
+        // SAFETY: by the contract above.
+        unsafe {
+            if (*handle).references.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire);
+            (*handle).mark.store(0, Ordering::Release);
+            drop(Box::from_raw(handle.cast_mut()));
+        }
+    }
+}
+
+impl Opened {
+    /// # Safety
+    /// `weights` is null or a C string.
+    unsafe fn new(weights: *const c_char) -> Result<Opened> {
+        let model = model();
+        if model.abi_version != ABI_VERSION {
+            fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
+        }
+        let here = cpu::features();
+        let Some(variant) = model.variants.get().iter().find(|v| v.features & !here == 0) else {
+            let names: alloc::vec::Vec<&str> = model.variants.get().iter().map(|v| v.name.get()).collect();
+            fail!(Processor, "{} was compiled for {}, and this processor is none", model.name.get(), names.join(", "))
+        };
+        // SAFETY: by the contract above.
+        let weights = unsafe { Weights::open(model, weights)? };
+        let packed = call::prepare(model, variant, &weights)?;
+        Ok(Opened { weights, variant, packed })
+    }
+}
+
+impl Session {
+    /// A new session of a model.
+    ///
+    /// # Safety
+    /// `handle` is a live model.
+    pub(crate) unsafe fn open(handle: *const Model) -> Result<*mut Session> {
+        // SAFETY: by the contract above.
+        unsafe { (*handle).opened()? };
+        let state = State { error: CText::new(""), memory: Memory::new(model())? };
+        // SAFETY: as above.
+        unsafe { (*handle).references.fetch_add(1, Ordering::Relaxed) };
+        let session =
+            Session { mark: AtomicU64::new(SESSION), model: handle, lock: Mutex::new(), state: UnsafeCell::new(state) };
+        Ok(Box::into_raw(Box::new(session)))
+    }
+
+    /// The session of a handle, if it is one.
+    ///
+    /// # Safety
+    /// `handle` is null, or came from [`Session::open`] and has not been closed.
+    pub(crate) unsafe fn get<'a>(handle: *const Session) -> Option<&'a Session> {
+        // SAFETY: by the contract above.
+        unsafe { handle.as_ref() }.filter(|s| s.mark.load(Ordering::Acquire) == SESSION)
+    }
+
+    /// Does `f` with the session's memory, waiting for other calls on it; its error becomes the session's.
+    pub(crate) fn guarded(&self, f: impl FnOnce(&Opened, &mut Memory) -> Result<()>) -> Status {
+        let _held = self.lock.lock();
+        // SAFETY: a session holds a reference to its model; the lock is held, so nobody else has the state.
+        let (opened, state) = unsafe { ((*self.model).opened(), &mut *self.state.get()) };
+        match opened.and_then(|o| f(o, &mut state.memory)) {
+            Ok(()) => Status::Ok,
+            Err(e) => {
+                state.error = text_of(&e);
+                e.status
+            }
+        }
+    }
+
+    /// Calls `f` with the last error's text, under the lock.
+    pub(crate) fn error<T>(&self, f: impl FnOnce(&CText) -> T) -> T {
+        let _held = self.lock.lock();
+        // SAFETY: the lock is held.
+        f(unsafe { &(*self.state.get()).error })
+    }
+
+    /// Frees a session.
+    ///
+    /// # Safety
+    /// `handle` is live and not used again.
+    pub(crate) unsafe fn close(handle: *mut Session) {
+        // SAFETY: by the contract above.
+        unsafe {
+            (*handle).mark.store(0, Ordering::Release);
+            let session = Box::from_raw(handle);
+            let model = session.model;
+            drop(session);
+            Model::release(model);
+        }
+    }
+}

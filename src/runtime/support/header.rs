@@ -1,0 +1,261 @@
+//! The JSON of a safetensors header: an object of `name: {"dtype", "shape", "data_offsets"}`, read strictly.
+//!
+//! In: text from an untrusted file. Out: what it says of each tensor, or the place where it is wrong. Whether the
+//! numbers make sense is for `safetensors.rs`.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::error::{Result, Shown, fail};
+
+/// What the header says of one tensor.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+}
+
+/// Axes that a tensor may have.
+const MAX_RANK: usize = 64;
+/// Nesting of values that nobody reads.
+const MAX_DEPTH: u32 = 32;
+
+/// Reads the header's text.
+pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
+    let mut c = Cursor { text, at: 0 };
+    let mut entries = Vec::new();
+    c.object(&mut |c, name| {
+        if name == "__metadata__" {
+            return c.object(&mut |c, _| c.string().map(drop));
+        }
+        let entry = tensor(c, name)?;
+        if entries.try_reserve(1).is_err() {
+            fail!(Memory, "out of memory while reading the header");
+        }
+        entries.push(entry);
+        Ok(())
+    })?;
+    c.space();
+    if c.at != text.len() {
+        return c.wrong("the end of the header");
+    }
+    Ok(entries)
+}
+
+fn tensor(c: &mut Cursor<'_>, name: String) -> Result<Entry> {
+    let (mut dtype, mut shape, mut offsets) = (None, None, None);
+    c.object(&mut |c, key| {
+        let again = match key.as_str() {
+            "dtype" => dtype.replace(c.string()?).is_some(),
+            "shape" => shape.replace(c.numbers()?).is_some(),
+            "data_offsets" => offsets.replace(c.numbers()?).is_some(),
+            _ => {
+                c.skip(MAX_DEPTH)?;
+                false
+            }
+        };
+        if again {
+            fail!(Weights, "the header gives `{}` of one tensor twice", Shown(&key));
+        }
+        Ok(())
+    })?;
+    let (Some(dtype), Some(shape), Some(offsets)) = (dtype, shape, offsets) else {
+        fail!(Weights, "tensor `{}` has not all of dtype, shape and data_offsets", Shown(&name))
+    };
+    let &[begin, end] = offsets.as_slice() else {
+        fail!(Weights, "tensor `{}`: data_offsets are not two numbers", Shown(&name))
+    };
+    Ok(Entry { name, dtype, shape, begin, end })
+}
+
+/// A place in the text.
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn wrong<T>(&self, expected: &str) -> Result<T> {
+        match self.text.get(self.at..).and_then(|t| t.chars().next()) {
+            Some(c) => fail!(
+                Weights,
+                "the header is not what it must be: byte {} is `{}`, expected {expected}",
+                self.at,
+                c.escape_default()
+            ),
+            None => fail!(Weights, "the header ends early: expected {expected}"),
+        }
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// Takes `byte` after any space, if it is there.
+    fn take(&mut self, byte: u8) -> bool {
+        self.space();
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, byte: u8, name: &str) -> Result<()> {
+        if self.take(byte) { Ok(()) } else { self.wrong(name) }
+    }
+
+    /// An object; `field` gets each key and reads its value.
+    fn object(&mut self, field: &mut dyn FnMut(&mut Self, String) -> Result<()>) -> Result<()> {
+        self.expect(b'{', "`{`")?;
+        if self.take(b'}') {
+            return Ok(());
+        }
+        loop {
+            let key = self.string()?;
+            self.expect(b':', "`:`")?;
+            field(self, key)?;
+            if self.take(b'}') {
+                return Ok(());
+            }
+            self.expect(b',', "`,` or `}`")?;
+        }
+    }
+
+    fn string(&mut self) -> Result<String> {
+        self.expect(b'"', "a string")?;
+        let mut out = String::new();
+        loop {
+            let Some(c) = self.text.get(self.at..).and_then(|t| t.chars().next()) else {
+                return self.wrong("the end of a string");
+            };
+            if u32::from(c) < 0x20 {
+                return self.wrong("a character of a string");
+            }
+            self.at += c.len_utf8();
+            match c {
+                '"' => return Ok(out),
+                '\\' => out.push(self.escape()?),
+                c => out.push(c),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char> {
+        let Some(c) = self.peek() else { return self.wrong("an escape") };
+        let plain = match c {
+            b'"' | b'\\' | b'/' => Some(char::from(c)),
+            b'b' => Some('\u{8}'),
+            b'f' => Some('\u{c}'),
+            b'n' => Some('\n'),
+            b'r' => Some('\r'),
+            b't' => Some('\t'),
+            b'u' => None,
+            _ => return self.wrong("an escape"),
+        };
+        self.at += 1;
+        if let Some(plain) = plain {
+            return Ok(plain);
+        }
+        let mut code = self.hex()?;
+        // The two halves of a surrogate pair are one character.
+        if (0xd800..0xdc00).contains(&code) {
+            if self.text.get(self.at..self.at.saturating_add(2)) != Some("\\u") {
+                return self.wrong("the second half of a surrogate pair");
+            }
+            self.at += 2;
+            let low = self.hex()?;
+            if !(0xdc00..0xe000).contains(&low) {
+                return self.wrong("the second half of a surrogate pair before this");
+            }
+            code = 0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+        }
+        match char::from_u32(code) {
+            Some(c) => Ok(c),
+            None => self.wrong("the second half of a surrogate pair has a first before this"),
+        }
+    }
+
+    fn hex(&mut self) -> Result<u32> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let Some(digit) = self.peek().and_then(|c| char::from(c).to_digit(16)) else {
+                return self.wrong("four hexadecimal digits");
+            };
+            code = code * 16 + digit;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+
+    /// A list of whole numbers, none negative.
+    fn numbers(&mut self) -> Result<Vec<u64>> {
+        self.expect(b'[', "`[`")?;
+        let mut out = Vec::new();
+        if self.take(b']') {
+            return Ok(out);
+        }
+        loop {
+            self.space();
+            let start = self.at;
+            let mut value = 0u64;
+            while let Some(digit @ b'0'..=b'9') = self.peek() {
+                let Some(v) = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0'))) else {
+                    return self.wrong("a number below 2^64");
+                };
+                value = v;
+                self.at += 1;
+            }
+            let digits = self.text.get(start..self.at).unwrap_or("");
+            if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
+                return self.wrong("a whole number");
+            }
+            if out.len() == MAX_RANK {
+                fail!(Weights, "the header has a list of more than {MAX_RANK} numbers");
+            }
+            out.push(value);
+            if self.take(b']') {
+                return Ok(out);
+            }
+            self.expect(b',', "`,` or `]`")?;
+        }
+    }
+
+    /// Any value, not looked at.
+    fn skip(&mut self, depth: u32) -> Result<()> {
+        let Some(depth) = depth.checked_sub(1) else {
+            fail!(Weights, "the header is nested more than {MAX_DEPTH} deep")
+        };
+        self.space();
+        match self.peek() {
+            Some(b'"') => self.string().map(drop),
+            Some(b'{') => self.object(&mut |c, _| c.skip(depth)),
+            Some(b'[') => {
+                self.at += 1;
+                if self.take(b']') {
+                    return Ok(());
+                }
+                loop {
+                    self.skip(depth)?;
+                    if self.take(b']') {
+                        return Ok(());
+                    }
+                    self.expect(b',', "`,` or `]`")?;
+                }
+            }
+            _ => {
+                let start = self.at;
+                while matches!(self.peek(), Some(b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E')) {
+                    self.at += 1;
+                }
+                if self.at == start { self.wrong("a value") } else { Ok(()) }
+            }
+        }
+    }
+}

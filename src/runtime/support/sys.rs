@@ -1,0 +1,248 @@
+//! The C library: memory, files, locks. All other modules reach the system through these few functions.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::null_mut;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+
+unsafe extern "C" {
+    pub(crate) fn malloc(size: usize) -> *mut u8;
+    pub(crate) fn free(pointer: *mut u8);
+    pub(crate) fn realloc(pointer: *mut u8, size: usize) -> *mut u8;
+    fn posix_memalign(out: *mut *mut u8, align: usize, size: usize) -> c_int;
+    fn abort() -> !;
+    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+    fn close(file: c_int) -> c_int;
+    fn lseek(file: c_int, offset: i64, whence: c_int) -> i64;
+    fn write(file: c_int, bytes: *const u8, count: usize) -> isize;
+    fn mmap(at: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
+    fn munmap(at: *mut c_void, size: usize) -> c_int;
+    fn strlen(text: *const c_char) -> usize;
+    fn __errno_location() -> *mut c_int;
+    fn __xpg_strerror_r(code: c_int, text: *mut c_char, size: usize) -> c_int;
+    fn pthread_mutex_init(mutex: *mut c_void, attributes: *const c_void) -> c_int;
+    fn pthread_mutex_lock(mutex: *mut c_void) -> c_int;
+    fn pthread_mutex_unlock(mutex: *mut c_void) -> c_int;
+    fn pthread_mutex_destroy(mutex: *mut c_void) -> c_int;
+}
+
+const O_RDONLY: c_int = 0;
+const O_NONBLOCK: c_int = 0o4000;
+const O_CLOEXEC: c_int = 0o2000000;
+#[cfg(target_arch = "x86_64")]
+const O_DIRECTORY: c_int = 0o200000;
+#[cfg(not(target_arch = "x86_64"))]
+const O_DIRECTORY: c_int = 0o40000;
+const SEEK_END: c_int = 2;
+const PROT_READ: c_int = 1;
+const MAP_PRIVATE: c_int = 2;
+
+/// Ends the process.
+pub(crate) fn abort_process() -> ! {
+    // SAFETY: abort takes nothing and does not return.
+    unsafe { abort() }
+}
+
+/// Writes to standard error; what cannot be written is lost.
+pub(crate) fn write_stderr(bytes: &[u8]) {
+    // SAFETY: the bytes are readable for their length.
+    unsafe { write(2, bytes.as_ptr(), bytes.len()) };
+}
+
+/// The bytes of a C string, without its NUL.
+///
+/// # Safety
+/// `text` is a C string that lives as long as `'a`.
+pub(crate) unsafe fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
+    // SAFETY: by the contract above.
+    unsafe { core::slice::from_raw_parts(text.cast(), strlen(text)) }
+}
+
+/// What the last failed call of the C library says of itself.
+fn last_error() -> String {
+    let mut text = [0u8; 256];
+    // SAFETY: the buffer is as large as said; errno is the thread's own.
+    let known = unsafe { __xpg_strerror_r(*__errno_location(), text.as_mut_ptr().cast(), text.len()) } == 0;
+    let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+    match text.get(..end) {
+        Some(t) if known => String::from_utf8_lossy(t).into_owned(),
+        _ => String::from("unknown error"),
+    }
+}
+
+/// Memory aligned to 64 bytes, freed when dropped.
+pub(crate) struct Buffer {
+    pointer: *mut u8,
+    size: usize,
+}
+
+impl Buffer {
+    /// No memory.
+    pub(crate) const fn empty() -> Buffer {
+        Buffer { pointer: null_mut(), size: 0 }
+    }
+
+    /// `size` bytes with any contents; `None` where there is no memory. Never null, even for 0 bytes.
+    pub(crate) fn new(size: u64) -> Option<Buffer> {
+        let size = usize::try_from(size).ok()?;
+        if size > isize::MAX as usize - 64 {
+            return None;
+        }
+        let mut pointer = null_mut();
+        // SAFETY: the alignment is a power of two and a multiple of the size of a pointer.
+        let status = unsafe { posix_memalign(&mut pointer, 64, size.max(64)) };
+        (status == 0 && !pointer.is_null()).then_some(Buffer { pointer, size })
+    }
+
+    /// `size` bytes of zero.
+    pub(crate) fn zeroed(size: u64) -> Option<Buffer> {
+        let mut b = Buffer::new(size)?;
+        b.clear();
+        Some(b)
+    }
+
+    /// Sets all bytes to zero.
+    pub(crate) fn clear(&mut self) {
+        if self.size > 0 {
+            // SAFETY: the memory is ours and `size` long.
+            unsafe { core::ptr::write_bytes(self.pointer, 0, self.size) };
+        }
+    }
+
+    /// Makes the buffer at least `size` long; its contents are lost. False where there is no memory.
+    pub(crate) fn reserve(&mut self, size: u64) -> bool {
+        if !self.pointer.is_null() && self.size as u64 >= size {
+            return true;
+        }
+        *self = Buffer::empty();
+        match Buffer::new(size) {
+            Some(b) => {
+                *self = b;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// First byte.
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.pointer
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: the pointer is null or came from posix_memalign.
+        unsafe { free(self.pointer) };
+    }
+}
+
+// SAFETY: a buffer owns its memory; who shares one keeps its own order of reads and writes.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+/// A file mapped for reading. Changing the file while it is mapped is the user's fault.
+pub(crate) struct Mapping {
+    pointer: *mut u8,
+    size: usize,
+}
+
+impl Mapping {
+    /// Maps the file at `path`, a C string.
+    ///
+    /// # Safety
+    /// `path` is a C string.
+    pub(crate) unsafe fn open(path: *const c_char) -> Result<Mapping, String> {
+        // Not blocking, so that a pipe does not stop us here.
+        // SAFETY: by the contract above; the flags take no mode.
+        unsafe {
+            let folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            if folder >= 0 {
+                close(folder);
+                return Err(String::from("it is a folder"));
+            }
+            let file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+            if file < 0 {
+                return Err(last_error());
+            }
+            let mapping = Mapping::of_file(file);
+            close(file);
+            mapping
+        }
+    }
+
+    fn of_file(file: c_int) -> Result<Mapping, String> {
+        // SAFETY: lseek takes any file.
+        let size = unsafe { lseek(file, 0, SEEK_END) };
+        if size < 0 {
+            return Err(String::from("it is not a regular file"));
+        }
+        let size = usize::try_from(size).map_err(|_| String::from("it is too large"))?;
+        if size == 0 {
+            return Ok(Mapping { pointer: null_mut(), size: 0 });
+        }
+        // SAFETY: a new private mapping touches no other memory.
+        let pointer = unsafe { mmap(null_mut(), size, PROT_READ, MAP_PRIVATE, file, 0) };
+        if pointer.is_null() || pointer as isize == -1 {
+            return Err(last_error());
+        }
+        Ok(Mapping { pointer: pointer.cast(), size })
+    }
+
+    /// The contents.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.pointer.is_null() {
+            return &[];
+        }
+        // SAFETY: the mapping is readable for its size and lives as long as `self`.
+        unsafe { core::slice::from_raw_parts(self.pointer, self.size) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if !self.pointer.is_null() {
+            // SAFETY: exactly what mmap gave.
+            unsafe { munmap(self.pointer.cast(), self.size) };
+        }
+    }
+}
+
+/// A lock of the C library. 64 bytes are room for `pthread_mutex_t` of glibc and musl on every 64-bit target.
+pub(crate) struct Mutex(Box<[u64; 8]>);
+
+impl Mutex {
+    /// A lock that is free.
+    pub(crate) fn new() -> Mutex {
+        let mut storage = Box::new([0u64; 8]);
+        // SAFETY: the storage is large enough, aligned, and does not move.
+        unsafe { pthread_mutex_init(storage.as_mut_ptr().cast(), core::ptr::null()) };
+        Mutex(storage)
+    }
+
+    /// Waits for the lock, and holds it as long as the guard lives.
+    pub(crate) fn lock(&self) -> MutexGuard<'_> {
+        // SAFETY: an initialised mutex; it does not move.
+        unsafe { pthread_mutex_lock(self.0.as_ptr().cast_mut().cast()) };
+        MutexGuard(self)
+    }
+}
+
+impl Drop for Mutex {
+    fn drop(&mut self) {
+        // SAFETY: an initialised mutex that nobody holds.
+        unsafe { pthread_mutex_destroy(self.0.as_mut_ptr().cast()) };
+    }
+}
+
+/// Holds a [`Mutex`].
+pub(crate) struct MutexGuard<'a>(&'a Mutex);
+
+impl Drop for MutexGuard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: this thread holds it.
+        unsafe { pthread_mutex_unlock(self.0.0.as_ptr().cast_mut().cast()) };
+    }
+}

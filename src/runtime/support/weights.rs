@@ -1,0 +1,286 @@
+//! A model's parameters: found in a weights file, checked all at once, and put into the tables that plans index.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::c_char;
+use core::fmt::Write;
+
+use crate::abi::{ModelDesc, ParamDesc, elem};
+use crate::desc::{TypeText, elem_name, elem_size};
+use crate::error::{CText, Error, List, Result, Shown, Status, fail};
+use crate::expr::eval;
+use crate::glob::{family_size, member_name};
+use crate::header::Entry;
+use crate::safetensors::{self, Table};
+use crate::sys::{self, Buffer, Mapping};
+
+/// Lines of each kind that a message has at most.
+const MOST_LINES: usize = 40;
+
+/// The parameters of an opened model.
+pub(crate) struct Weights {
+    /// For each family the addresses of its tensors.
+    tables: Vec<Vec<*const u8>>,
+    /// Where each of `tables` lies.
+    roots: Vec<*const *const u8>,
+    /// Names in the file that the model does not use, in order.
+    unused: Vec<CText>,
+    /// What `tables` points into.
+    _file: Option<Mapping>,
+    _copies: Vec<Buffer>,
+}
+
+impl Weights {
+    /// What plans get: a pointer to each family's table.
+    pub(crate) fn roots(&self) -> *const *const *const u8 {
+        self.roots.as_ptr()
+    }
+
+    /// Names in the file that the model does not use.
+    pub(crate) fn unused(&self) -> &[CText] {
+        &self.unused
+    }
+
+    /// Opens the weights file at `path`, which may be null for a model without parameters.
+    ///
+    /// # Safety
+    /// `path` is null or a C string.
+    pub(crate) unsafe fn open(model: &'static ModelDesc, path: *const c_char) -> Result<Weights> {
+        let params = model.params.get();
+        if path.is_null() {
+            let Some(first) = params.first() else {
+                let (tables, roots, unused) = (Vec::new(), Vec::new(), Vec::new());
+                return Ok(Weights { tables, roots, unused, _file: None, _copies: Vec::new() });
+            };
+            let count = params.iter().filter_map(|p| family_size(p.extents.get())).fold(0u64, u64::saturating_add);
+            fail!(
+                Weights,
+                "{} needs a weights file: it has {count} tensors, `{}` first",
+                model.name.get(),
+                member_name(first.pattern.get(), first.extents.get(), 0)
+            );
+        }
+        // SAFETY: a C string, as the caller promises.
+        let shown = unsafe { String::from_utf8_lossy(sys::c_bytes(path)).into_owned() };
+        // SAFETY: as above.
+        let file = match unsafe { Mapping::open(path) } {
+            Ok(file) => file,
+            Err(why) => fail!(File, "cannot read weights file `{}`: {why}", Shown(&shown)),
+        };
+        let place =
+            |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(&shown), e.text) };
+        let table = safetensors::parse(file.bytes()).map_err(place)?;
+        let (found, used) = resolve(model, &table).map_err(place)?;
+        let mut weights = Weights {
+            tables: Vec::new(),
+            roots: Vec::new(),
+            unused: table
+                .entries()
+                .iter()
+                .zip(&used)
+                .filter(|(_, used)| !**used)
+                .map(|(e, _)| CText::new(&e.name))
+                .collect(),
+            _file: None,
+            _copies: Vec::new(),
+        };
+        for (p, members) in params.iter().zip(found) {
+            let mut pointers = Vec::with_capacity(members.len());
+            for index in members {
+                let data = table.entries().get(index).map_or(&[][..], |e| table.data(file.bytes(), e));
+                pointers.push(weights.place(p.elem, data)?);
+            }
+            weights.roots.push(pointers.as_ptr());
+            weights.tables.push(pointers);
+        }
+        weights._file = Some(file);
+        Ok(weights)
+    }
+
+    /// The address of a tensor's data, which is copied where it lies badly or has a truth value other than 0 and 1.
+    fn place(&mut self, code: u64, data: &[u8]) -> Result<*const u8> {
+        let aligned = (data.as_ptr() as usize as u64).checked_rem(elem_size(code)) == Some(0);
+        let odd = code == elem::BOOL && data.iter().any(|b| *b > 1);
+        if aligned && !odd {
+            return Ok(data.as_ptr());
+        }
+        let Some(copy) = Buffer::new(data.len() as u64) else {
+            return Err(Error::memory(data.len() as u64, "a copy of a weight"));
+        };
+        let pointer = copy.pointer();
+        // SAFETY: the copy is as long as the data, and new.
+        unsafe { core::ptr::copy_nonoverlapping(data.as_ptr(), pointer, data.len()) };
+        if odd {
+            for i in 0..data.len() {
+                // SAFETY: within the copy, which is written above.
+                unsafe { *pointer.add(i) = u8::from(*pointer.add(i) != 0) };
+            }
+        }
+        self._copies.push(copy);
+        Ok(pointer)
+    }
+}
+
+/// A kind of problem: its lines, the first [`MOST_LINES`] of them, and how many there are.
+#[derive(Default)]
+struct Problems {
+    lines: String,
+    count: usize,
+}
+
+impl Problems {
+    fn add(&mut self, line: core::fmt::Arguments<'_>) {
+        self.count += 1;
+        if self.count <= MOST_LINES {
+            let _ = writeln!(self.lines, "  {line}");
+        }
+    }
+
+    fn print(&self, out: &mut String) {
+        out.push_str(&self.lines);
+        if self.count > MOST_LINES {
+            let _ = writeln!(out, "  ... and {} more", self.count - MOST_LINES);
+        }
+    }
+}
+
+/// The indices in `table` of every family's members, and which tensors of the file are used at all.
+fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>, Vec<bool>)> {
+    let mut used = Vec::new();
+    used.resize(table.entries().len(), false);
+    let mut found = Vec::new();
+    let mut missing = Problems::default();
+    let mut unfit = Problems::default();
+    for p in model.params.get() {
+        let shape = shape_of(p)?;
+        let Some(count) = family_size(p.extents.get()) else { fail!(Internal, "too many parameters") };
+        let mut members = Vec::new();
+        for i in 0..count {
+            let name = member_name(p.pattern.get(), p.extents.get(), i);
+            let Some(index) = table.find(&name) else {
+                // Nearest names cost time, so they are looked up for the lines that are shown.
+                let near = if missing.count < MOST_LINES { nearest(&name, table) } else { None };
+                match near {
+                    Some(n) => missing.add(format_args!("missing: {name}: {} (nearest: {})", type_of(p), Shown(n))),
+                    None => missing.add(format_args!("missing: {name}: {}", type_of(p))),
+                }
+                continue;
+            };
+            if let (Some(u), Some(e)) = (used.get_mut(index), table.entries().get(index)) {
+                *u = true;
+                compare(p, &shape, e, &mut unfit);
+            }
+            members.push(index);
+        }
+        found.push(members);
+    }
+    if missing.count + unfit.count == 0 {
+        return Ok((found, used));
+    }
+    let mut text = alloc::format!(
+        "it does not fit {}: {} tensors missing, {} of another shape or type\n",
+        model.name.get(),
+        missing.count,
+        unfit.count
+    );
+    missing.print(&mut text);
+    unfit.print(&mut text);
+    let unused = used.iter().filter(|u| !**u).count();
+    if unused > 0 {
+        let mut notes = Problems::default();
+        for (e, _) in table.entries().iter().zip(&used).filter(|(_, u)| !**u) {
+            notes.add(format_args!(
+                "unused: {}: {}{}",
+                Shown(&e.name),
+                safetensors::type_name(&e.dtype),
+                List(&e.shape)
+            ));
+        }
+        notes.print(&mut text);
+    }
+    text.truncate(text.trim_end().len());
+    Err(Error { status: Status::Weights, text })
+}
+
+fn shape_of(p: &ParamDesc) -> Result<Vec<u64>> {
+    p.dims
+        .get()
+        .iter()
+        .map(|d| match u64::try_from(eval(&d.expr, &[])?) {
+            Ok(n) => Ok(n),
+            Err(_) => fail!(Internal, "parameter {} has a negative dimension", p.pattern.get()),
+        })
+        .collect()
+}
+
+fn type_of(p: &ParamDesc) -> TypeText {
+    TypeText { elem: p.elem, batch: false, dims: p.dims.get() }
+}
+
+/// Adds a line where the file's tensor is not what the program says.
+fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
+    let stored = safetensors::type_name(&e.dtype);
+    let wanted = elem_name(p.elem);
+    if e.shape != shape {
+        let dims: Vec<&str> = p.dims.get().iter().map(|d| d.text.get()).collect();
+        unfit.add(format_args!(
+            "shape: {}: {} in the file, {} ({wanted}{}) in the program",
+            Shown(&e.name),
+            List(&e.shape),
+            List(shape),
+            List(&dims)
+        ));
+    }
+    if stored != wanted {
+        unfit.add(format_args!(
+            "type: {}: {} in the file, {wanted} in the program (nothing is converted silently)",
+            Shown(&e.name),
+            Shown(&stored)
+        ));
+    }
+}
+
+/// The name in the file that is nearest to `name`, if one is near at all.
+fn nearest<'a>(name: &str, table: &'a Table) -> Option<&'a str> {
+    const MOST_NAMES: usize = 1024;
+    const SHORTEST_TAIL: usize = 3;
+    let last = |n: &str| n.rsplit('.').next().map(String::from);
+    let mut best: Option<(usize, &str)> = None;
+    for e in table.entries().iter().take(MOST_NAMES) {
+        // A prefix more or less (`transformer.`) is a near name however long it is.
+        let tail = e.name.ends_with(name) || name.ends_with(e.name.as_str());
+        let distance =
+            if tail && name.len().min(e.name.len()) >= SHORTEST_TAIL { 1 } else { edit_distance(name, &e.name) };
+        if best.is_none_or(|(d, _)| distance < d) {
+            best = Some((distance, &e.name));
+        }
+    }
+    let (distance, found) = best?;
+    let near = distance * 3 <= name.len().max(3) || (distance * 2 <= name.len() && last(name) == last(found));
+    near.then_some(found)
+}
+
+/// Insertions, deletions and replacements of bytes from `a` to `b`; long names count as far.
+fn edit_distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 128;
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() > LONGEST || b.len() > LONGEST {
+        return if a == b { 0 } else { usize::MAX / 4 };
+    }
+    let mut row = [0usize; LONGEST + 1];
+    for (i, r) in row.iter_mut().enumerate() {
+        *r = i;
+    }
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        row[0] = left;
+        for (r, y) in row.iter_mut().skip(1).zip(b) {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = *r;
+            left = replaced.min(*r + 1).min(left + 1);
+            *r = left;
+        }
+    }
+    row.get(b.len()).copied().unwrap_or(usize::MAX / 4)
+}
