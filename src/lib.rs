@@ -16,8 +16,10 @@
 //!
 //! `driver` is that list as one straight-line function; `cli` turns a command line into its options.
 
+pub mod cli;
 pub mod codegen;
 pub mod diagnostics;
+pub mod driver;
 pub mod ir;
 pub mod lowering;
 pub mod passes;

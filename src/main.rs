@@ -1,3 +1,55 @@
-//! The `attnc` command.
+//! The `attnc` command: arguments in, exit code out. A panic is a bug of ours and says so.
 
-fn main() {}
+use attnc::cli::{Command, CommandLine};
+use attnc::driver::{self, Failure};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The exit code for bugs of the compiler.
+const BUG: u8 = 101;
+
+/// Stack for the compiler's thread. Recursion over trees is limited to 256 levels, which fits many times.
+const STACK: usize = 256 << 20;
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or(String::new(), |place| format!(" at {place}"));
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic");
+        let command: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let message = format!(
+            "error: internal error: {text}\n  = note: this is a bug of attnc{place}\n  = note: the command was: {}\n",
+            command.join(" ")
+        );
+        let _ = std::io::stderr().lock().write_all(message.as_bytes());
+    }));
+    let compiler = std::thread::Builder::new().stack_size(STACK).spawn(run);
+    let code = match compiler {
+        Ok(thread) => thread.join().unwrap_or(BUG),
+        Err(_) => std::panic::catch_unwind(run).unwrap_or(BUG),
+    };
+    ExitCode::from(code)
+}
+
+fn run() -> u8 {
+    let line = match CommandLine::read(std::env::args_os()) {
+        Ok(line) => line,
+        Err(message) => {
+            // Help goes to stdout and is no failure; a closed pipe is none either.
+            let _ = message.print();
+            return if message.use_stderr() { Failure::CommandLine.exit_code() } else { 0 };
+        }
+    };
+    let result = match line.command {
+        Command::Compile(options) => driver::compile(&options),
+        Command::Check(options) => driver::check(&options),
+        Command::Run(_) => Err(driver::command_line_error("`run` is not part of this build")),
+        Command::Opt(_) => Err(driver::command_line_error("`opt` is not part of this build")),
+        Command::Explain(options) => driver::explain(&options),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(failure) => failure.exit_code(),
+    }
+}
