@@ -21,6 +21,7 @@ pub mod codegen;
 pub mod diagnostics;
 pub mod driver;
 pub mod ir;
+pub mod irtext;
 pub mod lowering;
 pub mod passes;
 pub mod runtime;

@@ -1,0 +1,137 @@
+//! The text form that both IR levels share: one generic syntax, read into an untyped tree, and the printer's helpers.
+//!
+//! In: a text. Out: [`Line`]s: statements made of phrases, with places; or a [`TextError`] with the place and what was
+//! expected. What heads and attributes mean is for each level to say (`ir::text`, `tile::text`); [`read`] has the parts
+//! that both need: dimensions, tensor types, floats. Nothing here knows an operation.
+//!
+//! # The syntax
+//!
+//! ```text
+//! head phrase, phrase -> phrase : type, type  loc(31:9) {     // a statement; everything after the head is optional
+//! ^bb1(%5: f32[S, 768], %6: index):                           // a block
+//!   %7, %8 = head %5, axis=-1 : f32[S], f32[S]  loc("nn.attn":12:5)
+//! }
+//! ```
+//!
+//! A newline ends a statement, except inside of round and square brackets. A phrase is one or more terms side by side
+//! (`%0 "tokens"`, `tile f32[64, 64] @l1(0)`), perhaps with `: types` (inside of brackets only) or `= value`. A term is
+//! a name, value, number, string, a call `name(..)`, an index `name[..]`, a bracket, or a sum, product or comparison of
+//! these. Only the first term of a phrase may have operators or begin with a bracket, so `a (b)` is a call. Nesting is
+//! limited to [`token::MAX_NESTING`] brackets, and chains are flat lists: no tree is deep.
+
+mod print;
+pub mod read;
+pub mod syntax;
+pub mod token;
+
+use std::fmt;
+
+use lalrpop_util::{ParseError, lalrpop_mod};
+
+pub use print::{Printer, float_text, float32_text, quoted};
+pub use syntax::{BinaryKind, Block, CompareKind, Expr, ExprKind, Line, LocText, Phrase, Statement};
+
+lalrpop_mod!(
+    #[allow(missing_docs, unreachable_pub, clippy::all, reason = "made by LALRPOP")]
+    grammar,
+    "/ir.rs"
+);
+
+/// A position in a text: offset in bytes; line and column from 1, the column in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pos {
+    /// Offset in bytes.
+    pub offset: u32,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+/// A stretch of a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset after the last byte.
+    pub end: u32,
+    /// Line of the first byte, from 1.
+    pub line: u32,
+    /// Column of the first byte in characters, from 1.
+    pub column: u32,
+}
+
+impl Place {
+    /// From one position to another.
+    pub fn between(l: Pos, r: Pos) -> Place {
+        Place { start: l.offset, end: r.offset, line: l.line, column: l.column }
+    }
+}
+
+/// What is wrong with a text, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// The place.
+    pub place: Place,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// The tokens that could stand there, for errors of syntax.
+    pub expected: Vec<String>,
+}
+
+impl TextError {
+    /// An error of meaning.
+    pub fn new(place: Place, message: impl Into<String>) -> TextError {
+        TextError { place, message: message.into(), expected: Vec::new() }
+    }
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.place.line, self.place.column, self.message)?;
+        if !self.expected.is_empty() {
+            write!(f, "; expected {}", self.expected.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a text into lines.
+///
+/// # Errors
+/// The first thing that is no token or does not fit the grammar.
+pub fn parse(text: &str) -> Result<Vec<Line>, TextError> {
+    grammar::TextParser::new().parse(token::Lexer::new(text)).map_err(|e| match e {
+        ParseError::User { error } => error,
+        ParseError::InvalidToken { location } => TextError::new(Place::between(location, location), "no token"),
+        ParseError::UnrecognizedEof { location, expected } => TextError {
+            place: Place::between(location, location),
+            message: "the text ends too early".into(),
+            expected: names(expected),
+        },
+        ParseError::UnrecognizedToken { token: (l, t, r), expected } => {
+            let shown = match t {
+                token::Token::Newline => "the end of the line".to_string(),
+                _ => {
+                    let slice = text.get(l.offset as usize..r.offset as usize).unwrap_or_default();
+                    format!("`{}`", slice.chars().take(40).collect::<String>().escape_debug())
+                }
+            };
+            TextError { place: Place::between(l, r), message: format!("unexpected {shown}"), expected: names(expected) }
+        }
+        ParseError::ExtraToken { token: (l, _, r) } => TextError::new(Place::between(l, r), "unexpected text"),
+    })
+}
+
+/// The grammar's names of tokens, without its quotes.
+fn names(expected: Vec<String>) -> Vec<String> {
+    let plain = |s: String| {
+        let inner = s.trim_matches('"').to_string();
+        let class = matches!(
+            inner.as_str(),
+            "name" | "%value" | "^block" | "@name" | "integer" | "float" | "string" | "newline" | "loc"
+        );
+        if class { inner } else { format!("`{inner}`") }
+    };
+    expected.into_iter().map(plain).collect()
+}

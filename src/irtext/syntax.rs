@@ -1,0 +1,225 @@
+//! The untyped tree of an IR text.
+
+use super::{Place, Pos, TextError};
+
+/// An operator of arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryKind {
+    /// `+`
+    Add,
+    /// `-`
+    Sub,
+    /// `*`
+    Mul,
+    /// `/`
+    Div,
+    /// `%`
+    Rem,
+}
+
+/// An operator of comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompareKind {
+    /// `==`
+    Eq,
+    /// `!=`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+/// What a term is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ExprKind {
+    /// Digits.
+    Int(i128),
+    /// A number with a point or an exponent.
+    Float(f64),
+    /// `"text"`, escapes resolved.
+    Str(String),
+    /// A bare name.
+    Word(String),
+    /// `%name`, without the `%`.
+    Value(String),
+    /// `@name`, without the `@`.
+    Global(String),
+    /// `^name`, without the `^`.
+    Label(String),
+    /// `-x`
+    Neg(Box<Expr>),
+    /// `a + b - c` or `a * b / c`: the first term, then operators with terms, from left to right.
+    Chain(Box<Expr>, Vec<(BinaryKind, Expr)>),
+    /// `a <= b`
+    Compare(CompareKind, Box<Expr>, Box<Expr>),
+    /// `name(a, b)`; the name is a word, value, label, global or string.
+    Call(Box<Expr>, Vec<Phrase>),
+    /// `name[a, b]`
+    Index(Box<Expr>, Vec<Phrase>),
+    /// `(a, b)`
+    Paren(Vec<Phrase>),
+    /// `[a, b]`
+    List(Vec<Phrase>),
+}
+
+/// A term with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl Expr {
+    /// A term.
+    pub fn new(kind: ExprKind, l: Pos, r: Pos) -> Expr {
+        Expr { kind, place: Place::between(l, r) }
+    }
+}
+
+/// Terms side by side, perhaps with a type or a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phrase {
+    /// The terms; at least one.
+    pub terms: Vec<Expr>,
+    /// What stands after `:`.
+    pub types: Vec<Expr>,
+    /// What stands after `=`.
+    pub value: Vec<Expr>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// `loc("file":line:column)`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocText {
+    /// The file, if it is not the module's own.
+    pub file: Option<String>,
+    /// Line.
+    pub line: u32,
+    /// Column.
+    pub column: u32,
+}
+
+impl LocText {
+    /// From the texts of the tokens.
+    ///
+    /// # Errors
+    /// Numbers beyond `u32`, a bad escape.
+    pub(super) fn new(
+        file: Option<&str>,
+        line: &str,
+        column: &str,
+        place: Place,
+    ) -> Result<LocText, lalrpop_util::ParseError<Pos, super::token::Token<'static>, TextError>> {
+        let number = |s: &str| s.parse::<u32>().map_err(|_| user(TextError::new(place, "the number is too large")));
+        Ok(LocText {
+            file: file.map(|f| string(f, place)).transpose().map_err(|e| match e {
+                lalrpop_util::ParseError::User { error } => user(error),
+                _ => user(TextError::new(place, "bad string")),
+            })?,
+            line: number(line)?,
+            column: number(column)?,
+        })
+    }
+}
+
+/// A statement: a head with its phrases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// The values before `=`.
+    pub results: Vec<Expr>,
+    /// The first word.
+    pub head: String,
+    /// The phrases after it.
+    pub args: Vec<Phrase>,
+    /// The phrases after `->`.
+    pub outs: Vec<Phrase>,
+    /// The phrases after `:`.
+    pub types: Vec<Phrase>,
+    /// The place in a source that the statement names.
+    pub loc: Option<LocText>,
+    /// What stands in braces.
+    pub body: Option<Vec<Line>>,
+    /// Where the statement stands, its body included.
+    pub place: Place,
+}
+
+/// `^name(args):`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Name, without the `^`.
+    pub name: String,
+    /// Its arguments.
+    pub args: Vec<Phrase>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// A line of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// A statement.
+    Statement(Box<Statement>),
+    /// The start of a block.
+    Block(Block),
+}
+
+type Failure = lalrpop_util::ParseError<Pos, super::token::Token<'static>, TextError>;
+
+fn user(error: TextError) -> Failure {
+    lalrpop_util::ParseError::User { error }
+}
+
+/// One term, or a chain where operators follow.
+pub(super) fn chain(first: Expr, rest: Vec<(BinaryKind, Expr)>, l: Pos, r: Pos) -> Expr {
+    if rest.is_empty() { first } else { Expr::new(ExprKind::Chain(Box::new(first), rest), l, r) }
+}
+
+/// The value of a token of digits.
+pub(super) fn int(text: &str, place: Place) -> Result<i128, Failure> {
+    text.parse().map_err(|_| user(TextError::new(place, "the number is too large")))
+}
+
+/// The value of a float token.
+pub(super) fn float(text: &str, place: Place) -> Result<f64, Failure> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() => Ok(x),
+        _ => Err(user(TextError::new(place, "the number is too large"))),
+    }
+}
+
+/// The text of a string token: `\n`, `\t`, `\r`, `\"`, `\\` and `\u{..}` are resolved.
+pub(super) fn string(token: &str, place: Place) -> Result<String, Failure> {
+    let inner = token.get(1..token.len().saturating_sub(1)).unwrap_or_default();
+    let mut out = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    let bad = || user(TextError::new(place, "bad escape in a string"));
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('n') => out.push('\n'),
+            Some('t') => out.push('\t'),
+            Some('r') => out.push('\r'),
+            Some(c @ ('"' | '\\')) => out.push(c),
+            Some('u') => {
+                let rest = chars.as_str();
+                let (digits, after) = rest.strip_prefix('{').and_then(|r| r.split_once('}')).ok_or_else(bad)?;
+                let code = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32).ok_or_else(bad)?;
+                out.push(code);
+                chars = after.chars();
+            }
+            _ => return Err(bad()),
+        }
+    }
+    Ok(out)
+}
