@@ -1,0 +1,333 @@
+//! Dimension expressions and `where` clauses: from syntax to [`Dim`] and [`Fact`].
+//!
+//! In: expressions that stand where a dimension is meant, and the names in scope there. Out: canonical dimensions, with
+//! every division proved by a fact. A dimension that cannot be had is reported once and then missing (`None`), which
+//! everything built on it takes as "say no more".
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::diagnostics::codes::{dimensions as codes, names};
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::shape::{Dim, Fact, Facts, Relation};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
+use crate::syntax::span::Span;
+
+/// Where a dimension got its meaning.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The place where it is named first.
+    pub span: Span,
+    /// Its value, if it is a generic with a default.
+    pub value: Option<i64>,
+    /// What to say beside the place.
+    pub text: String,
+}
+
+/// The dimension names known at one place of a program, and the facts about them.
+#[derive(Clone, Debug, Default)]
+pub struct DimScope {
+    /// Every dimension by name.
+    pub names: BTreeMap<String, Origin>,
+    /// Generic constants, which are not dimensions.
+    pub constants: Vec<String>,
+    /// What is known about them.
+    pub facts: Facts,
+    /// Names that a fact `N == ..` replaces: each is written as the other side in every shape.
+    pub aliases: BTreeMap<Arc<str>, Dim>,
+}
+
+impl DimScope {
+    /// The dimension with names replaced by what facts say they equal.
+    pub fn canonical(&self, dim: Dim) -> Dim {
+        if self.aliases.is_empty() {
+            return dim;
+        }
+        dim.substitute(&|name| self.aliases.get(name).cloned()).unwrap_or(dim)
+    }
+
+    /// Learns a fact.
+    pub fn assume(&mut self, fact: Fact) {
+        if fact.relation == Relation::Eq {
+            let difference = |dim: &Dim, name: &str| dim.symbols().iter().any(|s| &**s == name);
+            let alias = match (fact.left.as_symbol(), fact.right.as_symbol()) {
+                // The name that stands later gives way to the one that the reader met first.
+                (Some(name), _) if !difference(&fact.right, name) => Some((Arc::from(name), fact.right.clone())),
+                (_, Some(name)) if !difference(&fact.left, name) => Some((Arc::from(name), fact.left.clone())),
+                _ => None,
+            };
+            if let Some((name, dim)) = alias {
+                let replaced: Vec<(Arc<str>, Dim)> = self
+                    .aliases
+                    .iter()
+                    .map(|(key, old)| {
+                        let new = old.substitute(&|s| (*s == *name).then(|| dim.clone()));
+                        (key.clone(), new.unwrap_or_else(|| old.clone()))
+                    })
+                    .collect();
+                self.aliases.extend(replaced);
+                self.aliases.insert(name, dim);
+            }
+        }
+        self.facts.known.push(fact);
+    }
+
+    /// `D (768)`, `S (symbolic)`, `D/H (64)`: a dimension as messages show it.
+    pub fn describe(&self, dim: &Dim) -> String {
+        if dim.is_const() {
+            return dim.to_string();
+        }
+        match dim.eval(&|name| self.names.get(name).and_then(|origin| origin.value)) {
+            Ok(value) => format!("{dim} ({value})"),
+            Err(_) if dim.as_symbol().is_some_and(|name| self.names.get(name).is_some_and(|o| o.value.is_none())) => {
+                format!("{dim} (symbolic)")
+            }
+            Err(_) => dim.to_string(),
+        }
+    }
+
+    /// Adds a label for each name in `dims` at the place where it got its meaning, each place once, three at most.
+    pub fn label_origins<'a>(&self, mut diagnostic: Diagnostic, dims: impl IntoIterator<Item = &'a Dim>) -> Diagnostic {
+        let mut seen: Vec<Span> = diagnostic.primary.iter().map(|label| label.span).collect();
+        let mut left = 3;
+        for dim in dims {
+            for name in dim.symbols() {
+                if let Some(origin) = self.names.get(&*name)
+                    && !seen.contains(&origin.span)
+                    && left > 0
+                {
+                    seen.push(origin.span);
+                    left -= 1;
+                    diagnostic = diagnostic.also(origin.span, origin.text.clone());
+                }
+            }
+        }
+        diagnostic
+    }
+
+    /// Every known name, for suggestions.
+    pub fn known(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(String::as_str)
+    }
+
+    /// The message for a name that is no dimension here.
+    pub fn unknown(&self, name: &Ident) -> Diagnostic {
+        let mut diagnostic = if self.constants.contains(&name.name) {
+            Diagnostic::error(codes::NOT_A_DIMENSION, format!("`{}` is a constant, not a dimension", name.name))
+                .at(name.span, "a dimension is needed here")
+        } else {
+            Diagnostic::error(names::UNKNOWN_DIMENSION, format!("there is no dimension `{}` here", name.name))
+                .at(name.span, "not known")
+        };
+        if let Some(near) = did_you_mean(&name.name, self.known()) {
+            diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+        } else if !self.names.is_empty() {
+            let list: Vec<String> = self.known().map(|name| format!("`{name}`")).collect();
+            diagnostic = diagnostic.note(format!("the dimensions known here are {}", list.join(", ")));
+        }
+        diagnostic
+    }
+
+    /// Reads a dimension expression.
+    pub fn dim(&self, expr: &Expr, diagnostics: &mut Diagnostics) -> Option<Dim> {
+        self.dim_with(expr, &|_| None, diagnostics)
+    }
+
+    /// Reads a dimension expression in which other names may stand for dimensions too.
+    pub fn dim_with(
+        &self,
+        expr: &Expr,
+        locals: &dyn Fn(&str) -> Option<Dim>,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Dim> {
+        let dim = match &expr.kind {
+            ExprKind::Int(n) => match i64::try_from(*n) {
+                Ok(n) => Dim::from(n),
+                Err(_) => {
+                    diagnostics.push(
+                        Diagnostic::error(codes::NOT_A_DIMENSION, "the number is too large for a dimension")
+                            .at(expr.span, "dimensions are at most 2^63 - 1"),
+                    );
+                    return None;
+                }
+            },
+            ExprKind::Name(name) if self.names.contains_key(&name.name) => Dim::symbol(&name.name),
+            ExprKind::Name(name) => match locals(&name.name) {
+                Some(dim) => dim,
+                None => {
+                    diagnostics.push(self.unknown(name));
+                    return None;
+                }
+            },
+            ExprKind::Unary { op: UnaryOp::Neg, operand, .. } => self.dim_with(operand, locals, diagnostics)?.neg(),
+            ExprKind::Unary { op: UnaryOp::Plus, operand, .. } => self.dim_with(operand, locals, diagnostics)?,
+            ExprKind::Binary { op, op_span, left, right } => {
+                let a = self.dim_with(left, locals, diagnostics);
+                let b = self.dim_with(right, locals, diagnostics);
+                let (a, b) = (a?, b?);
+                match op {
+                    BinaryOp::Add => a.add(&b),
+                    BinaryOp::Sub => a.sub(&b),
+                    BinaryOp::Mul => a.mul(&b),
+                    BinaryOp::Div => self.divide(&a, &b, expr.span, *op_span, diagnostics)?,
+                    _ => {
+                        diagnostics.push(not_a_dimension(expr).note("dimensions are made with `+ - * /`"));
+                        return None;
+                    }
+                }
+            }
+            ExprKind::Error => return None,
+            _ => {
+                diagnostics.push(not_a_dimension(expr));
+                return None;
+            }
+        };
+        Some(self.canonical(dim))
+    }
+
+    /// `a / b`, if it is a whole number by the facts.
+    pub fn divide(&self, a: &Dim, b: &Dim, span: Span, op_span: Span, diagnostics: &mut Diagnostics) -> Option<Dim> {
+        if b.terms().next().is_none() {
+            diagnostics.push(
+                Diagnostic::error(codes::DIVISION_BY_ZERO, format!("`{a} / {b}` divides by zero")).at(op_span, ""),
+            );
+            return None;
+        }
+        if self.facts.divides(a, b) {
+            return a.div(b);
+        }
+        let diagnostic =
+            Diagnostic::error(codes::NOT_DIVISIBLE, format!("`{}` may not be a whole number", quotient(a, b)))
+                .at(span, "nothing says that the division leaves no remainder");
+        let diagnostic = if a.is_const() && b.is_const() {
+            diagnostic.help(format!("for a float, write `{a}.0 / {b}`"))
+        } else {
+            diagnostic.help(format!("state it: `where {} == 0`", remainder(a, b)))
+        };
+        diagnostics.push(self.label_origins(diagnostic, [a, b]));
+        None
+    }
+
+    /// Reads the conditions of a `where` clause. Conditions that cannot be read are reported and left out.
+    pub fn facts(&self, clauses: &[Expr], diagnostics: &mut Diagnostics) -> Vec<(Fact, Span)> {
+        let mut facts = Vec::new();
+        for clause in clauses {
+            self.fact(clause, &mut facts, diagnostics);
+        }
+        facts
+    }
+
+    fn fact(&self, clause: &Expr, out: &mut Vec<(Fact, Span)>, diagnostics: &mut Diagnostics) {
+        let ExprKind::Binary { op, left, right, .. } = &clause.kind else {
+            if clause.kind != ExprKind::Error {
+                diagnostics.push(bad_clause(clause.span));
+            }
+            return;
+        };
+        if *op == BinaryOp::And {
+            self.fact(left, out, diagnostics);
+            self.fact(right, out, diagnostics);
+            return;
+        }
+        if !op.is_comparison() {
+            diagnostics.push(bad_clause(clause.span));
+            return;
+        }
+        // `a % b == 0`
+        for (side, zero) in [(left, right), (right, left)] {
+            let ExprKind::Binary { op: BinaryOp::Rem, left: a, right: b, .. } = &side.kind else { continue };
+            if *op != BinaryOp::Eq || zero.kind != ExprKind::Int(0) {
+                diagnostics.push(bad_clause(clause.span));
+                return;
+            }
+            let (a, b) = (self.dim(a, diagnostics), self.dim(b, diagnostics));
+            if let (Some(left), Some(right)) = (a, b) {
+                out.push((Fact { left, relation: Relation::Divisible, right }, clause.span));
+            }
+            return;
+        }
+        let (a, b) = (self.dim(left, diagnostics), self.dim(right, diagnostics));
+        let (Some(a), Some(b)) = (a, b) else { return };
+        let (left, relation, right) = match op {
+            BinaryOp::Eq => (a, Relation::Eq, b),
+            BinaryOp::Ne => (a, Relation::Ne, b),
+            BinaryOp::Le => (a, Relation::Le, b),
+            BinaryOp::Lt => (a, Relation::Lt, b),
+            BinaryOp::Ge => (b, Relation::Le, a),
+            _ => (b, Relation::Lt, a),
+        };
+        out.push((Fact { left, relation, right }, clause.span));
+    }
+
+    /// Is the fact certain here (`Some(true)`), impossible (`Some(false)`), or to be decided later?
+    pub fn decide(&self, fact: &Fact) -> Option<bool> {
+        if let Some(decided) = fact.decide() {
+            return Some(decided);
+        }
+        let (left, right) = (self.canonical(fact.left.clone()), self.canonical(fact.right.clone()));
+        let plus_one = |dim: &Dim| dim.add(&Dim::one());
+        let stated = self.facts.known.iter().any(|known| known == fact);
+        let proved = stated
+            || match fact.relation {
+                Relation::Eq => left == right,
+                Relation::Ne => {
+                    self.facts.at_most(&plus_one(&left), &right) || self.facts.at_most(&plus_one(&right), &left)
+                }
+                Relation::Le => self.facts.at_most(&left, &right),
+                Relation::Lt => self.facts.at_most(&plus_one(&left), &right),
+                Relation::Divisible => self.facts.divides(&left, &right),
+            };
+        if proved {
+            return Some(true);
+        }
+        let refuted = match fact.relation {
+            Relation::Eq => {
+                self.facts.at_most(&plus_one(&left), &right) || self.facts.at_most(&plus_one(&right), &left)
+            }
+            Relation::Ne => left == right,
+            Relation::Le => self.facts.at_most(&plus_one(&right), &left),
+            Relation::Lt => self.facts.at_most(&right, &left),
+            Relation::Divisible => false,
+        };
+        refuted.then_some(false)
+    }
+}
+
+/// `D / H`, with parentheses where they are needed.
+fn quotient(a: &Dim, b: &Dim) -> String {
+    format!("{} / {}", grouped(a), grouped(b))
+}
+
+/// `D % H`, with parentheses where they are needed.
+pub fn remainder(a: &Dim, b: &Dim) -> String {
+    format!("{} % {}", grouped(a), grouped(b))
+}
+
+fn grouped(dim: &Dim) -> String {
+    let text = dim.to_string();
+    if text.chars().all(|c| c.is_alphanumeric() || c == '_') { text } else { format!("({text})") }
+}
+
+/// A fact as an author writes it.
+pub fn show_fact(fact: &Fact) -> String {
+    match fact.relation {
+        Relation::Divisible => format!("{} == 0", remainder(&fact.left, &fact.right)),
+        Relation::Eq | Relation::Ne | Relation::Le | Relation::Lt => fact.to_string(),
+    }
+}
+
+fn not_a_dimension(expr: &Expr) -> Diagnostic {
+    let what = match &expr.kind {
+        ExprKind::Float(_) | ExprKind::Inf => "a float is no dimension",
+        ExprKind::Call { .. } => "a call is no dimension",
+        _ => "this is no dimension",
+    };
+    Diagnostic::error(codes::NOT_A_DIMENSION, what)
+        .at(expr.span, "a name, a whole number or a formula of these is needed")
+}
+
+fn bad_clause(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::WHERE_FORM, "a `where` clause compares dimensions")
+        .at(span, "not of that form")
+        .help("write `D % H == 0`, or two dimension expressions with `==`, `!=`, `<`, `<=`, `>` or `>=` between them")
+}

@@ -1,0 +1,250 @@
+//! Arguments against a signature: finds the dimensions that a call binds, and what `..` stands for.
+//!
+//! In: the shapes that a signature declares, over its own names, and the shapes of the arguments, over the caller's.
+//! Out: a value for each name, in the caller's names, or the place where they do not fit. Equality is decided on
+//! symbols, never on the values that they happen to be bound to.
+
+use std::collections::BTreeMap;
+
+use crate::shape::{Dim, Fact, Facts, Relation};
+
+use super::axes::{Axis, Misfit, Shape};
+
+/// What a call binds.
+#[derive(Clone, Debug, Default)]
+pub struct Matching {
+    /// Each name of the signature with its value, and which argument gave it (none: given by the layer's generics).
+    pub dims: BTreeMap<String, (Dim, Option<usize>)>,
+    /// What `..` stands for.
+    pub rest: Option<Vec<Axis>>,
+    /// The argument that gave `..` last.
+    pub rest_from: usize,
+    /// What must hold besides, for names that were solved for.
+    pub conditions: Vec<Fact>,
+    /// Pairs that hold a name without a value yet.
+    deferred: Vec<Deferred>,
+}
+
+#[derive(Clone, Debug)]
+struct Deferred {
+    argument: usize,
+    axis: usize,
+    declared: Dim,
+    given: Dim,
+}
+
+/// Why an argument does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// Another number of axes.
+    Rank,
+    /// A dimension differs: what the signature asks for, over the caller's names, and what is given.
+    Dim {
+        /// The axis of the declared shape.
+        axis: usize,
+        /// Declared, in the caller's names where known.
+        wanted: Dim,
+        /// Given.
+        given: Dim,
+        /// Another argument that fixed the name, if the declared dimension is a bare name.
+        fixed_by: Option<usize>,
+    },
+    /// The leading dimensions of this argument and of an earlier one do not broadcast.
+    Lead(Misfit),
+    /// A name cannot be solved for: the quotient that is not whole by the facts.
+    NotWhole {
+        /// The axis of the declared shape.
+        axis: usize,
+        /// The dividend.
+        dividend: Dim,
+        /// The divisor.
+        divisor: Dim,
+    },
+    /// `..` of the argument stands where the signature has a dimension.
+    Rest,
+}
+
+impl Matching {
+    /// Starts with the names that are known before any argument is seen.
+    pub fn new(known: impl IntoIterator<Item = (String, Dim)>) -> Matching {
+        let dims = known.into_iter().map(|(name, dim)| (name, (dim, None))).collect();
+        Matching { dims, ..Matching::default() }
+    }
+
+    /// The dimension over the caller's names. A name without a value becomes one that no author can write, so that it
+    /// is not taken for the caller's name of the same spelling.
+    pub fn apply(&self, dim: &Dim) -> Dim {
+        dim.substitute(&|name| match self.dims.get(name) {
+            Some((dim, _)) => Some(dim.clone()),
+            None => Some(Dim::symbol(&open(name))),
+        })
+        .unwrap_or_else(|| dim.clone())
+    }
+
+    fn unknown(&self, dim: &Dim) -> Vec<String> {
+        dim.symbols().iter().filter(|name| !self.dims.contains_key(&***name)).map(|name| name.to_string()).collect()
+    }
+
+    /// Matches one argument.
+    ///
+    /// # Errors
+    /// The first thing that does not fit.
+    pub fn argument(&mut self, index: usize, declared: &Shape, given: &Shape, facts: &Facts) -> Result<(), Unfit> {
+        let (front, back) = match declared.rest() {
+            None => {
+                if given.rest().is_some() && given.len() == declared.len() {
+                    return Err(Unfit::Rest);
+                }
+                if given.len() != declared.len() || given.rest().is_some() {
+                    return Err(Unfit::Rank);
+                }
+                (declared.len(), 0)
+            }
+            Some(at) => (at, declared.len() - at - 1),
+        };
+        if given.len() < front + back {
+            return Err(Unfit::Rank);
+        }
+        let middle = given.len() - back;
+        let pairs = (0..front).map(|i| (i, i)).chain((0..back).map(|i| (declared.len() - back + i, middle + i)));
+        for (i, j) in pairs {
+            let (Some(Axis::Dim(want)), Some(have)) = (declared.axes.get(i), given.axes.get(j)) else {
+                return Err(Unfit::Rest);
+            };
+            match have {
+                Axis::Rest => return Err(Unfit::Rest),
+                Axis::Dim(have) => self.pair(index, i, want, have, facts)?,
+            }
+        }
+        if declared.rest().is_some() {
+            let lead = Shape { axes: given.axes.get(front..middle).unwrap_or_default().to_vec() };
+            let joined = match &self.rest {
+                None => lead,
+                Some(rest) => {
+                    let before = Shape { axes: rest.clone() };
+                    before.broadcast(&lead).map_err(Unfit::Lead)?
+                }
+            };
+            self.rest = Some(joined.axes);
+            self.rest_from = index;
+        }
+        Ok(())
+    }
+
+    fn pair(&mut self, argument: usize, axis: usize, declared: &Dim, given: &Dim, facts: &Facts) -> Result<(), Unfit> {
+        let unknown = self.unknown(declared);
+        let wanted = self.apply(declared);
+        let [name] = unknown.as_slice() else {
+            if unknown.is_empty() {
+                if wanted == *given {
+                    return Ok(());
+                }
+                let fixed_by = declared.as_symbol().and_then(|name| self.dims.get(name)).and_then(|(_, by)| *by);
+                return Err(Unfit::Dim { axis, wanted, given: given.clone(), fixed_by });
+            }
+            self.deferred.push(Deferred { argument, axis, declared: declared.clone(), given: given.clone() });
+            return Ok(());
+        };
+        // `wanted` is `factor * name + constant`, or it cannot be solved for yet.
+        let unknown = open(name);
+        let at = |n: i64| wanted.substitute(&|s| (s == unknown).then(|| Dim::from(n)));
+        let Some((constant, one, two)) = at(0).zip(at(1)).zip(at(2)).map(|((a, b), c)| (a, b, c)) else {
+            self.deferred.push(Deferred { argument, axis, declared: declared.clone(), given: given.clone() });
+            return Ok(());
+        };
+        let factor = one.sub(&constant);
+        if two.sub(&one) != factor || factor == Dim::zero() {
+            self.deferred.push(Deferred { argument, axis, declared: declared.clone(), given: given.clone() });
+            return Ok(());
+        }
+        let dividend = given.sub(&constant);
+        if !facts.divides(&dividend, &factor) {
+            return Err(Unfit::NotWhole { axis, dividend, divisor: factor });
+        }
+        let Some(solution) = dividend.div(&factor) else {
+            return Err(Unfit::NotWhole { axis, dividend, divisor: factor });
+        };
+        if !solution.is_provably_nonnegative() {
+            self.conditions.push(Fact { left: Dim::zero(), relation: Relation::Le, right: solution.clone() });
+        }
+        self.dims.insert(name.clone(), (solution, Some(argument)));
+        Ok(())
+    }
+
+    /// Looks again at what could not be solved, now that all arguments are seen.
+    ///
+    /// # Errors
+    /// The first pair that does not fit, with its argument.
+    pub fn finish(&mut self, facts: &Facts) -> Result<(), (usize, Unfit)> {
+        loop {
+            let deferred = std::mem::take(&mut self.deferred);
+            let before = deferred.len();
+            for d in deferred {
+                self.pair(d.argument, d.axis, &d.declared, &d.given, facts).map_err(|unfit| (d.argument, unfit))?;
+            }
+            if self.deferred.is_empty() || self.deferred.len() == before {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// How a name without a value is spelled while it has none.
+fn open(name: &str) -> String {
+    format!("?{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn d(text: &str) -> Dim {
+        text.parse::<i64>().map_or_else(|_| Dim::symbol(text), Dim::from)
+    }
+
+    #[test]
+    fn binds_names_and_rest() {
+        let facts = Facts::default();
+        let mut m = Matching::new([("I".to_string(), d("D"))]);
+        let declared = Shape { axes: vec![Axis::Rest, Axis::Dim(d("S")), Axis::Dim(d("I"))] };
+        let given = Shape::of([d("B"), d("H"), d("T"), d("D")]);
+        assert_eq!(m.argument(0, &declared, &given, &facts), Ok(()));
+        assert_eq!(m.dims["S"], (d("T"), Some(0)));
+        assert_eq!(m.rest, Some(vec![Axis::Dim(d("B")), Axis::Dim(d("H"))]));
+        // The same `..` again, shorter: broadcast.
+        assert_eq!(m.argument(1, &declared, &Shape::of([d("H"), d("T"), d("D")]), &facts), Ok(()));
+        assert!(matches!(
+            m.argument(2, &declared, &Shape::of([d("K"), d("T"), d("D")]), &facts),
+            Err(Unfit::Lead(Misfit::Dims { .. }))
+        ));
+        assert!(matches!(
+            m.argument(3, &declared, &Shape::of([d("H"), d("Z"), d("D")]), &facts),
+            Err(Unfit::Dim { fixed_by: Some(0), .. })
+        ));
+    }
+
+    #[test]
+    fn solves_linear_expressions() {
+        let facts = Facts::default();
+        let mut m = Matching::new([("H".to_string(), d("H"))]);
+        let twice = d("N").mul(&d("2")).add(&d("1"));
+        let declared = Shape::of([twice, d("H").mul(&d("K"))]);
+        let given = Shape::of([d("S").mul(&d("4")).add(&d("1")), d("H").mul(&d("T"))]);
+        assert_eq!(m.argument(0, &declared, &given, &facts), Ok(()));
+        assert_eq!(m.dims["N"].0, d("S").mul(&d("2")));
+        assert_eq!(m.dims["K"].0, d("T"));
+        let mut m = Matching::default();
+        let declared = Shape::of([d("N").mul(&d("2"))]);
+        assert!(matches!(m.argument(0, &declared, &Shape::of([d("S")]), &facts), Err(Unfit::NotWhole { .. })));
+    }
+
+    #[test]
+    fn later_arguments_help_earlier_ones() {
+        let facts = Facts::default();
+        let mut m = Matching::default();
+        assert_eq!(m.argument(0, &Shape::of([d("A").add(&d("B"))]), &Shape::of([d("S").add(&d("T"))]), &facts), Ok(()));
+        assert_eq!(m.argument(1, &Shape::of([d("A")]), &Shape::of([d("T")]), &facts), Ok(()));
+        assert_eq!(m.finish(&facts), Ok(()));
+        assert_eq!(m.dims["B"].0, d("S"));
+    }
+}
