@@ -28,4 +28,5 @@ pub mod runtime;
 pub mod scalar;
 pub mod shape;
 pub mod syntax;
+pub mod tile;
 pub mod types;

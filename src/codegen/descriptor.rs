@@ -1,0 +1,217 @@
+//! What a model looks like from outside, read off its graph IR: entry points, arguments, run-time dimensions, parameters.
+//!
+//! In: the module, whose functions come in two variants where there are taps. Out: the runtime's [`ModelDescriptor`],
+//! without the code (`variants`) and the error sites, which the back end adds. It looks at signatures alone.
+
+use crate::ir::{Function, Module, Op};
+use crate::runtime::descriptor::{Check, Comparison, DimText, Entry, ModelDescriptor, Param, Symbol, Tap, Tensor};
+use crate::runtime::expr::Expr;
+use crate::shape::{Dim, Fact, Relation, TensorType};
+
+/// Describes a module. `model` is the name of the model, `doc` its documentation, `target` a target triple.
+///
+/// # Errors
+/// A dimension of a parameter that is no number, or a run-time dimension that no argument binds, in words.
+pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result<ModelDescriptor, String> {
+    let mut params = Vec::new();
+    for p in &module.params {
+        if let Some(d) = p.ty.shape.iter().find(|d| d.as_const().is_none()) {
+            return Err(format!("the dimension {d} of the parameter {} is not known; bind it with --dim", p.name));
+        }
+        params.push(Param {
+            pattern: p.name.clone(),
+            extents: p.counts.clone(),
+            elem: p.ty.elem,
+            dims: p.ty.shape.iter().cloned().map(DimText::of).collect(),
+        });
+    }
+    let mut entries = Vec::new();
+    for f in module.functions.iter().filter(|f| !f.tapped) {
+        let tapped = module.functions.iter().find(|g| g.tapped && g.name == f.name);
+        entries.push(entry(f, tapped)?);
+    }
+    Ok(ModelDescriptor {
+        name: model.to_string(),
+        doc: doc.to_string(),
+        target: target.to_string(),
+        params,
+        entries,
+        ..ModelDescriptor::default()
+    })
+}
+
+/// Names of a function's run-time dimensions, in order of name: the order of the plan's `dims`.
+pub fn run_time_dims(f: &Function) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let types = f.args.iter().map(|a| &a.ty).chain(f.results.iter().map(|r| &r.ty));
+    for d in types.flat_map(|t| &t.shape) {
+        names.extend(d.symbols().iter().map(|s| s.to_string()));
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn entry(f: &Function, tapped: Option<&Function>) -> Result<Entry, String> {
+    let names = run_time_dims(f);
+    let batch = f.args.iter().find(|a| a.batch).and_then(|a| a.ty.shape.first()).and_then(|d| d.as_symbol());
+    let mut symbols = Vec::new();
+    for name in &names {
+        symbols.push(binding(f, name, batch == Some(name))?);
+    }
+    let expr = |d: &Dim| Expr::from_dim(d, &names).ok_or_else(|| format!("the dimension {d} is too large to evaluate"));
+    let mut checks = Vec::new();
+    for (fact, _) in &f.checks {
+        let Fact { left, relation, right } = fact;
+        let (left, right) = (expr(left)?, expr(right)?);
+        let (left, comparison, right) = match relation {
+            Relation::Eq => (left, Comparison::Eq, right),
+            Relation::Ne => (left, Comparison::Ne, right),
+            Relation::Le => (left, Comparison::Le, right),
+            Relation::Lt => (left, Comparison::Lt, right),
+            Relation::Divisible => (left.modulo(right), Comparison::Eq, Expr::constant(0)),
+        };
+        checks.push(Check { left, comparison, right, text: fact.to_string() });
+    }
+    let several = f.results.len() > 1;
+    let results = f.results.iter().enumerate().map(|(i, r)| {
+        let name = if several { format!("result.{i}") } else { "result".to_string() };
+        tensor(&name, &r.ty, r.batch)
+    });
+    Ok(Entry {
+        name: f.name.clone(),
+        doc: f.doc.clone(),
+        signature: signature(f),
+        symbols,
+        batch_symbol: batch.and_then(|b| names.iter().position(|n| n == b)),
+        args: f.args.iter().map(|a| tensor(&a.name, &a.ty, a.batch)).collect(),
+        checks,
+        results: results.collect(),
+        taps: tapped.map(taps).unwrap_or_default(),
+    })
+}
+
+fn tensor(name: &str, ty: &TensorType, batch: bool) -> Tensor {
+    let dims = ty.shape.iter().skip(usize::from(batch)).cloned().map(DimText::of).collect();
+    Tensor { name: name.to_string(), elem: ty.elem, batch, dims }
+}
+
+/// The first argument axis whose extent is `c * symbol + k`, a bare symbol before others.
+fn binding(f: &Function, name: &str, is_batch: bool) -> Result<Symbol, String> {
+    let mut best: Option<Symbol> = None;
+    for (arg, a) in f.args.iter().enumerate() {
+        for (i, d) in a.ty.shape.iter().enumerate() {
+            let Some((symbol, scale, offset)) = d.as_linear() else { continue };
+            let better = best.as_ref().is_none_or(|b| (b.scale, b.offset) != (1, 0) && (scale, offset) == (1, 0));
+            if symbol == name && scale >= 1 && better {
+                let axis = i.saturating_sub(usize::from(a.batch));
+                best = Some(Symbol { name: name.into(), text: name.into(), arg, axis, scale, offset });
+            }
+        }
+    }
+    match best {
+        Some(mut s) => {
+            if is_batch {
+                s.text = "..".into();
+            }
+            Ok(s)
+        }
+        None => Err(format!("no argument of {} binds the dimension {name}; bind it with --dim", f.name)),
+    }
+}
+
+/// The taps of a function, each pattern once, in order of appearance: the order of the plan's `taps`.
+pub fn tap_patterns(f: &Function) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for (_, _, inst) in f.insts() {
+        if let Op::Tap { name, .. } = &inst.op
+            && !out.contains(name)
+        {
+            out.push(name.clone());
+        }
+    }
+    out
+}
+
+fn taps(f: &Function) -> Vec<Tap> {
+    let batch = f.args.iter().find(|a| a.batch).and_then(|a| a.ty.shape.first());
+    let mut out: Vec<Tap> = Vec::new();
+    for (_, _, inst) in f.insts() {
+        let Op::Tap { name, extents } = &inst.op else { continue };
+        let Some(ty) = inst.operands.first().and_then(|v| f.tensor(*v)) else { continue };
+        if out.iter().any(|t| t.pattern == *name) {
+            continue;
+        }
+        let stars = name.matches('*').count();
+        let stacked = extents.get(stars..).unwrap_or_default();
+        // The batch can be given back its axes only where it stands first.
+        let is_batch = stacked.is_empty() && batch.is_some() && ty.shape.first() == batch;
+        let dims = stacked.iter().chain(ty.shape.iter().skip(usize::from(is_batch))).cloned();
+        out.push(Tap {
+            pattern: name.clone(),
+            extents: extents.iter().take(stars).filter_map(|d| u64::try_from(d.as_const()?).ok()).collect(),
+            elem: ty.elem,
+            batch: is_batch,
+            dims: dims.map(DimText::of).collect(),
+            cost: String::new(),
+        });
+    }
+    out
+}
+
+/// The signature as a program would spell it.
+fn signature(f: &Function) -> String {
+    let spell = |ty: &TensorType, batch: bool| {
+        let mut dims: Vec<String> = ty.shape.iter().skip(usize::from(batch)).map(Dim::to_string).collect();
+        if batch {
+            dims.insert(0, "..".to_string());
+        }
+        if dims.is_empty() { ty.elem.to_string() } else { format!("{}[{}]", ty.elem, dims.join(", ")) }
+    };
+    let args: Vec<String> = f.args.iter().map(|a| format!("{}: {}", a.name, spell(&a.ty, a.batch))).collect();
+    let results: Vec<String> = f.results.iter().map(|r| spell(&r.ty, r.batch)).collect();
+    let mut out = format!("{}({})", f.name, args.join(", "));
+    match results.as_slice() {
+        [] => {}
+        [one] => out += &format!(" -> {one}"),
+        many => out += &format!(" -> ({})", many.join(", ")),
+    }
+    if !f.checks.is_empty() {
+        let facts: Vec<String> = f.checks.iter().map(|(fact, _)| fact.to_string()).collect();
+        out += &format!(" where {}", facts.join(", "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{ArgDecl, ResultDecl};
+    use crate::shape::Elem;
+
+    #[test]
+    fn dimensions_are_bound_by_bare_symbols_first() {
+        let s = Dim::symbol("S");
+        let twice = s.mul(&Dim::from(2));
+        let mut f = Function::new("forward");
+        for (name, d) in [("a", &twice), ("b", &s)] {
+            let ty = TensorType::new(Elem::F32, vec![Dim::from(3), d.clone()]);
+            f.args.push(ArgDecl { name: name.into(), ty, batch: false });
+        }
+        f.results.push(ResultDecl { ty: TensorType::new(Elem::F32, vec![s]), batch: false });
+        let module = Module { functions: vec![f], ..Module::default() };
+        let d = describe(&module, "M", "", "t").unwrap();
+        let e = &d.entries[0];
+        assert_eq!(e.signature, "forward(a: f32[3, 2*S], b: f32[3, S]) -> f32[S]");
+        assert_eq!((e.symbols[0].arg, e.symbols[0].axis, e.symbols[0].scale), (1, 1, 1));
+        assert_eq!(e.args[0].dims[1].text, "2*S");
+    }
+
+    #[test]
+    fn a_dimension_that_nothing_binds_is_refused() {
+        let mut f = Function::new("forward");
+        f.results.push(ResultDecl { ty: TensorType::new(Elem::F32, vec![Dim::symbol("S")]), batch: false });
+        let module = Module { functions: vec![f], ..Module::default() };
+        assert!(describe(&module, "M", "", "t").unwrap_err().contains("binds the dimension S"));
+    }
+}

@@ -1,0 +1,385 @@
+//! Builders of kernels and plans: an instruction a call, types by rule.
+//!
+//! In: what the lowering decides. Out: well-typed bodies. Operands of the wrong kind are a mistake of ours; the builder
+//! gives the result a best guess, and the verifier complains.
+
+use super::{
+    Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, SlotData,
+    Space, Terminator, TileType, Type, Value,
+};
+use crate::ir::{Loc, Scalar};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::{Dim, Elem};
+
+/// What both builders do: indices, scalars, control flow.
+macro_rules! common {
+    () => {
+        /// Sets the place of the instructions that follow.
+        pub fn at(&mut self, loc: Loc) {
+            self.loc = loc;
+        }
+
+        /// Appends any instruction with its type; its result, if it has one.
+        pub fn push(&mut self, op: Op, operands: Vec<Value>, ty: Option<Type>) -> Option<Value> {
+            self.body().push_at(op, operands, ty)
+        }
+
+        /// Appends an instruction that has a result.
+        pub fn value(&mut self, op: Op, operands: Vec<Value>, ty: Type) -> Value {
+            let (block, loc) = (self.block, self.loc);
+            match self.inner.body.push(block, op, operands, Some(ty), loc) {
+                Some(v) => v,
+                None => unreachable!("an instruction that is given a type has a result"),
+            }
+        }
+
+        /// A literal index.
+        pub fn index(&mut self, n: i64) -> Value {
+            self.value(Op::Const(Scalar::Int(n)), Vec::new(), Type::Index)
+        }
+
+        /// The value of a dimension as an index.
+        pub fn dim(&mut self, d: &Dim) -> Value {
+            match d.as_const() {
+                Some(n) => self.index(n),
+                None => self.value(Op::DimValue(d.clone()), Vec::new(), Type::Index),
+            }
+        }
+
+        /// An operation on two indices; literals are folded.
+        pub fn index_binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
+            let literal = |v: Value| match self.inner.body.def_inst(v)?.op {
+                Op::Const(s) => Some(s.as_i64()),
+                _ => None,
+            };
+            match (op, literal(a), literal(b)) {
+                (_, Some(x), Some(y)) => self.index(op.eval_int(x, y)),
+                (BinaryOp::Add, Some(0), _) | (BinaryOp::Mul, Some(1), _) => b,
+                (BinaryOp::Add | BinaryOp::Sub, _, Some(0)) | (BinaryOp::Mul, _, Some(1)) => a,
+                _ => self.value(Op::Binary(op), vec![a, b], Type::Index),
+            }
+        }
+
+        /// A comparison of two indices or scalars.
+        pub fn compare_scalars(&mut self, op: CmpOp, a: Value, b: Value) -> Value {
+            self.value(Op::Compare(op), vec![a, b], Type::Scalar(Elem::Bool))
+        }
+
+        /// One element of a buffer.
+        pub fn load_scalar(&mut self, buffer: Value, indices: &[Value]) -> Value {
+            let elem = self.inner.body.ty(buffer).buffer().map_or(Elem::F32, |b| super::op::computed(b.elem));
+            let operands = std::iter::once(buffer).chain(indices.iter().copied()).collect();
+            self.value(Op::LoadScalar, operands, Type::Scalar(elem))
+        }
+
+        /// An integer scalar as an index.
+        pub fn to_index(&mut self, scalar: Value) -> Value {
+            self.value(Op::Cast, vec![scalar], Type::Index)
+        }
+
+        /// An index within its bound; `site` is what is reported if it was not.
+        pub fn check_index(&mut self, index: Value, bound: Value, site: u32) -> Value {
+            self.value(Op::CheckIndex { site }, vec![index, bound], Type::Index)
+        }
+
+        /// A new block with arguments of these types.
+        pub fn new_block(&mut self, args: Vec<Type>) -> (Block, Vec<Value>) {
+            let b = self.inner.body.add_block();
+            let values = args.into_iter().map(|t| self.inner.body.add_block_arg(b, t)).collect();
+            (b, values)
+        }
+
+        /// Goes on building at a block.
+        pub fn switch_to(&mut self, block: Block) {
+            self.block = block;
+        }
+
+        /// The block at which instructions are appended.
+        pub fn current(&self) -> Block {
+            self.block
+        }
+
+        /// Ends the block with a jump.
+        pub fn br(&mut self, block: Block, args: &[Value]) {
+            let t = Terminator::Br(BlockCall { block, args: args.to_vec() });
+            self.inner.body.terminate(self.block, t);
+        }
+
+        /// Ends the block with a conditional jump.
+        pub fn br_if(&mut self, condition: Value, then: (Block, &[Value]), otherwise: (Block, &[Value])) {
+            let call = |(block, args): (Block, &[Value])| BlockCall { block, args: args.to_vec() };
+            let t = Terminator::BrIf { condition, then: call(then), otherwise: call(otherwise) };
+            self.inner.body.terminate(self.block, t);
+        }
+
+        /// Type of a value.
+        pub fn ty(&self, v: Value) -> &Type {
+            self.inner.body.ty(v)
+        }
+    };
+}
+
+/// Builds a kernel.
+pub struct KernelBuilder {
+    inner: Kernel,
+    block: Block,
+    loc: Loc,
+}
+
+struct At<'a> {
+    body: &'a mut Body,
+    block: Block,
+    loc: Loc,
+}
+
+impl At<'_> {
+    fn push_at(self, op: Op, operands: Vec<Value>, ty: Option<Type>) -> Option<Value> {
+        self.body.push(self.block, op, operands, ty, self.loc)
+    }
+}
+
+impl KernelBuilder {
+    /// A kernel without parameters, grid or instructions.
+    pub fn new(name: &str) -> KernelBuilder {
+        let body = Body::new();
+        let block = body.entry();
+        let inner = Kernel {
+            name: name.to_string(),
+            symbols: Vec::new(),
+            params: Vec::new(),
+            grid: Vec::new(),
+            scratch: 0,
+            scheduled: false,
+            body,
+        };
+        KernelBuilder { inner, block, loc: Loc::default() }
+    }
+
+    fn body(&mut self) -> At<'_> {
+        At { body: &mut self.inner.body, block: self.block, loc: self.loc }
+    }
+
+    common!();
+
+    /// Adds a buffer parameter.
+    pub fn buffer(&mut self, ty: BufferType, mode: ParamMode) -> Value {
+        let value = self.inner.body.add_param(Type::Buffer(ty));
+        self.inner.params.push(Param { value, mode });
+        value
+    }
+
+    /// Adds an index parameter.
+    pub fn index_param(&mut self) -> Value {
+        let value = self.inner.body.add_param(Type::Index);
+        self.inner.params.push(Param { value, mode: ParamMode::In });
+        value
+    }
+
+    /// Adds an axis to the grid; the number of the grid point along it.
+    pub fn grid_axis(&mut self, extent: &Dim, step: i64) -> Value {
+        let value = self.inner.body.add_param(Type::Index);
+        self.inner.grid.push(GridAxis { value, extent: extent.clone(), step });
+        value
+    }
+
+    /// A tile type that is not scheduled.
+    pub fn tile_type(elem: Elem, rows: Extent, cols: Extent) -> TileType {
+        TileType { elem, rows, cols, space: Space::Any }
+    }
+
+    /// The extent of the tile that starts at `start` of an axis of `extent`, at most `max` long: static where `extent` is
+    /// known and divides, else bounded by `min(extent - start, max)`.
+    pub fn extent_at(&mut self, extent: &Dim, start: Value, max: i64) -> Extent {
+        if extent.as_const().is_some_and(|n| n % max == 0 && n > 0) {
+            return Extent::Static(max);
+        }
+        let end = self.dim(extent);
+        let rest = self.index_binary(BinaryOp::Sub, end, start);
+        let max_value = self.index(max);
+        let value = self.index_binary(BinaryOp::Min, rest, max_value);
+        Extent::Bounded { value, max }
+    }
+
+    /// A tile of a buffer at `indices`; rows and columns walk along the given buffer axes.
+    pub fn load(
+        &mut self,
+        buffer: Value,
+        indices: &[Value],
+        axes: (Option<usize>, Option<usize>),
+        rows: Extent,
+        cols: Extent,
+    ) -> Value {
+        let elem = self.ty(buffer).buffer().map_or(Elem::F32, |b| super::op::computed(b.elem));
+        let operands = std::iter::once(buffer).chain(indices.iter().copied()).collect();
+        let ty = Type::Tile(KernelBuilder::tile_type(elem, rows, cols));
+        self.value(Op::Load { rows: axes.0, cols: axes.1 }, operands, ty)
+    }
+
+    /// Writes a tile into a buffer at `indices`.
+    pub fn store(&mut self, buffer: Value, indices: &[Value], axes: (Option<usize>, Option<usize>), tile: Value) {
+        let operands = std::iter::once(buffer).chain(indices.iter().copied()).chain([tile]).collect();
+        self.push(Op::Store { rows: axes.0, cols: axes.1 }, operands, None);
+    }
+
+    /// A literal scalar.
+    pub fn scalar(&mut self, value: Scalar, elem: Elem) -> Value {
+        self.value(Op::Const(value), Vec::new(), Type::Scalar(elem))
+    }
+
+    /// The value of a dimension as a scalar.
+    pub fn dim_scalar(&mut self, d: &Dim, elem: Elem) -> Value {
+        self.value(Op::DimValue(d.clone()), Vec::new(), Type::Scalar(elem))
+    }
+
+    /// A tile of one literal.
+    pub fn full(&mut self, value: Scalar, elem: Elem, rows: Extent, cols: Extent) -> Value {
+        let scalar = self.scalar(value, elem);
+        self.value(Op::Full, vec![scalar], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
+    }
+
+    /// `start + i` along an axis, as `elem` (`i32` or `i64`).
+    pub fn iota(&mut self, axis: usize, start: Value, elem: Elem, rows: Extent, cols: Extent) -> Value {
+        self.value(Op::Iota { axis }, vec![start], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
+    }
+
+    /// Shape of an elementwise result: extents of 1 and scalars give way.
+    fn joined(&self, operands: &[Value], elem: Elem) -> Type {
+        let mut shape: Option<(Extent, Extent)> = None;
+        for v in operands {
+            let Some(t) = self.ty(*v).tile() else { continue };
+            shape = Some(match shape {
+                None => (t.rows, t.cols),
+                Some((r, c)) => (if r.is_one() { t.rows } else { r }, if c.is_one() { t.cols } else { c }),
+            });
+        }
+        match shape {
+            Some((rows, cols)) => Type::Tile(KernelBuilder::tile_type(elem, rows, cols)),
+            None => Type::Scalar(elem),
+        }
+    }
+
+    fn elem_of(&self, v: Value) -> Elem {
+        self.ty(v).elem().unwrap_or(Elem::F32)
+    }
+
+    /// An operation on each element.
+    pub fn unary(&mut self, op: UnaryOp, x: Value) -> Value {
+        let ty = self.joined(&[x], self.elem_of(x));
+        self.value(Op::Unary(op), vec![x], ty)
+    }
+
+    /// An operation on pairs, broadcast.
+    pub fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
+        let ty = self.joined(&[a, b], self.elem_of(a));
+        self.value(Op::Binary(op), vec![a, b], ty)
+    }
+
+    /// A comparison of pairs, broadcast.
+    pub fn compare(&mut self, op: CmpOp, a: Value, b: Value) -> Value {
+        let ty = self.joined(&[a, b], Elem::Bool);
+        self.value(Op::Compare(op), vec![a, b], ty)
+    }
+
+    /// `condition ? a : b`, broadcast.
+    pub fn select(&mut self, condition: Value, a: Value, b: Value) -> Value {
+        let ty = self.joined(&[condition, a, b], self.elem_of(a));
+        self.value(Op::Select, vec![condition, a, b], ty)
+    }
+
+    /// Conversion to another element type in computation.
+    pub fn cast(&mut self, x: Value, elem: Elem) -> Value {
+        if self.elem_of(x) == elem {
+            return x;
+        }
+        let ty = self.joined(&[x], elem);
+        self.value(Op::Cast, vec![x], ty)
+    }
+
+    /// A reduction along an axis, which stays with extent 1.
+    pub fn reduce(&mut self, kind: ReduceKind, axis: usize, x: Value) -> Value {
+        let elem = if kind == ReduceKind::ArgMax { Elem::I32 } else { self.elem_of(x) };
+        let one = Extent::Static(1);
+        let (rows, cols) = match self.ty(x).tile() {
+            Some(t) if axis == 0 => (one, t.cols),
+            Some(t) => (t.rows, one),
+            None => (one, one),
+        };
+        self.value(Op::Reduce { kind, axis }, vec![x], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
+    }
+
+    /// `acc + a @ b`.
+    pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
+        let ty = self.ty(acc).clone();
+        self.value(Op::Dot, vec![a, b, acc], ty)
+    }
+
+    /// The kernel. Its run-time dimensions are those that occur in it.
+    pub fn finish(mut self) -> Kernel {
+        let mut names: Vec<String> = Vec::new();
+        let mut add = |d: &Dim| names.extend(d.symbols().iter().map(|s| s.to_string()));
+        self.inner.grid.iter().for_each(|g| add(&g.extent));
+        for p in &self.inner.params {
+            if let Type::Buffer(b) = self.inner.body.ty(p.value) {
+                b.shape.iter().chain(&b.strides).for_each(&mut add);
+            }
+        }
+        for b in &self.inner.body.layout {
+            for i in &self.inner.body.block(*b).insts {
+                if let Op::DimValue(d) = &self.inner.body.inst(*i).op {
+                    add(d);
+                }
+            }
+        }
+        names.sort();
+        names.dedup();
+        self.inner.symbols = names;
+        self.inner
+    }
+}
+
+/// Builds a plan.
+pub struct PlanBuilder {
+    inner: Plan,
+    block: Block,
+    loc: Loc,
+}
+
+impl PlanBuilder {
+    /// A plan that does nothing.
+    pub fn new(name: &str, variant: PlanVariant, symbols: Vec<String>, taps: Vec<String>) -> PlanBuilder {
+        let body = Body::new();
+        let block = body.entry();
+        let inner = Plan { name: name.to_string(), variant, symbols, taps, slots: Vec::new(), body };
+        PlanBuilder { inner, block, loc: Loc::default() }
+    }
+
+    fn body(&mut self) -> At<'_> {
+        At { body: &mut self.inner.body, block: self.block, loc: self.loc }
+    }
+
+    common!();
+
+    /// Adds a room of this many bytes to the arena, as a buffer.
+    pub fn slot(&mut self, bytes: Dim, ty: BufferType) -> Value {
+        let number = u32::try_from(self.inner.slots.len()).unwrap_or(u32::MAX);
+        self.inner.slots.push(SlotData { bytes });
+        self.value(Op::Slot(number), Vec::new(), Type::Buffer(ty))
+    }
+
+    /// Another window into a buffer's storage.
+    pub fn view(&mut self, buffer: Value, offset: Dim, dynamic: &[(Value, Dim)], ty: BufferType) -> Value {
+        let operands = std::iter::once(buffer).chain(dynamic.iter().map(|(v, _)| *v)).collect();
+        let strides = dynamic.iter().map(|(_, d)| d.clone()).collect();
+        self.value(Op::View { offset, strides }, operands, Type::Buffer(ty))
+    }
+
+    /// Runs a kernel over its grid.
+    pub fn launch(&mut self, kernel: &str, operands: Vec<Value>) {
+        self.push(Op::Launch { kernel: kernel.to_string() }, operands, None);
+    }
+
+    /// The plan.
+    pub fn finish(self) -> Plan {
+        self.inner
+    }
+}

@@ -1,0 +1,105 @@
+//! Kernels, plans and the module that holds them.
+
+use super::{Body, Value};
+use crate::ir::ParamDecl;
+use crate::shape::Dim;
+
+/// What a kernel does with a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamMode {
+    /// Reads it.
+    In,
+    /// Writes it.
+    Out,
+    /// Reads and writes it, each element by the grid point that owns it.
+    InOut,
+}
+
+/// A parameter of a kernel: a buffer, or an index (`In`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its value, whose type is a buffer or an index.
+    pub value: Value,
+    /// What the kernel does with it.
+    pub mode: ParamMode,
+}
+
+/// An axis of the grid: `ceil(extent / step)` points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridAxis {
+    /// The number of the grid point along this axis, an index from 0.
+    pub value: Value,
+    /// What is divided among the grid points.
+    pub extent: Dim,
+    /// How much of it each grid point takes, at least 1.
+    pub step: i64,
+}
+
+/// What becomes of one fused region.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Name, unique in the module: `matmul.3`.
+    pub name: String,
+    /// Names of the run-time dimensions that occur in it, sorted.
+    pub symbols: Vec<String>,
+    /// Parameters, in order.
+    pub params: Vec<Param>,
+    /// Axes of the grid, the last one going fastest. No axes: one grid point.
+    pub grid: Vec<GridAxis>,
+    /// Bytes of scratch that a worker needs; 0 until it is scheduled.
+    pub scratch: u64,
+    /// Is it scheduled?
+    pub scheduled: bool,
+    /// What a grid point does.
+    pub body: Body,
+}
+
+/// Room in the arena.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotData {
+    /// Its size in bytes. Slots follow each other, each start rounded up to 64 bytes.
+    pub bytes: Dim,
+}
+
+/// Which variant of an entry point a plan is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanVariant {
+    /// The one that computes the results alone.
+    Plain,
+    /// The one that fills the taps too.
+    Tapped,
+}
+
+/// The host program of an entry point.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Name of the entry point.
+    pub name: String,
+    /// Which variant of it.
+    pub variant: PlanVariant,
+    /// Names of the entry's run-time dimensions, sorted: the order of the context's `dims`.
+    pub symbols: Vec<String>,
+    /// Names of the taps, in the order of the context's `taps`.
+    pub taps: Vec<String>,
+    /// Rooms in the arena, in order.
+    pub slots: Vec<SlotData>,
+    /// What it does.
+    pub body: Body,
+}
+
+/// What is compiled as one.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// Base name of the source file.
+    pub name: String,
+    /// The other source files, by the number that places use, from 1.
+    pub files: Vec<String>,
+    /// Parameters, in order of name: the order of the context's `params`.
+    pub params: Vec<ParamDecl>,
+    /// Messages of errors at run time, `{0}` the index and `{1}` its bound.
+    pub sites: Vec<String>,
+    /// Kernels.
+    pub kernels: Vec<Kernel>,
+    /// Plans.
+    pub plans: Vec<Plan>,
+}

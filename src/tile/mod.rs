@@ -1,0 +1,35 @@
+//! Tile IR: one kernel for each fused region, and for each entry point a plan that launches them.
+//!
+//! What lives here: the data structures, the operations ([`Op`], one table), builders, the text form, the verifier, the
+//! interpreter, the schedule. What comes in: kernels and plans from `lowering::tile`, or text. What goes out: scheduled
+//! kernels, which back ends print dully. What it must not know: the graph IR's operations, source syntax, Cranelift.
+//!
+//! # The IR in one page
+//!
+//! A [`Kernel`] works on buffers: strided windows into memory whose extents and strides are dimension expressions over
+//! the kernel's run-time dimensions. Its grid is what may run in parallel. Its body is SSA in CFG form; values are
+//! indices (64-bit), scalars and *tiles* of rank 2. An extent of a tile is a number, or *bounded*: `%r<=64` is the
+//! run-time value `%r`, at most 64. Elements past a bounded extent do not exist, so the last tile of an axis is merely
+//! smaller: no masks, and an empty axis has tiles of no rows. A schedule for a machine that computes whole tiles turns
+//! bounds into masks.
+//!
+//! A [`Plan`] is the host program of an entry point: it takes arguments, results, parameters and slots of the arena as
+//! buffers, makes views of them, and launches kernels, with loops and branches of its own.
+//!
+//! Unscheduled, a tile is just a value. Scheduled for the CPU, `run` regions group what is done in one loop nest over
+//! rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives longer lies in the worker's scratch
+//! (`@l1+OFFSET`), where `dot` finds its operands. Nothing is left to decide.
+
+mod body;
+mod builder;
+mod entities;
+mod kernel;
+mod op;
+mod types;
+
+pub use body::{BlockCall, BlockData, Body, InstData, Terminator, ValueDef};
+pub use builder::{KernelBuilder, PlanBuilder};
+pub use entities::{Block, Inst, Value};
+pub use kernel::{GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData};
+pub use op::{Op, OpInfo, Place};
+pub use types::{BufferType, Extent, Space, TileType, Type};

@@ -1,0 +1,196 @@
+//! The operations of the tile IR, declared once.
+//!
+//! [`Op`] carries the attributes, [`Op::info`] is the table: name, operands, where it may stand. Every `match` on [`Op`]
+//! lists all of them.
+
+use super::{Extent, Inst};
+use crate::ir::Scalar;
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::{Dim, Elem};
+
+/// Where an operation may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In kernels and in plans.
+    Both,
+    /// In kernels.
+    Kernel,
+    /// In kernels that are scheduled for a CPU.
+    CpuKernel,
+    /// In plans.
+    Plan,
+}
+
+/// An operation with its attributes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    // Indices and scalars.
+    /// A literal index (an integer) or scalar, as the result's type says.
+    Const(Scalar),
+    /// The value of a dimension expression: an index, or a scalar of the result's type.
+    DimValue(Dim),
+    /// An operation on each element; of a tile or a scalar.
+    Unary(UnaryOp),
+    /// An operation on pairs of elements. Of tiles, where extents of 1 and scalars are broadcast; of scalars; of
+    /// indices, where `div` and `rem` round down.
+    Binary(BinaryOp),
+    /// A comparison, as [`Op::Binary`]; the result is `bool`. Of tiles, scalars or indices.
+    Compare(CmpOp),
+    /// `condition ? a : b`, as [`Op::Binary`]; of tiles, scalars or indices (with a scalar condition).
+    Select,
+    /// Conversion to another element type in computation, or between an index and an integer scalar (the result's type
+    /// says which).
+    Cast,
+    /// One element of a buffer, converted to the type in which it is computed. Operands: buffer, an index for each axis.
+    LoadScalar,
+    /// An index that is certainly in `0..bound`: the first operand if it is, else 0, after reporting an index out of
+    /// range. Operands: index, bound.
+    CheckIndex {
+        /// What the report says: index of a text in `Module::sites`.
+        site: u32,
+    },
+
+    // Tiles.
+    /// A tile of a buffer. Operands: buffer, an index for each axis (the tile's first element). Each tile axis walks along
+    /// a buffer axis, or along none (its extent is then 1).
+    Load {
+        /// The buffer axis along which rows go.
+        rows: Option<usize>,
+        /// The buffer axis along which columns go.
+        cols: Option<usize>,
+    },
+    /// Writes a tile into a buffer. Operands: buffer, an index for each axis, tile. No result.
+    Store {
+        /// The buffer axis along which rows go.
+        rows: Option<usize>,
+        /// The buffer axis along which columns go.
+        cols: Option<usize>,
+    },
+    /// A tile (of the result's type) with the same scalar everywhere.
+    Full,
+    /// `start + i` along an axis, the same along the other: a tile of `i32` or `i64`. Operand: the index `start`.
+    Iota {
+        /// 0 counts rows, 1 counts columns.
+        axis: usize,
+    },
+    /// A reduction along an axis, which stays with extent 1. `mean` does not occur; `argmax` gives `i32`.
+    Reduce {
+        /// What is computed.
+        kind: ReduceKind,
+        /// 0 reduces rows away, 1 columns.
+        axis: usize,
+    },
+    /// Rows and columns exchanged.
+    Transpose,
+    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`.
+    Dot,
+
+    // Scheduled for a CPU.
+    /// One loop nest over rows and columns that does all the operations inside for each vector of elements. Its
+    /// instructions are in the same body; those whose result lies in scratch can be used after it. Reductions are along
+    /// columns; their results can be used after the run only.
+    Run {
+        /// Rows of the iteration space.
+        rows: Extent,
+        /// Columns of the iteration space.
+        cols: Extent,
+        /// The instructions, in order.
+        insts: Vec<Inst>,
+    },
+
+    // Plans.
+    /// The data of an argument of the entry point, row-major.
+    Arg(u32),
+    /// The data of a result of the entry point, row-major.
+    Out(u32),
+    /// The data of a tap, row-major: `[extents.., shape..]`.
+    Tap {
+        /// Its path, `*` for each array index.
+        name: String,
+    },
+    /// The data of a parameter. Operands index the arrays of layers on its path.
+    Param {
+        /// Its path, `*` for each array index.
+        name: String,
+    },
+    /// Room in the arena.
+    Slot(u32),
+    /// Another window (the result's type) into a buffer's storage, which starts `offset` elements further, plus each index
+    /// operand times its stride. Operands: buffer, indices.
+    View {
+        /// Elements to skip.
+        offset: Dim,
+        /// One for each index operand.
+        strides: Vec<Dim>,
+    },
+    /// Runs a kernel over its grid. Operands: its parameters, in order. Kernels see the run-time dimensions by name.
+    Launch {
+        /// Name of the kernel.
+        kernel: String,
+    },
+}
+
+/// A row of the table of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct OpInfo {
+    /// Name in the text form.
+    pub name: &'static str,
+    /// Names of the operands; a last one that ends in `*` stands for any number.
+    pub operands: &'static [&'static str],
+    /// Where it may stand.
+    pub place: Place,
+    /// Does it have results?
+    pub has_result: bool,
+    /// One line for the reference.
+    pub summary: &'static str,
+}
+
+const fn row(
+    name: &'static str,
+    operands: &'static [&'static str],
+    place: Place,
+    has_result: bool,
+    summary: &'static str,
+) -> OpInfo {
+    OpInfo { name, operands, place, has_result, summary }
+}
+
+impl Op {
+    /// The table of operations.
+    pub fn info(&self) -> OpInfo {
+        use Place::{Both, CpuKernel, Kernel, Plan};
+        match self {
+            Op::Const(_) => row("const", &[], Both, true, "a literal index or scalar"),
+            Op::DimValue(_) => row("dim", &[], Both, true, "the value of a dimension expression"),
+            Op::Unary(op) => row(op.name(), &["x"], Kernel, true, "an operation on each element"),
+            Op::Binary(op) => row(op.name(), &["a", "b"], Both, true, "an operation on pairs, broadcast"),
+            Op::Compare(op) => row(op.name(), &["a", "b"], Both, true, "a comparison of pairs, broadcast"),
+            Op::Select => row("select", &["condition", "a", "b"], Both, true, "condition ? a : b, broadcast"),
+            Op::Cast => row("cast", &["x"], Both, true, "conversion to the result's type"),
+            Op::LoadScalar => row("load_scalar", &["buffer", "index*"], Both, true, "one element of a buffer"),
+            Op::CheckIndex { .. } => row("check_index", &["index", "bound"], Both, true, "an index within its bound"),
+            Op::Load { .. } => row("load", &["buffer", "index*"], Kernel, true, "a tile of a buffer"),
+            Op::Store { .. } => row("store", &["buffer", "index*", "tile"], Kernel, false, "writes a tile"),
+            Op::Full => row("full", &["x"], Kernel, true, "a tile of one scalar"),
+            Op::Iota { .. } => row("iota", &["start"], Kernel, true, "start + i along an axis"),
+            Op::Reduce { kind, .. } => {
+                row(crate::ir::reduce_name(*kind), &["x"], Kernel, true, "a reduction along an axis")
+            }
+            Op::Transpose => row("transpose", &["x"], Kernel, true, "rows and columns exchanged"),
+            Op::Dot => row("dot", &["a", "b", "acc"], Kernel, true, "acc + a @ b"),
+            Op::Run { .. } => row("run", &[], CpuKernel, false, "one loop nest over rows and columns"),
+            Op::Arg(_) => row("arg", &[], Plan, true, "an argument of the entry point"),
+            Op::Out(_) => row("out", &[], Plan, true, "a result of the entry point"),
+            Op::Tap { .. } => row("tap", &[], Plan, true, "the data of a tap"),
+            Op::Param { .. } => row("param", &["index*"], Plan, true, "the data of a parameter"),
+            Op::Slot(_) => row("slot", &[], Plan, true, "room in the arena"),
+            Op::View { .. } => row("view", &["buffer", "index*"], Plan, true, "another window into a buffer"),
+            Op::Launch { .. } => row("launch", &["buffer*"], Plan, false, "runs a kernel over its grid"),
+        }
+    }
+}
+
+/// The element type in computation for a buffer's element type: small floats as `f32`, `i8` as `i32`.
+pub(crate) fn computed(elem: Elem) -> Elem {
+    super::types::computed(elem)
+}
