@@ -94,16 +94,14 @@ impl Shape {
     /// where `..` makes it unknown which one it is.
     pub fn axis(&self, number: i64) -> Option<usize> {
         let len = self.axes.len();
-        let known = |at: usize, side: &mut dyn Iterator<Item = &Axis>| {
-            (at < len && side.all(|axis| *axis != Axis::Rest)).then_some(at)
-        };
-        if number >= 0 {
+        let (at, seen) = if number >= 0 {
             let at = usize::try_from(number).ok()?;
-            known(at, &mut self.axes.iter().take(at.saturating_add(1)))
+            (at, self.axes.get(..at.checked_add(1)?)?)
         } else {
             let at = len.checked_sub(usize::try_from(number.unsigned_abs()).ok()?)?;
-            known(at, &mut self.axes.iter().skip(at))
-        }
+            (at, self.axes.get(at..)?)
+        };
+        seen.iter().all(|axis| *axis != Axis::Rest).then_some(at)
     }
 
     /// The dimension of an axis found by [`Shape::axis`].

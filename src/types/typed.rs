@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::axes::{Axis, Shape};
 use super::pattern;
-use crate::ir::op::Scalar;
+use crate::ir::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, Fact};
 pub use crate::syntax::ast::LayerKind;
