@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/support.o"));
 
 /// What the linker may export. All else is hidden, so that two models in one process do not meet.
-const VERSION_SCRIPT: &str = "{ global: attnc_*; local: *; };\n";
+const VERSION_SCRIPT: &str = "{ global: attnc_*; PyInit_*; local: *; };\n";
 
 /// Why there is no `model.so`.
 #[derive(Debug)]
@@ -96,25 +96,27 @@ impl Linker {
     }
 
     /// Links the object files into `output`, exporting what `script` says; all by their names in the folder where the
-    /// linker is started, so that no path gets into its output.
-    fn command(&self, objects: &[String], script: &str, output: &str) -> Command {
+    /// linker is started, so that no path gets into its output. `module` is the name by which Python imports it.
+    fn command(&self, objects: &[String], script: &str, module: Option<&str>, output: &str) -> Command {
         let mut c = Command::new(&self.program);
         let script = format!("--version-script={script}");
         let flags = ["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
         let long = ["--gc-sections", "--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed"];
+        let entry = module.map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
         if self.driver {
             // -fno-lto keeps gcc from loading its plugin; there is no start-up code that we need.
             c.args(["-shared", "-nostdlib", "-fno-lto"]);
             c.args(flags.chunks(2).map(|f| format!("-Wl,{}", f.join(","))));
             c.args(long.iter().map(|l| format!("-Wl,{l}")));
             c.arg(format!("-Wl,{script}"));
-            c.arg("-o").arg(output).args(objects).args(["-lm", "-lpthread", "-lc"]);
+            c.args(entry.iter().map(|e| format!("-Wl,{e}")));
+            c.arg("-o").arg(output).args(objects).args(["-lm", "-lpthread", "-ldl", "-lc"]);
             return c;
         }
         if self.flavor {
             c.args(["-flavor", "gnu"]);
         }
-        c.arg("-shared").args(flags).args(long).arg(script).arg("-o").arg(output).args(objects);
+        c.arg("-shared").args(flags).args(long).arg(script).args(entry).arg("-o").arg(output).args(objects);
         c.args(library_files());
         c
     }
@@ -163,10 +165,8 @@ fn library_files() -> Vec<PathBuf> {
     let found = |names: &[&str]| {
         folders.iter().flat_map(|f| names.iter().map(move |n| Path::new(f).join(n))).find(|p| p.is_file())
     };
-    [found(&["libm.so.6"]), found(&["libpthread.so.0"]), found(&["libc.so.6", musl.as_str()])]
-        .into_iter()
-        .flatten()
-        .collect()
+    let separate = ["libm.so.6", "libpthread.so.0", "libdl.so.2"].map(|name| found(&[name]));
+    separate.into_iter().chain([found(&["libc.so.6", musl.as_str()])]).flatten().collect()
 }
 
 /// Links `objects` (the bytes of object files) with the support library and writes `output`, with the first linker on
@@ -178,11 +178,26 @@ pub fn link(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
     link_with(&Linker::find(std::env::var_os("PATH"))?, objects, output)
 }
 
+/// [`link`], for a `model.so` that gets a `model.py` beside it: `import model` finds the library first, which then
+/// passes for that module (`support/python.rs`). A name that Python cannot import is linked as any other.
+///
+/// # Errors
+/// As [`link`].
+pub fn link_for_python(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+    let importable = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let module = output.file_stem().and_then(|stem| stem.to_str()).filter(importable);
+    link_as(&Linker::find(std::env::var_os("PATH"))?, objects, module, output)
+}
+
 /// [`link`] with a given linker.
 ///
 /// # Errors
 /// As [`link`].
 pub fn link_with(linker: &Linker, objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+    link_as(linker, objects, None, output)
+}
+
+fn link_as(linker: &Linker, objects: &[&[u8]], module: Option<&str>, output: &Path) -> Result<(), LinkError> {
     let folder = match output.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
@@ -196,7 +211,7 @@ pub fn link_with(linker: &Linker, objects: &[&[u8]], output: &Path) -> Result<()
         names.push(name);
     }
     work.write("exports.map", VERSION_SCRIPT.as_bytes())?;
-    let mut command = linker.command(&names, "exports.map", "model.so");
+    let mut command = linker.command(&names, "exports.map", module, "model.so");
     command.current_dir(&work.path).stdin(Stdio::null());
     let words = std::iter::once(linker.program.as_os_str()).chain(command.get_args());
     let shown = words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");

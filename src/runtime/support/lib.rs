@@ -29,6 +29,7 @@ mod glob;
 mod handle;
 mod header;
 mod introspect;
+mod python;
 mod safetensors;
 mod sys;
 mod taps;

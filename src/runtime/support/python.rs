@@ -1,7 +1,7 @@
 //! `import model` where `model.so` and `model.py` lie side by side.
 //!
 //! Python takes a `.so` for an extension module and prefers it to the `.py` of the same name. So the library is one: the
-//! linker gives it `PyInit_<stem>` as a second name of [`attnc_python_init`] (`--defsym`), and the module that Python
+//! linker gives it `PyInit_<stem>` as a second name of [`attnc_python_init`] (`link.rs`), and the module that Python
 //! gets is the wrapper, `model.py`, loaded from its place beside the library.
 //!
 //! Nothing here needs Python: its C functions are looked up in the process that is importing, and no other calls this.
