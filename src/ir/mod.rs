@@ -19,6 +19,7 @@ mod entities;
 mod function;
 mod op;
 mod rules;
+pub mod text;
 
 pub use entities::{Block, Inst, Value};
 pub use function::{

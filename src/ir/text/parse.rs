@@ -1,0 +1,572 @@
+//! The parser: a text as a module.
+//!
+//! In: a text. Out: the module with the place of each thing in the text, or every error found. Types are taken as they
+//! are written; whether they are right is for the verifier to say, and its errors are shown at these places.
+
+use std::collections::BTreeMap;
+
+use super::operations::{self, Attributes};
+use super::print::{Anchor, At};
+use crate::diagnostics::codes::ir as codes;
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::ir::{
+    ArgDecl, Block, BlockCall, Function, FusionKind, Inst, Loc, Module, Op, ParamDecl, ResultDecl, Scalar, Terminator,
+    Type, Value,
+};
+use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read};
+use crate::shape::{Elem, TensorType};
+use crate::syntax::span::{FileId, Span};
+
+/// What a text says.
+#[derive(Clone, Debug, Default)]
+pub struct Parsed {
+    /// The module.
+    pub module: Module,
+    /// What stands where in the text.
+    pub places: Vec<(Anchor, Span)>,
+}
+
+/// Reads a text; `file` is the handle that the diagnostics' places carry.
+///
+/// # Errors
+/// Everything that is wrong with the text.
+pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
+    let mut p = Parser { file, out: Parsed::default(), errors: Diagnostics::new(), function: None };
+    match irtext::parse(text) {
+        Ok(lines) => p.module(&lines),
+        Err(e) => p.error(codes::SYNTAX, e),
+    }
+    if p.errors.has_errors() { Err(p.errors) } else { Ok(p.out) }
+}
+
+/// A complaint with its code.
+pub(super) type Failure = (Code, TextError);
+
+/// A complaint about something that is spelled right and means nothing.
+pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> Result<T, Failure> {
+    Err((code, TextError::new(place, message)))
+}
+
+/// A complaint of the shared readers is one about form.
+pub(super) fn form<T>(r: Result<T, TextError>) -> Result<T, Failure> {
+    r.map_err(|e| (codes::FORM, e))
+}
+
+/// The literals that stand as operands in a block: the instruction made for each.
+type Literals = BTreeMap<(u8, u64, Option<Elem>), Value>;
+
+/// Names of one function or region.
+#[derive(Default)]
+struct Scope {
+    values: BTreeMap<String, Value>,
+    blocks: BTreeMap<String, Block>,
+    fused: Option<Inst>,
+}
+
+/// Where operands are read: the function that is made, the block, and the literals it has so far.
+pub(super) struct Site<'a> {
+    f: &'a mut Function,
+    scope: &'a Scope,
+    block: Block,
+    literals: &'a mut Literals,
+}
+
+impl Site<'_> {
+    /// A value, or a literal, for which an instruction is made.
+    pub(super) fn operand(&mut self, e: &Expr) -> Result<Value, Failure> {
+        if let ExprKind::Value(name) = &e.kind {
+            return match self.scope.values.get(name) {
+                Some(v) => Ok(*v),
+                None => fail(codes::UNKNOWN_NAME, e.place, format!("there is no value `%{name}`")),
+            };
+        }
+        let (scalar, elem) = literal(e)?;
+        let key = match scalar {
+            Scalar::Float(x) => (0, x.to_bits(), elem),
+            Scalar::Int(n) => (1, n.cast_unsigned(), elem),
+            Scalar::Bool(b) => (2, u64::from(b), elem),
+        };
+        if let Some(v) = self.literals.get(&key) {
+            return Ok(*v);
+        }
+        let ty = elem.map_or(Type::Index, |e| Type::Tensor(TensorType::scalar(e)));
+        let Some(v) = self.f.push(self.block, Op::Const(scalar), Vec::new(), Some(ty), Loc::default()) else {
+            return fail(codes::FORM, e.place, "a literal has a value");
+        };
+        self.literals.insert(key, v);
+        Ok(v)
+    }
+}
+
+/// A literal operand and its element type; none for an index.
+fn literal(e: &Expr) -> Result<(Scalar, Option<Elem>), Failure> {
+    if let ExprKind::Call(name, args) = &e.kind {
+        let elem = form(read::elem(name))?;
+        let [arg] = args.as_slice() else {
+            return fail(codes::FORM, e.place, "one literal belongs in the brackets");
+        };
+        let arg = form(read::single(arg))?;
+        return Ok((fit(arg, elem)?, Some(elem)));
+    }
+    match read::literal(e) {
+        Some(read::Literal::Int(n)) => Ok((Scalar::Int(n), None)),
+        Some(read::Literal::Float(_)) => Ok((fit(e, Elem::F32)?, Some(Elem::F32))),
+        Some(read::Literal::Bool(b)) => Ok((Scalar::Bool(b), Some(Elem::Bool))),
+        None => fail(codes::FORM, e.place, "a value or a literal belongs here"),
+    }
+}
+
+/// A literal as an element of a type, rounded to it.
+pub(super) fn fit(e: &Expr, elem: Elem) -> Result<Scalar, Failure> {
+    let wrong = || fail(codes::LITERAL, e.place, format!("the literal is no {elem}"));
+    let Some(x) = read::literal(e) else {
+        return fail(codes::FORM, e.place, "a literal belongs here");
+    };
+    match (x, elem) {
+        (read::Literal::Float(x), Elem::F32 | Elem::BF16 | Elem::F16) => Ok(operations::round(x, elem)),
+        (read::Literal::Int(n), Elem::F32 | Elem::BF16 | Elem::F16) => Ok(operations::round(n as f64, elem)),
+        (read::Literal::Bool(b), Elem::Bool) => Ok(Scalar::Bool(b)),
+        (read::Literal::Int(n), Elem::I64) => Ok(Scalar::Int(n)),
+        (read::Literal::Int(n), Elem::I32) if i32::try_from(n).is_ok() => Ok(Scalar::Int(n)),
+        (read::Literal::Int(n), Elem::I8) if i8::try_from(n).is_ok() => Ok(Scalar::Int(n)),
+        (read::Literal::Int(_) | read::Literal::Float(_) | read::Literal::Bool(_), _) => wrong(),
+    }
+}
+
+struct Parser {
+    file: FileId,
+    out: Parsed,
+    errors: Diagnostics,
+    function: Option<usize>,
+}
+
+impl Parser {
+    fn error(&mut self, code: Code, e: TextError) {
+        let mut d = Diagnostic::error(code, e.message).at(self.span(e.place), "");
+        if !e.expected.is_empty() {
+            d = d.help(format!("expected {}", e.expected.join(", ")));
+        }
+        self.errors.push(d);
+    }
+
+    /// Keeps what was read, or the complaint.
+    fn keep<T>(&mut self, r: Result<T, Failure>) -> Option<T> {
+        r.map_err(|(code, e)| self.error(code, e)).ok()
+    }
+
+    fn span(&self, p: Place) -> Span {
+        Span::new(self.file, p.start, p.end)
+    }
+
+    fn mark(&mut self, fused: Option<Inst>, at: At, place: Place) {
+        let anchor = Anchor { function: self.function, fused, at };
+        let span = self.span(place);
+        self.out.places.push((anchor, span));
+    }
+
+    fn loc(&mut self, s: &Statement) -> Loc {
+        match &s.loc {
+            None => Loc::default(),
+            Some(LocText { file, line, column }) => {
+                let file = match file {
+                    None => Some(0),
+                    Some(name) => self.out.module.files.iter().position(|f| f == name).map(|i| i + 1),
+                };
+                match file.and_then(|n| u32::try_from(n).ok()) {
+                    Some(file) => Loc { file, line: *line, column: *column },
+                    None => {
+                        let e = TextError::new(s.place, "the place is in a file that the module does not list");
+                        self.error(codes::UNKNOWN_NAME, e);
+                        Loc::default()
+                    }
+                }
+            }
+        }
+    }
+
+    fn module(&mut self, lines: &[Line]) {
+        let mut named = false;
+        for line in lines {
+            let s = match line {
+                Line::Statement(s) => s,
+                Line::Block(b) => {
+                    self.error(codes::STRUCTURE, TextError::new(b.place, "a block stands outside of a function"));
+                    continue;
+                }
+            };
+            let result = match s.head.as_str() {
+                "module" if named => fail(codes::STRUCTURE, s.place, "there is one `module` line"),
+                "module" => {
+                    named = true;
+                    self.mark(None, At::Head, s.place);
+                    one_string(s).map(|name| self.out.module.name = name)
+                }
+                "file" => one_string(s).map(|name| self.out.module.files.push(name)),
+                "param" => self.param(s),
+                "func" => {
+                    self.function = Some(self.out.module.functions.len());
+                    let r = self.func(s);
+                    self.function = None;
+                    r
+                }
+                other => fail(codes::UNKNOWN_NAME, s.place, format!("`{other}` begins nothing in a module")),
+            };
+            self.keep(result);
+        }
+    }
+
+    fn param(&mut self, s: &Statement) -> Result<(), Failure> {
+        let e = form(one(&s.args, s.place).and_then(read::single))?;
+        let (name, counts) = match &e.kind {
+            ExprKind::Index(name, counts) => (form(read::text(name))?, counts.as_slice()),
+            _ => (form(read::text(e))?, &[][..]),
+        };
+        let counts = counts
+            .iter()
+            .map(|c| form(read::single(c).and_then(read::integer::<u64>)))
+            .collect::<Result<Vec<u64>, Failure>>()?;
+        let ty = form(one(&s.types, s.place).and_then(read::single).and_then(read::tensor_type))?;
+        self.mark(None, At::Param(self.out.module.params.len()), s.place);
+        self.out.module.params.push(ParamDecl { name: name.to_string(), counts, ty });
+        Ok(())
+    }
+
+    fn func(&mut self, s: &Statement) -> Result<(), Failure> {
+        let head = form(one(&s.args, s.place).and_then(read::single))?;
+        let ExprKind::Call(name, args) = &head.kind else {
+            return fail(codes::FORM, head.place, "a function's head is `@name(arguments)`");
+        };
+        let ExprKind::Global(name) = &name.kind else {
+            return fail(codes::FORM, name.place, "a function's name begins with `@`");
+        };
+        let mut f = Function::new(name);
+        let mut scope = Scope::default();
+        let entry = f.entry();
+        for arg in args {
+            let (value, decl) = form(argument(arg))?;
+            let v = f.add_block_arg(entry, Type::Tensor(decl.ty.clone()));
+            self.define(&mut scope, value, v)?;
+            f.args.push(decl);
+        }
+        let outs = match one(&s.outs, s.place).and_then(read::single).map(|e| &e.kind) {
+            Ok(ExprKind::Paren(outs)) => outs,
+            _ => return fail(codes::FORM, s.place, "the results `-> (types)` are missing"),
+        };
+        for out in outs {
+            f.results.push(form(result(out))?);
+        }
+        let place = Place { end: head.place.end, ..s.place };
+        self.mark(None, At::Head, place);
+        let Some(body) = &s.body else {
+            return fail(codes::STRUCTURE, s.place, "the function has no body");
+        };
+        let header = body.iter().take_while(|l| matches!(l, Line::Statement(_))).count();
+        let (header, rest) = body.split_at(header);
+        for line in header {
+            if let Line::Statement(s) = line {
+                let r = self.header(&mut f, s);
+                self.keep(r);
+            }
+        }
+        self.blocks(&mut f, &mut scope, rest, s.place);
+        self.out.module.functions.push(f);
+        Ok(())
+    }
+
+    fn header(&mut self, f: &mut Function, s: &Statement) -> Result<(), Failure> {
+        match s.head.as_str() {
+            "doc" => {
+                if !f.doc.is_empty() {
+                    f.doc.push('\n');
+                }
+                f.doc += &one_string(s)?;
+            }
+            "where" => {
+                let fact = form(one(&s.args, s.place).and_then(read::single).and_then(read::fact))?;
+                let loc = self.loc(s);
+                self.mark(None, At::Check(f.checks.len()), s.place);
+                f.checks.push((fact, loc));
+            }
+            "tapped" => f.tapped = true,
+            other => {
+                let message = format!("`{other}` stands before the first block; only `doc`, `where` and `tapped` may");
+                return fail(codes::STRUCTURE, s.place, message);
+            }
+        }
+        Ok(())
+    }
+
+    fn define(&mut self, scope: &mut Scope, e: &Expr, v: Value) -> Result<(), Failure> {
+        let name = form(read::value(e))?;
+        if scope.values.insert(name.to_string(), v).is_some() {
+            return fail(codes::DEFINED_TWICE, e.place, format!("`%{name}` is defined twice"));
+        }
+        Ok(())
+    }
+
+    /// The blocks of a function: first every name is defined, then every line is read, so that a block may use what a
+    /// later one in the text defines.
+    fn blocks(&mut self, f: &mut Function, scope: &mut Scope, lines: &[Line], place: Place) {
+        let mut current: Option<Block> = None;
+        let mut insts: Vec<Option<Inst>> = Vec::new();
+        for line in lines {
+            match line {
+                Line::Block(b) => {
+                    let block = if current.is_none() { f.entry() } else { f.add_block() };
+                    if current.is_none() && !b.args.is_empty() {
+                        let e = TextError::new(b.place, "the first block's arguments are the function's");
+                        self.error(codes::STRUCTURE, e);
+                    } else {
+                        for arg in &b.args {
+                            let r = self.block_argument(f, scope, block, arg);
+                            self.keep(r);
+                        }
+                    }
+                    current = Some(block);
+                    self.mark(None, At::Block(block), b.place);
+                    if scope.blocks.insert(b.name.clone(), block).is_some() {
+                        let e = TextError::new(b.place, format!("`^{}` is defined twice", b.name));
+                        self.error(codes::DEFINED_TWICE, e);
+                    }
+                    insts.push(None);
+                }
+                Line::Statement(s) => {
+                    let r = self.declare(f, scope, s);
+                    insts.push(self.keep(r).flatten());
+                }
+            }
+        }
+        if current.is_none() {
+            self.error(codes::STRUCTURE, TextError::new(place, "the function has no block"));
+            return;
+        }
+        let mut block = f.entry();
+        let mut ended = true;
+        let mut last = place;
+        let mut literals = Literals::new();
+        for (line, inst) in lines.iter().zip(insts) {
+            match line {
+                Line::Block(b) => {
+                    if !ended {
+                        self.error(codes::STRUCTURE, TextError::new(last, "the block does not end in a jump or return"));
+                    }
+                    block = scope.blocks.get(&b.name).copied().unwrap_or(block);
+                    literals.clear();
+                    (ended, last) = (false, b.place);
+                }
+                Line::Statement(s) => {
+                    if ended {
+                        let e = TextError::new(s.place, "nothing may follow a jump or return in its block");
+                        self.error(codes::STRUCTURE, e);
+                        continue;
+                    }
+                    ended = is_terminator(s);
+                    last = s.place;
+                    let mut site = Site { f: &mut *f, scope, block, literals: &mut literals };
+                    let r = self.statement(&mut site, s, inst);
+                    self.keep(r);
+                }
+            }
+        }
+        if !ended {
+            self.error(codes::STRUCTURE, TextError::new(last, "the block does not end in a jump or return"));
+        }
+    }
+
+    fn block_argument(&mut self, f: &mut Function, scope: &mut Scope, b: Block, arg: &Phrase) -> Result<(), Failure> {
+        let (name, ty) = match (arg.terms.as_slice(), arg.types.as_slice()) {
+            ([name], [ty]) if arg.value.is_empty() => (name, form(value_type(ty))?),
+            _ => return fail(codes::FORM, arg.place, "a block's argument is `%name: type`"),
+        };
+        let v = f.add_block_arg(b, ty);
+        self.define(scope, name, v)
+    }
+
+    /// Makes the instruction of a statement, for its result to be known; what it does is read later.
+    fn declare(&mut self, f: &mut Function, scope: &mut Scope, s: &Statement) -> Result<Option<Inst>, Failure> {
+        if is_terminator(s) {
+            return Ok(None);
+        }
+        let ty = match (s.results.as_slice(), s.types.as_slice()) {
+            ([], []) => None,
+            ([_], [ty]) => Some(form(read::single(ty).and_then(value_type))?),
+            ([_], []) => return fail(codes::FORM, s.place, "a result needs its type: `%name = operation : type`"),
+            ([], _) => return fail(codes::FORM, s.place, "a type without a result"),
+            _ => return fail(codes::FORM, s.place, "an operation has one result at most"),
+        };
+        let loc = self.loc(s);
+        let inst = f.make_inst(Op::Causal, Vec::new(), ty, loc);
+        if let (Some(name), Some(v)) = (s.results.first(), f.inst(inst).result) {
+            self.define(scope, name, v)?;
+        }
+        Ok(Some(inst))
+    }
+
+    fn statement(&mut self, site: &mut Site<'_>, s: &Statement, inst: Option<Inst>) -> Result<(), Failure> {
+        if is_terminator(s) {
+            self.mark(site.scope.fused, At::Terminator(site.block), s.place);
+            let t = terminator(site, s)?;
+            site.f.terminate(site.block, t);
+            return Ok(());
+        }
+        // No instruction: its declaration was wrong and has been reported.
+        let Some(inst) = inst else { return Ok(()) };
+        self.mark(site.scope.fused, At::Inst(inst), s.place);
+        let (op, operands) = if s.head == "fused" {
+            if site.scope.fused.is_some() {
+                return fail(codes::STRUCTURE, s.place, "a fused region holds no other");
+            }
+            self.fused(site, s, inst)?
+        } else {
+            if s.body.is_some() {
+                return fail(codes::STRUCTURE, s.place, format!("`{}` has no body", s.head));
+            }
+            let ty = site.f.inst(inst).result.map(|v| site.f.ty(v).clone());
+            let mut attributes = Attributes::new(s)?;
+            let made = operations::operation(site, s, &mut attributes, ty.as_ref())?;
+            attributes.finish()?;
+            made
+        };
+        if site.f.inst(inst).result.is_none() && !op.has_effect() {
+            return fail(codes::FORM, s.place, format!("the result of `{}` has no name", s.head));
+        }
+        let data = site.f.inst_mut(inst);
+        (data.op, data.operands) = (op, operands);
+        site.f.block_mut(site.block).insts.push(inst);
+        Ok(())
+    }
+
+    /// `fused KIND(%a = %7, ...) : type { ... yield %x }`
+    fn fused(&mut self, site: &mut Site<'_>, s: &Statement, inst: Inst) -> Result<(Op, Vec<Value>), Failure> {
+        let head = form(one(&s.args, s.place).and_then(read::single))?;
+        let ExprKind::Call(kind, args) = &head.kind else {
+            return fail(codes::FORM, head.place, "a region's head is `fused KIND(%name = operand, ...)`");
+        };
+        let name = form(read::word(kind))?;
+        let Some(kind) = FusionKind::from_name(name) else {
+            return fail(codes::UNKNOWN_NAME, kind.place, format!("there is no kind of region `{name}`"));
+        };
+        let mut body = Function::new("");
+        let entry = body.entry();
+        let mut scope = Scope { fused: Some(inst), ..Scope::default() };
+        let mut operands = Vec::new();
+        for arg in args {
+            let ([name], [operand], []) = (arg.terms.as_slice(), arg.value.as_slice(), arg.types.as_slice()) else {
+                return fail(codes::FORM, arg.place, "a region's argument is `%name = operand`");
+            };
+            let v = site.operand(operand)?;
+            operands.push(v);
+            let arg = body.add_block_arg(entry, site.f.ty(v).clone());
+            self.define(&mut scope, name, arg)?;
+        }
+        let lines = s.body.as_deref().unwrap_or_default();
+        let mut insts = Vec::new();
+        for line in lines {
+            match line {
+                Line::Statement(s) => {
+                    let r = self.declare(&mut body, &mut scope, s);
+                    insts.push(self.keep(r).flatten());
+                }
+                Line::Block(b) => return fail(codes::STRUCTURE, b.place, "a region is one block, without a label"),
+            }
+        }
+        let mut literals = Literals::new();
+        let mut ended = false;
+        for (line, inst) in lines.iter().zip(insts) {
+            let Line::Statement(s) = line else { continue };
+            if ended {
+                return fail(codes::STRUCTURE, s.place, "nothing may follow `yield`");
+            }
+            ended = is_terminator(s);
+            let mut inner = Site { f: &mut body, scope: &scope, block: entry, literals: &mut literals };
+            let r = self.statement(&mut inner, s, inst);
+            self.keep(r);
+        }
+        if !ended {
+            return fail(codes::STRUCTURE, head.place, "the region does not end in `yield`");
+        }
+        Ok((Op::Fused { kind, body: Box::new(body) }, operands))
+    }
+}
+
+fn one(phrases: &[Phrase], place: Place) -> Result<&Phrase, TextError> {
+    match phrases {
+        [p] => Ok(p),
+        _ => Err(TextError::new(place, "one phrase belongs here")),
+    }
+}
+
+fn one_string(s: &Statement) -> Result<String, Failure> {
+    form(one(&s.args, s.place).and_then(read::single).and_then(read::text).map(str::to_string))
+}
+
+fn value_type(e: &Expr) -> Result<Type, TextError> {
+    match &e.kind {
+        ExprKind::Word(w) if w == "index" => Ok(Type::Index),
+        _ => read::tensor_type(e).map(Type::Tensor),
+    }
+}
+
+/// `%0 "name" batch: type`
+fn argument(p: &Phrase) -> Result<(&Expr, ArgDecl), TextError> {
+    let (value, name, batch) = match p.terms.as_slice() {
+        [value, name] => (value, name, false),
+        [value, name, batch] if read::word(batch) == Ok("batch") => (value, name, true),
+        _ => return Err(TextError::new(p.place, "an argument is `%0 \"name\": type`, with `batch` after the name")),
+    };
+    let [ty] = p.types.as_slice() else {
+        return Err(TextError::new(p.place, "the argument's type is missing"));
+    };
+    Ok((value, ArgDecl { name: read::text(name)?.to_string(), ty: read::tensor_type(ty)?, batch }))
+}
+
+/// `type` or `batch type`
+fn result(p: &Phrase) -> Result<ResultDecl, TextError> {
+    match p.terms.as_slice() {
+        [ty] => Ok(ResultDecl { ty: read::tensor_type(ty)?, batch: false }),
+        [batch, ty] if read::word(batch) == Ok("batch") => Ok(ResultDecl { ty: read::tensor_type(ty)?, batch: true }),
+        _ => Err(TextError::new(p.place, "a result is `type` or `batch type`")),
+    }
+}
+
+fn is_terminator(s: &Statement) -> bool {
+    matches!(s.head.as_str(), "br" | "br_if" | "return" | "yield")
+}
+
+fn terminator(site: &mut Site<'_>, s: &Statement) -> Result<Terminator, Failure> {
+    let terms = s.args.iter().map(|p| form(read::single(p))).collect::<Result<Vec<&Expr>, Failure>>()?;
+    match (s.head.as_str(), terms.as_slice()) {
+        ("br", [target]) => Ok(Terminator::Br(call(site, target)?)),
+        ("br_if", [condition, then, otherwise]) => Ok(Terminator::BrIf {
+            condition: site.operand(condition)?,
+            then: call(site, then)?,
+            otherwise: call(site, otherwise)?,
+        }),
+        ("return" | "yield", values) => {
+            if (s.head == "yield") != site.scope.fused.is_some() {
+                return fail(codes::STRUCTURE, s.place, "a function ends in `return`, a region in `yield`");
+            }
+            Ok(Terminator::Return(values.iter().map(|e| site.operand(e)).collect::<Result<Vec<Value>, Failure>>()?))
+        }
+        _ => fail(codes::FORM, s.place, "a jump is `br ^block(values)` or `br_if %condition, ^block, ^block`"),
+    }
+}
+
+fn call(site: &mut Site<'_>, e: &Expr) -> Result<BlockCall, Failure> {
+    let (name, args) = match &e.kind {
+        ExprKind::Label(name) => (name, &[][..]),
+        ExprKind::Call(label, args) => match &label.kind {
+            ExprKind::Label(name) => (name, args.as_slice()),
+            _ => return fail(codes::FORM, e.place, "a block (`^name`) belongs here"),
+        },
+        _ => return fail(codes::FORM, e.place, "a block (`^name`) belongs here"),
+    };
+    let Some(block) = site.scope.blocks.get(name).copied() else {
+        return fail(codes::UNKNOWN_NAME, e.place, format!("there is no block `^{name}`"));
+    };
+    let args = args
+        .iter()
+        .map(|p| form(read::single(p)).and_then(|e| site.operand(e)))
+        .collect::<Result<Vec<Value>, Failure>>()?;
+    Ok(BlockCall { block, args })
+}

@@ -1,0 +1,441 @@
+//! The printer: a module as canonical text.
+//!
+//! In: any module, a broken one too (the verifier shows it with its errors). Out: the text, and on request the line of
+//! each instruction.
+
+use std::fmt::Write as _;
+
+use cranelift_entity::SecondaryMap;
+
+use crate::ir::{
+    Block, BlockCall, Function, FusionKind, Inst, Loc, MaskKind, Module, Op, Scalar, Terminator, Type, Value,
+};
+use crate::irtext::quoted;
+use crate::shape::{Dim, Elem, TensorType};
+
+/// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
+/// no other.
+const TYPE_COLUMN: usize = 40;
+const LOC_COLUMN: usize = 72;
+
+/// What a line of the text is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The head of the module, or of a function.
+    Head,
+    /// A parameter of the module, by number.
+    Param(usize),
+    /// A check of a function, by number.
+    Check(usize),
+    /// The head of a block.
+    Block(Block),
+    /// An instruction.
+    Inst(Inst),
+    /// The terminator of a block.
+    Terminator(Block),
+}
+
+/// A thing in a module that an error can be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The function, by number; none for the module's own lines.
+    pub function: Option<usize>,
+    /// The fused instruction whose body it is in.
+    pub fused: Option<Inst>,
+    /// The thing.
+    pub at: At,
+}
+
+/// A text with the lines of what it shows.
+#[derive(Clone, Debug, Default)]
+pub struct Printed {
+    /// The text.
+    pub text: String,
+    /// What is shown, and the number (from 0) of its line.
+    pub lines: Vec<(Anchor, usize)>,
+}
+
+/// The canonical text of a module.
+pub fn print(module: &Module) -> String {
+    print_with_anchors(module).text
+}
+
+/// The text of a module and the line of each thing in it.
+pub fn print_with_anchors(module: &Module) -> Printed {
+    let mut p = Printer { out: Printed::default(), line: 0, files: &module.files, function: None };
+    p.out.text += "module ";
+    p.out.text += &quoted(&module.name);
+    p.end(None, At::Head, Loc::default());
+    for file in &module.files {
+        p.out.text += "file ";
+        p.out.text += &quoted(file);
+        p.end_line();
+    }
+    for (i, param) in module.params.iter().enumerate() {
+        p.out.text += "param ";
+        p.out.text += &quoted(&param.name);
+        if !param.counts.is_empty() {
+            let counts: Vec<String> = param.counts.iter().map(u64::to_string).collect();
+            let _ = write!(p.out.text, "[{}]", counts.join(", "));
+        }
+        p.ty(&param.ty);
+        p.end(None, At::Param(i), Loc::default());
+    }
+    for (i, f) in module.functions.iter().enumerate() {
+        p.end_line();
+        p.function = Some(i);
+        p.function(f);
+    }
+    p.out
+}
+
+/// The text of one function; `files` are the module's.
+pub fn print_function(f: &Function, files: &[String]) -> String {
+    let mut p = Printer { out: Printed::default(), line: 0, files, function: Some(0) };
+    p.function(f);
+    p.out.text
+}
+
+/// A float with the fewest digits that read back, in the precision of its element type.
+fn float_text(x: f64, elem: Elem) -> String {
+    let text = match elem {
+        _ if x.is_nan() => return "nan".to_string(),
+        Elem::BF16 => format!("{:?}", half::bf16::from_f32(x as f32).to_f32()),
+        Elem::F16 => format!("{:?}", half::f16::from_f32(x as f32).to_f32()),
+        Elem::F32 | Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => format!("{:?}", x as f32),
+    };
+    text
+}
+
+/// A literal without its type.
+fn literal_text(s: Scalar, elem: Option<Elem>) -> String {
+    match s {
+        Scalar::Float(x) => float_text(x, elem.unwrap_or(Elem::F32)),
+        Scalar::Int(n) => n.to_string(),
+        Scalar::Bool(b) => b.to_string(),
+    }
+}
+
+/// Numbers of values and blocks in the order of the text.
+#[derive(Default)]
+struct Names {
+    values: SecondaryMap<Value, Option<u32>>,
+    blocks: SecondaryMap<Block, Option<u32>>,
+}
+
+struct Printer<'a> {
+    out: Printed,
+    line: usize,
+    files: &'a [String],
+    function: Option<usize>,
+}
+
+impl Printer<'_> {
+    fn end_line(&mut self) {
+        self.out.text.push('\n');
+        self.line += 1;
+    }
+
+    /// Ends a line that shows something, with its place.
+    fn end(&mut self, fused: Option<Inst>, at: At, loc: Loc) {
+        self.mark(fused, at);
+        self.place(loc, LOC_COLUMN);
+        self.end_line();
+    }
+
+    fn mark(&mut self, fused: Option<Inst>, at: At) {
+        self.out.lines.push((Anchor { function: self.function, fused, at }, self.line));
+    }
+
+    /// Blanks up to a column, one at least.
+    fn pad(&mut self, column: usize) {
+        let text = &mut self.out.text;
+        let start = text.rfind('\n').map_or(0, |i| i + 1);
+        let width = text.get(start..).map_or(0, |line| line.chars().count());
+        for _ in width..column.max(width + 1) {
+            text.push(' ');
+        }
+    }
+
+    fn ty(&mut self, ty: &dyn std::fmt::Display) {
+        self.pad(TYPE_COLUMN);
+        let _ = write!(self.out.text, ": {ty}");
+    }
+
+    fn place(&mut self, loc: Loc, column: usize) {
+        if loc.line == 0 {
+            return;
+        }
+        self.pad(column);
+        let text = &mut self.out.text;
+        *text += "loc(";
+        if let Some(file) = (loc.file as usize).checked_sub(1) {
+            *text += &quoted(self.files.get(file).map_or("?", String::as_str));
+            text.push(':');
+        }
+        let _ = write!(text, "{}:{})", loc.line, loc.column);
+    }
+
+    fn function(&mut self, f: &Function) {
+        let mut names = Names::default();
+        let mut next = 0;
+        for (i, b) in f.layout.iter().enumerate() {
+            names.blocks[*b] = u32::try_from(i).ok();
+        }
+        for v in &f.block(f.entry()).args {
+            names.values[*v] = Some(next);
+            next += 1;
+        }
+        self.header(f, &names);
+        for (i, b) in f.layout.iter().enumerate() {
+            if i > 0 {
+                for v in &f.block(*b).args {
+                    names.values[*v] = Some(next);
+                    next += 1;
+                }
+            }
+            let _ = write!(self.out.text, "^bb{i}");
+            if i > 0 && !f.block(*b).args.is_empty() {
+                let args: Vec<String> =
+                    f.block(*b).args.iter().map(|v| format!("{}: {}", value(f, &names, *v), f.ty(*v))).collect();
+                let _ = write!(self.out.text, "({})", args.join(", "));
+            }
+            self.out.text.push(':');
+            self.end(None, At::Block(*b), Loc::default());
+            self.block(f, *b, &mut names, &mut next, None);
+        }
+        self.out.text.push('}');
+        self.end_line();
+    }
+
+    fn header(&mut self, f: &Function, names: &Names) {
+        let text = &mut self.out.text;
+        let _ = write!(text, "func @{}(", f.name);
+        // A broken function may have more of one than of the other; what is there is shown.
+        let entry = &f.block(f.entry()).args;
+        for i in 0..entry.len().max(f.args.len()) {
+            if i > 0 {
+                *text += ", ";
+            }
+            *text += &entry.get(i).map_or("%?".to_string(), |v| value(f, names, *v));
+            if let Some(arg) = f.args.get(i) {
+                text.push(' ');
+                *text += &quoted(&arg.name);
+                if arg.batch {
+                    *text += " batch";
+                }
+                let _ = write!(text, ": {}", arg.ty);
+            }
+        }
+        *text += ") -> (";
+        for (i, r) in f.results.iter().enumerate() {
+            let _ = write!(
+                text,
+                "{}{}{}",
+                if i > 0 { ", " } else { "" },
+                if r.batch { "batch " } else { "" },
+                r.ty
+            );
+        }
+        *text += ") {";
+        self.end(None, At::Head, Loc::default());
+        if !f.doc.is_empty() {
+            for line in f.doc.split('\n') {
+                self.out.text += "  doc ";
+                self.out.text += &quoted(line);
+                self.end_line();
+            }
+        }
+        for (i, (fact, loc)) in f.checks.iter().enumerate() {
+            let _ = write!(self.out.text, "  where {fact}");
+            self.end(None, At::Check(i), *loc);
+        }
+        if f.tapped {
+            self.out.text += "  tapped";
+            self.end_line();
+        }
+    }
+
+    fn block(&mut self, f: &Function, b: Block, names: &mut Names, next: &mut u32, fused: Option<Inst>) {
+        let indent = if fused.is_some() { "    " } else { "  " };
+        for i in &f.block(b).insts {
+            let inst = f.inst(*i);
+            if let (Op::Const(_), Some(Type::Index)) = (&inst.op, inst.result.map(|v| f.ty(v))) {
+                continue;
+            }
+            if matches!(inst.op, Op::Const(_)) && inst.result.and_then(|v| f.tensor(v)).is_some_and(|t| t.rank() == 0) {
+                continue;
+            }
+            self.out.text += indent;
+            if let Some(v) = inst.result {
+                names.values[v] = Some(*next);
+                *next += 1;
+                let _ = write!(self.out.text, "{} = ", value(f, names, v));
+            }
+            if let Op::Fused { kind, body } = &inst.op {
+                self.fused(f, *i, *kind, body, names, next);
+                continue;
+            }
+            self.out.text += &phrases(f, names, *i);
+            if let Some(v) = inst.result {
+                self.ty(f.ty(v));
+            }
+            self.end(fused, At::Inst(*i), inst.loc);
+        }
+        self.out.text += indent;
+        self.out.text += &terminator(f, names, &f.block(b).terminator, fused.is_some());
+        self.end(fused, At::Terminator(b), Loc::default());
+    }
+
+    fn fused(&mut self, f: &Function, i: Inst, kind: FusionKind, body: &Function, names: &mut Names, next: &mut u32) {
+        let inst = f.inst(i);
+        let mut inner = Names::default();
+        let args = &body.block(body.entry()).args;
+        let mut bound = Vec::new();
+        for k in 0..args.len().max(inst.operands.len()) {
+            let name = match args.get(k) {
+                Some(v) => {
+                    inner.values[*v] = Some(*next);
+                    *next += 1;
+                    value(body, &inner, *v)
+                }
+                None => "%?".to_string(),
+            };
+            let operand = inst.operands.get(k).map_or("%?".to_string(), |v| value(f, names, *v));
+            bound.push(format!("{name} = {operand}"));
+        }
+        let ty = inst.result.map_or(String::new(), |v| format!(" : {}", f.ty(v)));
+        let _ = write!(self.out.text, "fused {}({}){ty}", kind.name(), bound.join(", "));
+        self.mark(None, At::Inst(i));
+        self.place(inst.loc, 0);
+        self.out.text += " {";
+        self.end_line();
+        for b in &body.layout {
+            // More than one block is an error that the verifier shows; the text shows them one after another.
+            self.block(body, *b, &mut inner, next, Some(i));
+        }
+        self.out.text += "  }";
+        self.end_line();
+    }
+}
+
+/// A value where it is used: its number, or the literal that it is.
+fn value(f: &Function, names: &Names, v: Value) -> String {
+    if let Some(n) = names.values[v] {
+        return format!("%{n}");
+    }
+    match (f.as_const(v), f.ty(v)) {
+        (Some(Scalar::Int(n)), Type::Index) => n.to_string(),
+        (Some(s), Type::Tensor(t)) if t.rank() == 0 => {
+            let text = literal_text(s, Some(t.elem));
+            if matches!(t.elem, Elem::F32 | Elem::Bool) { text } else { format!("{}({text})", t.elem) }
+        }
+        _ => "%?".to_string(),
+    }
+}
+
+fn call(f: &Function, names: &Names, c: &BlockCall) -> String {
+    let block = names.blocks[c.block].map_or("^?".to_string(), |n| format!("^bb{n}"));
+    if c.args.is_empty() { block } else { format!("{block}({})", values(f, names, &c.args)) }
+}
+
+fn values(f: &Function, names: &Names, vs: &[Value]) -> String {
+    vs.iter().map(|v| value(f, names, *v)).collect::<Vec<_>>().join(", ")
+}
+
+fn terminator(f: &Function, names: &Names, t: &Terminator, in_region: bool) -> String {
+    match t {
+        Terminator::Br(c) => format!("br {}", call(f, names, c)),
+        Terminator::BrIf { condition, then, otherwise } => {
+            format!("br_if {}, {}, {}", value(f, names, *condition), call(f, names, then), call(f, names, otherwise))
+        }
+        Terminator::Return(vs) => {
+            let word = if in_region { "yield" } else { "return" };
+            if vs.is_empty() { word.to_string() } else { format!("{word} {}", values(f, names, vs)) }
+        }
+    }
+}
+
+fn list(items: &[usize]) -> String {
+    let items: Vec<String> = items.iter().map(usize::to_string).collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// An operation, its operands and attributes.
+fn phrases(f: &Function, names: &Names, i: Inst) -> String {
+    let inst = f.inst(i);
+    let vs = &inst.operands;
+    let name = inst.op.info().name;
+    let elem = inst.result.and_then(|v| f.tensor(v)).map(|t: &TensorType| t.elem);
+    let mut words: Vec<String> = Vec::new();
+    let all = |words: &mut Vec<String>| words.extend(vs.iter().map(|v| value(f, names, *v)));
+    let named = |name: &str, indices: &[Value]| {
+        let mut out = quoted(name);
+        if !indices.is_empty() {
+            let _ = write!(out, "[{}]", values(f, names, indices));
+        }
+        out
+    };
+    let dim = |key: &str, d: &Dim| format!("{key}={d}");
+    match &inst.op {
+        Op::Const(s) => words.push(literal_text(*s, elem)),
+        Op::DimValue(d) => words.push(d.to_string()),
+        Op::Iota { axis } => words.push(format!("axis={axis}")),
+        Op::Causal => {}
+        Op::Param { name } => words.push(named(name, vs)),
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Where | Op::Matmul => all(&mut words),
+        Op::Cast { .. } | Op::Reshape | Op::Broadcast => all(&mut words),
+        Op::Transpose { perm } => {
+            all(&mut words);
+            words.push(format!("perm={}", list(perm)));
+        }
+        Op::Slice { axis, start, stop } => {
+            all(&mut words);
+            words.extend([format!("axis={axis}"), dim("start", start), dim("stop", stop)]);
+        }
+        Op::Pad { axis, low, high } => {
+            all(&mut words);
+            words.extend([format!("axis={axis}"), dim("low", low), dim("high", high)]);
+        }
+        Op::Index { axis }
+        | Op::Concat { axis }
+        | Op::Gather { axis }
+        | Op::Softmax { axis }
+        | Op::LogSoftmax { axis } => {
+            all(&mut words);
+            words.push(format!("axis={axis}"));
+        }
+        Op::Reduce { kind: _, axes, keep } => {
+            all(&mut words);
+            words.push(format!("axes={}", list(axes)));
+            if *keep {
+                words.push("keep=true".to_string());
+            }
+        }
+        Op::Attention { masks } => attention(f, names, vs, masks, &mut words),
+        // Printed by `Printer::fused`.
+        Op::Fused { .. } => {}
+        Op::Tap { name } => {
+            words.extend(vs.first().map(|v| value(f, names, *v)));
+            words.push(named(name, vs.get(1..).unwrap_or_default()));
+        }
+    }
+    if words.is_empty() { name.to_string() } else { format!("{name} {}", words.join(", ")) }
+}
+
+/// `%q, %k, %v, scale=0.125, mask=[causal, add(%m), keep(%c, -inf)]`
+fn attention(f: &Function, names: &Names, vs: &[Value], masks: &[MaskKind], words: &mut Vec<String>) {
+    words.extend(vs.iter().take(3).map(|v| value(f, names, *v)));
+    if let Some(scale) = vs.get(3) {
+        words.push(format!("scale={}", value(f, names, *scale)));
+    }
+    let mut rest = vs.iter().skip(4);
+    let mut texts = Vec::new();
+    for mask in masks {
+        let args: Vec<String> = rest.by_ref().take(mask.operands()).map(|v| value(f, names, *v)).collect();
+        texts.push(if args.is_empty() { mask.name().to_string() } else { format!("{}({})", mask.name(), args.join(", ")) });
+    }
+    if !texts.is_empty() {
+        words.push(format!("mask=[{}]", texts.join(", ")));
+    }
+}

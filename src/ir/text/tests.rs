@@ -1,0 +1,54 @@
+//! Round trips, canonical forms, and complaints.
+
+use super::{parse, print};
+use crate::diagnostics::render_all;
+use crate::syntax::span::SourceMap;
+
+/// Every operation and every kind of line, in canonical form.
+const ALL: &str = include_str!("all.air");
+
+fn canonical(text: &str) -> String {
+    let mut sources = SourceMap::new();
+    let file = sources.add("test.air", text);
+    match parse(text, file) {
+        Ok(p) => print(&p.module),
+        Err(d) => panic!("{}", render_all(&d, &sources, false)),
+    }
+}
+
+#[test]
+fn canonical_text_reads_back() {
+    assert_eq!(canonical(ALL), ALL);
+}
+
+#[test]
+fn variants_become_canonical() {
+    let text = "// a comment\nmodule \"a.attn\"\n\nfunc @f(%x \"x\": f32[S + S, 4],\n  %y \"y\" batch: f32[2*S,4]) -> (f32[S*2, 4]) {\n\
+        ^start:\n  %z = const 1.50 : f32[]\n  %k = const 2 : index\n  %a = mul %x, %z : f32[2*S, 4] loc(1:2)\n\
+        \n  %b = add %a, f32(1) : f32[2*S, 4]\n  br ^end(%b, %k)\n^end(%b0: f32[2*S, 4], %i: index):\n\
+        \n  %c = add %b0, 0.1000000000001 : f32[2*S, 4]\n  return %c\n}";
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/ir"),
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, {
+        insta::assert_snapshot!("text_variants", format!("{text}\n----------\n{}", canonical(text)));
+    });
+    assert_eq!(canonical(&canonical(text)), canonical(text));
+}
+
+#[test]
+fn floats_read_back_exactly() {
+    for bits in [0u32, 0x8000_0000, 1, 0x0080_0000, 0x3dcc_cccd, 0x7f7f_ffff, 0x7f80_0000, 0xff80_0000, 0x4b80_0001] {
+        let x = f32::from_bits(bits);
+        let text = format!(
+            "module \"m\"\n\nfunc @f() -> (f32[2]) {{\n^bb0:\n  %0 = const {x:?}{} : f32[2]\n  return %0\n}}\n",
+            " ".repeat(26usize.saturating_sub(format!("{x:?}").len() + 1))
+        );
+        let parsed = parse(&text, Default::default()).unwrap();
+        let f = &parsed.module.functions[0];
+        let v = f.insts().next().and_then(|(_, _, d)| d.result).unwrap();
+        assert_eq!((f.as_const(v).unwrap().as_f64() as f32).to_bits(), bits);
+        assert_eq!(canonical(&canonical(&text)), canonical(&text));
+    }
+}
