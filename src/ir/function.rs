@@ -435,6 +435,21 @@ impl Function {
         self.values.len()
     }
 
+    /// Is this a block of the function, in the layout or not?
+    pub fn has_block(&self, b: Block) -> bool {
+        self.blocks.is_valid(b)
+    }
+
+    /// Is this an instruction of the function, in a block or not?
+    pub fn has_inst(&self, i: Inst) -> bool {
+        self.insts.is_valid(i)
+    }
+
+    /// Is this a value of the function, used or not?
+    pub fn has_value(&self, v: Value) -> bool {
+        self.values.is_valid(v)
+    }
+
     /// Every instruction in a block, in order, with its block.
     pub fn insts(&self) -> impl Iterator<Item = (Block, Inst, &InstData)> {
         self.layout.iter().flat_map(move |b| self.blocks[*b].insts.iter().map(move |i| (*b, *i, &self.insts[*i])))

@@ -15,12 +15,15 @@
 //! A [`Function`] is a list of blocks with arguments. The entry block's arguments are the function's. Every instruction
 //! has at most one result. Values are numbered in order before printing.
 
+mod cfg;
 mod entities;
 mod function;
 mod op;
 mod rules;
 pub mod text;
+mod verify;
 
+pub use cfg::{Cfg, Loop};
 pub use entities::{Block, Inst, Value};
 pub use function::{
     ArgDecl, BlockCall, BlockData, Function, InstData, Loc, Module, ParamDecl, ResultDecl, Terminator, Type, Use, User,
@@ -28,3 +31,4 @@ pub use function::{
 };
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use rules::result_type;
+pub use verify::{Errors, Verified, verify};

@@ -21,7 +21,7 @@
 //! ^bb2:
 //!   %4 = param "h.*.ln_1.weight"[%1] : f32[768]                           loc("std/nn.attn":12:5)
 //!   %5 = mul %2, %4 : f32[S, 768]                                         loc("std/nn.attn":14:9)
-//!   tap %5, "h.*.scaled"[%1]                                              loc(64:9)
+//!   tap %5, "h.*.scaled"[%1 < 12]                                         loc(64:9)
 //!   %6 = add %1, 1 : index
 //!   br ^bb1(%6, %5)
 //! ^bb3:

@@ -8,7 +8,7 @@ use super::parse::{Failure, Site, fail, fit, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::did_you_mean;
 use crate::ir::{MaskKind, Op, Scalar, Type, Value, reduce_name};
-use crate::irtext::{Expr, ExprKind, Phrase, Place, Statement, read};
+use crate::irtext::{CompareKind, Expr, ExprKind, Phrase, Place, Statement, read};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
 
@@ -155,12 +155,9 @@ pub(super) fn operation(
         }
         "tap" => {
             let [x, name] = a.operands.as_slice() else {
-                return fail(codes::FORM, s.place, "a tap is `tap %value, \"name\"[indices]`");
+                return fail(codes::FORM, s.place, "a tap is `tap %value, \"name\"[%index < extent]`");
             };
-            let mut operands = vec![site.operand(x)?];
-            let (name, indices) = named(site, name)?;
-            operands.extend(indices);
-            return Ok((Op::Tap { name }, operands));
+            return tap(site, x, name);
         }
         "attention" => return attention(site, s, a),
         "iota" => Op::Iota { axis: a.axis()? },
@@ -196,6 +193,25 @@ pub(super) fn operation(
     };
     let operands = a.operands.iter().map(|e| site.operand(e)).collect::<Result<Vec<Value>, Failure>>()?;
     Ok((op, operands))
+}
+
+/// `tap %value, "name"[%i < 12, %t < S]`
+fn tap(site: &mut Site<'_>, x: &Expr, name: &Expr) -> Result<(Op, Vec<Value>), Failure> {
+    let mut operands = vec![site.operand(x)?];
+    let (name, indices) = match &name.kind {
+        ExprKind::Index(name, indices) => (form(read::text(name))?, indices.as_slice()),
+        _ => (form(read::text(name))?, &[][..]),
+    };
+    let mut extents = Vec::new();
+    for p in indices {
+        let e = form(read::single(p))?;
+        let ExprKind::Compare(CompareKind::Lt, index, extent) = &e.kind else {
+            return fail(codes::FORM, e.place, "the index of a tap is `%index < extent`");
+        };
+        operands.push(site.operand(index)?);
+        extents.push(form(read::dim(extent))?);
+    }
+    Ok((Op::Tap { name: name.to_string(), extents }, operands))
 }
 
 /// Every head that [`operation`] knows, for suggestions.

@@ -415,9 +415,12 @@ fn phrases(f: &Function, names: &Names, i: Inst) -> String {
         Op::Attention { masks } => attention(f, names, vs, masks, &mut words),
         // Printed by `Printer::fused`.
         Op::Fused { .. } => {}
-        Op::Tap { name } => {
+        Op::Tap { name, extents } => {
             words.extend(vs.first().map(|v| value(f, names, *v)));
-            words.push(named(name, vs.get(1..).unwrap_or_default()));
+            let indices: Vec<String> = vs.iter().skip(1).map(|v| value(f, names, *v)).collect();
+            let bounded: Vec<String> = indices.iter().zip(extents).map(|(i, n)| format!("{i} < {n}")).collect();
+            let list = if bounded.is_empty() { String::new() } else { format!("[{}]", bounded.join(", ")) };
+            words.push(quoted(name) + &list);
         }
     }
     if words.is_empty() { name.to_string() } else { format!("{name} {}", words.join(", ")) }

@@ -1,0 +1,612 @@
+//! The verifier: the contract of the graph IR.
+//!
+//! In: a module, from anywhere. Out: [`Verified`], which interpreters and lowerings ask for, or every error found, each
+//! with the thing it is about; [`Errors`] prints them under the lines of the module's text. It runs after every pass.
+//!
+//! # What is checked, in this order
+//!
+//! Of the module:
+//! 1. Parameters have names, each once; one extent for each `*` of the name.
+//! 2. Functions have names, each once.
+//!
+//! Of each function:
+//! 3. The entry block's arguments are the function's, with the same types; `batch` marks a first axis.
+//! 4. Every block is in the layout once, every instruction in one block; jumps go to blocks of the layout, and never to
+//!    the entry. An instruction has a result exactly if its operation gives one.
+//! 5. Every value that is used is an argument of a block in the layout or the result of an instruction in it, and its
+//!    definition dominates the use (uses in blocks that cannot be reached are exempt).
+//! 6. Operands and result fit the operation: `rules` computes the result's type, which must be the one recorded.
+//! 7. A literal fits its type: floats for float types, integers in range for integer types and indices, truth values.
+//! 8. Jumps give as many values as the target has arguments, of the same types; conditions are `bool[]`; `return` gives
+//!    the declared results.
+//! 9. Parameters that are read are declared, with this type, and as many indices as their name has `*`.
+//! 10. Dimensions use only the symbols of the arguments' types: of types, attributes, checks and results.
+//! 11. Places are in files that the module lists.
+//!
+//! Of the body of a fused region:
+//! 12. One block, which returns one value; its arguments have the operands' types; 4 to 7, 10 and 11 hold in it.
+//! 13. By kind. `map`: elementwise operations, constants and counters (`const`, `dim`, `iota`, `causal`). `rows`: these,
+//!     and `softmax`, `log_softmax` and reductions with `keep=true`, each over the last axis alone. `matmul` and
+//!     `attention`: one operation of this name whose operands are arguments of the region; elementwise operations after
+//!     it keep its shape; constants and counters. Never a region, a parameter, movement or a tap.
+//!
+//! # What is not checked
+//!
+//! That dimensions are not negative and indices in range when the program runs (the interpreter and compiled code check
+//! it); that the checks of a function are enough; that loops end; names of arguments and taps.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cranelift_entity::SecondaryMap;
+
+use super::cfg::Cfg;
+use super::text::{Anchor, At, print_with_anchors};
+use super::{Block, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef};
+use crate::diagnostics::codes::ir as codes;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::shape::{Dim, Elem, TensorType};
+use crate::syntax::span::Span;
+
+/// A module that the verifier found right.
+#[derive(Clone, Copy, Debug)]
+pub struct Verified<'a>(&'a Module);
+
+impl<'a> Verified<'a> {
+    /// The module, for as long as it is borrowed.
+    pub fn module(self) -> &'a Module {
+        self.0
+    }
+}
+
+impl Deref for Verified<'_> {
+    type Target = Module;
+
+    fn deref(&self) -> &Module {
+        self.0
+    }
+}
+
+/// What is wrong with a module.
+#[derive(Clone, Debug)]
+pub struct Errors {
+    /// Each error with what it is about, in the order in which they were found; at least one.
+    pub list: Vec<(Anchor, String)>,
+    text: String,
+}
+
+/// Checks a module.
+///
+/// # Errors
+/// Every invariant that does not hold.
+pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
+    let mut v = Verifier { module, function: None, fused: None, symbols: BTreeSet::new(), errors: Vec::new() };
+    v.module();
+    if v.errors.is_empty() {
+        return Ok(Verified(module));
+    }
+    let text = annotated(module, &v.errors);
+    Err(Errors { list: v.errors, text })
+}
+
+/// The text of a module with errors under the lines they are about. Functions without errors are left out.
+fn annotated(module: &Module, errors: &[(Anchor, String)]) -> String {
+    let printed = print_with_anchors(module);
+    let mut wrong: Vec<Option<usize>> = errors.iter().map(|(a, _)| a.function).collect();
+    wrong.dedup();
+    let mut function = None;
+    let mut anchors = printed.lines.iter().peekable();
+    let mut out = String::new();
+    for (number, line) in printed.text.lines().enumerate() {
+        let mut below = Vec::new();
+        while let Some((anchor, _)) = anchors.next_if(|(_, n)| *n == number) {
+            function = anchor.function;
+            below.extend(errors.iter().filter(|(a, _)| a == anchor).map(|(_, message)| message));
+        }
+        if wrong.contains(&function) {
+            out += line;
+            out.push('\n');
+        }
+        let indent = line.len() - line.trim_start().len();
+        for message in below {
+            out += &format!("{:indent$}^ error: {message}\n", "");
+        }
+    }
+    for (_, message) in errors.iter().filter(|(a, _)| !printed.lines.iter().any(|(b, _)| a == b)) {
+        out += &format!("error: {message}\n");
+    }
+    out
+}
+
+impl Errors {
+    /// As diagnostics, at the places in a text that the module was parsed from (`text::Parsed::places`).
+    pub fn diagnostics(&self, places: &[(Anchor, Span)]) -> Diagnostics {
+        let mut out = Diagnostics::new();
+        for (anchor, message) in &self.list {
+            let d = Diagnostic::error(codes::INVALID, message.clone());
+            out.push(match places.iter().find(|(a, _)| a == anchor) {
+                Some((_, span)) => d.at(*span, ""),
+                None => d,
+            });
+        }
+        out
+    }
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+struct Verifier<'a> {
+    module: &'a Module,
+    function: Option<usize>,
+    fused: Option<Inst>,
+    symbols: BTreeSet<Arc<str>>,
+    errors: Vec<(Anchor, String)>,
+}
+
+/// Where each value is defined: the block, and after how many of its instructions.
+type Definitions = SecondaryMap<Value, Option<(Block, usize)>>;
+
+impl<'a> Verifier<'a> {
+    fn error(&mut self, at: At, message: impl Into<String>) {
+        self.errors.push((Anchor { function: self.function, fused: self.fused, at }, message.into()));
+    }
+
+    fn module(&mut self) {
+        let mut names = BTreeSet::new();
+        for (i, p) in self.module.params.iter().enumerate() {
+            if p.name.is_empty() || !names.insert(&p.name) {
+                self.error(At::Param(i), format!("the parameter's name \"{}\" is not its own", p.name));
+            }
+            let stars = p.name.matches('*').count();
+            if stars != p.counts.len() {
+                self.error(At::Param(i), format!("the name has {stars} `*`, and there are {} extents", p.counts.len()));
+            }
+        }
+        let mut names = BTreeSet::new();
+        for (i, f) in self.module.functions.iter().enumerate() {
+            self.function = Some(i);
+            if f.name.is_empty() || !names.insert(&f.name) {
+                self.error(At::Head, format!("the function's name `{}` is not its own", f.name));
+            }
+            self.symbols =
+                f.args.iter().flat_map(|a| a.ty.shape.iter().flat_map(Dim::symbols)).collect::<BTreeSet<Arc<str>>>();
+            self.interface(f);
+            let before = self.errors.len();
+            let definitions = self.structure(f);
+            // Where the structure is broken, what stands on it cannot be asked.
+            if self.errors.len() == before {
+                self.contents(f, &definitions);
+            }
+        }
+    }
+
+    fn interface(&mut self, f: &Function) {
+        if f.layout.is_empty() {
+            return;
+        }
+        let entry = &f.block(f.entry()).args;
+        if entry.len() != f.args.len() {
+            self.error(At::Head, format!("{} arguments and {} values for them", f.args.len(), entry.len()));
+        }
+        for (v, decl) in entry.iter().zip(&f.args) {
+            if f.has_value(*v) && f.tensor(*v) != Some(&decl.ty) {
+                self.error(At::Head, format!("the argument \"{}\" is {}, its value {}", decl.name, decl.ty, f.ty(*v)));
+            }
+        }
+        let batches = f.args.iter().map(|a| (a.batch, &a.ty)).chain(f.results.iter().map(|r| (r.batch, &r.ty)));
+        for (batch, ty) in batches {
+            if batch && ty.rank() == 0 {
+                self.error(At::Head, format!("{ty} has no axis that `batch` could mark"));
+            }
+            self.dims(At::Head, &ty.shape);
+        }
+        for (i, (fact, loc)) in f.checks.iter().enumerate() {
+            self.dims(At::Check(i), [&fact.left, &fact.right]);
+            self.place(At::Check(i), *loc);
+        }
+    }
+
+    /// Blocks, instructions and jumps exist and stand once (4). Gives where each value is defined.
+    fn structure(&mut self, f: &Function) -> Definitions {
+        let mut definitions = Definitions::new();
+        if f.layout.is_empty() {
+            self.error(At::Head, "there is no block");
+            return definitions;
+        }
+        let mut blocks = BTreeSet::new();
+        let mut insts = BTreeSet::new();
+        for b in &f.layout {
+            if !f.has_block(*b) {
+                self.error(At::Head, format!("the layout has a block {b} that is none"));
+                continue;
+            }
+            if !blocks.insert(*b) {
+                self.error(At::Block(*b), "the block is in the layout twice");
+            }
+            for (k, v) in f.block(*b).args.iter().enumerate() {
+                if f.has_value(*v) && f.def(*v) == ValueDef::Arg(*b, k) {
+                    definitions[*v] = Some((*b, 0));
+                } else {
+                    self.error(At::Block(*b), format!("argument {k} is a value of something else"));
+                }
+            }
+            for (k, i) in f.block(*b).insts.iter().enumerate() {
+                if !f.has_inst(*i) || !insts.insert(*i) {
+                    self.error(At::Block(*b), format!("instruction {k} is none, or stands elsewhere too"));
+                    continue;
+                }
+                match f.inst(*i).result {
+                    Some(v) if f.has_value(v) && f.def(v) == ValueDef::Result(*i) => {
+                        definitions[v] = Some((*b, k + 1));
+                    }
+                    None => {}
+                    Some(_) => self.error(At::Inst(*i), "the result is a value of something else"),
+                }
+            }
+        }
+        for b in f.layout.iter().filter(|b| f.has_block(**b)) {
+            for c in f.block(*b).terminator.targets() {
+                if !blocks.contains(&c.block) {
+                    self.error(At::Terminator(*b), "the jump goes to no block of the layout");
+                } else if c.block == f.entry() {
+                    self.error(At::Terminator(*b), "the entry is no target of a jump");
+                }
+            }
+        }
+        // Uses of what is defined nowhere.
+        for b in f.layout.iter().filter(|b| f.has_block(**b)) {
+            for i in f.block(*b).insts.iter().filter(|i| f.has_inst(**i)) {
+                for (k, v) in f.inst(*i).operands.iter().enumerate() {
+                    if definitions[*v].is_none() {
+                        self.error(At::Inst(*i), format!("operand {} is defined nowhere", k + 1));
+                    }
+                }
+            }
+            let mut undefined = 0;
+            f.block(*b).terminator.for_each_value(|v| undefined += usize::from(definitions[v].is_none()));
+            if undefined > 0 {
+                self.error(At::Terminator(*b), format!("{undefined} of the values are defined nowhere"));
+            }
+        }
+        definitions
+    }
+
+    fn contents(&mut self, f: &'a Function, definitions: &Definitions) {
+        let cfg = Cfg::new(f);
+        let visible = |v: Value, b: Block, position: usize| match definitions[v] {
+            Some((d, at)) if d == b => at <= position,
+            Some((d, _)) => !cfg.is_reachable(b) || cfg.dominates(d, b),
+            None => false,
+        };
+        for b in &f.layout {
+            for v in &f.block(*b).args {
+                self.ty(At::Block(*b), f.ty(*v));
+            }
+            for (k, i) in f.block(*b).insts.iter().enumerate() {
+                for (n, v) in f.inst(*i).operands.iter().enumerate() {
+                    if !visible(*v, *b, k) {
+                        self.error(At::Inst(*i), format!("the definition of operand {} does not dominate it", n + 1));
+                    }
+                }
+                self.inst(f, *i);
+            }
+            let end = f.block(*b).insts.len();
+            let mut hidden = 0;
+            f.block(*b).terminator.for_each_value(|v| hidden += usize::from(!visible(v, *b, end)));
+            if hidden > 0 {
+                self.error(At::Terminator(*b), format!("the definitions of {hidden} of the values do not dominate it"));
+            }
+            self.terminator(f, *b);
+        }
+    }
+
+    fn inst(&mut self, f: &'a Function, i: Inst) {
+        let at = At::Inst(i);
+        let inst = f.inst(i);
+        self.place(at, inst.loc);
+        let types: Vec<&Type> = inst.operands.iter().map(|v| f.ty(*v)).collect();
+        let declared = inst.result.map(|v| f.ty(v));
+        match super::result_type(&inst.op, &types, declared) {
+            Ok(ty) if ty.is_some() != declared.is_some() => {
+                self.error(at, format!("`{}` and its result do not fit", inst.op));
+            }
+            Ok(_) => {}
+            Err(message) => self.error(at, format!("`{}`: {message}", inst.op)),
+        }
+        if let Some(ty) = declared {
+            self.ty(at, ty);
+        }
+        match &inst.op {
+            Op::Const(s) => self.literal(at, *s, declared),
+            Op::DimValue(d) => self.dims(at, [d]),
+            Op::Slice { axis: _, start, stop } => self.dims(at, [start, stop]),
+            Op::Pad { axis: _, low, high } => self.dims(at, [low, high]),
+            Op::Param { name } => self.param(at, name, inst.operands.len(), declared),
+            Op::Tap { name: _, extents } => self.dims(at, extents),
+            Op::Fused { kind, body } => self.region(i, *kind, body),
+            Op::Iota { .. }
+            | Op::Causal
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Where
+            | Op::Cast { .. }
+            | Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Broadcast
+            | Op::Index { .. }
+            | Op::Concat { .. }
+            | Op::Gather { .. }
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::Matmul
+            | Op::Attention { .. } => {}
+        }
+    }
+
+    fn literal(&mut self, at: At, s: Scalar, ty: Option<&Type>) {
+        let fits = match (s, ty) {
+            (Scalar::Int(_), Some(Type::Index)) => true,
+            (s, Some(Type::Tensor(TensorType { elem, .. }))) => match (s, elem) {
+                (Scalar::Float(_), Elem::F32 | Elem::BF16 | Elem::F16) | (Scalar::Bool(_), Elem::Bool) => true,
+                (Scalar::Int(n), Elem::I8) => i8::try_from(n).is_ok(),
+                (Scalar::Int(n), Elem::I32) => i32::try_from(n).is_ok(),
+                (Scalar::Int(_), Elem::I64) => true,
+                (Scalar::Float(_) | Scalar::Int(_) | Scalar::Bool(_), _) => false,
+            },
+            (_, Some(Type::Index) | None) => false,
+        };
+        if !fits {
+            self.error(at, "the literal does not fit its type");
+        }
+    }
+
+    fn param(&mut self, at: At, name: &str, indices: usize, ty: Option<&Type>) {
+        match self.module.params.iter().find(|p| p.name == name) {
+            None => self.error(at, format!("there is no parameter \"{name}\"")),
+            Some(p) => {
+                if p.counts.len() != indices {
+                    self.error(at, format!("the parameter has {} indices, not {indices}", p.counts.len()));
+                }
+                if ty.and_then(Type::tensor) != Some(&p.ty) {
+                    self.error(at, format!("the parameter is {}", p.ty));
+                }
+            }
+        }
+    }
+
+    fn terminator(&mut self, f: &Function, b: Block) {
+        let at = At::Terminator(b);
+        let t = &f.block(b).terminator;
+        for c in t.targets() {
+            let args = &f.block(c.block).args;
+            if args.len() != c.args.len() {
+                self.error(at, format!("the target has {} arguments, the jump gives {}", args.len(), c.args.len()));
+            }
+            for (k, (v, arg)) in c.args.iter().zip(args).enumerate() {
+                if f.ty(*v) != f.ty(*arg) {
+                    let (given, wanted) = (f.ty(*v), f.ty(*arg));
+                    self.error(at, format!("argument {} of the target is {wanted}, the jump gives {given}", k + 1));
+                }
+            }
+        }
+        match t {
+            Terminator::Br(_) => {}
+            Terminator::BrIf { condition, .. } => {
+                if f.tensor(*condition) != Some(&TensorType::scalar(Elem::Bool)) {
+                    self.error(at, format!("the condition is {}, not bool[]", f.ty(*condition)));
+                }
+            }
+            Terminator::Return(vs) if self.fused.is_some() => {
+                if vs.len() != 1 {
+                    self.error(at, "a region yields one value");
+                }
+            }
+            Terminator::Return(vs) => {
+                if vs.len() != f.results.len() {
+                    self.error(at, format!("{} results are declared, {} returned", f.results.len(), vs.len()));
+                }
+                for (k, (v, r)) in vs.iter().zip(&f.results).enumerate() {
+                    if f.tensor(*v) != Some(&r.ty) {
+                        self.error(at, format!("result {} is declared {}, and is {}", k + 1, r.ty, f.ty(*v)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn ty(&mut self, at: At, ty: &Type) {
+        if let Type::Tensor(t) = ty {
+            self.dims(at, &t.shape);
+        }
+    }
+
+    fn dims<'d>(&mut self, at: At, dims: impl IntoIterator<Item = &'d Dim>) {
+        let unknown: BTreeSet<Arc<str>> =
+            dims.into_iter().flat_map(Dim::symbols).filter(|s| !self.symbols.contains(s)).collect();
+        for s in unknown {
+            self.error(at, format!("no argument has the dimension {s}"));
+        }
+    }
+
+    fn place(&mut self, at: At, loc: Loc) {
+        if loc.file as usize > self.module.files.len() {
+            self.error(at, "the place is in a file that the module does not list");
+        }
+    }
+
+    /// The body of a fused region (12, 13).
+    fn region(&mut self, i: Inst, kind: FusionKind, body: &'a Function) {
+        if self.fused.is_some() {
+            return self.error(At::Inst(i), "a region holds no other");
+        }
+        // Its one block and its arguments' types were compared with the operands by `rules`.
+        if body.layout.len() != 1 {
+            return;
+        }
+        self.fused = Some(i);
+        let before = self.errors.len();
+        let definitions = self.structure(body);
+        if self.errors.len() == before {
+            self.contents(body, &definitions);
+        }
+        if self.errors.len() == before {
+            self.kind(kind, body);
+        }
+        self.fused = None;
+    }
+
+    fn kind(&mut self, kind: FusionKind, body: &Function) {
+        let mut contraction: Option<Value> = None;
+        let is_arg = |v: &Value| matches!(body.def(*v), ValueDef::Arg(..));
+        let mut after: SecondaryMap<Value, bool> = SecondaryMap::new();
+        for i in &body.block(body.entry()).insts {
+            let inst = body.inst(*i);
+            let at = At::Inst(*i);
+            let (Some(result), operand) = (inst.result, inst.operands.first()) else {
+                self.error(at, format!("`{}` has no place in a region", inst.op));
+                continue;
+            };
+            let last = operand.and_then(|v| body.tensor(*v)).map_or(0, TensorType::rank).checked_sub(1);
+            let fits = match (&inst.op, kind) {
+                (Op::Param { .. }, _) => false,
+                (Op::Softmax { axis } | Op::LogSoftmax { axis }, FusionKind::Rows) => Some(*axis) == last,
+                (Op::Reduce { axes, keep, .. }, FusionKind::Rows) => {
+                    *keep && axes.len() == 1 && axes.first().copied() == last
+                }
+                (Op::Matmul, FusionKind::Matmul) | (Op::Attention { .. }, FusionKind::Attention) => {
+                    let first = contraction.is_none();
+                    contraction = Some(result);
+                    after[result] = true;
+                    first && inst.operands.iter().all(is_arg)
+                }
+                (op, _) => matches!(op.info().class, Class::Elementwise | Class::Source),
+            };
+            if !fits {
+                self.error(at, format!("`{}` has no place here in a {} region", inst.op, kind.name()));
+            }
+            if inst.operands.iter().any(|v| after[*v]) {
+                after[result] = true;
+                let shape = |v: Value| body.tensor(v).map(|t| t.shape.as_slice());
+                if contraction.is_some_and(|c| shape(c) != shape(result)) {
+                    self.error(at, "what follows the contraction keeps its shape");
+                }
+            }
+        }
+        if matches!(kind, FusionKind::Matmul | FusionKind::Attention) && contraction.is_none() {
+            self.error(At::Terminator(body.entry()), format!("a {} region has its operation once", kind.name()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::text::parse;
+
+    fn module(body: &str) -> Module {
+        let text = format!("module \"m\"\nparam \"w\" : f32[4]\nparam \"h.*.w\"[2] : f32[4, 4]\n\n{body}");
+        parse(&text, Default::default()).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module
+    }
+
+    fn complaints(body: &str) -> Vec<String> {
+        match verify(&module(body)) {
+            Ok(_) => Vec::new(),
+            Err(e) => e.list.into_iter().map(|(_, message)| message).collect(),
+        }
+    }
+
+    #[test]
+    fn every_operation_verifies() {
+        let parsed = parse(include_str!("text/all.air"), Default::default()).unwrap();
+        if let Err(e) = verify(&parsed.module) {
+            panic!("{e}");
+        }
+    }
+
+    #[test]
+    fn errors_stand_under_their_lines() {
+        let module = module(
+            "func @f(%0 \"x\": f32[S, 4], %1 \"i\": i32[S]) -> (f32[S, 4]) {\n^bb0:\n  br_if %1, ^bb1(%0), ^bb2\n\
+             ^bb1(%2: f32[S, 4]):\n  %3 = matmul %2, %2 : f32[S, 4]\n  %4 = param \"v\" : f32[4]\n  br ^bb2\n\
+             ^bb2:\n  %5 = add %3, %2 : f32[S, 4]\n  %6 = fused map(%7 = %5) : f32[S, 4] {\n\
+             \n    %8 = exp %7 : f32[T, 4]\n    %9 = reduce_sum %7, axes=[1], keep=true : f32[S, 1]\n    yield %8\n  }\n\
+             \n  %10 = const 0.5 : f32[U]\n  return %6, %0\n}\n\nfunc @right() -> () {\n^bb0:\n  return\n}",
+        );
+        insta::with_settings!({
+            snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/ir"),
+            prepend_module_to_snapshot => false,
+            omit_expression => true,
+        }, {
+            insta::assert_snapshot!("verify_errors", verify(&module).unwrap_err().to_string());
+        });
+    }
+
+    #[test]
+    fn broken_structures_are_found() {
+        let good = "func @f(%0 \"x\": f32[4]) -> (f32[4]) {\n^bb0:\n  %1 = exp %0 : f32[4]\n  return %1\n}";
+        assert!(complaints(good).is_empty());
+        let breaks: [(&str, fn(&mut Function)); 7] = [
+            ("1 arguments and 2 values", |f| {
+                f.add_block_arg(f.entry(), Type::Index);
+            }),
+            ("no block", |f| f.layout.clear()),
+            ("stands elsewhere too", |f| {
+                let entry = f.entry();
+                let i = f.block(entry).insts[0];
+                f.block_mut(entry).insts.push(i);
+            }),
+            ("in the layout twice", |f| f.layout.push(f.entry())),
+            ("no target of a jump", |f| {
+                let c = crate::ir::BlockCall { block: f.entry(), args: Vec::new() };
+                f.terminate(f.entry(), Terminator::Br(c));
+            }),
+            ("defined nowhere", |f| f.remove_insts(|_, _| true)),
+            ("file that the module does not list", |f| {
+                let i = f.block(f.entry()).insts[0];
+                f.inst_mut(i).loc.file = 3;
+            }),
+        ];
+        for (wanted, change) in breaks {
+            let mut m = module(good);
+            change(&mut m.functions[0]);
+            let errors = verify(&m).unwrap_err();
+            assert!(errors.to_string().contains(wanted), "{wanted}: {errors}");
+        }
+    }
+
+    #[test]
+    fn regions_hold_what_their_kind_allows() {
+        let region = |kind: &str, lines: &str| {
+            let text = format!(
+                "func @f(%0 \"x\": f32[S, 4], %1 \"w\": f32[4, S]) -> (f32[S, S]) {{\n^bb0:\n  \
+                 %2 = fused {kind}(%3 = %0, %4 = %1) : f32[S, S] {{\n{lines}\n  }}\n  return %2\n}}"
+            );
+            complaints(&text).join("; ")
+        };
+        let product = "    %5 = matmul %3, %4 : f32[S, S]\n";
+        assert_eq!(region("matmul", &format!("{product}    %6 = exp %5 : f32[S, S]\n    yield %6")), "");
+        for (kind, lines, wanted) in [
+            ("map", format!("{product}    yield %5"), "no place here in a map region"),
+            ("rows", format!("{product}    yield %5"), "no place here in a rows region"),
+            ("attention", format!("{product}    yield %5"), "has its operation once"),
+            ("matmul", format!("    %6 = exp %3 : f32[S, 4]\n    %5 = matmul %6, %4 : f32[S, S]\n    yield %5"), "no place"),
+            ("matmul", format!("{product}    %6 = matmul %3, %4 : f32[S, S]\n    yield %6"), "no place"),
+            ("matmul", format!("{product}    %6 = softmax %5, axis=1 : f32[S, S]\n    yield %6"), "no place"),
+            ("rows", "    %5 = softmax %3, axis=0 : f32[S, 4]\n    yield %5".to_string(), "no place"),
+            ("rows", "    %5 = reduce_sum %3, axes=[1] : f32[S]\n    yield %5".to_string(), "no place"),
+            ("map", "    %5 = param \"w\" : f32[4]\n    yield %5".to_string(), "no place"),
+            ("map", "    yield %3, %3".to_string(), "yields one value"),
+        ] {
+            let found = region(kind, &lines);
+            assert!(found.contains(wanted), "{kind}: {found}");
+        }
+    }
+}
