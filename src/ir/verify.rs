@@ -597,7 +597,11 @@ mod tests {
             ("map", format!("{product}    yield %5"), "no place here in a map region"),
             ("rows", format!("{product}    yield %5"), "no place here in a rows region"),
             ("attention", format!("{product}    yield %5"), "has its operation once"),
-            ("matmul", format!("    %6 = exp %3 : f32[S, 4]\n    %5 = matmul %6, %4 : f32[S, S]\n    yield %5"), "no place"),
+            (
+                "matmul",
+                format!("    %6 = exp %3 : f32[S, 4]\n    %5 = matmul %6, %4 : f32[S, S]\n    yield %5"),
+                "no place",
+            ),
             ("matmul", format!("{product}    %6 = matmul %3, %4 : f32[S, S]\n    yield %6"), "no place"),
             ("matmul", format!("{product}    %6 = softmax %5, axis=1 : f32[S, S]\n    yield %6"), "no place"),
             ("rows", "    %5 = softmax %3, axis=0 : f32[S, 4]\n    yield %5".to_string(), "no place"),

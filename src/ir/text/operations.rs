@@ -217,8 +217,27 @@ fn tap(site: &mut Site<'_>, x: &Expr, name: &Expr) -> Result<(Op, Vec<Value>), F
 /// Every head that [`operation`] knows, for suggestions.
 fn names() -> impl Iterator<Item = &'static str> {
     let plain = [
-        "const", "dim", "param", "tap", "attention", "iota", "causal", "where", "cast", "reshape", "transpose",
-        "broadcast", "slice", "index", "concat", "pad", "gather", "softmax", "log_softmax", "matmul", "fused",
+        "const",
+        "dim",
+        "param",
+        "tap",
+        "attention",
+        "iota",
+        "causal",
+        "where",
+        "cast",
+        "reshape",
+        "transpose",
+        "broadcast",
+        "slice",
+        "index",
+        "concat",
+        "pad",
+        "gather",
+        "softmax",
+        "log_softmax",
+        "matmul",
+        "fused",
     ];
     plain
         .into_iter()

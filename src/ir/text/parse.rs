@@ -348,7 +348,10 @@ impl Parser {
             match line {
                 Line::Block(b) => {
                     if !ended {
-                        self.error(codes::STRUCTURE, TextError::new(last, "the block does not end in a jump or return"));
+                        self.error(
+                            codes::STRUCTURE,
+                            TextError::new(last, "the block does not end in a jump or return"),
+                        );
                     }
                     block = scope.blocks.get(&b.name).copied().unwrap_or(block);
                     literals.clear();

@@ -229,13 +229,7 @@ impl Printer<'_> {
         }
         *text += ") -> (";
         for (i, r) in f.results.iter().enumerate() {
-            let _ = write!(
-                text,
-                "{}{}{}",
-                if i > 0 { ", " } else { "" },
-                if r.batch { "batch " } else { "" },
-                r.ty
-            );
+            let _ = write!(text, "{}{}{}", if i > 0 { ", " } else { "" }, if r.batch { "batch " } else { "" }, r.ty);
         }
         *text += ") {";
         self.end(None, At::Head, Loc::default());
@@ -436,7 +430,11 @@ fn attention(f: &Function, names: &Names, vs: &[Value], masks: &[MaskKind], word
     let mut texts = Vec::new();
     for mask in masks {
         let args: Vec<String> = rest.by_ref().take(mask.operands()).map(|v| value(f, names, *v)).collect();
-        texts.push(if args.is_empty() { mask.name().to_string() } else { format!("{}({})", mask.name(), args.join(", ")) });
+        texts.push(if args.is_empty() {
+            mask.name().to_string()
+        } else {
+            format!("{}({})", mask.name(), args.join(", "))
+        });
     }
     if !texts.is_empty() {
         words.push(format!("mask=[{}]", texts.join(", ")));
