@@ -10,6 +10,9 @@
 
 pub mod abi;
 pub mod descriptor;
+pub mod dlpack;
 pub mod expr;
+pub mod host;
 pub mod link;
+pub mod load;
 pub mod object;

@@ -1,57 +1,11 @@
-//! DLPack: the structs as its header declares them, and reading and writing through shape and strides.
+//! DLPack tensors from outside: checking their structs, and reading and writing through shape and strides.
 
-use core::ffi::c_void;
 use core::fmt;
 
 use crate::abi::elem;
+use crate::dlpack_abi::code::{BFLOAT, BOOL, COMPLEX, FLOAT, INT, UINT};
+pub(crate) use crate::dlpack_abi::{CPU, DLDataType, DLDevice, DLManagedTensor, DLTensor};
 use crate::error::{Result, fail};
-
-/// Where a tensor's memory is.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct DLDevice {
-    pub(crate) device_type: i32,
-    pub(crate) device_id: i32,
-}
-
-/// `kDLCPU`.
-pub(crate) const CPU: i32 = 1;
-
-/// Type of an element.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DLDataType {
-    pub(crate) code: u8,
-    pub(crate) bits: u8,
-    pub(crate) lanes: u16,
-}
-
-const INT: u8 = 0;
-const UINT: u8 = 1;
-const FLOAT: u8 = 2;
-const BFLOAT: u8 = 4;
-const COMPLEX: u8 = 5;
-const BOOL: u8 = 6;
-
-/// A tensor that somebody else owns.
-#[repr(C)]
-pub struct DLTensor {
-    pub(crate) data: *mut c_void,
-    pub(crate) device: DLDevice,
-    pub(crate) ndim: i32,
-    pub(crate) dtype: DLDataType,
-    pub(crate) shape: *mut i64,
-    pub(crate) strides: *mut i64,
-    pub(crate) byte_offset: u64,
-}
-
-/// A tensor with its owner.
-#[repr(C)]
-pub struct DLManagedTensor {
-    pub(crate) dl_tensor: DLTensor,
-    pub(crate) manager_ctx: *mut c_void,
-    pub(crate) deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
-}
 
 /// Axes that a tensor may have.
 pub(crate) const MAX_RANK: usize = 64;

@@ -15,6 +15,8 @@ extern crate alloc;
 
 #[path = "../abi.rs"]
 mod abi;
+#[path = "../dlpack.rs"]
+mod dlpack_abi;
 
 mod api;
 mod bind;

@@ -1,0 +1,440 @@
+//! Loads a `model.so` into this process and calls it: `attnc run --backend cpu`, and the tests.
+//!
+//! In: the path of a `.so` that attnc made, weights, [`HostTensor`]s. Out: results, taps, or the runtime's error text.
+//! All through the exported C functions, as any other program would.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{null, null_mut};
+
+use libloading::Library;
+
+use super::abi::ABI_VERSION;
+use super::dlpack::{CPU, DLDataType, DLDevice, DLTensor, code};
+use super::host::HostTensor;
+use crate::shape::Elem;
+
+/// Why a model did not load, or a call did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadError {
+    /// The runtime's status (`support/error.rs`); -1 where the `.so` itself was at fault.
+    pub status: i32,
+    /// For people.
+    pub text: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+fn error(status: i32, text: impl Into<String>) -> LoadError {
+    LoadError { status, text: text.into() }
+}
+
+/// Declares the functions that are used, and how each is looked up.
+macro_rules! functions {
+    ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)?;)*) => {
+        /// Addresses of exported functions.
+        struct Functions {
+            $($name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)*
+        }
+
+        impl Functions {
+            /// # Safety
+            /// The library is a `model.so` of this ABI version.
+            unsafe fn of(library: &Library) -> Result<Functions, LoadError> {
+                // SAFETY: the signatures are those of the support library.
+                unsafe {
+                    Ok(Functions {
+                        $($name: *library
+                            .get(concat!(stringify!($name), "\0").as_bytes())
+                            .map_err(|e| error(-1, e.to_string()))?,)*
+                    })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    attnc_info: fn() -> *const c_char;
+    attnc_entry_count: fn() -> u64;
+    attnc_entry_index: fn(*const c_char) -> i64;
+    attnc_entry_name: fn(u64) -> *const c_char;
+    attnc_entry_signature: fn(u64) -> *const c_char;
+    attnc_argument_count: fn(u64) -> u64;
+    attnc_argument_name: fn(u64, u64) -> *const c_char;
+    attnc_result_count: fn(u64) -> u64;
+    attnc_result_type: fn(u64, u64) -> *const c_char;
+    attnc_model_open: fn(*const c_char, i32, *mut *mut c_void) -> i32;
+    attnc_model_close: fn(*mut c_void);
+    attnc_model_copy_error: fn(*const c_void, *mut c_char, u64) -> u64;
+    attnc_model_variant: fn(*const c_void) -> *const c_char;
+    attnc_unused_weight_count: fn(*const c_void) -> u64;
+    attnc_unused_weight: fn(*const c_void, u64) -> *const c_char;
+    attnc_session_open: fn(*const c_void, *mut *mut c_void) -> i32;
+    attnc_session_close: fn(*mut c_void);
+    attnc_session_reset: fn(*mut c_void) -> i32;
+    attnc_session_copy_error: fn(*const c_void, *mut c_char, u64) -> u64;
+    attnc_result_shape: fn(*mut c_void, u64, u64, *const *mut DLTensor, u64, *mut i64, u64, *mut i32) -> i32;
+    attnc_call_taps: fn(
+        *mut c_void, u64, u64, *const *mut DLTensor, u64, *const *mut DLTensor, u64, *const *const c_char, *mut *mut c_void
+    ) -> i32;
+    attnc_taps_count: fn(*const c_void) -> u64;
+    attnc_taps_name: fn(*const c_void, u64) -> *const c_char;
+    attnc_taps_tensor: fn(*const c_void, u64) -> *const DLTensor;
+    attnc_taps_close: fn(*mut c_void);
+}
+
+/// An open model.
+pub struct CompiledModel {
+    handle: *mut c_void,
+    functions: Functions,
+    /// Last, so that it is unloaded last.
+    _library: Library,
+}
+
+// SAFETY: the runtime's model handle may be used by any thread.
+unsafe impl Send for CompiledModel {}
+// SAFETY: and by several at once.
+unsafe impl Sync for CompiledModel {}
+
+/// Axes that a shape query makes room for.
+const MAX_RANK: usize = 64;
+
+impl CompiledModel {
+    /// Loads `so` and opens its model with `weights`. `threads` 0 is one for each core.
+    ///
+    /// # Errors
+    /// A file that is no `model.so` of this version, or weights that do not fit.
+    ///
+    /// # Safety
+    /// Loading a shared object runs what is in it; `so` must be one that attnc made.
+    pub unsafe fn open(so: &Path, weights: Option<&Path>, threads: i32) -> Result<CompiledModel, LoadError> {
+        // A name without a folder would be looked for in the system's library folders.
+        let so = std::path::absolute(so).map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
+        // SAFETY: as the caller promises.
+        let library = unsafe { Library::new(&so) }.map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
+        // SAFETY: a function without arguments, if it is there at all.
+        let version = unsafe { library.get::<unsafe extern "C" fn() -> u64>(b"attnc_abi_version\0").map(|f| f()) };
+        match version {
+            Ok(ABI_VERSION) => {}
+            Ok(other) => {
+                return Err(error(-1, format!("{} has ABI {other}, this attnc has {ABI_VERSION}", so.display())));
+            }
+            Err(_) => return Err(error(-1, format!("{} is not a model that attnc made", so.display()))),
+        }
+        // SAFETY: the version says which functions there are.
+        let functions = unsafe { Functions::of(&library)? };
+        let weights = match weights {
+            None => None,
+            Some(w) => Some(
+                CString::new(w.as_os_str().as_bytes()).map_err(|_| error(-1, "the path of the weights has a NUL"))?,
+            ),
+        };
+        let mut handle = null_mut();
+        // SAFETY: a C string or null, and a place for the handle.
+        let status = unsafe {
+            (functions.attnc_model_open)(weights.as_ref().map_or(null(), |w| w.as_ptr()), threads, &mut handle)
+        };
+        let model = CompiledModel { handle, functions, _library: library };
+        if status != 0 {
+            // SAFETY: the handle is live until `model` is dropped.
+            let text = unsafe { copied(model.functions.attnc_model_copy_error, model.handle) };
+            return Err(error(status, text));
+        }
+        Ok(model)
+    }
+
+    /// What the `.so` says of itself.
+    pub fn info(&self) -> String {
+        // SAFETY: gives a text of the `.so`.
+        unsafe { text((self.functions.attnc_info)()) }
+    }
+
+    /// Names of the entry points.
+    pub fn entries(&self) -> Vec<String> {
+        // SAFETY: indices below the count; a text of the `.so`.
+        unsafe {
+            (0..(self.functions.attnc_entry_count)()).map(|i| text((self.functions.attnc_entry_name)(i))).collect()
+        }
+    }
+
+    /// Index of an entry point.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn entry(&self, name: &str) -> Result<u64, LoadError> {
+        let wanted = CString::new(name).map_err(|_| error(1, "an entry point's name has a NUL"))?;
+        // SAFETY: a C string.
+        let index = unsafe { (self.functions.attnc_entry_index)(wanted.as_ptr()) };
+        u64::try_from(index)
+            .map_err(|_| error(1, format!("no entry point `{name}`; there is {}", self.entries().join(", "))))
+    }
+
+    /// Signature of an entry point, as the program spells it.
+    pub fn signature(&self, entry: u64) -> String {
+        // SAFETY: gives a text of the `.so`, or null.
+        unsafe { text((self.functions.attnc_entry_signature)(entry)) }
+    }
+
+    /// Names of an entry point's arguments.
+    pub fn arguments(&self, entry: u64) -> Vec<String> {
+        // SAFETY: indices below the count; a text of the `.so`.
+        unsafe {
+            let count = (self.functions.attnc_argument_count)(entry);
+            (0..count).map(|i| text((self.functions.attnc_argument_name)(entry, i))).collect()
+        }
+    }
+
+    /// The variant that this processor runs.
+    pub fn variant(&self) -> String {
+        // SAFETY: a live handle; a text of the `.so`.
+        unsafe { text((self.functions.attnc_model_variant)(self.handle)) }
+    }
+
+    /// Tensors in the weights file that the model does not use.
+    pub fn unused_weights(&self) -> Vec<String> {
+        // SAFETY: a live handle, indices below the count; the texts live as long as the model.
+        unsafe {
+            let count = (self.functions.attnc_unused_weight_count)(self.handle);
+            (0..count).map(|i| text((self.functions.attnc_unused_weight)(self.handle, i))).collect()
+        }
+    }
+
+    /// A new session.
+    ///
+    /// # Errors
+    /// No memory for its states.
+    pub fn session(&self) -> Result<Session<'_>, LoadError> {
+        let mut handle = null_mut();
+        // SAFETY: a live handle, and a place for the new one.
+        let status = unsafe { (self.functions.attnc_session_open)(self.handle, &mut handle) };
+        if status != 0 {
+            // SAFETY: a live handle.
+            return Err(error(status, unsafe { copied(self.functions.attnc_model_copy_error, self.handle) }));
+        }
+        Ok(Session { model: self, handle })
+    }
+}
+
+impl Drop for CompiledModel {
+    fn drop(&mut self) {
+        // SAFETY: the handle is live, and its sessions borrow `self`.
+        unsafe { (self.functions.attnc_model_close)(self.handle) };
+    }
+}
+
+/// # Safety
+/// `t` is null or a C string.
+unsafe fn text(t: *const c_char) -> String {
+    if t.is_null() {
+        return String::new();
+    }
+    // SAFETY: by the contract above.
+    unsafe { CStr::from_ptr(t) }.to_string_lossy().into_owned()
+}
+
+/// The error text of a handle.
+///
+/// # Safety
+/// `f` is one of the functions that copy an error's text, `handle` one of its handles.
+unsafe fn copied(f: unsafe extern "C" fn(*const c_void, *mut c_char, u64) -> u64, handle: *const c_void) -> String {
+    // SAFETY: a null buffer asks for the length; the second has room for it and the NUL.
+    unsafe {
+        let mut bytes = vec![0u8; f(handle, null_mut(), 0) as usize + 1];
+        f(handle, bytes.as_mut_ptr().cast(), bytes.len() as u64);
+        bytes.pop();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// The DLPack type of an element type.
+fn dl_type(e: Elem) -> DLDataType {
+    let kind = match e {
+        Elem::F32 | Elem::F16 => code::FLOAT,
+        Elem::BF16 => code::BFLOAT,
+        Elem::I8 | Elem::I32 | Elem::I64 => code::INT,
+        Elem::Bool => code::BOOL,
+    };
+    DLDataType { code: kind, bits: (e.size() * 8) as u8, lanes: 1 }
+}
+
+/// A [`DLTensor`] over a [`HostTensor`]'s memory.
+struct Borrowed {
+    tensor: DLTensor,
+    _shape: Box<[i64]>,
+}
+
+impl Borrowed {
+    fn new(t: &HostTensor) -> Borrowed {
+        let mut shape: Box<[i64]> = t.shape.iter().map(|d| i64::try_from(*d).unwrap_or(i64::MAX)).collect();
+        let tensor = DLTensor {
+            data: t.bytes.as_ptr().cast_mut().cast(),
+            device: DLDevice { device_type: CPU, device_id: 0 },
+            ndim: i32::try_from(shape.len()).unwrap_or(i32::MAX),
+            dtype: dl_type(t.elem),
+            shape: shape.as_mut_ptr(),
+            strides: null_mut(),
+            byte_offset: 0,
+        };
+        Borrowed { tensor, _shape: shape }
+    }
+}
+
+fn pointers(tensors: &mut [Borrowed]) -> Vec<*mut DLTensor> {
+    tensors.iter_mut().map(|t| &raw mut t.tensor).collect()
+}
+
+/// Taps by their paths, in the order of the program.
+pub type Taps = Vec<(String, HostTensor)>;
+
+/// A session of an open model.
+pub struct Session<'m> {
+    model: &'m CompiledModel,
+    handle: *mut c_void,
+}
+
+// SAFETY: a session may be used by any thread, one call at a time, which `&mut self` and the runtime's lock see to.
+unsafe impl Send for Session<'_> {}
+
+impl Session<'_> {
+    fn error(&self, status: i32) -> LoadError {
+        // SAFETY: a live handle.
+        error(status, unsafe { copied(self.model.functions.attnc_session_copy_error, self.handle) })
+    }
+
+    /// Sets the session's states to zero.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn reset(&mut self) -> Result<(), LoadError> {
+        // SAFETY: a live handle.
+        match unsafe { (self.model.functions.attnc_session_reset)(self.handle) } {
+            0 => Ok(()),
+            status => Err(self.error(status)),
+        }
+    }
+
+    /// Calls an entry point.
+    ///
+    /// # Errors
+    /// What the runtime says against the arguments, or what happened while running.
+    pub fn call(&mut self, entry: u64, args: &[HostTensor]) -> Result<Vec<HostTensor>, LoadError> {
+        Ok(self.call_with_taps(entry, args, &[])?.0)
+    }
+
+    /// Calls an entry point and asks for the taps that match `globs`.
+    ///
+    /// # Errors
+    /// As [`Session::call`]; a glob that matches no tap.
+    pub fn call_with_taps(
+        &mut self,
+        entry: u64,
+        args: &[HostTensor],
+        globs: &[&str],
+    ) -> Result<(Vec<HostTensor>, Taps), LoadError> {
+        let mut args: Vec<Borrowed> = args.iter().map(Borrowed::new).collect();
+        let args = pointers(&mut args);
+        let mut results = self.make_results(entry, &args)?;
+        let mut borrowed: Vec<Borrowed> = results
+            .iter_mut()
+            .map(|r| {
+                let mut b = Borrowed::new(r);
+                b.tensor.data = r.bytes.as_mut_ptr().cast();
+                b
+            })
+            .collect();
+        let outs = pointers(&mut borrowed);
+        let globs: Vec<CString> = globs
+            .iter()
+            .map(|g| CString::new(*g).map_err(|_| error(1, "a tap's name has a NUL")))
+            .collect::<Result<_, _>>()?;
+        let glob_pointers: Vec<*const c_char> = globs.iter().map(|g| g.as_ptr()).collect();
+        let mut taps = null_mut();
+        let f = &self.model.functions;
+        // SAFETY: lists of live tensors and texts with their counts.
+        let status = unsafe {
+            (f.attnc_call_taps)(
+                self.handle,
+                entry,
+                args.len() as u64,
+                args.as_ptr(),
+                outs.len() as u64,
+                outs.as_ptr(),
+                glob_pointers.len() as u64,
+                glob_pointers.as_ptr(),
+                &mut taps,
+            )
+        };
+        if status != 0 {
+            return Err(self.error(status));
+        }
+        // SAFETY: taps of this call or null; closed after their last use.
+        let found = unsafe {
+            let found = (0..(f.attnc_taps_count)(taps))
+                .filter_map(|i| Some((text((f.attnc_taps_name)(taps, i)), owned((f.attnc_taps_tensor)(taps, i))?)))
+                .collect();
+            (f.attnc_taps_close)(taps);
+            found
+        };
+        Ok((results, found))
+    }
+
+    /// Tensors of the shapes that the results will have.
+    fn make_results(&self, entry: u64, args: &[*mut DLTensor]) -> Result<Vec<HostTensor>, LoadError> {
+        let f = &self.model.functions;
+        // SAFETY: takes any index.
+        let count = unsafe { (f.attnc_result_count)(entry) };
+        let mut results = Vec::new();
+        for i in 0..count {
+            let mut shape = [0i64; MAX_RANK];
+            let mut rank = 0;
+            // SAFETY: live tensors; room for as many axes as said.
+            let status = unsafe {
+                let (capacity, n) = (shape.len() as u64, args.len() as u64);
+                (f.attnc_result_shape)(self.handle, entry, n, args.as_ptr(), i, shape.as_mut_ptr(), capacity, &mut rank)
+            };
+            if status != 0 {
+                return Err(self.error(status));
+            }
+            // SAFETY: a text of the `.so`.
+            let elem = Elem::from_name(&unsafe { text((f.attnc_result_type)(entry, i)) });
+            let shape = shape.iter().take(usize::try_from(rank).unwrap_or(0)).map(|d| d.unsigned_abs()).collect();
+            match elem.and_then(|e| HostTensor::zeros(e, shape)) {
+                Some(t) => results.push(t),
+                None => return Err(error(5, "out of memory for the results")),
+            }
+        }
+        Ok(results)
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a live handle, not used again.
+        unsafe { (self.model.functions.attnc_session_close)(self.handle) };
+    }
+}
+
+/// A copy of a contiguous tensor of the runtime's.
+///
+/// # Safety
+/// `t` is null or such a tensor.
+unsafe fn owned(t: *const DLTensor) -> Option<HostTensor> {
+    // SAFETY: by the contract above.
+    let t = unsafe { t.as_ref() }?;
+    let elem = Elem::ALL.into_iter().find(|e| dl_type(*e) == t.dtype)?;
+    // SAFETY: the runtime's tensors have `ndim` extents.
+    let shape = unsafe { std::slice::from_raw_parts(t.shape, usize::try_from(t.ndim).ok()?) };
+    let mut copy = HostTensor::zeros(elem, shape.iter().map(|d| d.unsigned_abs()).collect())?;
+    // SAFETY: contiguous, and as large as its shape says.
+    unsafe { std::ptr::copy_nonoverlapping(t.data.cast::<u8>(), copy.bytes.as_mut_ptr(), copy.bytes.len()) };
+    Some(copy)
+}

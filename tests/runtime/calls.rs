@@ -1,0 +1,190 @@
+//! Calls through the Rust loader: results, taps, states, and the errors of tensors that do not fit.
+
+use attnc::runtime::host::HostTensor;
+use attnc::shape::Elem;
+
+use crate::toy;
+
+fn call(entry: &str, args: &[HostTensor]) -> Result<Vec<HostTensor>, String> {
+    let model = toy::open();
+    let index = model.entry(entry).expect("an entry point");
+    model.session().expect("a session").call(index, args).map_err(|e| e.text)
+}
+
+fn f32s(t: &HostTensor) -> Vec<f32> {
+    t.to_f32().expect("f32")
+}
+
+#[test]
+fn leading_axes_of_any_number_come_back() {
+    for shape in [&[3, 4][..], &[2, 3, 4], &[2, 1, 3, 4], &[0, 3, 4], &[2, 0, 4], &[1, 1, 1, 1, 1, 4]] {
+        let x = toy::counting(shape);
+        let y = call("scale", std::slice::from_ref(&x)).expect("a result");
+        assert_eq!(y[0].shape, shape);
+        assert_eq!(f32s(&y[0]), toy::scaled(&f32s(&x)).0, "{shape:?}");
+    }
+}
+
+#[test]
+fn taps_come_under_their_own_paths() {
+    let model = toy::open();
+    let mut session = model.session().expect("a session");
+    let x = toy::counting(&[2, 3, 4]);
+    let (want, partial) = toy::scaled(&f32s(&x));
+    for (globs, members) in [
+        (&["h.*.partial"][..], &[0, 1, 2][..]),
+        (&["*"], &[0, 1, 2]),
+        (&["h.1.*"], &[1]),
+        (&["h.2.partial", "h.0.partial", "h.?.partial"], &[0, 1, 2]),
+        (&["h.2.partial"], &[2]),
+        (&[], &[]),
+    ] {
+        let (y, taps) = session.call_with_taps(0, std::slice::from_ref(&x), globs).expect("a result");
+        assert_eq!(f32s(&y[0]), want);
+        let names: Vec<&str> = taps.iter().map(|(n, _)| n.as_str()).collect();
+        assert_eq!(names, members.iter().map(|i| format!("h.{i}.partial")).collect::<Vec<_>>());
+        for ((_, t), i) in taps.iter().zip(members) {
+            assert_eq!(t.shape, [2, 3, 4]);
+            assert_eq!(f32s(t), partial[*i]);
+        }
+    }
+    let e = session.call_with_taps(0, &[x], &["h.9.partial"]).expect_err("no such tap");
+    assert_eq!(e.text, "scale has no tap `h.9.partial`; it has h.*.partial");
+    let e = session.call_with_taps(1, &[HostTensor::from_i32(&[0], &[]).unwrap()], &["x"]).expect_err("no taps");
+    assert_eq!(e.text, "gather has no taps, and `x` was asked for");
+}
+
+#[test]
+fn indices_are_checked_where_they_are_used() {
+    let tokens = |t: &[i32]| HostTensor::from_i32(&[t.len() as u64], t).unwrap();
+    let y = call("gather", &[tokens(&[4, 0])]).expect("rows");
+    assert_eq!(f32s(&y[0]), [416.0, 417.0, 418.0, 419.0, 400.0, 401.0, 402.0, 403.0]);
+    for (bad, at, value) in [(&[0, 5][..], 1, 5), (&[-1], 0, -1), (&[1, 2, i32::MIN], 2, i32::MIN)] {
+        let e = call("gather", &[tokens(bad)]).expect_err("out of range");
+        assert_eq!(e, format!("gather: index out of range: tokens holds {value} at {at}, and table has 5 rows (V)"));
+    }
+}
+
+#[test]
+fn integers_come_as_either_width() {
+    let y = call("gather", &[HostTensor::from_i64(&[2], &[1, 2]).unwrap()]).expect("rows");
+    assert_eq!(f32s(&y[0])[..2], [404.0, 405.0]);
+    let e = call("gather", &[HostTensor::from_i64(&[2], &[1, 1 << 32]).unwrap()]).expect_err("too large");
+    assert_eq!(e, "gather: argument `tokens`: element 1 is 4294967296, which is not an i32");
+}
+
+#[test]
+fn several_results_and_conditions() {
+    let y = call("pair", &[toy::counting(&[3]), toy::counting(&[7])]).expect("three results");
+    assert_eq!(f32s(&y[0]), [0.0, 2.0, 4.0]);
+    assert_eq!((y[1].shape.as_slice(), y[1].to_i64()), (&[4][..], Some(vec![0, 1, 2, 3])));
+    assert_eq!((y[2].shape.as_slice(), y[2].bytes.as_slice()), (&[][..], &[0][..]));
+    let y = call("pair", &[toy::counting(&[0]), toy::counting(&[1])]).expect("empty axes");
+    assert_eq!((y[0].bytes.len(), y[2].bytes[0]), (0, 1));
+    let errors = [
+        call("pair", &[toy::counting(&[3]), toy::counting(&[6])]),
+        call("pair", &[toy::counting(&[2]), toy::counting(&[7])]),
+        call("pair", &[toy::counting(&[101]), toy::counting(&[203])]),
+        call("pair", &[toy::counting(&[3])]),
+        call("pair", &[toy::counting(&[3, 1]), toy::counting(&[7])]),
+        call("pair", &[HostTensor::from_i32(&[1], &[1]).unwrap(), toy::counting(&[3])]),
+        call("scale", &[toy::counting(&[2, 3])]),
+        call("scale", &[toy::counting(&[4])]),
+    ];
+    let texts: Vec<String> = errors.into_iter().map(|e| e.expect_err("an error")).collect();
+    assert_eq!(
+        texts,
+        [
+            "pair: axis 0 of `y` (2*S + 1) is 6, which is `2*S + 1` for no S",
+            "pair: axis 0 of `x` is 2, and must be S, which is 3; S was fixed by axis 0 of `y` \
+             (shape [2], the program says f32[S])",
+            "pair: the program says where S <= 100, and here the sides are 101 and 100",
+            "pair has 2 arguments, and 1 were given",
+            "pair: argument `x` has 2 axes (shape [3, 1]), and the program says f32[S]",
+            "pair: argument `x` is i32, and the program says f32",
+            "scale: axis 1 of `x` is 3, and must be D, which is 4 (shape [2, 3], the program says f32[.., S, D])",
+            "scale: argument `x` has 1 axes (shape [4]), and the program says f32[.., S, D]",
+        ]
+    );
+}
+
+#[test]
+fn every_element_type_goes_through() {
+    let t = |elem, bytes: &[u8]| HostTensor::new(elem, vec![2], bytes.to_vec()).unwrap();
+    let args = [
+        t(Elem::BF16, &[1, 2, 3, 4]),
+        t(Elem::F16, &[5, 6, 7, 8]),
+        t(Elem::I8, &[9, 255]),
+        t(Elem::I64, &[1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]),
+        t(Elem::Bool, &[1, 0]),
+    ];
+    assert_eq!(call("copy", &args).expect("copies"), args);
+    // A truth value other than 0 and 1 never reaches a kernel; an i32 becomes an i64.
+    let mut odd = args.clone();
+    odd[4].bytes = vec![0, 7];
+    odd[3] = HostTensor::from_i32(&[2], &[-1, i32::MAX]).unwrap();
+    let y = call("copy", &odd).expect("copies");
+    assert_eq!(y[4].bytes, [0, 1]);
+    assert_eq!(y[3].to_i64(), Some(vec![-1, i64::from(i32::MAX)]));
+}
+
+#[test]
+fn states_belong_to_sessions() {
+    let model = toy::open();
+    let count = model.entry("count").unwrap();
+    let (mut a, mut b) = (model.session().unwrap(), model.session().unwrap());
+    let next = |s: &mut attnc::runtime::load::Session<'_>| s.call(count, &[]).unwrap()[0].to_i64().unwrap()[0];
+    assert_eq!((next(&mut a), next(&mut a), next(&mut b), next(&mut a)), (1, 2, 1, 3));
+    a.reset().unwrap();
+    assert_eq!((next(&mut a), next(&mut b)), (1, 2));
+}
+
+#[test]
+fn weights_are_packed_once() {
+    let y = call("packed", &[]).expect("the packed value");
+    assert_eq!(f32s(&y[0]), [(400..420).sum::<i32>() as f32]);
+}
+
+#[test]
+fn many_sessions_at_once() {
+    let model = toy::open();
+    std::thread::scope(|scope| {
+        for t in 0..8u64 {
+            let model = &model;
+            scope.spawn(move || {
+                let mut session = model.session().expect("a session");
+                for i in 0..200 {
+                    let x = toy::counting(&[t + 1, i % 5, 4]);
+                    let y = session.call(0, std::slice::from_ref(&x)).expect("a result");
+                    assert_eq!(f32s(&y[0]), toy::scaled(&f32s(&x)).0);
+                    let bad = session.call(0, &[toy::counting(&[t + 1])]).expect_err("an error");
+                    assert!(bad.text.contains(&format!("shape [{}]", t + 1)), "{}", bad.text);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn the_so_tells_what_it_is() {
+    let model = toy::open();
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/runtime"),
+        prepend_module_to_snapshot => false,
+    }, {
+        insta::assert_snapshot!("info", model.info());
+    });
+    assert_eq!(model.entries(), ["scale", "gather", "pair", "copy", "count", "packed"]);
+    assert_eq!(model.variant(), "portable");
+    assert_eq!(model.arguments(2), ["x", "y"]);
+    assert_eq!(model.signature(1), "gather(tokens: i32[S]) -> f32[S, D]");
+    assert!(model.unused_weights().is_empty());
+    assert_eq!(
+        model.entry("forward").unwrap_err().text,
+        "no entry point `forward`; there is scale, gather, pair, copy, count, packed"
+    );
+    // Readable without loading it.
+    let bytes = std::fs::read(toy::so()).unwrap();
+    let text = model.info();
+    assert!(bytes.windows(text.len()).any(|w| w == text.as_bytes()));
+}

@@ -1,0 +1,186 @@
+//! Plans and kernels of the toy model, as code generation would make them: pointers and loops, nothing else.
+//!
+//! Compiled by rustc to an object file when the tests run (see `toy.rs`).
+
+#![no_std]
+
+#[path = "../../src/runtime/abi.rs"]
+mod abi;
+
+use abi::PlanContext;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// Elements of an axis that is fixed in the toy model.
+const D: usize = 4;
+
+unsafe fn launch(ctx: *mut PlanContext, kernel: abi::Kernel, args: &[u64], total: i64) -> i32 {
+    match (*ctx).launch {
+        Some(launch) => launch(ctx, kernel, args.as_ptr(), total),
+        None => 1,
+    }
+}
+
+/// y = x * scale + bias[0] + bias[1] + bias[2]; the tap is what has been added up after each bias.
+unsafe extern "C" fn scale_kernel(args: *const u64, start: i64, end: i64, scratch: *mut u8, _: *mut PlanContext) {
+    let x = *args as *const f32;
+    let y = *args.add(1) as *mut f32;
+    let params = *args.add(2) as *const *const *const u8;
+    let tap = *args.add(3) as *mut f32;
+    let rows = *args.add(4) as usize;
+    let scale = *(*params) as *const f32;
+    let biases = *params.add(1);
+    let row = scratch as *mut f32;
+    let mut i = start as usize;
+    while i < end as usize {
+        let mut j = 0;
+        while j < D {
+            *row.add(j) = *x.add(i * D + j) * *scale.add(j);
+            j += 1;
+        }
+        let mut h = 0;
+        while h < 3 {
+            let bias = *biases.add(h) as *const f32;
+            j = 0;
+            while j < D {
+                *row.add(j) += *bias.add(j);
+                if !tap.is_null() {
+                    *tap.add((h * rows + i) * D + j) = *row.add(j);
+                }
+                j += 1;
+            }
+            h += 1;
+        }
+        j = 0;
+        while j < D {
+            *y.add(i * D + j) = *row.add(j);
+            j += 1;
+        }
+        i += 1;
+    }
+}
+
+unsafe fn scale_with(ctx: *mut PlanContext, tap: *mut u8) -> i32 {
+    // dims: the batch, S.
+    let rows = *(*ctx).dims * *(*ctx).dims.add(1);
+    let args = [*(*ctx).args as u64, *(*ctx).outs as u64, (*ctx).params as u64, tap as u64, rows as u64];
+    launch(ctx, scale_kernel, &args, rows)
+}
+
+#[no_mangle]
+unsafe extern "C" fn toy_scale(ctx: *mut PlanContext) -> i32 {
+    scale_with(ctx, core::ptr::null_mut())
+}
+
+#[no_mangle]
+unsafe extern "C" fn toy_scale_tapped(ctx: *mut PlanContext) -> i32 {
+    scale_with(ctx, *(*ctx).taps)
+}
+
+/// y[i] = table[tokens[i]]
+unsafe extern "C" fn gather_kernel(args: *const u64, start: i64, end: i64, _: *mut u8, ctx: *mut PlanContext) {
+    let tokens = *args as *const i32;
+    let y = *args.add(1) as *mut f32;
+    let table = *args.add(2) as *const f32;
+    let mut i = start as usize;
+    while i < end as usize {
+        let token = *tokens.add(i);
+        if token < 0 || token >= 5 {
+            if let Some(fail) = (*ctx).fail {
+                fail(ctx, 0, token as i64, 5, i as i64);
+            }
+            return;
+        }
+        let mut j = 0;
+        while j < D {
+            *y.add(i * D + j) = *table.add(token as usize * D + j);
+            j += 1;
+        }
+        i += 1;
+    }
+}
+
+#[no_mangle]
+unsafe extern "C" fn toy_gather(ctx: *mut PlanContext) -> i32 {
+    let table = *(*(*ctx).params.add(2));
+    let args = [*(*ctx).args as u64, *(*ctx).outs as u64, table as u64];
+    launch(ctx, gather_kernel, &args, *(*ctx).dims)
+}
+
+/// x: f32[S], y: f32[2*S + 1] -> (f32[S], i64[S + 1], bool[]): x + y[..S] by way of the arena, 0..=S, S == 0.
+#[no_mangle]
+unsafe extern "C" fn toy_pair(ctx: *mut PlanContext) -> i32 {
+    let s = *(*ctx).dims as usize;
+    let x = *(*ctx).args as *const f32;
+    let y = *(*ctx).args.add(1) as *const f32;
+    let arena = (*ctx).arena as *mut f32;
+    let (a, b, c) = (*(*ctx).outs as *mut f32, *(*ctx).outs.add(1) as *mut i64, *(*ctx).outs.add(2));
+    let mut i = 0;
+    while i < s {
+        *arena.add(i) = *y.add(i);
+        i += 1;
+    }
+    i = 0;
+    while i < s {
+        *a.add(i) = *x.add(i) + *arena.add(i);
+        i += 1;
+    }
+    i = 0;
+    while i <= s {
+        *b.add(i) = i as i64;
+        i += 1;
+    }
+    *c = (s == 0) as u8;
+    0
+}
+
+/// Copies each argument to the result of the same index; sizes of elements by index.
+#[no_mangle]
+unsafe extern "C" fn toy_copy(ctx: *mut PlanContext) -> i32 {
+    let sizes = [2usize, 2, 1, 8, 1];
+    let s = *(*ctx).dims as usize;
+    let mut t = 0;
+    while t < 5 {
+        let size = *sizes.as_ptr().add(t);
+        let (from, to) = (*(*ctx).args.add(t), *(*ctx).outs.add(t));
+        let mut i = 0;
+        while i < s * size {
+            *to.add(i) = *from.add(i);
+            i += 1;
+        }
+        t += 1;
+    }
+    0
+}
+
+/// Counts the calls of the session.
+#[no_mangle]
+unsafe extern "C" fn toy_count(ctx: *mut PlanContext) -> i32 {
+    let n = *(*ctx).states as *mut i32;
+    *n += 1;
+    *(*(*ctx).outs as *mut i32) = *n;
+    0
+}
+
+/// Packs the sum of the table; checks that nothing else is there yet.
+#[no_mangle]
+unsafe extern "C" fn toy_prepare(ctx: *mut PlanContext) -> i32 {
+    let table = *(*(*ctx).params.add(2)) as *const f32;
+    let mut sum = 0.0;
+    let mut i = 0;
+    while i < 5 * D {
+        sum += *table.add(i);
+        i += 1;
+    }
+    *((*ctx).packed as *mut f32) = sum;
+    0
+}
+
+#[no_mangle]
+unsafe extern "C" fn toy_packed(ctx: *mut PlanContext) -> i32 {
+    *(*(*ctx).outs as *mut f32) = *((*ctx).packed as *const f32);
+    0
+}

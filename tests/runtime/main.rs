@@ -1,0 +1,5 @@
+//! Does a `model.so` do what its callers were promised? Asked of a toy model whose kernels are written by hand, so that
+//! nothing of the compiler but the runtime takes part.
+
+mod calls;
+mod toy;
