@@ -3,7 +3,7 @@
 //! In: the module, whose functions come in two variants where there are taps. Out: the runtime's [`ModelDescriptor`],
 //! without the code (`variants`) and the error sites, which the back end adds. It looks at signatures alone.
 
-use crate::ir::{Function, Module, Op};
+use crate::ir::{Function, Module, Op, run_time_dims};
 use crate::runtime::descriptor::{Check, Comparison, DimText, Entry, ModelDescriptor, Param, Symbol, Tap, Tensor};
 use crate::runtime::expr::Expr;
 use crate::shape::{Dim, Fact, Relation, TensorType};
@@ -38,18 +38,6 @@ pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result
         entries,
         ..ModelDescriptor::default()
     })
-}
-
-/// Names of a function's run-time dimensions, in order of name: the order of the plan's `dims`.
-pub fn run_time_dims(f: &Function) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    let types = f.args.iter().map(|a| &a.ty).chain(f.results.iter().map(|r| &r.ty));
-    for d in types.flat_map(|t| &t.shape) {
-        names.extend(d.symbols().iter().map(|s| s.to_string()));
-    }
-    names.sort();
-    names.dedup();
-    names
 }
 
 fn entry(f: &Function, tapped: Option<&Function>) -> Result<Entry, String> {
@@ -118,19 +106,6 @@ fn binding(f: &Function, name: &str, is_batch: bool) -> Result<Symbol, String> {
         }
         None => Err(format!("no argument of {} binds the dimension {name}; bind it with --dim", f.name)),
     }
-}
-
-/// The taps of a function, each pattern once, in order of appearance: the order of the plan's `taps`.
-pub fn tap_patterns(f: &Function) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
-    for (_, _, inst) in f.insts() {
-        if let Op::Tap { name, .. } = &inst.op
-            && !out.contains(name)
-        {
-            out.push(name.clone());
-        }
-    }
-    out
 }
 
 fn taps(f: &Function) -> Vec<Tap> {

@@ -20,6 +20,7 @@ mod entities;
 mod function;
 mod op;
 mod rules;
+mod signature;
 pub mod text;
 mod verify;
 
@@ -31,4 +32,5 @@ pub use function::{
 };
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use rules::result_type;
+pub use signature::{run_time_dims, tap_patterns};
 pub use verify::{Errors, Verified, verify};

@@ -33,6 +33,11 @@ macro_rules! common {
             }
         }
 
+        /// The operation that makes a value, if one does.
+        pub fn op_of(&self, v: Value) -> Option<&Op> {
+            self.inner.body.def_inst(v).map(|d| &d.op)
+        }
+
         /// A literal index.
         pub fn index(&mut self, n: i64) -> Value {
             self.value(Op::Const(Scalar::Int(n)), Vec::new(), Type::Index)
@@ -58,6 +63,23 @@ macro_rules! common {
                 (BinaryOp::Add | BinaryOp::Sub, _, Some(0)) | (BinaryOp::Mul, _, Some(1)) => a,
                 _ => self.value(Op::Binary(op), vec![a, b], Type::Index),
             }
+        }
+
+        /// An index times a number.
+        pub fn times(&mut self, a: Value, n: i64) -> Value {
+            let n = self.index(n);
+            self.index_binary(BinaryOp::Mul, a, n)
+        }
+
+        /// An index plus a number.
+        pub fn plus(&mut self, a: Value, n: i64) -> Value {
+            let n = self.index(n);
+            self.index_binary(BinaryOp::Add, a, n)
+        }
+
+        /// The arguments of a block.
+        pub fn block_args(&self, block: Block) -> Vec<Value> {
+            self.inner.body.block(block).args.clone()
         }
 
         /// A comparison of two indices or scalars.
@@ -293,6 +315,17 @@ impl KernelBuilder {
         }
         let ty = self.joined(&[x], elem);
         self.value(Op::Cast, vec![x], ty)
+    }
+
+    /// The nearest value of `elem` where that is narrower than the type in which it is computed.
+    pub fn narrow(&mut self, x: Value, elem: Elem) -> Value {
+        match elem {
+            Elem::BF16 | Elem::F16 | Elem::I8 => {
+                let ty = self.joined(&[x], self.elem_of(x));
+                self.value(Op::Narrow { elem }, vec![x], ty)
+            }
+            Elem::F32 | Elem::I32 | Elem::I64 | Elem::Bool => x,
+        }
     }
 
     /// A reduction along an axis, which stays with extent 1.

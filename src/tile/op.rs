@@ -41,6 +41,12 @@ pub enum Op {
     /// Conversion to another element type in computation, or between an index and an integer scalar (the result's type
     /// says which).
     Cast,
+    /// The nearest value of a narrower type, still in the type of computation: `bf16` and `f16` round to nearest even,
+    /// `i8` wraps. Of a tile or a scalar.
+    Narrow {
+        /// The narrower type.
+        elem: Elem,
+    },
     /// One element of a buffer, converted to the type in which it is computed. Operands: buffer, an index for each axis.
     LoadScalar,
     /// An index that is certainly in `0..bound`: the first operand if it is, else 0, after reporting an index out of
@@ -167,6 +173,7 @@ impl Op {
             Op::Compare(op) => row(op.name(), &["a", "b"], Both, true, "a comparison of pairs, broadcast"),
             Op::Select => row("select", &["condition", "a", "b"], Both, true, "condition ? a : b, broadcast"),
             Op::Cast => row("cast", &["x"], Both, true, "conversion to the result's type"),
+            Op::Narrow { .. } => row("narrow", &["x"], Kernel, true, "the nearest value of a narrower type"),
             Op::LoadScalar => row("load_scalar", &["buffer", "index*"], Both, true, "one element of a buffer"),
             Op::CheckIndex { .. } => row("check_index", &["index", "bound"], Both, true, "an index within its bound"),
             Op::Load { .. } => row("load", &["buffer", "index*"], Kernel, true, "a tile of a buffer"),

@@ -1,0 +1,182 @@
+//! Kernels of matrix products with what is done to their results.
+//!
+//! Leading axes are merged into the rows where every operand allows it, so a batch of sequences times one weight is one
+//! tall product.
+//!
+//! ```text
+//! grid (batch.., ceil(M, 32), ceil(N, 64))
+//!   acc = 0;  for each 64 of K: acc += A tile @ B tile;  epilogue;  store
+//! ```
+
+use super::region::{
+    Env, Operand, Position, Region, Role, buffer_type, computed, counts_along_axes, merge_axes, tile_size,
+};
+use super::views::View;
+use super::{Call, as_tile, output_buffer};
+use crate::ir::{Function, Op, Scalar, Terminator};
+use crate::scalar::CmpOp;
+use crate::shape::{Dim, Elem};
+use crate::tile::{Extent, KernelBuilder, ParamMode, Type};
+
+/// Rows of a tile of the result.
+const M: i64 = 32;
+/// Columns of a tile of the result.
+const N: i64 = 64;
+/// How much of the inner dimension is taken at a time.
+const K: i64 = 64;
+
+/// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
+///
+/// # Errors
+/// A body of another form, a mistake of ours.
+pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
+    let (_, _, product) =
+        body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
+    let product_value = product.result.ok_or("a matmul without a result")?;
+    let [a, b] = product.operands.as_slice() else { return Err("a matmul has two operands".into()) };
+    let argument = |v| body.block(body.entry()).args.iter().position(|x| *x == v);
+    let (Some(ia), Some(ib)) = (argument(*a), argument(*b)) else {
+        return Err("a matmul's operands are not the region's arguments".into());
+    };
+    let view = |i: usize| operands.get(i).and_then(Operand::view).ok_or("a matmul of something that is not in memory");
+    let (a, b) = (view(ia)?, view(ib)?);
+    let Terminator::Return(results) = &body.block(body.entry()).terminator else {
+        return Err("a region does not return".into());
+    };
+    let result = *results.first().ok_or("a region without a result")?;
+    // What else reads an operand of the matmul reads it elementwise.
+    let elementwise = |i: usize| {
+        let Some(v) = body.block(body.entry()).args.get(i) else { return false };
+        body.insts().any(|(_, _, d)| d.op != Op::Matmul && d.operands.contains(v)) || result == *v
+    };
+
+    // The iteration space [batch.., M, N]; A has no N, B has no M.
+    let mut shape = out.shape.clone();
+    let rank = shape.len();
+    let (lead, n) = (rank - 2, shape.last().cloned().unwrap_or_default());
+    let k = a.shape.last().cloned().unwrap_or_default();
+    let with_lead = |v: &View| {
+        let mut full = shape.get(..lead).unwrap_or_default().to_vec();
+        full.extend(v.shape.iter().skip(v.shape.len() - 2).cloned());
+        v.broadcast(&full)
+    };
+    let (a, b) = (with_lead(a), with_lead(b));
+    let mut views: Vec<Operand> = operands.to_vec();
+    for (i, o) in views.iter_mut().enumerate() {
+        if let Operand::View(v) = o
+            && elementwise(i)
+        {
+            *v = v.broadcast(&shape);
+        }
+    }
+    let mut target = out.clone();
+    let zero = Dim::zero;
+    let mut strides = vec![target.strides.clone()];
+    strides.push([&a.strides[..rank - 1], &[zero()]].concat());
+    strides.push([&b.strides[..lead], &[zero(), b.strides[rank - 1].clone()]].concat());
+    for (i, o) in views.iter().enumerate() {
+        if let (Operand::View(v), true) = (o, elementwise(i)) {
+            strides.push(v.strides.clone());
+        }
+    }
+    let counts = counts_along_axes(body);
+    let mut now = merge_axes(&mut shape, &mut strides, |i| counts || i == rank - 1);
+    // The axis before the last is the rows, along which B does not vary. Where it was dropped, put one back.
+    let last = shape.len() - 1;
+    let has_rows = last.checked_sub(1).and_then(|i| strides.get(2)?.get(i)).is_some_and(|s| *s == zero());
+    if !has_rows {
+        shape.insert(last, Dim::one());
+        strides.iter_mut().for_each(|s| s.insert(last, zero()));
+        now.iter_mut().flatten().filter(|i| **i >= last).for_each(|i| *i += 1);
+    }
+    let rank = shape.len();
+    let mut merged = strides.into_iter();
+    target.shape = shape.clone();
+    target.strides = merged.next().unwrap_or_default();
+    let (mut a2, mut b2) = (a.clone(), b.clone());
+    let sa = merged.next().unwrap_or_default();
+    let sb = merged.next().unwrap_or_default();
+    a2.shape = [&shape[..rank - 1], std::slice::from_ref(&k)].concat();
+    a2.strides = [&sa[..rank - 1], &[a.strides.last().cloned().unwrap_or_default()]].concat();
+    b2.shape = [&shape[..rank - 2], &[k.clone(), n.clone()]].concat();
+    b2.strides = [&sb[..rank - 2], &b.strides[b.strides.len() - 2..]].concat();
+    for (i, o) in views.iter_mut().enumerate() {
+        if let (Operand::View(v), true) = (o, elementwise(i)) {
+            v.shape = shape.clone();
+            v.strides = merged.next().unwrap_or_default();
+        }
+    }
+
+    let mut kb = KernelBuilder::new(name);
+    kb.at(product.loc);
+    let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);
+    let buffer_b = kb.buffer(buffer_type(&b2), ParamMode::In);
+    let mut region = Region::new(body, views, now);
+    region.declare(&mut kb, elementwise);
+    let buffer = output_buffer(&mut kb, &target);
+    let mut axes = Vec::new();
+    let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
+    for (i, extent) in shape.iter().enumerate() {
+        let (role, max) = match rank - i {
+            1 => (Role::Cols, tile_size(extent, N)),
+            2 => (Role::Rows, tile_size(extent, M)),
+            _ => (Role::Point, 1),
+        };
+        let point = kb.grid_axis(extent, max);
+        let start = kb.times(point, max);
+        match role {
+            Role::Cols => cols = kb.extent_at(extent, start, max),
+            Role::Rows => rows = kb.extent_at(extent, start, max),
+            Role::Point => {}
+        }
+        axes.push((role, start));
+    }
+    let at = Position { axes, rows, cols };
+    let starts = at.starts();
+    let (points, row_start, col_start) = (&starts[..rank - 2], starts[rank - 2], starts[rank - 1]);
+
+    // i8 and the integers accumulate in their own type, floats in f32.
+    let elem = computed(a.elem);
+    let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
+    let acc = kb.full(init, elem, rows, cols);
+    let step = tile_size(&k, K);
+    let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
+        let ia = [points, &[row_start, kk]].concat();
+        let ib = [points, &[kk, col_start]].concat();
+        let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
+        let tb = kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols);
+        kb.dot(ta, tb, acc)
+    };
+    let product_tile = if k.as_const().is_some_and(|n| n == step) {
+        let start = kb.index(0);
+        product_at(&mut kb, start, Extent::Static(step), acc)
+    } else {
+        let zero = kb.index(0);
+        let (head, args) = kb.new_block(vec![Type::Index, kb.ty(acc).clone()]);
+        let (inner, _) = kb.new_block(Vec::new());
+        let (done, _) = kb.new_block(Vec::new());
+        kb.br(head, &[zero, acc]);
+        kb.switch_to(head);
+        let end = kb.dim(&k);
+        let more = kb.compare_scalars(CmpOp::Lt, args[0], end);
+        kb.br_if(more, (inner, &[]), (done, &[]));
+        kb.switch_to(inner);
+        let extent = kb.extent_at(&k, args[0], step);
+        let next_acc = product_at(&mut kb, args[0], extent, args[1]);
+        let next = kb.plus(args[0], step);
+        kb.br(head, &[next, next_acc]);
+        kb.switch_to(done);
+        args[1]
+    };
+    let product_elem = body.tensor(product_value).ok_or("a matmul of indices")?.elem;
+    let mut env = Env::new();
+    env[product_value] = Some(kb.narrow(product_tile, product_elem));
+    region.eval(&mut kb, &mut env, &at, &[result])?;
+    let tile = env[result].ok_or("the result was not evaluated")?;
+    let tile = as_tile(&mut kb, tile, &at);
+    kb.store(buffer, &starts, at.tile_axes(), tile);
+    let mut buffers = vec![a2, b2];
+    buffers.extend(region.declared());
+    buffers.push(target);
+    Ok(Call { kernel: kb.finish(), buffers })
+}

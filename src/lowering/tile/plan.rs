@@ -1,0 +1,646 @@
+//! From a function to a plan: storage for values, views for movement, a launch for each region.
+//!
+//! In: a function in which everything that computes is a region (`prepare`). Out: a [`Plan`](tile::Plan) and its kernels,
+//! added to the module.
+//!
+//! Where a value lies:
+//!
+//! * arguments, parameters, results and taps lie where the caller says, row-major;
+//! * the result of a region gets a slot of its own (which slots share memory is decided later, by liveness), or is written
+//!   straight into the function's result it becomes;
+//! * movement is a view of its operand. Where only a copy could express a reshape, the producer is asked first: a region
+//!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
+//! * a block argument that is a tensor has a slot, into which each jump copies.
+
+use cranelift_entity::SecondaryMap;
+
+use super::region::{Operand, buffer_type};
+use super::views::View;
+use super::{Call, attention, gather, map, matmul, rows};
+use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
+use crate::scalar::ReduceKind;
+use crate::shape::{Dim, TensorType};
+use crate::tile::{self, PlanBuilder, PlanVariant};
+
+/// Lowers a function: its plan and kernels are added to `out`.
+///
+/// # Errors
+/// A form that is not known here, a mistake of ours.
+pub(super) fn lower(f: &Function, out: &mut tile::Module) -> Result<(), String> {
+    let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
+    let taps = ir::tap_patterns(f);
+    let mut lowering = Lowering {
+        f,
+        uses: f.uses(),
+        builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
+        out,
+        places: SecondaryMap::new(),
+        roots: SecondaryMap::new(),
+        indices: SecondaryMap::new(),
+        blocks: SecondaryMap::new(),
+        next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
+        entry: tile::Block::from_u32(0),
+    };
+    lowering.run()?;
+    let plan = lowering.builder.finish();
+    out.plans.push(plan);
+    Ok(())
+}
+
+struct Lowering<'a> {
+    f: &'a Function,
+    uses: SecondaryMap<Value, Vec<User>>,
+    builder: PlanBuilder,
+    out: &'a mut tile::Module,
+    /// Where each tensor lies.
+    places: SecondaryMap<Value, Option<View>>,
+    /// The buffer of each root of views. Roots are values, or numbers after the last value for storage of our own.
+    roots: SecondaryMap<Value, Option<tile::Value>>,
+    /// Index values.
+    indices: SecondaryMap<Value, Option<tile::Value>>,
+    blocks: SecondaryMap<ir::Block, Option<tile::Block>>,
+    next_root: u32,
+    entry: tile::Block,
+}
+
+/// The source of a value that need not be in memory: a literal or a dimension.
+fn literal_of(f: &Function, v: Value) -> Option<Operand> {
+    match &f.def_inst(v)?.1.op {
+        Op::Const(s) => Some(Operand::Literal(*s)),
+        Op::DimValue(d) => Some(Operand::Dim(d.clone())),
+        _ => None,
+    }
+}
+
+impl Lowering<'_> {
+    fn run(&mut self) -> Result<(), String> {
+        self.entry = self.builder.current();
+        for block in &self.f.layout {
+            let data = self.f.block(*block);
+            if *block == self.f.entry() {
+                self.blocks[*block] = Some(self.entry);
+                for (i, v) in data.args.iter().enumerate() {
+                    let view = View::whole(*v, self.tensor(*v)?);
+                    let op = tile::Op::Arg(u32::try_from(i).unwrap_or(u32::MAX));
+                    let buffer = self.builder.value(op, Vec::new(), tile::Type::Buffer(buffer_type(&view)));
+                    self.roots[*v] = Some(buffer);
+                    self.places[*v] = Some(view);
+                }
+                continue;
+            }
+            let mut types = Vec::new();
+            for v in &data.args {
+                match self.f.ty(*v) {
+                    ir::Type::Index => types.push(tile::Type::Index),
+                    ir::Type::Tensor(ty) => {
+                        let view = View::whole(*v, ty);
+                        self.add_slot(*v, &view);
+                        self.places[*v] = Some(view);
+                    }
+                }
+            }
+            let (b, args) = self.builder.new_block(types);
+            self.blocks[*block] = Some(b);
+            let indices = data.args.iter().filter(|v| *self.f.ty(**v) == ir::Type::Index);
+            for (v, a) in indices.zip(args) {
+                self.indices[*v] = Some(a);
+            }
+        }
+        // Blocks in an order in which definitions come before uses.
+        for block in reverse_postorder(self.f) {
+            self.builder.switch_to(self.blocks[block].ok_or("a block without a counterpart")?);
+            for inst in &self.f.block(block).insts {
+                let data = self.f.inst(*inst);
+                self.builder.at(data.loc);
+                self.instruction(data)?;
+            }
+            self.terminator(&self.f.block(block).terminator)?;
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, v: Value) -> Result<&TensorType, String> {
+        self.f.tensor(v).ok_or_else(|| format!("{v} is no tensor"))
+    }
+
+    fn fresh_root(&mut self) -> Value {
+        let v = Value::from_u32(self.next_root);
+        self.next_root = self.next_root.saturating_add(1);
+        v
+    }
+
+    /// Does `f` in the entry block, which dominates everything.
+    fn in_entry<T>(&mut self, f: impl FnOnce(&mut PlanBuilder) -> T) -> T {
+        let here = self.builder.current();
+        self.builder.switch_to(self.entry);
+        let out = f(&mut self.builder);
+        self.builder.switch_to(here);
+        out
+    }
+
+    /// Makes room in the arena for all that a view of `root` spans, the view being a permutation of row-major order.
+    fn add_slot(&mut self, root: Value, view: &View) {
+        let size = i64::try_from(view.elem.size()).unwrap_or(8);
+        let bytes = Dim::product(&view.shape).mul(&Dim::from(size));
+        let ty = buffer_type(view);
+        let buffer = self.in_entry(|b| b.slot(bytes, ty));
+        self.roots[root] = Some(buffer);
+    }
+
+    /// A buffer of the plan for a view: the root itself where it is the same window, else a `view` of it.
+    fn buffer(&mut self, view: &View) -> Result<tile::Value, String> {
+        let root = self.roots[view.root].ok_or_else(|| format!("{} is not in memory", view.root))?;
+        let ty = buffer_type(view);
+        let same = self.builder.ty(root).buffer() == Some(&ty);
+        if same && view.offset == Dim::zero() && view.dynamic.is_empty() {
+            return Ok(root);
+        }
+        let mut dynamic = Vec::new();
+        for (v, stride) in &view.dynamic {
+            dynamic.push((self.index(*v)?, stride.clone()));
+        }
+        Ok(self.builder.view(root, view.offset.clone(), &dynamic, ty))
+    }
+
+    fn index(&mut self, v: Value) -> Result<tile::Value, String> {
+        if let Some(x) = self.indices[v] {
+            return Ok(x);
+        }
+        match literal_of(self.f, v) {
+            Some(Operand::Literal(s)) => Ok(self.builder.index(s.as_i64())),
+            Some(Operand::Dim(d)) => Ok(self.builder.dim(&d)),
+            _ => Err(format!("the index {v} was not computed")),
+        }
+    }
+
+    /// Launches a kernel on its views.
+    fn launch(&mut self, mut call: Call) -> Result<(), String> {
+        let mut operands = Vec::new();
+        for v in &call.buffers {
+            operands.push(self.buffer(v)?);
+        }
+        let kind = call.kernel.name.clone();
+        let number = self.out.kernels.iter().filter(|k| k.name.starts_with(&format!("{kind}."))).count();
+        call.kernel.name = format!("{kind}.{number}");
+        self.builder.launch(&call.kernel.name, operands);
+        self.out.kernels.push(call.kernel);
+        Ok(())
+    }
+
+    /// Where a tensor lies; what is not in memory yet is put there.
+    fn view(&mut self, v: Value) -> Result<View, String> {
+        if let Some(view) = &self.places[v] {
+            return Ok(view.clone());
+        }
+        // A constant, a dimension or a counter that something wants in memory: a kernel without operands makes it.
+        let (_, data) = self.f.def_inst(v).ok_or_else(|| format!("{v} is not in memory"))?;
+        let mut body = Function::new("");
+        let entry = body.entry();
+        let ty = self.tensor(v)?.clone();
+        let made = body
+            .push(entry, data.op.clone(), Vec::new(), Some(ir::Type::Tensor(ty.clone())), data.loc)
+            .ok_or("a source without a result")?;
+        body.terminate(entry, Terminator::Return(vec![made]));
+        let root = self.fresh_root();
+        let view = View::whole(root, &ty);
+        self.add_slot(root, &view);
+        let call = map::map("fill", &body, &[], &view)?;
+        self.launch(call)?;
+        // Not remembered: the next user may stand where this block does not dominate.
+        Ok(view)
+    }
+
+    /// A copy of a view in row-major order, in a slot of its own.
+    fn copied(&mut self, from: &View) -> Result<View, String> {
+        let root = self.fresh_root();
+        let to = View::whole(root, &TensorType::new(from.elem, from.shape.clone()));
+        self.add_slot(root, &to);
+        let call = map::copy("copy", from, &to)?;
+        self.launch(call)?;
+        Ok(to)
+    }
+
+    /// Where the result of a region shall be written. Follows the value through transpositions and reshapes that are its
+    /// only use: if they end in a result of the function, or in a reshape that a plain layout could not express, the
+    /// end is laid out row-major and the value is a view of it.
+    fn destination(&mut self, v: Value) -> Result<View, String> {
+        let plain = View::whole(v, self.tensor(v)?);
+        let mut chain: Vec<(&ir::InstData, Value)> = Vec::new();
+        let mut forward = Some(plain.clone());
+        let mut end = v;
+        let mut wanted = self.result_slot(v);
+        while wanted.is_none() {
+            let [User::Operand(inst, _)] = self.uses[end].as_slice() else { break };
+            let data = self.f.inst(*inst);
+            let (Some(result), true) = (data.result, matches!(data.op, Op::Transpose { .. } | Op::Reshape)) else {
+                break;
+            };
+            chain.push((data, end));
+            end = result;
+            wanted = self.result_slot(end);
+            forward = forward.and_then(|w| self.moved(&w, data).ok().flatten());
+            if forward.is_none() {
+                break;
+            }
+        }
+        if wanted.is_none() && forward.is_some() {
+            self.add_slot(v, &plain);
+            return Ok(plain);
+        }
+        // Backwards from the end to the value.
+        let root = self.fresh_root();
+        let whole = View::whole(root, self.tensor(end)?);
+        let mut back = Some(whole.clone());
+        for (data, before) in chain.iter().rev() {
+            back = match &data.op {
+                Op::Transpose { perm } => back.map(|w| {
+                    let mut inverse = vec![0; perm.len()];
+                    perm.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
+                    w.transpose(&inverse)
+                }),
+                Op::Reshape => {
+                    let shape = &self.tensor(*before)?.shape;
+                    back.and_then(|w| w.reshape(shape))
+                }
+                _ => None,
+            };
+        }
+        let Some(view) = back else {
+            self.add_slot(v, &plain);
+            return Ok(plain);
+        };
+        match wanted {
+            Some(number) => {
+                let ty = buffer_type(&whole);
+                let out = self.in_entry(|b| b.value(tile::Op::Out(number), Vec::new(), tile::Type::Buffer(ty)));
+                self.roots[root] = Some(out);
+            }
+            None => self.add_slot(root, &whole),
+        }
+        for (data, before) in &chain {
+            if let Some(result) = data.result {
+                // Each value of the chain is a window of the end; the end itself lies row-major.
+                let from = if *before == v { view.clone() } else { self.places[*before].clone().ok_or("no place")? };
+                let there = if result == end { Some(whole.clone()) } else { self.moved(&from, data)? };
+                self.places[result] = there;
+            }
+        }
+        Ok(view)
+    }
+
+    /// Which result of the function a value becomes, if it becomes exactly one and nothing else claims it.
+    fn result_slot(&self, v: Value) -> Option<u32> {
+        let returns: Vec<&Vec<Value>> = self
+            .f
+            .layout
+            .iter()
+            .filter_map(|b| match &self.f.block(*b).terminator {
+                Terminator::Return(vs) => Some(vs),
+                Terminator::Br(_) | Terminator::BrIf { .. } => None,
+            })
+            .collect();
+        let [only] = returns.as_slice() else { return None };
+        let mut places = only.iter().enumerate().filter(|(_, w)| **w == v).map(|(i, _)| i);
+        match (places.next(), places.next()) {
+            (Some(i), None) => u32::try_from(i).ok(),
+            _ => None,
+        }
+    }
+
+    /// A movement operation as a view of its operand; `None` where strides cannot express it.
+    fn moved(&self, from: &View, data: &ir::InstData) -> Result<Option<View>, String> {
+        let ty = data.result.map(|v| self.tensor(v)).transpose()?;
+        Ok(match (&data.op, ty) {
+            (Op::Transpose { perm }, _) => Some(from.transpose(perm)),
+            (Op::Reshape, Some(ty)) => from.reshape(&ty.shape),
+            (Op::Broadcast, Some(ty)) => Some(from.broadcast(&ty.shape)),
+            (Op::Slice { axis, start, stop }, _) => Some(from.slice(*axis, start, stop)),
+            _ => return Err(format!("{} is no movement", data.op)),
+        })
+    }
+
+    fn site(&mut self, text: String) -> u32 {
+        let found = self.out.sites.iter().position(|s| *s == text);
+        let i = found.unwrap_or_else(|| {
+            self.out.sites.push(text);
+            self.out.sites.len() - 1
+        });
+        u32::try_from(i).unwrap_or(u32::MAX)
+    }
+
+    fn place_text(&self, loc: ir::Loc) -> String {
+        let file = match usize::try_from(loc.file).ok().and_then(|f| f.checked_sub(1)) {
+            Some(i) => self.out.files.get(i).cloned().unwrap_or_default(),
+            None => self.out.name.clone(),
+        };
+        if loc.line == 0 { file } else { format!("{file}:{}:{}", loc.line, loc.column) }
+    }
+
+    fn instruction(&mut self, data: &ir::InstData) -> Result<(), String> {
+        let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
+        match &data.op {
+            // In memory only where something asks for it.
+            Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal => Ok(()),
+            Op::Param { name } => {
+                let v = data.result.ok_or("a parameter without a result")?;
+                let view = View::whole(v, self.tensor(v)?);
+                let mut indices = Vec::new();
+                for i in &data.operands {
+                    indices.push(self.index(*i)?);
+                }
+                let op = tile::Op::Param { name: name.clone() };
+                let buffer = self.builder.value(op, indices, tile::Type::Buffer(buffer_type(&view)));
+                self.roots[v] = Some(buffer);
+                self.places[v] = Some(view);
+                Ok(())
+            }
+            Op::Binary(op) => {
+                let v = data.result.ok_or("an operation without a result")?;
+                let (a, b) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
+                self.indices[v] = Some(self.builder.index_binary(*op, a, b));
+                Ok(())
+            }
+            Op::Compare(op) => {
+                let v = data.result.ok_or("an operation without a result")?;
+                let (a, b) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
+                self.indices[v] = Some(self.builder.compare_scalars(*op, a, b));
+                Ok(())
+            }
+            Op::Transpose { .. } | Op::Reshape | Op::Broadcast | Op::Slice { .. } => {
+                let v = data.result.ok_or("a movement without a result")?;
+                if self.places[v].is_some() {
+                    return Ok(());
+                }
+                let from = self.view(operand(0)?)?;
+                let view = match self.moved(&from, data)? {
+                    Some(view) => view,
+                    None => {
+                        let copy = self.copied(&from)?;
+                        self.moved(&copy, data)?.ok_or("a reshape of row-major storage failed")?
+                    }
+                };
+                self.places[v] = Some(view);
+                Ok(())
+            }
+            Op::Index { axis } => self.select(data, *axis),
+            Op::Gather { axis } => {
+                let v = data.result.ok_or("a gather without a result")?;
+                let (table, at) = (self.view(operand(0)?)?, self.view(operand(1)?)?);
+                let to = self.destination(v)?;
+                let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
+                let site = self.site(text);
+                self.launch(gather::gather("gather", &table, &at, *axis, &to, site))?;
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::Concat { axis } => {
+                let v = data.result.ok_or("a concat without a result")?;
+                let to = self.destination(v)?;
+                let mut start = Dim::zero();
+                for x in &data.operands {
+                    let from = self.view(*x)?;
+                    let stop = start.add(from.shape.get(*axis).ok_or("an axis is missing")?);
+                    let call = map::copy("concat", &from, &to.slice(*axis, &start, &stop))?;
+                    self.launch(call)?;
+                    start = stop;
+                }
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::Pad { axis, low, high } => {
+                let v = data.result.ok_or("a pad without a result")?;
+                let (from, value) = (self.view(operand(0)?)?, self.view(operand(1)?)?);
+                let to = self.destination(v)?;
+                let extent = from.shape.get(*axis).cloned().ok_or("an axis is missing")?;
+                let inner = low.add(&extent);
+                for (start, stop) in [(Dim::zero(), low.clone()), (inner.clone(), inner.add(high))] {
+                    let part = to.slice(*axis, &start, &stop);
+                    let call = map::copy("pad", &value.broadcast(&part.shape), &part)?;
+                    self.launch(call)?;
+                }
+                let call = map::copy("pad", &from, &to.slice(*axis, low, &inner))?;
+                self.launch(call)?;
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::Fused { kind, body } => self.region(data, *kind, body),
+            Op::Tap { name, extents } => {
+                let from = self.view(operand(0)?)?;
+                let mut shape = extents.clone();
+                shape.extend(from.shape.iter().cloned());
+                let root = self.fresh_root();
+                let mut to = View::whole(root, &TensorType::new(from.elem, shape));
+                let (op, ty) = (tile::Op::Tap { name: name.clone() }, buffer_type(&to));
+                let buffer = self.builder.value(op, Vec::new(), tile::Type::Buffer(ty));
+                self.roots[root] = Some(buffer);
+                for i in data.operands.iter().skip(1) {
+                    to = to.select_at(0, *i);
+                }
+                let call = map::copy("tap", &from, &to)?;
+                self.launch(call)
+            }
+            Op::Unary(_)
+            | Op::Where
+            | Op::Cast { .. }
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::Matmul
+            | Op::Attention { .. } => Err(format!("{} stands outside of a region", data.op)),
+        }
+    }
+
+    fn select(&mut self, data: &ir::InstData, axis: usize) -> Result<(), String> {
+        let v = data.result.ok_or("an index without a result")?;
+        let (x, at) = match data.operands.as_slice() {
+            [x, at] => (*x, *at),
+            _ => return Err("an index has two operands".into()),
+        };
+        let from = self.view(x)?;
+        let extent = from.shape.get(axis).cloned().ok_or("an axis is missing")?;
+        // Certain from the numbers alone: nothing to check.
+        if let (Some(Operand::Literal(s)), Some(n)) = (literal_of(self.f, at), extent.as_const())
+            && (0..n).contains(&s.as_i64())
+        {
+            self.places[v] = Some(from.select(axis, &Dim::from(s.as_i64())));
+            return Ok(());
+        }
+        let index = match self.f.ty(at) {
+            ir::Type::Index => self.index(at)?,
+            ir::Type::Tensor(_) => {
+                let place = self.view(at)?;
+                let buffer = self.buffer(&place)?;
+                let scalar = self.builder.load_scalar(buffer, &[]);
+                self.builder.to_index(scalar)
+            }
+        };
+        let bound = self.builder.dim(&extent);
+        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
+        let site = self.site(text);
+        let index = self.builder.check_index(index, bound, site);
+        // The checked index stands under a root of its own, for the view to name.
+        let name = self.fresh_root();
+        self.indices[name] = Some(index);
+        self.places[v] = Some(from.select_at(axis, name));
+        Ok(())
+    }
+
+    fn region(&mut self, data: &ir::InstData, kind: FusionKind, body: &Function) -> Result<(), String> {
+        let v = data.result.ok_or("a region without a result")?;
+        let mut operands = Vec::new();
+        for x in &data.operands {
+            operands.push(match literal_of(self.f, *x) {
+                Some(o) if kind != FusionKind::Matmul => o,
+                _ => Operand::View(self.view(*x)?),
+            });
+        }
+        self.check_argmax(body)?;
+        let to = self.destination(v)?;
+        let call = match kind {
+            FusionKind::Map => map::map("map", body, &operands, &to)?,
+            FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
+            FusionKind::Matmul => matmul::matmul("matmul", body, &operands, &to)?,
+            FusionKind::Attention => attention::attention("attention", body, &operands, &to)?,
+        };
+        self.launch(call)?;
+        self.places[v] = Some(to);
+        Ok(())
+    }
+
+    /// The argmax of an empty axis is an error of the call.
+    fn check_argmax(&mut self, body: &Function) -> Result<(), String> {
+        for (_, _, d) in body.insts() {
+            let Op::Reduce { kind: ReduceKind::ArgMax, axes, .. } = &d.op else { continue };
+            let x = d.operands.first().and_then(|v| body.tensor(*v)).ok_or("argmax of no tensor")?;
+            let extent = axes.first().and_then(|a| x.shape.get(*a)).cloned().unwrap_or_default();
+            if extent.as_const().is_some_and(|n| n > 0) {
+                continue;
+            }
+            let text = format!("{}: argmax of an empty axis", self.place_text(d.loc));
+            let site = self.site(text);
+            let (zero, bound) = (self.builder.index(0), self.builder.dim(&extent));
+            self.builder.check_index(zero, bound, site);
+        }
+        Ok(())
+    }
+
+    fn terminator(&mut self, t: &Terminator) -> Result<(), String> {
+        match t {
+            Terminator::Return(values) => {
+                for (i, v) in values.iter().enumerate() {
+                    self.return_value(u32::try_from(i).unwrap_or(u32::MAX), *v)?;
+                }
+                // A block returns until it is told otherwise.
+                Ok(())
+            }
+            Terminator::Br(call) => {
+                let args = self.edge(call)?;
+                let target = self.blocks[call.block].ok_or("a block without a counterpart")?;
+                self.builder.br(target, &args);
+                Ok(())
+            }
+            Terminator::BrIf { condition, then, otherwise } => {
+                let condition = match self.indices[*condition] {
+                    Some(c) => c,
+                    None => {
+                        let place = self.view(*condition)?;
+                        let buffer = self.buffer(&place)?;
+                        self.builder.load_scalar(buffer, &[])
+                    }
+                };
+                let here = self.builder.current();
+                let mut targets = Vec::new();
+                for call in [then, otherwise] {
+                    let target = self.blocks[call.block].ok_or("a block without a counterpart")?;
+                    let moves = call.args.iter().any(|v| self.f.tensor(*v).is_some());
+                    if moves {
+                        // The copies of this edge stand in a block of their own.
+                        let (edge, _) = self.builder.new_block(Vec::new());
+                        self.builder.switch_to(edge);
+                        let args = self.edge(call)?;
+                        self.builder.br(target, &args);
+                        self.builder.switch_to(here);
+                        targets.push((edge, Vec::new()));
+                    } else {
+                        let args = self.edge(call)?;
+                        targets.push((target, args));
+                    }
+                }
+                if let [(a, x), (b, y)] = targets.as_slice() {
+                    self.builder.br_if(condition, (*a, x), (*b, y));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies the tensors of a jump into the target's slots; the index arguments.
+    fn edge(&mut self, call: &ir::BlockCall) -> Result<Vec<tile::Value>, String> {
+        let targets = self.f.block(call.block).args.clone();
+        let mut indices = Vec::new();
+        let mut copies = Vec::new();
+        for (v, target) in call.args.iter().zip(&targets) {
+            if *self.f.ty(*v) == ir::Type::Index {
+                indices.push(self.index(*v)?);
+            } else if v != target {
+                copies.push((self.view(*v)?, *target));
+            }
+        }
+        // A copy must not overwrite what a later one reads: such sources are copied aside first.
+        for i in 0..copies.len() {
+            let source = copies[i].0.root;
+            if copies.iter().enumerate().any(|(k, (_, t))| k != i && *t == source) {
+                copies[i].0 = self.copied(&copies[i].0.clone())?;
+            }
+        }
+        for (from, target) in copies {
+            let to = self.places[target].clone().ok_or("a block argument without a slot")?;
+            let call = map::copy("carry", &from, &to)?;
+            self.launch(call)?;
+        }
+        Ok(indices)
+    }
+
+    fn return_value(&mut self, number: u32, v: Value) -> Result<(), String> {
+        let from = self.view(v)?;
+        if let Some(buffer) = self.roots[from.root]
+            && from.is_whole()
+            && self.is_out(buffer, number)
+        {
+            return Ok(());
+        }
+        let root = self.fresh_root();
+        let to = View::whole(root, self.tensor(v)?);
+        let ty = buffer_type(&to);
+        let buffer = self.builder.value(tile::Op::Out(number), Vec::new(), tile::Type::Buffer(ty));
+        self.roots[root] = Some(buffer);
+        let call = map::copy("result", &from, &to)?;
+        self.launch(call)
+    }
+
+    fn is_out(&self, buffer: tile::Value, number: u32) -> bool {
+        self.builder.op_of(buffer) == Some(&tile::Op::Out(number))
+    }
+}
+
+/// Blocks so that each comes after those that dominate it; unreachable ones are left out.
+fn reverse_postorder(f: &Function) -> Vec<ir::Block> {
+    let mut seen: SecondaryMap<ir::Block, bool> = SecondaryMap::new();
+    let mut order = Vec::new();
+    let mut stack = vec![(f.entry(), 0)];
+    seen[f.entry()] = true;
+    while let Some((b, next)) = stack.pop() {
+        let targets = f.block(b).terminator.targets();
+        match targets.get(next) {
+            Some(call) => {
+                stack.push((b, next + 1));
+                if !std::mem::replace(&mut seen[call.block], true) {
+                    stack.push((call.block, 0));
+                }
+            }
+            None => order.push(b),
+        }
+    }
+    order.reverse();
+    order
+}

@@ -1,0 +1,336 @@
+//! A region's elementwise work on one tile.
+//!
+//! In: the body of a fused region, what its arguments are bound to, and the iteration space with the tile's place in it.
+//! Out: instructions of a kernel. Every operand is seen through a view that is broadcast to the iteration space, so all
+//! loads have the same indices; a constant or a dimension is never loaded.
+
+use cranelift_entity::SecondaryMap;
+
+use super::views::View;
+use crate::ir::{self, Function, Op, Scalar};
+use crate::scalar::{BinaryOp, CmpOp};
+use crate::shape::{Dim, Elem};
+use crate::tile::{self, BufferType, Extent, KernelBuilder, ParamMode};
+
+/// What an argument of a region is bound to.
+#[derive(Clone, Debug)]
+pub(super) enum Operand {
+    /// A window into memory.
+    View(View),
+    /// A literal, the same everywhere.
+    Literal(Scalar),
+    /// The value of a dimension, the same everywhere.
+    Dim(Dim),
+}
+
+impl Operand {
+    /// The window, if it is one.
+    pub(super) fn view(&self) -> Option<&View> {
+        match self {
+            Operand::View(v) => Some(v),
+            Operand::Literal(_) | Operand::Dim(_) => None,
+        }
+    }
+}
+
+/// What an axis of the iteration space is to a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The tile is at one place of it.
+    Point,
+    /// The tile's rows go along it.
+    Rows,
+    /// The tile's columns go along it.
+    Cols,
+}
+
+/// A tile's place in the iteration space: for each axis its role and where the tile starts.
+#[derive(Clone, Debug)]
+pub(super) struct Position {
+    /// Role and start of each axis.
+    pub(super) axes: Vec<(Role, tile::Value)>,
+    /// Rows of the tile.
+    pub(super) rows: Extent,
+    /// Columns of the tile.
+    pub(super) cols: Extent,
+}
+
+impl Position {
+    /// The start along each axis.
+    pub(super) fn starts(&self) -> Vec<tile::Value> {
+        self.axes.iter().map(|(_, v)| *v).collect()
+    }
+
+    /// The axis of a role.
+    pub(super) fn axis(&self, role: Role) -> Option<usize> {
+        self.axes.iter().position(|(r, _)| *r == role)
+    }
+
+    /// The axes of rows and columns, as loads and stores take them.
+    pub(super) fn tile_axes(&self) -> (Option<usize>, Option<usize>) {
+        (self.axis(Role::Rows), self.axis(Role::Cols))
+    }
+}
+
+/// The type of a view as a kernel's buffer.
+pub(super) fn buffer_type(v: &View) -> BufferType {
+    BufferType { elem: v.elem, shape: v.shape.clone(), strides: v.strides.clone() }
+}
+
+/// A region being lowered: its body, the bindings of its arguments, and the kernel's buffers for them.
+pub(super) struct Region<'a> {
+    /// The region's body.
+    pub(super) body: &'a Function,
+    /// What each argument is bound to, views broadcast to the iteration space.
+    pub(super) operands: Vec<Operand>,
+    /// The kernel's buffer for each argument that is a view and is loaded as part of the elementwise work.
+    buffers: Vec<Option<tile::Value>>,
+    /// Rank of the iteration space before axes were merged; sources are placed by it.
+    rank: usize,
+    /// For each axis of the original iteration space its axis now, for sources that count along axes.
+    now: Vec<Option<usize>>,
+}
+
+/// The values of a body that stand for a tile, so far.
+pub(super) type Env = SecondaryMap<ir::Value, Option<tile::Value>>;
+
+impl<'a> Region<'a> {
+    /// A region over an iteration space whose axes have been merged or dropped: `now` says where each axis went.
+    pub(super) fn new(body: &'a Function, operands: Vec<Operand>, now: Vec<Option<usize>>) -> Region<'a> {
+        let buffers = vec![None; operands.len()];
+        Region { body, operands, buffers, rank: now.len(), now }
+    }
+
+    /// Declares a kernel buffer for each view among the arguments that `wanted` names, in order.
+    pub(super) fn declare(&mut self, kb: &mut KernelBuilder, wanted: impl Fn(usize) -> bool) {
+        for (i, operand) in self.operands.iter().enumerate() {
+            if let Operand::View(v) = operand
+                && wanted(i)
+            {
+                self.buffers[i] = Some(kb.buffer(buffer_type(v), ParamMode::In));
+            }
+        }
+    }
+
+    /// The views behind the declared buffers, in order.
+    pub(super) fn declared(&self) -> Vec<View> {
+        let pairs = self.operands.iter().zip(&self.buffers);
+        pairs.filter(|(_, b)| b.is_some()).filter_map(|(o, _)| o.view().cloned()).collect()
+    }
+
+    /// Emits what `targets` need at a tile, apart from what `env` holds already.
+    ///
+    /// # Errors
+    /// An operation that has no place in a region, a mistake of ours.
+    pub(super) fn eval(
+        &self,
+        kb: &mut KernelBuilder,
+        env: &mut Env,
+        at: &Position,
+        targets: &[ir::Value],
+    ) -> Result<(), String> {
+        // What is needed, found backwards; then emitted in order.
+        let mut needed: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+        let mut work: Vec<ir::Value> = targets.to_vec();
+        while let Some(v) = work.pop() {
+            if needed[v] || env[v].is_some() {
+                continue;
+            }
+            needed[v] = true;
+            if let Some((_, data)) = self.body.def_inst(v) {
+                work.extend(data.operands.iter().copied());
+            }
+        }
+        let entry = self.body.block(self.body.entry());
+        for (i, v) in entry.args.iter().enumerate() {
+            if needed[*v] {
+                env[*v] = Some(self.argument_tile(kb, at, *v, i)?);
+            }
+        }
+        for inst in &entry.insts {
+            let data = self.body.inst(*inst);
+            let Some(result) = data.result else { continue };
+            if !needed[result] || env[result].is_some() {
+                continue;
+            }
+            kb.at(data.loc);
+            let mut operands = Vec::new();
+            for v in &data.operands {
+                operands.push(env[*v].ok_or("an operand was not evaluated")?);
+            }
+            env[result] = Some(self.operation(kb, at, result, &data.op, &operands)?);
+        }
+        Ok(())
+    }
+
+    fn elem(&self, v: ir::Value) -> Result<Elem, String> {
+        Ok(self.body.tensor(v).ok_or("an index in a region")?.elem)
+    }
+
+    fn argument_tile(
+        &self,
+        kb: &mut KernelBuilder,
+        at: &Position,
+        v: ir::Value,
+        i: usize,
+    ) -> Result<tile::Value, String> {
+        let elem = self.elem(v)?;
+        match (self.operands.get(i), self.buffers.get(i)) {
+            (Some(Operand::Literal(s)), _) => Ok(literal(kb, *s, elem)),
+            (Some(Operand::Dim(d)), _) => Ok(dim_value(kb, d, elem)),
+            (Some(Operand::View(_)), Some(Some(buffer))) => {
+                Ok(kb.load(*buffer, &at.starts(), at.tile_axes(), at.rows, at.cols))
+            }
+            _ => Err("an argument of a region has no buffer".into()),
+        }
+    }
+
+    /// The counter along an axis of a source of the given rank: a tile or a scalar of `i32` or `i64`.
+    fn counter(&self, kb: &mut KernelBuilder, at: &Position, rank: usize, axis: usize, elem: Elem) -> tile::Value {
+        let original = axis + self.rank.saturating_sub(rank);
+        let one = Extent::Static(1);
+        match self.now.get(original).copied().flatten().and_then(|a| at.axes.get(a)) {
+            Some((Role::Rows, start)) => kb.iota(0, *start, elem, at.rows, one),
+            Some((Role::Cols, start)) => kb.iota(1, *start, elem, one, at.cols),
+            Some((Role::Point, start)) => kb.value(tile::Op::Cast, vec![*start], tile::Type::Scalar(elem)),
+            // The axis has extent 1.
+            None => kb.scalar(Scalar::Int(0), elem),
+        }
+    }
+
+    fn operation(
+        &self,
+        kb: &mut KernelBuilder,
+        at: &Position,
+        result: ir::Value,
+        op: &Op,
+        x: &[tile::Value],
+    ) -> Result<tile::Value, String> {
+        let ty = self.body.tensor(result).ok_or("an index in a region")?;
+        let elem = ty.elem;
+        let wide = computed(elem);
+        let get = |i: usize| x.get(i).copied().ok_or("an operand is missing");
+        let y = match op {
+            Op::Const(s) => return Ok(literal(kb, *s, elem)),
+            Op::DimValue(d) => return Ok(dim_value(kb, d, elem)),
+            Op::Iota { axis } => {
+                let counted = if wide == Elem::I64 { Elem::I64 } else { Elem::I32 };
+                let extent_one = ty.shape.get(*axis).is_some_and(|d| d.as_const() == Some(1));
+                let n = if extent_one {
+                    kb.scalar(Scalar::Int(0), counted)
+                } else {
+                    self.counter(kb, at, ty.rank(), *axis, counted)
+                };
+                kb.cast(n, wide)
+            }
+            Op::Causal => {
+                let (Some(q), Some(k)) = (ty.shape.first(), ty.shape.get(1)) else {
+                    return Err("causal has two axes".into());
+                };
+                let rows = self.counter(kb, at, 2, 0, Elem::I32);
+                let cols = self.counter(kb, at, 2, 1, Elem::I32);
+                let shift = dim_value(kb, &k.sub(q), Elem::I32);
+                let last = kb.binary(BinaryOp::Add, rows, shift);
+                kb.compare(CmpOp::Le, cols, last)
+            }
+            Op::Unary(op) => kb.unary(*op, get(0)?),
+            Op::Binary(op) => kb.binary(*op, get(0)?, get(1)?),
+            Op::Compare(op) => kb.compare(*op, get(0)?, get(1)?),
+            Op::Where => kb.select(get(0)?, get(1)?, get(2)?),
+            Op::Cast { elem } => kb.cast(get(0)?, computed(*elem)),
+            // Every tile is at the iteration space already.
+            Op::Broadcast => get(0)?,
+            Op::Param { .. }
+            | Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Slice { .. }
+            | Op::Index { .. }
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+            | Op::Gather { .. }
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::Matmul
+            | Op::Attention { .. }
+            | Op::Fused { .. }
+            | Op::Tap { .. } => return Err(format!("{op} has no place among a region's elementwise work")),
+        };
+        Ok(kb.narrow(y, elem))
+    }
+}
+
+/// A literal in the type in which it is computed, rounded to its own type.
+pub(super) fn literal(kb: &mut KernelBuilder, s: Scalar, elem: Elem) -> tile::Value {
+    let v = kb.scalar(s, computed(elem));
+    kb.narrow(v, elem)
+}
+
+fn dim_value(kb: &mut KernelBuilder, d: &Dim, elem: Elem) -> tile::Value {
+    let v = kb.dim_scalar(d, computed(elem));
+    kb.narrow(v, elem)
+}
+
+/// The type in which elements are computed: small floats as `f32`, `i8` as `i32`.
+pub(super) fn computed(elem: Elem) -> Elem {
+    match elem {
+        Elem::F32 | Elem::BF16 | Elem::F16 => Elem::F32,
+        Elem::I8 | Elem::I32 => Elem::I32,
+        Elem::I64 => Elem::I64,
+        Elem::Bool => Elem::Bool,
+    }
+}
+
+/// Merges neighbouring axes of an iteration space where every view allows it, and drops axes of extent 1. `strides` has a
+/// list for each view, all over the same axes as `shape`; `fixed` axes are neither merged nor dropped. Returns the new
+/// shape and, for each old axis, the new one: of merged axes only the innermost keeps its place, and only if alone.
+pub(super) fn merge_axes(
+    shape: &mut Vec<Dim>,
+    strides: &mut [Vec<Dim>],
+    fixed: impl Fn(usize) -> bool,
+) -> Vec<Option<usize>> {
+    // Groups of old axes, each becoming one new axis.
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for axis in 0..shape.len() {
+        if shape[axis].as_const() == Some(1) && !fixed(axis) {
+            continue;
+        }
+        let joins = groups.last().is_some_and(|g| {
+            let inner_fixed = fixed(axis) || g.iter().any(|a| fixed(*a));
+            let last = g.last().copied().unwrap_or(0);
+            !inner_fixed
+                && strides.iter().all(|s| match (s.get(last), s.get(axis), shape.get(axis)) {
+                    (Some(outer), Some(inner), Some(extent)) => *outer == inner.mul(extent),
+                    _ => false,
+                })
+        });
+        match groups.last_mut() {
+            Some(g) if joins => g.push(axis),
+            _ => groups.push(vec![axis]),
+        }
+    }
+    let mut now = vec![None; shape.len()];
+    for (i, g) in groups.iter().enumerate() {
+        if let [only] = g.as_slice() {
+            now[*only] = Some(i);
+        }
+    }
+    for s in strides.iter_mut() {
+        *s = groups.iter().filter_map(|g| g.last().and_then(|a| s.get(*a)).cloned()).collect();
+    }
+    *shape = groups.iter().map(|g| Dim::product(g.iter().map(|a| &shape[*a]))).collect();
+    now
+}
+
+/// Does the body count along axes (with `iota` or `causal`)? Then its axes must stay as they are.
+pub(super) fn counts_along_axes(body: &Function) -> bool {
+    body.insts().any(|(_, _, d)| matches!(d.op, Op::Iota { .. } | Op::Causal))
+}
+
+/// How much of an axis a tile takes: all of it where it is known and at most `max`, else `max`.
+pub(super) fn tile_size(extent: &Dim, max: i64) -> i64 {
+    match extent.as_const() {
+        Some(n) if n <= max => n.max(1),
+        _ => max,
+    }
+}

@@ -1,0 +1,394 @@
+//! Kernels of reductions along rows: norms, softmax, sums, with the elementwise work around them.
+//!
+//! The last axis of the iteration space is the row; rows are independent. A row that is short and of known length is one
+//! tile, and everything happens while it is in scratch. A longer row, or one whose length is known at run time only, is
+//! gone through in chunks, once for each level of reductions (the maximum, then the sum of what depends on it, ...) and
+//! once more for the result; what is elementwise is computed again in each pass.
+//!
+//! ```text
+//! grid (points.., ceil(rows, R))
+//!   pass 0: for each chunk: partial maximum;  pass 1: partial sum of exp(x - maximum);  last pass: store
+//! ```
+
+use cranelift_entity::SecondaryMap;
+
+use super::region::{Env, Operand, Position, Region, Role, computed, counts_along_axes, merge_axes, tile_size};
+use super::views::View;
+use super::{Call, as_tile, output_buffer};
+use crate::ir::{self, Function, Op, Scalar, Terminator};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
+use crate::shape::{Dim, Elem, broadcast};
+use crate::tile::{self, Extent, KernelBuilder, Type};
+
+/// Longest row that is one tile.
+const WHOLE_ROW: i64 = 1024;
+/// Columns of a chunk of a longer row.
+const CHUNK: i64 = 512;
+/// Elements of a tile, at most; rows are added up to that.
+const TILE: i64 = 4096;
+
+/// A reduction of the body, its operand, and its level: 0 where it depends on no other.
+struct Reduction {
+    result: ir::Value,
+    operand: ir::Value,
+    kind: ReduceKind,
+    level: usize,
+    elem: Elem,
+}
+
+/// The kernel that computes a body of reductions along the last axis and elementwise operations into `out`.
+///
+/// # Errors
+/// A body of another form, a mistake of ours.
+pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
+    let mut body = body.clone();
+    super::prepare::expand_rows(&mut body)?;
+    let Terminator::Return(results) = &body.block(body.entry()).terminator else {
+        return Err("a region does not return".into());
+    };
+    let result = *results.first().ok_or("a region without a result")?;
+
+    // The iteration space: every value of the body broadcasts to it.
+    let mut shape = out.shape.clone();
+    let entry = body.block(body.entry());
+    let values = entry.args.iter().copied().chain(body.insts().filter_map(|(_, _, d)| d.result));
+    for v in values {
+        let ty = body.tensor(v).ok_or("an index in a region")?;
+        shape = broadcast(&shape, &ty.shape).map_err(|(a, b, _)| format!("{a} and {b} in one region of rows"))?;
+    }
+    let row = shape.last().cloned().ok_or("a region of rows without an axis")?;
+    let reduced_result = out.shape.last() != Some(&row);
+
+    let mut views: Vec<Operand> = operands.to_vec();
+    for o in &mut views {
+        if let Operand::View(v) = o {
+            *v = v.broadcast(&shape);
+        }
+    }
+    let mut target = out.broadcast(&shape);
+    let mut strides = vec![target.strides.clone()];
+    strides.extend(views.iter().filter_map(|o| o.view().map(|v| v.strides.clone())));
+    let (counts, last) = (counts_along_axes(&body), shape.len() - 1);
+    let now = merge_axes(&mut shape, &mut strides, |i| counts || i == last);
+    let mut merged = strides.into_iter();
+    let mut place = |v: &mut View| {
+        v.shape = shape.clone();
+        v.strides = merged.next().unwrap_or_default();
+    };
+    place(&mut target);
+    for o in &mut views {
+        if let Operand::View(v) = o {
+            place(v);
+        }
+    }
+
+    let mut kb = KernelBuilder::new(name);
+    let mut region = Region::new(&body, views, now);
+    region.declare(&mut kb, |_| true);
+    let buffer = output_buffer(&mut kb, &target);
+    let whole = row.as_const().filter(|n| (1..=WHOLE_ROW).contains(n));
+    let chunk = whole.unwrap_or(tile_size(&row, CHUNK));
+    let mut axes = Vec::new();
+    let mut tile_rows = Extent::Static(1);
+    let rank = shape.len();
+    for (i, extent) in shape.iter().enumerate().take(rank - 1) {
+        let role = if rank - i == 2 { Role::Rows } else { Role::Point };
+        let max = if role == Role::Rows { tile_size(extent, (TILE / chunk).clamp(1, 16)) } else { 1 };
+        let point = kb.grid_axis(extent, max);
+        let start = kb.times(point, max);
+        if role == Role::Rows {
+            tile_rows = kb.extent_at(extent, start, max);
+        }
+        axes.push((role, start));
+    }
+    let lowering = Rows { region: &region, axes, rows: tile_rows, row, chunk };
+    let mut env = Env::new();
+    if whole.is_some() {
+        lowering.in_one_tile(&mut kb, &mut env, result)?;
+        let at = lowering.position(&mut kb, None);
+        lowering.store(&mut kb, &mut env, buffer, &at, result, reduced_result)?;
+    } else {
+        lowering.in_chunks(&mut kb, &mut env, result, buffer, reduced_result)?;
+    }
+    let mut buffers = region.declared();
+    buffers.push(target);
+    Ok(Call { kernel: kb.finish(), buffers })
+}
+
+struct Rows<'a> {
+    region: &'a Region<'a>,
+    axes: Vec<(Role, tile::Value)>,
+    rows: Extent,
+    row: Dim,
+    chunk: i64,
+}
+
+impl Rows<'_> {
+    /// The tile at the columns from `start` (from the first, all of them, where that is `None`).
+    fn position(&self, kb: &mut KernelBuilder, start: Option<tile::Value>) -> Position {
+        let (start, cols) = match start {
+            Some(j) => (j, kb.extent_at(&self.row, j, self.chunk)),
+            None => (kb.index(0), Extent::Static(self.chunk)),
+        };
+        let mut axes = self.axes.clone();
+        axes.push((Role::Cols, start));
+        Position { axes, rows: self.rows, cols }
+    }
+
+    /// The reductions that `result` needs, in order.
+    fn reductions(&self, result: ir::Value) -> Result<Vec<Reduction>, String> {
+        let body = self.region.body;
+        let mut needed: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
+        let mut work = vec![result];
+        while let Some(v) = work.pop() {
+            if !std::mem::replace(&mut needed[v], true)
+                && let Some((_, d)) = body.def_inst(v)
+            {
+                work.extend(d.operands.iter().copied());
+            }
+        }
+        let mut level: SecondaryMap<ir::Value, usize> = SecondaryMap::new();
+        let mut out = Vec::new();
+        for (_, _, d) in body.insts() {
+            let Some(v) = d.result.filter(|v| needed[*v]) else { continue };
+            let depth = d.operands.iter().map(|x| level[*x]).max().unwrap_or(0);
+            level[v] = depth;
+            if let (Op::Reduce { kind, .. }, [operand]) = (&d.op, d.operands.as_slice()) {
+                let elem = body.tensor(*operand).ok_or("an index in a region")?.elem;
+                out.push(Reduction { result: v, operand: *operand, kind: *kind, level: depth, elem });
+                level[v] = depth + 1;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Is a value a single column, so that reducing it along the row changes nothing?
+    fn is_column(&self, v: ir::Value) -> bool {
+        let shape = self.region.body.tensor(v).map(|t| t.shape.as_slice()).unwrap_or_default();
+        self.row.as_const() != Some(1) && shape.last().is_none_or(|d| d.as_const() == Some(1))
+    }
+
+    /// A reduction of a tile, in the element type of its result.
+    fn reduce(&self, kb: &mut KernelBuilder, r: &Reduction, tile: tile::Value, at: &Position) -> tile::Value {
+        let tile = as_tile(kb, tile, at);
+        kb.reduce(r.kind, 1, tile)
+    }
+
+    /// A reduction of something that is the same in every column.
+    fn reduce_column(&self, kb: &mut KernelBuilder, r: &Reduction, x: tile::Value) -> tile::Value {
+        match r.kind {
+            ReduceKind::ArgMax => kb.full(Scalar::Int(0), Elem::I32, self.rows, Extent::Static(1)),
+            ReduceKind::Sum
+            | ReduceKind::Mean
+            | ReduceKind::Max
+            | ReduceKind::Min
+            | ReduceKind::All
+            | ReduceKind::Any => x,
+        }
+    }
+
+    fn in_one_tile(&self, kb: &mut KernelBuilder, env: &mut Env, result: ir::Value) -> Result<(), String> {
+        let at = self.position(kb, None);
+        for r in self.reductions(result)? {
+            self.region.eval(kb, env, &at, &[r.operand])?;
+            let x = env[r.operand].ok_or("a reduction's operand was not evaluated")?;
+            let y = if self.is_column(r.operand) { self.reduce_column(kb, &r, x) } else { self.reduce(kb, &r, x, &at) };
+            env[r.result] = Some(kb.narrow(y, self.result_elem(&r)));
+        }
+        self.region.eval(kb, env, &at, &[result])
+    }
+
+    /// The element type in which a reduction's result is kept.
+    fn result_elem(&self, r: &Reduction) -> Elem {
+        self.region.body.tensor(r.result).map_or(r.elem, |t| t.elem)
+    }
+
+    fn store(
+        &self,
+        kb: &mut KernelBuilder,
+        env: &mut Env,
+        buffer: tile::Value,
+        at: &Position,
+        result: ir::Value,
+        reduced: bool,
+    ) -> Result<(), String> {
+        let tile = env[result].ok_or("the result was not evaluated")?;
+        if reduced {
+            let column = Position { cols: Extent::Static(1), ..at.clone() };
+            let tile = as_tile(kb, tile, &column);
+            kb.store(buffer, &at.starts(), (at.axis(Role::Rows), None), tile);
+        } else {
+            let tile = as_tile(kb, tile, at);
+            kb.store(buffer, &at.starts(), at.tile_axes(), tile);
+        }
+        Ok(())
+    }
+
+    fn in_chunks(
+        &self,
+        kb: &mut KernelBuilder,
+        env: &mut Env,
+        result: ir::Value,
+        buffer: tile::Value,
+        reduced: bool,
+    ) -> Result<(), String> {
+        let reductions = self.reductions(result)?;
+        let levels = reductions.iter().map(|r| r.level + 1).max().unwrap_or(0);
+        for level in 0..levels {
+            let here: Vec<&Reduction> = reductions.iter().filter(|r| r.level == level).collect();
+            let (columns, chunked): (Vec<&Reduction>, Vec<&Reduction>) =
+                here.into_iter().partition(|r| self.is_column(r.operand));
+            for r in columns {
+                let at = self.one_column(kb);
+                self.region.eval(kb, env, &at, &[r.operand])?;
+                let x = env[r.operand].ok_or("a reduction's operand was not evaluated")?;
+                let y = self.reduce_column(kb, r, x);
+                env[r.result] = Some(kb.narrow(y, self.result_elem(r)));
+            }
+            if !chunked.is_empty() {
+                self.pass(kb, env, &chunked)?;
+            }
+        }
+        if reduced {
+            let at = self.one_column(kb);
+            self.region.eval(kb, env, &at, &[result])?;
+            return self.store(kb, env, buffer, &at, result, true);
+        }
+        let (head, j, body, done) = self.loop_blocks(kb, &[]);
+        let mut inner = env.clone();
+        let at = self.position(kb, Some(j));
+        self.region.eval(kb, &mut inner, &at, &[result])?;
+        self.store(kb, &mut inner, buffer, &at, result, false)?;
+        self.next_chunk(kb, head, j, &[]);
+        let _ = body;
+        kb.switch_to(done);
+        Ok(())
+    }
+
+    /// A position of one column: for what is the same in every column.
+    fn one_column(&self, kb: &mut KernelBuilder) -> Position {
+        let mut axes = self.axes.clone();
+        axes.push((Role::Point, kb.index(0)));
+        Position { axes, rows: self.rows, cols: Extent::Static(1) }
+    }
+
+    /// Starts a loop over chunks with carried values: builds at its body. The head, the counter, the body, what is after.
+    fn loop_blocks(
+        &self,
+        kb: &mut KernelBuilder,
+        carried: &[tile::Value],
+    ) -> (tile::Block, tile::Value, tile::Block, tile::Block) {
+        let zero = kb.index(0);
+        let mut types = vec![Type::Index];
+        types.extend(carried.iter().map(|v| kb.ty(*v).clone()));
+        let (head, args) = kb.new_block(types);
+        let (body, _) = kb.new_block(Vec::new());
+        let (done, _) = kb.new_block(Vec::new());
+        let mut start = vec![zero];
+        start.extend(carried);
+        kb.br(head, &start);
+        kb.switch_to(head);
+        let j = args[0];
+        let end = kb.dim(&self.row);
+        let more = kb.compare_scalars(CmpOp::Lt, j, end);
+        kb.br_if(more, (body, &[]), (done, &[]));
+        kb.switch_to(body);
+        (head, j, body, done)
+    }
+
+    fn next_chunk(&self, kb: &mut KernelBuilder, head: tile::Block, j: tile::Value, carried: &[tile::Value]) {
+        let next = kb.plus(j, self.chunk);
+        let mut args = vec![next];
+        args.extend(carried);
+        kb.br(head, &args);
+    }
+
+    /// One pass over the row for the reductions of one level.
+    fn pass(&self, kb: &mut KernelBuilder, env: &mut Env, reductions: &[&Reduction]) -> Result<(), String> {
+        let one = Extent::Static(1);
+        let mut initial = Vec::new();
+        for r in reductions {
+            let elem = computed(r.elem);
+            initial.push(kb.full(identity(r.kind, r.elem), elem, self.rows, one));
+            if r.kind == ReduceKind::ArgMax {
+                initial.push(kb.full(Scalar::Int(0), Elem::I32, self.rows, one));
+            }
+        }
+        let (head, j, _, done) = self.loop_blocks(kb, &initial);
+        let accumulators: Vec<tile::Value> = kb.block_args(head).into_iter().skip(1).collect();
+        let at = self.position(kb, Some(j));
+        let mut inner = env.clone();
+        let operands: Vec<ir::Value> = reductions.iter().map(|r| r.operand).collect();
+        self.region.eval(kb, &mut inner, &at, &operands)?;
+        let mut carried = Vec::new();
+        let mut slots = accumulators.iter().copied();
+        let mut next_slot = || slots.next().ok_or("an accumulator is missing");
+        for r in reductions {
+            let x = inner[r.operand].ok_or("a reduction's operand was not evaluated")?;
+            let x = as_tile(kb, x, &at);
+            let acc = next_slot()?;
+            match combination(r.kind) {
+                Some(op) => {
+                    let part = kb.reduce(r.kind, 1, x);
+                    carried.push(kb.binary(op, acc, part));
+                }
+                None => {
+                    // The best so far stays unless a later one is greater, or the first NaN.
+                    let place = next_slot()?;
+                    let best = kb.reduce(ReduceKind::Max, 1, x);
+                    let at_best = kb.reduce(ReduceKind::ArgMax, 1, x);
+                    let start = kb.value(tile::Op::Cast, vec![j], Type::Scalar(Elem::I32));
+                    let at_best = kb.binary(BinaryOp::Add, at_best, start);
+                    let greater = kb.compare(CmpOp::Gt, best, acc);
+                    let nan = kb.compare(CmpOp::Ne, best, best);
+                    let number = kb.compare(CmpOp::Eq, acc, acc);
+                    let first_nan = kb.binary(BinaryOp::And, nan, number);
+                    let better = kb.binary(BinaryOp::Or, greater, first_nan);
+                    carried.push(kb.select(better, best, acc));
+                    carried.push(kb.select(better, at_best, place));
+                }
+            }
+        }
+        self.next_chunk(kb, head, j, &carried);
+        kb.switch_to(done);
+        let mut results = accumulators.into_iter();
+        for r in reductions {
+            let mut v = results.next().ok_or("an accumulator is missing")?;
+            if r.kind == ReduceKind::ArgMax {
+                v = results.next().ok_or("an accumulator is missing")?;
+            }
+            env[r.result] = Some(kb.narrow(v, self.result_elem(r)));
+        }
+        Ok(())
+    }
+}
+
+/// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
+fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
+    let (low, high) = match elem {
+        Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+        Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
+        Elem::I8 => (Scalar::Int(i64::from(i8::MIN)), Scalar::Int(i64::from(i8::MAX))),
+        Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
+    };
+    match kind {
+        ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
+        ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
+        ReduceKind::Max | ReduceKind::ArgMax => low,
+        ReduceKind::Min => high,
+        ReduceKind::All => Scalar::Bool(true),
+        ReduceKind::Any => Scalar::Bool(false),
+    }
+}
+
+/// How two partial results are combined; `None` for `argmax`.
+fn combination(kind: ReduceKind) -> Option<BinaryOp> {
+    match kind {
+        ReduceKind::Sum | ReduceKind::Mean => Some(BinaryOp::Add),
+        ReduceKind::Max => Some(BinaryOp::Max),
+        ReduceKind::Min => Some(BinaryOp::Min),
+        ReduceKind::All => Some(BinaryOp::And),
+        ReduceKind::Any => Some(BinaryOp::Or),
+        ReduceKind::ArgMax => None,
+    }
+}
