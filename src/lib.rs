@@ -28,5 +28,6 @@ pub mod runtime;
 pub mod scalar;
 pub mod shape;
 pub mod syntax;
+pub mod tensor;
 pub mod tile;
 pub mod types;

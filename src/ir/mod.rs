@@ -18,6 +18,7 @@
 mod cfg;
 mod entities;
 mod function;
+pub mod interp;
 mod op;
 mod rules;
 mod signature;

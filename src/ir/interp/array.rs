@@ -1,0 +1,229 @@
+//! Arrays: the tensors that the interpreter computes with.
+//!
+//! In: host tensors and elements. Out: arrays, whose floats are a [`Real`] and whose integers are `i64`s that hold values
+//! of their element type. Movement of elements stands here; what computes stands in `elementwise` and `contraction`.
+
+use super::Real;
+use crate::shape::Elem;
+use crate::tensor::Tensor;
+
+/// The elements of an array.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data<F> {
+    /// Of a float type.
+    Float(Vec<F>),
+    /// Of an integer type.
+    Int(Vec<i64>),
+    /// Truth values.
+    Bool(Vec<bool>),
+}
+
+/// A tensor inside of the interpreter, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array<F> {
+    /// Element type.
+    pub elem: Elem,
+    /// Extents.
+    pub shape: Vec<usize>,
+    /// Elements.
+    pub data: Data<F>,
+}
+
+/// An integer wrapped to its type.
+pub(super) fn wrap(n: i64, elem: Elem) -> i64 {
+    match elem {
+        Elem::I8 => i64::from(n as i8),
+        Elem::I32 => i64::from(n as i32),
+        Elem::I64 | Elem::F32 | Elem::BF16 | Elem::F16 | Elem::Bool => n,
+    }
+}
+
+impl<F: Real> Data<F> {
+    /// No elements of a type, with room for `n`.
+    pub(super) fn with_capacity(elem: Elem, n: usize) -> Data<F> {
+        match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => Data::Float(Vec::with_capacity(n)),
+            Elem::I8 | Elem::I32 | Elem::I64 => Data::Int(Vec::with_capacity(n)),
+            Elem::Bool => Data::Bool(Vec::with_capacity(n)),
+        }
+    }
+
+    /// Appends elements `start..start + n` of another array of the same type.
+    pub(super) fn extend(&mut self, from: &Data<F>, start: usize, n: usize) {
+        match (self, from) {
+            (Data::Float(a), Data::Float(b)) => a.extend(b.iter().skip(start).take(n)),
+            (Data::Int(a), Data::Int(b)) => a.extend(b.iter().skip(start).take(n)),
+            (Data::Bool(a), Data::Bool(b)) => a.extend(b.iter().skip(start).take(n)),
+            (Data::Float(_) | Data::Int(_) | Data::Bool(_), _) => {}
+        }
+    }
+
+    /// Writes all elements of another array over those from `start` on.
+    pub(super) fn write(&mut self, start: usize, from: &Data<F>) {
+        match (self, from) {
+            (Data::Float(a), Data::Float(b)) => a.iter_mut().skip(start).zip(b).for_each(|(x, y)| *x = *y),
+            (Data::Int(a), Data::Int(b)) => a.iter_mut().skip(start).zip(b).for_each(|(x, y)| *x = *y),
+            (Data::Bool(a), Data::Bool(b)) => a.iter_mut().skip(start).zip(b).for_each(|(x, y)| *x = *y),
+            (Data::Float(_) | Data::Int(_) | Data::Bool(_), _) => {}
+        }
+    }
+}
+
+/// Positions of all elements of a shape in row-major order, under strides.
+pub(super) fn positions(shape: &[usize], strides: &[usize]) -> Vec<usize> {
+    let mut out = vec![0];
+    for (n, stride) in shape.iter().zip(strides) {
+        let mut next = Vec::with_capacity(out.len().saturating_mul(*n));
+        for base in &out {
+            next.extend((0..*n).map(|i| base + i * stride));
+        }
+        out = next;
+    }
+    out
+}
+
+/// Strides of a row-major shape.
+pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
+    let mut out = vec![1usize; shape.len()];
+    for i in (1..shape.len()).rev() {
+        out[i - 1] = out[i].saturating_mul(shape[i]);
+    }
+    out
+}
+
+/// Strides that repeat a shape over a larger one, right-aligned.
+pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
+    let own = strides(from);
+    let lead = to.len().saturating_sub(from.len());
+    (0..to.len()).map(|i| if i < lead || from[i - lead] == 1 { 0 } else { own[i - lead] }).collect()
+}
+
+/// Number of elements.
+pub(super) fn count(shape: &[usize]) -> usize {
+    shape.iter().product()
+}
+
+/// A shape as (elements before an axis, extent, elements after).
+pub(super) fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
+    let (before, rest) = shape.split_at(axis.min(shape.len()));
+    (count(before), rest.first().copied().unwrap_or(1), count(rest.get(1..).unwrap_or_default()))
+}
+
+impl<F: Real> Array<F> {
+    /// All elements the same.
+    pub(super) fn splat(elem: Elem, shape: Vec<usize>, float: F, int: i64) -> Array<F> {
+        let n = count(&shape);
+        let data = match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => Data::Float(vec![float; n]),
+            Elem::I8 | Elem::I32 | Elem::I64 => Data::Int(vec![wrap(int, elem); n]),
+            Elem::Bool => Data::Bool(vec![int != 0; n]),
+        };
+        Array { elem, shape, data }
+    }
+
+    /// From a host tensor.
+    pub fn from_tensor(t: &Tensor) -> Array<F> {
+        let elem = t.elem();
+        let data = match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => {
+                Data::Float(t.to_f64().into_iter().map(|x| F::literal(x, elem)).collect())
+            }
+            Elem::I8 | Elem::I32 | Elem::I64 => Data::Int(t.to_i64()),
+            Elem::Bool => Data::Bool(t.to_i64().into_iter().map(|n| n != 0).collect()),
+        };
+        Array { elem, shape: t.shape().to_vec(), data }
+    }
+
+    /// As a host tensor; floats rounded to the element type.
+    pub fn to_tensor(&self) -> Option<Tensor> {
+        let shape = self.shape.clone();
+        match &self.data {
+            Data::Float(v) => Tensor::from_floats(self.elem, shape, &v.iter().map(|x| x.value()).collect::<Vec<_>>()),
+            Data::Int(v) => Tensor::from_ints(self.elem, shape, v),
+            Data::Bool(v) => Tensor::from_ints(self.elem, shape, &v.iter().map(|b| i64::from(*b)).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The elements at these positions, under a shape.
+    pub(super) fn take(&self, shape: Vec<usize>, positions: &[usize]) -> Array<F> {
+        let data = match &self.data {
+            Data::Float(v) => Data::Float(positions.iter().map(|i| v[*i]).collect()),
+            Data::Int(v) => Data::Int(positions.iter().map(|i| v[*i]).collect()),
+            Data::Bool(v) => Data::Bool(positions.iter().map(|i| v[*i]).collect()),
+        };
+        Array { elem: self.elem, shape, data }
+    }
+
+    pub(super) fn transpose(&self, perm: &[usize]) -> Array<F> {
+        let own = strides(&self.shape);
+        let shape: Vec<usize> = perm.iter().map(|i| self.shape[*i]).collect();
+        let moved: Vec<usize> = perm.iter().map(|i| own[*i]).collect();
+        let at = positions(&shape, &moved);
+        self.take(shape, &at)
+    }
+
+    pub(super) fn broadcast(&self, shape: &[usize]) -> Array<F> {
+        if self.shape == shape {
+            return self.clone();
+        }
+        self.take(shape.to_vec(), &positions(shape, &broadcast_strides(&self.shape, shape)))
+    }
+
+    /// Elements `start..start + n` along an axis.
+    pub(super) fn slice(&self, axis: usize, start: usize, n: usize) -> Array<F> {
+        let (outer, extent, inner) = around(&self.shape, axis);
+        let mut shape = self.shape.clone();
+        shape[axis] = n;
+        let mut data = Data::with_capacity(self.elem, count(&shape));
+        for o in 0..outer {
+            data.extend(&self.data, (o * extent + start) * inner, n * inner);
+        }
+        Array { elem: self.elem, shape, data }
+    }
+
+    /// The elements at one position along an axis, the axis gone.
+    pub(super) fn index(&self, axis: usize, at: usize) -> Array<F> {
+        let mut out = self.slice(axis, at, 1);
+        out.shape.remove(axis);
+        out
+    }
+
+    /// Slices at positions along an axis, whose shape takes the axis's place.
+    pub(super) fn gather(&self, axis: usize, at: &[usize], shape_of_at: &[usize]) -> Array<F> {
+        let (outer, extent, inner) = around(&self.shape, axis);
+        let mut shape = self.shape.clone();
+        shape.splice(axis..=axis, shape_of_at.iter().copied());
+        let mut data = Data::with_capacity(self.elem, count(&shape));
+        for o in 0..outer {
+            for i in at {
+                data.extend(&self.data, (o * extent + i) * inner, inner);
+            }
+        }
+        Array { elem: self.elem, shape, data }
+    }
+
+    /// Arrays one after another along an axis; there is at least one.
+    pub(super) fn concat(parts: &[&Array<F>], axis: usize) -> Array<F> {
+        let elem = parts[0].elem;
+        let mut shape = parts[0].shape.clone();
+        shape[axis] = parts.iter().map(|p| p.shape[axis]).sum();
+        let mut data = Data::with_capacity(elem, count(&shape));
+        for o in 0..count(&shape[..axis]) {
+            for p in parts {
+                let (_, extent, inner) = around(&p.shape, axis);
+                data.extend(&p.data, o * extent * inner, extent * inner);
+            }
+        }
+        Array { elem, shape, data }
+    }
+
+    /// With elements of a scalar before and after along an axis.
+    pub(super) fn pad(&self, value: &Array<F>, axis: usize, low: usize, high: usize) -> Array<F> {
+        let filled = |n: usize| {
+            let mut shape = self.shape.clone();
+            shape[axis] = n;
+            value.broadcast(&shape)
+        };
+        Array::concat(&[&filled(low), self, &filled(high)], axis)
+    }
+}

@@ -1,0 +1,285 @@
+//! Operations that combine many elements: reductions, softmax, matrix products, attention.
+//!
+//! In: arrays. Out: an array. Sums go over rows in ascending order, in the accumulator of a [`Real`]; for floats a result
+//! is rounded to its element type once, at the end.
+
+use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
+use super::elementwise::{binary, cast, range, select};
+use super::{Failure, Real};
+use crate::ir::MaskKind;
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+
+/// The axes moved to the end, so that what is reduced lies in rows: the array, the length of a row, the permutation.
+fn rows<F: Real>(x: &Array<F>, axes: &[usize]) -> (Array<F>, usize, Vec<usize>) {
+    let mut perm: Vec<usize> = (0..x.shape.len()).filter(|i| !axes.contains(i)).collect();
+    perm.extend(axes);
+    let length = axes.iter().map(|a| x.shape[*a]).product();
+    let moved = if perm.is_sorted() { x.clone() } else { x.transpose(&perm) };
+    (moved, length, perm)
+}
+
+/// Rows of a slice; an empty row for each result where rows are empty.
+fn each_row<T, U>(v: &[T], length: usize, n: usize, mut f: impl FnMut(&[T]) -> U) -> Vec<U> {
+    (0..n).map(|i| f(v.get(i * length..(i + 1) * length).unwrap_or_default())).collect()
+}
+
+pub(super) fn reduce<F: Real>(
+    kind: ReduceKind,
+    x: &Array<F>,
+    axes: &[usize],
+    shape: Vec<usize>,
+    certain: &mut bool,
+) -> Result<Array<F>, Failure> {
+    let (moved, length, _) = rows(x, axes);
+    let (n, elem) = (count(&shape), x.elem);
+    if kind == ReduceKind::ArgMax {
+        if length == 0 {
+            return Err(Failure::new("argmax of an empty axis"));
+        }
+        let data = match &moved.data {
+            Data::Float(v) => each_row(v, length, n, |row| argmax_floats(row, certain)),
+            Data::Int(v) => each_row(v, length, n, argmax_ints),
+            Data::Bool(_) => return Err(Failure::internal("argmax of bool")),
+        };
+        return Ok(Array { elem: Elem::I32, shape, data: Data::Int(data) });
+    }
+    let data = match &moved.data {
+        Data::Float(v) => Data::Float(each_row(v, length, n, |row| reduce_floats(kind, row, elem))),
+        Data::Int(v) => Data::Int(each_row(v, length, n, |row| reduce_ints(kind, row, elem))),
+        Data::Bool(v) => Data::Bool(each_row(v, length, n, |row| match kind {
+            ReduceKind::All | ReduceKind::Min => row.iter().all(|b| *b),
+            _ => row.iter().any(|b| *b),
+        })),
+    };
+    Ok(Array { elem, shape, data })
+}
+
+fn argmax_floats<F: Real>(row: &[F], certain: &mut bool) -> i64 {
+    let mut best = 0;
+    for (i, x) in row.iter().enumerate().skip(1) {
+        if row[best].value().is_nan() {
+            break;
+        }
+        let (greater, sure) = F::compare(CmpOp::Gt, *x, row[best]);
+        *certain &= sure || x.value().is_nan();
+        if greater || x.value().is_nan() {
+            best = i;
+        }
+    }
+    best as i64
+}
+
+fn argmax_ints(row: &[i64]) -> i64 {
+    let mut best = 0;
+    for (i, n) in row.iter().enumerate() {
+        if *n > row[best] {
+            best = i;
+        }
+    }
+    best as i64
+}
+
+fn sum<F: Real>(row: &[F]) -> F::Sum {
+    let mut sum = F::zero();
+    row.iter().for_each(|x| F::add(&mut sum, *x));
+    sum
+}
+
+fn maximum<F: Real>(row: &[F], elem: Elem) -> F {
+    row.iter().fold(F::literal(f64::NEG_INFINITY, elem), |m, x| F::binary(BinaryOp::Max, m, *x, elem))
+}
+
+fn reduce_floats<F: Real>(kind: ReduceKind, row: &[F], elem: Elem) -> F {
+    match kind {
+        ReduceKind::Sum => F::total(sum(row), row.len(), elem),
+        ReduceKind::Mean => {
+            let total = F::total(sum(row), row.len(), Elem::F32);
+            let n = F::from_int(row.len() as i64, Elem::F32);
+            F::binary(BinaryOp::Div, total, n, Elem::F32).cast(elem)
+        }
+        ReduceKind::Min => {
+            row.iter().fold(F::literal(f64::INFINITY, elem), |m, x| F::binary(BinaryOp::Min, m, *x, elem))
+        }
+        ReduceKind::Max | ReduceKind::All | ReduceKind::Any | ReduceKind::ArgMax => maximum(row, elem),
+    }
+}
+
+fn reduce_ints(kind: ReduceKind, row: &[i64], elem: Elem) -> i64 {
+    let (low, high) = range(elem);
+    match kind {
+        ReduceKind::Min => row.iter().copied().fold(high, i64::min),
+        ReduceKind::Max => row.iter().copied().fold(low, i64::max),
+        ReduceKind::Sum | ReduceKind::Mean | ReduceKind::All | ReduceKind::Any | ReduceKind::ArgMax => {
+            wrap(row.iter().fold(0, |a: i64, n| a.wrapping_add(*n)), elem)
+        }
+    }
+}
+
+/// Softmax (or its logarithm) over an axis, computed in `f32`.
+pub(super) fn softmax<F: Real>(x: &Array<F>, axis: usize, log: bool) -> Result<Array<F>, Failure> {
+    let (moved, length, perm) = rows(x, &[axis]);
+    let Data::Float(v) = &moved.data else { return Err(Failure::internal("softmax of integers")) };
+    let mut out = Vec::with_capacity(v.len());
+    for row in v.chunks(length.max(1)) {
+        softmax_row(row, log, x.elem, &mut out);
+    }
+    let result = Array { elem: x.elem, shape: moved.shape, data: Data::Float(out) };
+    if perm.is_sorted() {
+        return Ok(result);
+    }
+    let mut back = vec![0; perm.len()];
+    perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
+    Ok(result.transpose(&back))
+}
+
+fn softmax_row<F: Real>(row: &[F], log: bool, elem: Elem, out: &mut Vec<F>) {
+    let op = |op: BinaryOp, a: F, b: F| F::binary(op, a, b, Elem::F32);
+    let m = maximum(row, Elem::F32);
+    if m.value() == f64::NEG_INFINITY && !log {
+        out.extend(row.iter().map(|_| F::literal(0.0, elem)));
+        return;
+    }
+    let centred: Vec<F> = row.iter().map(|x| op(BinaryOp::Sub, *x, m)).collect();
+    let powers: Vec<F> = centred.iter().map(|x| F::unary(UnaryOp::Exp, *x, Elem::F32)).collect();
+    let total = F::total(sum(&powers), row.len(), Elem::F32);
+    if log {
+        let total = F::unary(UnaryOp::Log, total, Elem::F32);
+        out.extend(centred.iter().map(|x| op(BinaryOp::Sub, *x, total).cast(elem)));
+    } else {
+        out.extend(powers.iter().map(|e| op(BinaryOp::Div, *e, total).cast(elem)));
+    }
+}
+
+/// Rows of the left matrix that are multiplied at a time, so that a row of the right one is read once for all of them.
+const ROWS: usize = 4;
+
+/// Matrix product over the last two axes; `shape` is the result's, `elem` its element type.
+pub(super) fn matmul<F: Real>(a: &Array<F>, b: &Array<F>, shape: Vec<usize>, elem: Elem) -> Result<Array<F>, Failure> {
+    let (Some((m, k)), Some(n)) = (last_two(&a.shape), b.shape.last().copied()) else {
+        return Err(Failure::internal("a matrix product of vectors"));
+    };
+    let lead = |s: &[usize]| s[..s.len() - 2].to_vec();
+    let (la, lb, lo) = (lead(&a.shape), lead(&b.shape), lead(&shape));
+    let pairs: Vec<(usize, usize)> = positions(&lo, &broadcast_strides(&la, &lo))
+        .into_iter()
+        .zip(positions(&lo, &broadcast_strides(&lb, &lo)))
+        .map(|(i, j)| (i * m * k, j * k * n))
+        .collect();
+    let data = match (&a.data, &b.data) {
+        (Data::Float(x), Data::Float(y)) => {
+            let mut out = Vec::with_capacity(count(&shape));
+            for (i, j) in pairs {
+                let finish = |sum: F::Sum| F::total(sum, k, elem);
+                product(&x[i..i + m * k], &y[j..j + k * n], (m, k, n), F::zero(), F::add_product, finish, &mut out);
+            }
+            Data::Float(out)
+        }
+        (Data::Int(x), Data::Int(y)) => {
+            let mut out = Vec::with_capacity(count(&shape));
+            for (i, j) in pairs {
+                let add = |sum: &mut i64, x: i64, y: i64| *sum = sum.wrapping_add(x.wrapping_mul(y));
+                product(&x[i..i + m * k], &y[j..j + k * n], (m, k, n), 0, add, |n| wrap(n, elem), &mut out);
+            }
+            Data::Int(out)
+        }
+        (Data::Float(_) | Data::Int(_) | Data::Bool(_), _) => {
+            return Err(Failure::internal("operands of different kinds"));
+        }
+    };
+    Ok(Array { elem, shape, data })
+}
+
+fn last_two(shape: &[usize]) -> Option<(usize, usize)> {
+    match shape {
+        [.., m, n] => Some((*m, *n)),
+        _ => None,
+    }
+}
+
+/// One matrix product; each sum goes over `k` in ascending order.
+fn product<T: Copy, S: Copy>(
+    a: &[T],
+    b: &[T],
+    (m, k, n): (usize, usize, usize),
+    zero: S,
+    add: impl Fn(&mut S, T, T),
+    finish: impl Fn(S) -> T,
+    out: &mut Vec<T>,
+) {
+    let mut sums = vec![zero; ROWS * n];
+    for first in (0..m).step_by(ROWS) {
+        let height = ROWS.min(m - first);
+        sums.fill(zero);
+        for p in 0..k {
+            let right = &b[p * n..(p + 1) * n];
+            for r in 0..height {
+                let x = a[(first + r) * k + p];
+                for (sum, y) in sums[r * n..(r + 1) * n].iter_mut().zip(right) {
+                    add(sum, x, *y);
+                }
+            }
+        }
+        out.extend(sums[..height * n].iter().map(|s| finish(*s)));
+    }
+}
+
+/// The inputs of an attention, besides its masks' operands.
+pub(super) struct Attention<'a, F> {
+    pub q: &'a Array<F>,
+    pub k: &'a Array<F>,
+    pub v: &'a Array<F>,
+    pub scale: &'a Array<F>,
+    /// Shape of the result.
+    pub shape: Vec<usize>,
+}
+
+/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32` and rounded once.
+pub(super) fn attention<F: Real>(
+    x: &Attention<'_, F>,
+    masks: &[MaskKind],
+    operands: &[&Array<F>],
+) -> Result<Array<F>, Failure> {
+    let missing = || Failure::internal("an operand of the attention is missing");
+    let elem = x.q.elem;
+    let mut sure = true;
+    let wide = |a: &Array<F>, sure: &mut bool| cast(a, Elem::F32, sure);
+    let (q, k, v) = (wide(x.q, &mut sure), wide(x.k, &mut sure), wide(x.v, &mut sure));
+    let rank = k.shape.len();
+    let mut perm: Vec<usize> = (0..rank).collect();
+    perm.swap(rank - 1, rank - 2);
+    let keys = k.transpose(&perm);
+    let (s, t) = (q.shape[q.shape.len() - 2], k.shape[rank - 2]);
+    let mut shape = x.shape[..x.shape.len() - 2].to_vec();
+    shape.extend([s, t]);
+    let mut scores = matmul(&q, &keys, shape.clone(), Elem::F32)?;
+    scores = binary(BinaryOp::Mul, &scores, x.scale, &shape)?;
+    let mut rest = operands.iter();
+    for mask in masks {
+        match mask {
+            MaskKind::Causal => {
+                let seen = causal(s, t);
+                let hidden = Array::splat(Elem::F32, Vec::new(), F::literal(f64::NEG_INFINITY, Elem::F32), 0);
+                scores = select(&seen, &scores, &hidden, &shape)?;
+            }
+            MaskKind::Add => {
+                let m = wide(rest.next().ok_or_else(missing)?, &mut sure);
+                scores = binary(BinaryOp::Add, &scores, &m, &shape)?;
+            }
+            MaskKind::Keep => {
+                let c = rest.next().ok_or_else(missing)?;
+                let fill = wide(rest.next().ok_or_else(missing)?, &mut sure);
+                scores = select(c, &scores, &fill, &shape)?;
+            }
+        }
+    }
+    let weights = softmax(&scores, shape.len() - 1, false)?;
+    let y = matmul(&weights, &v, x.shape.clone(), Elem::F32)?;
+    Ok(cast(&y, elem, &mut sure))
+}
+
+/// Query `i` sees key `j` where `j <= i + t - s`.
+pub(super) fn causal<F: Real>(s: usize, t: usize) -> Array<F> {
+    let data = (0..s).flat_map(|i| (0..t).map(move |j| j + s <= i + t)).collect();
+    Array { elem: Elem::Bool, shape: vec![s, t], data: Data::Bool(data) }
+}

@@ -1,0 +1,320 @@
+//! The machine: goes through the blocks of a function and does each instruction.
+//!
+//! In: a function, its arguments, the symbols' values. Out: its results; taps on the way. Work and sizes are counted
+//! before anything is allocated.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use cranelift_entity::SecondaryMap;
+
+use super::array::{Array, Data, count};
+use super::contraction::{self, Attention};
+use super::door::{Symbols, extent, value};
+use super::{Call, Failure, Limits, Params, Real, elementwise};
+use crate::ir::{Function, InstData, Module, Op, Terminator, Type, Value};
+use crate::shape::{Dim, Elem, TensorType};
+
+/// What a value is when the program runs.
+#[derive(Clone, Debug)]
+enum Item<F> {
+    Index(i64),
+    Array(Rc<Array<F>>),
+}
+
+type Items<F> = SecondaryMap<Value, Option<Item<F>>>;
+
+pub(super) struct Machine<'a, F> {
+    module: &'a Module,
+    params: &'a dyn Params,
+    limits: Limits,
+    symbols: Symbols,
+    pub taps: BTreeMap<String, Array<F>>,
+    pub certain: bool,
+    pub work: u64,
+}
+
+impl<'a, F: Real> Machine<'a, F> {
+    pub(super) fn new(module: &'a Module, call: &Call<'a>, symbols: Symbols) -> Machine<'a, F> {
+        let (params, limits) = (call.params, call.limits);
+        Machine { module, params, limits, symbols, taps: BTreeMap::new(), certain: true, work: 0 }
+    }
+
+    pub(super) fn function(&mut self, f: &Function, args: Vec<Array<F>>) -> Result<Vec<Array<F>>, Failure> {
+        let args = args.into_iter().map(|a| Item::Array(Rc::new(a))).collect();
+        let results = self.blocks(f, args)?;
+        results
+            .into_iter()
+            .map(|r| match r {
+                Item::Array(a) => Ok(Rc::unwrap_or_clone(a)),
+                Item::Index(_) => Err(Failure::internal("a result is an index")),
+            })
+            .collect()
+    }
+
+    fn blocks(&mut self, f: &Function, args: Vec<Item<F>>) -> Result<Vec<Item<F>>, Failure> {
+        let mut items: Items<F> = SecondaryMap::new();
+        let mut block = f.entry();
+        let mut given = args;
+        loop {
+            self.spend(1)?;
+            let data = f.block(block);
+            for (v, item) in data.args.iter().zip(given) {
+                items[*v] = Some(item);
+            }
+            for i in &data.insts {
+                let inst = f.inst(*i);
+                let result = self.inst(f, inst, &items).map_err(|e| e.at(inst.loc))?;
+                if let (Some(v), Some(item)) = (inst.result, result) {
+                    items[v] = Some(item);
+                }
+            }
+            let call = match &data.terminator {
+                Terminator::Return(vs) => return vs.iter().map(|v| get(&items, *v).cloned()).collect(),
+                Terminator::Br(c) => c,
+                Terminator::BrIf { condition, then, otherwise } => match get(&items, *condition)? {
+                    Item::Array(a) if matches!(&a.data, Data::Bool(v) if v.first() == Some(&true)) => then,
+                    Item::Array(_) => otherwise,
+                    Item::Index(_) => return Err(Failure::internal("a condition is an index")),
+                },
+            };
+            given = call.args.iter().map(|v| get(&items, *v).cloned()).collect::<Result<Vec<Item<F>>, Failure>>()?;
+            block = call.block;
+        }
+    }
+
+    fn spend(&mut self, work: u64) -> Result<(), Failure> {
+        self.work = self.work.saturating_add(work);
+        if self.work > self.limits.work {
+            return Err(Failure::new("the program does more than the limit allows"));
+        }
+        Ok(())
+    }
+
+    /// The extents of a type, within the limits.
+    fn shape(&mut self, t: &TensorType) -> Result<Vec<usize>, Failure> {
+        let shape = t.shape.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, Failure>>()?;
+        // An extent of 0 does not excuse the others: intermediate products must fit too.
+        let elements = shape.iter().map(|n| (*n).max(1) as u64).try_fold(1u64, u64::checked_mul);
+        match elements {
+            Some(n) if n <= self.limits.elements => self.spend(n)?,
+            _ => return Err(Failure::new(format!("a tensor of shape {shape:?} is larger than the limit allows"))),
+        }
+        Ok(shape)
+    }
+
+    fn inst(&mut self, f: &Function, inst: &InstData, items: &Items<F>) -> Result<Option<Item<F>>, Failure> {
+        self.spend(1)?;
+        let index = |i: usize| match get(items, operand(inst, i)?)? {
+            Item::Index(n) => Ok(*n),
+            Item::Array(_) => Err(Failure::internal("an index is a tensor")),
+        };
+        if let Op::Tap { name, extents } = &inst.op {
+            let indices = (1..inst.operands.len()).map(index).collect::<Result<Vec<i64>, Failure>>()?;
+            let x = array(items, operand(inst, 0)?)?;
+            self.tap(name, extents, &indices, x)?;
+            return Ok(None);
+        }
+        let ty = inst.result.map(|v| f.ty(v));
+        let Some(Type::Tensor(ty)) = ty else {
+            let n = match &inst.op {
+                Op::Const(s) => s.as_i64(),
+                Op::DimValue(d) => value(d, &self.symbols)?,
+                Op::Binary(op) => op.eval_int(index(0)?, index(1)?),
+                op => return Err(Failure::internal(format!("`{op}` gives an index"))),
+            };
+            return Ok(Some(Item::Index(n)));
+        };
+        let shape = self.shape(ty)?;
+        let x = |i: usize| array(items, operand(inst, i)?);
+        let out = match &inst.op {
+            Op::Const(s) => Array::splat(ty.elem, shape, F::literal(s.as_f64(), ty.elem), s.as_i64()),
+            Op::DimValue(d) => {
+                let n = value(d, &self.symbols)?;
+                Array::splat(ty.elem, shape, F::from_int(n, ty.elem), n)
+            }
+            Op::Iota { axis } => iota(ty.elem, shape, *axis),
+            Op::Causal => match shape.as_slice() {
+                [s, t] => contraction::causal(*s, *t),
+                _ => return Err(Failure::internal("causal is a matrix")),
+            },
+            Op::Param { name } => {
+                let indices = (0..inst.operands.len()).map(index).collect::<Result<Vec<i64>, Failure>>()?;
+                return self.param(name, &indices, ty.elem, shape).map(|a| Some(Item::Array(Rc::new(a))));
+            }
+            Op::Unary(op) => elementwise::unary(*op, x(0)?)?,
+            Op::Binary(op) => elementwise::binary(*op, x(0)?, x(1)?, &shape)?,
+            Op::Compare(op) if get(items, operand(inst, 0)?).is_ok_and(|i| matches!(i, Item::Index(_))) => {
+                Array::splat(Elem::Bool, shape, F::literal(0.0, Elem::F32), i64::from(op.eval(index(0)?, index(1)?)))
+            }
+            Op::Compare(op) => elementwise::compare(*op, x(0)?, x(1)?, &shape, &mut self.certain)?,
+            Op::Where => elementwise::select(x(0)?, x(1)?, x(2)?, &shape)?,
+            Op::Cast { elem } => elementwise::cast(x(0)?, *elem, &mut self.certain),
+            Op::Reshape => {
+                let x = x(0)?;
+                if count(&x.shape) != count(&shape) {
+                    return Err(Failure::new(format!("{:?} does not reshape to {shape:?}", x.shape)));
+                }
+                Array { shape, ..x.clone() }
+            }
+            Op::Transpose { perm } => x(0)?.transpose(perm),
+            Op::Broadcast => x(0)?.broadcast(&shape),
+            Op::Slice { axis, start, stop } => {
+                let x = x(0)?;
+                let (a, b) = (value(start, &self.symbols)?, value(stop, &self.symbols)?);
+                let n = x.shape[*axis];
+                match (usize::try_from(a), usize::try_from(b)) {
+                    (Ok(from), Ok(to)) if from <= to && to <= n => x.slice(*axis, from, to - from),
+                    _ => return Err(Failure::new(format!("the slice {a}..{b} is outside of an axis of {n}"))),
+                }
+            }
+            Op::Index { axis } => {
+                let at = match get(items, operand(inst, 1)?)? {
+                    Item::Index(n) => *n,
+                    Item::Array(a) => ints(a)?.first().copied().unwrap_or(-1),
+                };
+                let x = x(0)?;
+                let at = in_range(at, x.shape[*axis])?;
+                x.index(*axis, at)
+            }
+            Op::Concat { axis } => {
+                let parts = (0..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, Failure>>()?;
+                Array::concat(&parts, *axis)
+            }
+            Op::Pad { axis, low, high } => {
+                x(0)?.pad(x(1)?, *axis, extent(low, &self.symbols)?, extent(high, &self.symbols)?)
+            }
+            Op::Gather { axis } => {
+                let (table, at) = (x(0)?, x(1)?);
+                let n = table.shape[*axis];
+                let rows = ints(at)?.iter().map(|i| in_range(*i, n)).collect::<Result<Vec<usize>, Failure>>()?;
+                table.gather(*axis, &rows, &at.shape)
+            }
+            Op::Reduce { kind, axes, keep: _ } => {
+                let x = x(0)?;
+                self.spend(count(&x.shape) as u64)?;
+                contraction::reduce(*kind, x, axes, shape, &mut self.certain)?
+            }
+            Op::Softmax { axis } => contraction::softmax(x(0)?, *axis, false)?,
+            Op::LogSoftmax { axis } => contraction::softmax(x(0)?, *axis, true)?,
+            Op::Matmul => {
+                let (a, b) = (x(0)?, x(1)?);
+                self.spend(product(&shape, a.shape.last()))?;
+                contraction::matmul(a, b, shape, ty.elem)?
+            }
+            Op::Attention { masks } => {
+                let (q, k, v, scale) = (x(0)?, x(1)?, x(2)?, x(3)?);
+                let keys = k.shape.len().checked_sub(2).map_or(1, |i| k.shape[i]);
+                let scores: Vec<usize> = shape.iter().copied().take(shape.len() - 1).chain([keys]).collect();
+                if product(&scores, None) > self.limits.elements {
+                    return Err(Failure::new("the scores of an attention are larger than the limit allows"));
+                }
+                self.spend(product(&shape, Some(&keys)).saturating_add(product(&scores, q.shape.last())))?;
+                let rest = (4..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, Failure>>()?;
+                contraction::attention(&Attention { q, k, v, scale, shape }, masks, &rest)?
+            }
+            Op::Fused { kind: _, body } => {
+                let args =
+                    inst.operands.iter().map(|v| get(items, *v).cloned()).collect::<Result<Vec<Item<F>>, Failure>>()?;
+                return Ok(self.blocks(body, args)?.pop());
+            }
+            Op::Tap { .. } => return Ok(None),
+        };
+        Ok(Some(Item::Array(Rc::new(out))))
+    }
+
+    fn param(&mut self, name: &str, indices: &[i64], elem: Elem, shape: Vec<usize>) -> Result<Array<F>, Failure> {
+        let counts = self.module.params.iter().find(|p| p.name == name).map_or(&[][..], |p| &p.counts);
+        for (i, n) in indices.iter().zip(counts) {
+            in_range(*i, usize::try_from(*n).unwrap_or(usize::MAX))?;
+        }
+        let path = path(name, indices);
+        let Some(t) = self.params.tensor(&path) else {
+            return Err(Failure::new(format!("the parameter \"{path}\" is missing")));
+        };
+        if t.elem() != elem || t.shape() != shape {
+            let (e, s) = (t.elem(), t.shape());
+            return Err(Failure::new(format!("the parameter \"{path}\" is {e}{s:?}, where {elem}{shape:?} is needed")));
+        }
+        Ok(Array::from_tensor(&t))
+    }
+
+    /// Writes a tapped value; along the loops over time it is stacked.
+    fn tap(&mut self, name: &str, extents: &[Dim], indices: &[i64], x: &Array<F>) -> Result<(), Failure> {
+        let stars = name.matches('*').count();
+        let path = path(name, indices);
+        let mut lead = Vec::new();
+        let mut position = 0;
+        for (d, i) in extents.iter().zip(indices).skip(stars) {
+            let n = extent(d, &self.symbols)?;
+            position = position * n + in_range(*i, n)?;
+            lead.push(n);
+        }
+        let dims = lead.iter().chain(&x.shape).map(|n| Dim::from(i64::try_from(*n).unwrap_or(i64::MAX)));
+        let shape = self.shape(&TensorType::new(x.elem, dims.collect::<Vec<Dim>>()))?;
+        let empty = || Array::splat(x.elem, shape.clone(), F::literal(0.0, x.elem), 0);
+        let slot = self.taps.entry(path).or_insert_with(empty);
+        if slot.shape != shape {
+            *slot = empty();
+        }
+        slot.data.write(position * count(&x.shape), &x.data);
+        Ok(())
+    }
+}
+
+/// A path with its indices filled in.
+fn path(name: &str, indices: &[i64]) -> String {
+    let mut out = String::new();
+    let mut indices = indices.iter();
+    for (i, part) in name.split('*').enumerate() {
+        if i > 0 {
+            out += &indices.next().map_or("*".to_string(), i64::to_string);
+        }
+        out += part;
+    }
+    out
+}
+
+fn product(shape: &[usize], more: Option<&usize>) -> u64 {
+    shape.iter().chain(more).fold(1, |n: u64, d| n.saturating_mul(*d as u64))
+}
+
+fn iota<F: Real>(elem: Elem, shape: Vec<usize>, axis: usize) -> Array<F> {
+    let (_, n, inner) = super::array::around(&shape, axis);
+    let numbers = (0..count(&shape)).map(|i| ((i / inner.max(1)) % n.max(1)) as i64);
+    let data = if elem.is_float() {
+        Data::Float(numbers.map(|n| F::from_int(n, elem)).collect())
+    } else {
+        Data::Int(numbers.map(|n| super::array::wrap(n, elem)).collect())
+    };
+    Array { elem, shape, data }
+}
+
+fn operand(inst: &InstData, i: usize) -> Result<Value, Failure> {
+    inst.operands.get(i).copied().ok_or_else(|| Failure::internal("an operand is missing"))
+}
+
+fn get<F: Real>(items: &Items<F>, v: Value) -> Result<&Item<F>, Failure> {
+    items[v].as_ref().ok_or_else(|| Failure::internal("a value is used before it is defined"))
+}
+
+fn array<F: Real>(items: &Items<F>, v: Value) -> Result<&Array<F>, Failure> {
+    match get(items, v)? {
+        Item::Array(a) => Ok(a),
+        Item::Index(_) => Err(Failure::internal("a tensor is an index")),
+    }
+}
+
+fn ints<F>(a: &Array<F>) -> Result<&[i64], Failure> {
+    match &a.data {
+        Data::Int(v) => Ok(v),
+        Data::Float(_) | Data::Bool(_) => Err(Failure::internal("an index is no integer")),
+    }
+}
+
+fn in_range(i: i64, n: usize) -> Result<usize, Failure> {
+    match usize::try_from(i) {
+        Ok(i) if i < n => Ok(i),
+        _ => Err(Failure::new(format!("the index {i} is out of range for an axis of {n}"))),
+    }
+}
