@@ -5,15 +5,31 @@
 //! top to bottom); what surrounds a pass when it runs (`manager`: dumps, verification, bisection, times); and the
 //! remarks in which passes account for what they did and did not do (`remarks`). What comes in: a verified module. What
 //! goes out: a verified module that computes the same. What it must not know: source syntax, tiles, machines; and it does
-//! no I/O: texts go to a `Sink`.
+//! no I/O: texts go to a [`Sink`].
 //!
 //! To add a pass: write `fn run(&mut Function, &mut Context) -> Changed` in a new file, add its row to [`PASSES`], call
 //! it in `pipeline`, and show it in a named snapshot test.
 
+mod canonicalise_mask;
+mod canonicalise_reduce;
+mod canonicalise_scale;
+mod canonicalise_softmax;
+mod canonicalise_transpose;
+mod counters;
+mod fuse_attention;
+mod fuse_epilogue;
+mod fuse_map;
+mod fuse_rows;
+mod manager;
 mod options;
+mod outline;
+mod pipeline;
 mod registry;
 mod remarks;
+mod rewrite;
+mod scores;
 
+pub use manager::{Collected, OptError, PassError, Sink, optimise, optimise_text, run_passes};
 pub use options::{Float, Level, Options, PrintChanged, Select};
 pub use registry::{PASSES, Pass, find_pass, parse_pass_list};
 pub use remarks::{Condition, Outcome, Remark, place_of, render_remarks};

@@ -1,6 +1,9 @@
 //! The passes by name: the one list that `--passes`, `--print-after`, `--stop-after` and the reference read.
 
-use super::{Changed, Context};
+use super::{
+    Changed, Context, canonicalise_mask, canonicalise_reduce, canonicalise_scale, canonicalise_softmax,
+    canonicalise_transpose, fuse_attention, fuse_epilogue, fuse_map, fuse_rows,
+};
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
 
@@ -11,7 +14,7 @@ pub struct Pass {
     pub name: &'static str,
     /// One line for the reference.
     pub summary: &'static str,
-    /// Does it leave every bit of every result as it was, in every float mode?
+    /// Does it leave every bit of every result as it was, whenever `--float` is not `fast`?
     pub exact: bool,
     /// The pass.
     pub run: fn(&mut Function, &mut Context) -> Changed,
@@ -26,17 +29,30 @@ impl PartialEq for Pass {
 
 impl Eq for Pass {}
 
-const fn pass(
-    name: &'static str,
-    exact: bool,
-    run: fn(&mut Function, &mut Context) -> Changed,
-    summary: &'static str,
-) -> Pass {
-    Pass { name, summary, exact, run }
+/// Declares the passes, each as a constant, and the list of all of them.
+macro_rules! passes {
+    ($($constant:ident = $name:literal, $exact:literal, $module:ident, $summary:literal;)*) => {
+        $(#[doc = $summary]
+        pub(super) const $constant: Pass =
+            Pass { name: $name, summary: $summary, exact: $exact, run: $module::run };)*
+
+        /// Every pass, in the order in which the pipeline first runs it.
+        pub const PASSES: &[Pass] = &[$($constant,)*];
+    };
 }
 
-/// Every pass, in the order in which the pipeline first runs it.
-pub const PASSES: &[Pass] = &[];
+// Name, whether it is exact, the module, and one line for the reference.
+passes! {
+    CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";
+    CANONICALISE_TRANSPOSE = "canonicalise-transpose", true, canonicalise_transpose, "transposed attention as softmax(q @ k.T) @ v";
+    CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a softmax written out by hand as softmax";
+    CANONICALISE_MASK = "canonicalise-mask", true, canonicalise_mask, "masks of attention as where(keep, scores, number)";
+    CANONICALISE_SCALE = "canonicalise-scale", false, canonicalise_scale, "scales of attention as one product next to q @ k.T";
+    FUSE_ATTENTION = "fuse-attention", false, fuse_attention, "softmax with its two matmuls as one attention";
+    FUSE_EPILOGUE = "fuse-epilogue", true, fuse_epilogue, "elementwise work after a matmul into its kernel";
+    FUSE_ROWS = "fuse-rows", true, fuse_rows, "norms and softmaxes with what surrounds them as one kernel";
+    FUSE_MAP = "fuse-map", true, fuse_map, "runs of elementwise work as one kernel";
+}
 
 /// The pass of this name.
 ///

@@ -1,0 +1,228 @@
+//! canonicalise-mask: every mask of an attention becomes `where(keep, scores, number)` or `scores + mask`.
+//!
+//! ```text
+//!   %5 = not %3                           : bool[S, S]          // %3 = causal
+//!   %6 = or %5, %1                        : bool[S, S]          // %1: what is padding
+//!   %7 = where %6, -inf, %4               : f32[12, S, S]
+//! ->
+//!   %5 = not %1                           : bool[1, S]
+//!   %6 = where %5, %4, -inf               : f32[12, S, S]
+//!   %7 = where %3, %6, -inf               : f32[12, S, S]
+//! ```
+//!
+//! so that `fuse-attention` sees `causal` where it is, and small masks stay small instead of being joined to a large one.
+//!
+//! # Rewrites
+//!
+//! Only inside an attention whose other conditions hold (`scores`). All are exact but the last:
+//!
+//! | name | rewrite |
+//! |---|---|
+//! | keep-not-hide | `where(c, number, s)` to `where(not c, s, number)`; `not` goes through `not`, `or` and integer comparisons |
+//! | split-and | `where(a and b, s, f)` to `where(a, where(b, s, f), f)`, where a side is `causal` or smaller than the whole |
+//! | plain-view | a mask that is only broadcast, or has axes of 1 put before it, is taken as it was |
+//! | add-not-subtract | `s - m` to `s + (-m)` |
+//! | scores-first | `m + s` to `s + m` |
+//! | causal-by-counting | `i >= j` and its likes, on counters of rows and columns, to `causal` |
+//! | select-not-add | `s + where(c, 0, -inf)` to `where(c, s, -inf)`, under `fast` alone |
+//!
+//! The last one drops a NaN or `+inf` among the hidden scores, which the sum keeps; so under `contract` the sum stays (and
+//! fuses as an additive mask), and a remark tells what to write.
+//!
+//! # What it does not do
+//!
+//! `scores * mask` is no mask. A mask of large finite numbers stays additive: a row that is hidden as a whole differs.
+
+use super::rewrite::{Cursor, become_op, made_by, remove_unused, splat};
+use super::scores::{Finder, Site, Step, softmaxes};
+use super::{Changed, Condition, Context, Float, counters};
+use crate::ir::{Function, Inst, Op, Scalar, Value};
+use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
+use crate::shape::{Dim, Elem, TensorType};
+
+/// Each rewrite makes a mask plainer, so there are few. The limit is a guard against our own mistakes.
+const MOST_REWRITES: usize = 256;
+/// How deep a condition is looked into.
+const DEEPEST: usize = 16;
+
+/// Runs the pass.
+pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut changed = 0;
+    for softmax in softmaxes(f) {
+        for _ in 0..MOST_REWRITES {
+            let Some(Ok(site)) = Finder::new(f).site(softmax) else { break };
+            match rewrite(f, &site, ctx) {
+                Ok(Some(name)) => {
+                    changed += 1;
+                    ctx.count(name, 1);
+                    remove_unused(f);
+                }
+                // A rule's complaint means that the rewrite does not fit; the program stays.
+                Ok(None) | Err(_) => break,
+            }
+        }
+    }
+    Changed::from(changed > 0)
+}
+
+type Made = Result<Option<&'static str>, String>;
+
+fn rewrite(f: &mut Function, site: &Site, ctx: &mut Context) -> Made {
+    for (i, scores, step) in &site.steps {
+        let made = match *step {
+            Step::Scale { .. } => None,
+            Step::Select { condition, fill, keep } => select(f, site, *i, *scores, condition, fill, keep)?,
+            Step::Add { mask, subtract } => sum(f, site, *i, *scores, mask, subtract, ctx)?,
+        };
+        if made.is_some() {
+            return Ok(made);
+        }
+    }
+    Ok(None)
+}
+
+fn select(f: &mut Function, site: &Site, i: Inst, scores: Value, condition: Value, fill: Value, keep: bool) -> Made {
+    let at = Cursor::before(f, site.block, i);
+    if let Some(x) = plain_view(f, condition) {
+        become_op(f, i, Op::Where, if keep { vec![x, scores, fill] } else { vec![x, fill, scores] });
+        return Ok(Some("plain-view"));
+    }
+    if !keep {
+        let kept = negated(f, at, condition, DEEPEST)?;
+        become_op(f, i, Op::Where, vec![kept, scores, fill]);
+        return Ok(Some("keep-not-hide"));
+    }
+    if let Some(x) = behind_not(f, condition)
+        && takes_up_not(f, x)
+    {
+        let plain = negated(f, at, x, DEEPEST)?;
+        become_op(f, i, Op::Where, vec![plain, scores, fill]);
+        return Ok(Some("keep-not-hide"));
+    }
+    if let Some((_, Op::Binary(BinaryOp::And), [a, b])) = made_by(f, condition) {
+        let (a, b) = (*a, *b);
+        if worth_splitting(f, condition, a, b) {
+            let inner = at.insert(f, Op::Where, vec![b, scores, fill])?;
+            become_op(f, i, Op::Where, vec![a, inner, fill]);
+            return Ok(Some("split-and"));
+        }
+    }
+    let shape = shape_of(f, scores);
+    if shape.len() >= 2 && counters::is_causal(f, condition, &shape[shape.len() - 2..]) {
+        let ty = TensorType::new(Elem::Bool, &shape[shape.len() - 2..]);
+        let causal = at.insert_as(f, Op::Causal, Vec::new(), Some(ty))?;
+        become_op(f, i, Op::Where, vec![causal, scores, fill]);
+        return Ok(Some("causal-by-counting"));
+    }
+    Ok(None)
+}
+
+fn sum(f: &mut Function, site: &Site, i: Inst, scores: Value, mask: Value, subtract: bool, ctx: &mut Context) -> Made {
+    let at = Cursor::before(f, site.block, i);
+    if subtract {
+        let negative = at.insert(f, Op::Unary(UnaryOp::Neg), vec![mask])?;
+        become_op(f, i, Op::Binary(BinaryOp::Add), vec![scores, negative]);
+        return Ok(Some("add-not-subtract"));
+    }
+    if f.inst(i).operands.first() != Some(&scores) {
+        become_op(f, i, Op::Binary(BinaryOp::Add), vec![scores, mask]);
+        return Ok(Some("scores-first"));
+    }
+    if let Some(x) = plain_view(f, mask) {
+        become_op(f, i, Op::Binary(BinaryOp::Add), vec![scores, x]);
+        return Ok(Some("plain-view"));
+    }
+    let Some((_, Op::Where, [c, a, b])) = made_by(f, mask) else { return Ok(None) };
+    let (condition, shown, hidden) = (*c, splat(f, *a).map(Scalar::as_f64), splat(f, *b).map(Scalar::as_f64));
+    const HIDE: Option<f64> = Some(f64::NEG_INFINITY);
+    let keep = match (shown, hidden) {
+        (Some(0.0), HIDE) => true,
+        (HIDE, Some(0.0)) => false,
+        _ => return Ok(None),
+    };
+    if ctx.float != Float::Fast {
+        let text = "the mask stays additive: adding -inf keeps a NaN among hidden scores, `where(mask, scores, -inf)` \
+                    does not";
+        ctx.missed(&f.name, f.inst(i).loc, Condition::Mask, text, Vec::new());
+        return Ok(None);
+    }
+    let Some(elem) = f.tensor(scores).map(|t| t.elem) else { return Ok(None) };
+    let fill = at.constant(f, Scalar::Float(f64::NEG_INFINITY), elem)?;
+    let operands = if keep { vec![condition, scores, fill] } else { vec![condition, fill, scores] };
+    become_op(f, i, Op::Where, operands);
+    Ok(Some("select-not-add"))
+}
+
+fn shape_of(f: &Function, v: Value) -> Vec<Dim> {
+    f.tensor(v).map(|t| t.shape.clone()).unwrap_or_default()
+}
+
+fn behind_not(f: &Function, v: Value) -> Option<Value> {
+    match made_by(f, v)? {
+        (_, Op::Unary(UnaryOp::Not), [x]) => Some(*x),
+        _ => None,
+    }
+}
+
+/// Does the negation of a condition come without `not`, or with it further up?
+fn takes_up_not(f: &Function, v: Value) -> bool {
+    match made_by(f, v) {
+        Some((_, Op::Unary(UnaryOp::Not) | Op::Binary(BinaryOp::Or), _)) => true,
+        Some((_, Op::Compare(_), operands)) => counts(f, operands),
+        _ => false,
+    }
+}
+
+/// Are all operands integers? The opposite of a comparison of floats is no comparison: NaN is neither less nor more.
+fn counts(f: &Function, operands: &[Value]) -> bool {
+    operands.iter().all(|x| f.tensor(*x).is_some_and(|t| t.elem.is_int()))
+}
+
+/// The negation of a condition, by De Morgan and by the opposite comparison where that is exact (integers: a float may be
+/// NaN), else by `not`.
+fn negated(f: &mut Function, at: Cursor, v: Value, depth: usize) -> Result<Value, String> {
+    if let Some(x) = behind_not(f, v) {
+        return Ok(x);
+    }
+    let found = made_by(f, v).map(|(_, op, operands)| (op.clone(), operands.to_vec()));
+    match found {
+        Some((Op::Binary(BinaryOp::Or), ab)) if depth > 0 && ab.len() == 2 => {
+            let (a, b) = (negated(f, at, ab[0], depth - 1)?, negated(f, at, ab[1], depth - 1)?);
+            at.insert(f, Op::Binary(BinaryOp::And), vec![a, b])
+        }
+        Some((Op::Compare(cmp), ab)) if counts(f, &ab) => at.insert(f, Op::Compare(opposite(cmp)), ab),
+        _ => at.insert(f, Op::Unary(UnaryOp::Not), vec![v]),
+    }
+}
+
+fn opposite(cmp: CmpOp) -> CmpOp {
+    match cmp {
+        CmpOp::Eq => CmpOp::Ne,
+        CmpOp::Ne => CmpOp::Eq,
+        CmpOp::Lt => CmpOp::Ge,
+        CmpOp::Ge => CmpOp::Lt,
+        CmpOp::Le => CmpOp::Gt,
+        CmpOp::Gt => CmpOp::Le,
+    }
+}
+
+/// What a mask was before it was broadcast or got leading axes of 1: the `where` or the sum broadcasts it just so.
+fn plain_view(f: &Function, mask: Value) -> Option<Value> {
+    let leading_ones = |shape: &[Dim], of: &[Dim]| {
+        let extra = shape.len().checked_sub(of.len())?;
+        (shape[..extra].iter().all(|d| d.as_const() == Some(1)) && &shape[extra..] == of).then_some(())
+    };
+    match made_by(f, mask)? {
+        (_, Op::Broadcast, [x]) => Some(*x),
+        (_, Op::Reshape, [x]) => leading_ones(&shape_of(f, mask), &shape_of(f, *x)).map(|()| *x),
+        _ => None,
+    }
+}
+
+/// Two masks instead of their conjunction: where that shows `causal`, or where the conjunction is larger than each.
+fn worth_splitting(f: &Function, whole: Value, a: Value, b: Value) -> bool {
+    let shape = shape_of(f, whole);
+    let counts =
+        |v: Value| matches!(made_by(f, v), Some((_, Op::Causal | Op::Compare(_) | Op::Binary(BinaryOp::And), _)));
+    counts(a) || counts(b) || shape_of(f, a) != shape || shape_of(f, b) != shape
+}

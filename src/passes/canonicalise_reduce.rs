@@ -1,0 +1,70 @@
+//! canonicalise-reduce: a reduction over the last axis keeps it, with extent 1, and a `reshape` drops it.
+//!
+//! ```text
+//!   %1 = reduce_sum %0, axes=[1]          : f32[S]
+//!   %2 = reshape %1                       : f32[S, 1]
+//!   %3 = div %0, %2                       : f32[S, 768]
+//! ->
+//!   %1 = reduce_sum %0, axes=[1], keep    : f32[S, 1]
+//!   %2 = div %0, %1                       : f32[S, 768]
+//! ```
+//!
+//! so that `fuse-rows` sees one number for each row, however the author put the axis back. A `reshape` of a `reshape` is
+//! one, and none where it gives back the shape that was there.
+//!
+//! # Conditions
+//!
+//! The reduction is over the last axis alone. It is exact: nothing is computed otherwise, and `reshape` is a view.
+//!
+//! # What it does not do
+//!
+//! Reductions over other axes, or over several, stay as they are.
+
+use super::rewrite::{Cursor, become_op, made_by, remove_unused, replace_result};
+use super::{Changed, Context};
+use crate::ir::{Block, Function, Inst, Op};
+
+/// Runs the pass.
+pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut changed = 0;
+    for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
+        // A rule's complaint means that the rewrite does not fit; the program stays.
+        if let Ok(true) = rewrite(f, block, inst) {
+            changed += 1;
+        }
+    }
+    if changed > 0 {
+        remove_unused(f);
+    }
+    ctx.count("axes kept", changed);
+    Changed::from(changed > 0)
+}
+
+fn rewrite(f: &mut Function, block: Block, inst: Inst) -> Result<bool, String> {
+    let d = f.inst(inst).clone();
+    let Some(x) = d.operands.first().copied() else { return Ok(false) };
+    match d.op {
+        Op::Reduce { kind, axes, keep: false } => {
+            let last = f.tensor(x).map(|t| t.rank()).and_then(|r| r.checked_sub(1));
+            let [axis] = axes.as_slice() else { return Ok(false) };
+            if Some(*axis) != last {
+                return Ok(false);
+            }
+            let at = Cursor::before(f, block, inst);
+            let kept = at.insert(f, Op::Reduce { kind, axes, keep: true }, d.operands)?;
+            become_op(f, inst, Op::Reshape, vec![kept]);
+            Ok(true)
+        }
+        Op::Reshape => {
+            let Some((_, Op::Reshape, [y])) = made_by(f, x) else { return Ok(false) };
+            let y = *y;
+            if d.result.is_some_and(|v| f.ty(v) == f.ty(y)) {
+                replace_result(f, inst, y);
+            } else {
+                become_op(f, inst, Op::Reshape, vec![y]);
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,269 @@
+//! canonicalise-scale: every scale of an attention becomes one product with one number, next to `q @ k.T`.
+//!
+//! ```text
+//!   %4 = mul %0, 0.5                      : f32[12, S, 64]      // on the queries
+//!   %5 = matmul %4, %3                    : f32[12, S, S]
+//!   %6 = where %2, %5, -inf               : f32[12, S, S]
+//!   %7 = div %6, 4.0                      : f32[12, S, S]       // and after the mask
+//!   %8 = softmax %7, axis=2               : f32[12, S, S]
+//! ->
+//!   %4 = matmul %0, %3                    : f32[12, S, S]
+//!   %5 = mul %4, 0.125                    : f32[12, S, S]
+//!   %6 = where %2, %5, -inf               : f32[12, S, S]
+//!   %7 = softmax %6, axis=2               : f32[12, S, S]
+//! ```
+//!
+//! # Rewrites
+//!
+//! Only inside an attention whose other conditions hold (`scores`), so that no program changes for nothing. With
+//! u = 2^-24 (2^-9 for bf16, 2^-12 for f16) and γ(n) = n u / (1 - n u):
+//!
+//! | name | rewrite | exact? |
+//! |---|---|---|
+//! | reciprocal-power | `x / c` to `x * (1/c)`, c a power of two, 1/c a normal number | yes |
+//! | scale-into-select | `where(m, s, f) * c` to `where(m, s * c, f * c)` | yes |
+//! | reciprocal | `x / c` to `x * (1/c)` | within γ(2) abs(x/c) of the quotient, which itself is within u |
+//! | scale-into-sum | `(s + m) * c` to `s * c + m * c` | within γ(2) (abs(s c) + abs(m c)) |
+//! | merge-scales | `(s * c1) * c2` to `s * (c1 c2)` | within γ(2) abs(s c1 c2), as before it |
+//! | scale-over-matmul | `(q * c) @ k.T` to `(q @ k.T) * c`, and on `k` | within γ(D + 2) abs(c) Σ abs(q_d k_d), as before it |
+//!
+//! Those that are not exact are the named rewrites that `--float contract` allows and `strict` forbids. A scale of 0, an
+//! infinite one, and products of constants that leave the normal numbers are left alone.
+//!
+//! # What it does not do
+//!
+//! A scale that is a tensor (one for each head) stays; so does every scale that is not part of an attention.
+
+use super::rewrite::{Cursor, become_op, is_scalar, made_by, remove_unused, round_to, splat};
+use super::scores::{Finder, Site, Step, softmaxes};
+use super::{Changed, Context, Float};
+use crate::ir::{Function, Inst, Op, Scalar, Value};
+use crate::scalar::BinaryOp;
+use crate::shape::Elem;
+
+/// A rewrite that ends; each moves one scale one step, so there are few. The limit is a guard against our own mistakes.
+const MOST_REWRITES: usize = 256;
+
+/// Runs the pass.
+pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut changed = 0;
+    for softmax in softmaxes(f) {
+        for _ in 0..MOST_REWRITES {
+            let Some(Ok(site)) = Finder::new(f).site(softmax) else { break };
+            match rewrite(f, &site, ctx.float) {
+                Ok(Some(name)) => {
+                    changed += 1;
+                    ctx.count(name, 1);
+                    remove_unused(f);
+                }
+                // A rule's complaint means that the rewrite does not fit; the program stays.
+                Ok(None) | Err(_) => break,
+            }
+        }
+    }
+    Changed::from(changed > 0)
+}
+
+/// Makes one rewrite; its name.
+fn rewrite(f: &mut Function, site: &Site, float: Float) -> Result<Option<&'static str>, String> {
+    for (i, below, step) in &site.steps {
+        if let Step::Scale { by, divide: true } = *step
+            && let Some(name) = reciprocal(f, site, *i, *below, by, float)?
+        {
+            return Ok(Some(name));
+        }
+    }
+    for pair in site.steps.windows(2) {
+        let [(lower, scores, first), (upper, _, Step::Scale { by, divide: false })] = pair else { continue };
+        let name = match first {
+            Step::Select { condition, fill, keep } => {
+                into_select(f, site, *upper, *scores, (*condition, *fill, *keep), *by)?
+            }
+            Step::Add { mask, subtract } if float != Float::Strict => {
+                into_sum(f, site, (*lower, *upper), *scores, (*mask, *subtract), *by)?
+            }
+            Step::Scale { by: inner, divide: false } if float != Float::Strict => {
+                merge(f, site, *upper, *scores, *inner, *by)?
+            }
+            Step::Add { .. } | Step::Scale { .. } => None,
+        };
+        if name.is_some() {
+            return Ok(name);
+        }
+    }
+    if float == Float::Strict { Ok(None) } else { over_matmul(f, site) }
+}
+
+/// Is this an ordinary number: neither zero nor infinite nor too small to be exact?
+fn is_ordinary(elem: Elem, x: f64) -> bool {
+    match elem {
+        Elem::F32 => (x as f32).is_normal(),
+        Elem::BF16 => half::bf16::from_f64(x).is_normal(),
+        Elem::F16 => half::f16::from_f64(x).is_normal(),
+        Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => false,
+    }
+}
+
+fn is_power_of_two(x: f64) -> bool {
+    x.is_normal() && x.to_bits() & ((1 << 52) - 1) == 0
+}
+
+fn elem_of(f: &Function, v: Value) -> Result<Elem, String> {
+    f.tensor(v).map(|t| t.elem).ok_or_else(|| "a scale is a tensor".to_string())
+}
+
+/// A number as a tensor of rank 0, also where it is splatted over a larger shape.
+fn scalar(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
+    match splat(f, v) {
+        Some(s) if f.tensor(v).is_some_and(|t| t.rank() > 0) => {
+            let elem = elem_of(f, v)?;
+            at.constant(f, s, elem)
+        }
+        _ => Ok(v),
+    }
+}
+
+fn reciprocal(
+    f: &mut Function,
+    site: &Site,
+    div: Inst,
+    x: Value,
+    by: Value,
+    float: Float,
+) -> Result<Option<&'static str>, String> {
+    let at = Cursor::before(f, site.block, div);
+    let elem = elem_of(f, by)?;
+    let (name, factor) = match splat(f, by).map(Scalar::as_f64) {
+        Some(c) => {
+            let inverse = round_to(elem, 1.0 / c);
+            let exact = is_power_of_two(c);
+            if !is_ordinary(elem, c) || !is_ordinary(elem, inverse) || (!exact && float == Float::Strict) {
+                return Ok(None);
+            }
+            let name = if exact { "reciprocal-power" } else { "reciprocal" };
+            (name, at.constant(f, Scalar::Float(inverse), elem)?)
+        }
+        None if float == Float::Strict => return Ok(None),
+        None => {
+            let one = at.constant(f, Scalar::Float(1.0), elem)?;
+            ("reciprocal", at.insert(f, Op::Binary(BinaryOp::Div), vec![one, by])?)
+        }
+    };
+    become_op(f, div, Op::Binary(BinaryOp::Mul), vec![x, factor]);
+    Ok(Some(name))
+}
+
+/// `a * b` for scalars, folded where both are constants; `None` where the product is no ordinary number.
+fn product(f: &mut Function, at: Cursor, a: Value, b: Value) -> Result<Option<Value>, String> {
+    let elem = elem_of(f, a)?;
+    match (splat(f, a), splat(f, b)) {
+        (Some(x), Some(y)) => {
+            let p = round_to(elem, x.as_f64() * y.as_f64());
+            if is_ordinary(elem, p) { at.constant(f, Scalar::Float(p), elem).map(Some) } else { Ok(None) }
+        }
+        _ => {
+            let (a, b) = (scalar(f, at, a)?, scalar(f, at, b)?);
+            at.insert(f, Op::Binary(BinaryOp::Mul), vec![a, b]).map(Some)
+        }
+    }
+}
+
+fn into_select(
+    f: &mut Function,
+    site: &Site,
+    mul: Inst,
+    scores: Value,
+    (condition, fill, keep): (Value, Value, bool),
+    by: Value,
+) -> Result<Option<&'static str>, String> {
+    let at = Cursor::before(f, site.block, mul);
+    let elem = elem_of(f, fill)?;
+    let scaled_fill = match (splat(f, fill), splat(f, by)) {
+        // Just what the program computes for each hidden score, also where it is infinite or NaN.
+        (Some(x), Some(c)) => at.constant(f, Scalar::Float(round_to(elem, x.as_f64() * c.as_f64())), elem)?,
+        _ => {
+            let (fill, by) = (scalar(f, at, fill)?, scalar(f, at, by)?);
+            at.insert(f, Op::Binary(BinaryOp::Mul), vec![fill, by])?
+        }
+    };
+    let scaled = at.insert(f, Op::Binary(BinaryOp::Mul), vec![scores, by])?;
+    let operands = if keep { vec![condition, scaled, scaled_fill] } else { vec![condition, scaled_fill, scaled] };
+    become_op(f, mul, Op::Where, operands);
+    Ok(Some("scale-into-select"))
+}
+
+fn into_sum(
+    f: &mut Function,
+    site: &Site,
+    (add, mul): (Inst, Inst),
+    scores: Value,
+    (mask, subtract): (Value, bool),
+    by: Value,
+) -> Result<Option<&'static str>, String> {
+    let at = Cursor { loc: f.inst(add).loc, ..Cursor::before(f, site.block, mul) };
+    let scaled_mask = at.insert(f, Op::Binary(BinaryOp::Mul), vec![mask, by])?;
+    let scaled = at.insert(f, Op::Binary(BinaryOp::Mul), vec![scores, by])?;
+    let op = if subtract { BinaryOp::Sub } else { BinaryOp::Add };
+    become_op(f, mul, Op::Binary(op), vec![scaled, scaled_mask]);
+    Ok(Some("scale-into-sum"))
+}
+
+fn merge(
+    f: &mut Function,
+    site: &Site,
+    outer: Inst,
+    scores: Value,
+    inner_by: Value,
+    outer_by: Value,
+) -> Result<Option<&'static str>, String> {
+    let at = Cursor::before(f, site.block, outer);
+    let Some(by) = product(f, at, inner_by, outer_by)? else { return Ok(None) };
+    become_op(f, outer, Op::Binary(BinaryOp::Mul), vec![scores, by]);
+    Ok(Some("merge-scales"))
+}
+
+/// A scale found on an operand of the matmul: what is scaled, by what, and whether it divides.
+type Scaled = (Value, Value, bool);
+
+fn scaled(f: &Function, v: Value) -> Option<Scaled> {
+    let shape = |v: Value| f.tensor(v).map(|t| t.shape.clone());
+    match made_by(f, v)? {
+        (_, Op::Binary(BinaryOp::Mul), [x, c]) if is_scalar(f, *c) && shape(*x) == shape(v) => Some((*x, *c, false)),
+        (_, Op::Binary(BinaryOp::Mul), [c, x]) if is_scalar(f, *c) && shape(*x) == shape(v) => Some((*x, *c, false)),
+        (_, Op::Binary(BinaryOp::Div), [x, c]) if is_scalar(f, *c) && shape(*x) == shape(v) => Some((*x, *c, true)),
+        _ => None,
+    }
+}
+
+fn over_matmul(f: &mut Function, site: &Site) -> Result<Option<&'static str>, String> {
+    let at = Cursor::before(f, site.block, site.scores);
+    for side in 0..2 {
+        let mut operands = f.inst(site.scores).operands.clone();
+        let Some(operand) = operands.get(side).copied() else { continue };
+        // Seen through a transposition: `(k * c).T` is `k.T * c`.
+        let turned = match made_by(f, operand) {
+            Some((_, Op::Transpose { perm }, [x])) => Some((perm.clone(), *x)),
+            _ => None,
+        };
+        let found = match &turned {
+            Some((_, x)) => scaled(f, *x),
+            None => scaled(f, operand),
+        };
+        let Some((x, by, divide)) = found else { continue };
+        if let Some(c) = splat(f, by)
+            && !is_ordinary(elem_of(f, by)?, c.as_f64())
+        {
+            continue;
+        }
+        operands[side] = match turned {
+            Some((perm, _)) => at.insert(f, Op::Transpose { perm }, vec![x])?,
+            None => x,
+        };
+        let by = scalar(f, at, by)?;
+        let bare = at.insert(f, Op::Matmul, operands)?;
+        let op = if divide { BinaryOp::Div } else { BinaryOp::Mul };
+        become_op(f, site.scores, Op::Binary(op), vec![bare, by]);
+        return Ok(Some("scale-over-matmul"));
+    }
+    Ok(None)
+}

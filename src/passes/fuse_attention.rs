@@ -1,0 +1,225 @@
+//! fuse-attention: a softmax and the two matmuls around it become one `attention`.
+//!
+//! ```text
+//!   %9  = matmul %7, transpose(%8)        : f32[12, S, S]
+//!   %10 = mul %9, 0.125                   : f32[12, S, S]
+//!   %11 = causal                          : bool[S, S]
+//!   %12 = where %11, %10, -inf            : f32[12, S, S]
+//!   %13 = softmax %12, axis=2             : f32[12, S, S]
+//!   %14 = matmul %13, %6                  : f32[12, S, 64]
+//! ->
+//!   %14 = attention %7, %8, %6, 0.125, causal : f32[12, S, 64]
+//! ```
+//!
+//! The score matrix, which grows with the square of the sequence, never exists in the fused kernel: tiles of queries meet
+//! tiles of keys, with a running maximum and sum for each query (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al.
+//! 2022, arXiv:2205.14135).
+//!
+//! # Conditions
+//!
+//! All are proved, or a remark names the first that is not, and where:
+//!
+//! * `axis`: the softmax is over the last axis, the keys. (Over another axis the shapes may fit all the same.)
+//! * `uses`: the scores, each step on them and the weights have one use: the next step. A `tap` is a use.
+//! * `scale`: one multiplication of the scores by one number, next to the matmul (`canonicalise-scale` brings it there);
+//!   none is a scale of 1.
+//! * `mask`: after it any number of `where(condition, scores, number)` and `scores + mask` that leave the scores' shape
+//!   (`canonicalise-mask`). Order is kept. `causal` over just the scores' two last dimensions with `-inf` becomes part of
+//!   the kernel, which then never visits hidden tiles; any other mask is an operand.
+//! * `transposition`: nothing to prove. Whatever the right operand of the first matmul is, its transpose is `k`, a view.
+//! * `types`: queries, keys and values have one float type and no cast stands in between.
+//! * `block`: all in one block, or work would move into a loop or out of a branch.
+//! * `float`: not under `strict`, for the sum is divided by last and rescaled on the way.
+//!
+//! Keys and values may have fewer leading dimensions than the queries, or 1 where these have more (grouped heads); other
+//! lengths than the queries (cross-attention); and values another width.
+//!
+//! # Error
+//!
+//! Delayed normalisation and rescaling, with u = 2^-24, T keys and scores within a of the exact ones: each weight is
+//! within a factor of (1 + 2u)^(T + 8) e^(2a) of the exact one, as in the program as written, which differs only in
+//! where the divisions and the products with `exp(old maximum - new maximum)`, at most one for each tile of keys, stand.
+//! For `bf16` and `f16` the scores are no longer rounded between the steps, which loses nothing.
+//!
+//! # What it does not do
+//!
+//! It moves no scale and turns no mask round; it does not fuse dropout, soft capping (`tanh` on the scores), or a softmax
+//! written out by hand (`canonicalise-softmax`).
+
+use super::rewrite::{Cursor, become_op, made_by, remove_unused, round_to, same_shape, splat, swap_last};
+use super::scores::{Failure, Finder, Site, Step, softmaxes};
+use super::{Changed, Condition, Context, Float};
+use crate::ir::{Function, MaskKind, Op, Scalar, Value};
+use crate::shape::{Elem, TensorType};
+
+/// Runs the pass.
+pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut fused = 0;
+    for softmax in softmaxes(f) {
+        let Some(found) = Finder::new(f).site(softmax) else { continue };
+        let loc = f.inst(softmax).loc;
+        let name = f.name.clone();
+        match found.and_then(|site| fuse(f, &site, ctx.float)) {
+            Ok(what) => {
+                fused += 1;
+                ctx.done(&name, loc, what);
+            }
+            Err(why) => {
+                let mut notes = why.notes;
+                if why.loc != loc {
+                    notes.insert(0, (why.loc, "here".to_string()));
+                }
+                ctx.missed(&name, loc, why.condition, why.message, notes);
+            }
+        }
+    }
+    if fused > 0 {
+        remove_unused(f);
+    }
+    ctx.count("attentions fused", fused);
+    Changed::from(fused > 0)
+}
+
+/// What the kernel takes, read off a site.
+struct Parts {
+    scale: Option<Value>,
+    masks: Vec<MaskKind>,
+    /// Operands of the masks, in order.
+    operands: Vec<Value>,
+}
+
+fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Failure> {
+    let loc = f.inst(site.softmax).loc;
+    if float == Float::Strict {
+        let text = "`--float strict` forbids delayed normalisation and rescaling";
+        return Err(Failure::new(Condition::Float, loc, text));
+    }
+    let parts = parts(f, site)?;
+    let broken = |text: String| Failure::new(Condition::Shape, loc, text);
+    let (q, k_transposed, v) = match (f.inst(site.scores).operands.as_slice(), f.inst(site.output).operands.as_slice())
+    {
+        ([q, k], [_, v]) => (*q, *k, *v),
+        _ => return Err(broken("a matmul takes two operands".to_string())),
+    };
+    let Some(elem) = f.tensor(q).map(|t| t.elem) else { return Err(broken("the queries are no tensor".to_string())) };
+
+    let at = Cursor { loc: f.inst(site.output).loc, block: site.block, before: site.output };
+    let k = transposed(f, at, k_transposed).map_err(broken)?;
+    let scale = scale(f, at, parts.scale).map_err(broken)?;
+    let mut operands = vec![q, k, v, scale];
+    for (i, operand) in parts.operands.iter().enumerate() {
+        // A fill is a scalar; the constant may be splatted over the scores' shape.
+        operands.push(match (splat(f, *operand), parts.is_fill(i)) {
+            (Some(s), true) => at.constant(f, s, elem).map_err(broken)?,
+            _ => *operand,
+        });
+    }
+    let op = Op::Attention { masks: parts.masks.clone() };
+    // The rule has the last word: the result must have the very type that the matmul had.
+    let types: Vec<&crate::ir::Type> = operands.iter().map(|v| f.ty(*v)).collect();
+    let declared = f.inst(site.output).result.map(|v| f.ty(v).clone());
+    crate::ir::result_type(&op, &types, declared.as_ref()).map_err(broken)?;
+    let text = describe(f, &parts, scale);
+    become_op(f, site.output, op, operands);
+    Ok(text)
+}
+
+impl Parts {
+    /// Is the `i`th operand of the masks the fill of a `keep`?
+    fn is_fill(&self, i: usize) -> bool {
+        let mut at = 0;
+        for m in &self.masks {
+            if *m == MaskKind::Keep && i == at + 1 {
+                return true;
+            }
+            at += m.operands();
+        }
+        false
+    }
+}
+
+/// Reads the steps, which must stand in canonical form.
+fn parts(f: &Function, site: &Site) -> Result<Parts, Failure> {
+    let mut parts = Parts { scale: None, masks: Vec::new(), operands: Vec::new() };
+    for (n, (i, below, step)) in site.steps.iter().enumerate() {
+        let loc = f.inst(*i).loc;
+        match *step {
+            Step::Scale { by, divide: false } if n == 0 => parts.scale = Some(by),
+            Step::Scale { divide: true, .. } => {
+                let text = "the scores are divided; only a product with one number is fused";
+                return Err(Failure::new(Condition::Scale, loc, text));
+            }
+            Step::Scale { divide: false, .. } => {
+                let text = "a second scale, or one after a mask, is not next to the matmul";
+                return Err(Failure::new(Condition::Scale, loc, text));
+            }
+            Step::Select { keep: false, .. } => {
+                let text = "the mask says what is hidden, not what is kept";
+                return Err(Failure::new(Condition::Mask, loc, text));
+            }
+            Step::Select { condition, fill, keep: true } => {
+                if is_causal(f, condition, *below) && splat(f, fill) == Some(Scalar::Float(f64::NEG_INFINITY)) {
+                    parts.masks.push(MaskKind::Causal);
+                } else {
+                    parts.masks.push(MaskKind::Keep);
+                    parts.operands.extend([condition, fill]);
+                }
+            }
+            Step::Add { mask, subtract: false } => {
+                parts.masks.push(MaskKind::Add);
+                parts.operands.push(mask);
+            }
+            Step::Add { subtract: true, .. } => {
+                return Err(Failure::new(Condition::Mask, loc, "the mask is subtracted; only an added one is fused"));
+            }
+        }
+    }
+    Ok(parts)
+}
+
+/// `causal` aligned with just these scores: a square one over other dimensions hides other pairs.
+fn is_causal(f: &Function, condition: Value, scores: Value) -> bool {
+    let (Some((_, Op::Causal, _)), Some(c), Some(s)) = (made_by(f, condition), f.tensor(condition), f.tensor(scores))
+    else {
+        return false;
+    };
+    s.rank() >= 2 && same_shape(&c.shape, &s.shape[s.rank() - 2..])
+}
+
+/// The transpose of the last two axes: of a transpose, the view it was made from.
+fn transposed(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
+    let rank = f.tensor(v).map_or(0, TensorType::rank);
+    let swap = swap_last(rank);
+    match made_by(f, v) {
+        Some((_, Op::Transpose { perm }, [x])) => {
+            let x = *x;
+            let perm: Vec<usize> = swap.iter().filter_map(|i| perm.get(*i).copied()).collect();
+            if perm.is_sorted() { Ok(x) } else { at.insert(f, Op::Transpose { perm }, vec![x]) }
+        }
+        _ => at.insert(f, Op::Transpose { perm: swap }, vec![v]),
+    }
+}
+
+/// The scale as the scalar `f32` that the kernel takes.
+fn scale(f: &mut Function, at: Cursor, scale: Option<Value>) -> Result<Value, String> {
+    let Some(v) = scale else { return at.constant(f, Scalar::Float(1.0), Elem::F32) };
+    let elem = f.tensor(v).map(|t| t.elem);
+    match (splat(f, v), elem) {
+        // Rounded as the constant was in its own type, which `f32` holds exactly.
+        (Some(s), Some(e)) => at.constant(f, Scalar::Float(round_to(e, s.as_f64())), Elem::F32),
+        (None, Some(Elem::F32)) => Ok(v),
+        _ => at.insert(f, Op::Cast { elem: Elem::F32 }, vec![v]),
+    }
+}
+
+fn describe(f: &Function, parts: &Parts, scale: Value) -> String {
+    let scale = match f.as_const(scale) {
+        Some(s) => s.as_f64().to_string(),
+        None => "computed".to_string(),
+    };
+    let masks = match parts.masks.as_slice() {
+        [] => "none".to_string(),
+        some => some.iter().map(|m| m.name()).collect::<Vec<_>>().join(", "),
+    };
+    format!("fused a softmax with its two matmuls (scale: {scale}; masks: {masks})")
+}

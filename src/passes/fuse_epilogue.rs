@@ -1,0 +1,146 @@
+//! fuse-epilogue: what is done to a matmul's result element by element is done in its kernel.
+//!
+//! ```text
+//!   %4 = matmul %0, %1                    : f32[S, 3072]
+//!   %5 = add %4, %2                       : f32[S, 3072]        // bias
+//!   %6 = gelu %5                          : f32[S, 3072]
+//! ->
+//!   %4 = fused matmul(%0, %1, %2)         : f32[S, 3072] {
+//!     %5 = matmul %0, %1
+//!     %6 = add %5, %2
+//!     %7 = gelu %6
+//!     yield %7
+//!   }
+//! ```
+//!
+//! Bias, activation, scale, cast and residual are done while the tile of the result is in registers: the intermediate
+//! results are never stored. The same around an `attention`.
+//!
+//! # Conditions
+//!
+//! * The operations are elementwise, in the matmul's block, and give a result of its very shape (`shape`): an operand that
+//!   broadcasts the result to a larger one ends the region.
+//! * Each depends on the matmul; what is computed from other values alone stays outside and is an operand.
+//! * `uses`: only the last of them is used elsewhere. Where a result is used twice (by `x * sigmoid(x)`, say), the uses
+//!   must meet again before the end.
+//! * `size`: at most 48 operations and 16 operands.
+//!
+//! It is exact: the operations are the same, in the same order on each element.
+//!
+//! # What it does not do
+//!
+//! One region has one matmul: in `silu(gate(x)) * up(x)` the product goes into the later one. Movement (a transposition of
+//! the result) ends a region. A matmul with nothing after it stays as it is.
+
+use super::outline::{Scene, names, outline};
+use super::rewrite::remove_unused;
+use super::{Changed, Condition, Context};
+use crate::ir::{Block, Function, FusionKind, Inst, Loc, Op, Use};
+
+/// Runs the pass.
+pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut fused = 0;
+    for block in f.layout.clone() {
+        // The last matmul first: an operation between two of them goes to the later one.
+        let mut roots: Vec<Inst> =
+            f.block(block).insts.iter().copied().filter(|i| kind(&f.inst(*i).op).is_some()).collect();
+        roots.reverse();
+        for root in roots {
+            let Some(kind) = kind(&f.inst(root).op) else { continue };
+            let found = epilogue(f, block, root);
+            if let Some((condition, loc, text)) = found.stopped {
+                let name = f.name.clone();
+                ctx.missed(&name, f.inst(root).loc, condition, text, vec![(loc, "here".to_string())]);
+            }
+            if found.members.len() > 1 {
+                let text = format!("one kernel: {}", names(f, &found.members));
+                let name = f.name.clone();
+                ctx.done(&name, f.inst(root).loc, text);
+                let operands = f.inst(root).operands.clone();
+                outline(f, &found.members, kind, &operands);
+                fused += 1;
+            }
+        }
+    }
+    if fused > 0 {
+        // Constants and counters that now have their copies inside.
+        remove_unused(f);
+    }
+    ctx.count("regions made", fused);
+    Changed::from(fused > 0)
+}
+
+fn kind(op: &Op) -> Option<FusionKind> {
+    match op {
+        Op::Matmul => Some(FusionKind::Matmul),
+        Op::Attention { .. } => Some(FusionKind::Attention),
+        _ => None,
+    }
+}
+
+struct Epilogue {
+    /// The matmul and what follows, in the order of the block.
+    members: Vec<Inst>,
+    /// What ended it, where an author may have expected more.
+    stopped: Option<(Condition, Loc, String)>,
+}
+
+/// Walks down from the matmul and keeps the longest run after which only the last result is used.
+fn epilogue(f: &Function, block: Block, root: Inst) -> Epilogue {
+    let scene = Scene::new(f, block);
+    let mut members = vec![root];
+    let mut best = 1;
+    let mut stopped = None;
+    let Some(shape) = scene.result(root).map(|t| t.shape.clone()) else { return Epilogue { members, stopped } };
+    let start = scene.position(root).map_or(0, |p| p + 1);
+    for i in f.block(block).insts.iter().skip(start) {
+        let d = f.inst(*i);
+        let dependent = |v: &crate::ir::Value| f.def_inst(*v).is_some_and(|(d, _)| members.contains(&d));
+        if !d.operands.iter().any(dependent) {
+            continue;
+        }
+        let fits_shape = scene.result(*i).is_some_and(|t| t.shape == shape);
+        if !scene.is_elementwise(*i) || !fits_shape {
+            // A second user of a member that cannot join ends the region before that member's next user.
+            if scene.is_elementwise(*i) && members.len() == best {
+                let text = format!("`{}` broadcasts the result to another shape", d.op);
+                stopped = Some((Condition::Shape, d.loc, text));
+            }
+            continue;
+        }
+        members.push(*i);
+        if !scene.fits(&members) {
+            members.pop();
+            stopped = Some((Condition::Size, d.loc, format!("`{}` would make the kernel too large", d.op)));
+            break;
+        }
+        if closed(&scene, &members) {
+            best = members.len();
+        }
+    }
+    if stopped.is_none() && best < members.len() {
+        stopped = second_use(&scene, &members, best);
+    }
+    members.truncate(best);
+    Epilogue { members, stopped }
+}
+
+/// Is every member but the last used, and by members alone?
+fn closed(scene: &Scene, members: &[Inst]) -> bool {
+    members.split_last().is_some_and(|(_, others)| others.iter().all(|i| scene.used_only_by(*i, members)))
+}
+
+/// The use that keeps the rest out.
+fn second_use(scene: &Scene, members: &[Inst], best: usize) -> Option<(Condition, Loc, String)> {
+    let f = scene.f;
+    let next = f.inst(*members.get(best)?);
+    let last = f.inst(*members.get(best.checked_sub(1)?)?);
+    let elsewhere = scene.uses[last.result?].iter().find_map(|u| match u {
+        Use::Operand(i, _) if !members.contains(i) => Some((f.inst(*i).loc, format!("`{}`", f.inst(*i).op))),
+        Use::Operand(..) => None,
+        Use::Terminator(_) => Some((Loc::default(), "the end of its block".to_string())),
+    });
+    let (loc, user) = elsewhere?;
+    let text = format!("`{}` stays outside: `{}` before it is also used by {user}", next.op, last.op);
+    Some((Condition::Uses, if loc.line > 0 { loc } else { next.loc }, text))
+}

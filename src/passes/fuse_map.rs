@@ -1,0 +1,73 @@
+//! fuse-map: a run of elementwise operations becomes one kernel.
+//!
+//! ```text
+//!   %2 = sigmoid %0                       : f32[S, 512]
+//!   %3 = mul %0, %2                       : f32[S, 512]
+//!   %4 = mul %3, %1                       : f32[S, 512]
+//! ->
+//!   %2 = fused map(%0, %1)                : f32[S, 512] { ... }
+//! ```
+//!
+//! # Conditions
+//!
+//! * The operations are elementwise, stand in one block, and give results of one and the same shape. What has a smaller
+//!   shape and is broadcast stays outside, or it would be computed once for each repetition; constants and counters
+//!   (`iota`, `causal`) are made inside.
+//! * `uses`: one result leaves the region; everything else is used inside alone.
+//! * At most 48 operations and 16 operands; the rest becomes a region of its own.
+//!
+//! It is exact: the operations are the same, in the same order on each element.
+//!
+//! # What it does not do
+//!
+//! A single operation stays as it is, unless it uses a counter, which then is never stored. It runs after the passes that
+//! find larger regions, and takes what they left.
+
+use super::outline::{Scene, first_loc, names, outline};
+use super::rewrite::remove_unused;
+use super::{Changed, Context};
+use crate::ir::{Block, Function, FusionKind, Inst, Op};
+
+/// Runs the pass.
+pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut fused = 0;
+    let name = f.name.clone();
+    for block in f.layout.clone() {
+        let mut order: Vec<Inst> = f.block(block).insts.clone();
+        let mut taken: Vec<Inst> = Vec::new();
+        // The last first: a region is found by its result.
+        while let Some(root) = order.pop() {
+            if taken.contains(&root) {
+                continue;
+            }
+            let members = map(f, block, root);
+            if members.is_empty() {
+                continue;
+            }
+            ctx.done(&name, first_loc(f, &members), format!("one kernel: {}", names(f, &members)));
+            outline(f, &members, FusionKind::Map, &[]);
+            taken.extend(&members);
+            fused += 1;
+        }
+    }
+    if fused > 0 {
+        // Constants and counters that now have their copies inside.
+        remove_unused(f);
+    }
+    ctx.count("regions made", fused);
+    Changed::from(fused > 0)
+}
+
+fn map(f: &Function, block: Block, root: Inst) -> Vec<Inst> {
+    let scene = Scene::new(f, block);
+    let Some(shape) = scene.result(root).map(|t| t.shape.clone()) else { return Vec::new() };
+    if !scene.is_elementwise(root) {
+        return Vec::new();
+    }
+    let members =
+        scene.grow_up(root, |scene, i| scene.is_elementwise(i) && scene.result(i).is_some_and(|t| t.shape == shape));
+    let counts = members.iter().flat_map(|i| &f.inst(*i).operands).any(|v| {
+        f.def_inst(*v).is_some_and(|(_, d)| matches!(d.op, Op::Iota { .. } | Op::Causal) && f.tensor(*v).is_some())
+    });
+    if members.len() > 1 || counts { members } else { Vec::new() }
+}

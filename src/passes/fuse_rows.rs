@@ -1,0 +1,149 @@
+//! fuse-rows: a norm, or a softmax with what surrounds it, becomes one kernel that reads each row once.
+//!
+//! ```text
+//!   %3 = reduce_mean %0, axes=[1], keep   : f32[S, 1]
+//!   %4 = sub %0, %3                       : f32[S, 768]
+//!   %5 = mul %4, %4                       : f32[S, 768]
+//!   %6 = reduce_mean %5, axes=[1], keep   : f32[S, 1]
+//!   %7 = add %6, 1e-5                     : f32[S, 1]
+//!   %8 = rsqrt %7                         : f32[S, 1]
+//!   %9 = mul %4, %8                       : f32[S, 768]
+//!   %10 = mul %9, %1                      : f32[S, 768]
+//!   %11 = add %10, %2                     : f32[S, 768]
+//! ->
+//!   %3 = fused rows(%0, %1, %2)           : f32[S, 768] { ... }
+//! ```
+//!
+//! # Conditions
+//!
+//! * `axis`: reductions and softmaxes are over the last axis alone, with the axis kept (`canonicalise-reduce`).
+//! * `shape`: all reduce rows of one and the same shape `[.., N]`; elementwise operations are on `[.., N]`, or on `[.., 1]`,
+//!   one number for each row. What is smaller stays outside and is broadcast as an operand.
+//! * `uses`: one result leaves the region; everything else is used inside alone.
+//! * All stand in one block; at most 48 operations and 16 operands (`size`).
+//!
+//! It is exact: the operations are the same, and a reduction sums its row as it did alone.
+//!
+//! # What it does not do
+//!
+//! Nothing is computed twice but constants and counters. A region never takes a matmul in. A softmax alone stays as it is.
+
+use super::outline::{Scene, first_loc, names, outline, rows_of};
+use super::rewrite::remove_unused;
+use super::{Changed, Condition, Context};
+use crate::ir::{Block, Function, FusionKind, Inst, Op};
+use crate::scalar::ReduceKind;
+use crate::shape::Dim;
+
+/// Runs the pass.
+pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut fused = 0;
+    let name = f.name.clone();
+    for block in f.layout.clone() {
+        let mut order: Vec<Inst> = f.block(block).insts.clone();
+        let mut taken: Vec<Inst> = Vec::new();
+        // The last first: a region is found by its result.
+        while let Some(root) = order.pop() {
+            if taken.contains(&root) {
+                continue;
+            }
+            let members = rows(f, block, root);
+            if members.len() < 2 {
+                continue;
+            }
+            ctx.done(&name, first_loc(f, &members), format!("one kernel: {}", names(f, &members)));
+            outline(f, &members, FusionKind::Rows, &[]);
+            taken.extend(&members);
+            fused += 1;
+        }
+    }
+    for (_, i, d) in f.insts().collect::<Vec<_>>() {
+        if let Some(text) = other_axis(f, i) {
+            ctx.missed(&name, d.loc, Condition::Axis, text, Vec::new());
+        }
+    }
+    if fused > 0 {
+        // Constants and counters that now have their copies inside.
+        remove_unused(f);
+    }
+    ctx.count("regions made", fused);
+    Changed::from(fused > 0)
+}
+
+/// The shape of the rows of a region: its leading dimensions, and the row's length once a member shows it.
+struct Space {
+    lead: Vec<Dim>,
+    length: Option<Dim>,
+    reductions: usize,
+}
+
+impl Space {
+    /// Is this the shape of whole rows, or of one number for each row? The length is learned from the first.
+    fn admits(&mut self, shape: &[Dim]) -> bool {
+        let Some((last, lead)) = shape.split_last() else { return false };
+        if lead != self.lead.as_slice() {
+            return false;
+        }
+        last.as_const() == Some(1) || self.length.as_ref() == Some(last)
+    }
+
+    fn learn(&mut self, length: &Dim) -> bool {
+        match &self.length {
+            Some(n) => n == length,
+            None => {
+                self.length = Some(length.clone());
+                true
+            }
+        }
+    }
+}
+
+/// The region whose result an instruction makes; only itself where there is none.
+fn rows(f: &Function, block: Block, root: Inst) -> Vec<Inst> {
+    let scene = Scene::new(f, block);
+    let Some((lead, last)) = scene.result(root).and_then(rows_of) else { return Vec::new() };
+    let length = (last.as_const() != Some(1)).then(|| last.clone());
+    let mut space = Space { lead: lead.to_vec(), length, reductions: 0 };
+    if !joins(&scene, root, &mut space) {
+        return Vec::new();
+    }
+    let members = scene.grow_up(root, |scene, i| joins(scene, i, &mut space));
+    if space.reductions == 0 { Vec::new() } else { members }
+}
+
+/// Can an instruction be part of the region?
+fn joins(scene: &Scene, i: Inst, space: &mut Space) -> bool {
+    let f = scene.f;
+    let d = f.inst(i);
+    let operand = d.operands.first().and_then(|v| f.tensor(*v));
+    match (&d.op, operand) {
+        (Op::Softmax { axis } | Op::LogSoftmax { axis }, Some(x)) => {
+            let Some((lead, n)) = rows_of(x) else { return false };
+            let fits = axis + 1 == x.rank() && lead == space.lead.as_slice() && space.learn(n);
+            space.reductions += usize::from(fits);
+            fits
+        }
+        (Op::Reduce { kind, axes, keep: true }, Some(x)) => {
+            let Some((lead, n)) = rows_of(x) else { return false };
+            let last_axis = axes.as_slice() == [x.rank() - 1];
+            let fits = last_axis && *kind != ReduceKind::ArgMax && lead == space.lead.as_slice() && space.learn(n);
+            space.reductions += usize::from(fits);
+            fits
+        }
+        _ => scene.is_elementwise(i) && scene.result(i).is_some_and(|t| space.admits(&t.shape)),
+    }
+}
+
+/// What to tell of a softmax or reduction that cannot be in a region because of its axis.
+fn other_axis(f: &Function, i: Inst) -> Option<String> {
+    let d = f.inst(i);
+    let rank = d.operands.first().and_then(|v| f.tensor(*v))?.rank();
+    let (what, axes) = match &d.op {
+        Op::Softmax { axis } => ("softmax", vec![*axis]),
+        Op::LogSoftmax { axis } => ("log_softmax", vec![*axis]),
+        Op::Reduce { axes, .. } => (d.op.info().name, axes.clone()),
+        _ => return None,
+    };
+    (axes != [rank.checked_sub(1)?])
+        .then(|| format!("`{what}` is over {axes:?} of {rank} axes, not over the last alone"))
+}

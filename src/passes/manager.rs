@@ -1,0 +1,249 @@
+//! What surrounds a pass when it runs: dumps, verification, bisection, times, counters.
+//!
+//! In: a verified module, options, and a sink for texts. Out: the module after its passes, the remarks they made, and a
+//! line for each thing that was asked for. What a pass does is its own business.
+
+use std::fmt::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use super::options::{Options, PrintChanged};
+use super::{Changed, Context, Pass, Remark, pipeline, render_remarks};
+use crate::diagnostics::Diagnostics;
+use crate::ir::{self, Module, text};
+use crate::syntax::span::FileId;
+
+/// Where texts go. The driver writes them to stderr and to files; tests collect them.
+pub trait Sink {
+    /// A dump or a report, with its header line and its last newline.
+    fn text(&mut self, text: &str);
+    /// The IR after a pass, for `--dump-dir`, under a name that sorts in the order of the passes.
+    fn file(&mut self, name: &str, text: &str);
+}
+
+/// A sink that keeps what it is given.
+#[derive(Clone, Debug, Default)]
+pub struct Collected {
+    /// Dumps and reports, one after another.
+    pub text: String,
+    /// Files, by name.
+    pub files: Vec<(String, String)>,
+}
+
+impl Sink for Collected {
+    fn text(&mut self, text: &str) {
+        self.text += text;
+    }
+
+    fn file(&mut self, name: &str, text: &str) {
+        self.files.push((name.to_string(), text.to_string()));
+    }
+}
+
+/// A pass broke the module: always a bug of ours. The driver saves both texts and says how to run it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassError {
+    /// The pass.
+    pub pass: &'static str,
+    /// The IR before it, as text.
+    pub before: String,
+    /// What the verifier says, each error under its line of the IR after the pass.
+    pub errors: String,
+}
+
+impl fmt::Display for PassError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the pass `{}` left a broken module:\n{}", self.pass, self.errors)
+    }
+}
+
+impl std::error::Error for PassError {}
+
+/// Runs the pipeline of `options.level` over a module.
+///
+/// # Errors
+/// What the verifier found after a pass.
+pub fn optimise(module: &mut Module, options: &Options, sink: &mut dyn Sink) -> Result<Vec<Remark>, PassError> {
+    let mut manager = Manager::new(module, options, sink);
+    pipeline::run(&mut manager)?;
+    Ok(manager.finish())
+}
+
+/// Runs the given passes, in their order, over a module.
+///
+/// # Errors
+/// What the verifier found after a pass.
+pub fn run_passes(
+    module: &mut Module,
+    passes: &[Pass],
+    options: &Options,
+    sink: &mut dyn Sink,
+) -> Result<Vec<Remark>, PassError> {
+    let mut manager = Manager::new(module, options, sink);
+    for pass in passes {
+        manager.run(pass)?;
+    }
+    Ok(manager.finish())
+}
+
+/// Why `opt` gives no text.
+#[derive(Clone, Debug)]
+pub enum OptError {
+    /// The text is no right module.
+    Text(Diagnostics),
+    /// A pass broke it: a bug of ours.
+    Pass(Box<PassError>),
+}
+
+/// `attnc opt`: reads a text of the graph IR, runs passes on it (the pipeline if none are given), and writes it again.
+/// `file` is the handle that the diagnostics' places carry.
+///
+/// # Errors
+/// What is wrong with the text, or what the verifier found after a pass.
+pub fn optimise_text(
+    text: &str,
+    file: FileId,
+    passes: Option<&[Pass]>,
+    options: &Options,
+    sink: &mut dyn Sink,
+) -> Result<(String, Vec<Remark>), OptError> {
+    let mut parsed = text::parse(text, file).map_err(OptError::Text)?;
+    ir::verify(&parsed.module).map_err(|e| OptError::Text(e.diagnostics(&parsed.places)))?;
+    let remarks = match passes {
+        Some(passes) => run_passes(&mut parsed.module, passes, options, sink),
+        None => optimise(&mut parsed.module, options, sink),
+    };
+    let remarks = remarks.map_err(|e| OptError::Pass(Box::new(e)))?;
+    Ok((text::print(&parsed.module), remarks))
+}
+
+/// A module on its way through passes.
+pub(super) struct Manager<'a> {
+    module: &'a mut Module,
+    pub(super) options: &'a Options,
+    sink: &'a mut dyn Sink,
+    context: Context,
+    times: Vec<(&'static str, Duration)>,
+    /// Runs of a pass on a function so far, for bisection.
+    runs: u64,
+    /// Runs of a pass on the module so far, for the names of files.
+    steps: usize,
+    stopped: bool,
+}
+
+impl<'a> Manager<'a> {
+    fn new(module: &'a mut Module, options: &'a Options, sink: &'a mut dyn Sink) -> Manager<'a> {
+        let context = Context::new(options.float);
+        Manager { module, options, sink, context, times: Vec::new(), runs: 0, steps: 0, stopped: false }
+    }
+
+    /// Runs a pass on every function, and what was asked for before and after it.
+    pub(super) fn run(&mut self, pass: &Pass) -> Result<(), PassError> {
+        if self.stopped {
+            return Ok(());
+        }
+        let options = self.options;
+        if options.print_before.has(pass.name) {
+            self.dump("Before", pass.name, &text::print(self.module));
+        }
+        // The text before is kept where it is compared or where it would be needed to tell of a bug.
+        let before =
+            (options.verify_each || options.print_changed != PrintChanged::No).then(|| text::print(self.module));
+
+        let start = Instant::now();
+        let changed = self.run_on_functions(pass);
+        self.times.push((pass.name, start.elapsed()));
+
+        if options.verify_each
+            && changed == Changed::Yes
+            && let Err(errors) = ir::verify(self.module)
+        {
+            let before = before.unwrap_or_default();
+            return Err(PassError { pass: pass.name, before, errors: errors.to_string() });
+        }
+        self.report(pass, changed, before.as_deref());
+        self.stopped = options.stop_after.as_deref() == Some(pass.name);
+        Ok(())
+    }
+
+    fn run_on_functions(&mut self, pass: &Pass) -> Changed {
+        let mut changed = Changed::No;
+        self.context.pass = pass.name;
+        for function in &mut self.module.functions {
+            self.runs += 1;
+            if let Some(limit) = self.options.bisect_limit {
+                let skipped = self.runs > limit;
+                let verb = if skipped { "not running" } else { "running" };
+                self.sink.text(&format!("bisect: {verb} pass ({}) {} on `{}`\n", self.runs, pass.name, function.name));
+                if skipped {
+                    continue;
+                }
+            }
+            changed = changed.or((pass.run)(function, &mut self.context));
+        }
+        changed
+    }
+
+    fn report(&mut self, pass: &Pass, changed: Changed, before: Option<&str>) {
+        self.steps += 1;
+        let whole = self.options.print_after.has(pass.name)
+            || (changed == Changed::Yes && self.options.print_changed == PrintChanged::Whole);
+        let diff = changed == Changed::Yes && self.options.print_changed == PrintChanged::Diff;
+        if !whole && !diff && !self.options.dump_files {
+            return;
+        }
+        let after = text::print(self.module);
+        if self.options.dump_files {
+            self.sink.file(&format!("{:02}-{}.air", self.steps, pass.name), &after);
+        }
+        if whole {
+            self.dump("After", pass.name, &after);
+        }
+        if diff {
+            let lines = similar::TextDiff::from_lines(before.unwrap_or_default(), &after);
+            self.dump("After", pass.name, &lines.unified_diff().context_radius(3).to_string());
+        }
+    }
+
+    /// MLIR's form of header, which viewers of pass pipelines read.
+    fn dump(&mut self, when: &str, pass: &str, text: &str) {
+        self.sink.text(&format!("// -----// IR Dump {when} {pass} //----- //\n{text}\n"));
+    }
+
+    fn finish(self) -> Vec<Remark> {
+        if self.options.remarks {
+            self.sink.text(&render_remarks(&self.context.remarks, self.module));
+        }
+        if self.options.stats {
+            let mut table = String::from("// counters of the passes\n");
+            for ((pass, what), n) in &self.context.stats {
+                let _ = writeln!(table, "{n:>8}  {pass}: {what}");
+            }
+            self.sink.text(&table);
+        }
+        if self.options.time_passes {
+            self.sink.text(&time_table(&self.times));
+        }
+        self.context.remarks
+    }
+}
+
+/// Times by pass, all runs of one together, in the order of their first runs.
+fn time_table(times: &[(&'static str, Duration)]) -> String {
+    let mut rows: Vec<(&str, Duration, u32)> = Vec::new();
+    for (name, time) in times {
+        match rows.iter_mut().find(|(n, ..)| n == name) {
+            Some((_, total, runs)) => {
+                *total += *time;
+                *runs += 1;
+            }
+            None => rows.push((name, *time, 1)),
+        }
+    }
+    let mut table = String::from("// time of the passes\n");
+    for (name, time, runs) in &rows {
+        let _ = writeln!(table, "{:>10.3} ms  {runs:>2} x  {name}", time.as_secs_f64() * 1e3);
+    }
+    let total: Duration = rows.iter().map(|(_, t, _)| *t).sum();
+    let _ = writeln!(table, "{:>10.3} ms        all", total.as_secs_f64() * 1e3);
+    table
+}

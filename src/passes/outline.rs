@@ -1,0 +1,187 @@
+//! Outlining: some instructions of a block become the body of one `fused` instruction.
+//!
+//! In: the instructions (the members), the last of which makes the result, and which nothing but members uses. Out: the
+//! function with the last member turned into `fused`, the others gone, and a copy of each constant and counter that they
+//! use inside the body. Which instructions belong together is the business of the passes that call it; outlining
+//! itself changes no bit of any result.
+
+use cranelift_entity::SecondaryMap;
+
+use super::rewrite::Uses;
+use crate::ir::{Block, Class, Function, FusionKind, Inst, Loc, Op, Terminator, Type, Use, Value};
+use crate::shape::{Dim, TensorType};
+
+/// The most operations in one region: beyond it, a kernel has more intermediate results than a processor has registers.
+pub(super) const MOST_OPERATIONS: usize = 48;
+/// The most tensors that one region reads.
+pub(super) const MOST_OPERANDS: usize = 16;
+
+/// What a region may be made of is asked for each block: the places of instructions, and who uses what.
+pub(super) struct Scene<'a> {
+    pub(super) f: &'a Function,
+    pub(super) block: Block,
+    pub(super) uses: Uses,
+    /// Position in the block, for the instructions of this block alone.
+    position: SecondaryMap<Inst, Option<usize>>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(f: &'a Function, block: Block) -> Scene<'a> {
+        let mut position: SecondaryMap<Inst, Option<usize>> = SecondaryMap::new();
+        for (at, i) in f.block(block).insts.iter().enumerate() {
+            position[*i] = Some(at);
+        }
+        Scene { f, block, uses: f.uses(), position }
+    }
+
+    /// Where an instruction stands in this block; `None` if it stands in another.
+    pub(super) fn position(&self, i: Inst) -> Option<usize> {
+        self.position[i]
+    }
+
+    /// The type of an instruction's result, if that is a tensor.
+    pub(super) fn result(&self, i: Inst) -> Option<&'a TensorType> {
+        self.f.tensor(self.f.inst(i).result?)
+    }
+
+    /// Elementwise work on tensors (not on loop counters).
+    pub(super) fn is_elementwise(&self, i: Inst) -> bool {
+        let d = self.f.inst(i);
+        d.op.info().class == Class::Elementwise
+            && self.result(i).is_some()
+            && d.operands.iter().all(|v| self.f.tensor(*v).is_some())
+    }
+
+    /// Is every use of the instruction's result an operand of a member?
+    pub(super) fn used_only_by(&self, i: Inst, members: &[Inst]) -> bool {
+        self.f.inst(i).result.is_some_and(|v| {
+            let uses = &self.uses[v];
+            !uses.is_empty() && uses.iter().all(|u| matches!(u, Use::Operand(user, _) if members.contains(user)))
+        })
+    }
+
+    /// The tensors that the members read from outside, constants and counters not among them.
+    pub(super) fn operands(&self, members: &[Inst]) -> Vec<Value> {
+        let mut out = Vec::new();
+        for i in members {
+            for v in &self.f.inst(*i).operands {
+                let inside = self.f.def_inst(*v).is_some_and(|(d, _)| members.contains(&d));
+                if !inside && !is_copied(self.f, *v) && !out.contains(v) {
+                    out.push(*v);
+                }
+            }
+        }
+        out
+    }
+
+    /// Is the region small enough for one kernel?
+    pub(super) fn fits(&self, members: &[Inst]) -> bool {
+        members.len() <= MOST_OPERATIONS && self.operands(members).len() <= MOST_OPERANDS
+    }
+
+    /// What joins to `root` from above: instructions of this block that `accept` takes, each used by members alone.
+    /// In the order of the block, `root` last.
+    pub(super) fn grow_up(&self, root: Inst, mut accept: impl FnMut(&Self, Inst) -> bool) -> Vec<Inst> {
+        let mut members = vec![root];
+        // The latest candidate first, so that all users of a candidate have been decided when its turn comes.
+        let mut candidates: std::collections::BTreeMap<usize, Inst> = std::collections::BTreeMap::new();
+        let mut next = Some(root);
+        while let Some(i) = next {
+            for v in &self.f.inst(i).operands {
+                if let Some((d, _)) = self.f.def_inst(*v)
+                    && let Some(at) = self.position(d)
+                {
+                    candidates.insert(at, d);
+                }
+            }
+            next = loop {
+                match candidates.pop_last() {
+                    None => break None,
+                    Some((_, i)) => {
+                        if self.used_only_by(i, &members) && accept(self, i) {
+                            members.push(i);
+                            if self.fits(&members) {
+                                break Some(i);
+                            }
+                            members.pop();
+                        }
+                    }
+                }
+            };
+        }
+        members.sort_by_key(|i| self.position(*i));
+        members
+    }
+}
+
+/// Is the value a constant or counter that a region makes for itself?
+pub(super) fn is_copied(f: &Function, v: Value) -> bool {
+    f.def_inst(v).is_some_and(|(_, d)| is_copied_op(&d.op)) && f.tensor(v).is_some()
+}
+
+fn is_copied_op(op: &Op) -> bool {
+    matches!(op, Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal)
+}
+
+/// Turns members into a region. `keep_outside` are operands that must be arguments of the region though a region could
+/// copy them: those of its matmul or attention.
+pub(super) fn outline(f: &mut Function, members: &[Inst], kind: FusionKind, keep_outside: &[Value]) {
+    let Some((root, others)) = members.split_last() else { return };
+    let mut body = Function::new("");
+    let entry = body.entry();
+    let mut inside: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    let mut operands: Vec<Value> = Vec::new();
+    // Arguments first, in order of appearance, so that the body reads as the block did.
+    for i in members {
+        for v in &f.inst(*i).operands {
+            let made_inside = f.def_inst(*v).is_some_and(|(d, _)| members.contains(&d));
+            if !made_inside && (!is_copied(f, *v) || keep_outside.contains(v)) && !operands.contains(v) {
+                operands.push(*v);
+                inside[*v] = Some(body.add_block_arg(entry, f.ty(*v).clone()));
+            }
+        }
+    }
+    let mut result = None;
+    for i in members {
+        let d = f.inst(*i).clone();
+        let mut mapped = Vec::with_capacity(d.operands.len());
+        for v in &d.operands {
+            let value = match inside[*v] {
+                Some(value) => Some(value),
+                None => f.def_inst(*v).and_then(|(_, source)| {
+                    let ty: Type = f.ty(*v).clone();
+                    let copy = body.push(entry, source.op.clone(), Vec::new(), Some(ty), source.loc);
+                    inside[*v] = copy;
+                    copy
+                }),
+            };
+            mapped.extend(value);
+        }
+        let ty = d.result.map(|v| f.ty(v).clone());
+        let made = body.push(entry, d.op, mapped, ty, d.loc);
+        if let Some(v) = d.result {
+            inside[v] = made;
+        }
+        result = made;
+    }
+    body.terminate(entry, Terminator::Return(result.into_iter().collect()));
+    let data = f.inst_mut(*root);
+    data.op = Op::Fused { kind, body: Box::new(body) };
+    data.operands = operands;
+    f.remove_insts(|i, _| others.contains(&i));
+}
+
+/// The names of the operations, for remarks: `matmul, add, gelu`.
+pub(super) fn names(f: &Function, members: &[Inst]) -> String {
+    members.iter().map(|i| f.inst(*i).op.info().name).collect::<Vec<_>>().join(", ")
+}
+
+/// The place of the first member that has one.
+pub(super) fn first_loc(f: &Function, members: &[Inst]) -> Loc {
+    members.iter().map(|i| f.inst(*i).loc).find(|l| l.line > 0).unwrap_or_default()
+}
+
+/// All but the last dimension, and the last.
+pub(super) fn rows_of(t: &TensorType) -> Option<(&[Dim], &Dim)> {
+    t.shape.split_last().map(|(last, lead)| (lead, last))
+}

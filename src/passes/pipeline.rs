@@ -1,0 +1,34 @@
+//! The pipeline: which passes run, in which order, at which level. Read it from top to bottom.
+
+use super::manager::{Manager, PassError};
+use super::options::Level;
+use super::registry;
+
+/// Runs the passes of the manager's level over its module.
+///
+/// # Errors
+/// What the verifier found after a pass: a bug of ours.
+pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
+    let level = m.options.level;
+
+    // -O0: the program as written.
+    if level == Level::O0 {
+        return Ok(());
+    }
+
+    if level >= Level::O2 {
+        // Attention: its parts are brought to one form, each pass trusting the ones before it; then it is one operation.
+        m.run(&registry::CANONICALISE_TRANSPOSE)?;
+        m.run(&registry::CANONICALISE_SOFTMAX)?;
+        m.run(&registry::CANONICALISE_MASK)?;
+        m.run(&registry::CANONICALISE_SCALE)?;
+        m.run(&registry::FUSE_ATTENTION)?;
+    }
+
+    // What is left becomes regions, one kernel each: the largest kinds first, each taking what the ones before it left.
+    m.run(&registry::CANONICALISE_REDUCE)?;
+    m.run(&registry::FUSE_EPILOGUE)?;
+    m.run(&registry::FUSE_ROWS)?;
+    m.run(&registry::FUSE_MAP)?;
+    Ok(())
+}

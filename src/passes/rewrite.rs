@@ -1,0 +1,170 @@
+//! Small tools that the passes share: questions about values, and edits in the middle of a block.
+//!
+//! In: a function and one of its values or instructions. Out: an answer, or the function with an instruction more. No
+//! rewrite is decided here.
+
+use cranelift_entity::SecondaryMap;
+
+use crate::ir::{Block, Function, Inst, Loc, Op, Scalar, Type, Use, Value, result_type};
+use crate::shape::{Dim, Elem, TensorType};
+
+/// All uses of all values, as [`Function::uses`] gives them.
+pub(super) type Uses = SecondaryMap<Value, Vec<Use>>;
+
+/// The block of each instruction that is in one, and its position there.
+pub(super) fn positions(f: &Function) -> SecondaryMap<Inst, Option<(Block, usize)>> {
+    let mut out: SecondaryMap<Inst, Option<(Block, usize)>> = SecondaryMap::new();
+    for b in &f.layout {
+        for (at, i) in f.block(*b).insts.iter().enumerate() {
+            out[*i] = Some((*b, at));
+        }
+    }
+    out
+}
+
+/// The operation that makes a value, with its operands, if an instruction does.
+pub(super) fn made_by(f: &Function, v: Value) -> Option<(Inst, &Op, &[Value])> {
+    let (inst, data) = f.def_inst(v)?;
+    Some((inst, &data.op, &data.operands))
+}
+
+/// The place of the instruction that makes a value.
+pub(super) fn loc_of(f: &Function, v: Value) -> Loc {
+    f.def_inst(v).map(|(_, d)| d.loc).unwrap_or_default()
+}
+
+/// The one literal that all elements of a value are, seen through `broadcast` and `reshape`.
+pub(super) fn splat(f: &Function, v: Value) -> Option<Scalar> {
+    let mut v = v;
+    // Movement in a chain is as long as the program made it; each step goes to an earlier instruction.
+    loop {
+        match made_by(f, v)? {
+            (_, Op::Const(s), _) => return Some(*s),
+            (_, Op::Broadcast | Op::Reshape, [x]) => v = *x,
+            _ => return None,
+        }
+    }
+}
+
+/// Is every element of the value the same number: a tensor of rank 0, or a splat?
+pub(super) fn is_scalar(f: &Function, v: Value) -> bool {
+    f.tensor(v).is_some_and(|t| t.rank() == 0) || splat(f, v).is_some()
+}
+
+/// Rounds to the nearest value of a float type, ties to even.
+pub(super) fn round_to(elem: Elem, x: f64) -> f64 {
+    match elem {
+        Elem::F32 => f64::from(x as f32),
+        Elem::BF16 => half::bf16::from_f64(x).to_f64(),
+        Elem::F16 => half::f16::from_f64(x).to_f64(),
+        Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => x,
+    }
+}
+
+/// The permutation that swaps the last two of `rank` axes.
+pub(super) fn swap_last(rank: usize) -> Vec<usize> {
+    let mut perm: Vec<usize> = (0..rank).collect();
+    if rank >= 2 {
+        perm.swap(rank - 2, rank - 1);
+    }
+    perm
+}
+
+/// Where new instructions go: before an instruction of a block, with its place in the source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor {
+    pub(super) block: Block,
+    pub(super) before: Inst,
+    pub(super) loc: Loc,
+}
+
+impl Cursor {
+    pub(super) fn before(f: &Function, block: Block, inst: Inst) -> Cursor {
+        Cursor { block, before: inst, loc: f.inst(inst).loc }
+    }
+
+    /// An instruction whose type follows from its operands.
+    ///
+    /// # Errors
+    /// The complaint of its rule; the pass then leaves the place alone.
+    pub(super) fn insert(self, f: &mut Function, op: Op, operands: Vec<Value>) -> Result<Value, String> {
+        self.insert_as(f, op, operands, None)
+    }
+
+    /// An instruction with a declared type.
+    ///
+    /// # Errors
+    /// The complaint of its rule.
+    pub(super) fn insert_as(
+        self,
+        f: &mut Function,
+        op: Op,
+        operands: Vec<Value>,
+        declared: Option<TensorType>,
+    ) -> Result<Value, String> {
+        let types: Vec<&Type> = operands.iter().map(|v| f.ty(*v)).collect();
+        let ty = result_type(&op, &types, declared.map(Type::Tensor).as_ref())?;
+        let inst = f.make_inst(op, operands, ty, self.loc);
+        f.insert_before(self.block, self.before, inst);
+        f.inst(inst).result.ok_or_else(|| "an instruction without a result".to_string())
+    }
+
+    /// A scalar constant.
+    pub(super) fn constant(self, f: &mut Function, value: Scalar, elem: Elem) -> Result<Value, String> {
+        self.insert_as(f, Op::Const(value), Vec::new(), Some(TensorType::scalar(elem)))
+    }
+}
+
+/// Makes an instruction another one, its result's type staying as it is.
+pub(super) fn become_op(f: &mut Function, inst: Inst, op: Op, operands: Vec<Value>) {
+    let data = f.inst_mut(inst);
+    data.op = op;
+    data.operands = operands;
+}
+
+/// Makes all uses of an instruction's result use `by` instead; the instruction stays, without uses.
+pub(super) fn replace_result(f: &mut Function, inst: Inst, by: Value) {
+    if let Some(old) = f.inst(inst).result {
+        let mut map: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+        map[old] = Some(by);
+        f.replace_uses(&map);
+    }
+}
+
+/// Removes instructions without effect whose results nothing uses, and those that only they used.
+pub(super) fn remove_unused(f: &mut Function) -> usize {
+    let mut counts: SecondaryMap<Value, u32> = SecondaryMap::new();
+    for (v, uses) in f.uses().iter() {
+        counts[v] = u32::try_from(uses.len()).unwrap_or(u32::MAX);
+    }
+    let unused = |f: &Function, i: Inst, counts: &SecondaryMap<Value, u32>| {
+        let d = f.inst(i);
+        !d.op.has_effect() && d.result.is_some_and(|v| counts[v] == 0)
+    };
+    let mut work: Vec<Inst> = f.insts().map(|(_, i, _)| i).filter(|i| unused(f, *i, &counts)).collect();
+    let mut dead: SecondaryMap<Inst, bool> = SecondaryMap::new();
+    let mut removed = 0;
+    while let Some(i) = work.pop() {
+        if std::mem::replace(&mut dead[i], true) {
+            continue;
+        }
+        removed += 1;
+        for v in f.inst(i).operands.clone() {
+            counts[v] = counts[v].saturating_sub(1);
+            if let Some((d, _)) = f.def_inst(v)
+                && unused(f, d, &counts)
+            {
+                work.push(d);
+            }
+        }
+    }
+    if removed > 0 {
+        f.remove_insts(|i, _| dead[i]);
+    }
+    removed
+}
+
+/// Do two shapes agree dimension by dimension?
+pub(super) fn same_shape(a: &[Dim], b: &[Dim]) -> bool {
+    a == b
+}

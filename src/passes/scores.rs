@@ -1,0 +1,302 @@
+//! Finding attention: from a softmax down to `q @ k.T`, and up to `weights @ v`.
+//!
+//! In: a function and one of its softmaxes. Out: a [`Site`], the whole chain with every condition of the fusion proved
+//! except those on form (one scale, next to the matmul; masks that keep), or a [`Failure`] that names the condition that
+//! does not hold and where. The canonicalising passes bring sites to that form, `fuse-attention` takes them. Nothing is
+//! rewritten here.
+//!
+//! ```text
+//! q @ k.T        the matmul of a site
+//!   * c  / c     steps: scales (by one number), masks (where with one fill; what is added or subtracted),
+//!   where + -           in any order, each the only user of the one before
+//! softmax        over the last axis
+//!   @ v          the matmul that ends it
+//! ```
+
+use cranelift_entity::SecondaryMap;
+
+use super::Condition;
+use super::rewrite::{Uses, is_scalar, made_by};
+use crate::ir::{Block, Function, Inst, Loc, Op, Use, Value};
+use crate::scalar::BinaryOp;
+use crate::shape::{Dim, Elem};
+
+/// How many operations a chain may have: more is no attention, and the search must end soon.
+const LONGEST_CHAIN: usize = 32;
+
+/// What one operation does to the scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Multiplies or divides by one number.
+    Scale { by: Value, divide: bool },
+    /// Keeps the score where `condition` is `keep`, else takes the fill.
+    Select { condition: Value, fill: Value, keep: bool },
+    /// Adds or subtracts a mask.
+    Add { mask: Value, subtract: bool },
+}
+
+/// An attention in parts.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) block: Block,
+    /// `q @ k.T`
+    pub(super) scores: Inst,
+    /// From the matmul up to the softmax, each with the operand that is the scores.
+    pub(super) steps: Vec<(Inst, Value, Step)>,
+    pub(super) softmax: Inst,
+    /// `weights @ v`
+    pub(super) output: Inst,
+}
+
+/// Why a softmax is no attention.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) condition: Condition,
+    /// The place where the condition does not hold.
+    pub(super) loc: Loc,
+    pub(super) message: String,
+    pub(super) notes: Vec<(Loc, String)>,
+}
+
+impl Failure {
+    pub(super) fn new(condition: Condition, loc: Loc, message: impl Into<String>) -> Failure {
+        Failure { condition, loc, message: message.into(), notes: Vec::new() }
+    }
+}
+
+/// Every softmax of a function, in order.
+pub(super) fn softmaxes(f: &Function) -> Vec<Inst> {
+    f.insts().filter(|(_, _, d)| matches!(d.op, Op::Softmax { .. })).map(|(_, i, _)| i).collect()
+}
+
+/// What a search asks again and again.
+pub(super) struct Finder<'a> {
+    f: &'a Function,
+    uses: Uses,
+    blocks: SecondaryMap<Inst, Option<Block>>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn new(f: &'a Function) -> Finder<'a> {
+        let mut blocks: SecondaryMap<Inst, Option<Block>> = SecondaryMap::new();
+        for (b, i, _) in f.insts() {
+            blocks[i] = Some(b);
+        }
+        Finder { f, uses: f.uses(), blocks }
+    }
+
+    /// The attention around a softmax; `None` where the softmax's result does not go into a matmul, so that nobody
+    /// would call it attention.
+    pub(super) fn site(&self, softmax: Inst) -> Option<Result<Site, Failure>> {
+        let weights = self.f.inst(softmax).result?;
+        let output = self.matmul_of(weights)?;
+        Some(output.and_then(|output| self.from_softmax(softmax, output)))
+    }
+
+    fn loc(&self, i: Inst) -> Loc {
+        self.f.inst(i).loc
+    }
+
+    /// The matmul whose left operand the weights are, or why they are not only that.
+    fn matmul_of(&self, weights: Value) -> Option<Result<Inst, Failure>> {
+        let f = self.f;
+        let users: Vec<Use> = self.uses[weights].clone();
+        let matmul = users.iter().find_map(|u| match u {
+            Use::Operand(i, 0) if f.inst(*i).op == Op::Matmul => Some(*i),
+            _ => None,
+        });
+        if let Some(output) = matmul {
+            return Some(self.used_once(weights, "the softmax's result").map(|()| output));
+        }
+        // A step between the softmax and a matmul: what an author may take for attention.
+        let [Use::Operand(between, at)] = users.as_slice() else { return None };
+        let d = f.inst(*between);
+        if d.op == Op::Matmul && *at == 1 {
+            let text = "the weights are the right operand of the matmul; they must be the left one";
+            return Some(Err(Failure::new(Condition::Transposition, d.loc, text)));
+        }
+        let next = d.result?;
+        let reaches = self.uses[next].iter().any(|u| matches!(u, Use::Operand(i, 0) if f.inst(*i).op == Op::Matmul));
+        let elementwise = matches!(d.op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. });
+        let moves = matches!(d.op, Op::Transpose { .. } | Op::Reshape | Op::Broadcast);
+        if !reaches || !(elementwise || moves) {
+            return None;
+        }
+        let condition = match d.op {
+            Op::Cast { .. } => Condition::Types,
+            Op::Transpose { .. } => Condition::Transposition,
+            _ => Condition::Chain,
+        };
+        let text = format!("`{}` stands between the softmax and the matmul", d.op);
+        Some(Err(Failure::new(condition, d.loc, text)))
+    }
+
+    /// A value that the fused kernel never stores must have no second use.
+    fn used_once(&self, v: Value, what: &str) -> Result<(), Failure> {
+        let users = &self.uses[v];
+        if users.len() == 1 {
+            return Ok(());
+        }
+        let f = self.f;
+        let loc = f.def_inst(v).map(|(_, d)| d.loc).unwrap_or_default();
+        let message = format!("{what} is used {} times; fused, it would not exist", users.len());
+        let mut failure = Failure::new(Condition::Uses, loc, message);
+        for user in users {
+            let (loc, text) = match user {
+                Use::Operand(i, _) => (self.loc(*i), format!("used here by `{}`", f.inst(*i).op)),
+                Use::Terminator(_) => (Loc::default(), "used by the end of its block".to_string()),
+            };
+            failure.notes.push((loc, text));
+        }
+        Err(failure)
+    }
+
+    fn from_softmax(&self, softmax: Inst, output: Inst) -> Result<Site, Failure> {
+        let f = self.f;
+        let d = f.inst(softmax);
+        let block = self.blocks[softmax];
+        let (Some(block), Op::Softmax { axis }, [x], Some(weights)) = (block, &d.op, d.operands.as_slice(), d.result)
+        else {
+            return Err(Failure::new(Condition::Chain, d.loc, "the softmax is in no block"));
+        };
+        if self.blocks[output] != Some(block) {
+            return Err(Failure::new(Condition::Block, self.loc(output), "the softmax stands in another block"));
+        }
+        let rank = f.tensor(weights).map_or(0, |t| t.rank());
+        if axis + 1 != rank {
+            let text = format!("the softmax is over axis {axis} of {rank}, not over the last, the keys");
+            return Err(Failure::new(Condition::Axis, d.loc, text));
+        }
+        let mut steps = Vec::new();
+        let mut v = *x;
+        let scores = loop {
+            let (i, op, operands) = self.link(v, block, d.loc)?;
+            let loc = self.loc(i);
+            if *op == Op::Matmul {
+                break i;
+            }
+            if steps.len() >= LONGEST_CHAIN {
+                return Err(Failure::new(Condition::Chain, loc, "too many operations before the softmax"));
+            }
+            let (below, step) = self.step(i, op, operands)?;
+            self.keeps_shape(v, below, loc)?;
+            steps.push((i, below, step));
+            v = below;
+        };
+        steps.reverse();
+        let site = Site { block, scores, steps, softmax, output };
+        self.types(&site)?;
+        Ok(site)
+    }
+
+    /// The operation that makes the scores at one point of the chain.
+    fn link(&self, v: Value, block: Block, loc: Loc) -> Result<(Inst, &'a Op, &'a [Value]), Failure> {
+        let Some((i, op, operands)) = made_by(self.f, v) else {
+            return Err(Failure::new(Condition::Chain, loc, "the scores are an argument, not made by a matmul"));
+        };
+        self.used_once(v, &format!("the result of `{op}`"))?;
+        if self.blocks[i] != Some(block) {
+            let text = format!("`{op}` stands in another block than the softmax");
+            return Err(Failure::new(Condition::Block, self.loc(i), text));
+        }
+        Ok((i, op, operands))
+    }
+
+    /// What an operation does to the scores, and which operand they are.
+    fn step(&self, i: Inst, op: &Op, operands: &[Value]) -> Result<(Value, Step), Failure> {
+        let f = self.f;
+        let loc = self.loc(i);
+        let fail = |condition, text: String| Err(Failure::new(condition, loc, text));
+        match (op, operands) {
+            (Op::Binary(BinaryOp::Mul), [a, b]) => match (is_scalar(f, *a), is_scalar(f, *b)) {
+                (_, true) => Ok((*a, Step::Scale { by: *b, divide: false })),
+                (true, false) => Ok((*b, Step::Scale { by: *a, divide: false })),
+                (false, false) => fail(
+                    Condition::Scale,
+                    "the scores are multiplied by a tensor, which is neither a scale (one number) nor a mask (where, +)"
+                        .to_string(),
+                ),
+            },
+            (Op::Binary(BinaryOp::Div), [a, b]) => match is_scalar(f, *b) {
+                true => Ok((*a, Step::Scale { by: *b, divide: true })),
+                false => fail(Condition::Scale, "the scores are divided by a tensor, not by one number".to_string()),
+            },
+            (Op::Binary(BinaryOp::Add), [a, b]) => Ok(match self.scores_are_left(i, *a, *b) {
+                true => (*a, Step::Add { mask: *b, subtract: false }),
+                false => (*b, Step::Add { mask: *a, subtract: false }),
+            }),
+            (Op::Binary(BinaryOp::Sub), [a, b]) => match self.scores_are_left(i, *a, *b) {
+                true => Ok((*a, Step::Add { mask: *b, subtract: true })),
+                false => fail(Condition::Chain, "the scores are subtracted from something".to_string()),
+            },
+            (Op::Where, [c, a, b]) => match (is_scalar(f, *a), is_scalar(f, *b)) {
+                (false, true) => Ok((*a, Step::Select { condition: *c, fill: *b, keep: true })),
+                (true, false) => Ok((*b, Step::Select { condition: *c, fill: *a, keep: false })),
+                (true, true) => fail(Condition::Chain, "both sides of the mask are numbers, not scores".to_string()),
+                (false, false) => {
+                    fail(Condition::Mask, "what takes the place of hidden scores is a tensor, not one number".to_string())
+                }
+            },
+            (Op::Cast { elem }, _) => {
+                fail(Condition::Types, format!("the scores are cast to {elem} between the matmul and the softmax"))
+            }
+            (Op::Transpose { .. }, _) => {
+                fail(Condition::Transposition, "the scores are transposed before the softmax".to_string())
+            }
+            (Op::Reshape | Op::Broadcast, _) => {
+                fail(Condition::Shape, format!("`{op}` gives the scores another shape before the softmax"))
+            }
+            _ => fail(Condition::Chain, format!("`{op}` stands where `q @ k.T` with scales and masks is needed")),
+        }
+    }
+
+    /// In a sum, the scores are the side that comes from a matmul by a chain; the left one if both do.
+    fn scores_are_left(&self, i: Inst, left: Value, right: Value) -> bool {
+        let shape = self.shape_of(self.f.inst(i).result);
+        let fits = |v: Value| self.shape_of(Some(v)) == shape && !is_scalar(self.f, v);
+        match (fits(left), fits(right)) {
+            (true, false) => true,
+            (false, true) => false,
+            (false, false) => true,
+            (true, true) => self.comes_from_matmul(left) || !self.comes_from_matmul(right),
+        }
+    }
+
+    fn comes_from_matmul(&self, v: Value) -> bool {
+        let mut work = vec![v];
+        for _ in 0..2 * LONGEST_CHAIN {
+            let Some(v) = work.pop() else { return false };
+            match made_by(self.f, v) {
+                Some((_, Op::Matmul, _)) => return true,
+                Some((_, Op::Binary(_) | Op::Where, operands)) => work.extend(operands.iter().rev()),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    fn shape_of(&self, v: Option<Value>) -> &[Dim] {
+        v.and_then(|v| self.f.tensor(v)).map_or(&[], |t| t.shape.as_slice())
+    }
+
+    /// A mask must not broadcast the scores to a larger shape.
+    fn keeps_shape(&self, above: Value, below: Value, loc: Loc) -> Result<(), Failure> {
+        if self.shape_of(Some(above)) == self.shape_of(Some(below)) {
+            return Ok(());
+        }
+        let show = |v: Value| self.f.ty(v).to_string();
+        let text = format!("the mask broadcasts the scores from {} to {}", show(below), show(above));
+        Err(Failure::new(Condition::Mask, loc, text))
+    }
+
+    /// Floats throughout, and the two matmuls of one element type.
+    fn types(&self, site: &Site) -> Result<(), Failure> {
+        let elem = |v: Option<Value>| v.and_then(|v| self.f.tensor(v)).map(|t| t.elem);
+        let (first, last) = (self.f.inst(site.scores), self.f.inst(site.output));
+        let types: Vec<Option<Elem>> = first.operands.iter().chain(&last.operands).map(|v| elem(Some(*v))).collect();
+        match types.first() {
+            Some(Some(e)) if e.is_float() && types.iter().all(|t| *t == Some(*e)) => Ok(()),
+            _ => Err(Failure::new(Condition::Types, first.loc, "the element types of the two matmuls differ")),
+        }
+    }
+}
