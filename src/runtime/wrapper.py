@@ -1,0 +1,362 @@
+import ctypes
+import os
+import threading
+
+import numpy as np
+
+__all__ = ["Model", "Session", "AttncError", "AttncValueError", "AttncIndexError"]
+
+
+class AttncError(RuntimeError):
+    """What the compiled model says against a call, or against its weights."""
+
+    def __init__(self, text, status=-1):
+        super().__init__(text)
+        self.status = status
+
+
+class AttncValueError(AttncError, ValueError):
+    """An argument that does not fit."""
+
+
+class AttncIndexError(AttncError, IndexError):
+    """An index out of range, found while running."""
+
+
+_ERRORS = {1: AttncValueError, 2: AttncValueError, 6: AttncIndexError}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned; the older DLManagedTensor begins with its tensor."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    ]
+
+
+_CPU = 1
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_BFLOAT = 4
+_TYPES = {"f32": "float32", "f16": "float16", "i8": "int8", "i32": "int32", "i64": "int64", "bool": "bool"}
+_MAX_RANK = 64
+
+
+def _dtype(name):
+    """NumPy's type for one of the program's; bfloat16 is ml_dtypes' where that is installed, else its bits as uint16."""
+    if name != "bf16":
+        return np.dtype(_TYPES[name])
+    try:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    except ImportError:
+        return np.dtype(np.uint16)
+
+
+def _of_array(array, declared):
+    """A DLTensor over a NumPy array, and what must be kept alive with it."""
+    dtype = array.dtype
+    if not dtype.isnative:
+        array = array.astype(dtype.newbyteorder("="))
+        dtype = array.dtype
+    size = dtype.itemsize
+    if size == 0 or any(stride % size for stride in array.strides):
+        array = np.ascontiguousarray(array)
+    if dtype.name == "bfloat16" or (declared == "bf16" and dtype == np.uint16):
+        code = _BFLOAT
+    elif dtype.kind in _CODES:
+        code = _CODES[dtype.kind]
+    else:
+        raise AttncValueError("an array of NumPy type %s cannot be an argument" % dtype)
+    numbers = ctypes.c_int64 * max(array.ndim, 1)
+    shape = numbers(*array.shape)
+    strides = numbers(*(stride // max(size, 1) for stride in array.strides))
+    tensor = _DLTensor(array.ctypes.data, _CPU, 0, array.ndim, code, size * 8, 1, shape, strides, 0)
+    return tensor, (array, shape, strides)
+
+
+def _of_dlpack(value):
+    """A DLTensor of an object that speaks DLPack; its capsule is not consumed, and frees the tensor when it goes."""
+    try:
+        capsule = value.__dlpack__(max_version=(1, 1))
+    except TypeError:
+        capsule = value.__dlpack__()
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    is_valid = ctypes.pythonapi.PyCapsule_IsValid
+    is_valid.restype, is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+    if is_valid(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(get(capsule, b"dltensor_versioned"))
+        if managed.major != 1:
+            raise AttncValueError("DLPack %d.%d is not known here" % (managed.major, managed.minor))
+        return managed.tensor, capsule
+    if is_valid(capsule, b"dltensor"):
+        return _DLTensor.from_address(get(capsule, b"dltensor")), capsule
+    raise AttncValueError("__dlpack__ of a %s gives no DLPack capsule" % type(value).__name__)
+
+
+def _of_value(value, declared):
+    if not isinstance(value, (np.ndarray, np.generic)):
+        if hasattr(value, "__dlpack__"):
+            return _of_dlpack(value)
+        bare = isinstance(value, (int, float, list, tuple))
+        value = np.asarray(value)
+        # Python's own numbers have no width: they take the program's type. Whole numbers keep theirs, and are checked.
+        if bare and declared in ("f32", "f16") and value.dtype.kind in "if":
+            value = value.astype(_dtype(declared))
+    return _of_array(np.asarray(value), declared)
+
+
+_POINTER = ctypes.c_void_p
+_LIST = ctypes.POINTER(ctypes.POINTER(_DLTensor))
+_TEXT = ctypes.c_char_p
+_U64 = ctypes.c_uint64
+_I32 = ctypes.c_int32
+_FUNCTIONS = {
+    "attnc_info": (_TEXT, []),
+    "attnc_entry_count": (_U64, []),
+    "attnc_entry_signature": (_TEXT, [_U64]),
+    "attnc_model_open": (_I32, [_TEXT, _I32, ctypes.POINTER(_POINTER)]),
+    "attnc_model_close": (None, [_POINTER]),
+    "attnc_model_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
+    "attnc_unused_weight_count": (_U64, [_POINTER]),
+    "attnc_unused_weight": (_TEXT, [_POINTER, _U64]),
+    "attnc_session_open": (_I32, [_POINTER, ctypes.POINTER(_POINTER)]),
+    "attnc_session_close": (None, [_POINTER]),
+    "attnc_session_reset": (_I32, [_POINTER]),
+    "attnc_session_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
+    "attnc_result_shape": (
+        _I32,
+        [_POINTER, _U64, _U64, _LIST, _U64, ctypes.POINTER(ctypes.c_int64), _U64, ctypes.POINTER(_I32)],
+    ),
+    "attnc_call_taps": (
+        _I32,
+        [_POINTER, _U64, _U64, _LIST, _U64, _LIST, _U64, ctypes.POINTER(_TEXT), ctypes.POINTER(_POINTER)],
+    ),
+    "attnc_taps_count": (_U64, [_POINTER]),
+    "attnc_taps_name": (_TEXT, [_POINTER, _U64]),
+    "attnc_taps_tensor": (ctypes.POINTER(_DLTensor), [_POINTER, _U64]),
+    "attnc_taps_close": (None, [_POINTER]),
+}
+
+
+def _load(path):
+    """The library at `path`, with the types of its functions, checked to be the one that this file describes."""
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise AttncError("cannot load %s: %s" % (path, error)) from None
+    try:
+        library.attnc_abi_version.restype = _U64
+        version = library.attnc_abi_version()
+    except AttributeError:
+        raise AttncError("%s is not a model that attnc made" % path) from None
+    if version != _ABI_VERSION:
+        raise AttncError("%s has ABI %d, and this file is for ABI %d" % (path, version, _ABI_VERSION))
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    count = library.attnc_entry_count()
+    signatures = [library.attnc_entry_signature(i).decode() for i in range(count)]
+    if signatures != [entry[0] for entry in _ENTRIES]:
+        raise AttncError("%s and this file are not of the same program: its entry points are %s" % (path, signatures))
+    return library
+
+
+def _error(copy, handle, status):
+    size = copy(handle, None, 0)
+    text = ctypes.create_string_buffer(size + 1)
+    copy(handle, text, size + 1)
+    return _ERRORS.get(status, AttncError)(text.value.decode(errors="replace"), status)
+
+
+def _list(tensors):
+    return (ctypes.POINTER(_DLTensor) * max(len(tensors), 1))(*(ctypes.pointer(t) for t in tensors))
+
+
+def _copy_tensor(tensor):
+    """A NumPy array with the contents of a contiguous tensor of the library's."""
+    name = {(4, 16): "bf16", (6, 8): "bool"}.get((tensor.code, tensor.bits))
+    name = name or "%s%d" % ({0: "i", 2: "f"}[tensor.code], tensor.bits)
+    array = np.empty(tensor.shape[: tensor.ndim], _dtype(name))
+    if array.nbytes:
+        ctypes.memmove(array.ctypes.data, tensor.data, array.nbytes)
+    return array
+
+
+class _Session:
+    """What calls need: a handle of the library's, and one call at a time."""
+
+    def __init__(self, library, model):
+        self._library = library
+        self._lock = threading.Lock()
+        self._handle = None
+        handle = _POINTER()
+        status = library.attnc_session_open(model, ctypes.byref(handle))
+        if status != 0:
+            raise _error(library.attnc_model_copy_error, model, status)
+        self._handle = handle
+
+    def reset(self):
+        """Sets the states of this session to zero."""
+        with self._lock:
+            self._check(self._library.attnc_session_reset(self._open()))
+
+    def close(self):
+        """Frees the session's memory."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                self._library.attnc_session_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _open(self):
+        if self._handle is None:
+            raise AttncError("it is closed")
+        return self._handle
+
+    def _check(self, status):
+        if status != 0:
+            raise _error(self._library.attnc_session_copy_error, self._handle, status)
+
+    def _call(self, entry, values, taps):
+        _, arguments, results = _ENTRIES[entry]
+        inputs = [_of_value(value, declared) for value, declared in zip(values, arguments)]
+        args = _list([tensor for tensor, _ in inputs])
+        with self._lock:
+            handle = self._open()
+            made = [self._result(handle, entry, i, name, len(inputs), args) for i, name in enumerate(results)]
+            outputs = [_of_array(array, name) for array, name in zip(made, results)]
+            outs = _list([tensor for tensor, _ in outputs])
+            globs = [taps] if isinstance(taps, str) else list(taps or [])
+            names = (_TEXT * max(len(globs), 1))(*(glob.encode() for glob in globs))
+            found = _POINTER()
+            self._check(
+                self._library.attnc_call_taps(
+                    handle, entry, len(inputs), args, len(outputs), outs, len(globs), names, ctypes.byref(found)
+                )
+            )
+        result = made[0] if len(made) == 1 else tuple(made)
+        return result if taps is None else (result, self._taps(found))
+
+    def _result(self, handle, entry, index, name, count, args):
+        shape = (ctypes.c_int64 * _MAX_RANK)()
+        rank = _I32()
+        self._check(
+            self._library.attnc_result_shape(
+                handle, entry, count, args, index, shape, _MAX_RANK, ctypes.byref(rank)
+            )
+        )
+        return np.empty(shape[: rank.value], _dtype(name))
+
+    def _taps(self, found):
+        library = self._library
+        try:
+            return {
+                library.attnc_taps_name(found, i).decode(): _copy_tensor(library.attnc_taps_tensor(found, i).contents)
+                for i in range(library.attnc_taps_count(found))
+            }
+        finally:
+            library.attnc_taps_close(found)
+
+
+class _Model:
+    """An open model with a session of its own."""
+
+    def __init__(self, path=None, weights=None, threads=None):
+        if path is None:
+            path = os.path.splitext(os.path.abspath(__file__))[0] + ".so"
+        self._library = _load(os.path.abspath(os.fspath(path)))
+        self._own = None
+        self._handle = None
+        weights = None if weights is None else os.fsencode(os.fspath(weights))
+        if weights is not None and b"\0" in weights:
+            raise AttncValueError("the path of the weights has a NUL")
+        handle = _POINTER()
+        status = self._library.attnc_model_open(weights, threads or 0, ctypes.byref(handle))
+        if not handle:
+            raise AttncValueError("threads cannot be %r" % threads)
+        self._handle = handle
+        if status != 0:
+            error = _error(self._library.attnc_model_copy_error, handle, status)
+            self.close()
+            raise error
+        self._own = self.session()
+
+    def session(self):
+        """A new session: memory and states of its own, the same weights. For several threads, or several states."""
+        if self._handle is None:
+            raise AttncError("it is closed")
+        return Session(self._library, self._handle)
+
+    def reset(self):
+        """Sets the states to zero."""
+        self._session().reset()
+
+    @property
+    def info(self):
+        """What the library says of itself: entry points, parameters, variants."""
+        return self._library.attnc_info().decode()
+
+    @property
+    def unused_weights(self):
+        """Tensors in the weights file that the model does not use."""
+        self._session()
+        count = self._library.attnc_unused_weight_count(self._handle)
+        return [self._library.attnc_unused_weight(self._handle, i).decode(errors="replace") for i in range(count)]
+
+    def close(self):
+        """Frees the weights, once other sessions are closed too."""
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._library.attnc_model_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _session(self):
+        if self._own is None:
+            raise AttncError("it is closed")
+        return self._own
+
+    def _call(self, entry, values, taps):
+        return self._session()._call(entry, values, taps)

@@ -1,0 +1,160 @@
+"""Calls the toy model through its wrapper: python wrapper_test.py FOLDER, where toy.py, toy.so and the weights are."""
+
+import _ctypes
+import os
+import sys
+import threading
+
+import numpy as np
+
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+weights = os.path.join(folder, "toy.safetensors")
+
+# The library lies beside the wrapper, and Python would rather import that.
+from toy import AttncError, AttncIndexError, AttncValueError, Model  # noqa: E402
+
+
+def scaled(x):
+    partial = [x * np.arange(4, dtype=np.float32) + 100 + np.arange(4, dtype=np.float32)]
+    for h in (200, 300):
+        partial.append(partial[-1] + h + np.arange(4, dtype=np.float32))
+    return partial[-1], partial
+
+
+def refused(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), "%r is not in %r" % (text, str(error))
+        return error
+    raise AssertionError("no error; expected " + text)
+
+
+class Dlpack:
+    """An object that speaks DLPack and is no array."""
+
+    def __init__(self, array, versioned):
+        self.array, self.versioned = array, versioned
+
+    def __dlpack__(self, **options):
+        if options and not self.versioned:
+            raise TypeError("no such option")
+        return self.array.__dlpack__(**options)
+
+
+def numbers(*shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+with Model(weights=weights) as m:
+    for shape in [(3, 4), (2, 3, 4), (2, 1, 3, 4), (0, 4), (0, 3, 4), (1, 4)]:
+        x = numbers(*shape)
+        y = m.scale(x)
+        assert isinstance(y, np.ndarray) and y.dtype == np.float32
+        np.testing.assert_array_equal(y, scaled(x)[0])
+
+    # Arrays as they come.
+    x = numbers(6, 8)
+    for view in [x[:, ::2], x[::-1, :4], x[::3, 7:3:-1], x.T[:4].T, np.broadcast_to(x[0, :4], (5, 4))]:
+        np.testing.assert_array_equal(m.scale(view), scaled(view)[0])
+    locked = numbers(3, 4)
+    locked.flags.writeable = False
+    np.testing.assert_array_equal(m.scale(locked), scaled(locked)[0])
+    np.testing.assert_array_equal(m.scale(numbers(3, 4).astype(">f4")), scaled(numbers(3, 4))[0])
+    record = np.zeros(3, dtype=[("a", "i1"), ("x", "f4", 4)])
+    record["x"] = numbers(3, 4)
+    np.testing.assert_array_equal(m.scale(record["x"]), scaled(numbers(3, 4))[0])
+    unaligned = np.frombuffer(b"\0" + numbers(3, 4).tobytes(), dtype=np.uint8)[1:].view(np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(m.scale(unaligned), scaled(numbers(3, 4))[0])
+    np.testing.assert_array_equal(m.scale([[1, 2, 3, 4]]), scaled(np.float32([[1, 2, 3, 4]]))[0])
+    np.testing.assert_array_equal(m.scale(Dlpack(numbers(3, 4), False)), scaled(numbers(3, 4))[0])
+    np.testing.assert_array_equal(m.scale(Dlpack(numbers(3, 8)[:, ::2], False)), scaled(numbers(3, 8)[:, ::2])[0])
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        np.testing.assert_array_equal(m.scale(Dlpack(numbers(3, 4), True)), scaled(numbers(3, 4))[0])
+
+    # Integers of either width; names of arguments are the program's.
+    table = np.arange(20, dtype=np.float32).reshape(5, 4) + 400
+    for tokens in [[4, 0, 0], np.array([4, 0, 0], np.int32), np.array([4, 0, 0], np.int64)]:
+        np.testing.assert_array_equal(m.gather(tokens=tokens), table[[4, 0, 0]])
+    a, b, c = m.pair(x=numbers(3), y=numbers(7))
+    assert a.tolist() == [0, 2, 4] and b.tolist() == [0, 1, 2, 3] and b.dtype == np.int64
+    assert c.shape == () and c.dtype == np.bool_ and not c
+
+    # Every type goes through.
+    values = [
+        np.array([1, 2], np.uint16),
+        np.array([1.5, -2], np.float16),
+        np.array([-3, 4], np.int8),
+        np.array([5, -6], np.int64),
+        np.array([True, False]),
+    ]
+    for got, given in zip(m.copy(*values), values):
+        np.testing.assert_array_equal(got, given)
+        assert got.dtype == given.dtype
+
+    # Taps.
+    x = numbers(2, 3, 4)
+    y, taps = m.scale(x, taps=["h.*.partial"])
+    assert list(taps) == ["h.0.partial", "h.1.partial", "h.2.partial"]
+    for value, expected in zip(taps.values(), scaled(x)[1]):
+        np.testing.assert_array_equal(value, expected)
+    y, taps = m.scale(x, taps="h.1.partial")
+    assert list(taps) == ["h.1.partial"] and taps["h.1.partial"].shape == (2, 3, 4)
+    y, taps = m.scale(x, taps=[])
+    assert taps == {}
+
+    # Errors have the runtime's text, and change nothing.
+    refused(AttncValueError, "axis 1 of `x` is 3, and must be D, which is 4", lambda: m.scale(numbers(2, 3)))
+    refused(ValueError, "argument `x` is f64, and the program says f32", lambda: m.scale(np.zeros((2, 4))))
+    refused(AttncValueError, "cannot be an argument", lambda: m.scale(np.array(["a"])))
+    refused(AttncIndexError, "tokens holds 7 at 1, and table has 5 rows (V)", lambda: m.gather([1, 7]))
+    refused(AttncError, "element 0 is 4294967296, which is not an i32", lambda: m.gather([1 << 32]))
+    refused(AttncValueError, "scale has no tap `nothing`; it has h.*.partial", lambda: m.scale(x, taps=["nothing"]))
+    refused(TypeError, "", lambda: m.scale())
+    np.testing.assert_array_equal(m.scale(x), scaled(x)[0])
+
+    # States belong to sessions.
+    with m.session() as other:
+        assert [int(m.count()), int(m.count()), int(other.count()), int(m.count())] == [1, 2, 1, 3]
+        m.reset()
+        assert [int(m.count()), int(other.count())] == [1, 2]
+    refused(AttncError, "closed", other.count)
+
+    # Threads.
+    failures = []
+
+    def work(session):
+        try:
+            for i in range(100):
+                x = numbers(i % 7, 4)
+                np.testing.assert_array_equal(session.scale(x), scaled(x)[0])
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(session,)) for session in [m, m, m.session(), m.session()]]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures, failures
+
+    assert "entry scale(x: f32[.., S, D])" in m.info and m.unused_weights == []
+    help_text = Model.scale.__doc__
+    assert "scale(x: f32[.., S, D]) -> f32[.., S, D]" in help_text and "h.*.partial" in help_text
+    late = m.session()
+
+np.testing.assert_array_equal(late.scale(numbers(3, 4)), scaled(numbers(3, 4))[0])
+refused(AttncError, "closed", lambda: m.scale(numbers(3, 4)))
+refused(AttncError, "closed", m.session)
+m.close()
+late.close()
+
+refused(AttncError, "Toy needs a weights file", lambda: Model())
+refused(AttncError, "cannot read weights file", lambda: Model(weights=os.path.join(folder, "none")))
+refused(AttncError, "it is a folder", lambda: Model(weights=folder))
+refused(AttncError, "cannot load", lambda: Model(os.path.join(folder, "none.so"), weights))
+refused(AttncError, "cannot load", lambda: Model(weights, weights))
+refused(AttncError, "is not a model", lambda: Model(_ctypes.__file__, weights))
+refused(AttncValueError, "threads cannot be", lambda: Model(weights=weights, threads=-1))
+print("ok", np.__version__)

@@ -1,0 +1,99 @@
+//! The ways in from C, C++ and Python: `model.h` and `model.py`, each against the toy.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use attnc::runtime::{header, link, python};
+
+use crate::toy;
+
+/// Runs a command that must succeed; gives its standard output.
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{command:?}: {}\n{out}{err}", done.status);
+    out.into_owned()
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtime").join(name)
+}
+
+/// A folder with what `attnc -o toy.so --emit so,header,python` leaves, and weights.
+fn built(name: &str) -> PathBuf {
+    let folder = toy::folder().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let model = toy::descriptor();
+    link::link_for_python(&[&toy::descriptor_object(&model), toy::kernels()], &folder.join("toy.so")).unwrap();
+    std::fs::write(folder.join("toy.h"), header::header(&model)).unwrap();
+    std::fs::write(folder.join("toy.py"), python::python(&model)).unwrap();
+    std::fs::copy(toy::weights(), folder.join("toy.safetensors")).unwrap();
+    folder
+}
+
+#[test]
+fn header_and_wrapper_are_these() {
+    let model = toy::descriptor();
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/runtime"),
+        prepend_module_to_snapshot => false,
+    }, {
+        let text = header::header(&model);
+        let own = text.split("#endif /* ATTNC_RUNTIME_H */").nth(1).expect("the model's own part");
+        insta::assert_snapshot!("header", own);
+        let text = python::python(&model);
+        insta::assert_snapshot!("python", text.split("# The model.").nth(1).expect("the model's own part"));
+    });
+}
+
+#[test]
+fn c_programs_call_the_model() {
+    if !is_there("cc") {
+        eprintln!("no C compiler: not checked");
+        return;
+    }
+    let folder = built("c");
+    let main = fixture("main.c");
+    for (compiler, flags) in [
+        ("cc", &["-std=c89", "-Wall", "-Wextra", "-Werror"][..]),
+        ("cc", &["-std=c99", "-pedantic-errors", "-Wall", "-Wextra", "-Werror"]),
+        ("c++", &["-x", "c++", "-std=c++11", "-pedantic-errors", "-Wall", "-Wextra", "-Werror"]),
+    ] {
+        if !is_there(compiler) {
+            continue;
+        }
+        let program = folder.join("program");
+        let mut compile = Command::new(compiler);
+        compile.args(flags).arg("-I").arg(&folder).arg(&main).args(["-x", "none"]).arg(folder.join("toy.so"));
+        compile.arg("-Wl,-rpath,$ORIGIN").arg("-o").arg(&program);
+        run(&mut compile);
+        let weights = folder.join("toy.safetensors");
+        assert_eq!(run(Command::new(&program).arg(&weights)), "ok\n");
+        if is_there("valgrind") {
+            let mut checked = Command::new("valgrind");
+            checked.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=all"]);
+            assert_eq!(run(checked.arg(&program).arg(&weights)), "ok\n");
+        } else {
+            eprintln!("no valgrind: memory not checked");
+        }
+    }
+}
+
+#[test]
+fn python_calls_the_model() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
+    let python = std::env::var_os("ATTNC_TEST_PYTHON").map_or(own, PathBuf::from);
+    let python = if python.is_file() { python } else { PathBuf::from("python3") };
+    if !Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success()) {
+        eprintln!("no Python with NumPy: not checked");
+        return;
+    }
+    let folder = built("python");
+    let mut test = Command::new(python);
+    test.arg("-B").arg(fixture("wrapper_test.py")).arg(&folder);
+    assert!(run(&mut test).starts_with("ok"));
+}
