@@ -23,6 +23,7 @@ pub enum ValueDef {
 struct ValueData {
     ty: Type,
     def: ValueDef,
+    name: String,
 }
 
 /// An instruction.
@@ -63,11 +64,49 @@ pub enum Terminator {
     },
     /// Leaves the kernel (for this grid point) or the plan.
     Return,
+    /// GPU: the warps of a block part, each role with blocks of its own; they do not join again.
+    Roles(Vec<Role>),
+}
+
+/// What some warps of a block do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// What they are.
+    pub name: String,
+    /// How many warps, counted on from those of the roles before.
+    pub warps: u32,
+    /// Registers that each thread gets (`setmaxnreg`).
+    pub registers: u32,
+    /// Where they go on.
+    pub target: BlockCall,
+}
+
+impl Terminator {
+    /// The jumps, in order.
+    pub fn targets(&self) -> Vec<&BlockCall> {
+        match self {
+            Terminator::Br(c) => vec![c],
+            Terminator::BrIf { then, otherwise, .. } => vec![then, otherwise],
+            Terminator::Return => Vec::new(),
+            Terminator::Roles(roles) => roles.iter().map(|r| &r.target).collect(),
+        }
+    }
+
+    /// The values that are used.
+    pub fn values(&self) -> Vec<Value> {
+        let condition = match self {
+            Terminator::BrIf { condition, .. } => Some(*condition),
+            Terminator::Br(_) | Terminator::Return | Terminator::Roles(_) => None,
+        };
+        condition.into_iter().chain(self.targets().into_iter().flat_map(|c| c.args.iter().copied())).collect()
+    }
 }
 
 /// A basic block.
 #[derive(Clone, Debug)]
 pub struct BlockData {
+    /// Name in the text form; empty for a number.
+    pub name: String,
     /// Its arguments.
     pub args: Vec<Value>,
     /// Its instructions, in order.
@@ -101,7 +140,8 @@ impl Body {
 
     /// Adds an empty block at the end; it returns until it gets a terminator.
     pub fn add_block(&mut self) -> Block {
-        let data = BlockData { args: Vec::new(), insts: Vec::new(), terminator: Terminator::Return };
+        let data =
+            BlockData { name: String::new(), args: Vec::new(), insts: Vec::new(), terminator: Terminator::Return };
         let b = self.blocks.push(data);
         self.layout.push(b);
         b
@@ -110,21 +150,21 @@ impl Body {
     /// Adds an argument to a block.
     pub fn add_block_arg(&mut self, block: Block, ty: Type) -> Value {
         let index = self.blocks[block].args.len();
-        let v = self.values.push(ValueData { ty, def: ValueDef::Arg(block, index) });
+        let v = self.values.push(ValueData { ty, def: ValueDef::Arg(block, index), name: String::new() });
         self.blocks[block].args.push(v);
         v
     }
 
     /// Adds a value that is there from the start: a parameter, or an index of the grid.
     pub fn add_param(&mut self, ty: Type) -> Value {
-        self.values.push(ValueData { ty, def: ValueDef::Param })
+        self.values.push(ValueData { ty, def: ValueDef::Param, name: String::new() })
     }
 
     /// Makes an instruction that is in no block yet.
     pub fn make_inst(&mut self, op: Op, operands: Vec<Value>, ty: Option<Type>, loc: Loc) -> Inst {
         let inst = self.insts.push(InstData { op, operands, result: None, loc });
         if let Some(ty) = ty {
-            let v = self.values.push(ValueData { ty, def: ValueDef::Result(inst) });
+            let v = self.values.push(ValueData { ty, def: ValueDef::Result(inst), name: String::new() });
             self.insts[inst].result = Some(v);
         }
         inst
@@ -183,6 +223,30 @@ impl Body {
     /// Sets how a block ends.
     pub fn terminate(&mut self, b: Block, t: Terminator) {
         self.blocks[b].terminator = t;
+    }
+
+    /// Name of a value in the text form; empty for a number.
+    pub fn name(&self, v: Value) -> &str {
+        &self.values[v].name
+    }
+
+    /// Names a value in the text form (letters, digits and `_`, not digits alone).
+    pub fn set_name(&mut self, v: Value, name: &str) {
+        self.values[v].name = name.to_string();
+    }
+
+    /// Every instruction, in order, those of runs after the run itself.
+    pub fn insts(&self) -> Vec<Inst> {
+        let mut out = Vec::new();
+        for b in &self.layout {
+            for i in &self.blocks[*b].insts {
+                out.push(*i);
+                if let Op::Run { insts, .. } = &self.insts[*i].op {
+                    out.extend(insts);
+                }
+            }
+        }
+        out
     }
 
     /// How many values there are; for dense maps.

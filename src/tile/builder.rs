@@ -5,7 +5,7 @@
 
 use super::{
     Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, SlotData,
-    Space, Terminator, TileType, Type, Value,
+    Space, State, Terminator, TileType, Type, Value,
 };
 use crate::ir::{Loc, Scalar};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
@@ -171,7 +171,7 @@ impl KernelBuilder {
             params: Vec::new(),
             grid: Vec::new(),
             scratch: 0,
-            scheduled: false,
+            state: State::Unscheduled,
             body,
         };
         KernelBuilder { inner, block, loc: Loc::default() }

@@ -35,6 +35,86 @@ pub struct GridAxis {
     pub step: i64,
 }
 
+/// Vector units of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CpuLevel {
+    /// 128-bit vectors, 16 registers: any 64-bit processor.
+    Portable,
+    /// 256-bit vectors with FMA, 16 registers.
+    Avx2,
+    /// 512-bit vectors, 32 registers.
+    Avx512,
+}
+
+impl CpuLevel {
+    /// Every level.
+    pub const ALL: [CpuLevel; 3] = [CpuLevel::Portable, CpuLevel::Avx2, CpuLevel::Avx512];
+
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            CpuLevel::Portable => "portable",
+            CpuLevel::Avx2 => "avx2",
+            CpuLevel::Avx512 => "avx512",
+        }
+    }
+
+    /// `f32` lanes of a vector register.
+    pub fn lanes(self) -> u32 {
+        match self {
+            CpuLevel::Portable => 4,
+            CpuLevel::Avx2 => 8,
+            CpuLevel::Avx512 => 16,
+        }
+    }
+
+    /// Vector registers.
+    pub fn registers(self) -> u32 {
+        match self {
+            CpuLevel::Portable | CpuLevel::Avx2 => 16,
+            CpuLevel::Avx512 => 32,
+        }
+    }
+}
+
+/// Kinds of GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GpuArch {
+    /// Ampere and later: `cp.async`, `ldmatrix`, `mma.sync`.
+    Sm80,
+    /// Hopper: tensor memory accelerator, barriers in memory, `wgmma`.
+    Sm90a,
+}
+
+impl GpuArch {
+    /// Every kind.
+    pub const ALL: [GpuArch; 2] = [GpuArch::Sm80, GpuArch::Sm90a];
+
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            GpuArch::Sm80 => "sm_80",
+            GpuArch::Sm90a => "sm_90a",
+        }
+    }
+}
+
+/// What a kernel is scheduled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Not scheduled: tiles are values, nothing is said of memory between them.
+    Unscheduled,
+    /// A CPU.
+    Cpu(CpuLevel),
+    /// A GPU; `Kernel::scratch` is the shared memory of a block.
+    Gpu {
+        /// Which.
+        arch: GpuArch,
+        /// Warps of a block.
+        warps: u32,
+    },
+}
+
 /// What becomes of one fused region.
 #[derive(Clone, Debug)]
 pub struct Kernel {
@@ -46,10 +126,10 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Axes of the grid, the last one going fastest. No axes: one grid point.
     pub grid: Vec<GridAxis>,
-    /// Bytes of scratch that a worker needs; 0 until it is scheduled.
+    /// Bytes of scratch that a worker needs (on a GPU: of shared memory that a block needs); 0 until it is scheduled.
     pub scratch: u64,
-    /// Is it scheduled?
-    pub scheduled: bool,
+    /// What it is scheduled for.
+    pub state: State,
     /// What a grid point does.
     pub body: Body,
 }

@@ -18,7 +18,7 @@
 //!
 //! Unscheduled, a tile is just a value. Scheduled for the CPU, `run` regions group what is done in one loop nest over
 //! rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives longer lies in the worker's scratch
-//! (`@l1+OFFSET`), where `dot` finds its operands. Nothing is left to decide.
+//! (`@l1(OFFSET)`), where `dot` finds its operands. Nothing is left to decide.
 
 mod body;
 mod builder;
@@ -27,9 +27,9 @@ mod kernel;
 mod op;
 mod types;
 
-pub use body::{BlockCall, BlockData, Body, InstData, Terminator, ValueDef};
+pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use entities::{Block, Inst, Value};
-pub use kernel::{GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData};
+pub use kernel::{CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State};
 pub use op::{Op, OpInfo, Place};
-pub use types::{BufferType, Extent, Space, TileType, Type};
+pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};

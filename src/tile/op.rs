@@ -17,6 +17,8 @@ pub enum Place {
     Kernel,
     /// In kernels that are scheduled for a CPU.
     CpuKernel,
+    /// In kernels that are scheduled for a GPU.
+    GpuKernel,
     /// In plans.
     Plan,
 }
@@ -104,6 +106,90 @@ pub enum Op {
         insts: Vec<Inst>,
     },
 
+    /// A tile in place: it is read where it is used. Operands: buffer, an index for each axis, as [`Op::Load`]. The kernel
+    /// does not write the buffer, and its elements are of the type in which they are computed.
+    Window {
+        /// The buffer axis along which rows go.
+        rows: Option<usize>,
+        /// The buffer axis along which columns go.
+        cols: Option<usize>,
+    },
+    /// A template: `acc + a^T @ b` with `acc` in vector registers. `a` is a packed panel, inner index along the rows (so
+    /// that a step of the inner index is one row of `a` and one of `b`); both have room for whole registers, whatever
+    /// their extents. Each step loads one row of `b` into registers and broadcasts the elements of one row of `a`.
+    DotPanels {
+        /// Steps of the inner index that are written out.
+        unroll: u32,
+    },
+
+    // Scheduled for a GPU.
+    /// Room in shared memory, empty.
+    SharedSlot,
+    /// Starts to copy a tile of a buffer into a slot (`cp.async`, 16 bytes a thread). Past the valid extents: zeros.
+    /// Operands: slot, buffer, an index for each axis.
+    CopyAsync {
+        /// The buffer axis along which rows go.
+        rows: Option<usize>,
+        /// The buffer axis along which columns go.
+        cols: Option<usize>,
+    },
+    /// Closes a group: what its operand is the last operation of.
+    Commit,
+    /// The tile of a group, once at most `pending` later groups are under way; after a group of copies the whole block
+    /// meets, so that every thread sees the tile.
+    Wait {
+        /// How many groups that were committed later stay under way.
+        pending: u32,
+    },
+    /// A tile of shared memory becomes a slot again. It is filled only after the block has met.
+    Release,
+    /// All threads of the block meet (`bar.sync 0`).
+    Barrier,
+    /// Reads a tile of shared memory into fragments: `ldmatrix`, with `.trans` for a right operand whose inner index is
+    /// along the rows (`@fragment(b)`).
+    LoadFragment,
+    /// Rounds an accumulator to 16 bits as a left operand; nothing moves between threads.
+    Pack,
+    /// `acc + a @ b` on fragments (`mma.sync.m16n8k16`), done when it returns. The layout of `b` says how it is stored.
+    Mma,
+    /// Tiles of shared memory, each with a barrier *full* and a barrier *empty*.
+    Ring {
+        /// Where the barriers lie in shared memory, in bytes: the full ones, then the empty ones, 8 bytes each.
+        barriers: u32,
+        /// How many times a tile is released before it is empty: once by each warp that reads it.
+        readers: u32,
+    },
+    /// The slot of turn `n` of a ring (stage `n` mod stages), once it is empty. Operands: ring, n.
+    RingAcquire,
+    /// Fills a slot of a ring through the tensor memory accelerator, which tells its *full* barrier. Operands: slot,
+    /// buffer, an index for each axis.
+    TmaLoad {
+        /// The buffer axis along which rows go.
+        rows: Option<usize>,
+        /// The buffer axis along which columns go.
+        cols: Option<usize>,
+    },
+    /// The tile of turn `n` of a ring, once it is full. Operands: ring, n.
+    RingWait,
+    /// Tells the *empty* barrier of a tile that this warp no longer reads it. Operands: ring, tile.
+    RingRelease,
+    /// Makes registers written so far visible to the products that follow (`wgmma.fence`).
+    WgmmaFence,
+    /// Starts `acc + a @ b` (`wgmma.mma_async`): `a` in fragments or in shared memory, `b` in shared memory.
+    Wgmma {
+        /// Is the inner index of `b` along its columns?
+        trans_b: bool,
+    },
+    /// Some warps meet: waits at a barrier (`bar.sync id, threads`), or only arrives at it (`bar.arrive`).
+    NamedBarrier {
+        /// 1 to 15.
+        id: u32,
+        /// How many threads take part, those that only arrive included.
+        threads: u32,
+        /// Does this warp wait?
+        wait: bool,
+    },
+
     // Plans.
     /// The data of an argument of the entry point, row-major.
     Arg(u32),
@@ -164,7 +250,7 @@ const fn row(
 impl Op {
     /// The table of operations.
     pub fn info(&self) -> OpInfo {
-        use Place::{Both, CpuKernel, Kernel, Plan};
+        use Place::{Both, CpuKernel, GpuKernel, Kernel, Plan};
         match self {
             Op::Const(_) => row("const", &[], Both, true, "a literal index or scalar"),
             Op::DimValue(_) => row("dim", &[], Both, true, "the value of a dimension expression"),
@@ -186,6 +272,31 @@ impl Op {
             Op::Transpose => row("transpose", &["x"], Kernel, true, "rows and columns exchanged"),
             Op::Dot => row("dot", &["a", "b", "acc"], Kernel, true, "acc + a @ b"),
             Op::Run { .. } => row("run", &[], CpuKernel, false, "one loop nest over rows and columns"),
+            Op::Window { .. } => row("window", &["buffer", "index*"], CpuKernel, true, "a tile in place in a buffer"),
+            Op::DotPanels { .. } => {
+                row("dot_panels", &["a", "b", "acc"], CpuKernel, true, "acc + a^T @ b in registers")
+            }
+            Op::SharedSlot => row("shared", &[], GpuKernel, true, "empty room in shared memory"),
+            Op::CopyAsync { .. } => {
+                row("copy_async", &["slot", "buffer", "index*"], GpuKernel, true, "starts to fill a slot")
+            }
+            Op::Commit => row("commit", &["pending"], GpuKernel, true, "closes a group of asynchronous operations"),
+            Op::Wait { .. } => row("wait", &["group"], GpuKernel, true, "the tile of a group, once it is there"),
+            Op::Release => row("release", &["tile"], GpuKernel, true, "a tile of shared memory becomes a slot again"),
+            Op::Barrier => row("barrier", &[], GpuKernel, false, "all threads of the block meet"),
+            Op::LoadFragment => row("load_fragment", &["tile"], GpuKernel, true, "shared memory to fragments"),
+            Op::Pack => row("pack", &["acc"], GpuKernel, true, "an accumulator as a 16-bit left operand"),
+            Op::Mma => row("mma", &["a", "b", "acc"], GpuKernel, true, "acc + a @ b on fragments"),
+            Op::Ring { .. } => row("ring", &[], GpuKernel, true, "tiles that warps hand to and fro"),
+            Op::RingAcquire => row("ring_acquire", &["ring", "n"], GpuKernel, true, "an empty slot of a ring"),
+            Op::TmaLoad { .. } => {
+                row("tma_load", &["slot", "buffer", "index*"], GpuKernel, false, "fills a slot of a ring")
+            }
+            Op::RingWait => row("ring_wait", &["ring", "n"], GpuKernel, true, "a full tile of a ring"),
+            Op::RingRelease => row("ring_release", &["ring", "tile"], GpuKernel, false, "gives a tile of a ring back"),
+            Op::WgmmaFence => row("wgmma_fence", &[], GpuKernel, false, "registers become visible to products"),
+            Op::Wgmma { .. } => row("wgmma", &["a", "b", "acc"], GpuKernel, true, "starts acc + a @ b"),
+            Op::NamedBarrier { .. } => row("named_barrier", &[], GpuKernel, false, "some warps of the block meet"),
             Op::Arg(_) => row("arg", &[], Plan, true, "an argument of the entry point"),
             Op::Out(_) => row("out", &[], Plan, true, "a result of the entry point"),
             Op::Tap { .. } => row("tap", &[], Plan, true, "the data of a tap"),
@@ -194,6 +305,14 @@ impl Op {
             Op::View { .. } => row("view", &["buffer", "index*"], Plan, true, "another window into a buffer"),
             Op::Launch { .. } => row("launch", &["buffer*"], Plan, false, "runs a kernel over its grid"),
         }
+    }
+}
+
+impl Op {
+    /// Which operand is a buffer that is read or written at indices, which follow it.
+    pub fn accessed(&self) -> Option<usize> {
+        let at = self.info().operands.iter().position(|o| *o == "buffer")?;
+        (self.info().operands.get(at + 1) == Some(&"index*")).then_some(at)
     }
 }
 

@@ -53,6 +53,74 @@ pub enum Space {
     Reg,
     /// In the worker's scratch, this many bytes from its start. Rows are [`TileType::pitch`] bytes apart.
     L1(u32),
+    /// In place in a buffer, read where it is used.
+    Window,
+    /// In vector registers of this many `f32` lanes, row by row, across instructions.
+    Vector(u32),
+    /// GPU: in shared memory of the block.
+    Shared {
+        /// Where its first element is, in bytes.
+        offset: u32,
+        /// Its rows are so permuted that columns are read without bank conflicts: 16-byte chunks are exchanged within
+        /// this many bytes (0, 64 or 128).
+        swizzle: u32,
+    },
+    /// GPU: spread over the registers of the warps.
+    Fragment(Fragment),
+}
+
+/// How the elements of a tile are spread over the registers of a warp (`mma`) or of a warp group (`wgmma`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fragment {
+    /// The accumulator's layout: a row lives in the four lanes of a quad.
+    Acc,
+    /// The left operand's layout; an accumulator packed to 16 bits is in it already.
+    A,
+    /// The right operand's layout (`mma` only), of a tile whose inner index is along the rows.
+    B,
+    /// The right operand's layout (`mma` only), of a tile whose inner index is along the columns.
+    BT,
+    /// One element for each row of an accumulator, the same in the four lanes of its quad.
+    Row,
+    /// One element for each column of an accumulator.
+    Col,
+}
+
+impl Fragment {
+    /// Every layout.
+    pub const ALL: [Fragment; 6] =
+        [Fragment::Acc, Fragment::A, Fragment::B, Fragment::BT, Fragment::Row, Fragment::Col];
+
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fragment::Acc => "acc",
+            Fragment::A => "a",
+            Fragment::B => "b",
+            Fragment::BT => "bt",
+            Fragment::Row => "row",
+            Fragment::Col => "col",
+        }
+    }
+}
+
+/// Which asynchronous unit of a GPU something is under way in; each has a queue of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Queue {
+    /// `cp.async` copies.
+    Copy,
+    /// `wgmma` products.
+    Mma,
+}
+
+impl Queue {
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Queue::Copy => "copy",
+            Queue::Mma => "mma",
+        }
+    }
 }
 
 impl fmt::Display for Space {
@@ -60,7 +128,11 @@ impl fmt::Display for Space {
         match self {
             Space::Any => Ok(()),
             Space::Reg => f.write_str(" @reg"),
-            Space::L1(offset) => write!(f, " @l1+{offset}"),
+            Space::L1(offset) => write!(f, " @l1({offset})"),
+            Space::Window => f.write_str(" @window"),
+            Space::Vector(lanes) => write!(f, " @vector({lanes})"),
+            Space::Shared { offset, swizzle } => write!(f, " @shared({offset}, {swizzle})"),
+            Space::Fragment(layout) => write!(f, " @fragment({})", layout.name()),
         }
     }
 }
@@ -104,6 +176,18 @@ impl fmt::Display for TileType {
     }
 }
 
+/// The strides of a row-major tensor of this shape.
+pub fn row_major(shape: &[Dim]) -> Vec<Dim> {
+    let mut next = Dim::one();
+    let mut strides: Vec<Dim> = Vec::with_capacity(shape.len());
+    for d in shape.iter().rev() {
+        strides.push(next.clone());
+        next = next.mul(d);
+    }
+    strides.reverse();
+    strides
+}
+
 /// A strided window into memory. Strides count elements; 0 repeats.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BufferType {
@@ -118,7 +202,8 @@ pub struct BufferType {
 impl fmt::Display for BufferType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |ds: &[Dim]| ds.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ");
-        write!(f, "buf {}[{}] strides [{}]", self.elem, list(&self.shape), list(&self.strides))
+        write!(f, "buf {}[{}]", self.elem, list(&self.shape))?;
+        if self.strides == row_major(&self.shape) { Ok(()) } else { write!(f, " strides[{}]", list(&self.strides)) }
     }
 }
 
@@ -133,14 +218,60 @@ pub enum Type {
     Tile(TileType),
     /// A buffer.
     Buffer(BufferType),
+    /// GPU: room for a tile in shared memory that holds nothing. It is used exactly once: filled.
+    Slot(TileType),
+    /// GPU: a tile that is being made. It is used exactly once: committed.
+    Pending(Queue, TileType),
+    /// GPU: a committed group that makes a tile. It is used exactly once: waited for.
+    Group(Queue, TileType),
+    /// GPU: several tiles of shared memory, handed to and fro between warps by barriers in memory.
+    Ring {
+        /// How many tiles.
+        stages: u32,
+        /// Type of each. Its space says where the first lies; the others follow.
+        tile: TileType,
+    },
 }
 
 impl Type {
+    /// Must a value of this type be used exactly once on every path?
+    pub fn is_linear(&self) -> bool {
+        match self {
+            Type::Slot(_) | Type::Pending(..) | Type::Group(..) => true,
+            Type::Index | Type::Scalar(_) | Type::Tile(_) | Type::Buffer(_) | Type::Ring { .. } => false,
+        }
+    }
+
+    /// The tile that a value of this type is, holds or becomes.
+    pub fn any_tile(&self) -> Option<&TileType> {
+        match self {
+            Type::Tile(t) | Type::Slot(t) | Type::Pending(_, t) | Type::Group(_, t) | Type::Ring { tile: t, .. } => {
+                Some(t)
+            }
+            Type::Index | Type::Scalar(_) | Type::Buffer(_) => None,
+        }
+    }
+
+    /// The values that the type depends on: the bounds of extents.
+    pub fn bounds(&self) -> impl Iterator<Item = Value> {
+        let extents = self.any_tile().map(|t| [t.rows, t.cols]);
+        extents.into_iter().flatten().filter_map(|e| match e {
+            Extent::Static(_) => None,
+            Extent::Bounded { value, .. } => Some(value),
+        })
+    }
+
     /// The tile type, if it is one.
     pub fn tile(&self) -> Option<&TileType> {
         match self {
             Type::Tile(t) => Some(t),
-            Type::Index | Type::Scalar(_) | Type::Buffer(_) => None,
+            Type::Index
+            | Type::Scalar(_)
+            | Type::Buffer(_)
+            | Type::Slot(_)
+            | Type::Pending(..)
+            | Type::Group(..)
+            | Type::Ring { .. } => None,
         }
     }
 
@@ -148,7 +279,13 @@ impl Type {
     pub fn buffer(&self) -> Option<&BufferType> {
         match self {
             Type::Buffer(b) => Some(b),
-            Type::Index | Type::Scalar(_) | Type::Tile(_) => None,
+            Type::Index
+            | Type::Scalar(_)
+            | Type::Tile(_)
+            | Type::Slot(_)
+            | Type::Pending(..)
+            | Type::Group(..)
+            | Type::Ring { .. } => None,
         }
     }
 
@@ -157,7 +294,9 @@ impl Type {
         match self {
             Type::Scalar(e) => Some(*e),
             Type::Tile(t) => Some(t.elem),
-            Type::Index | Type::Buffer(_) => None,
+            Type::Index | Type::Buffer(_) | Type::Slot(_) | Type::Pending(..) | Type::Group(..) | Type::Ring { .. } => {
+                None
+            }
         }
     }
 }
@@ -169,6 +308,10 @@ impl fmt::Display for Type {
             Type::Scalar(e) => e.fmt(f),
             Type::Tile(t) => t.fmt(f),
             Type::Buffer(b) => b.fmt(f),
+            Type::Slot(t) => write!(f, "slot {t}"),
+            Type::Pending(q, t) => write!(f, "pending({}) {t}", q.name()),
+            Type::Group(q, t) => write!(f, "group({}) {t}", q.name()),
+            Type::Ring { stages, tile } => write!(f, "ring({stages}) {tile}"),
         }
     }
 }
