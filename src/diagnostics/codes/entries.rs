@@ -49,4 +49,22 @@ codes! {
     /// A bound dimension is not a whole number, too large, or negative.
     BOUND_VALUE = "E0609", "a dimension has no possible value";
     rule: "With the values that are bound, every dimension must be a whole number from 0 to 2^63 - 1.";
+
+    /// A tensor is too large for any machine.
+    TENSOR_SIZE = "E0610", "a tensor is too large";
+    rule: "With the values that are bound, the part of a tensor's size that is known may be at most 2^40 elements.";
+
+    /// Inlining makes too much code.
+    PROGRAM_SIZE = "E0611", "the program is too large";
+    rule: "Layers and functions are inlined into each entry point. A program that becomes too long or too deep by it is\n\
+           refused; a loop over an array of layers is inlined only once.";
+
+    /// A function calls itself.
+    RECURSION = "E0612", "a function calls itself";
+    rule: "Functions are inlined where they are called, so none may call itself, directly or through others.";
+
+    /// A tap in a loop without a known number of turns.
+    TAP_LENGTH = "E0613", "a tap stands in a loop of unknown length";
+    rule: "A tap in a loop over numbers is stacked along the loop. Its shape must be known when the call begins, so the\n\
+           loop's ends must be dimensions.";
 }

@@ -1,0 +1,375 @@
+//! Which model is compiled, the values of its dimensions, the conditions on them, and its parameters.
+//!
+//! In: a checked program and the options. Out: [`Bound`], over which all entry points are lowered. Everything that can
+//! be wrong about the options is found here.
+
+use std::collections::BTreeMap;
+
+use super::{Failure, Options, Res};
+use crate::diagnostics::codes::{dimensions, entries, parameters};
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::ir::{ParamDecl, Scalar};
+use crate::shape::{Dim, Fact, Relation, TensorType};
+use crate::syntax::span::Span;
+use crate::types::axes::Axis;
+use crate::types::typed::{
+    Condition, Constant, FieldType, FunctionId, GenericKind, Instance, LayerId, LayerKind, Program, Tensor,
+};
+
+/// The most elements that a tensor may have at compile time.
+pub(super) const MAX_ELEMENTS: i128 = 1 << 40;
+/// The most parameters (arrays of layers counted once).
+const MAX_PARAMS: usize = 1 << 16;
+/// The deepest nesting of layers.
+const MAX_LAYERS: usize = 256;
+
+/// A model with values for its dimensions.
+pub(super) struct Bound {
+    /// The model.
+    pub(super) model: LayerId,
+    /// Its generic dimensions: numbers, or themselves where the arguments bind them.
+    pub(super) dims: BTreeMap<String, Dim>,
+    /// Its generic constants.
+    pub(super) constants: BTreeMap<String, Scalar>,
+    /// Values given for dimensions of entry points.
+    pub(super) signature_dims: BTreeMap<String, Dim>,
+    /// The entry points, in the order of the text.
+    pub(super) entries: Vec<FunctionId>,
+    /// The parameters, in order of name.
+    pub(super) params: Vec<ParamDecl>,
+    /// Conditions of the model that are still open.
+    pub(super) open: Vec<(Fact, Span)>,
+}
+
+/// Chooses the model and binds its dimensions.
+pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagnostics) -> Res<Bound> {
+    let model = choose(program, options.model.as_deref(), diagnostics)?;
+    let layer = program.layer(model);
+    let entries: Vec<FunctionId> =
+        layer.functions.iter().copied().filter(|id| program.function(*id).is_entry).collect();
+    let mut bound = Bound {
+        model,
+        dims: BTreeMap::new(),
+        constants: BTreeMap::new(),
+        signature_dims: BTreeMap::new(),
+        entries,
+        params: Vec::new(),
+        open: Vec::new(),
+    };
+    let mut ok = true;
+    for (name, value) in &options.dims {
+        if *value < 0 {
+            let message = format!("`{name}` cannot be {value}: a dimension is a number of elements, 0 or more");
+            diagnostics.push(Diagnostic::error(entries::BOUND_VALUE, message));
+            ok = false;
+        }
+    }
+    for generic in &layer.generics {
+        match &generic.kind {
+            GenericKind::Dim { default } => {
+                let value = match (options.dims.get(&generic.name), default) {
+                    (Some(n), _) => Some(Dim::from(*n)),
+                    (None, Some(default)) => default.substitute(&|name| bound.dims.get(name).cloned()),
+                    (None, None) => Some(Dim::symbol(&generic.name)),
+                };
+                let Some(value) = value else {
+                    let message = format!("the default of `{}` divides by zero", generic.name);
+                    diagnostics.push(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(generic.span, ""));
+                    return Err(Failure::Reported);
+                };
+                bound.dims.insert(generic.name.clone(), value);
+            }
+            GenericKind::Const { elem: _, default } => match default {
+                Some(value) => drop(bound.constants.insert(generic.name.clone(), *value)),
+                None => {
+                    let message = format!("the constant `{}` of model `{}` has no value", generic.name, layer.name);
+                    diagnostics.push(
+                        Diagnostic::error(entries::UNBOUND_GENERIC, message)
+                            .at(generic.span, "no default")
+                            .help(format!("give it a default: `{} = 1.0`", generic.name)),
+                    );
+                    ok = false;
+                }
+            },
+        }
+    }
+    signature_dims(program, options, &mut bound, diagnostics)?;
+    for condition in &layer.conditions {
+        match decide(condition, &bound.dims, diagnostics)? {
+            Decision::Holds => {}
+            Decision::Open(fact) => bound.open.push((fact, condition.span)),
+            Decision::Fails => ok = false,
+        }
+    }
+    if !ok {
+        return Err(Failure::Reported);
+    }
+    let mut params = BTreeMap::new();
+    let root = Instance { layer: model, dims: bound.dims.clone(), constants: BTreeMap::new() };
+    Params { program, diagnostics, params: &mut params, model: &layer.name }.walk(&root, "", &[], 0)?;
+    bound.params = params.into_values().map(|(decl, _)| decl).collect();
+    Ok(bound)
+}
+
+fn choose(program: &Program, name: Option<&str>, diagnostics: &mut Diagnostics) -> Res<LayerId> {
+    let models: Vec<(LayerId, &str)> =
+        program.models().filter(|(_, l)| l.module.is_none()).map(|(id, l)| (id, l.name.as_str())).collect();
+    let list = || models.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let diagnostic = match (name, models.as_slice()) {
+        (None, [(id, _)]) => return Ok(*id),
+        (_, []) => {
+            let diagnostic = Diagnostic::error(entries::NO_MODEL, "there is no model to compile");
+            match program.layers.iter().find(|l| l.module.is_none() && l.kind == LayerKind::Layer) {
+                Some(layer) => diagnostic.help(format!("declare `{}` with `model` to compile it", layer.name)),
+                None => diagnostic.help("a program is compiled from a `model` with at least one `pub fn`"),
+            }
+        }
+        (None, _) => Diagnostic::error(entries::WHICH_MODEL, format!("there are several models: {}", list()))
+            .help("choose one: `--entry NAME`"),
+        (Some(name), _) => {
+            if let Some((id, _)) = models.iter().find(|(_, n)| *n == name) {
+                return Ok(*id);
+            }
+            let diagnostic = Diagnostic::error(entries::WHICH_MODEL, format!("there is no model `{name}`"));
+            match did_you_mean(name, models.iter().map(|(_, n)| *n)) {
+                Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+                None => diagnostic.help(format!("the file has {}", list())),
+            }
+        }
+    };
+    diagnostics.push(diagnostic);
+    Err(Failure::Reported)
+}
+
+/// Takes the bindings that are no generics: dimensions of entry points.
+fn signature_dims(
+    program: &Program,
+    options: &Options,
+    bound: &mut Bound,
+    diagnostics: &mut Diagnostics,
+) -> Result<(), Failure> {
+    let layer = program.layer(bound.model);
+    let of_entries: Vec<&str> =
+        bound.entries.iter().flat_map(|id| program.function(*id).dims.iter().map(String::as_str)).collect();
+    let mut ok = true;
+    for (name, value) in &options.dims {
+        if bound.dims.contains_key(name) {
+            continue;
+        }
+        if of_entries.contains(&name.as_str()) {
+            bound.signature_dims.insert(name.clone(), Dim::from(*value));
+            continue;
+        }
+        ok = false;
+        let message = if bound.constants.contains_key(name) {
+            format!("`{name}` is a constant of model `{}`, not a dimension", layer.name)
+        } else {
+            format!("model `{}` has no dimension `{name}`", layer.name)
+        };
+        let mut known: Vec<&str> = bound.dims.keys().map(String::as_str).chain(of_entries.iter().copied()).collect();
+        known.sort_unstable();
+        known.dedup();
+        let diagnostic = Diagnostic::error(entries::UNKNOWN_BINDING, message);
+        diagnostics.push(match did_you_mean(name, known.iter().copied()) {
+            Some(near) => diagnostic.help(format!("did you mean `--dim {near}={value}`?")),
+            None if known.is_empty() => diagnostic.note("it has no dimensions at all"),
+            None => diagnostic.note(format!("its dimensions are {}", known.join(", "))),
+        });
+    }
+    if ok { Ok(()) } else { Err(Failure::Reported) }
+}
+
+/// What became of a condition.
+pub(super) enum Decision {
+    /// It holds.
+    Holds,
+    /// It does not; reported.
+    Fails,
+    /// It depends on run-time dimensions.
+    Open(Fact),
+}
+
+/// Decides a condition with values for dimensions.
+pub(super) fn decide(
+    condition: &Condition,
+    dims: &BTreeMap<String, Dim>,
+    diagnostics: &mut Diagnostics,
+) -> Res<Decision> {
+    let fact = &condition.fact;
+    let labels = |mut diagnostic: Diagnostic| {
+        for span in &condition.through {
+            diagnostic = diagnostic.also(*span, "needed here");
+        }
+        diagnostic
+    };
+    let Some(bound) = fact.substitute(&|name| dims.get(name).cloned()) else {
+        let message = format!("`{fact}` divides by zero with the values that are bound");
+        diagnostics.push(labels(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(condition.span, "")));
+        return Err(Failure::Reported);
+    };
+    match bound.decide() {
+        Some(true) => Ok(Decision::Holds),
+        // A number that is not whole satisfies nothing.
+        None if !(bound.left.is_const() && bound.right.is_const()) => Ok(Decision::Open(bound)),
+        Some(false) | None => {
+            let diagnostic = Diagnostic::error(dimensions::WHERE_VIOLATED, format!("`{}` does not hold", show(fact)))
+                .at(condition.span, sides(fact, &bound));
+            diagnostics.push(labels(diagnostic).help("bind other values with `--dim NAME=VALUE`"));
+            Ok(Decision::Fails)
+        }
+    }
+}
+
+/// A fact as an author writes it.
+fn show(fact: &Fact) -> String {
+    let group = |d: &Dim| {
+        let text = d.to_string();
+        if text.chars().all(|c| c.is_alphanumeric() || c == '_') { text } else { format!("({text})") }
+    };
+    match fact.relation {
+        Relation::Divisible => format!("{} % {} == 0", group(&fact.left), group(&fact.right)),
+        Relation::Eq | Relation::Ne | Relation::Le | Relation::Lt => fact.to_string(),
+    }
+}
+
+/// `D is 10, H is 3`
+fn sides(fact: &Fact, bound: &Fact) -> String {
+    let mut parts = Vec::new();
+    for (name, value) in [(&fact.left, &bound.left), (&fact.right, &bound.right)] {
+        if !name.is_const() {
+            parts.push(format!("{name} is {value}"));
+        }
+    }
+    parts.join(", ")
+}
+
+/// The walk over a model's fields that finds its parameters.
+struct Params<'a> {
+    program: &'a Program,
+    diagnostics: &'a mut Diagnostics,
+    params: &'a mut BTreeMap<String, (ParamDecl, Span)>,
+    model: &'a str,
+}
+
+impl Params<'_> {
+    fn walk(&mut self, instance: &Instance, path: &str, counts: &[u64], depth: usize) -> Res<()> {
+        let layer = self.program.layer(instance.layer);
+        for field in &layer.fields {
+            if depth > MAX_LAYERS || self.params.len() > MAX_PARAMS {
+                let message = format!("model `{}` has more than {MAX_PARAMS} parameters", self.model);
+                self.diagnostics.push(Diagnostic::error(entries::PROGRAM_SIZE, message).at(field.span, ""));
+                return Err(Failure::Reported);
+            }
+            if field.stored_name.contains('*') {
+                let message = "`*` cannot stand in the name of a tensor: it stands for the index of an array";
+                self.diagnostics.push(Diagnostic::error(parameters::NAME_VALUE, message).at(field.span, ""));
+                return Err(Failure::Reported);
+            }
+            let path = join(path, &field.stored_name);
+            match &field.ty {
+                FieldType::Param(tensor) => self.param(instance, tensor, path, counts, field.span)?,
+                FieldType::Layer(inner) => {
+                    let inner = self.instance(instance, inner, field.span)?;
+                    self.walk(&inner, &path, counts, depth + 1)?;
+                }
+                FieldType::Array(inner, length) => {
+                    let length = self.dim(instance, length, field.span)?;
+                    let count = self.number(&length, field.span)?;
+                    let inner = self.instance(instance, inner, field.span)?;
+                    let counts: Vec<u64> = counts.iter().copied().chain([count]).collect();
+                    self.walk(&inner, &join(&path, "*"), &counts, depth + 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn param(&mut self, at: &Instance, tensor: &Tensor, name: String, counts: &[u64], span: Span) -> Res<()> {
+        let mut shape = Vec::new();
+        let mut elements: i128 = 1;
+        for axis in &tensor.shape.axes {
+            let Axis::Dim(dim) = axis else {
+                return Err(Failure::Bug(format!("parameter `{name}` has `..` in its shape")));
+            };
+            let dim = self.dim(at, dim, span)?;
+            let n = self.number(&dim, span)?;
+            elements = elements.saturating_mul(i128::from(n));
+            shape.push(dim);
+        }
+        let all = counts.iter().fold(elements, |all, n| all.saturating_mul(i128::from(*n)));
+        if elements > MAX_ELEMENTS || all > MAX_ELEMENTS {
+            let message = format!("parameter `{name}` has {all} elements; at most 2^40 are possible");
+            self.diagnostics.push(Diagnostic::error(entries::TENSOR_SIZE, message).at(span, ""));
+            return Err(Failure::Reported);
+        }
+        let decl = ParamDecl { name: name.clone(), counts: counts.to_vec(), ty: TensorType::new(tensor.elem, shape) };
+        if let Some((_, first)) = self.params.get(&name) {
+            let message = format!("two fields are `{name}` in the weights file");
+            let diagnostic = Diagnostic::error(parameters::SAME_NAME, message)
+                .at(span, "this one")
+                .also(*first, "and this one")
+                .help("a tensor that is used twice is one field");
+            self.diagnostics.push(diagnostic);
+            return Err(Failure::Reported);
+        }
+        self.params.insert(name, (decl, span));
+        Ok(())
+    }
+
+    fn instance(&mut self, owner: &Instance, inner: &Instance, span: Span) -> Res<Instance> {
+        let mut dims = BTreeMap::new();
+        for (name, dim) in &inner.dims {
+            dims.insert(name.clone(), self.dim(owner, dim, span)?);
+        }
+        Ok(Instance { layer: inner.layer, dims, constants: BTreeMap::new() })
+    }
+
+    fn dim(&mut self, at: &Instance, dim: &Dim, span: Span) -> Res<Dim> {
+        match dim.substitute(&|name| at.dims.get(name).cloned()) {
+            Some(dim) => Ok(dim),
+            None => {
+                let message = format!("`{dim}` divides by zero with the values that are bound");
+                self.diagnostics.push(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(span, ""));
+                Err(Failure::Reported)
+            }
+        }
+    }
+
+    /// The value of a dimension that sizes a parameter.
+    fn number(&mut self, dim: &Dim, span: Span) -> Res<u64> {
+        if let Some(n) = dim.as_const().and_then(|n| u64::try_from(n).ok()) {
+            return Ok(n);
+        }
+        let symbols = dim.symbols();
+        let diagnostic = match symbols.first() {
+            None => Diagnostic::error(
+                entries::BOUND_VALUE,
+                format!("with the values that are bound, a dimension would be {dim}"),
+            )
+            .at(span, "in here"),
+            Some(name) => Diagnostic::error(
+                entries::UNBOUND_GENERIC,
+                format!("`{name}` of model `{}` has no value, and it sizes a parameter", self.model),
+            )
+            .at(span, "sized here")
+            .help(format!("give it a default, or bind it with `--dim {name}=VALUE`")),
+        };
+        self.diagnostics.push(diagnostic);
+        Err(Failure::Reported)
+    }
+}
+
+/// One more part of a path.
+pub(super) fn join(path: &str, part: &str) -> String {
+    if path.is_empty() { part.to_string() } else { format!("{path}.{part}") }
+}
+
+/// The value of a generic constant, seen from where it is given.
+pub(super) fn constant(value: &Constant, around: &BTreeMap<String, Scalar>) -> Res<Scalar> {
+    match value {
+        Constant::Literal(scalar) => Ok(*scalar),
+        Constant::Generic(name) => {
+            around.get(name).copied().ok_or_else(|| Failure::Bug(format!("the constant `{name}` has no value")))
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Entry points: their arguments, results and checks at the door, and the module that holds them all.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::bind::{Bound, Decision, decide};
+use super::builder::{Builder, Files};
+use super::call::Frame;
+use super::layers::Place;
+use super::{Failure, Res};
+use crate::diagnostics::codes::{dimensions, entries};
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::{ArgDecl, Function, Module, Op, ResultDecl, Terminator, Type};
+use crate::shape::{Dim, TensorType};
+use crate::syntax::span::{SourceMap, Span};
+use crate::types::typed::{self, FunctionId, GenericKind, Program};
+
+/// Lowers every entry point of a bound model.
+pub(super) fn module(
+    program: &Program,
+    sources: &SourceMap,
+    bound: &Bound,
+    diagnostics: &mut Diagnostics,
+) -> Res<Module> {
+    let main = program.layer(bound.model).span.file;
+    let mut files = Files::new(main);
+    let mut functions = Vec::new();
+    let mut failed = None;
+    for id in &bound.entries {
+        let mut lower = |with_taps: bool| lower(program, sources, bound, &mut files, *id, with_taps, diagnostics);
+        // Errors of one entry point do not hide those of another.
+        match lower(false) {
+            Ok((function, has_taps)) => {
+                functions.push(function);
+                if has_taps {
+                    match lower(true) {
+                        Ok((tapped, _)) => functions.push(tapped),
+                        Err(failure) => failed = Some(failure),
+                    }
+                }
+            }
+            Err(Failure::Reported) => failed = failed.or(Some(Failure::Reported)),
+            Err(Failure::Bug(text)) => return Err(Failure::Bug(text)),
+        }
+    }
+    if let Some(failure) = failed {
+        return Err(failure);
+    }
+    Ok(Module {
+        name: sources.get(main).map_or(String::new(), |file| file.base_name().to_string()),
+        files: files.names(sources),
+        params: bound.params.clone(),
+        functions,
+    })
+}
+
+/// One entry point, and whether it has taps.
+fn lower(
+    program: &Program,
+    sources: &SourceMap,
+    bound: &Bound,
+    files: &mut Files,
+    id: FunctionId,
+    with_taps: bool,
+    diagnostics: &mut Diagnostics,
+) -> Res<(Function, bool)> {
+    let function = program.function(id);
+    let mut builder = Builder::new(program, sources, diagnostics, files, &function.name);
+    builder.with_taps = with_taps;
+    builder.f.doc.clone_from(&function.docs);
+    builder.f.tapped = with_taps;
+    let place = Place::model(bound.model, bound.dims.clone(), bound.constants.clone());
+    let mut frame = Frame::new(function, Some(Rc::new(place)));
+    for name in &function.dims {
+        let dim = bound.signature_dims.get(name).cloned().unwrap_or_else(|| Dim::symbol(name));
+        frame.dims.insert(name.clone(), dim);
+    }
+    frame.rest = vec![Dim::symbol(&unused(&frame.dims, "batch"))];
+    arguments(&mut builder, &mut frame)?;
+    conditions(&mut builder, &frame, bound)?;
+
+    let value = builder.inline(id, &mut frame, function.span)?;
+    let values = builder.flatten(&value, function.span)?;
+    for (value, batch) in values.iter().zip(batches(&function.result)) {
+        let ty = builder.tensor(*value, function.span)?;
+        builder.f.results.push(ResultDecl { ty, batch });
+    }
+    let block = builder.block;
+    builder.f.terminate(block, Terminator::Return(values));
+    every_dimension_is_bound(&mut builder, bound, function.span)?;
+    Ok((builder.f, !builder.taps.is_empty()))
+}
+
+fn arguments(builder: &mut Builder, frame: &mut Frame) -> Res<()> {
+    let entry = builder.f.entry();
+    for param in &frame.function.params {
+        let local = frame.function.local(param.local);
+        let typed::Type::Tensor(tensor) = &local.ty else {
+            return Err(builder.bug(local.span, "an argument of an entry point is no tensor"));
+        };
+        let batch = match tensor.shape.rest() {
+            None => false,
+            Some(0) => true,
+            Some(_) => {
+                let message = format!("`..` of the argument `{}` must come first in an entry point", local.name);
+                let diagnostic = Diagnostic::error(dimensions::REST_PLACE, message).at(local.span, "");
+                return Err(builder.report(diagnostic));
+            }
+        };
+        let ty = builder.tensor_type(tensor, &frame.dims, &frame.rest, local.span)?;
+        builder.check_size(&ty, local.span)?;
+        builder.f.args.push(ArgDecl { name: local.name.clone(), ty: ty.clone(), batch });
+        let value = builder.f.add_block_arg(entry, Type::Tensor(ty));
+        frame.set(param.local, super::call::Local::Tensor(value));
+    }
+    Ok(())
+}
+
+/// Decides the conditions of the entry point; those of the model that are open go to its door too.
+fn conditions(builder: &mut Builder, frame: &Frame, bound: &Bound) -> Res<()> {
+    let mut ok = true;
+    for (fact, span) in &bound.open {
+        builder.require(fact.clone(), *span);
+    }
+    for condition in &frame.function.conditions {
+        match decide(condition, &frame.dims, builder.diagnostics)? {
+            Decision::Holds => {}
+            Decision::Open(fact) => builder.require(fact, condition.span),
+            Decision::Fails => ok = false,
+        }
+    }
+    if ok { Ok(()) } else { Err(Failure::Reported) }
+}
+
+/// For each tensor of a result: does it begin with `..`?
+fn batches(ty: &typed::Type) -> Vec<bool> {
+    match ty {
+        typed::Type::Tensor(tensor) => vec![tensor.shape.rest() == Some(0)],
+        typed::Type::Tuple(parts) => parts.iter().flat_map(batches).collect(),
+    }
+}
+
+/// A name that no dimension has.
+fn unused(dims: &BTreeMap<String, Dim>, wanted: &str) -> String {
+    let taken = |name: &str| {
+        dims.contains_key(name) || dims.values().any(|dim| dim.symbols().iter().any(|symbol| **symbol == *name))
+    };
+    let mut name = wanted.to_string();
+    while taken(&name) {
+        name.push('_');
+    }
+    name
+}
+
+/// Every dimension that is left must follow from the shape of an argument.
+fn every_dimension_is_bound(builder: &mut Builder, bound: &Bound, span: Span) -> Res<()> {
+    let by_arguments: Vec<String> = builder
+        .f
+        .args
+        .iter()
+        .flat_map(|arg| arg.ty.shape.iter().filter_map(|dim| dim.as_linear().map(|(name, ..)| name.to_string())))
+        .collect();
+    let mut used: Vec<(String, Span)> = Vec::new();
+    let mut add = |dim: &Dim| used.extend(dim.symbols().iter().map(|s| (s.to_string(), span)));
+    let mut tensor = |ty: &TensorType| ty.shape.iter().for_each(&mut add);
+    for arg in &builder.f.args {
+        tensor(&arg.ty);
+    }
+    for (_, _, inst) in builder.f.insts() {
+        if let Some(Type::Tensor(ty)) = inst.result.map(|value| builder.f.ty(value)) {
+            tensor(ty);
+        }
+        match &inst.op {
+            Op::DimValue(dim) => tensor(&TensorType::new(crate::shape::Elem::I64, vec![dim.clone()])),
+            Op::Slice { start, stop, .. } => {
+                tensor(&TensorType::new(crate::shape::Elem::I64, vec![start.clone(), stop.clone()]));
+            }
+            _ => {}
+        }
+    }
+    for (fact, _) in &builder.f.checks {
+        tensor(&TensorType::new(crate::shape::Elem::I64, vec![fact.left.clone(), fact.right.clone()]));
+    }
+    let Some((name, _)) = used.into_iter().find(|(name, _)| !by_arguments.contains(name)) else { return Ok(()) };
+    let model = builder.program.layer(bound.model);
+    let generic = model.generics.iter().find(|g| g.name == name && matches!(g.kind, GenericKind::Dim { .. }));
+    let entry = builder.f.name.clone();
+    let diagnostic = match generic {
+        Some(generic) => Diagnostic::error(
+            entries::UNBOUND_GENERIC,
+            format!("`{name}` of model `{}` has no value, and no argument of `{entry}` gives it one", model.name),
+        )
+        .at(generic.span, "no default")
+        .help(format!("give it a default, or bind it with `--dim {name}=VALUE`")),
+        None => Diagnostic::error(
+            dimensions::NOT_INFERRED,
+            format!("the arguments of `{entry}` do not give `{name}` a value"),
+        )
+        .at(span, "")
+        .help(format!("an argument with an axis of length `{name}`, or `--dim {name}=VALUE`, would do")),
+    };
+    Err(builder.report(diagnostic))
+}

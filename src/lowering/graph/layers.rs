@@ -1,0 +1,249 @@
+//! Where in the model a layer stands: its dimensions, and what its parameters and taps are called there.
+//!
+//! An element of an array of layers is one of many that share their code: its place is an index operand, and the path
+//! has `*` there.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::Res;
+use super::bind::{constant, join};
+use super::builder::Builder;
+use super::call::{Frame, Local};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::{dimensions, entries, shapes};
+use crate::ir::{Op, Scalar, Type, Value};
+use crate::shape::{Dim, Fact, Relation, TensorType};
+use crate::syntax::span::Span;
+use crate::types::typed::{Element, FieldType, LayerId, LayerPath, Tensor};
+
+/// A layer at its place in the model.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The layer.
+    pub(super) layer: LayerId,
+    /// Its generic dimensions.
+    pub(super) dims: BTreeMap<String, Dim>,
+    /// Its generic constants.
+    pub(super) constants: BTreeMap<String, Scalar>,
+    /// Its path in the weights file, `*` for each index; empty for the model.
+    path: String,
+    /// The operands for each `*` of the path.
+    indices: Vec<Value>,
+    /// Its path in the program, for taps: `*` where the index is not known here.
+    pub(super) tap_path: String,
+    /// The operands for each `*` of the tap path, each with the length of its array.
+    pub(super) tap_indices: Vec<(Value, Dim)>,
+}
+
+impl Place {
+    /// The model itself.
+    pub(super) fn model(layer: LayerId, dims: BTreeMap<String, Dim>, constants: BTreeMap<String, Scalar>) -> Place {
+        Place {
+            layer,
+            dims,
+            constants,
+            path: String::new(),
+            indices: Vec::new(),
+            tap_path: String::new(),
+            tap_indices: Vec::new(),
+        }
+    }
+}
+
+impl Builder<'_> {
+    /// The dimension with names replaced by their values.
+    pub(super) fn dim(&mut self, dims: &BTreeMap<String, Dim>, dim: &Dim, span: Span) -> Res<Dim> {
+        match dim.substitute(&|name| dims.get(name).cloned()) {
+            Some(dim) => Ok(dim),
+            None => {
+                let message = format!("`{dim}` divides by zero with the values that are bound");
+                Err(self.report(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(span, "")))
+            }
+        }
+    }
+
+    /// Goes from the layer of a frame to one of its sub-layers.
+    pub(super) fn walk(&mut self, frame: &Frame, path: &LayerPath, span: Span) -> Res<Rc<Place>> {
+        let Some(mut place) = frame.place.clone() else {
+            return Err(self.bug(span, "a free function uses a layer"));
+        };
+        let program = self.program;
+        for step in &path.steps {
+            let layer = program.layer(place.layer);
+            let Some(field) = layer.fields.get(step.field) else {
+                return Err(self.bug(span, "a layer has fewer fields than its path says"));
+            };
+            let mut next = Place { path: join(&place.path, &field.stored_name), ..Place::clone(&place) };
+            next.tap_path = join(&place.tap_path, &field.name);
+            let instance = match (&field.ty, &step.element) {
+                (FieldType::Layer(instance), None) => instance,
+                (FieldType::Array(instance, length), Some(element)) => {
+                    let length = self.dim(&place.dims, length, span)?;
+                    let (index, known) = self.element_index(frame, element, &length, span)?;
+                    next.path = join(&next.path, "*");
+                    next.indices.push(index);
+                    match known {
+                        Some(n) => next.tap_path = join(&next.tap_path, &n.to_string()),
+                        None => {
+                            next.tap_path = join(&next.tap_path, "*");
+                            next.tap_indices.push((index, length));
+                        }
+                    }
+                    instance
+                }
+                (FieldType::Param(_) | FieldType::Layer(_) | FieldType::Array(..), _) => {
+                    return Err(self.bug(span, "a step to a layer leads elsewhere"));
+                }
+            };
+            next.layer = instance.layer;
+            next.dims = BTreeMap::new();
+            for (name, dim) in &instance.dims {
+                next.dims.insert(name.clone(), self.dim(&place.dims, dim, span)?);
+            }
+            next.constants = BTreeMap::new();
+            for (name, value) in &instance.constants {
+                next.constants.insert(name.clone(), constant(value, &place.constants)?);
+            }
+            place = Rc::new(next);
+        }
+        Ok(place)
+    }
+
+    /// The index of an element of an array, and its number where it is known here.
+    fn element_index(
+        &mut self,
+        frame: &Frame,
+        element: &Element,
+        length: &Dim,
+        span: Span,
+    ) -> Res<(Value, Option<i64>)> {
+        match element {
+            Element::At(dim) => {
+                let at = self.dim(&frame.dims, dim, span)?;
+                self.within(&Dim::zero(), &at, span)?;
+                self.within(&at.add(&Dim::one()), length, span)?;
+                Ok((self.index(&at, span)?, at.as_const()))
+            }
+            Element::Counter(local) => {
+                let Some(Local::Counter(counter)) = frame.local(*local) else {
+                    let message = "an element of an array of layers is chosen by a loop whose ends are dimensions";
+                    let diagnostic = Diagnostic::error(shapes::INDEX_TYPE, message).at(span, "chosen by a value");
+                    return Err(self.report(diagnostic));
+                };
+                let range = self.loops.iter().find(|l| l.counter == Some(*counter)).and_then(|l| l.range.clone());
+                let Some((start, end)) = range else {
+                    return Err(self.bug(span, "a counter is used outside of its loop"));
+                };
+                self.within(&Dim::zero(), &start, span)?;
+                self.within(&end, length, span)?;
+                Ok((*counter, None))
+            }
+        }
+    }
+
+    /// Makes sure that `low <= high`, now or at the door.
+    pub(super) fn within(&mut self, low: &Dim, high: &Dim, span: Span) -> Res<()> {
+        let slack = high.sub(low);
+        if slack.is_provably_nonnegative() {
+            return Ok(());
+        }
+        let fact = Fact { left: low.clone(), relation: Relation::Le, right: high.clone() };
+        match fact.decide() {
+            Some(true) => Ok(()),
+            Some(false) => {
+                let message = format!("out of range with the values that are bound: `{low} <= {high}` does not hold");
+                Err(self.report(Diagnostic::error(shapes::OUT_OF_RANGE, message).at(span, "")))
+            }
+            None => {
+                self.require(fact, span);
+                Ok(())
+            }
+        }
+    }
+
+    /// A parameter of the layer at a place.
+    pub(super) fn parameter(&mut self, place: &Place, field: usize, span: Span) -> Res<Value> {
+        let layer = self.program.layer(place.layer);
+        let Some(field) = layer.fields.get(field) else {
+            return Err(self.bug(span, "a layer has fewer fields than a parameter says"));
+        };
+        let FieldType::Param(tensor) = &field.ty else {
+            return Err(self.bug(span, "a layer is used as a parameter"));
+        };
+        let ty = self.tensor_type(tensor, &place.dims, &[], span)?;
+        let name = join(&place.path, &field.stored_name);
+        self.emit(Op::Param { name }, place.indices.clone(), Some(Type::Tensor(ty)), span)
+    }
+
+    /// A type of the program with values for its dimensions and for `..`.
+    pub(super) fn tensor_type(
+        &mut self,
+        tensor: &Tensor,
+        dims: &BTreeMap<String, Dim>,
+        rest: &[Dim],
+        span: Span,
+    ) -> Res<TensorType> {
+        let mut shape = Vec::with_capacity(tensor.shape.axes.len() + rest.len());
+        for axis in &tensor.shape.axes {
+            match axis.dim() {
+                None => shape.extend(rest.iter().cloned()),
+                Some(dim) => shape.push(self.dim(dims, dim, span)?),
+            }
+        }
+        Ok(TensorType::new(tensor.elem, shape))
+    }
+
+    /// Makes `tap name` observable under the path of the layer, stacked along the loops whose counters are not on it.
+    pub(super) fn tap(&mut self, frame: &Frame, name: &str, value: Value, span: Span) -> Res<()> {
+        let (path, mut operands) = match &frame.place {
+            Some(place) => (join(&place.tap_path, name), place.tap_indices.clone()),
+            None => (name.to_string(), Vec::new()),
+        };
+        let path = self.unused_tap(path);
+        if !self.with_taps {
+            return Ok(());
+        }
+        let on_path: Vec<Value> = operands.iter().map(|(v, _)| *v).collect();
+        for around in self.loops.clone() {
+            if around.counter.is_some_and(|c| on_path.contains(&c)) {
+                continue;
+            }
+            let (Some(counter), Some((start, end))) = (around.counter, around.range) else {
+                let message = format!("`{name}` is tapped in a loop whose length is not known before it runs");
+                return Err(self.report(Diagnostic::error(entries::TAP_LENGTH, message).at(span, "tapped here")));
+            };
+            let index = if start == Dim::zero() {
+                counter
+            } else {
+                let first = self.index(&start, span)?;
+                self.emit(Op::Binary(crate::scalar::BinaryOp::Sub), vec![counter, first], None, span)?
+            };
+            operands.push((index, end.sub(&start)));
+        }
+        let extents = operands.iter().map(|(_, extent)| extent.clone()).collect();
+        let mut values = vec![value];
+        values.extend(operands.iter().map(|(v, _)| *v));
+        self.effect(Op::Tap { name: path, extents }, values, span)
+    }
+
+    /// The path, with a number behind it where a layer is called twice and so taps twice under one name.
+    fn unused_tap(&mut self, path: String) -> String {
+        let taken = |taps: &[String], path: &str| taps.iter().any(|other| overlap(other, path));
+        let mut name = path.clone();
+        let mut n = 2;
+        while taken(&self.taps, &name) {
+            name = format!("{path}.{n}");
+            n += 1;
+        }
+        self.taps.push(name.clone());
+        name
+    }
+}
+
+/// May two paths name the same element, `*` standing for any number?
+fn overlap(a: &str, b: &str) -> bool {
+    let is_number = |s: &str| !s.is_empty() && s.bytes().all(|c| c.is_ascii_digit());
+    let same = |(x, y): (&str, &str)| x == y || (x == "*" && is_number(y)) || (y == "*" && is_number(x));
+    a.split('.').count() == b.split('.').count() && a.split('.').zip(b.split('.')).all(same)
+}

@@ -1,0 +1,205 @@
+//! What moves elements: `rearrange`, `x[..]`, `split`, `unbind`.
+
+use std::collections::BTreeMap;
+
+use super::Res;
+use super::builder::Builder;
+use super::call::{Frame, Local};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::{entries, shapes};
+use crate::ir::{Op, Scalar, Value};
+use crate::shape::Dim;
+use crate::syntax::span::Span;
+use crate::types::pattern::{Atom, Item, Rearrange, Side};
+use crate::types::typed::{Entry, Expr, ExprKind};
+
+impl<'a> Builder<'a> {
+    /// Splits axes into the named parts, orders these, joins them again; each step only where it does something.
+    pub(super) fn rearrange(
+        &mut self,
+        x: Value,
+        pattern: &Rearrange,
+        lengths: &BTreeMap<&str, Dim>,
+        span: Span,
+    ) -> Res<Value> {
+        let ty = self.tensor(x, span)?;
+        let named = pattern.left.iter().filter(|item| **item != Item::Rest).count();
+        // The parts of the axes of `..`, which stay together.
+        let rest_at = pattern.left.iter().position(|item| *item == Item::Rest).unwrap_or(0);
+        let rest_len = if pattern.left.contains(&Item::Rest) { ty.rank().saturating_sub(named) } else { 0 };
+        let rest: Vec<Dim> = ty.shape.iter().skip(rest_at).take(rest_len).cloned().collect();
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for (side, parts) in [(&pattern.left, &mut before), (&pattern.right, &mut after)] {
+            parts.extend(parts_of(side, rest_len));
+        }
+        let mut length = |part: &Part| match part {
+            Part::Rest(i) => rest.get(*i).cloned(),
+            Part::Name(name) => lengths.get(name).cloned(),
+        };
+        let lengths_before: Option<Vec<Dim>> = before.iter().map(&mut length).collect();
+        let perm: Option<Vec<usize>> = after.iter().map(|part| before.iter().position(|p| p == part)).collect();
+        let (Some(split), Some(perm)) = (lengths_before, perm) else {
+            return Err(self.bug(span, "a part of a pattern has no length"));
+        };
+        let mut shape = Vec::new();
+        for item in &pattern.right {
+            match item {
+                Item::Rest => shape.extend(rest.iter().cloned()),
+                Item::Axis(atoms) => {
+                    shape.push(atoms.iter().fold(Dim::one(), |n, atom| match atom {
+                        Atom::Name(name) => n.mul(lengths.get(name.as_str()).unwrap_or(&Dim::one())),
+                        Atom::One => n,
+                    }));
+                }
+            }
+        }
+        // Without a change of order one reshape does it all.
+        if perm.iter().enumerate().all(|(i, p)| i == *p) {
+            return self.reshape(x, shape, span);
+        }
+        let x = self.reshape(x, split, span)?;
+        let x = self.transpose(x, perm, span)?;
+        self.reshape(x, shape, span)
+    }
+
+    /// Equal parts along an axis.
+    pub(super) fn split(&mut self, x: Value, axis: usize, parts: usize, span: Span) -> Res<Local> {
+        let ty = self.tensor(x, span)?;
+        let count = Dim::from(i64::try_from(parts).unwrap_or(i64::MAX));
+        let Some(length) = ty.shape.get(axis).and_then(|d| d.div(&count)) else {
+            return Err(self.bug(span, "an axis is split that is not there, or into no parts"));
+        };
+        if length.is_const() && length.as_const().is_none() {
+            let message = format!("the axis of {ty} cannot be split into {parts} equal parts");
+            return Err(self.report(Diagnostic::error(entries::BOUND_VALUE, message).at(span, "")));
+        }
+        let mut out = Vec::with_capacity(parts);
+        let mut start = Dim::zero();
+        for _ in 0..parts {
+            let stop = start.add(&length);
+            out.push(Local::Tensor(self.slice(x, axis, start, stop.clone(), span)?));
+            start = stop;
+        }
+        Ok(Local::Tuple(out))
+    }
+
+    /// The slices along an axis, the axis gone.
+    pub(super) fn unbind(&mut self, x: Value, axis: usize, parts: usize, span: Span) -> Res<Local> {
+        let mut out = Vec::with_capacity(parts);
+        for i in 0..parts {
+            let at = Dim::from(i64::try_from(i).unwrap_or(i64::MAX));
+            out.push(Local::Tensor(self.element(x, axis, &at, span)?));
+        }
+        Ok(Local::Tuple(out))
+    }
+
+    /// `x[..]`. The last axis goes first, so that the places of the axes before it stay as they are.
+    pub(super) fn subscript(
+        &mut self,
+        frame: &mut Frame<'a>,
+        base: &'a Expr,
+        entries: &'a [Entry],
+        span: Span,
+    ) -> Res<Value> {
+        let mut x = self.value(frame, base)?;
+        // Indices are computed in the order of the text.
+        let mut indices = Vec::with_capacity(entries.len());
+        for entry in entries {
+            indices.push(self.index_of(frame, entry)?);
+        }
+        for (i, index) in indices.into_iter().enumerate().rev() {
+            let axis = self.entry_axis(frame, base, i)?;
+            x = self.apply(x, axis, index, span)?;
+        }
+        Ok(x)
+    }
+
+    fn entry_axis(&mut self, frame: &Frame<'a>, base: &Expr, at: usize) -> Res<usize> {
+        match &base.ty {
+            crate::types::typed::Type::Tensor(tensor) => Ok(tensor.shape.expanded_axis(at, frame.rest.len())),
+            crate::types::typed::Type::Tuple(_) => Err(self.bug(base.span, "a tuple is indexed")),
+        }
+    }
+
+    fn index_of(&mut self, frame: &mut Frame<'a>, entry: &'a Entry) -> Res<Index> {
+        match entry {
+            Entry::All => Ok(Index::All),
+            Entry::Range(start, stop) => {
+                let span = frame.function.span;
+                Ok(Index::Range(self.dim(&frame.dims, start, span)?, self.dim(&frame.dims, stop, span)?))
+            }
+            Entry::At(Expr { kind: ExprKind::Const(Scalar::Int(n)), .. }) => Ok(Index::Known(Dim::from(*n))),
+            Entry::At(Expr { kind: ExprKind::Dim(dim), span, .. }) => {
+                Ok(Index::Known(self.dim(&frame.dims, dim, *span)?))
+            }
+            Entry::At(expr) => match self.expr(frame, expr)? {
+                Local::Counter(value) | Local::Tensor(value) => Ok(Index::At(value)),
+                Local::Tuple(_) => Err(self.bug(expr.span, "a tuple is used as an index")),
+            },
+            Entry::Gather(expr) => Ok(Index::Gather(self.value(frame, expr)?)),
+        }
+    }
+
+    fn apply(&mut self, x: Value, axis: usize, index: Index, span: Span) -> Res<Value> {
+        let ty = self.tensor(x, span)?;
+        let extent = ty.shape.get(axis).cloned();
+        match (index, extent) {
+            (Index::All, _) => Ok(x),
+            (_, None) => Err(self.bug(span, "an axis is indexed that is not there")),
+            (Index::Range(start, stop), Some(extent)) => {
+                self.within(&Dim::zero(), &start, span)?;
+                self.within(&start, &stop, span)?;
+                self.within(&stop, &extent, span)?;
+                self.slice(x, axis, start, stop, span)
+            }
+            (Index::Known(at), Some(extent)) => {
+                let negative = at.as_const().is_some_and(|n| n < 0);
+                let at = if negative { at.add(&extent) } else { at };
+                if let Some((n, len)) = at.as_const().zip(extent.as_const())
+                    && !(0..len).contains(&n)
+                {
+                    let message = format!("there is no element {n} on an axis of length {len}");
+                    return Err(self.report(Diagnostic::error(shapes::OUT_OF_RANGE, message).at(span, "")));
+                }
+                self.within(&Dim::zero(), &at, span)?;
+                self.within(&at.add(&Dim::one()), &extent, span)?;
+                self.element(x, axis, &at, span)
+            }
+            (Index::At(at), Some(_)) => self.emit(Op::Index { axis }, vec![x, at], None, span),
+            (Index::Gather(at), Some(_)) => self.emit(Op::Gather { axis }, vec![x, at], None, span),
+        }
+    }
+}
+
+/// An [`Entry`] with its values.
+enum Index {
+    All,
+    Range(Dim, Dim),
+    Known(Dim),
+    At(Value),
+    Gather(Value),
+}
+
+/// What an axis is made of, once `..` is expanded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part<'p> {
+    /// An axis of `..`.
+    Rest(usize),
+    /// A named part.
+    Name(&'p str),
+}
+
+/// The parts of one side in order, those of length 1 left out.
+fn parts_of(side: &Side, rest: usize) -> Vec<Part<'_>> {
+    let mut out = Vec::new();
+    for item in side {
+        match item {
+            Item::Rest => out.extend((0..rest).map(Part::Rest)),
+            Item::Axis(atoms) => out.extend(atoms.iter().filter_map(|atom| match atom {
+                Atom::Name(name) => Some(Part::Name(name.as_str())),
+                Atom::One => None,
+            })),
+        }
+    }
+    out
+}

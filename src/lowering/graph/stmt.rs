@@ -1,0 +1,275 @@
+//! Statements and control flow: loops and branches become blocks, the variables that they assign block arguments.
+
+use super::Res;
+use super::builder::{Builder, Loop};
+use super::call::{Frame, Local};
+use crate::ir::{Op, Scalar, Terminator, Type, Value};
+use crate::scalar::{BinaryOp, CmpOp};
+use crate::shape::{Dim, Elem};
+use crate::syntax::span::Span;
+use crate::types::typed::{Block, Bound, Expr, LocalId, Pattern, Stmt, StmtKind};
+
+impl<'a> Builder<'a> {
+    /// Makes the code of a block; its value.
+    pub(super) fn block(&mut self, frame: &mut Frame<'a>, block: &'a Block) -> Res<Local> {
+        for statement in &block.statements {
+            self.stmt(frame, statement)?;
+        }
+        match &block.value {
+            Some(value) => self.expr(frame, value),
+            None => Ok(Local::unit()),
+        }
+    }
+
+    fn stmt(&mut self, frame: &mut Frame<'a>, stmt: &'a Stmt) -> Res<()> {
+        let span = stmt.span;
+        match &stmt.kind {
+            StmtKind::Set { pattern, value } => {
+                let made = self.expr(frame, value)?;
+                self.bind(frame, pattern, made, value.span)
+            }
+            StmtKind::Tap { local } => {
+                let Some(value) = frame.local(*local).cloned() else {
+                    return Err(self.bug(span, "a variable is tapped that has no value"));
+                };
+                let name = frame.function.local(*local).name.clone();
+                let parts = self.flatten(&value, span)?;
+                let [value] = parts.as_slice() else {
+                    return Err(self.bug(span, "a tuple is tapped"));
+                };
+                self.tap(frame, &name, *value, span)
+            }
+            StmtKind::For { counter, start, end, carried, body, over_layers: _ } => match (start, end) {
+                (Bound::Dim(start), Bound::Dim(end)) => {
+                    let start = self.dim(&frame.dims, start, span)?;
+                    let end = self.dim(&frame.dims, end, span)?;
+                    self.count_loop(frame, *counter, (start, end), carried, body, span)
+                }
+                (Bound::Dim(_) | Bound::Value(_), Bound::Dim(_) | Bound::Value(_)) => {
+                    let elem = |bound: &Bound| match bound {
+                        Bound::Value(Expr { ty: crate::types::typed::Type::Tensor(t), .. }) => Some(t.elem),
+                        Bound::Value(_) | Bound::Dim(_) => None,
+                    };
+                    let wide = [elem(start), elem(end)].contains(&Some(Elem::I64));
+                    let elem = if wide { Elem::I64 } else { Elem::I32 };
+                    let start = self.bound_value(frame, start, elem, span)?;
+                    let end = self.bound_value(frame, end, elem, span)?;
+                    self.value_loop(frame, *counter, (start, end), carried, body, span)
+                }
+            },
+            StmtKind::If { condition, then, otherwise, carried } => {
+                self.branch(frame, condition, [then, otherwise], carried, span)?;
+                Ok(())
+            }
+            StmtKind::Expr(value) => {
+                self.expr(frame, value)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn bind(&mut self, frame: &mut Frame<'a>, pattern: &Pattern, value: Local, span: Span) -> Res<()> {
+        match (pattern, value) {
+            (Pattern::Ignore, _) => Ok(()),
+            (Pattern::Local(local), value) => {
+                // A variable that is assigned again is carried through loops as a tensor.
+                let value = match value {
+                    Local::Counter(v) if frame.function.local(*local).is_assigned => {
+                        Local::Tensor(self.counter_value(v, Elem::I32, span)?)
+                    }
+                    value => value,
+                };
+                frame.set(*local, value);
+                Ok(())
+            }
+            (Pattern::Tuple(parts), Local::Tuple(values)) if parts.len() == values.len() => {
+                for (part, value) in parts.iter().zip(values) {
+                    self.bind(frame, part, value, span)?;
+                }
+                Ok(())
+            }
+            (Pattern::Tuple(_), _) => Err(self.bug(span, "a tuple of variables is given something else")),
+        }
+    }
+
+    /// The values of variables that a loop or branch assigns, as block arguments see them.
+    fn carried(&mut self, frame: &Frame<'a>, carried: &[LocalId], span: Span) -> Res<(Vec<Local>, Vec<Value>)> {
+        let mut shapes = Vec::new();
+        let mut values = Vec::new();
+        for local in carried {
+            let Some(value) = frame.local(*local).cloned() else {
+                return Err(self.bug(span, "a variable is assigned that has no value"));
+            };
+            values.extend(self.flatten(&value, span)?);
+            shapes.push(value);
+        }
+        Ok((shapes, values))
+    }
+
+    fn set_carried(
+        &mut self,
+        frame: &mut Frame<'a>,
+        carried: &[LocalId],
+        shapes: &[Local],
+        values: &[Value],
+        span: Span,
+    ) -> Res<()> {
+        let mut values = values.iter().copied();
+        for (local, shape) in carried.iter().zip(shapes) {
+            let value = self.rebuild(shape, &mut values, span)?;
+            frame.set(*local, value);
+        }
+        Ok(())
+    }
+
+    /// `for i in start..end` with ends known from the dimensions: the counter is an index.
+    fn count_loop(
+        &mut self,
+        frame: &mut Frame<'a>,
+        counter: LocalId,
+        (start, end): (Dim, Dim),
+        carried: &[LocalId],
+        body: &'a Block,
+        span: Span,
+    ) -> Res<()> {
+        if start.as_const().zip(end.as_const()).is_some_and(|(a, b)| b <= a) {
+            return Ok(());
+        }
+        let first = self.index(&start, span)?;
+        let last = self.index(&end, span)?;
+        let make = |this: &mut Self, frame: &mut Frame<'a>, i: Value| {
+            frame.set(counter, Local::Counter(i));
+            this.loops.push(Loop { counter: Some(i), range: Some((start, end)) });
+            let result = this.block(frame, body);
+            this.loops.pop();
+            result?;
+            this.index(&Dim::one(), span)
+        };
+        self.any_loop(frame, (first, last), carried, span, make)
+    }
+
+    /// `for i in a..b` with computed ends: the counter is a scalar.
+    fn value_loop(
+        &mut self,
+        frame: &mut Frame<'a>,
+        counter: LocalId,
+        ends: (Value, Value),
+        carried: &[LocalId],
+        body: &'a Block,
+        span: Span,
+    ) -> Res<()> {
+        let make = |this: &mut Self, frame: &mut Frame<'a>, i: Value| {
+            let elem = this.tensor(i, span)?.elem;
+            let value = this.cast(i, Elem::I32, span)?;
+            frame.set(counter, Local::Tensor(value));
+            this.loops.push(Loop { counter: None, range: None });
+            let result = this.block(frame, body);
+            this.loops.pop();
+            result?;
+            this.scalar(Scalar::Int(1), elem, span)
+        };
+        self.any_loop(frame, ends, carried, span, make)
+    }
+
+    /// The blocks of a counted loop: a head that tests, a body that comes back to it, and what follows. `make` makes the
+    /// body's code and returns the step.
+    fn any_loop(
+        &mut self,
+        frame: &mut Frame<'a>,
+        (first, last): (Value, Value),
+        carried: &[LocalId],
+        span: Span,
+        make: impl FnOnce(&mut Self, &mut Frame<'a>, Value) -> Res<Value>,
+    ) -> Res<()> {
+        let (shapes, before) = self.carried(frame, carried, span)?;
+        let initial: Vec<Value> = [first].into_iter().chain(before).collect();
+        let (head, args) = self.block_like(&initial);
+        let (Some(i), values) = (args.first().copied(), args.get(1..).unwrap_or_default()) else {
+            return Err(self.bug(span, "a loop has no counter"));
+        };
+        let body = self.f.add_block();
+        let after = self.f.add_block();
+        self.finish_block(Terminator::Br(Self::to(head, initial)), head);
+        let condition = self.emit(Op::Compare(CmpOp::Lt), vec![i, last], None, span)?;
+        let (then, otherwise) = (Self::to(body, Vec::new()), Self::to(after, Vec::new()));
+        self.finish_block(Terminator::BrIf { condition, then, otherwise }, body);
+
+        self.set_carried(frame, carried, &shapes, values, span)?;
+        let step = self.nested(span, |this| make(this, frame, i))?;
+        let next = self.emit(Op::Binary(BinaryOp::Add), vec![i, step], None, span)?;
+        let (_, made) = self.carried(frame, carried, span)?;
+        self.same_types(values, &made, span)?;
+        let back: Vec<Value> = [next].into_iter().chain(made).collect();
+        self.finish_block(Terminator::Br(Self::to(head, back)), after);
+        self.place_last(after);
+        self.set_carried(frame, carried, &shapes, values, span)
+    }
+
+    fn same_types(&mut self, a: &[Value], b: &[Value], span: Span) -> Res<()> {
+        let differ = a.len() != b.len() || a.iter().zip(b).any(|(x, y)| self.f.ty(*x) != self.f.ty(*y));
+        if differ { Err(self.bug(span, "a variable changes its type in a loop or branch")) } else { Ok(()) }
+    }
+
+    fn bound_value(&mut self, frame: &mut Frame<'a>, bound: &'a Bound, elem: Elem, span: Span) -> Res<Value> {
+        match bound {
+            Bound::Dim(dim) => {
+                let dim = self.dim(&frame.dims, dim, span)?;
+                self.dim_scalar(&dim, elem, span)
+            }
+            Bound::Value(value) => {
+                let at = value.span;
+                let value = self.value(frame, value)?;
+                self.cast(value, elem, at)
+            }
+        }
+    }
+
+    /// A dimension as a scalar tensor.
+    pub(super) fn dim_scalar(&mut self, dim: &Dim, elem: Elem, span: Span) -> Res<Value> {
+        match dim.as_const() {
+            Some(n) => self.scalar(Scalar::Int(n), elem, span),
+            None => {
+                let ty = Type::Tensor(crate::shape::TensorType::scalar(elem));
+                self.emit(Op::DimValue(dim.clone()), Vec::new(), Some(ty), span)
+            }
+        }
+    }
+
+    /// `if`: two blocks and one where they meet, its arguments what they assign and their value.
+    pub(super) fn branch(
+        &mut self,
+        frame: &mut Frame<'a>,
+        condition: &'a Expr,
+        branches: [&'a Block; 2],
+        carried: &[LocalId],
+        span: Span,
+    ) -> Res<Local> {
+        let condition = self.value(frame, condition)?;
+        let (shapes, before) = self.carried(frame, carried, span)?;
+        let starts = [self.f.add_block(), self.f.add_block()];
+        let (then, otherwise) = (Self::to(starts[0], Vec::new()), Self::to(starts[1], Vec::new()));
+        self.f.terminate(self.block, Terminator::BrIf { condition, then, otherwise });
+        let mut ends = Vec::new();
+        let mut value = Local::unit();
+        for (start, branch) in starts.into_iter().zip(branches) {
+            self.block = start;
+            self.place_last(start);
+            self.set_carried(frame, carried, &shapes, &before, span)?;
+            value = self.nested(span, |this| this.block(frame, branch))?;
+            let (_, mut made) = self.carried(frame, carried, span)?;
+            made.extend(self.flatten(&value, span)?);
+            ends.push((self.block, made));
+        }
+        let Some((_, sample)) = ends.first().cloned() else { return Ok(value) };
+        let (meet, args) = self.block_like(&sample);
+        for (end, made) in ends {
+            self.same_types(&sample, &made, span)?;
+            self.f.terminate(end, Terminator::Br(Self::to(meet, made)));
+        }
+        self.block = meet;
+        let count: usize = args.len().min(before.len());
+        let (assigned, rest) = args.split_at(count);
+        self.set_carried(frame, carried, &shapes, assigned, span)?;
+        self.rebuild(&value, &mut rest.iter().copied(), span)
+    }
+}
