@@ -7,7 +7,7 @@
 //!
 //! Of the module:
 //! 1. Parameters have names, each once; one extent for each `*` of the name.
-//! 2. Functions have names, each once.
+//! 2. Functions have names, each once; the variant that fills taps counts apart.
 //!
 //! Of each function:
 //! 3. The entry block's arguments are the function's, with the same types; `batch` marks a first axis.
@@ -171,7 +171,7 @@ impl<'a> Verifier<'a> {
         let mut names = BTreeSet::new();
         for (i, f) in self.module.functions.iter().enumerate() {
             self.function = Some(i);
-            if f.name.is_empty() || !names.insert(&f.name) {
+            if f.name.is_empty() || !names.insert((&f.name, f.tapped)) {
                 self.error(At::Head, format!("the function's name `{}` is not its own", f.name));
             }
             self.symbols =

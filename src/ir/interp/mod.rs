@@ -146,8 +146,21 @@ impl fmt::Display for Failure {
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
 pub fn run<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, Failure> {
+    run_variant(module, call, false)
+}
+
+/// Runs the variant of an entry point that fills its taps; the plain one where there is no other.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_tapped<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, Failure> {
+    run_variant(module, call, true)
+}
+
+fn run_variant<F: Real>(module: Verified<'_>, call: &Call<'_>, tapped: bool) -> Result<Outcome<F>, Failure> {
     let module = module.module();
-    let Some(f) = module.functions.iter().find(|f| f.name == call.function) else {
+    let mut variants = module.functions.iter().filter(|f| f.name == call.function);
+    let Some(f) = variants.clone().find(|f| f.tapped == tapped).or_else(|| variants.next()) else {
         return Err(Failure::new(format!("there is no entry point `{}`", call.function)));
     };
     let door = door::enter::<F>(f, call.args)?;
