@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The longest source text that is read.
-pub const MAX_SOURCE: u64 = 16 << 20;
+pub const MAX_SOURCE: u64 = 4 << 20;
 
 /// Why a command did not do what was asked; everything is reported already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,8 @@ impl Session {
     pub fn read(&mut self, path: &Path) -> Result<FileId, Failure> {
         match read_source(path) {
             Ok(text) => Ok(self.sources.add(display_name(path), text)),
-            Err((diagnostic, failure)) => {
+            Err(why) => {
+                let (diagnostic, failure) = *why;
                 self.diagnostics.push(diagnostic);
                 Err(failure)
             }
@@ -273,11 +274,11 @@ fn display_name(path: &Path) -> String {
 }
 
 /// A source text, or what is wrong with the file.
-fn read_source(path: &Path) -> Result<String, (Diagnostic, Failure)> {
+fn read_source(path: &Path) -> Result<String, Box<(Diagnostic, Failure)>> {
     let name = display_name(path);
     let unreadable = |why: &str| {
         let message = format!("cannot read `{name}`: {why}");
-        (Diagnostic::error(codes::UNREADABLE, message), Failure::Surroundings)
+        Box::new((Diagnostic::error(codes::UNREADABLE, message), Failure::Surroundings))
     };
     let mut bytes = Vec::new();
     if path == Path::new("-") {
@@ -291,8 +292,8 @@ fn read_source(path: &Path) -> Result<String, (Diagnostic, Failure)> {
         file.take(MAX_SOURCE + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&reason(&error)))?;
     }
     if bytes.len() as u64 > MAX_SOURCE {
-        let message = format!("`{name}` is longer than 16 MiB, which no source text is");
-        return Err((Diagnostic::error(codes::TOO_LARGE, message), Failure::Program));
+        let message = format!("`{name}` is longer than 4 MiB, which no source text is");
+        return Err(Box::new((Diagnostic::error(codes::TOO_LARGE, message), Failure::Program)));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -301,7 +302,7 @@ fn read_source(path: &Path) -> Result<String, (Diagnostic, Failure)> {
         let byte = error.as_bytes().get(at).copied().unwrap_or_default();
         let message = format!("`{name}` is not UTF-8: byte 0x{byte:02x} in line {line} begins no character");
         let diagnostic = Diagnostic::error(codes::NOT_UTF8, message).note(format!("the byte is at offset {at}"));
-        (diagnostic, Failure::Program)
+        Box::new((diagnostic, Failure::Program))
     })
 }
 

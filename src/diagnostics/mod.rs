@@ -96,10 +96,15 @@ impl Diagnostic {
     }
 }
 
-/// The diagnostics of a run, in the order they were found.
+/// How many diagnostics are kept; a text with more than these is no program.
+pub const MOST_KEPT: usize = 1000;
+
+/// The diagnostics of a run, in the order they were found. Beyond [`MOST_KEPT`] they are only counted.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
+    dropped: usize,
+    has_errors: bool,
 }
 
 impl Diagnostics {
@@ -110,22 +115,36 @@ impl Diagnostics {
 
     /// Adds one.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        self.list.push(diagnostic);
+        self.has_errors |= diagnostic.severity == Severity::Error;
+        if self.list.len() < MOST_KEPT {
+            self.list.push(diagnostic);
+        } else {
+            self.dropped += 1;
+        }
     }
 
     /// Adds all of another collection.
     pub fn append(&mut self, other: Diagnostics) {
-        self.list.extend(other.list);
+        self.dropped += other.dropped;
+        self.has_errors |= other.has_errors;
+        for diagnostic in other.list {
+            self.push(diagnostic);
+        }
     }
 
     /// True if there is at least one error (warnings and notes do not count).
     pub fn has_errors(&self) -> bool {
-        self.list.iter().any(|d| d.severity == Severity::Error)
+        self.has_errors
     }
 
     /// True if there is nothing to show.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// How many were found beyond those that are kept.
+    pub fn dropped(&self) -> usize {
+        self.dropped
     }
 
     /// Those found so far, in the order found.

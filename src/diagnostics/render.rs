@@ -7,6 +7,10 @@ use super::{Diagnostic, Diagnostics, Label, Severity};
 use crate::syntax::span::{SourceFile, SourceMap, Span};
 use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
 
+/// How much source text is gone through for all snippets together. Programs have lines and errors of ordinary
+/// number and length; for others, what is not shown is counted.
+const MOST_TEXT: usize = 4 << 20;
+
 /// Long lines are cut to this width around the marks.
 const WIDTH: usize = 120;
 
@@ -34,11 +38,34 @@ pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, colour: bool) -> Str
 /// All diagnostics as text, sorted by place, an empty line after each; empty if there are none.
 pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap, colour: bool) -> String {
     let mut text = String::new();
-    for diagnostic in diagnostics.sorted() {
+    let sorted = diagnostics.sorted();
+    let (mut left, mut shown) = (MOST_TEXT, 0);
+    for diagnostic in &sorted {
+        let labels = diagnostic.primary.iter().chain(&diagnostic.secondary);
+        let length = |label: &Label| sources.get(label.span.file).map_or(0, |file| lines_of(label.span, file).len());
+        let cost: usize = labels.map(length).sum();
+        if cost > left && shown > 0 {
+            break;
+        }
+        left = left.saturating_sub(cost);
         text.push_str(&render(diagnostic, sources, colour));
         text.push_str("\n\n");
+        shown += 1;
+    }
+    let hidden = sorted.len() - shown + diagnostics.dropped();
+    if hidden > 0 {
+        text.push_str(&format!("note: {hidden} more are not shown\n\n"));
     }
     text
+}
+
+/// The range of the whole lines that a span touches.
+fn lines_of(span: Span, file: &SourceFile) -> std::ops::Range<usize> {
+    let range = shown(span, file);
+    let text = file.text();
+    let start = text.get(..range.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+    let end = text.get(range.end..).and_then(|after| after.find('\n')).map_or(text.len(), |at| range.end + at);
+    start..end
 }
 
 /// One snippet for each file with labels, the primary label's file first.
@@ -55,19 +82,25 @@ fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Snipp
         let Some(file) = sources.get(id) else {
             continue;
         };
-        let mut snippet = Snippet::source(file.text()).path(file.name()).line_start(1);
+        // Only the lines from the first mark to the last, for texts may be long.
+        let ranges = labels().filter(|label| label.span.file == id).map(|label| lines_of(label.span, file));
+        let lines = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
+        let first = file.line_column(lines.start as u32).line;
+        let text = file.text().get(lines.clone()).unwrap_or("");
+        let mut snippet = Snippet::source(text).path(file.name()).line_start(first as usize);
         for label in labels().filter(|label| label.span.file == id) {
             let is_primary = diagnostic.primary.as_ref().is_some_and(|primary| std::ptr::eq(primary, label));
-            snippet = snippet.annotation(annotation(label, is_primary, file));
+            snippet = snippet.annotation(annotation(label, is_primary, file, lines.start));
         }
         snippets.push(snippet);
     }
     snippets
 }
 
-fn annotation<'a>(label: &'a Label, is_primary: bool, file: &SourceFile) -> Annotation<'a> {
+fn annotation<'a>(label: &'a Label, is_primary: bool, file: &SourceFile, offset: usize) -> Annotation<'a> {
     let kind = if is_primary { AnnotationKind::Primary } else { AnnotationKind::Context };
-    let annotation = kind.span(shown(label.span, file));
+    let range = shown(label.span, file);
+    let annotation = kind.span(range.start - offset..range.end - offset);
     if label.text.is_empty() { annotation } else { annotation.label(label.text.as_str()) }
 }
 

@@ -14,6 +14,7 @@
 use super::ast::MAX_DEPTH;
 use super::span::Span;
 use super::token::{Lexeme, Token};
+use super::words;
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 
@@ -27,6 +28,7 @@ pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics:
         outer: Level::default(),
         taint_next: false,
         was_too_deep: false,
+        suspect: None,
         diagnostics,
     };
     let mut at = 0;
@@ -82,6 +84,8 @@ struct Layout<'t, 'a> {
     outer: Level,
     taint_next: bool,
     was_too_deep: bool,
+    /// A `{` and the `}` that closed it, at another indentation than the line of the `{` has.
+    suspect: Option<(Span, Span)>,
     diagnostics: &'t mut Diagnostics,
 }
 
@@ -218,6 +222,9 @@ impl<'a> Layout<'_, 'a> {
             self.trim_separators(open.token);
         }
         self.emit(lexeme);
+        if lexeme.token == Token::RBrace && self.suspect.is_none() && self.is_suspect(open.span, lexeme.span) {
+            self.suspect = Some((open.span, lexeme.span));
+        }
         if open.is_attribute {
             // What follows still begins the field or item that the attribute belongs to.
             self.level().start = None;
@@ -231,10 +238,15 @@ impl<'a> Layout<'_, 'a> {
             let Some(open) = self.open.pop() else { return };
             let missing = closer(open.token);
             // Many brackets left open at one place have one cause, most likely in the innermost.
-            if reported < MOST_UNCLOSED && !self.was_too_deep {
+            if reported < MOST_UNCLOSED && !self.was_too_deep && !self.lost_in_string(open.span) {
                 let mut diagnostic =
                     Diagnostic::error(codes::UNCLOSED, format!("`{}` is never closed", symbol(open.token)))
                         .at(open.span, format!("opened here; the closing `{}` is missing", symbol(missing)));
+                if let Some((brace, closer)) = self.suspect.take_if(|(brace, _)| brace.start > open.span.start) {
+                    diagnostic = diagnostic
+                        .also(brace, "this may be the one that lacks its `}`")
+                        .also(closer, "this closed it, at another indentation");
+                }
                 if let Some(lexeme) = closed_by {
                     diagnostic = diagnostic.also(lexeme.span, "this closes an outer bracket");
                 }
@@ -249,6 +261,23 @@ impl<'a> Layout<'_, 'a> {
             self.output.push(Lexeme { token: missing, span, tainted: true });
             self.taint_next = true;
         }
+    }
+
+    /// True for a `}` that begins its line at another depth than the line of its `{` does.
+    fn is_suspect(&self, open: Span, close: Span) -> bool {
+        let line = |span: Span| {
+            let before = self.source.get(..span.start as usize).unwrap_or("");
+            before.get(before.rfind('\n').map_or(0, |at| at + 1)..).unwrap_or("")
+        };
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let (open, close) = (line(open), line(close));
+        close.trim_start().is_empty() && indent(open) != indent(close)
+    }
+
+    /// True if a string that was not closed has taken the closing bracket into it.
+    fn lost_in_string(&self, open: Span) -> bool {
+        let since = self.output.iter().rev().take_while(|lexeme| lexeme.span.start > open.start);
+        since.into_iter().any(|lexeme| lexeme.tainted && matches!(lexeme.token, Token::Str(_)))
     }
 
     /// Closes brackets that cannot go on over a keyword which begins a statement or an item.
@@ -390,7 +419,7 @@ impl<'a> Layout<'_, 'a> {
         if self.open.is_empty() {
             let begins_item = match following {
                 Token::Fn | Token::Pub | Token::Hash | Token::Doc(_) => true,
-                Token::Ident(name) => matches!(name, "use" | "layer" | "model"),
+                Token::Ident(name) => soft_keyword(name).is_some() || words::begins_foreign_item(name),
                 _ => false,
             };
             if !begins_item && previous != Token::RBrace && head != Some(Head::Use) {

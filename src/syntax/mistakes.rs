@@ -133,8 +133,7 @@ fn missing_type(around: &Around<'_, '_>) -> Option<Diagnostic> {
 /// `let x` without `= value`.
 fn missing_value(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let ends = matches!(around.found?, Token::Newline | Token::Semi | Token::RBrace);
-    let lets = around.before.iter().flatten().any(|lexeme| matches!(lexeme.token, Token::Let | Token::Var));
-    if !ends || !around.expects("=") || !lets {
+    if !ends || !around.expects("=") || around.expects("==") {
         return None;
     }
     Some(

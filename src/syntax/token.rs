@@ -251,31 +251,46 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
     while let Some(token) = lexer.next() {
         let range = lexer.span();
         let span = Span::new(file, range.start as u32, range.end as u32);
+        let mut place = span;
         let read = match token {
             Ok(Token::Number(written)) => number(written, span),
-            Ok(Token::OpenStr(written)) => Err((open_string(span), Some(Token::Str(written)))),
-            Ok(Token::SingleStr(written)) => Err((single_quotes(written, span), Some(Token::Str(written)))),
+            Ok(Token::OpenStr(written)) => Err((Box::new(open_string(span)), Some(Token::Str(written)))),
+            Ok(Token::SingleStr(written)) => Err((Box::new(single_quotes(written, span)), Some(Token::Str(written)))),
             Ok(Token::Foreign(written)) => Err(foreign(written, span)),
             Ok(Token::OpenComment) => {
                 let rest = lexer.remainder();
                 let length = rest.find("*/").map_or(rest.len(), |at| at + 2);
                 lexer.bump(length);
                 let span = Span::new(file, span.start, lexer.span().end as u32);
-                Err((block_comment(span), None))
+                Err((Box::new(block_comment(span)), None))
             }
             Ok(token) => Ok(token),
             Err(()) => {
-                let unknown = |c: char| !c.is_ascii() || "$`\\'".contains(c) || c.is_control() && c != '\n';
                 let rest = lexer.remainder();
-                lexer.bump(rest.find(|c| !unknown(c)).unwrap_or(rest.len()));
-                let span = Span::new(file, span.start, lexer.span().end as u32);
-                Err(unknown_text(lexer.slice(), span))
+                let first = lexer.slice().chars().next().unwrap_or(' ');
+                let goes_on = |c: char| match first.is_alphabetic() {
+                    true => c.is_alphanumeric() || c == '_',
+                    false => !c.is_ascii() && !c.is_alphabetic() || "$`\\'".contains(c),
+                };
+                lexer.bump(rest.find(|c| !goes_on(c)).unwrap_or(rest.len()));
+                let mut start = span.start;
+                if first.is_alphabetic()
+                    && let Some(Lexeme { token: Token::Ident(_), span: before, .. }) = lexemes.last()
+                    && before.end == start
+                {
+                    // Letters of a name that came before its first letter outside ASCII.
+                    start = before.start;
+                    lexemes.pop();
+                }
+                let end = lexer.span().end as u32;
+                place = Span::new(file, start, end);
+                Err(unknown_text(text.get(place.range()).unwrap_or(""), first, place))
             }
         };
         let kept = match read {
             Ok(token) => Some(token),
             Err((diagnostic, replacement)) => {
-                diagnostics.push(diagnostic);
+                diagnostics.push(*diagnostic);
                 if let Some(last) = lexemes.last_mut() {
                     last.tainted = true;
                 }
@@ -284,7 +299,7 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
             }
         };
         if let Some(token) = kept {
-            lexemes.push(Lexeme { token, span, tainted });
+            lexemes.push(Lexeme { token, span: place, tainted });
             tainted = false;
         }
     }
@@ -292,46 +307,39 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
 }
 
 /// What is wrong, and the token to go on with.
-type Wrong<'a> = (Diagnostic, Option<Token<'a>>);
+type Wrong<'a> = (Box<Diagnostic>, Option<Token<'a>>);
 
 fn number<'a>(written: &str, span: Span) -> Result<Token<'a>, Wrong<'a>> {
-    let wrong = |why: String, help: Option<String>| {
-        let diagnostic = Diagnostic::error(codes::BAD_NUMBER, format!("`{written}` is not a number")).at(span, why);
-        Err((
-            match help {
-                Some(help) => diagnostic.help(help),
-                None => diagnostic,
-            },
-            Some(Token::Missing),
-        ))
+    let wrong = |why: &str, help: Option<String>| {
+        let mut diagnostic = Diagnostic::error(codes::BAD_NUMBER, format!("`{written}` is not a number")).at(span, why);
+        diagnostic.helps.extend(help);
+        Err((Box::new(diagnostic), Some(Token::Missing)))
     };
     let digits = written.replace('_', "");
     if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         return match u64::from_str_radix(hex, 16) {
             Ok(value) if !hex.starts_with('+') => Ok(Token::Int(value)),
-            _ if hex.is_empty() => wrong("digits are missing after `0x`".into(), None),
-            _ if hex.bytes().all(|b| b.is_ascii_hexdigit()) => wrong("too large for 64 bits".into(), None),
-            _ => wrong("hexadecimal digits are 0-9 and a-f".into(), None),
+            _ if hex.is_empty() => wrong("digits are missing after `0x`", None),
+            _ if hex.bytes().all(|b| b.is_ascii_hexdigit()) => wrong("too large for 64 bits", None),
+            _ => wrong("hexadecimal digits are 0-9 and a-f", None),
         };
     }
     if digits.bytes().all(|b| b.is_ascii_digit()) {
         return match digits.parse() {
             Ok(value) => Ok(Token::Int(value)),
-            Err(_) => wrong("too large for 64 bits".into(), Some(format!("as a float: `{written}.0`"))),
+            Err(_) => wrong("too large for 64 bits", Some(format!("as a float: `{written}.0`"))),
         };
     }
     let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
     let is_float = after.starts_with(['.', 'e', 'E']);
     match digits.parse::<f64>() {
         Ok(value) if is_float && value.is_finite() => Ok(Token::Float(value)),
-        Ok(_) if is_float => wrong("too large for a float".into(), Some("infinity is written `inf`".into())),
-        _ if is_float && digits.ends_with(['e', 'E', '+', '-']) => {
-            wrong("the exponent's digits are missing".into(), None)
-        }
-        _ if is_float => wrong("no digit may follow other letters".into(), None),
+        Ok(_) if is_float => wrong("too large for a float", Some("infinity is written `inf`".into())),
+        _ if is_float && digits.ends_with(['e', 'E', '+', '-']) => wrong("the exponent's digits are missing", None),
+        _ if is_float => wrong("only digits may stand here", None),
         _ => {
             let factor = &digits[..digits.len() - after.len()];
-            wrong("a name may not begin with a digit".into(), Some(format!("a product is written `{factor}*{after}`")))
+            wrong("a name may not begin with a digit", Some(format!("a product is written `{factor}*{after}`")))
         }
     }
 }
@@ -373,12 +381,16 @@ fn foreign<'a>(written: &str, span: Span) -> Wrong<'a> {
     };
     let diagnostic =
         Diagnostic::error(codes::FOREIGN_OPERATOR, format!("`{written}` is not an operator of attn")).at(span, "");
-    (diagnostic.help(help), replacement)
+    (Box::new(diagnostic.help(help)), replacement)
 }
 
-fn unknown_text<'a>(written: &str, span: Span) -> Wrong<'a> {
-    let mut chars = written.chars();
-    let (first, alone) = (chars.next().unwrap_or(' '), chars.next().is_none());
+fn unknown_text<'a>(written: &'a str, first: char, span: Span) -> Wrong<'a> {
+    if first.is_alphabetic() {
+        let diagnostic = Diagnostic::error(codes::UNKNOWN_CHARACTER, format!("`{written}` cannot be a name"))
+            .at(span, "")
+            .help("names are made of the letters a-z and A-Z, digits and `_`");
+        return (Box::new(diagnostic), Some(Token::Ident(written)));
+    }
     let (help, replacement) = match first {
         '×' | '·' | '∗' | '⋅' => (Some("write `*`"), Some(Token::Star)),
         '−' | '–' | '—' => (Some("write `-`"), Some(Token::Minus)),
@@ -390,17 +402,16 @@ fn unknown_text<'a>(written: &str, span: Span) -> Wrong<'a> {
         '√' => (Some("write `sqrt(x)`"), None),
         '∞' => (Some("write `inf`"), Some(Token::Inf)),
         '“' | '”' | '„' | '’' | '‘' => (Some("strings stand in straight double quotes: `\"..\"`"), None),
-        c if c.is_alphabetic() => {
-            (Some("names are made of the letters a-z and A-Z, digits and `_`"), Some(Token::Missing))
-        }
         _ => (None, None),
     };
-    let shown: String = if alone { show_char(first) } else { "these characters".into() };
-    let mut diagnostic = Diagnostic::error(codes::UNKNOWN_CHARACTER, format!("{shown} cannot stand here")).at(span, "");
-    if let Some(help) = help {
-        diagnostic = diagnostic.help(help);
-    }
-    (diagnostic, replacement.filter(|_| alone || replacement == Some(Token::Missing)))
+    let is_alone = written.chars().nth(1).is_none();
+    let shown = if is_alone { show_char(first) } else { "these characters".to_string() };
+    let diagnostic = Diagnostic::error(codes::UNKNOWN_CHARACTER, format!("{shown} cannot stand here")).at(span, "");
+    let diagnostic = match help {
+        Some(help) => diagnostic.help(help),
+        None => diagnostic,
+    };
+    (Box::new(diagnostic), replacement.filter(|_| is_alone))
 }
 
 fn show_char(c: char) -> String {

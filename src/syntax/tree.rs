@@ -8,7 +8,7 @@ use super::ast::*;
 use super::span::{FileId, Span};
 use super::token::Token;
 use crate::diagnostics::codes::syntax as codes;
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, MOST_KEPT};
 use crate::shape::Elem;
 use lalrpop_util::ParseError;
 
@@ -104,7 +104,10 @@ impl<'a> Builder<'a> {
 
     /// Keeps a syntax error that the grammar goes on after.
     pub fn recover(&mut self, error: lalrpop_util::ErrorRecovery<u32, Token<'a>, ()>) {
-        self.errors.push(error.error);
+        // More are only worth counting, and each one drags its list of expected tokens along.
+        if self.errors.len() < MOST_KEPT {
+            self.errors.push(error.error);
+        }
     }
 
     /// `use path`

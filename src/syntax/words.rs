@@ -87,7 +87,7 @@ const GROUPS: &[(&[&str], &str, &[&str])] = &[
     (&["element type", "name"], "a type", &["element type", "name", "[", "(", "missing"]),
     (&["newline", ";"], "the end of the line", &["newline", ";", "}"]),
     (
-        &["*", "/", "@"],
+        &["*", "/", "@", ">="],
         "an operator",
         &[
             "*",
@@ -100,6 +100,7 @@ const GROUPS: &[(&[&str], &str, &[&str])] = &[
             "!=",
             "<",
             "<=",
+            ">",
             ">=",
             "and",
             "or",
@@ -110,6 +111,8 @@ const GROUPS: &[(&[&str], &str, &[&str])] = &[
             "..",
         ],
     ),
+    // Where `>` closes generics, it is no operator.
+    (&["*", "/", "@"], "an operator", &["*", "/", "%", "@", "+", "-", ".", "(", "[", "< element type", ".."]),
 ];
 
 /// True for words that cannot be names, and for soft keywords in the place of a keyword.
@@ -201,4 +204,9 @@ pub(super) fn foreign(word: &str) -> Option<&'static str> {
         "float" | "double" | "half" | "real" => "float types are `f32`, `bf16` and `f16`",
         _ => return None,
     })
+}
+
+/// True for words that begin a declaration in other languages.
+pub(super) fn begins_foreign_item(word: &str) -> bool {
+    matches!(word, "def" | "func" | "function" | "class" | "struct" | "import" | "from" | "trait" | "impl")
 }

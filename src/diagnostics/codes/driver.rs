@@ -14,9 +14,9 @@ codes! {
            compiled models) are often given in the place of the source by mistake.";
 
     /// A file is too large to be a source text.
-    TOO_LARGE = "E0003", "a source text may have at most 16 MiB";
-    rule: "Places in a text are counted in 32 bits, and no program that a person wrote is that long. Data belongs in\n\
-           weights files, which have no such limit.";
+    TOO_LARGE = "E0003", "a source text may have at most 4 MiB";
+    rule: "No program that a person wrote is that long, and the compiler keeps all of it in memory several times\n\
+           over. Data belongs in weights files, which have no such limit.";
 
     /// Output cannot be written.
     UNWRITABLE = "E0004", "an output cannot be written";

@@ -1,0 +1,152 @@
+//! Does the command give the right exit code, and diagnostics on stderr alone, whatever it is given?
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn attnc(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    command.args(args).env_remove("NO_COLOR");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    attnc(args).output().expect("attnc starts")
+}
+
+/// Exit code, stdout and stderr.
+fn outcome(args: &[&str]) -> (i32, String, String) {
+    let output = run(args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/syntax/small.attn");
+
+/// A file with the given bytes, in a folder that goes away with the returned guard.
+fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("a temporary file");
+    let path = path.to_string_lossy().into_owned();
+    (folder, path)
+}
+
+#[test]
+fn wrong_command_lines_are_exit_code_2() {
+    for args in [
+        &["--nonsense"][..],
+        &["check"],
+        &["explain", "E9999"],
+        &[PROGRAM, "--emit", "wasm"],
+        &[PROGRAM, "--emit", "ast,ast"],
+        &[PROGRAM, "--emit", "tokens,ast", "-o", "-"],
+        &[PROGRAM, "--emit", "tokens=x,ast=x"],
+        &[PROGRAM, "--dim", "S=many"],
+    ] {
+        let (code, out, err) = outcome(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.starts_with("error: "), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_diagnosed() {
+    let folder = env!("CARGO_MANIFEST_DIR");
+    for (path, code, text) in [
+        (folder, 3, "it is a folder"),
+        ("/nowhere/at/all.attn", 3, "no such file"),
+        (env!("CARGO_BIN_EXE_attnc"), 1, "is"),
+    ] {
+        for args in [&["check", path][..], &[path, "--emit", "ast=-"]] {
+            let (exit, out, err) = outcome(args);
+            assert_eq!((exit, out.as_str()), (code, ""), "{args:?}: {err}");
+            assert!(err.starts_with("error[E00") && err.contains(text), "{err}");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_is_not_utf8_names_the_byte() {
+    let (_folder, path) = file("a.attn", b"fn f() {}\n\xff\n");
+    let (code, _, err) = outcome(&["check", &path]);
+    assert_eq!(code, 1);
+    assert!(err.contains("E0002") && err.contains("byte 0xff in line 2"), "{err}");
+}
+
+#[test]
+fn a_text_that_is_too_long_is_refused() {
+    let (_folder, path) = file("a.attn", &vec![b' '; (4 << 20) + 1]);
+    let (code, _, err) = outcome(&["check", &path]);
+    assert_eq!(code, 1);
+    assert!(err.contains("E0003"), "{err}");
+}
+
+#[test]
+fn success_is_silent() {
+    let (_folder, path) = file("a.attn", b"model M { pub fn f(x: f32[S]) -> f32[S] { x } }\n");
+    assert_eq!(outcome(&["check", &path]), (0, String::new(), String::new()));
+}
+
+#[test]
+fn errors_of_the_program_are_exit_code_1() {
+    let (_folder, path) = file("a.attn", b"fn f(x: f32[S]) -> f32[S] { x + }\n");
+    let (code, out, err) = outcome(&["check", &path]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.starts_with("error[E0101]") && err.contains("a.attn:1:"), "{err}");
+    assert!(!err.contains('\u{1b}'), "no colours where stderr is no terminal: {err}");
+    let (_, _, coloured) = outcome(&["check", &path, "--color", "always"]);
+    assert!(coloured.contains('\u{1b}'), "{coloured}");
+}
+
+#[test]
+fn tokens_and_trees_go_where_they_are_sent() {
+    let (code, out, err) = outcome(&[PROGRAM, "--emit", "ast=-"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.starts_with("1:1     model Small\n"), "{out}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = folder.path().join("out.so");
+    let (code, out, _) = outcome(&[PROGRAM, "--emit", "tokens,ast", "-o", &output.to_string_lossy()]);
+    assert_eq!((code, out.as_str()), (0, ""));
+    for name in ["out.tokens", "out.ast"] {
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
+    let (code, _, err) = outcome(&[PROGRAM, "--emit", "ast", "-o", "/nowhere/at/all.ast"]);
+    assert_eq!(code, 3);
+    assert!(err.contains("E0004"), "{err}");
+}
+
+#[test]
+fn programs_are_read_from_stdin() {
+    let mut command = attnc(&["check", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("attnc starts");
+    child.stdin.take().expect("stdin is a pipe").write_all(b"fn f( {}\n").expect("attnc reads");
+    let output = child.wait_with_output().expect("attnc ends");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("<stdin>:1:"));
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    for args in [&[PROGRAM, "--emit", "ast=-"][..], &["explain"], &["--help"], &["explain", "E0101"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = attnc(args).stdout(writer).stderr(Stdio::piped()).output().expect("attnc starts");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+    }
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let status = attnc(&["check", "/nowhere/at/all"]).stderr(writer).status().expect("attnc starts");
+    assert_eq!(status.code(), Some(3));
+}
+
+#[test]
+fn explain_shows_the_rule_and_both_programs() {
+    let (code, out, err) = outcome(&["explain", "e0105"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for part in ["E0105: ", "This fails:", "This is mended:", "    let y = exp("] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (_, all, _) = outcome(&["explain"]);
+    assert!(all.lines().count() >= 25, "{all}");
+}

@@ -1,0 +1,45 @@
+//! Does `attnc explain` tell the truth? Every failing example must give its code, every mended one must compile.
+
+use attnc::cli::{Colour, MessageOptions};
+use attnc::diagnostics::{codes, render_all};
+use attnc::driver::{Session, front_end};
+
+/// What the front end says about a program: codes, and messages as text.
+fn messages(program: &str) -> (Vec<&'static str>, String) {
+    let mut session = Session::new(&MessageOptions { color: Colour::Never });
+    let file = session.sources.add("example.attn", program);
+    front_end(&mut session, file);
+    let codes = session.diagnostics.iter().map(|diagnostic| diagnostic.code.as_str()).collect();
+    (codes, render_all(&session.diagnostics, &session.sources, false))
+}
+
+/// Codes of programs' texts are shown by programs; those of IR texts, files and calls have their own tests.
+fn is_about_programs(code: &str) -> bool {
+    ("E0100".."E0700").contains(&code)
+}
+
+#[test]
+fn examples_do_what_their_code_says() {
+    let mut wrong = String::new();
+    for entry in codes::all().filter(|entry| is_about_programs(entry.code.as_str())) {
+        let Some(example) = entry.example else { continue };
+        let (found, text) = messages(example.failing);
+        if !found.contains(&entry.code.as_str()) {
+            wrong += &format!("the failing example of {} does not give it:\n{text}\n", entry.code);
+        }
+        let (found, text) = messages(example.mended);
+        if !found.is_empty() {
+            wrong += &format!("the mended example of {} gives messages:\n{text}\n", entry.code);
+        }
+    }
+    assert_eq!(wrong, "");
+}
+
+#[test]
+fn every_code_tells_its_rule() {
+    for entry in codes::all() {
+        assert!(entry.rule.len() > 40, "{}", entry.code);
+        assert!(!entry.title.is_empty() && !entry.title.ends_with('.'), "{}", entry.code);
+        assert!(entry.rule.lines().all(|line| line.len() <= 120), "{}", entry.code);
+    }
+}
