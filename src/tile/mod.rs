@@ -25,6 +25,7 @@ mod builder;
 mod entities;
 mod kernel;
 mod op;
+mod schedule;
 mod types;
 
 pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
@@ -32,4 +33,5 @@ pub use builder::{KernelBuilder, PlanBuilder};
 pub use entities::{Block, Inst, Value};
 pub use kernel::{CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State};
 pub use op::{Op, OpInfo, Place};
+pub use schedule::schedule;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};

@@ -51,8 +51,8 @@ pub enum Op {
     },
     /// One element of a buffer, converted to the type in which it is computed. Operands: buffer, an index for each axis.
     LoadScalar,
-    /// An index that is certainly in `0..bound`: the first operand if it is, else 0, after reporting an index out of
-    /// range. Operands: index, bound.
+    /// An index that is certainly in `0..bound`: the first operand. If it is not, that is reported, and the kernel (or the
+    /// plan) stops at once. Operands: index, bound.
     CheckIndex {
         /// What the report says: index of a text in `Module::sites`.
         site: u32,
@@ -76,6 +76,8 @@ pub enum Op {
     },
     /// A tile (of the result's type) with the same scalar everywhere.
     Full,
+    /// The same elements; a row, a column or a single element is spread to the result's extents.
+    Copy,
     /// `start + i` along an axis, the same along the other: a tile of `i32` or `i64`. Operand: the index `start`.
     Iota {
         /// 0 counts rows, 1 counts columns.
@@ -265,6 +267,7 @@ impl Op {
             Op::Load { .. } => row("load", &["buffer", "index*"], Kernel, true, "a tile of a buffer"),
             Op::Store { .. } => row("store", &["buffer", "index*", "tile"], Kernel, false, "writes a tile"),
             Op::Full => row("full", &["x"], Kernel, true, "a tile of one scalar"),
+            Op::Copy => row("copy", &["x"], Kernel, true, "the same elements, spread to the result's extents"),
             Op::Iota { .. } => row("iota", &["start"], Kernel, true, "start + i along an axis"),
             Op::Reduce { kind, .. } => {
                 row(crate::ir::reduce_name(*kind), &["x"], Kernel, true, "a reduction along an axis")

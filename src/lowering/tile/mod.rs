@@ -40,11 +40,7 @@ fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value
     }
     match kb.ty(v).tile() {
         None => kb.value(tile::Op::Full, vec![v], full),
-        Some(_) => {
-            // `select(true, x, x)` broadcasts against a tile of truth.
-            let truth = kb.full(ir::Scalar::Bool(true), crate::shape::Elem::Bool, at.rows, at.cols);
-            kb.value(tile::Op::Select, vec![truth, v, v], full)
-        }
+        Some(_) => kb.value(tile::Op::Copy, vec![v], full),
     }
 }
 

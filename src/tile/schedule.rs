@@ -1,0 +1,666 @@
+//! The schedule for a CPU: which operations share a loop nest, and where each tile lives.
+//!
+//! In: an unscheduled kernel. Out: the same kernel scheduled. What it does, in order:
+//!
+//! 1. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
+//!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run. Loads,
+//!    fills and counters cost no more in a second place than a detour through scratch, so each run that uses one has
+//!    its own.
+//! 2. **Place.** A tile that only its own run uses is in registers. The operands and results of `dot`, the results of
+//!    reductions, arguments of blocks and whatever a later run uses live in scratch.
+//! 3. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
+//!    argument and what it is given; the accumulator and the result of a `dot`; an operand and a result of the same shape
+//!    in one run), then any, first fit. Each jump hands over copies; those that share with what they copy go away.
+//!
+//! What it does not do: choose tile sizes (the lowering did), transpose tiles, reduce along rows, pass tiles over a
+//! conditional jump. Those it refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cranelift_entity::SecondaryMap;
+
+use super::{
+    Block, Body, CpuLevel, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef,
+};
+use crate::ir::Loc;
+
+/// Schedules a kernel.
+///
+/// # Errors
+/// What this schedule cannot express, in words.
+pub fn schedule(kernel: &mut Kernel) -> Result<(), String> {
+    if kernel.state != State::Unscheduled {
+        return Ok(());
+    }
+    let copies = copy_arguments(&mut kernel.body)?;
+    let sources = sources(&kernel.body);
+    let mut s =
+        Scheduler { body: &mut kernel.body, copies, sources, event_of: SecondaryMap::new(), events: BTreeMap::new() };
+    for block in s.body.layout.clone() {
+        s.group(block)?;
+    }
+    kernel.scratch = s.place()?;
+    kernel.state = State::Cpu(CpuLevel::Portable);
+    Ok(())
+}
+
+type Shape = (Extent, Extent);
+
+/// A step of a block, in order.
+enum Event {
+    /// An operation on indices or scalars, or a `dot`.
+    Single(Inst),
+    /// One loop nest.
+    Run { shape: Shape, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
+}
+
+struct Scheduler<'a> {
+    body: &'a mut Body,
+    /// The copies that jumps hand over. They stand at the end of their blocks, where the tiles whose places they take are
+    /// no longer read.
+    copies: BTreeSet<Inst>,
+    /// What each run that uses it has a copy of.
+    sources: BTreeSet<Inst>,
+    /// The event of its block in which a value is made.
+    event_of: SecondaryMap<Value, Option<(Block, usize)>>,
+    events: BTreeMap<Block, Vec<Event>>,
+}
+
+fn tile(body: &Body, v: Value) -> Option<&TileType> {
+    body.ty(v).tile()
+}
+
+/// The operations that are as cheap in each run that uses them as a trip through scratch: fills, counters, and loads that
+/// no other block uses (a tile that a loop uses again and again is loaded once).
+fn sources(body: &Body) -> BTreeSet<Inst> {
+    let mut out = BTreeSet::new();
+    let mut home = BTreeMap::new();
+    for block in &body.layout {
+        for inst in &body.block(*block).insts {
+            let d = body.inst(*inst);
+            if matches!(d.op, Op::Load { .. } | Op::Full | Op::Iota { .. }) {
+                out.insert(*inst);
+                home.extend(d.result.map(|v| (v, (*inst, *block))));
+            }
+        }
+    }
+    for block in &body.layout {
+        let data = body.block(*block);
+        let operands = data.insts.iter().flat_map(|i| body.inst(*i).operands.iter().copied());
+        for v in operands.chain(data.terminator.values()) {
+            if let Some((inst, at)) = home.get(&v)
+                && at != block
+                && matches!(body.inst(*inst).op, Op::Load { .. })
+            {
+                out.remove(inst);
+            }
+        }
+    }
+    out
+}
+
+/// Gives each jump copies of the tiles that it hands over; returns the copies.
+fn copy_arguments(body: &mut Body) -> Result<BTreeSet<Inst>, String> {
+    let mut copies = BTreeSet::new();
+    for block in body.layout.clone() {
+        let mut terminator = body.block(block).terminator.clone();
+        match &mut terminator {
+            Terminator::Return | Terminator::Roles(_) => {}
+            Terminator::BrIf { then, otherwise, .. } => {
+                if then.args.iter().chain(&otherwise.args).any(|v| tile(body, *v).is_some()) {
+                    return Err("a conditional jump with tiles as arguments".into());
+                }
+            }
+            Terminator::Br(call) => {
+                let targets = body.block(call.block).args.clone();
+                for (v, target) in call.args.iter_mut().zip(&targets) {
+                    if tile(body, *v).is_none() || v == target {
+                        continue;
+                    }
+                    let ty = body.ty(*v).clone();
+                    let loc = body.def_inst(*v).map_or(Loc::default(), |d| d.loc);
+                    let copy = body.make_inst(Op::Copy, vec![*v], Some(ty), loc);
+                    body.block_mut(block).insts.push(copy);
+                    copies.insert(copy);
+                    *v = body.inst(copy).result.ok_or("a copy without a result")?;
+                }
+            }
+        }
+        body.block_mut(block).terminator = terminator;
+    }
+    Ok(copies)
+}
+
+impl Scheduler<'_> {
+    /// The loop nest in which an operation belongs; `None` for one that stands alone.
+    fn shape_of(&self, inst: Inst) -> Result<Option<Shape>, String> {
+        let d = self.body.inst(inst);
+        let of = |v: Option<Value>| v.and_then(|v| tile(self.body, v)).map(|t| (t.rows, t.cols));
+        match &d.op {
+            Op::Dot => Ok(None),
+            Op::Store { .. } => Ok(of(d.operands.last().copied())),
+            Op::Reduce { axis: 1, .. } => Ok(of(d.operands.first().copied())),
+            Op::Reduce { .. } => Err("a reduction along rows".into()),
+            Op::Transpose => Err("a transposition of a tile".into()),
+            Op::Run { .. } => Err("a run in a kernel that is not scheduled".into()),
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Narrow { .. }
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::Load { .. }
+            | Op::Full
+            | Op::Copy
+            | Op::Iota { .. } => Ok(of(d.result)),
+            Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Param { .. }
+            | Op::Slot(_)
+            | Op::View { .. }
+            | Op::Launch { .. }
+            | Op::Window { .. }
+            | Op::DotPanels { .. }
+            | Op::SharedSlot
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+            | Op::Wgmma { .. }
+            | Op::NamedBarrier { .. } => Err(format!("{} in a kernel that is not scheduled", d.op.info().name)),
+        }
+    }
+
+    /// Turns a block's instructions into events.
+    fn group(&mut self, block: Block) -> Result<(), String> {
+        let mut events: Vec<Event> = Vec::new();
+        let mut first_copy = None;
+        for inst in self.body.block(block).insts.clone() {
+            let data = self.body.inst(inst).clone();
+            match self.shape_of(inst)? {
+                None => {
+                    let operands = self.materialised(block, &mut events, &data.operands)?;
+                    self.body.inst_mut(inst).operands = operands;
+                    if let Some(v) = data.result {
+                        self.event_of[v] = Some((block, events.len()));
+                    }
+                    events.push(Event::Single(inst));
+                }
+                // Sources are placed where they are used.
+                Some(_) if self.sources.contains(&inst) => {}
+                Some(shape) => {
+                    let mut from = self.earliest(block, &events, shape, &data.operands);
+                    if self.copies.contains(&inst) {
+                        from = from.max(*first_copy.get_or_insert(events.len()));
+                    }
+                    let at = run_from(&mut events, shape, from);
+                    self.add(block, &mut events, at, inst)?;
+                }
+            }
+        }
+        self.events.insert(block, events);
+        Ok(())
+    }
+
+    /// The source behind a value, if it is one.
+    fn source(&self, v: Value) -> Option<Inst> {
+        match self.body.def(v) {
+            ValueDef::Result(i) if self.sources.contains(&i) && tile(self.body, v).is_some() => Some(i),
+            _ => None,
+        }
+    }
+
+    /// The first event of a block after which (or, in a run of the same shape, in which) these values are there.
+    fn earliest(&self, block: Block, events: &[Event], shape: Shape, values: &[Value]) -> usize {
+        let mut first = 0;
+        let mut all: Vec<Value> = values.to_vec();
+        let bounds = |e: Extent| match e {
+            Extent::Bounded { value, .. } => Some(value),
+            Extent::Static(_) => None,
+        };
+        all.extend([bounds(shape.0), bounds(shape.1)].into_iter().flatten());
+        let mut i = 0;
+        while let Some(v) = all.get(i).copied() {
+            i += 1;
+            if let Some(source) = self.source(v) {
+                // A source is made on the spot from its own operands.
+                all.extend(self.body.inst(source).operands.iter().copied());
+                continue;
+            }
+            let Some((b, e)) = self.event_of[v] else { continue };
+            if b != block {
+                continue;
+            }
+            let reduced = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Reduce { .. }));
+            let usable_inside = match events.get(e) {
+                Some(Event::Run { shape: s, .. }) => *s == shape && !reduced,
+                _ => false,
+            };
+            first = first.max(if usable_inside { e } else { e + 1 });
+        }
+        first
+    }
+
+    /// Adds an operation to a run, with its own copies of the sources that it uses.
+    fn add(&mut self, block: Block, events: &mut [Event], at: usize, inst: Inst) -> Result<(), String> {
+        let mut operands = self.body.inst(inst).operands.clone();
+        for v in &mut operands {
+            if let Some(source) = self.source(*v) {
+                *v = self.local(block, events, at, *v, source)?;
+            }
+        }
+        self.body.inst_mut(inst).operands = operands;
+        if let Some(v) = self.body.inst(inst).result {
+            self.event_of[v] = Some((block, at));
+        }
+        match events.get_mut(at) {
+            Some(Event::Run { insts, .. }) => {
+                insts.push(inst);
+                Ok(())
+            }
+            _ => Err("a run is missing".into()),
+        }
+    }
+
+    /// A run's own copy of a source.
+    fn local(
+        &mut self,
+        block: Block,
+        events: &mut [Event],
+        at: usize,
+        v: Value,
+        source: Inst,
+    ) -> Result<Value, String> {
+        if let Some(Event::Run { clones, .. }) = events.get(at)
+            && let Some(c) = clones.get(&v)
+        {
+            return Ok(*c);
+        }
+        let data = self.body.inst(source).clone();
+        let copy = self.body.make_inst(data.op, data.operands, Some(self.body.ty(v).clone()), data.loc);
+        let result = self.body.inst(copy).result.ok_or("a source without a result")?;
+        self.event_of[result] = Some((block, at));
+        match events.get_mut(at) {
+            Some(Event::Run { insts, clones, .. }) => {
+                insts.push(copy);
+                clones.insert(v, result);
+                Ok(result)
+            }
+            _ => Err("a run is missing".into()),
+        }
+    }
+
+    /// The values, sources among them replaced by ones that a run has put into scratch.
+    fn materialised(&mut self, block: Block, events: &mut Vec<Event>, values: &[Value]) -> Result<Vec<Value>, String> {
+        let mut out = Vec::new();
+        for v in values {
+            out.push(match self.source(*v) {
+                None => *v,
+                Some(source) => {
+                    let t = tile(self.body, *v).ok_or("a source that is no tile")?;
+                    let shape = (t.rows, t.cols);
+                    let operands = self.body.inst(source).operands.clone();
+                    let from = self.earliest(block, events, shape, &operands);
+                    let at = run_from(events, shape, from);
+                    self.local(block, events, at, *v, source)?
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    /// Decides where tiles live and writes the blocks. Returns the bytes of scratch.
+    fn place(&mut self) -> Result<u64, String> {
+        let in_scratch = self.in_scratch();
+        let steps = self.steps(&in_scratch);
+        let (offsets, bytes) = Sharing::new(self.body, &self.events, &in_scratch, &steps).assign()?;
+        for (v, t) in self.all_tiles() {
+            let space = match offsets.get(&v) {
+                Some(o) => Space::L1(*o),
+                None => Space::Reg,
+            };
+            self.body.set_ty(v, Type::Tile(TileType { space, ..t }));
+        }
+        self.drop_copies_in_place();
+        for (block, events) in std::mem::take(&mut self.events) {
+            let mut insts = Vec::new();
+            for e in events {
+                match e {
+                    Event::Single(i) => insts.push(i),
+                    Event::Run { insts: inner, .. } if inner.is_empty() => {}
+                    Event::Run { shape: (rows, cols), insts: inner, .. } => {
+                        let loc = inner.first().map_or(Loc::default(), |i| self.body.inst(*i).loc);
+                        let op = Op::Run { rows, cols, insts: inner };
+                        insts.push(self.body.make_inst(op, Vec::new(), None, loc));
+                    }
+                }
+            }
+            self.body.block_mut(block).insts = insts;
+        }
+        Ok(bytes)
+    }
+
+    /// Takes out the copies that share their operand's place: the jump hands over the operand itself.
+    fn drop_copies_in_place(&mut self) {
+        let mut same: BTreeMap<Value, Value> = BTreeMap::new();
+        for i in &self.copies {
+            let d = self.body.inst(*i);
+            if let (Some(v), [o]) = (d.result, d.operands.as_slice())
+                && self.body.ty(v) == self.body.ty(*o)
+                && tile(self.body, v).is_some_and(|t| matches!(t.space, Space::L1(_)))
+            {
+                same.insert(v, *o);
+            }
+        }
+        for events in self.events.values_mut() {
+            for e in events {
+                if let Event::Run { insts, .. } = e {
+                    insts.retain(|i| self.body.inst(*i).result.is_none_or(|v| !same.contains_key(&v)));
+                }
+            }
+        }
+        for block in self.body.layout.clone() {
+            if let Terminator::Br(call) = &mut self.body.block_mut(block).terminator {
+                for v in &mut call.args {
+                    *v = same.get(v).copied().unwrap_or(*v);
+                }
+            }
+        }
+    }
+
+    /// Every tile that is still there.
+    fn all_tiles(&self) -> Vec<(Value, TileType)> {
+        let mut out = Vec::new();
+        for block in &self.body.layout {
+            for v in &self.body.block(*block).args {
+                out.extend(tile(self.body, *v).map(|t| (*v, t.clone())));
+            }
+            for e in self.events.get(block).map(Vec::as_slice).unwrap_or_default() {
+                for i in insts_of(e) {
+                    let result = self.body.inst(*i).result;
+                    out.extend(result.and_then(|v| tile(self.body, v).map(|t| (v, t.clone()))));
+                }
+            }
+        }
+        out
+    }
+
+    /// The tiles that registers of one run cannot hold.
+    fn in_scratch(&self) -> BTreeSet<Value> {
+        let mut out = BTreeSet::new();
+        let mut home: BTreeMap<Value, (Block, usize)> = BTreeMap::new();
+        for block in &self.body.layout {
+            out.extend(self.body.block(*block).args.iter().filter(|v| tile(self.body, **v).is_some()));
+            for (n, e) in self.events.get(block).map(Vec::as_slice).unwrap_or_default().iter().enumerate() {
+                for i in insts_of(e) {
+                    let d = self.body.inst(*i);
+                    if let Some(v) = d.result.filter(|v| tile(self.body, *v).is_some()) {
+                        home.insert(v, (*block, n));
+                        if matches!(d.op, Op::Dot | Op::Reduce { .. }) {
+                            out.insert(v);
+                        }
+                    }
+                    for v in d.operands.iter().filter(|v| tile(self.body, **v).is_some()) {
+                        if matches!(e, Event::Single(_)) || home.get(v) != Some(&(*block, n)) {
+                            out.insert(*v);
+                        }
+                    }
+                }
+            }
+            if let Terminator::Br(call) = &self.body.block(*block).terminator {
+                out.extend(call.args.iter().filter(|v| tile(self.body, **v).is_some()));
+            }
+        }
+        out
+    }
+
+    /// For each block the tiles in scratch that are live at its end.
+    fn steps(&self, in_scratch: &BTreeSet<Value>) -> BTreeMap<Block, BTreeSet<Value>> {
+        let mut live_in: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();
+        let mut live_out: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for block in self.body.layout.iter().rev() {
+                let mut live = BTreeSet::new();
+                for target in self.body.block(*block).terminator.targets() {
+                    live.extend(live_in.get(&target.block).into_iter().flatten().copied());
+                }
+                live_out.insert(*block, live.clone());
+                if let Terminator::Br(call) = &self.body.block(*block).terminator {
+                    live.extend(call.args.iter().filter(|v| in_scratch.contains(v)));
+                }
+                for e in self.events.get(block).map(Vec::as_slice).unwrap_or_default().iter().rev() {
+                    step_back(self.body, e, in_scratch, &mut live);
+                }
+                for v in &self.body.block(*block).args {
+                    live.remove(v);
+                }
+                if live_in.get(block) != Some(&live) {
+                    live_in.insert(*block, live);
+                    changed = true;
+                }
+            }
+        }
+        live_out
+    }
+}
+
+/// The first run of a shape from an event on; a new one at the end where there is none.
+fn run_from(events: &mut Vec<Event>, shape: Shape, from: usize) -> usize {
+    for (i, e) in events.iter().enumerate().skip(from) {
+        if matches!(e, Event::Run { shape: s, .. } if *s == shape) {
+            return i;
+        }
+    }
+    events.push(Event::Run { shape, insts: Vec::new(), clones: BTreeMap::new() });
+    events.len() - 1
+}
+
+fn insts_of(e: &Event) -> &[Inst] {
+    match e {
+        Event::Single(i) => std::slice::from_ref(i),
+        Event::Run { insts, .. } => insts,
+    }
+}
+
+fn step_back(body: &Body, e: &Event, in_scratch: &BTreeSet<Value>, live: &mut BTreeSet<Value>) {
+    for i in insts_of(e) {
+        if let Some(v) = body.inst(*i).result {
+            live.remove(&v);
+        }
+    }
+    for i in insts_of(e) {
+        let made_here = |v: &Value| insts_of(e).iter().any(|k| body.inst(*k).result == Some(*v));
+        live.extend(body.inst(*i).operands.iter().filter(|v| in_scratch.contains(v) && !made_here(v)));
+    }
+}
+
+/// Which tiles share memory.
+struct Sharing<'a> {
+    body: &'a Body,
+    values: Vec<Value>,
+    /// Pairs that must not share.
+    conflicts: BTreeSet<(Value, Value)>,
+    /// Pairs whose sharing saves a copy, best first.
+    wishes: Vec<(Value, Value)>,
+    /// Pairs of a jump's argument and what it is given: they have to share.
+    jumps: Vec<(Value, Value)>,
+    class: BTreeMap<Value, usize>,
+}
+
+impl<'a> Sharing<'a> {
+    fn new(
+        body: &'a Body,
+        events: &BTreeMap<Block, Vec<Event>>,
+        in_scratch: &BTreeSet<Value>,
+        live_out: &BTreeMap<Block, BTreeSet<Value>>,
+    ) -> Sharing<'a> {
+        let mut s = Sharing {
+            body,
+            values: in_scratch.iter().copied().collect(),
+            conflicts: BTreeSet::new(),
+            wishes: Vec::new(),
+            jumps: Vec::new(),
+            class: in_scratch.iter().enumerate().map(|(i, v)| (*v, i)).collect(),
+        };
+        for block in &body.layout {
+            let mut live: BTreeSet<Value> = live_out.get(block).cloned().unwrap_or_default();
+            if let Terminator::Br(call) = &body.block(*block).terminator {
+                let args = &body.block(call.block).args;
+                let given: Vec<(Value, Value)> =
+                    call.args.iter().zip(args).filter(|(v, _)| in_scratch.contains(v)).map(|(v, a)| (*v, *a)).collect();
+                for (v, a) in &given {
+                    // The argument takes its place while the others and what lives on are still there.
+                    for other in given.iter().map(|(w, _)| *w).chain(live.iter().copied()) {
+                        if other != *v {
+                            s.conflict(*a, other);
+                        }
+                    }
+                    if v != a {
+                        s.jumps.push((*v, *a));
+                    }
+                }
+                live.extend(given.iter().map(|(v, _)| *v));
+            }
+            for e in events.get(block).map(Vec::as_slice).unwrap_or_default().iter().rev() {
+                s.event(e, in_scratch, &live);
+                step_back(body, e, in_scratch, &mut live);
+            }
+            let args: Vec<Value> = body.block(*block).args.iter().filter(|v| in_scratch.contains(v)).copied().collect();
+            for a in &args {
+                for other in live.iter().chain(&args).filter(|o| *o != a) {
+                    s.conflict(*a, *other);
+                }
+            }
+        }
+        s
+    }
+
+    fn conflict(&mut self, a: Value, b: Value) {
+        self.conflicts.insert((a.min(b), a.max(b)));
+    }
+
+    fn event(&mut self, e: &Event, in_scratch: &BTreeSet<Value>, live_after: &BTreeSet<Value>) {
+        let made: Vec<Value> =
+            insts_of(e).iter().filter_map(|i| self.body.inst(*i).result).filter(|v| in_scratch.contains(v)).collect();
+        let read: BTreeSet<Value> = insts_of(e)
+            .iter()
+            .flat_map(|i| self.body.inst(*i).operands.iter().copied())
+            .filter(|v| in_scratch.contains(v) && !made.contains(v))
+            .collect();
+        for v in &made {
+            for other in live_after.iter().chain(&made).filter(|o| *o != v) {
+                self.conflict(*v, *other);
+            }
+            for o in &read {
+                let same = match (tile(self.body, *v), tile(self.body, *o)) {
+                    (Some(a), Some(b)) => {
+                        a.rows == b.rows && a.cols == b.cols && a.element_bytes() == b.element_bytes()
+                    }
+                    _ => false,
+                };
+                let in_place = match e {
+                    // Only the accumulator is read where the result is written.
+                    Event::Single(i) => {
+                        self.body.inst(*i).operands.get(2) == Some(o) && {
+                            let d = self.body.inst(*i);
+                            d.operands.get(..2).is_some_and(|ab| !ab.contains(o))
+                        }
+                    }
+                    // Every element is read before its place is written; of a row that is written at its end, all are.
+                    Event::Run { .. } => true,
+                };
+                if same && in_place && !live_after.contains(o) {
+                    self.wishes.push((*v, *o));
+                } else {
+                    self.conflict(*v, *o);
+                }
+            }
+        }
+    }
+
+    /// Puts two values into one class if nothing in either conflicts with anything in the other.
+    fn join(&mut self, a: Value, b: Value) -> bool {
+        let (Some(x), Some(y)) = (self.class.get(&a).copied(), self.class.get(&b).copied()) else { return false };
+        if x == y {
+            return true;
+        }
+        let members = |c: usize| -> Vec<Value> {
+            self.values.iter().copied().filter(|v| self.class.get(v) == Some(&c)).collect()
+        };
+        let others = members(y);
+        if members(x).iter().any(|v| others.iter().any(|w| self.conflicts.contains(&((*v).min(*w), (*v).max(*w))))) {
+            return false;
+        }
+        for v in self.values.clone() {
+            if self.class.get(&v) == Some(&y) {
+                self.class.insert(v, x);
+            }
+        }
+        true
+    }
+
+    /// The offset of each value, and the bytes of scratch.
+    fn assign(mut self) -> Result<(BTreeMap<Value, u32>, u64), String> {
+        for (v, a) in self.jumps.clone() {
+            if !self.join(v, a) {
+                return Err("a jump's argument and what it is given are live together".into());
+            }
+        }
+        for (v, o) in self.wishes.clone() {
+            self.join(v, o);
+        }
+        // Classes by first fit, in order of their first value.
+        let mut classes: Vec<Vec<Value>> = Vec::new();
+        for v in &self.values {
+            match classes.iter_mut().find(|c| c.first().and_then(|w| self.class.get(w)) == self.class.get(v)) {
+                Some(c) => c.push(*v),
+                None => classes.push(vec![*v]),
+            }
+        }
+        let bytes =
+            |c: &[Value]| c.iter().filter_map(|v| tile(self.body, *v)).map(TileType::scratch_bytes).max().unwrap_or(0);
+        let mut placed: Vec<(u64, u64, &[Value])> = Vec::new();
+        let mut total = 0;
+        for c in &classes {
+            let size = bytes(c);
+            let clashes = |other: &[Value]| {
+                c.iter().any(|v| other.iter().any(|w| self.conflicts.contains(&((*v).min(*w), (*v).max(*w)))))
+            };
+            let mut taken: Vec<(u64, u64)> =
+                placed.iter().filter(|(_, _, o)| clashes(o)).map(|(at, n, _)| (*at, *at + *n)).collect();
+            taken.sort_unstable();
+            let mut at = 0;
+            for (from, to) in taken {
+                if at + size <= from {
+                    break;
+                }
+                at = at.max(to);
+            }
+            placed.push((at, size, c));
+            total = total.max(at + size);
+        }
+        let mut offsets = BTreeMap::new();
+        for (at, _, c) in &placed {
+            let at = u32::try_from(*at).map_err(|_| "the tiles need more than 4 GiB of scratch")?;
+            offsets.extend(c.iter().map(|v| (*v, at)));
+        }
+        Ok((offsets, total))
+    }
+}
