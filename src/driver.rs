@@ -4,6 +4,10 @@
 //! becomes the exit code. [`compile`] is one straight-line function: a stage is one line in it. All input and
 //! output of the compiler happens here and in [`crate::runtime`]; the stages between are pure.
 
+mod passes;
+
+pub use passes::{Dumps, broken_pass, opt, pass_options};
+
 use crate::cli::{CheckOptions, Colour, CompileOptions, EmitKind, ExplainOptions, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, codes as registry, render_all};
@@ -28,6 +32,8 @@ pub enum Failure {
     Surroundings,
     /// The reader of our output has gone; nothing is wrong.
     NobodyReads,
+    /// A bug of ours.
+    Bug,
 }
 
 impl Failure {
@@ -38,6 +44,7 @@ impl Failure {
             Failure::Program => 1,
             Failure::CommandLine => 2,
             Failure::Surroundings => 3,
+            Failure::Bug => 101,
         }
     }
 }

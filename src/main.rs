@@ -5,9 +5,6 @@ use attnc::driver::{self, Failure};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The exit code for bugs of the compiler.
-const BUG: u8 = 101;
-
 /// Stack for the compiler's thread. Recursion over trees is limited to 256 levels, which fits many times.
 const STACK: usize = 256 << 20;
 
@@ -26,8 +23,8 @@ fn main() -> ExitCode {
     }));
     let compiler = std::thread::Builder::new().stack_size(STACK).spawn(run);
     let code = match compiler {
-        Ok(thread) => thread.join().unwrap_or(BUG),
-        Err(_) => std::panic::catch_unwind(run).unwrap_or(BUG),
+        Ok(thread) => thread.join().unwrap_or(Failure::Bug.exit_code()),
+        Err(_) => std::panic::catch_unwind(run).unwrap_or(Failure::Bug.exit_code()),
     };
     ExitCode::from(code)
 }
@@ -45,7 +42,7 @@ fn run() -> u8 {
         Command::Compile(options) => driver::compile(&options),
         Command::Check(options) => driver::check(&options),
         Command::Run(_) => Err(driver::command_line_error("`run` is not part of this build")),
-        Command::Opt(_) => Err(driver::command_line_error("`opt` is not part of this build")),
+        Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
     };
     match result {

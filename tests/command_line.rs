@@ -150,3 +150,24 @@ fn explain_shows_the_rule_and_both_programs() {
     let (_, all, _) = outcome(&["explain"]);
     assert!(all.lines().count() >= 25, "{all}");
 }
+
+#[test]
+fn opt_runs_the_passes_it_is_told() {
+    let text = "module \"a.attn\"\n\nfunc @f(%0 \"x\": f32[S]) -> (f32[S]) {\n^bb0:\n  %1 = exp %0                           : f32[S]\n  %2 = neg %1                           : f32[S]\n  return %2\n}\n";
+    let (folder, path) = file("a.air", text.as_bytes());
+    assert_eq!(outcome(&["opt", &path, "--passes", ""]), (0, text.to_string(), String::new()));
+    let (code, out, err) = outcome(&["opt", &path, "--passes", "fuse-map", "--print-changed=diff", "--remarks"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("fused map"), "{out}");
+    assert!(err.starts_with("// -----// IR Dump After fuse-map //----- //\n") && err.contains("remark: "), "{err}");
+    let dumps = folder.path().join("dumps");
+    let list = ["opt", &path, "--passes", "fuse-rows,fuse-map", "--dump-dir", &dumps.to_string_lossy()];
+    assert_eq!(outcome(&[&list[..], &["--stop-after", "fuse-rows"]].concat()).0, 0);
+    assert!(dumps.join("01-fuse-rows.air").exists() && !dumps.join("02-fuse-map.air").exists());
+    assert_eq!(outcome(&["opt", &path, "--passes", "fuse-mop"]).0, 2);
+    assert_eq!(outcome(&["opt", &path, "--print-after", "fuse-mop"]).0, 2);
+    let (_folder, broken) = file("b.air", b"func @f(\n");
+    let (code, out, err) = outcome(&["opt", &broken]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("error[E07"), "{err}");
+}

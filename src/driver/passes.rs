@@ -1,0 +1,127 @@
+//! Passes from the command line: options, where dumps go, and what happens when a pass is wrong.
+//!
+//! In: the options of `compile` and `opt`. Out: options for [`crate::passes`], and IR text that passes have run
+//! over. A pass that breaks the module is a bug of ours: the IR before it is saved, with the command that shows it.
+
+use super::{Failure, Session, command_line_error};
+use crate::cli::{FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::driver as codes;
+use crate::passes::{
+    self, Collected, Float, Level, OptError, Options, PassError, Select, Sink, find_pass, optimise_text,
+    parse_pass_list,
+};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// `attnc opt FILE`: reads graph IR, runs passes over it, and writes it again.
+pub fn opt(options: &OptOptions) -> Result<(), Failure> {
+    let mut session = Session::new(&options.messages);
+    let result = opt_in(&mut session, options);
+    session.report();
+    result
+}
+
+fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), Failure> {
+    let list = options.pipeline.as_ref().map(|names| parse_pass_list(&names.join(",")));
+    let list = list.transpose().map_err(|message| command_line_error(&message))?;
+    let pass_options = pass_options(&options.target, &options.passes)?;
+    let file = session.read(&options.file)?;
+    let text = session.text(file);
+    let mut dumps = Dumps::new(&options.passes);
+    let made = optimise_text(&text, file, list.as_deref(), &pass_options, &mut dumps);
+    dumps.finish(session)?;
+    match made {
+        Ok((text, _)) => {
+            let stdout = PathBuf::from("-");
+            session.write(options.output.as_ref().unwrap_or(&stdout), text.as_bytes())
+        }
+        Err(OptError::Text(diagnostics)) => {
+            session.diagnostics.append(diagnostics);
+            Err(Failure::Program)
+        }
+        Err(OptError::Pass(error)) => Err(broken_pass(&error)),
+    }
+}
+
+/// The options of the passes; a name that is no pass is an error of the command line.
+pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Options, Failure> {
+    let select = |names: &[String]| Select::parse(&names.join(","));
+    let (print_before, print_after) = (select(&options.print_before), select(&options.print_after));
+    for name in print_before.names().iter().chain(print_after.names()).chain(&options.stop_after) {
+        find_pass(name).map_err(|message| command_line_error(&message))?;
+    }
+    Ok(Options {
+        level: Level::from_digit(target.level).unwrap_or_default(),
+        float: match target.float {
+            FloatMode::Strict => Float::Strict,
+            FloatMode::Contract => Float::Contract,
+            FloatMode::Fast => Float::Fast,
+        },
+        print_before,
+        print_after,
+        print_changed: match options.print_changed {
+            None => passes::PrintChanged::No,
+            Some(PrintChanged::Whole) => passes::PrintChanged::Whole,
+            Some(PrintChanged::Diff) => passes::PrintChanged::Diff,
+        },
+        verify_each: options.verifies_each(),
+        stop_after: options.stop_after.clone(),
+        bisect_limit: options.bisect_limit,
+        time_passes: options.time_passes,
+        stats: options.stats,
+        remarks: options.remarks,
+        dump_files: options.dump_dir.is_some(),
+    })
+}
+
+/// Reports a pass that broke the module, and saves what is needed to see it again.
+pub fn broken_pass(error: &PassError) -> Failure {
+    let saved = format!("attnc-bug-{}.air", error.pass);
+    let mut text = format!("error: internal error: {error}\n  = note: this is a bug of attnc\n");
+    match std::fs::write(&saved, &error.before) {
+        Ok(()) => {
+            text += &format!("  = note: the IR before the pass is in `{saved}`; it happens again with\n");
+            text += &format!("          attnc opt {saved} --passes {}\n", error.pass);
+        }
+        Err(_) => text += &format!("  = note: the IR before the pass:\n{}", error.before),
+    }
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+    Failure::Bug
+}
+
+/// Dumps and reports of the passes: to stderr as they come, and to the files of `--dump-dir`.
+pub struct Dumps<'a> {
+    folder: Option<&'a Path>,
+    files: Collected,
+}
+
+impl<'a> Dumps<'a> {
+    /// Dumps for these options.
+    pub fn new(options: &'a PassOptions) -> Dumps<'a> {
+        Dumps { folder: options.dump_dir.as_deref(), files: Collected::default() }
+    }
+
+    /// Writes the files that were gathered.
+    pub fn finish(self, session: &mut Session) -> Result<(), Failure> {
+        let Some(folder) = self.folder else { return Ok(()) };
+        if let Err(error) = std::fs::create_dir_all(folder) {
+            let message = format!("cannot make the folder `{}`: {}", folder.display(), super::reason(&error));
+            return Err(session.fail(Diagnostic::error(codes::UNWRITABLE, message)));
+        }
+        for (name, text) in &self.files.files {
+            session.write(&folder.join(name), text.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Dumps<'_> {
+    fn text(&mut self, text: &str) {
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    fn file(&mut self, name: &str, text: &str) {
+        self.files.file(name, text);
+    }
+}
