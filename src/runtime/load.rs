@@ -1,6 +1,6 @@
 //! Loads a `model.so` into this process and calls it: `attnc run --backend cpu`, and the tests.
 //!
-//! In: the path of a `.so` that attnc made, weights, [`HostTensor`]s. Out: results, taps, or the runtime's error text.
+//! In: the path of a `.so` that attnc made, weights, [`Tensor`]s. Out: results, taps, or the runtime's error text.
 //! All through the exported C functions, as any other program would.
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -13,8 +13,8 @@ use libloading::Library;
 
 use super::abi::ABI_VERSION;
 use super::dlpack::{CPU, DLDataType, DLDevice, DLTensor, code};
-use super::host::HostTensor;
 use crate::shape::Elem;
+use crate::tensor::Tensor;
 
 /// Why a model did not load, or a call did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,25 +266,53 @@ fn dl_type(e: Elem) -> DLDataType {
     DLDataType { code: kind, bits: (e.size() * 8) as u8, lanes: 1 }
 }
 
-/// A [`DLTensor`] over a [`HostTensor`]'s memory.
+/// A [`DLTensor`] over memory of ours.
 struct Borrowed {
     tensor: DLTensor,
     _shape: Box<[i64]>,
 }
 
 impl Borrowed {
-    fn new(t: &HostTensor) -> Borrowed {
-        let mut shape: Box<[i64]> = t.shape.iter().map(|d| i64::try_from(*d).unwrap_or(i64::MAX)).collect();
+    fn new(elem: Elem, shape: &[usize], data: *mut u8) -> Borrowed {
+        let mut shape: Box<[i64]> = shape.iter().map(|d| i64::try_from(*d).unwrap_or(i64::MAX)).collect();
         let tensor = DLTensor {
-            data: t.bytes.as_ptr().cast_mut().cast(),
+            data: data.cast(),
             device: DLDevice { device_type: CPU, device_id: 0 },
             ndim: i32::try_from(shape.len()).unwrap_or(i32::MAX),
-            dtype: dl_type(t.elem),
+            dtype: dl_type(elem),
             shape: shape.as_mut_ptr(),
             strides: null_mut(),
             byte_offset: 0,
         };
         Borrowed { tensor, _shape: shape }
+    }
+
+    /// An argument, which the library only reads.
+    fn argument(t: &Tensor) -> Borrowed {
+        Borrowed::new(t.elem(), t.shape(), t.bytes().as_ptr().cast_mut())
+    }
+}
+
+/// A result before it is a [`Tensor`].
+struct Room {
+    elem: Elem,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Room {
+    fn new(elem: Elem, shape: &[i64]) -> Option<Room> {
+        let shape: Vec<usize> = shape.iter().map(|d| usize::try_from(*d).ok()).collect::<Option<_>>()?;
+        let size = usize::try_from(elem.size()).ok()?;
+        let count = if shape.contains(&0) { 0 } else { shape.iter().try_fold(size, |n, d| n.checked_mul(*d))? };
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(count).ok()?;
+        bytes.resize(count, 0);
+        Some(Room { elem, shape, bytes })
+    }
+
+    fn filled(self) -> Option<Tensor> {
+        Tensor::new(self.elem, self.shape, self.bytes)
     }
 }
 
@@ -293,7 +321,7 @@ fn pointers(tensors: &mut [Borrowed]) -> Vec<*mut DLTensor> {
 }
 
 /// Taps by their paths, in the order of the program.
-pub type Taps = Vec<(String, HostTensor)>;
+pub type Taps = Vec<(String, Tensor)>;
 
 /// A session of an open model.
 pub struct Session<'m> {
@@ -326,7 +354,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// What the runtime says against the arguments, or what happened while running.
-    pub fn call(&mut self, entry: u64, args: &[HostTensor]) -> Result<Vec<HostTensor>, LoadError> {
+    pub fn call(&mut self, entry: u64, args: &[Tensor]) -> Result<Vec<Tensor>, LoadError> {
         Ok(self.call_with_taps(entry, args, &[])?.0)
     }
 
@@ -337,20 +365,14 @@ impl Session<'_> {
     pub fn call_with_taps(
         &mut self,
         entry: u64,
-        args: &[HostTensor],
+        args: &[Tensor],
         globs: &[&str],
-    ) -> Result<(Vec<HostTensor>, Taps), LoadError> {
-        let mut args: Vec<Borrowed> = args.iter().map(Borrowed::new).collect();
+    ) -> Result<(Vec<Tensor>, Taps), LoadError> {
+        let mut args: Vec<Borrowed> = args.iter().map(Borrowed::argument).collect();
         let args = pointers(&mut args);
         let mut results = self.make_results(entry, &args)?;
-        let mut borrowed: Vec<Borrowed> = results
-            .iter_mut()
-            .map(|r| {
-                let mut b = Borrowed::new(r);
-                b.tensor.data = r.bytes.as_mut_ptr().cast();
-                b
-            })
-            .collect();
+        let mut borrowed: Vec<Borrowed> =
+            results.iter_mut().map(|r| Borrowed::new(r.elem, &r.shape, r.bytes.as_mut_ptr())).collect();
         let outs = pointers(&mut borrowed);
         let globs: Vec<CString> = globs
             .iter()
@@ -384,11 +406,12 @@ impl Session<'_> {
             (f.attnc_taps_close)(taps);
             found
         };
-        Ok((results, found))
+        let results: Option<Vec<Tensor>> = results.into_iter().map(Room::filled).collect();
+        Ok((results.ok_or_else(|| error(8, "the results are not what their types say"))?, found))
     }
 
-    /// Tensors of the shapes that the results will have.
-    fn make_results(&self, entry: u64, args: &[*mut DLTensor]) -> Result<Vec<HostTensor>, LoadError> {
+    /// Room for the results.
+    fn make_results(&self, entry: u64, args: &[*mut DLTensor]) -> Result<Vec<Room>, LoadError> {
         let f = &self.model.functions;
         // SAFETY: takes any index.
         let count = unsafe { (f.attnc_result_count)(entry) };
@@ -406,8 +429,8 @@ impl Session<'_> {
             }
             // SAFETY: a text of the `.so`.
             let elem = Elem::from_name(&unsafe { text((f.attnc_result_type)(entry, i)) });
-            let shape = shape.iter().take(usize::try_from(rank).unwrap_or(0)).map(|d| d.unsigned_abs()).collect();
-            match elem.and_then(|e| HostTensor::zeros(e, shape)) {
+            let shape = shape.get(..usize::try_from(rank).unwrap_or(0)).unwrap_or_default();
+            match elem.and_then(|e| Room::new(e, shape)) {
                 Some(t) => results.push(t),
                 None => return Err(error(5, "out of memory for the results")),
             }
@@ -427,14 +450,14 @@ impl Drop for Session<'_> {
 ///
 /// # Safety
 /// `t` is null or such a tensor.
-unsafe fn owned(t: *const DLTensor) -> Option<HostTensor> {
+unsafe fn owned(t: *const DLTensor) -> Option<Tensor> {
     // SAFETY: by the contract above.
     let t = unsafe { t.as_ref() }?;
     let elem = Elem::ALL.into_iter().find(|e| dl_type(*e) == t.dtype)?;
     // SAFETY: the runtime's tensors have `ndim` extents.
     let shape = unsafe { std::slice::from_raw_parts(t.shape, usize::try_from(t.ndim).ok()?) };
-    let mut copy = HostTensor::zeros(elem, shape.iter().map(|d| d.unsigned_abs()).collect())?;
+    let mut copy = Room::new(elem, shape)?;
     // SAFETY: contiguous, and as large as its shape says.
     unsafe { std::ptr::copy_nonoverlapping(t.data.cast::<u8>(), copy.bytes.as_mut_ptr(), copy.bytes.len()) };
-    Some(copy)
+    copy.filled()
 }

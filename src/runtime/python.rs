@@ -128,7 +128,7 @@ fn method(index: usize, e: &Entry) -> String {
         }
     }
     let parameters = names.iter().map(|n| format!("{n}, ")).collect::<String>();
-    let tuple = names.iter().map(|n| format!("{n},")).collect::<Vec<_>>().join(" ");
+    let tuple = if let [one] = names.as_slice() { format!("{one},") } else { names.join(", ") };
     format!(
         "    def {}(self, {parameters}taps=None):\n{}\n        return self._call({index}, ({tuple}), taps)\n\n",
         identifier(&e.name),

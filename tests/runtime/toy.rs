@@ -8,10 +8,10 @@ use attnc::runtime::descriptor::{
     Check, Comparison, DimText, Entry, ModelDescriptor, Param, PlanCode, Symbol, Tap, Tensor, Variant,
 };
 use attnc::runtime::expr::Expr;
-use attnc::runtime::host::HostTensor;
 use attnc::runtime::load::CompiledModel;
 use attnc::runtime::{link, object};
 use attnc::shape::{Dim, Elem};
+use attnc::tensor::Tensor as Host;
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
@@ -249,9 +249,9 @@ pub(crate) fn open() -> CompiledModel {
 }
 
 /// `f32` values 0, 1, 2, ... in this shape.
-pub(crate) fn counting(shape: &[u64]) -> HostTensor {
-    let count: u64 = shape.iter().product();
-    HostTensor::from_f32(shape, &(0..count).map(|i| i as f32).collect::<Vec<_>>()).expect("values of the shape")
+pub(crate) fn counting(shape: &[usize]) -> Host {
+    let count: usize = shape.iter().product();
+    Host::from_f32(shape.to_vec(), &(0..count).map(|i| i as f32).collect::<Vec<_>>()).expect("values of the shape")
 }
 
 /// What `scale` gives for `x`, and its taps.

@@ -1,0 +1,173 @@
+//! Weights for the interpreter: tensors of a safetensors file by name.
+//!
+//! In: the path of an untrusted file. Out: each tensor that is asked for, checked beforehand against the model's
+//! parameters all at once. (A `model.so` does the same by itself, in `support/weights.rs`.)
+
+use std::fs::File;
+use std::path::Path;
+
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors};
+
+use super::descriptor::Param;
+use crate::shape::Elem;
+use crate::tensor::Tensor;
+
+/// A safetensors file, mapped into memory.
+pub struct WeightsFile {
+    map: Mmap,
+}
+
+impl WeightsFile {
+    /// Opens a file and checks its header.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no safetensors file, in words.
+    pub fn open(path: &Path) -> Result<WeightsFile, String> {
+        let shown = path.display();
+        let unreadable = |e: std::io::Error| format!("cannot read weights file `{shown}`: {e}");
+        if path.is_dir() {
+            return Err(format!("cannot read weights file `{shown}`: it is a folder"));
+        }
+        let file = File::open(path).map_err(unreadable)?;
+        if !file.metadata().map_err(unreadable)?.is_file() {
+            return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
+        }
+        // SAFETY: the map is read only; a file that is changed while it is mapped is the user's fault, as in a model.so.
+        let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+        SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
+        Ok(WeightsFile { map })
+    }
+
+    fn tensors(&self) -> Option<SafeTensors<'_>> {
+        // It was read before, in `open`.
+        SafeTensors::deserialize(&self.map).ok()
+    }
+
+    /// Names of all tensors, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let tensors = self.tensors();
+        let mut names: Vec<String> = tensors.iter().flat_map(|t| t.names()).map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// The tensor of this name, if it is there with an element type of the language. Truth values are made 0 or 1.
+    pub fn tensor(&self, name: &str) -> Option<Tensor> {
+        let tensors = self.tensors()?;
+        let view = tensors.tensor(name).ok()?;
+        let elem = elem_of(view.dtype())?;
+        let mut bytes = view.data().to_vec();
+        if elem == Elem::Bool {
+            bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+        }
+        Tensor::new(elem, view.shape().to_vec(), bytes)
+    }
+
+    /// Reads every parameter of a model, arrays of layers included, by name.
+    ///
+    /// # Errors
+    /// All that is missing or of another shape or type, one on a line.
+    pub fn read(&self, params: &[Param]) -> Result<Vec<(String, Tensor)>, String> {
+        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+        let Some(tensors) = self.tensors() else { return Err("the weights file has changed".to_owned()) };
+        for p in params {
+            let shape: Option<Vec<usize>> =
+                p.dims.iter().map(|d| d.dim.as_const().and_then(|n| usize::try_from(n).ok())).collect();
+            let Some(shape) = shape else { return Err(format!("the shape of {} is not known", p.pattern)) };
+            for name in members(&p.pattern, &p.extents) {
+                let wanted = format!("{}{shape:?}", p.elem);
+                let Ok(view) = tensors.tensor(&name) else {
+                    wrong.push(format!("missing: {name}: {wanted}"));
+                    continue;
+                };
+                let stored = format!("{:?}{:?}", view.dtype(), view.shape()).to_lowercase();
+                match self.tensor(&name).filter(|t| t.elem() == p.elem && t.shape() == shape) {
+                    Some(t) => found.push((name, t)),
+                    None => wrong.push(format!("{name}: {stored} in the file, {wanted} in the program")),
+                }
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(found);
+        }
+        let (shown, rest) = wrong.split_at(wrong.len().min(40));
+        let mut text = format!("the weights file does not fit: {} tensors\n  {}", wrong.len(), shown.join("\n  "));
+        if !rest.is_empty() {
+            text += &format!("\n  ... and {} more", rest.len());
+        }
+        Err(text)
+    }
+}
+
+/// The element type of the language that a stored type is.
+fn elem_of(dtype: Dtype) -> Option<Elem> {
+    match dtype {
+        Dtype::F32 => Some(Elem::F32),
+        Dtype::BF16 => Some(Elem::BF16),
+        Dtype::F16 => Some(Elem::F16),
+        Dtype::I8 => Some(Elem::I8),
+        Dtype::I32 => Some(Elem::I32),
+        Dtype::I64 => Some(Elem::I64),
+        Dtype::BOOL => Some(Elem::Bool),
+        _ => None,
+    }
+}
+
+/// The names of a family: each `*` of `pattern` counts through its extent, the last fastest.
+pub fn members(pattern: &str, extents: &[u64]) -> Vec<String> {
+    let mut names = vec![String::new()];
+    for (i, part) in pattern.split('*').enumerate() {
+        if i > 0 {
+            let extent = extents.get(i - 1).copied().unwrap_or(0);
+            names = names.iter().flat_map(|n| (0..extent).map(move |j| format!("{n}{j}"))).collect();
+        }
+        names.iter_mut().for_each(|n| n.push_str(part));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::descriptor::DimText;
+    use crate::shape::Dim;
+
+    fn param(pattern: &str, extents: &[u64], elem: Elem, shape: &[i64]) -> Param {
+        let dims = shape.iter().map(|d| DimText::of(Dim::from(*d))).collect();
+        Param { pattern: pattern.to_owned(), extents: extents.to_vec(), elem, dims }
+    }
+
+    #[test]
+    fn families_count_last_fastest() {
+        assert_eq!(members("a.*.b.*", &[2, 2]), ["a.0.b.0", "a.0.b.1", "a.1.b.0", "a.1.b.1"]);
+        assert_eq!(members("plain", &[]), ["plain"]);
+        assert!(members("a.*", &[0]).is_empty());
+    }
+
+    #[test]
+    fn parameters_are_read_and_checked_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let header = r#"{"h.0.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"h.1.w":{"dtype":"F16","shape":[2],"data_offsets":[8,12]}}"#;
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend_from_slice(header.as_bytes());
+        file.extend_from_slice(&[0; 12]);
+        std::fs::write(&path, &file).unwrap();
+        let weights = WeightsFile::open(&path).unwrap();
+        assert_eq!(weights.names(), ["h.0.w", "h.1.w"]);
+        let one = weights.read(&[param("h.0.w", &[], Elem::F32, &[2])]).unwrap();
+        assert_eq!((one.len(), one[0].1.shape()), (1, &[2usize][..]));
+        let e = weights.read(&[param("h.*.w", &[3], Elem::F32, &[2]), param("h.0.w", &[], Elem::F32, &[3])]);
+        assert_eq!(
+            e.unwrap_err(),
+            "the weights file does not fit: 3 tensors\n  h.1.w: f16[2] in the file, f32[2] in the program\n  \
+             missing: h.2.w: f32[2]\n  h.0.w: f32[2] in the file, f32[3] in the program"
+        );
+        for cut in [0, 4, 20, file.len() - 1] {
+            std::fs::write(&path, &file[..cut]).unwrap();
+            assert!(WeightsFile::open(&path).is_err(), "cut to {cut}");
+        }
+        assert!(WeightsFile::open(folder.path()).is_err());
+    }
+}
