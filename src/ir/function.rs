@@ -499,6 +499,28 @@ impl Function {
         }
     }
 
+    /// Removes arguments of a block, and what the jumps to it give for them. Nothing may use them any more.
+    pub fn remove_block_args(&mut self, block: Block, dead: impl Fn(usize) -> bool) {
+        let keep = |list: &mut Vec<Value>| {
+            let mut at = 0;
+            list.retain(|_| {
+                at += 1;
+                !dead(at - 1)
+            });
+        };
+        keep(&mut self.blocks[block].args);
+        for (at, v) in self.blocks[block].args.iter().enumerate() {
+            self.values[*v].def = ValueDef::Arg(block, at);
+        }
+        for b in &self.layout {
+            for c in self.blocks[*b].terminator.targets_mut() {
+                if c.block == block {
+                    keep(&mut c.args);
+                }
+            }
+        }
+    }
+
     /// Predecessors of each block that is in the layout, in order.
     pub fn predecessors(&self) -> SecondaryMap<Block, Vec<Block>> {
         let mut out: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
