@@ -72,7 +72,9 @@ fn live_values(f: &Function) -> SecondaryMap<Value, bool> {
     let predecessors = f.predecessors();
     let mut work: Vec<Value> = Vec::new();
     for b in &f.layout {
-        work.extend(f.block(*b).insts.iter().filter(|i| f.inst(**i).op.has_effect()).flat_map(|i| &f.inst(*i).operands));
+        work.extend(
+            f.block(*b).insts.iter().filter(|i| f.inst(**i).op.has_effect()).flat_map(|i| &f.inst(*i).operands),
+        );
         match &f.block(*b).terminator {
             Terminator::Br(_) => {}
             Terminator::BrIf { condition, .. } => work.push(*condition),

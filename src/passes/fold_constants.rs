@@ -165,7 +165,9 @@ fn binary(op: BinaryOp, a: Scalar, b: Scalar, elem: Option<Elem>) -> Option<Scal
 fn compare(op: CmpOp, a: Scalar, b: Scalar, elem: Option<Elem>) -> Option<Scalar> {
     let elem = elem?;
     match (a, b) {
-        (Scalar::Float(x), Scalar::Float(y)) => Some(Scalar::Bool(op.eval(f32::literal(x, elem), f32::literal(y, elem)))),
+        (Scalar::Float(x), Scalar::Float(y)) => {
+            Some(Scalar::Bool(op.eval(f32::literal(x, elem), f32::literal(y, elem))))
+        }
         (Scalar::Int(x), Scalar::Int(y)) => Some(Scalar::Bool(op.eval(x, y))),
         (Scalar::Bool(x), Scalar::Bool(y)) => Some(Scalar::Bool(op.eval(x, y))),
         (Scalar::Float(_) | Scalar::Int(_) | Scalar::Bool(_), _) => None,

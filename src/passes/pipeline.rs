@@ -16,6 +16,15 @@ pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
         return Ok(());
     }
 
+    // The program without what an author writes for clarity: identities, constants, things said twice, turns of loops
+    // that compute the same.
+    m.run(&registry::SIMPLIFY)?;
+    m.run(&registry::FOLD_CONSTANTS)?;
+    m.run(&registry::SIMPLIFY_CFG)?;
+    m.run(&registry::CSE)?;
+    m.run(&registry::LICM)?;
+    m.run(&registry::DCE)?;
+
     if level >= Level::O2 {
         // Attention: its parts are brought to one form, each pass trusting the ones before it; then it is one operation.
         m.run(&registry::CANONICALISE_TRANSPOSE)?;
@@ -23,6 +32,8 @@ pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
         m.run(&registry::CANONICALISE_MASK)?;
         m.run(&registry::CANONICALISE_SCALE)?;
         m.run(&registry::FUSE_ATTENTION)?;
+        m.run(&registry::CSE)?;
+        m.run(&registry::DCE)?;
     }
 
     // What is left becomes regions, one kernel each: the largest kinds first, each taking what the ones before it left.

@@ -2,7 +2,8 @@
 
 use super::{
     Changed, Context, canonicalise_mask, canonicalise_reduce, canonicalise_scale, canonicalise_softmax,
-    canonicalise_transpose, fuse_attention, fuse_epilogue, fuse_map, fuse_rows,
+    canonicalise_transpose, cse, dce, fold_constants, fuse_attention, fuse_epilogue, fuse_map, fuse_rows, licm,
+    simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -43,6 +44,12 @@ macro_rules! passes {
 
 // Name, whether it is exact, the module, and one line for the reference.
 passes! {
+    SIMPLIFY = "simplify", true, simplify, "identities of single operations";
+    FOLD_CONSTANTS = "fold-constants", true, fold_constants, "what is computed from literals alone is a literal";
+    SIMPLIFY_CFG = "simplify-cfg", true, simplify_cfg, "decided jumps, unreachable blocks, arguments that are always the same";
+    CSE = "cse", true, cse, "what was computed before is not computed again";
+    LICM = "licm", true, licm, "what is the same in every turn of a loop is computed before it";
+    DCE = "dce", true, dce, "what nothing needs goes";
     CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";
     CANONICALISE_TRANSPOSE = "canonicalise-transpose", true, canonicalise_transpose, "transposed attention as softmax(q @ k.T) @ v";
     CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a softmax written out by hand as softmax";
