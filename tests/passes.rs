@@ -5,7 +5,8 @@ mod passes;
 
 /// The example of a pass's essay: the functions before and after `->`.
 fn example(file: &str) -> (String, String) {
-    let text: Vec<&str> = file.lines().map_while(|l| l.strip_prefix("//!")).map(|l| l.strip_prefix(' ').unwrap_or(l)).collect();
+    let text: Vec<&str> =
+        file.lines().map_while(|l| l.strip_prefix("//!")).map(|l| l.strip_prefix(' ').unwrap_or(l)).collect();
     let start = text.iter().position(|l| *l == "```text").expect("an example") + 1;
     let middle = text.iter().position(|l| *l == "->").expect("an arrow");
     let end = start + text[start..].iter().position(|l| *l == "```").expect("an end");
@@ -22,7 +23,12 @@ macro_rules! essay {
             let list = attnc::passes::parse_pass_list(concat!($pass, $cleanup)).expect("names of passes");
             let (found, _) = passes::run(&before, Some(&list), &Default::default());
             assert_eq!(found, after);
-            pass_snapshot!($pass, concat!($pass, $cleanup), attnc::passes::Float::Strict, &before[before.find('\n').unwrap_or(0)..]);
+            pass_snapshot!(
+                $pass,
+                concat!($pass, $cleanup),
+                attnc::passes::Float::Strict,
+                &before[before.find('\n').unwrap_or(0)..]
+            );
         }
     };
 }

@@ -225,6 +225,21 @@ impl Body {
         self.blocks[b].terminator = t;
     }
 
+    /// Is this number a value of the body?
+    pub fn is_value(&self, v: Value) -> bool {
+        self.values.is_valid(v)
+    }
+
+    /// Is this number an instruction of the body?
+    pub fn is_inst(&self, i: Inst) -> bool {
+        self.insts.is_valid(i)
+    }
+
+    /// Is this number a block of the body?
+    pub fn is_block(&self, b: Block) -> bool {
+        self.blocks.is_valid(b)
+    }
+
     /// Name of a value in the text form; empty for a number.
     pub fn name(&self, v: Value) -> &str {
         &self.values[v].name

@@ -25,13 +25,17 @@ mod builder;
 mod entities;
 mod kernel;
 mod op;
+pub mod rules;
 mod schedule;
+pub mod text;
 mod types;
+pub mod verify;
 
 pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use entities::{Block, Inst, Value};
 pub use kernel::{CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State};
+pub(crate) use op::computed;
 pub use op::{Op, OpInfo, Place};
 pub use schedule::schedule;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};

@@ -1,0 +1,523 @@
+//! Type rules: which operands an operation takes, and what its result is.
+//!
+//! In: an operation, the types of its operands, and the declared type of its result where the operands do not fix it.
+//! Out: the type that the result must have, or a complaint in words. Where tiles live is not looked at here: the space of
+//! a result is taken from the declaration, and judged by `verify`. What a body, a kernel or the order of instructions
+//! decides is judged by the verifier too.
+
+use super::types::{Fragment, Queue, Space, computed};
+use super::{BufferType, Extent, Op, TileType, Type};
+use crate::ir::Scalar;
+use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+
+type Rule<T = Option<Type>> = Result<T, String>;
+
+const ONE: Extent = Extent::Static(1);
+
+/// Rows and columns of a tile.
+type Shape = (Extent, Extent);
+
+/// One element, or a tile of them: element type and extents.
+fn shape(t: &Type) -> Rule<(Elem, Option<Shape>)> {
+    match t {
+        Type::Scalar(elem) => Ok((*elem, None)),
+        Type::Tile(t) => Ok((t.elem, Some((t.rows, t.cols)))),
+        Type::Index | Type::Buffer(_) | Type::Slot(_) | Type::Pending(..) | Type::Group(..) | Type::Ring { .. } => {
+            Err(format!("takes scalars and tiles, not {t}"))
+        }
+    }
+}
+
+/// The extents of operands side by side: equal, or one of them 1.
+fn broadcast(shapes: &[(Elem, Option<Shape>)]) -> Rule<Option<Shape>> {
+    let join = |name: &str, a: Extent, b: Extent| match (a, b) {
+        _ if a == b || b == ONE => Ok(a),
+        _ if a == ONE => Ok(b),
+        _ => Err(format!("the {name} of the operands, {a} and {b}, differ")),
+    };
+    let mut out: Option<Shape> = None;
+    for (rows, cols) in shapes.iter().filter_map(|(_, s)| *s) {
+        out = Some(match out {
+            None => (rows, cols),
+            Some((r, c)) => (join("rows", r, rows)?, join("columns", c, cols)?),
+        });
+    }
+    Ok(out)
+}
+
+fn made(elem: Elem, shape: Option<Shape>, declared: Option<&Type>) -> Type {
+    match shape {
+        None => Type::Scalar(elem),
+        Some((rows, cols)) => Type::Tile(TileType { elem, rows, cols, space: space_of(declared) }),
+    }
+}
+
+/// The declared space; undecided where nothing is declared.
+fn space_of(declared: Option<&Type>) -> Space {
+    declared.and_then(Type::tile).map_or(Space::Any, |t| t.space)
+}
+
+fn count(types: &[&Type], n: usize) -> Rule<()> {
+    if types.len() == n { Ok(()) } else { Err(format!("takes {n} operands, not {}", types.len())) }
+}
+
+fn tile<'a>(types: &[&'a Type], i: usize) -> Rule<&'a TileType> {
+    types.get(i).and_then(|t| t.tile()).ok_or_else(|| format!("operand {i} must be a tile"))
+}
+
+fn buffer<'a>(types: &[&'a Type], i: usize) -> Rule<&'a BufferType> {
+    types.get(i).and_then(|t| t.buffer()).ok_or_else(|| format!("operand {i} must be a buffer"))
+}
+
+fn is_index(types: &[&Type], i: usize) -> Rule<()> {
+    if types.get(i) == Some(&&Type::Index) { Ok(()) } else { Err(format!("operand {i} must be an index")) }
+}
+
+fn declared_tile(declared: Option<&Type>) -> Rule<&TileType> {
+    declared.and_then(Type::tile).ok_or_else(|| "makes a tile".into())
+}
+
+/// The declared type as it is.
+fn keep(declared: Option<&Type>) -> Rule {
+    Ok(declared.cloned())
+}
+
+/// The buffer at operand `at`, an index for each of its axes, and `after` more operands.
+fn accessed<'a>(types: &[&'a Type], at: usize, after: usize) -> Rule<&'a BufferType> {
+    let b = buffer(types, at)?;
+    if types.len() != at + 1 + b.shape.len() + after {
+        return Err(format!("needs an index for each of the {} axes of the buffer", b.shape.len()));
+    }
+    (at + 1..at + 1 + b.shape.len()).try_for_each(|i| is_index(types, i))?;
+    Ok(b)
+}
+
+fn walks(rows: Option<usize>, cols: Option<usize>, t: &TileType, b: &BufferType) -> Rule<()> {
+    if rows.is_some() && rows == cols {
+        return Err("rows and columns walk the same axis".into());
+    }
+    for (axis, extent) in [(rows, t.rows), (cols, t.cols)] {
+        match axis {
+            Some(a) if a >= b.shape.len() => return Err(format!("the buffer has no axis {a}")),
+            None if extent != ONE => return Err("a tile axis that walks no buffer axis has extent 1".into()),
+            Some(_) | None => {}
+        }
+    }
+    Ok(())
+}
+
+fn same(a: Elem, b: Elem) -> Rule<()> {
+    if a == b { Ok(()) } else { Err(format!("element types {a} and {b} differ")) }
+}
+
+fn same_shape(a: &TileType, b: &TileType) -> Rule<()> {
+    if (a.rows, a.cols) == (b.rows, b.cols) { Ok(()) } else { Err("the extents differ".into()) }
+}
+
+fn unary_takes(op: UnaryOp, elem: Elem) -> bool {
+    match op {
+        UnaryOp::Not => elem == Elem::Bool,
+        _ => elem == Elem::F32 || (elem != Elem::Bool && op.eval_int(0).is_some()),
+    }
+}
+
+fn binary_takes(op: BinaryOp, elem: Elem) -> bool {
+    match op {
+        BinaryOp::And | BinaryOp::Or => elem == Elem::Bool,
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::Div
+        | BinaryOp::Rem
+        | BinaryOp::Pow
+        | BinaryOp::Max
+        | BinaryOp::Min => elem != Elem::Bool,
+    }
+}
+
+/// Extents of a product: those of the accumulator.
+fn product(a: Shape, b: Shape, acc: &TileType) -> Rule<()> {
+    if a.1 != b.0 {
+        return Err(format!("the inner extents {} and {} differ", a.1, b.0));
+    }
+    if (a.0, b.1) != (acc.rows, acc.cols) {
+        return Err("the accumulator's extents are not those of the product".into());
+    }
+    Ok(())
+}
+
+fn shape_of(t: &TileType) -> Shape {
+    (t.rows, t.cols)
+}
+
+fn turned(t: &TileType) -> Shape {
+    (t.cols, t.rows)
+}
+
+/// The type that the result of an operation must have; `None` where it has none.
+///
+/// # Errors
+/// What does not fit, in words that follow the operation's name.
+pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
+    match op {
+        Op::Const(value) => {
+            count(types, 0)?;
+            let fits = match declared {
+                Some(Type::Index | Type::Scalar(Elem::I64)) => matches!(value, Scalar::Int(_)),
+                Some(Type::Scalar(Elem::I32)) => matches!(value, Scalar::Int(n) if i32::try_from(*n).is_ok()),
+                Some(Type::Scalar(Elem::F32)) => matches!(value, Scalar::Float(_)),
+                Some(Type::Scalar(Elem::Bool)) => matches!(value, Scalar::Bool(_)),
+                _ => return Err("makes an index, or a scalar f32, i32, i64 or bool".into()),
+            };
+            if fits { keep(declared) } else { Err("the literal does not fit its type".into()) }
+        }
+        Op::DimValue(_) => {
+            count(types, 0)?;
+            match declared {
+                Some(Type::Index | Type::Scalar(Elem::F32 | Elem::I32 | Elem::I64)) => keep(declared),
+                _ => Err("makes an index, or a scalar f32, i32 or i64".into()),
+            }
+        }
+        Op::Unary(op) => {
+            count(types, 1)?;
+            let (elem, s) = shape(types[0])?;
+            if !unary_takes(*op, elem) {
+                return Err(format!("is not defined for {elem}"));
+            }
+            Ok(Some(made(elem, s, declared)))
+        }
+        Op::Binary(op) => {
+            count(types, 2)?;
+            if types == [&Type::Index, &Type::Index] {
+                return match op {
+                    BinaryOp::And | BinaryOp::Or | BinaryOp::Pow => Err("is not defined for indices".into()),
+                    _ => Ok(Some(Type::Index)),
+                };
+            }
+            let shapes = [shape(types[0])?, shape(types[1])?];
+            let elem = shapes[0].0;
+            same(elem, shapes[1].0)?;
+            if !binary_takes(*op, elem) {
+                return Err(format!("is not defined for {elem}"));
+            }
+            Ok(Some(made(elem, broadcast(&shapes)?, declared)))
+        }
+        Op::Compare(_) => {
+            count(types, 2)?;
+            if types == [&Type::Index, &Type::Index] {
+                return Ok(Some(Type::Scalar(Elem::Bool)));
+            }
+            let shapes = [shape(types[0])?, shape(types[1])?];
+            same(shapes[0].0, shapes[1].0)?;
+            Ok(Some(made(Elem::Bool, broadcast(&shapes)?, declared)))
+        }
+        Op::Select => {
+            count(types, 3)?;
+            let condition = shape(types[0])?;
+            same(condition.0, Elem::Bool)?;
+            if types[1..] == [&Type::Index, &Type::Index] && condition.1.is_none() {
+                return Ok(Some(Type::Index));
+            }
+            let shapes = [condition, shape(types[1])?, shape(types[2])?];
+            same(shapes[1].0, shapes[2].0)?;
+            Ok(Some(made(shapes[1].0, broadcast(&shapes)?, declared)))
+        }
+        Op::Cast => {
+            count(types, 1)?;
+            let ok = match (types[0], declared) {
+                (Type::Scalar(a), Some(Type::Index)) => a.is_int(),
+                (Type::Index, Some(Type::Scalar(b))) => computed(*b) == *b && *b != Elem::Bool,
+                (Type::Scalar(_), Some(Type::Scalar(b))) => computed(*b) == *b,
+                (Type::Tile(a), Some(Type::Tile(b))) => shape_of(a) == shape_of(b),
+                _ => false,
+            };
+            if ok { keep(declared) } else { Err("cannot convert to the result's type".into()) }
+        }
+        Op::Narrow { elem } => {
+            count(types, 1)?;
+            let (from, s) = shape(types[0])?;
+            if !matches!(elem, Elem::BF16 | Elem::F16 | Elem::I8) {
+                return Err(format!("{elem} is not narrower than what is computed in"));
+            }
+            same(from, computed(*elem))?;
+            Ok(Some(made(from, s, declared)))
+        }
+        Op::LoadScalar => Ok(Some(Type::Scalar(computed(accessed(types, 0, 0)?.elem)))),
+        Op::CheckIndex { .. } => {
+            count(types, 2)?;
+            is_index(types, 0)?;
+            is_index(types, 1)?;
+            Ok(Some(Type::Index))
+        }
+        Op::Load { rows, cols } => {
+            let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
+            same(t.elem, computed(b.elem))?;
+            walks(*rows, *cols, t, b)?;
+            keep(declared)
+        }
+        Op::Window { rows, cols } => {
+            let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
+            same(b.elem, computed(b.elem))?;
+            same(t.elem, b.elem)?;
+            walks(*rows, *cols, t, b)?;
+            keep(declared)
+        }
+        Op::Store { rows, cols } => {
+            let b = accessed(types, 0, 1)?;
+            let t = tile(types, types.len() - 1)?;
+            // Only fragments of a GPU hold narrow elements.
+            if t.elem != b.elem {
+                same(t.elem, computed(b.elem))?;
+            }
+            walks(*rows, *cols, t, b)?;
+            Ok(None)
+        }
+        Op::Full => {
+            count(types, 1)?;
+            let t = declared_tile(declared)?;
+            match types[0] {
+                Type::Scalar(e) => same(*e, t.elem).and_then(|()| keep(declared)),
+                _ => Err("takes a scalar".into()),
+            }
+        }
+        Op::Copy => {
+            count(types, 1)?;
+            let t = declared_tile(declared)?;
+            let (elem, s) = shape(types[0])?;
+            same(elem, t.elem)?;
+            let spread = |from: Extent, to: Extent| from == to || from == ONE;
+            match s {
+                Some((rows, cols)) if !spread(rows, t.rows) || !spread(cols, t.cols) => {
+                    Err("the extents do not spread to those of the result".into())
+                }
+                Some(_) | None => keep(declared),
+            }
+        }
+        Op::Iota { axis } => {
+            count(types, 1)?;
+            is_index(types, 0)?;
+            let t = declared_tile(declared)?;
+            match (t.elem, axis) {
+                (Elem::I32 | Elem::I64, 0 | 1) => keep(declared),
+                (Elem::I32 | Elem::I64, _) => Err("a tile has axes 0 and 1".into()),
+                (e, _) => Err(format!("counts in i32 or i64, not {e}")),
+            }
+        }
+        Op::Reduce { kind, axis } => {
+            count(types, 1)?;
+            let t = tile(types, 0)?;
+            let number = t.elem != Elem::Bool;
+            let elem = match kind {
+                ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min if number => t.elem,
+                ReduceKind::All | ReduceKind::Any if !number => Elem::Bool,
+                ReduceKind::ArgMax if number => Elem::I32,
+                ReduceKind::Mean => return Err("is a sum and a division in the tile IR".into()),
+                _ => return Err(format!("is not defined for {}", t.elem)),
+            };
+            let s = match axis {
+                0 => (ONE, t.cols),
+                1 => (t.rows, ONE),
+                _ => return Err("a tile has axes 0 and 1".into()),
+            };
+            Ok(Some(made(elem, Some(s), declared)))
+        }
+        Op::Transpose => {
+            count(types, 1)?;
+            let t = tile(types, 0)?;
+            Ok(Some(made(t.elem, Some(turned(t)), declared)))
+        }
+        Op::Dot => {
+            count(types, 3)?;
+            let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
+            multiplied(a, b, acc)?;
+            product(shape_of(a), shape_of(b), acc)?;
+            Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
+        }
+        Op::DotPanels { unroll } => {
+            count(types, 3)?;
+            let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
+            multiplied(a, b, acc)?;
+            if !(1..=16).contains(unroll) {
+                return Err("is unrolled 1 to 16 times".into());
+            }
+            product(turned(a), shape_of(b), acc)?;
+            Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
+        }
+        Op::Run { .. } => count(types, 0).map(|()| None),
+        Op::SharedSlot
+        | Op::CopyAsync { .. }
+        | Op::Commit
+        | Op::Wait { .. }
+        | Op::Release
+        | Op::Barrier
+        | Op::LoadFragment
+        | Op::Pack
+        | Op::Mma
+        | Op::Ring { .. }
+        | Op::RingAcquire
+        | Op::TmaLoad { .. }
+        | Op::RingWait
+        | Op::RingRelease
+        | Op::WgmmaFence
+        | Op::Wgmma { .. }
+        | Op::NamedBarrier { .. } => gpu(op, types, declared),
+        Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) => {
+            count(types, 0)?;
+            declared_buffer(declared)
+        }
+        Op::Param { .. } => {
+            (0..types.len()).try_for_each(|i| is_index(types, i))?;
+            declared_buffer(declared)
+        }
+        Op::View { strides, .. } => {
+            let b = buffer(types, 0)?;
+            count(types, 1 + strides.len())?;
+            (1..types.len()).try_for_each(|i| is_index(types, i))?;
+            if let Some(Type::Buffer(view)) = declared {
+                same(b.elem, view.elem)?;
+            }
+            declared_buffer(declared)
+        }
+        Op::Launch { .. } => match types.iter().find(|t| !matches!(t, Type::Buffer(_) | Type::Index)) {
+            None => Ok(None),
+            Some(t) => Err(format!("takes buffers and indices, not {t}")),
+        },
+    }
+}
+
+fn declared_buffer(declared: Option<&Type>) -> Rule {
+    match declared {
+        Some(Type::Buffer(b)) if b.shape.len() == b.strides.len() => keep(declared),
+        Some(Type::Buffer(_)) => Err("a buffer has as many strides as axes".into()),
+        _ => Err("makes a buffer".into()),
+    }
+}
+
+fn multiplied(a: &TileType, b: &TileType, acc: &TileType) -> Rule<()> {
+    same(a.elem, b.elem)?;
+    same(a.elem, acc.elem)?;
+    match acc.elem {
+        Elem::F32 | Elem::I32 | Elem::I64 => Ok(()),
+        e => Err(format!("is not defined for {e}")),
+    }
+}
+
+fn slot<'a>(types: &[&'a Type], i: usize) -> Rule<&'a TileType> {
+    match types.get(i) {
+        Some(Type::Slot(t)) => Ok(t),
+        _ => Err(format!("operand {i} must be a slot")),
+    }
+}
+
+fn ring<'a>(types: &[&'a Type]) -> Rule<&'a TileType> {
+    match types.first() {
+        Some(Type::Ring { tile, .. }) => Ok(tile),
+        _ => Err("operand 0 must be a ring".into()),
+    }
+}
+
+fn sixteen_bits(elem: Elem) -> Rule<()> {
+    match elem {
+        Elem::BF16 | Elem::F16 => Ok(()),
+        e => Err(format!("multiplies bf16 or f16, not {e}")),
+    }
+}
+
+/// The rules of the operations that only GPUs have.
+fn gpu(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
+    match op {
+        Op::SharedSlot => match declared {
+            Some(Type::Slot(_)) => count(types, 0).and_then(|()| keep(declared)),
+            _ => Err("makes a slot".into()),
+        },
+        Op::CopyAsync { rows, cols } => {
+            let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
+            same(t.elem, b.elem)?;
+            walks(*rows, *cols, t, b)?;
+            Ok(Some(Type::Pending(Queue::Copy, t.clone())))
+        }
+        Op::TmaLoad { rows, cols } => {
+            let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
+            same(t.elem, b.elem)?;
+            walks(*rows, *cols, t, b)?;
+            Ok(None)
+        }
+        Op::Commit => {
+            count(types, 1)?;
+            match types[0] {
+                Type::Pending(q, t) => Ok(Some(Type::Group(*q, t.clone()))),
+                t => Err(format!("commits what is under way, not {t}")),
+            }
+        }
+        Op::Wait { .. } => {
+            count(types, 1)?;
+            match types[0] {
+                Type::Group(_, t) => Ok(Some(Type::Tile(t.clone()))),
+                t => Err(format!("waits for a group, not {t}")),
+            }
+        }
+        Op::Release => {
+            count(types, 1)?;
+            Ok(Some(Type::Slot(tile(types, 0)?.clone())))
+        }
+        Op::Barrier | Op::WgmmaFence | Op::NamedBarrier { .. } => count(types, 0).map(|()| None),
+        Op::LoadFragment => {
+            count(types, 1)?;
+            let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
+            same(x.elem, t.elem)?;
+            same_shape(x, t)?;
+            keep(declared)
+        }
+        Op::Pack => {
+            count(types, 1)?;
+            let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
+            same(x.elem, Elem::F32)?;
+            sixteen_bits(t.elem)?;
+            same_shape(x, t)?;
+            keep(declared)
+        }
+        Op::Mma => {
+            count(types, 3)?;
+            let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
+            sixteen_bits(a.elem)?;
+            same(a.elem, b.elem)?;
+            same(acc.elem, Elem::F32)?;
+            let right = if b.space == Space::Fragment(Fragment::BT) { turned(b) } else { shape_of(b) };
+            product(shape_of(a), right, acc)?;
+            Ok(Some(Type::Tile(acc.clone())))
+        }
+        Op::Ring { .. } => match declared {
+            Some(Type::Ring { stages: 1..=64, .. }) => count(types, 0).and_then(|()| keep(declared)),
+            _ => Err("makes a ring of 1 to 64 stages".into()),
+        },
+        Op::RingAcquire => {
+            count(types, 2)?;
+            is_index(types, 1)?;
+            Ok(Some(Type::Slot(ring(types)?.clone())))
+        }
+        Op::RingWait => {
+            count(types, 2)?;
+            is_index(types, 1)?;
+            Ok(Some(Type::Tile(ring(types)?.clone())))
+        }
+        Op::RingRelease => {
+            count(types, 2)?;
+            if ring(types)? == tile(types, 1)? { Ok(None) } else { Err("the tile is none of the ring's".into()) }
+        }
+        Op::Wgmma { trans_b } => {
+            count(types, 3)?;
+            let (a, b) = (tile(types, 0)?, tile(types, 1)?);
+            let acc = match types[2] {
+                Type::Tile(t) | Type::Pending(Queue::Mma, t) => t,
+                t => return Err(format!("adds to an accumulator, not to {t}")),
+            };
+            sixteen_bits(a.elem)?;
+            same(a.elem, b.elem)?;
+            same(acc.elem, Elem::F32)?;
+            product(shape_of(a), if *trans_b { turned(b) } else { shape_of(b) }, acc)?;
+            Ok(Some(Type::Pending(Queue::Mma, acc.clone())))
+        }
+        _ => Err("is no operation of a GPU".into()),
+    }
+}

@@ -1,0 +1,25 @@
+//! The text form of the tile IR: [`print`] writes it, [`parse`] reads it back.
+//!
+//! The syntax is that of [`crate::irtext`]: a module is a list of statements, one a line, those of kernels and plans in
+//! braces. Values without a name and blocks without one are numbered in the order of the text. `attributes` ties an
+//! operation to its spelling, both ways.
+//!
+//! ```text
+//! module "gpt2.attn"
+//! file "nn.attn"
+//! param "h.*.ln_1.weight"[12]            : f32[768]
+//! site "index {0} is out of range"
+//!
+//! kernel @map.0(%x: in f32[S, 768], %y: out f32[S, 768] strides[1, S], %n: index) symbols(S) grid(%i: ceil(S, 8)) {
+//! ^bb0:
+//!   %0 = const 8                         : index
+//!   %1 = mul %i, %0                      : index                loc(3:5)
+//! }
+//!
+//! plan @forward tapped symbols(S) taps("h.*.weights") slots(S*3072, 64) {
+//! ```
+
+mod attributes;
+mod print;
+
+pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_plan, print_with_anchors};

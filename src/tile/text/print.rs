@@ -1,0 +1,474 @@
+//! The printer: a module as canonical text.
+//!
+//! In: any module, a broken one too (the verifier shows it with its errors). Out: the text, and the line of each thing.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use cranelift_entity::SecondaryMap;
+
+use super::attributes::{attributes, literal};
+use crate::ir::Loc;
+use crate::irtext::quoted;
+use crate::shape::Dim;
+use crate::tile::{
+    Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Space, State,
+    Terminator, TileType, Type, Value, row_major,
+};
+
+/// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
+/// no other.
+const TYPE_COLUMN: usize = 44;
+const LOC_COLUMN: usize = 88;
+
+/// What a line belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The module itself.
+    Module,
+    /// A kernel, by number.
+    Kernel(usize),
+    /// A plan, by number.
+    Plan(usize),
+}
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The head of the module, kernel or plan.
+    Head,
+    /// The head of a block.
+    Block(Block),
+    /// An instruction.
+    Inst(Inst),
+    /// The terminator of a block.
+    Terminator(Block),
+}
+
+/// A thing in a module that an error can be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// What it belongs to.
+    pub owner: Owner,
+    /// The thing.
+    pub at: At,
+}
+
+/// A text with the lines of what it shows.
+#[derive(Clone, Debug, Default)]
+pub struct Printed {
+    /// The text.
+    pub text: String,
+    /// What is shown, and the number (from 0) of its line.
+    pub lines: Vec<(Anchor, usize)>,
+}
+
+/// The canonical text of a module.
+pub fn print(module: &Module) -> String {
+    print_with_anchors(module).text
+}
+
+/// The text of a module and the line of each thing in it.
+pub fn print_with_anchors(module: &Module) -> Printed {
+    let mut p = Printer::new(&module.files);
+    p.text(&format!("module {}", quoted(&module.name)));
+    p.end(At::Head, Loc::default());
+    for file in &module.files {
+        p.text(&format!("file {}", quoted(file)));
+        p.newline();
+    }
+    for param in &module.params {
+        p.text(&format!("param {}", quoted(&param.name)));
+        if !param.counts.is_empty() {
+            p.text(&format!("[{}]", list(&param.counts)));
+        }
+        p.ty(&param.ty.to_string());
+        p.newline();
+    }
+    for site in &module.sites {
+        p.text(&format!("site {}", quoted(site)));
+        p.newline();
+    }
+    for (i, k) in module.kernels.iter().enumerate() {
+        p.newline();
+        p.owner = Owner::Kernel(i);
+        p.kernel(k);
+    }
+    for (i, plan) in module.plans.iter().enumerate() {
+        p.newline();
+        p.owner = Owner::Plan(i);
+        p.plan(plan);
+    }
+    p.out
+}
+
+/// The text of one kernel; `files` are the module's.
+pub fn print_kernel(kernel: &Kernel, files: &[String]) -> String {
+    let mut p = Printer::new(files);
+    p.kernel(kernel);
+    p.out.text
+}
+
+/// The text of one plan; `files` are the module's.
+pub fn print_plan(plan: &Plan, files: &[String]) -> String {
+    let mut p = Printer::new(files);
+    p.plan(plan);
+    p.out.text
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Can this be written after `%` or `^` without being taken for a number?
+pub(super) fn is_name(s: &str) -> bool {
+    s.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_') && !s.bytes().all(|c| c.is_ascii_digit())
+}
+
+/// Names of values and blocks in the order of the text.
+#[derive(Default)]
+struct Names {
+    values: SecondaryMap<Value, String>,
+    blocks: SecondaryMap<Block, String>,
+    taken: BTreeSet<String>,
+    next: u32,
+}
+
+impl Names {
+    fn give(&mut self, body: &Body, v: Value) {
+        let wish = body.name(v);
+        let mut name = wish.to_string();
+        if !is_name(wish) {
+            name = self.next.to_string();
+            self.next += 1;
+        } else {
+            let mut n = 1;
+            while self.taken.contains(&name) {
+                n += 1;
+                name = format!("{wish}_{n}");
+            }
+            self.taken.insert(name.clone());
+        }
+        self.values[v] = name;
+    }
+
+    fn value(&self, v: Value) -> String {
+        let name = &self.values[v];
+        // A value of another body, or one that is never made: what only a broken body has.
+        if name.is_empty() { format!("%unknown{}", v.as_u32()) } else { format!("%{name}") }
+    }
+
+    fn values(&self, vs: &[Value]) -> String {
+        vs.iter().map(|v| self.value(*v)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn extent(&self, e: Extent) -> String {
+        match e {
+            Extent::Static(n) => n.to_string(),
+            Extent::Bounded { value, max } => format!("{}<={max}", self.value(value)),
+        }
+    }
+
+    fn tile(&self, t: &TileType) -> String {
+        format!("tile {}[{}, {}]{}", t.elem, self.extent(t.rows), self.extent(t.cols), space(t.space))
+    }
+
+    fn ty(&self, ty: &Type) -> String {
+        match ty {
+            Type::Index => "index".to_string(),
+            Type::Scalar(e) => e.to_string(),
+            Type::Tile(t) => self.tile(t),
+            Type::Buffer(b) => b.to_string(),
+            Type::Slot(t) => format!("slot {}", self.tile(t)),
+            Type::Pending(q, t) => format!("pending({}) {}", q.name(), self.tile(t)),
+            Type::Group(q, t) => format!("group({}) {}", q.name(), self.tile(t)),
+            Type::Ring { stages, tile } => format!("ring({stages}) {}", self.tile(tile)),
+        }
+    }
+
+    fn call(&self, c: &BlockCall) -> String {
+        let name = &self.blocks[c.block];
+        let name = if name.is_empty() { "unknown" } else { name };
+        if c.args.is_empty() { format!("^{name}") } else { format!("^{name}({})", self.values(&c.args)) }
+    }
+}
+
+fn space(s: Space) -> String {
+    s.to_string()
+}
+
+struct Printer<'a> {
+    out: Printed,
+    line: usize,
+    files: &'a [String],
+    owner: Owner,
+}
+
+impl Printer<'_> {
+    fn new(files: &[String]) -> Printer<'_> {
+        Printer { out: Printed::default(), line: 0, files, owner: Owner::Module }
+    }
+
+    fn text(&mut self, s: &str) {
+        self.out.text += s;
+    }
+
+    fn newline(&mut self) {
+        self.out.text.push('\n');
+        self.line += 1;
+    }
+
+    /// Ends a line that shows something, with its place.
+    fn end(&mut self, at: At, loc: Loc) {
+        self.mark(at);
+        self.place(loc);
+        self.newline();
+    }
+
+    fn mark(&mut self, at: At) {
+        self.out.lines.push((Anchor { owner: self.owner, at }, self.line));
+    }
+
+    /// Blanks up to a column, one at least.
+    fn pad(&mut self, column: usize) {
+        let text = &mut self.out.text;
+        let start = text.rfind('\n').map_or(0, |i| i + 1);
+        let width = text.get(start..).map_or(0, |line| line.chars().count());
+        for _ in width..column.max(width + 1) {
+            text.push(' ');
+        }
+    }
+
+    fn ty(&mut self, ty: &str) {
+        self.pad(TYPE_COLUMN);
+        let _ = write!(self.out.text, ": {ty}");
+    }
+
+    fn place(&mut self, loc: Loc) {
+        if loc.line == 0 {
+            return;
+        }
+        self.pad(LOC_COLUMN);
+        self.text("loc(");
+        if let Some(file) = (loc.file as usize).checked_sub(1) {
+            let name = quoted(self.files.get(file).map_or("?", String::as_str));
+            self.text(&name);
+            self.text(":");
+        }
+        let _ = write!(self.out.text, "{}:{})", loc.line, loc.column);
+    }
+
+    fn kernel(&mut self, k: &Kernel) {
+        let mut names = Names::default();
+        for p in &k.params {
+            names.give(&k.body, p.value);
+        }
+        for g in &k.grid {
+            names.give(&k.body, g.value);
+        }
+        let params: Vec<String> = k
+            .params
+            .iter()
+            .map(|p| match k.body.ty(p.value) {
+                Type::Buffer(b) => {
+                    let mode = match p.mode {
+                        ParamMode::In => "in",
+                        ParamMode::Out => "out",
+                        ParamMode::InOut => "inout",
+                    };
+                    format!("{}: {mode} {}", names.value(p.value), buffer(b))
+                }
+                ty => format!("{}: {}", names.value(p.value), names.ty(ty)),
+            })
+            .collect();
+        self.text(&format!("kernel @{}({})", k.name, params.join(", ")));
+        self.symbols(&k.symbols);
+        if !k.grid.is_empty() {
+            let axes: Vec<String> = k
+                .grid
+                .iter()
+                .map(|g| match g.step {
+                    1 => format!("{}: {}", names.value(g.value), g.extent),
+                    step => format!("{}: ceil({}, {step})", names.value(g.value), g.extent),
+                })
+                .collect();
+            self.text(&format!(" grid({})", axes.join(", ")));
+        }
+        match k.state {
+            State::Unscheduled => {}
+            State::Cpu(level) => self.text(&format!(" cpu({}) scratch({})", level.name(), k.scratch)),
+            State::Gpu { arch, warps } => {
+                self.text(&format!(" gpu({}, {warps}) scratch({})", arch.name(), k.scratch));
+            }
+        }
+        self.body(&k.body, names);
+    }
+
+    fn symbols(&mut self, symbols: &[String]) {
+        if !symbols.is_empty() {
+            self.text(&format!(" symbols({})", symbols.join(", ")));
+        }
+    }
+
+    fn plan(&mut self, plan: &Plan) {
+        self.text(&format!("plan @{}", plan.name));
+        match plan.variant {
+            PlanVariant::Plain => {}
+            PlanVariant::Tapped => self.text(" tapped"),
+        }
+        self.symbols(&plan.symbols);
+        if !plan.taps.is_empty() {
+            let taps: Vec<String> = plan.taps.iter().map(|t| quoted(t)).collect();
+            self.text(&format!(" taps({})", taps.join(", ")));
+        }
+        if !plan.slots.is_empty() {
+            let slots: Vec<&Dim> = plan.slots.iter().map(|s| &s.bytes).collect();
+            self.text(&format!(" slots({})", list(&slots)));
+        }
+        self.body(&plan.body, Names::default());
+    }
+
+    fn body(&mut self, body: &Body, mut names: Names) {
+        self.text(" {");
+        self.end(At::Head, Loc::default());
+        let mut taken = BTreeSet::new();
+        for (i, b) in body.layout.iter().enumerate() {
+            let wish = &body.block(*b).name;
+            let name = if is_name(wish) && !taken.contains(wish) { wish.clone() } else { format!("bb{i}") };
+            taken.insert(name.clone());
+            names.blocks[*b] = name;
+        }
+        // Types may name values of blocks that come later in the text, so everything is named first.
+        for b in &body.layout {
+            for v in &body.block(*b).args {
+                names.give(body, *v);
+            }
+            for i in &body.block(*b).insts {
+                self.give(body, *i, &mut names);
+            }
+        }
+        for b in &body.layout {
+            let data = body.block(*b);
+            let head = format!("^{}", names.blocks[*b]);
+            self.text(&head);
+            if !data.args.is_empty() {
+                let args: Vec<String> =
+                    data.args.iter().map(|v| format!("{}: {}", names.value(*v), names.ty(body.ty(*v)))).collect();
+                self.text(&format!("({})", args.join(", ")));
+            }
+            self.text(":");
+            self.end(At::Block(*b), Loc::default());
+            for i in &data.insts {
+                self.inst(body, *i, &names, 1);
+            }
+            self.text("  ");
+            let t = match &data.terminator {
+                Terminator::Br(c) => format!("br {}", names.call(c)),
+                Terminator::BrIf { condition, then, otherwise } => {
+                    format!("br_if {}, {}, {}", names.value(*condition), names.call(then), names.call(otherwise))
+                }
+                Terminator::Return => "return".to_string(),
+                Terminator::Roles(roles) => {
+                    let roles: Vec<String> = roles
+                        .iter()
+                        .map(|r| {
+                            let name = quoted(&r.name);
+                            format!("{name} warps({}) registers({}) {}", r.warps, r.registers, names.call(&r.target))
+                        })
+                        .collect();
+                    format!("roles {}", roles.join(", "))
+                }
+            };
+            self.text(&t);
+            self.end(At::Terminator(*b), Loc::default());
+        }
+        self.text("}");
+        self.newline();
+    }
+
+    fn give(&self, body: &Body, i: Inst, names: &mut Names) {
+        let data = body.inst(i);
+        if let Some(v) = data.result {
+            names.give(body, v);
+        }
+        if let Op::Run { insts, .. } = &data.op {
+            for i in insts {
+                // A run does not hold runs; a broken body must not make this endless.
+                if let Some(v) = body.inst(*i).result {
+                    names.give(body, v);
+                }
+            }
+        }
+    }
+
+    fn inst(&mut self, body: &Body, i: Inst, names: &Names, depth: usize) {
+        let data = body.inst(i);
+        for _ in 0..depth {
+            self.text("  ");
+        }
+        if let Op::Run { rows, cols, insts } = &data.op {
+            self.text(&format!("run ({}, {})", names.extent(*rows), names.extent(*cols)));
+            self.place(data.loc);
+            self.text(" {");
+            self.mark(At::Inst(i));
+            self.newline();
+            if depth < 2 {
+                for i in insts {
+                    self.inst(body, *i, names, depth + 1);
+                }
+            }
+            for _ in 0..depth {
+                self.text("  ");
+            }
+            self.text("}");
+            self.newline();
+            return;
+        }
+        if let Some(v) = data.result {
+            self.text(&format!("{} = ", names.value(v)));
+        }
+        self.text(data.op.info().name);
+        let mut parts: Vec<String> = literal(&data.op, data.result.map(|v| body.ty(v))).into_iter().collect();
+        match (&data.op, data.op.accessed()) {
+            (Op::Param { .. }, _) if !data.operands.is_empty() => {
+                parts.iter_mut().for_each(|p| *p += &format!("[{}]", names.values(&data.operands)));
+            }
+            (Op::Launch { .. }, _) => {
+                parts.iter_mut().for_each(|p| *p += &format!("({})", names.values(&data.operands)));
+            }
+            (op, Some(at)) => {
+                let after = op.info().operands.len().saturating_sub(at + 2);
+                let end = data.operands.len().saturating_sub(after).max(at.min(data.operands.len()));
+                let (front, last) = data.operands.split_at(end);
+                for (k, v) in front.iter().enumerate() {
+                    match k.checked_sub(at) {
+                        Some(0) if front.len() > at + 1 => {
+                            parts.push(format!("{}[{}]", names.value(*v), names.values(&front[at + 1..])));
+                        }
+                        Some(1..) => {}
+                        _ => parts.push(names.value(*v)),
+                    }
+                }
+                parts.extend(last.iter().map(|v| names.value(*v)));
+            }
+            (_, None) => parts.extend(data.operands.iter().map(|v| names.value(*v))),
+        }
+        parts.extend(attributes(&data.op).into_iter().map(|(k, v)| format!("{k}={v}")));
+        if !parts.is_empty() {
+            self.text(" ");
+            self.text(&parts.join(", "));
+        }
+        if let Some(v) = data.result {
+            let ty = names.ty(body.ty(v));
+            self.ty(&ty);
+        }
+        self.end(At::Inst(i), data.loc);
+    }
+}
+
+/// A buffer without the word that begins its type.
+fn buffer(b: &BufferType) -> String {
+    let strides =
+        if b.strides == row_major(&b.shape) { String::new() } else { format!(" strides[{}]", list(&b.strides)) };
+    format!("{}[{}]{strides}", b.elem, list(&b.shape))
+}

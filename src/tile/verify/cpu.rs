@@ -1,0 +1,347 @@
+//! What holds of kernels for a CPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Sink;
+use crate::tile::text::At;
+use crate::tile::{Block, Body, CpuLevel, Extent, Inst, Kernel, Op, Space, TileType, Value};
+
+const ONE: Extent = Extent::Static(1);
+
+/// Rule 10.
+pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
+    let body = &k.body;
+    for b in &body.layout {
+        for v in &body.block(*b).args {
+            if body.ty(*v).any_tile().is_some_and(|t| t.space != Space::Any) {
+                sink.error(At::Block(*b), "a tile of an unscheduled kernel has no space");
+            }
+        }
+    }
+    for i in body.insts() {
+        if let Some(v) = body.inst(i).result
+            && body.ty(v).any_tile().is_some_and(|t| t.space != Space::Any)
+        {
+            sink.error(At::Inst(i), "a tile of an unscheduled kernel has no space");
+        }
+    }
+}
+
+/// Rules 11 to 15.
+pub(super) fn scheduled(k: &Kernel, level: CpuLevel, sink: &mut Sink) {
+    let before = sink.list.len();
+    let mut c = Checker { k, body: &k.body, level, sink };
+    c.places();
+    if c.sink.list.len() == before {
+        c.overlaps();
+        c.registers();
+    }
+}
+
+struct Checker<'a, 's> {
+    k: &'a Kernel,
+    body: &'a Body,
+    level: CpuLevel,
+    sink: &'s mut Sink,
+}
+
+/// Bytes of scratch that a tile takes, if it is there: from, to.
+fn range(t: &TileType) -> Option<(u64, u64)> {
+    match t.space {
+        Space::L1(offset) => {
+            let rows = t.rows.capacity().max(0).unsigned_abs();
+            let start = u64::from(offset);
+            Some((start, start.saturating_add(u64::from(t.pitch()).saturating_mul(rows))))
+        }
+        Space::Any | Space::Reg | Space::Window | Space::Vector(_) | Space::Shared { .. } | Space::Fragment(_) => None,
+    }
+}
+
+fn meet(a: (u64, u64), b: (u64, u64)) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}
+
+impl Checker<'_, '_> {
+    fn tile(&self, v: Value) -> Option<&TileType> {
+        self.body.ty(v).tile()
+    }
+
+    fn places(&mut self) {
+        for b in &self.body.layout {
+            for v in &self.body.block(*b).args {
+                if let Some(t) = self.tile(*v).cloned() {
+                    match t.space {
+                        Space::L1(_) => self.in_scratch(At::Block(*b), &t),
+                        Space::Vector(_) => {}
+                        _ => self.sink.error(At::Block(*b), "an argument of a block is in scratch or vector registers"),
+                    }
+                }
+            }
+            for i in &self.body.block(*b).insts {
+                if let Op::Run { rows, cols, insts } = &self.body.inst(*i).op {
+                    for k in insts {
+                        self.in_run(*k, *rows, *cols);
+                    }
+                } else {
+                    self.between_runs(*i);
+                }
+            }
+        }
+    }
+
+    fn in_scratch(&mut self, at: At, t: &TileType) {
+        let Some((start, end)) = range(t) else { return };
+        if end > self.k.scratch {
+            self.sink.error(at, format!("the tile ends at byte {end} of {} bytes of scratch", self.k.scratch));
+        }
+        if start % 16 != 0 {
+            self.sink.error(at, "a tile in scratch is not aligned to 16 bytes");
+        }
+    }
+
+    fn between_runs(&mut self, i: Inst) {
+        let data = self.body.inst(i);
+        let name = data.op.info().name;
+        let space = |c: &Self, n: usize| data.operands.get(n).and_then(|v| c.tile(*v)).map(|t| t.space);
+        let result = data.result.and_then(|v| self.tile(v)).cloned();
+        match &data.op {
+            Op::Dot => {
+                if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(_) | Space::Window))) {
+                    self.sink.error(At::Inst(i), "dot: its operands are in scratch or windows");
+                }
+                match result {
+                    Some(t) if Some(t.space) == space(self, 2) && range(&t).is_some() => {
+                        self.in_scratch(At::Inst(i), &t);
+                    }
+                    _ => self.sink.error(At::Inst(i), "dot: the result lies where the accumulator lies, in scratch"),
+                }
+            }
+            Op::DotPanels { .. } => {
+                if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(_) | Space::Window))) {
+                    self.sink.error(At::Inst(i), "dot_panels: its panels are in scratch or windows");
+                }
+                match result {
+                    Some(t) if Some(t.space) == space(self, 2) => self.vector(i, &t),
+                    _ => self.sink.error(At::Inst(i), "dot_panels: the accumulator stays in its registers"),
+                }
+            }
+            Op::Full => match result {
+                Some(t) => self.vector(i, &t),
+                None => self.sink.error(At::Inst(i), "full: makes a tile"),
+            },
+            Op::Window { rows, cols } => {
+                if result.is_none_or(|t| t.space != Space::Window) {
+                    self.sink.error(At::Inst(i), "window: the tile is `@window`");
+                }
+                let strides = data.operands.first().and_then(|b| self.body.ty(*b).buffer()).map(|b| &b.strides);
+                let dense = |axis: &Option<usize>| {
+                    axis.and_then(|a| strides.and_then(|s| s.get(a))).is_some_and(|d| d.as_const() == Some(1))
+                };
+                if !dense(rows) && !dense(cols) {
+                    self.sink.error(At::Inst(i), "window: neighbours along one axis lie side by side");
+                }
+                // That the buffer is not written follows from its being `in`: rule 9 and this.
+                let mode = data.operands.first().and_then(|b| self.k.params.iter().find(|p| p.value == *b));
+                if mode.is_none_or(|p| p.mode != crate::tile::ParamMode::In) {
+                    self.sink.error(At::Inst(i), "window: the buffer is `in`");
+                }
+            }
+            _ if result.is_some() || matches!(data.op, Op::Store { .. }) => {
+                self.sink.error(At::Inst(i), format!("{name}: work on elements stands in a run"));
+            }
+            _ => {}
+        }
+    }
+
+    fn vector(&mut self, i: Inst, t: &TileType) {
+        let lanes = self.level.lanes();
+        if t.space != Space::Vector(lanes) {
+            self.sink.error(At::Inst(i), format!("the tile is in vector registers of {lanes} lanes"));
+        }
+        if t.cols.capacity() % i64::from(lanes) != 0 || t.element_bytes() != 4 {
+            self.sink.error(At::Inst(i), format!("columns fill registers of {lanes} lanes of 4 bytes"));
+        }
+    }
+
+    fn in_run(&mut self, i: Inst, rows: Extent, cols: Extent) {
+        let data = self.body.inst(i);
+        let name = data.op.info().name;
+        match &data.op {
+            Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Narrow { .. }
+            | Op::Load { .. }
+            | Op::Full
+            | Op::Copy
+            | Op::Iota { .. } => {}
+            Op::Store { .. } | Op::Reduce { axis: 1, .. } => {
+                let x = if matches!(data.op, Op::Store { .. }) { data.operands.last() } else { data.operands.first() };
+                if let Some(t) = x.and_then(|v| self.tile(*v))
+                    && (t.rows, t.cols) != (rows, cols)
+                {
+                    self.sink.error(At::Inst(i), format!("{name}: its operand has the extents of the run"));
+                }
+            }
+            _ => {
+                self.sink.error(At::Inst(i), format!("{name}: does not stand in a run"));
+                return;
+            }
+        }
+        let tiles = data.operands.iter().chain(&data.result).filter_map(|v| self.tile(*v).cloned());
+        for t in tiles.collect::<Vec<_>>() {
+            if (t.rows != rows && t.rows != ONE) || (t.cols != cols && t.cols != ONE) {
+                self.sink.error(At::Inst(i), format!("{name}: {t} has other extents than the run"));
+            }
+        }
+        match data.result {
+            Some(v) => match self.tile(v).cloned() {
+                Some(t) => match t.space {
+                    Space::L1(_) => self.in_scratch(At::Inst(i), &t),
+                    Space::Reg if !matches!(data.op, Op::Reduce { .. }) => {}
+                    _ => self.sink.error(At::Inst(i), format!("{name}: the result is in no space of a run")),
+                },
+                None => self.sink.error(At::Inst(i), format!("{name}: scalars are computed between runs")),
+            },
+            None => {}
+        }
+    }
+
+    /// Rule 14: liveness of what is in scratch, backwards through each block.
+    fn overlaps(&mut self) {
+        let live_out = live_at_ends(self.body);
+        for b in &self.body.layout {
+            let data = self.body.block(*b);
+            let mut live = live_out.get(b).cloned().unwrap_or_default();
+            live.extend(data.terminator.values().iter().filter(|v| self.tile(**v).and_then(range).is_some()));
+            for i in data.insts.iter().rev() {
+                let (made, read) = effects(self.body, *i);
+                for (at, v) in &made {
+                    let others = live.iter().chain(made.iter().map(|(_, w)| w));
+                    for w in others.filter(|w| *w != v).copied().collect::<BTreeSet<_>>() {
+                        if self.clash(*v, w) {
+                            self.sink.error(At::Inst(*at), format!("{v} overwrites {w}, which is still needed"));
+                        }
+                    }
+                    for o in read.iter().filter(|o| !live.contains(o)) {
+                        if self.clash(*v, *o) && !self.in_place(*at, *v, *o) {
+                            self.sink.error(At::Inst(*at), format!("{v} overwrites {o} while it is read"));
+                        }
+                    }
+                }
+                for (_, v) in &made {
+                    live.remove(v);
+                }
+                live.extend(read);
+            }
+            // What goes in: arguments are there together with whatever else is live.
+            let args: Vec<Value> =
+                data.args.iter().filter(|v| self.tile(**v).and_then(range).is_some()).copied().collect();
+            for (n, a) in args.iter().enumerate() {
+                for w in live.iter().filter(|w| !args.contains(w)).chain(args.get(n + 1..).unwrap_or_default()) {
+                    if self.clash(*a, *w) {
+                        self.sink.error(At::Block(*b), format!("{a} overlaps {w}"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn clash(&self, a: Value, b: Value) -> bool {
+        match (self.tile(a).and_then(range), self.tile(b).and_then(range)) {
+            (Some(a), Some(b)) => meet(a, b),
+            _ => false,
+        }
+    }
+
+    /// May an operation write `v` over `o`, which it reads?
+    fn in_place(&self, at: Inst, v: Value, o: Value) -> bool {
+        let (Some(a), Some(b)) = (self.tile(v), self.tile(o)) else { return false };
+        let same = a.space == b.space && (a.rows, a.cols) == (b.rows, b.cols) && a.element_bytes() == b.element_bytes();
+        let data = self.body.inst(at);
+        match data.op {
+            // Only the accumulator is read where the result is written.
+            Op::Dot => {
+                same && data.operands.get(2) == Some(&o) && data.operands.iter().filter(|x| **x == o).count() == 1
+            }
+            _ => same,
+        }
+    }
+
+    /// Rule 13: vector registers.
+    fn registers(&mut self) {
+        let lanes = i64::from(self.level.lanes());
+        let room = i64::from(self.level.registers());
+        let held = |t: &TileType| t.rows.capacity().saturating_mul(t.cols.capacity().div_euclid(lanes));
+        for i in self.body.insts() {
+            let data = self.body.inst(i);
+            if let (Op::DotPanels { .. }, Some(t)) = (&data.op, data.result.and_then(|v| self.tile(v))) {
+                // A row of `b`, and one element of `a` spread over a register.
+                let taken = held(t).saturating_add(t.cols.capacity().div_euclid(lanes)).saturating_add(1);
+                if taken > room {
+                    self.sink.error(At::Inst(i), format!("dot_panels: needs {taken} of {room} vector registers"));
+                }
+            }
+        }
+    }
+}
+
+/// What an instruction writes to scratch, each with the instruction that does, and what it reads there that was made
+/// before it.
+fn effects(body: &Body, i: Inst) -> (Vec<(Inst, Value)>, BTreeSet<Value>) {
+    let in_scratch = |v: &Value| body.ty(*v).tile().and_then(range).is_some();
+    let mut made = Vec::new();
+    let mut read = BTreeSet::new();
+    let mut one = |i: Inst| {
+        let data = body.inst(i);
+        read.extend(data.operands.iter().filter(|v| in_scratch(v)).copied());
+        made.extend(data.result.filter(in_scratch).map(|v| (i, v)));
+    };
+    match &body.inst(i).op {
+        Op::Run { insts, .. } => insts.iter().for_each(|k| one(*k)),
+        _ => one(i),
+    }
+    read.retain(|v| !made.iter().any(|(_, w)| w == v));
+    (made, read)
+}
+
+/// The tiles in scratch that are needed after each block, jump arguments not among them.
+fn live_at_ends(body: &Body) -> BTreeMap<Block, BTreeSet<Value>> {
+    let in_scratch = |v: &Value| body.ty(*v).tile().and_then(range).is_some();
+    let mut live_in: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();
+    let mut live_out: BTreeMap<Block, BTreeSet<Value>> = BTreeMap::new();
+    loop {
+        let mut changed = false;
+        for b in body.layout.iter().rev() {
+            let data = body.block(*b);
+            let out: BTreeSet<Value> = data
+                .terminator
+                .targets()
+                .iter()
+                .flat_map(|c| live_in.get(&c.block).into_iter().flatten().copied())
+                .collect();
+            let mut live = out.clone();
+            live.extend(data.terminator.values().iter().filter(|v| in_scratch(v)));
+            for i in data.insts.iter().rev() {
+                let (made, read) = effects(body, *i);
+                made.iter().for_each(|(_, v)| {
+                    live.remove(v);
+                });
+                live.extend(read);
+            }
+            data.args.iter().for_each(|v| {
+                live.remove(v);
+            });
+            live_out.insert(*b, out);
+            if live_in.get(b) != Some(&live) {
+                live_in.insert(*b, live);
+                changed = true;
+            }
+        }
+        if !changed {
+            return live_out;
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The verifier: the contract of the tile IR.
+//!
+//! In: a module, from anywhere. Out: [`Verified`], which back ends and the interpreter ask for, or every error found, each
+//! with the thing it is about; [`Errors`] prints them under the lines of the module's text.
+//!
+//! # What is checked, in this order
+//!
+//! Of the module:
+//! 1. Kernels have names, each once; so have plans, plain and tapped apart. Parameters have names, each once, and one
+//!    extent for each `*` of the name.
+//!
+//! Of each kernel and plan (`body`):
+//! 2. Parameters of a kernel are buffers and indices, its grid's are indices, all different; steps are at least 1.
+//! 3. Every block is in the layout once, every instruction in one block or run; jumps go to blocks of the layout, never to
+//!    the entry, which has no arguments. An instruction has a result exactly if its operation gives one.
+//! 4. Every value that is used, by an operand, a jump, or as the bound of an extent in a type, is a parameter, or its
+//!    definition dominates the use. What a run keeps in registers is used in that run alone, and the result of a
+//!    reduction only after its run.
+//! 5. Operands and result fit the operation (`rules`).
+//! 6. Extents are positive where they are static, and bounded by indices; buffers have a stride for each axis.
+//! 7. Jumps give as many values as the target has arguments, of the same types; conditions are scalars of `bool`.
+//! 8. Operations stand where the table allows them. Dimensions use the kernel's or plan's symbols alone.
+//! 9. Sites are those of the module. Kernels do not write what they take as `in`, nor read what they take as `out`.
+//!
+//! Of unscheduled kernels (`cpu`):
+//! 10. No tile has a space; there are no runs.
+//!
+//! Of kernels scheduled for a CPU (`cpu`):
+//! 11. Every tile has a space. In a run it is in registers or scratch; between runs there are only `dot`, `window`,
+//!     `dot_panels` and `full` in vector registers.
+//! 12. The tiles of a run have its extents, or 1; what it stores and reduces has its extents. It reduces along columns.
+//! 13. Operands of `dot` are in scratch or windows; the result lies where the accumulator lies, in scratch, and neither
+//!     overlaps the other operands. `dot_panels` has its accumulator in vector registers of the processor's width; no
+//!     more registers are taken at a time than there are.
+//! 14. Tiles in scratch lie inside of it, aligned to 16 bytes. Two that are there at the same time do not overlap. What an
+//!     operation makes overlaps what it reads only where both are the same place with the same extents.
+//! 15. A window is of a buffer that the kernel does not write.
+//!
+//! Of kernels scheduled for a GPU (`gpu`):
+//! 16. Slots, what is pending, and groups are used exactly once on every path, in order: groups are waited for first
+//!     come, first served, and a wait leaves exactly `pending` later groups of its queue under way.
+//! 17. Fragments have a layout that fits the operation; operands of products in shared memory are swizzled as the unit
+//!     asks. A tile of shared memory is not read after its release; what a product under way reads is not released before
+//!     its wait; a slot that was released is filled only after the block has met.
+//! 18. Registers that were written since the last fence are not read by a `wgmma`.
+//! 19. Roles part the warps of the block without rest, and share no block; barriers have places in shared memory that
+//!     overlap nothing; rings are made before the warps part.
+//!
+//! Of plans (`plan`):
+//! 20. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
+//!     the kernel's symbols. Slots and taps are those of the plan, parameters are those of the module with this type.
+//!
+//! # What is not checked
+//!
+//! That indices are in range when the program runs (the interpreter does); that grid points write different elements;
+//! that loops end; that the room of a slot is large enough for its buffer (the interpreter checks each access).
+
+mod body;
+mod cpu;
+mod gpu;
+mod plan;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Deref;
+
+use super::text::{Anchor, At, Owner, print_with_anchors};
+use super::{Kernel, Module, PlanVariant, State};
+use crate::diagnostics::codes::ir as codes;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::syntax::span::Span;
+
+/// A module that the verifier found right.
+#[derive(Clone, Copy, Debug)]
+pub struct Verified<'a>(&'a Module);
+
+impl<'a> Verified<'a> {
+    /// The module, for as long as it is borrowed.
+    pub fn module(self) -> &'a Module {
+        self.0
+    }
+
+    /// Is every kernel scheduled for a CPU, so that a CPU back end can print it?
+    pub fn is_scheduled_for_cpu(self) -> bool {
+        self.0.kernels.iter().all(|k| matches!(k.state, State::Cpu(_)))
+    }
+}
+
+impl Deref for Verified<'_> {
+    type Target = Module;
+
+    fn deref(&self) -> &Module {
+        self.0
+    }
+}
+
+/// What is wrong with a module.
+#[derive(Clone, Debug)]
+pub struct Errors {
+    /// Each error with what it is about, in the order in which they were found; at least one.
+    pub list: Vec<(Anchor, String)>,
+    text: String,
+}
+
+impl Errors {
+    /// As diagnostics, at the places in a text that the module was parsed from (`text::Parsed::places`).
+    pub fn diagnostics(&self, places: &[(Anchor, Span)]) -> Diagnostics {
+        let mut out = Diagnostics::new();
+        for (anchor, message) in &self.list {
+            let d = Diagnostic::error(codes::INVALID, message.clone());
+            out.push(match places.iter().find(|(a, _)| a == anchor) {
+                Some((_, span)) => d.at(*span, ""),
+                None => d,
+            });
+        }
+        out
+    }
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Errors as they are found, of one owner at a time.
+struct Sink {
+    owner: Owner,
+    list: Vec<(Anchor, String)>,
+}
+
+impl Sink {
+    fn error(&mut self, at: At, message: impl Into<String>) {
+        self.list.push((Anchor { owner: self.owner, at }, message.into()));
+    }
+}
+
+/// Checks a module.
+///
+/// # Errors
+/// Every invariant that does not hold.
+pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
+    let mut sink = Sink { owner: Owner::Module, list: Vec::new() };
+    let mut names = BTreeSet::new();
+    for p in &module.params {
+        if p.name.is_empty() || !names.insert(&p.name) {
+            sink.error(At::Head, format!("the parameter's name \"{}\" is not its own", p.name));
+        }
+        if p.name.matches('*').count() != p.counts.len() {
+            sink.error(At::Head, format!("the parameter \"{}\" has not one extent for each `*`", p.name));
+        }
+    }
+    let mut names = BTreeSet::new();
+    for (i, k) in module.kernels.iter().enumerate() {
+        sink.owner = Owner::Kernel(i);
+        if k.name.is_empty() || !names.insert(&k.name) {
+            sink.error(At::Head, format!("the kernel's name `{}` is not its own", k.name));
+        }
+        kernel(module, k, &mut sink);
+    }
+    let mut names = BTreeSet::new();
+    for (i, p) in module.plans.iter().enumerate() {
+        sink.owner = Owner::Plan(i);
+        if p.name.is_empty() || !names.insert((&p.name, p.variant == PlanVariant::Tapped)) {
+            sink.error(At::Head, format!("the plan's name `{}` is not its own", p.name));
+        }
+        let before = sink.list.len();
+        body::check(module, body::Unit::Plan(p), &mut sink);
+        if sink.list.len() == before {
+            plan::check(module, p, &mut sink);
+        }
+    }
+    if sink.list.is_empty() {
+        return Ok(Verified(module));
+    }
+    let text = annotated(module, &sink.list);
+    Err(Errors { list: sink.list, text })
+}
+
+/// Checks one kernel, for tests of stages that make kernels. Sites are not looked at.
+///
+/// # Errors
+/// Every invariant that does not hold, each with the line that it is about.
+pub fn verify_kernel(k: &Kernel) -> Result<(), Errors> {
+    let module =
+        Module { kernels: vec![k.clone()], sites: (0..1024).map(|i| i.to_string()).collect(), ..Module::default() };
+    verify(&module).map(|_| ())
+}
+
+fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
+    let before = sink.list.len();
+    body::check(module, body::Unit::Kernel(k), sink);
+    // Where the structure is broken, what stands on it cannot be asked.
+    if sink.list.len() != before {
+        return;
+    }
+    match k.state {
+        State::Unscheduled => cpu::unscheduled(k, sink),
+        State::Cpu(level) => cpu::scheduled(k, level, sink),
+        State::Gpu { arch, warps } => gpu::scheduled(k, arch, warps, sink),
+    }
+}
+
+/// The text of a module with errors under the lines they are about. What has no errors is left out.
+fn annotated(module: &Module, errors: &[(Anchor, String)]) -> String {
+    let printed = print_with_anchors(module);
+    let wrong: Vec<Owner> = errors.iter().map(|(a, _)| a.owner).collect();
+    let mut owner = Owner::Module;
+    let mut anchors = printed.lines.iter().peekable();
+    let mut out = String::new();
+    for (number, line) in printed.text.lines().enumerate() {
+        let mut below = Vec::new();
+        while let Some((anchor, _)) = anchors.next_if(|(_, n)| *n == number) {
+            owner = anchor.owner;
+            below.extend(errors.iter().filter(|(a, _)| a == anchor).map(|(_, message)| message));
+        }
+        if wrong.contains(&owner) {
+            out += line;
+            out.push('\n');
+        }
+        let indent = line.len() - line.trim_start().len();
+        for message in below {
+            out += &format!("{:indent$}^ error: {message}\n", "");
+        }
+    }
+    for (_, message) in errors.iter().filter(|(a, _)| !printed.lines.iter().any(|(b, _)| a == b)) {
+        out += &format!("error: {message}\n");
+    }
+    out
+}
