@@ -2,5 +2,8 @@
 //! nothing of the compiler but the runtime takes part.
 
 mod calls;
+mod door;
+mod linking;
 mod toy;
+mod weights;
 mod wrappers;

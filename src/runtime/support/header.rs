@@ -87,7 +87,7 @@ impl Cursor<'_> {
                 Weights,
                 "the header is not what it must be: byte {} is `{}`, expected {expected}",
                 self.at,
-                c.escape_default()
+                Shown(c.encode_utf8(&mut [0; 4]))
             ),
             None => fail!(Weights, "the header ends early: expected {expected}"),
         }
@@ -178,7 +178,7 @@ impl Cursor<'_> {
         }
         match char::from_u32(code) {
             Some(c) => Ok(c),
-            None => self.wrong("the second half of a surrogate pair has a first before this"),
+            None => self.wrong("a first half of a surrogate pair before the second"),
         }
     }
 

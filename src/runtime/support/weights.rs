@@ -149,7 +149,7 @@ fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>,
     let mut used = Vec::new();
     used.resize(table.entries().len(), false);
     let mut found = Vec::new();
-    let mut missing = Problems::default();
+    let mut absent: Vec<(&ParamDesc, String)> = Vec::new();
     let mut unfit = Problems::default();
     for p in model.params.get() {
         let shape = shape_of(p)?;
@@ -158,12 +158,7 @@ fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>,
         for i in 0..count {
             let name = member_name(p.pattern.get(), p.extents.get(), i);
             let Some(index) = table.find(&name) else {
-                // Nearest names cost time, so they are looked up for the lines that are shown.
-                let near = if missing.count < MOST_LINES { nearest(&name, table) } else { None };
-                match near {
-                    Some(n) => missing.add(format_args!("missing: {name}: {} (nearest: {})", type_of(p), Shown(n))),
-                    None => missing.add(format_args!("missing: {name}: {}", type_of(p))),
-                }
+                absent.push((p, name));
                 continue;
             };
             if let (Some(u), Some(e)) = (used.get_mut(index), table.entries().get(index)) {
@@ -174,30 +169,32 @@ fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>,
         }
         found.push(members);
     }
-    if missing.count + unfit.count == 0 {
+    if absent.len() + unfit.count == 0 {
         return Ok((found, used));
     }
+    let unused: Vec<&Entry> = table.entries().iter().zip(&used).filter(|(_, u)| !**u).map(|(e, _)| e).collect();
+    let mut missing = Problems::default();
+    for (p, name) in &absent {
+        // Nearest names cost time, so they are looked up for the lines that are shown.
+        match if missing.count < MOST_LINES { nearest(name, &unused) } else { None } {
+            Some(near) => missing.add(format_args!("missing: {name}: {} (nearest: {})", type_of(p), Shown(near))),
+            None => missing.add(format_args!("missing: {name}: {}", type_of(p))),
+        }
+    }
+    let mut notes = Problems::default();
+    for e in &unused {
+        notes.add(format_args!("unused: {}: {}{}", Shown(&e.name), safetensors::type_name(&e.dtype), List(&e.shape)));
+    }
     let mut text = alloc::format!(
-        "it does not fit {}: {} tensors missing, {} of another shape or type\n",
+        "it does not fit {} (missing: {}, of another shape or type: {}, unused: {})\n",
         model.name.get(),
         missing.count,
-        unfit.count
+        unfit.count,
+        notes.count
     );
     missing.print(&mut text);
     unfit.print(&mut text);
-    let unused = used.iter().filter(|u| !**u).count();
-    if unused > 0 {
-        let mut notes = Problems::default();
-        for (e, _) in table.entries().iter().zip(&used).filter(|(_, u)| !**u) {
-            notes.add(format_args!(
-                "unused: {}: {}{}",
-                Shown(&e.name),
-                safetensors::type_name(&e.dtype),
-                List(&e.shape)
-            ));
-        }
-        notes.print(&mut text);
-    }
+    notes.print(&mut text);
     text.truncate(text.trim_end().len());
     Err(Error { status: Status::Weights, text })
 }
@@ -240,13 +237,13 @@ fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
     }
 }
 
-/// The name in the file that is nearest to `name`, if one is near at all.
-fn nearest<'a>(name: &str, table: &'a Table) -> Option<&'a str> {
+/// The name that is nearest to `name` among the tensors that nobody uses, if one is near at all.
+fn nearest<'a>(name: &str, unused: &[&'a Entry]) -> Option<&'a str> {
     const MOST_NAMES: usize = 1024;
     const SHORTEST_TAIL: usize = 3;
     let last = |n: &str| n.rsplit('.').next().map(String::from);
     let mut best: Option<(usize, &str)> = None;
-    for e in table.entries().iter().take(MOST_NAMES) {
+    for e in unused.iter().copied().take(MOST_NAMES) {
         // A prefix more or less (`transformer.`) is a near name however long it is.
         let tail = e.name.ends_with(name) || name.ends_with(e.name.as_str());
         let distance =

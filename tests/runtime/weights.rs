@@ -1,0 +1,258 @@
+//! Weights files that are broken or do not fit: each is an error with its reason, and none a crash.
+
+use std::path::Path;
+
+use attnc::runtime::load::CompiledModel;
+
+use crate::toy::{self, good_weights, safetensors};
+
+/// What opening the toy with this file says.
+fn opening(file: &[u8]) -> Result<Vec<String>, String> {
+    // Not the same file for two tests that run at the same time.
+    let folder = tempfile::tempdir_in(toy::folder()).unwrap();
+    let path = folder.path().join("w.safetensors");
+    std::fs::write(&path, file).unwrap();
+    opening_path(&path).map_err(|e| e.replace(&path.display().to_string(), "FILE"))
+}
+
+fn opening_path(path: &Path) -> Result<Vec<String>, String> {
+    // SAFETY: the toy is linked from our own objects.
+    let model = unsafe { CompiledModel::open(toy::so(), Some(path), 0) }.map_err(|e| e.text)?;
+    let unused = model.unused_weights();
+    // It must also run.
+    let y = model.session().unwrap().call(0, &[toy::counting(&[1, 4])]).unwrap();
+    assert_eq!(y[0].to_f32(), toy::scaled(&[0.0, 1.0, 2.0, 3.0]).0);
+    Ok(unused)
+}
+
+/// A header that describes one tensor of 4 floats, for `body` to be wrong in.
+fn one(body: &str) -> Vec<u8> {
+    safetensors(&format!("{{\"scale\":{body}}}"), &[0; 16])
+}
+
+#[test]
+fn good_files_open() {
+    let (header, data) = good_weights();
+    assert_eq!(opening(&safetensors(&header, &data)), Ok(vec![]));
+    // Padded with spaces, as the format's own writer does; spaces within; escapes in names.
+    assert_eq!(opening(&safetensors(&format!("{header}     "), &data)), Ok(vec![]));
+    let spaced = header.replace(':', " :\n ").replace(',', "\t,\r ");
+    assert_eq!(opening(&safetensors(&spaced, &data)), Ok(vec![]));
+    let escaped = header.replace("\"scale\"", "\"\\u0073c\\u0061le\"");
+    assert_eq!(opening(&safetensors(&escaped, &data)), Ok(vec![]));
+    // Fields that nobody knows, at a depth.
+    let more = header.replace("\"dtype\"", "\"note\":[1,-2.5e3,null,{\"a\":[true,\"b\"]}],\"dtype\"");
+    assert_eq!(opening(&safetensors(&more, &data)), Ok(vec![]));
+    // Badly aligned data is copied.
+    for pad in 1..8 {
+        let padded = format!("{header}{}", " ".repeat(pad));
+        assert_eq!(opening(&safetensors(&padded, &data)), Ok(vec![]), "{pad}");
+    }
+}
+
+#[test]
+fn tensors_that_are_not_used_are_a_note() {
+    let (header, mut data) = good_weights();
+    let end = data.len();
+    let more = format!(
+        "{},\"lm_head\":{{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[{end},{}]}},\
+         \"none\":{{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[{},{}]}}}}",
+        header.trim_end_matches('}').to_owned() + "}",
+        end + 2,
+        end + 2,
+        end + 2
+    );
+    data.extend_from_slice(&[1, 2]);
+    assert_eq!(opening(&safetensors(&more, &data)), Ok(vec!["lm_head".to_owned(), "none".to_owned()]));
+}
+
+/// Files that are wrong: what is wrong with them, and the bytes.
+fn broken_files() -> Vec<(String, Vec<u8>)> {
+    let (header, data) = good_weights();
+    let good = safetensors(&header, &data);
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut add = |what: &str, file: Vec<u8>| files.push((what.to_owned(), file));
+    // Cut off, too long, not one at all.
+    for cut in [0, 1, 7, 8, 9, 100, 8 + header.len() - 1, 8 + header.len(), good.len() - 16, good.len() - 1] {
+        add(&format!("cut to {cut} bytes"), good[..cut].to_vec());
+    }
+    add("a byte too long", [good.as_slice(), b"x"].concat());
+    add("text", b"this is no weights file, and never was one".to_vec());
+    add("a pickle", [b"PK\x03\x04".as_slice(), &[0; 100]].concat());
+    // The length of the header.
+    for length in [0, 1, 100_000_001, u64::MAX, u64::MAX - 7, i64::MAX as u64, good.len() as u64] {
+        let mut file = good.clone();
+        file[..8].copy_from_slice(&length.to_le_bytes());
+        add(&format!("a header of {length} bytes"), file);
+    }
+    // The header as text.
+    for (what, text) in [
+        ("empty", ""),
+        ("a list", "[]"),
+        ("a number", "7"),
+        ("an open object", "{"),
+        ("only a name", "{\"scale\""),
+        ("no value", "{\"scale\":"),
+        ("two objects", "{}{}"),
+        ("a comma at the end", "{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},}"),
+        ("no comma", "{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}\"b\":{}}"),
+        ("a key without quotes", "{scale:{}}"),
+        ("an open string", "{\"scale"),
+        ("a bad escape", "{\"a\\x\":{}}"),
+        ("half a surrogate pair", "{\"\\ud800\":{}}"),
+        ("the wrong half of one", "{\"\\udc00\":{}}"),
+        ("two first halves", "{\"\\ud800\\ud800\":{}}"),
+        ("a control character in a string", "{\"a\nb\":{}}"),
+        ("metadata that is a list", "{\"__metadata__\":[]}"),
+        ("metadata with a number", "{\"__metadata__\":{\"a\":1}}"),
+    ] {
+        add(&format!("a header that is {what}"), safetensors(text, &[]));
+    }
+    add("a header that is not UTF-8", {
+        let mut file = good.clone();
+        file[20] = 0xff;
+        file
+    });
+    let deep = |open: &str, n: usize| one(&format!("{{\"x\":{}", open.repeat(n)));
+    add("a header nested without end", deep("[", 100_000));
+    add("a header of objects without end", deep("{\"a\":", 100_000));
+    // One tensor.
+    for (what, body) in [
+        ("no dtype", "{\"shape\":[4],\"data_offsets\":[0,16]}"),
+        ("no shape", "{\"dtype\":\"F32\",\"data_offsets\":[0,16]}"),
+        ("no offsets", "{\"dtype\":\"F32\",\"shape\":[4]}"),
+        ("nothing", "{}"),
+        ("a list for an object", "[]"),
+        ("a number for a dtype", "{\"dtype\":32,\"shape\":[4],\"data_offsets\":[0,16]}"),
+        ("two dtypes", "{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}"),
+        ("two shapes", "{\"dtype\":\"F32\",\"shape\":[4],\"shape\":[4],\"data_offsets\":[0,16]}"),
+        ("one offset", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0]}"),
+        ("three offsets", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,8,16]}"),
+        ("offsets in the wrong order", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,0]}"),
+        ("an end beyond the file", "{\"dtype\":\"F32\",\"shape\":[5],\"data_offsets\":[0,20]}"),
+        ("a beginning beyond the file", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[1600,1616]}"),
+        (
+            "offsets near 2^64",
+            "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[18446744073709551600,18446744073709551615]}",
+        ),
+        ("an offset of 2^64", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,18446744073709551616]}"),
+        ("a negative offset", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[-16,0]}"),
+        ("an offset with a point", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16.0]}"),
+        ("an offset with an exponent", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,1e1]}"),
+        ("an offset that begins with 0", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,016]}"),
+        ("an offset that is text", "{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[\"0\",16]}"),
+        ("too few bytes", "{\"dtype\":\"F32\",\"shape\":[5],\"data_offsets\":[0,16]}"),
+        ("too many bytes", "{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,16]}"),
+        ("a shape that overflows", "{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4],\"data_offsets\":[0,16]}"),
+        (
+            "a shape that wraps to the right size",
+            "{\"dtype\":\"F32\",\"shape\":[4611686018427387908],\"data_offsets\":[0,16]}",
+        ),
+        ("a negative extent", "{\"dtype\":\"F32\",\"shape\":[-4],\"data_offsets\":[0,16]}"),
+        ("a shape that is a number", "{\"dtype\":\"F32\",\"shape\":4,\"data_offsets\":[0,16]}"),
+        ("bytes before it", "{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}"),
+        ("bytes after it", "{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"),
+    ] {
+        add(&format!("a tensor with {what}"), one(body));
+    }
+    let axes = vec!["1"; 100].join(",");
+    add("a tensor of 100 axes", one(&format!("{{\"dtype\":\"F32\",\"shape\":[{axes}],\"data_offsets\":[0,16]}}")));
+    let tensor = "{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":";
+    for (what, second) in [("overlap", "[4,12]"), ("lie over each other", "[0,8]"), ("leave a hole", "[12,20]")] {
+        let text = format!("{{\"a\":{tensor}[0,8]}},\"b\":{tensor}{second}}}}}");
+        add(&format!("two tensors that {what}"), safetensors(&text, &[0; 20]));
+    }
+    let text = format!("{{\"a\":{tensor}[0,8]}},\"a\":{tensor}[8,16]}}}}");
+    add("two tensors of one name", safetensors(&text, &[0; 16]));
+    // What fits the format and not the program.
+    let swapped = |from: &str, to: &str| safetensors(&header.replacen(from, to, 1), &data);
+    add("a missing tensor", swapped("\"scale\"", "\"scales\""));
+    add("one of a layer missing", swapped("h.1.bias", "h.3.bias"));
+    add("a prefix before every name", safetensors(&header.replace("h.", "transformer.h."), &data));
+    add("another shape", swapped("[5,4]", "[4,5]"));
+    add("another rank", swapped("\"shape\":[4]", "\"shape\":[4,1]"));
+    add("another type of the same size", swapped("\"F32\"", "\"I32\""));
+    let half = header.replacen("\"dtype\":\"F32\",\"shape\":[4]", "\"dtype\":\"F16\",\"shape\":[4]", 1);
+    let half = half.replacen("[0,16]", "[0,8]", 1);
+    add("f16 where f32 is wanted", {
+        // The others move 8 bytes forward.
+        let mut text = half;
+        for (from, to) in
+            [("[16,32]", "[8,24]"), ("[32,48]", "[24,40]"), ("[48,64]", "[40,56]"), ("[64,144]", "[56,136]")]
+        {
+            text = text.replacen(from, to, 1);
+        }
+        safetensors(&text, &data[8..])
+    });
+    add("a type that nobody knows", swapped("\"F32\"", "\"F4711\""));
+    add("no tensors", safetensors("{}", &[]));
+    add("a terminal's control characters in a name", swapped("\"scale\"", "\"\\u001b[31mred\\u0000\\nline\""));
+    files
+}
+
+#[test]
+fn broken_files_are_errors() {
+    let files = broken_files();
+    assert!(files.len() >= 50, "{}", files.len());
+    let mut told = String::new();
+    for (what, file) in files {
+        let said = match opening(&file) {
+            Ok(_) => panic!("{what}: opened"),
+            Err(said) => said,
+        };
+        assert!(said.starts_with("weights file `FILE`: "), "{what}: {said}");
+        assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{what}: {said:?}");
+        assert!(said.len() < 2000, "{what}: {said}");
+        told += &format!("{what}\n    {}\n", said.trim_start_matches("weights file `FILE`: ").replace('\n', "\n    "));
+    }
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/runtime"),
+        prepend_module_to_snapshot => false,
+    }, {
+        insta::assert_snapshot!("broken_weights", told);
+    });
+}
+
+/// Every byte of a good file changed, a few ways: whatever is said, nothing crashes, and what opens also runs.
+#[test]
+fn no_changed_byte_crashes() {
+    let (header, data) = good_weights();
+    let good = safetensors(&header, &data);
+    let folder = tempfile::tempdir_in(toy::folder()).unwrap();
+    let path = folder.path().join("w.safetensors");
+    for at in 0..8 + header.len() {
+        for change in [1u8, 0x80, 0x10] {
+            let mut file = good.clone();
+            file[at] ^= change;
+            std::fs::write(&path, &file).unwrap();
+            // SAFETY: the toy is linked from our own objects.
+            if let Ok(model) = unsafe { CompiledModel::open(toy::so(), Some(&path), 0) } {
+                model.session().unwrap().call(0, &[toy::counting(&[2, 4])]).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_is_an_error() {
+    let none = toy::folder().join("none.safetensors");
+    let e = opening_path(&none).unwrap_err();
+    assert!(e.starts_with("cannot read weights file `") && e.ends_with("No such file or directory"), "{e}");
+    let e = opening_path(toy::folder()).unwrap_err();
+    assert!(e.ends_with("it is a folder"), "{e}");
+    let e = opening_path(Path::new("/dev/null")).unwrap_err();
+    assert!(e.contains("it has 0 bytes") || e.contains("not a regular file"), "{e}");
+    let pipe = toy::folder().join("pipe");
+    if std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|s| s.success()) {
+        let e = opening_path(&pipe).unwrap_err();
+        assert!(e.ends_with("it is not a regular file"), "{e}");
+    }
+    // SAFETY: the toy is linked from our own objects.
+    let e = unsafe { CompiledModel::open(toy::so(), None, 0) }.err().map(|e| e.text);
+    assert_eq!(e.as_deref(), Some("Toy needs a weights file: it has 5 tensors, `scale` first"));
+    for (path, text) in [(toy::weights(), "toy.safetensors"), (none.as_path(), "none.safetensors")] {
+        // SAFETY: neither is a library, so nothing is run.
+        let e = unsafe { CompiledModel::open(path, None, 0) }.err().map(|e| e.text).unwrap_or_default();
+        assert!(e.contains(text), "{e}");
+    }
+}
