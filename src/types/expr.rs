@@ -1,0 +1,421 @@
+//! Expressions: names, fields, `if`, and which rule each other form follows.
+//!
+//! In: expressions as written. Out: typed values. Operators are in `operators`, calls in `calls` and `builtins`,
+//! `x[..]` in `indexing`.
+
+use super::body::{Body, Named};
+use super::builtins;
+use super::calls::{Place, within};
+use super::items::not_available;
+use super::typed::{Block, Expr, ExprKind, FieldType, Generic, GenericKind, LayerPath, Stmt, StmtKind, Tensor, Type};
+use super::values::{Ty, Val, coerce};
+use crate::diagnostics::codes::{names, parameters, shapes};
+use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::ir::Scalar;
+use crate::shape::{Dim, Elem};
+use crate::syntax::ast;
+use crate::syntax::span::Span;
+
+impl<'a> Body<'a> {
+    /// An expression whose value is needed.
+    pub(super) fn expr(&mut self, expr: &ast::Expr) -> Val {
+        let value = self.expr_or_statement(expr);
+        if value.ty == Ty::Tuple(Vec::new()) {
+            let mut diagnostic =
+                Diagnostic::error(shapes::NO_VALUE, "there is no value here").at(expr.span, "a value is needed");
+            if matches!(expr.kind, ast::ExprKind::If { otherwise: None, .. }) {
+                diagnostic = diagnostic.help("an `if` with a value has an `else`");
+            }
+            self.diagnostics.push(diagnostic);
+            return Val::error(expr.span);
+        }
+        value
+    }
+
+    /// An expression that may have no value.
+    pub(super) fn expr_or_statement(&mut self, expr: &ast::Expr) -> Val {
+        let span = expr.span;
+        match &expr.kind {
+            ast::ExprKind::Int(n) => match i64::try_from(*n) {
+                Ok(n) => Val::dim(Dim::from(n), span),
+                Err(_) => {
+                    self.diagnostics.push(
+                        Diagnostic::error(shapes::LITERAL, "the number does not fit any element type")
+                            .at(span, "at most 2^63 - 1"),
+                    );
+                    Val::error(span)
+                }
+            },
+            ast::ExprKind::Float(x) => Val::float(ExprKind::Const(Scalar::Float(*x)), span),
+            ast::ExprKind::Inf => Val::float(ExprKind::Const(Scalar::Float(f64::INFINITY)), span),
+            ast::ExprKind::Bool(b) => boolean(*b, span),
+            ast::ExprKind::Str(_) => self.no_value_form("a text", span, "texts stand only as patterns"),
+            ast::ExprKind::List(_) => {
+                self.no_value_form("a list", span, "lists stand only as shapes and axes; `concat` joins tensors")
+            }
+            ast::ExprKind::Name(name) => self.name(name),
+            ast::ExprKind::Tuple(parts) => {
+                let parts: Vec<Val> = parts.iter().map(|part| self.expr(part)).collect();
+                let ty = Ty::Tuple(parts.iter().map(|part| part.ty.clone()).collect());
+                let Some(settled) = ty.settled() else { return Val::error(span) };
+                let kind = ExprKind::Tuple(parts.into_iter().map(|part| part.expr).collect());
+                Val { ty, expr: Expr { kind, ty: settled, span } }
+            }
+            ast::ExprKind::Unary { op, op_span, operand } => {
+                let operand = self.expr(operand);
+                self.unary_operator(*op, *op_span, operand, span)
+            }
+            ast::ExprKind::Binary { op, op_span, left, right } => {
+                let (left, right) = (self.expr(left), self.expr(right));
+                self.binary_operator(*op, *op_span, left, right, span)
+            }
+            ast::ExprKind::Call { callee, generics, args } => self.call(expr, callee, generics, args),
+            ast::ExprKind::Field { base, name } => self.member(base, name, span),
+            ast::ExprKind::Index { base, indices } => self.index(base, indices, span),
+            ast::ExprKind::If { condition, then, otherwise } => {
+                self.if_(condition, then, otherwise.as_deref(), span)
+            }
+            ast::ExprKind::Block(block) => {
+                let (block, ty) = self.block(block);
+                let Some(settled) = ty.settled() else { return Val::error(span) };
+                Val { ty, expr: Expr { kind: ExprKind::Block(block), ty: settled, span } }
+            }
+            ast::ExprKind::Error => Val::error(span),
+        }
+    }
+
+    fn no_value_form(&mut self, what: &str, span: Span, note: &str) -> Val {
+        self.not_a_tensor_with(what, span, Some(note));
+        Val::error(span)
+    }
+
+    /// Reports something else where a tensor is needed.
+    pub(super) fn not_a_tensor(&mut self, what: &str, span: Span) {
+        self.not_a_tensor_with(what, span, None);
+    }
+
+    fn not_a_tensor_with(&mut self, what: &str, span: Span, note: Option<&str>) {
+        let mut diagnostic = Diagnostic::error(shapes::NOT_A_TENSOR, format!("a tensor is needed, this is {what}"))
+            .at(span, "not a tensor");
+        if let Some(note) = note {
+            diagnostic = diagnostic.note(note);
+        }
+        if what.starts_with('(') {
+            diagnostic = diagnostic.help("take its parts with `let (a, b) = ..`");
+        }
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// A name as a value.
+    pub(super) fn name(&mut self, name: &ast::Ident) -> Val {
+        let span = name.span;
+        match self.lookup(&name.name) {
+            Some(Named::Local { id, ty, .. }) => {
+                let Some(settled) = ty.settled() else { return Val::error(span) };
+                return Val { ty, expr: Expr { kind: ExprKind::Local(id), ty: settled, span } };
+            }
+            Some(Named::Dim(dim)) => return Val::dim(dim, span),
+            Some(Named::Layer(..)) => return self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false),
+            Some(Named::Error) => return Val::error(span),
+            None => {}
+        }
+        if let Some(owner) = self.owner {
+            let layer = self.items.layer(owner);
+            if let Some(index) = layer.field(&name.name) {
+                let Some(Some(field)) = layer.fields.get(index) else { return Val::error(span) };
+                return match &field.ty {
+                    FieldType::Param(tensor) => {
+                        let kind = ExprKind::Param { path: LayerPath::default(), field: index };
+                        let shape = tensor.shape.substitute(&[], &|name| self.scope.aliases.get(name).cloned());
+                        Val::tensor(kind, tensor.elem, shape.unwrap_or_else(|| tensor.shape.clone()), span)
+                    }
+                    FieldType::Layer(_) => self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false),
+                    FieldType::Array(..) => {
+                        self.layer_is_no_value(&format!("the array of layers `{}`", name.name), span, true)
+                    }
+                };
+            }
+            if self.items.method(owner, &name.name).is_some() {
+                return self.function_is_no_value(name);
+            }
+        }
+        if self.scope.names.contains_key(&name.name) {
+            return Val::dim(self.scope.canonical(Dim::symbol(&name.name)), span);
+        }
+        if let Some(generic) = self.known_constants().into_iter().find(|generic| generic.name == name.name) {
+            return constant(generic, span);
+        }
+        if self.items.free_function(self.module, &name.name).is_some() || builtins::find(&name.name).is_some() {
+            return self.function_is_no_value(name);
+        }
+        self.unknown_name(name);
+        Val::error(span)
+    }
+
+    /// The generic constants of the layer and of the function.
+    pub(super) fn known_constants(&self) -> Vec<&'a Generic> {
+        let items = self.items;
+        let layer = self.owner.map(|owner| items.layer(owner).generics.as_slice()).unwrap_or_default();
+        let own = items.function(self.id).generics.as_slice();
+        own.iter().chain(layer).filter(|generic| matches!(generic.kind, GenericKind::Const { .. })).collect()
+    }
+
+    fn function_is_no_value(&mut self, name: &ast::Ident) -> Val {
+        self.diagnostics.push(
+            Diagnostic::error(names::NOT_A_VALUE, format!("the function `{}` is no tensor", name.name))
+                .at(name.span, "a tensor is needed here")
+                .help(format!("call it: `{}(..)`", name.name)),
+        );
+        Val::error(name.span)
+    }
+
+    /// Reports a name that is not known.
+    pub(super) fn unknown_name(&mut self, name: &ast::Ident) {
+        let layer = self.owner.map(|owner| self.items.layer(owner));
+        let known: Vec<&str> = self
+            .frames
+            .iter()
+            .flat_map(|frame| frame.keys().map(String::as_str))
+            .chain(layer.iter().flat_map(|layer| layer.ast.fields.iter().map(|field| field.name.name.as_str())))
+            .chain(self.scope.known())
+            .chain(self.scope.constants.iter().map(String::as_str))
+            .collect();
+        let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
+            .at(name.span, "not known");
+        if let Some(near) = did_you_mean(&name.name, known) {
+            diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+        } else if name.name == "self" {
+            diagnostic = diagnostic.help("fields are named without `self.`");
+        } else if matches!(name.name.as_str(), "True" | "False") {
+            diagnostic = diagnostic.help(format!("did you mean `{}`?", name.name.to_lowercase()));
+        } else if name.name == "None" {
+            diagnostic = diagnostic.help("there is no `None`; every argument has a value");
+        }
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// `base.name`
+    pub(super) fn member(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) -> Val {
+        match self.place(base) {
+            Some(Place::Layer(instance, path)) => {
+                let layer = self.items.layer(instance.layer);
+                if let Some(index) = layer.field(&name.name) {
+                    let Some(Some(field)) = layer.fields.get(index) else { return Val::error(span) };
+                    return match &field.ty {
+                        FieldType::Param(tensor) => {
+                            let axes = tensor.shape.axes.iter().filter_map(|axis| axis.dim());
+                            let dims = axes.map(|dim| self.scope.canonical(within(&instance, dim)));
+                            let shape = super::axes::Shape::of(dims);
+                            Val::tensor(ExprKind::Param { path, field: index }, tensor.elem, shape, span)
+                        }
+                        FieldType::Layer(_) => {
+                            self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false)
+                        }
+                        FieldType::Array(..) => {
+                            self.layer_is_no_value(&format!("the array of layers `{}`", name.name), span, true)
+                        }
+                    };
+                }
+                if self.items.method(instance.layer, &name.name).is_some() {
+                    return self.function_is_no_value(name);
+                }
+                let functions = layer.ast.functions.iter().map(|function| function.name.name.as_str());
+                let known: Vec<&str> =
+                    layer.ast.fields.iter().map(|field| field.name.name.as_str()).chain(functions).collect();
+                let mut diagnostic = Diagnostic::error(
+                    names::UNKNOWN_MEMBER,
+                    format!("the layer `{}` has no field or function `{}`", layer.ast.name.name, name.name),
+                )
+                .at(name.span, "not known")
+                .also(layer.ast.name.span, "declared here");
+                if let Some(near) = did_you_mean(&name.name, known.iter().copied()) {
+                    diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+                } else if !known.is_empty() {
+                    let list: Vec<String> = known.iter().map(|known| format!("`{known}`")).collect();
+                    diagnostic = diagnostic.note(format!("it has {}", list.join(", ")));
+                }
+                self.diagnostics.push(diagnostic);
+                Val::error(span)
+            }
+            Some(Place::Array { .. }) => {
+                self.diagnostics.push(
+                    Diagnostic::error(parameters::LAYER_ARRAY, "an array of layers has no fields")
+                        .at(span, "several layers")
+                        .help("go through it with `for`, or take one: `blocks[0]`"),
+                );
+                Val::error(span)
+            }
+            Some(Place::Wrong) => Val::error(span),
+            None => {
+                if let ast::ExprKind::Name(module) = &base.kind
+                    && module.name == "random"
+                    && self.lookup("random").is_none()
+                {
+                    self.diagnostics.push(not_available("`random`", span));
+                    return Val::error(span);
+                }
+                let value = self.expr(base);
+                self.transpose(value, name, span)
+            }
+        }
+    }
+
+    fn transpose(&mut self, value: Val, name: &ast::Ident, span: Span) -> Val {
+        if value.ty.is_error() {
+            return Val::error(span);
+        }
+        if name.name != "T" {
+            let mut diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tensor has no `{}`", name.name))
+                .at(name.span, "not known")
+                .also(value.span(), value.ty.to_string());
+            diagnostic = match name.name.as_str() {
+                "t" | "transpose" | "mT" => diagnostic.help("`.T` exchanges the last two axes"),
+                "shape" | "size" => {
+                    diagnostic.help("name the dimensions in the signature, and use the names: `x: f32[S, D]`")
+                }
+                "reshape" | "view" | "permute" => diagnostic.help("use `rearrange(x, \"..\")`"),
+                "to" | "float" | "astype" => diagnostic.help("use `cast<f32>(x)`"),
+                other if builtins::find(other).is_some() => {
+                    diagnostic.help(format!("it is a function: `{other}(x)`"))
+                }
+                _ => diagnostic.note("`.T` is all that stands behind a tensor's dot"),
+            };
+            self.diagnostics.push(diagnostic);
+            return Val::error(span);
+        }
+        let Some(tensor) = value.as_tensor().cloned() else {
+            let shown = value.ty.to_string();
+            self.not_a_tensor(&shown, value.span());
+            return Val::error(span);
+        };
+        let Some((front, back)) = tensor.shape.split_last(2) else {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::RANK, format!("`.T` needs two axes, {tensor} has {}", known_axes(&tensor)))
+                    .at(value.span(), tensor.to_string()),
+            );
+            return Val::error(span);
+        };
+        let shape = front.followed_by(back.into_iter().rev());
+        Val::tensor(ExprKind::Transpose(Box::new(value.expr)), tensor.elem, shape, span)
+    }
+
+    fn if_(&mut self, condition: &ast::Expr, then: &ast::Block, otherwise: Option<&ast::Expr>, span: Span) -> Val {
+        let condition = self.condition(condition, "`if`");
+        let (((then, then_ty), (otherwise, otherwise_ty)), carried) = self.region(|this| {
+            let then = this.block(then);
+            let otherwise = match otherwise {
+                None => (Block { statements: Vec::new(), value: None }, Ty::Tuple(Vec::new())),
+                Some(ast::Expr { kind: ast::ExprKind::Block(block), .. }) => this.block(block),
+                Some(expr) => this.alone(expr),
+            };
+            (then, otherwise)
+        });
+        let nothing = Ty::Tuple(Vec::new());
+        if then_ty.is_error() || otherwise_ty.is_error() {
+            return Val::error(span);
+        }
+        let Some(condition) = condition else { return Val::error(span) };
+        let condition = Box::new(condition);
+        if then_ty == nothing || otherwise_ty == nothing {
+            if then_ty != otherwise_ty {
+                let value = if then_ty == nothing { &otherwise } else { &then };
+                let at = value.value.as_ref().map_or(span, |value| value.span);
+                let shown = if then_ty == nothing { &otherwise_ty } else { &then_ty };
+                self.diagnostics.push(
+                    Diagnostic::error(shapes::BRANCHES, "one branch has a value, the other has none")
+                        .at(at, format!("{shown}"))
+                        .help("give both a value, or assign to a `var` in both"),
+                );
+                return Val::error(span);
+            }
+            let kind = ExprKind::If { condition, then, otherwise, carried };
+            return Val { ty: nothing, expr: Expr { kind, ty: Type::Tuple(Vec::new()), span } };
+        }
+        let Some((then, otherwise, ty)) = self.same_type((then, then_ty), (otherwise, otherwise_ty), span) else {
+            return Val::error(span);
+        };
+        let kind = ExprKind::If { condition, then, otherwise, carried };
+        Val { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }
+    }
+
+    /// An expression as a block of its own: the `if` of an `else if`.
+    fn alone(&mut self, expr: &ast::Expr) -> (Block, Ty) {
+        let value = self.expr_or_statement(expr);
+        if value.ty == Ty::Tuple(Vec::new()) {
+            let stmt = Stmt { span: expr.span, kind: effect(value.expr) };
+            (Block { statements: vec![stmt], value: None }, value.ty)
+        } else {
+            (Block { statements: Vec::new(), value: Some(Box::new(value.expr)) }, value.ty)
+        }
+    }
+
+    /// Two branches as values of one type.
+    fn same_type(&mut self, a: (Block, Ty), b: (Block, Ty), span: Span) -> Option<(Block, Block, Type)> {
+        let ((mut a, a_ty), (mut b, b_ty)) = (a, b);
+        let elem = match (&a_ty, &b_ty) {
+            (Ty::Tensor(tensor), Ty::Dim(_) | Ty::Float) | (Ty::Dim(_) | Ty::Float, Ty::Tensor(tensor)) => tensor.elem,
+            (Ty::Float, _) | (_, Ty::Float) => Elem::F32,
+            _ => Elem::I32,
+        };
+        let open = |ty: &Ty| matches!(ty, Ty::Dim(_) | Ty::Float);
+        for (block, ty) in [(&mut a, &a_ty), (&mut b, &b_ty)] {
+            if open(ty)
+                && let Some(value) = block.value.take()
+                && let Ok(expr) = coerce(Val { ty: ty.clone(), expr: *value }, elem)
+            {
+                block.value = Some(Box::new(expr));
+            }
+        }
+        let (Some(x), Some(y)) = (&a.value, &b.value) else {
+            self.branches(&a_ty, &b_ty, span, span, span);
+            return None;
+        };
+        if x.ty != y.ty {
+            let (x, y) = (x.span, y.span);
+            self.branches(&a_ty, &b_ty, x, y, span);
+            return None;
+        }
+        let ty = x.ty.clone();
+        Some((a, b, ty))
+    }
+
+    fn branches(&mut self, a: &Ty, b: &Ty, x: Span, y: Span, _whole: Span) {
+        let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches give {a} and {b}"))
+            .at(y, b.to_string())
+            .also(x, a.to_string());
+        let diagnostic = super::body::type_misfit(diagnostic, b, a, self.scope);
+        self.diagnostics.push(diagnostic);
+    }
+}
+
+/// An expression without value, as a statement.
+pub(super) fn effect(expr: Expr) -> StmtKind {
+    match expr.kind {
+        ExprKind::If { condition, then, otherwise, carried } => {
+            StmtKind::If { condition: *condition, then, otherwise, carried }
+        }
+        kind => StmtKind::Expr(Expr { kind, ..expr }),
+    }
+}
+
+fn boolean(value: bool, span: Span) -> Val {
+    Val::tensor(ExprKind::Const(Scalar::Bool(value)), Elem::Bool, super::axes::Shape::scalar(), span)
+}
+
+/// A generic constant as a value: a float of open type where only a default shows its type.
+fn constant(generic: &Generic, span: Span) -> Val {
+    let kind = ExprKind::Generic(generic.name.clone());
+    match generic.kind {
+        GenericKind::Const { elem: Elem::F32, .. } => Val::float(kind, span),
+        GenericKind::Const { elem, .. } => Val::tensor(kind, elem, super::axes::Shape::scalar(), span),
+        GenericKind::Dim { .. } => Val::error(span),
+    }
+}
+
+/// How many axes a tensor has, `..` not counted.
+pub(super) fn known_axes(tensor: &Tensor) -> String {
+    match tensor.shape.rest() {
+        None => tensor.shape.len().to_string(),
+        Some(_) => format!("{} besides `..`", tensor.shape.len().saturating_sub(1)),
+    }
+}

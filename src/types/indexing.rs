@@ -1,0 +1,229 @@
+//! `x[..]`: elements, slices and gathers.
+//!
+//! In: a tensor and one entry for each axis that is named. Out: the typed index and its shape. Bounds are proved by the
+//! facts, refuted, or become conditions that are decided when the dimensions are bound or at the door of the call.
+
+use super::axes::{Axis, Shape};
+use super::body::Body;
+use super::calls::{Place, count};
+use super::expr::known_axes;
+use super::items::not_available;
+use super::typed::{Entry, ExprKind, Tensor};
+use super::values::{Ty, Val, dim_expr};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::{names, parameters, shapes};
+use crate::shape::{Dim, Elem, Fact, Relation};
+use crate::syntax::ast;
+use crate::syntax::span::Span;
+
+impl Body<'_> {
+    /// `base[indices]`
+    pub(super) fn index(&mut self, base: &ast::Expr, indices: &[ast::Index], span: Span) -> Val {
+        match self.place(base) {
+            Some(Place::Layer(..)) => {
+                self.diagnostics.push(
+                    Diagnostic::error(names::NOT_A_VALUE, "one layer cannot be indexed").at(base.span, "not an array of layers"),
+                );
+                return Val::error(span);
+            }
+            Some(Place::Array { .. }) => {
+                self.diagnostics.push(
+                    Diagnostic::error(parameters::LAYER_ARRAY, "a layer is no tensor")
+                        .at(span, "call it, or name one of its fields"),
+                );
+                return Val::error(span);
+            }
+            Some(Place::Wrong) => return Val::error(span),
+            None => {}
+        }
+        let value = self.expr(base);
+        if value.ty.is_error() {
+            return Val::error(span);
+        }
+        let Some(tensor) = value.as_tensor().cloned() else {
+            let shown = value.ty.to_string();
+            self.not_a_tensor(&shown, base.span);
+            return Val::error(span);
+        };
+        let Some(places) = self.index_places(&tensor, base.span, indices, span) else { return Val::error(span) };
+        let mut entries: Vec<Entry> = tensor.shape.axes.iter().map(|_| Entry::All).collect();
+        let mut axes: Vec<Vec<Axis>> = tensor.shape.axes.iter().map(|axis| vec![axis.clone()]).collect();
+        let mut gathered: Option<Span> = None;
+        let mut fine = true;
+        for (index, at) in indices.iter().filter(|index| !matches!(index, ast::Index::Rest(_))).zip(places) {
+            let Some(length) = tensor.shape.dim(at).cloned() else { continue };
+            let Some((entry, taken)) = self.entry(index, &length) else {
+                fine = false;
+                continue;
+            };
+            if matches!(entry, Entry::Gather(_)) {
+                if gathered.is_some() {
+                    self.diagnostics.push(not_available("a second tensor of indices", index.span()));
+                    fine = false;
+                }
+                gathered = Some(index.span());
+            }
+            if let (Some(slot), Some(axis)) = (entries.get_mut(at), axes.get_mut(at)) {
+                *slot = entry;
+                *axis = taken;
+            }
+        }
+        if !fine {
+            return Val::error(span);
+        }
+        let axes: Vec<Axis> = axes.into_iter().flatten().collect();
+        if axes.iter().filter(|axis| **axis == Axis::Rest).count() > 1 {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::REST, "both the tensor and the indices have `..`")
+                    .at(gathered.unwrap_or(span), "")
+                    .also(base.span, tensor.to_string())
+                    .note("a shape has `..` once"),
+            );
+            return Val::error(span);
+        }
+        let kind = ExprKind::Index { base: Box::new(value.expr), entries };
+        Val::tensor(kind, tensor.elem, Shape { axes }, span)
+    }
+
+    /// Which axis each entry is for, `..` left out.
+    fn index_places(
+        &mut self,
+        tensor: &Tensor,
+        base: Span,
+        indices: &[ast::Index],
+        span: Span,
+    ) -> Option<Vec<usize>> {
+        let is_rest = |index: &ast::Index| matches!(index, ast::Index::Rest(_));
+        let named = indices.iter().filter(|index| !is_rest(index)).count();
+        let front = indices.iter().position(is_rest).unwrap_or(indices.len());
+        if let Some(second) = indices.iter().filter(|index| is_rest(index)).nth(1) {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::INDEX_COUNT, "`..` stands twice in the index").at(second.span(), "a second time"),
+            );
+            return None;
+        }
+        let back = named.saturating_sub(front);
+        let len = tensor.shape.len();
+        let behind = len.checked_sub(back);
+        let places: Option<Vec<usize>> = behind
+            .filter(|behind| *behind >= front)
+            .map(|behind| (0..front).chain(behind..len).collect());
+        let seen = |places: &Vec<usize>| {
+            let rest = tensor.shape.rest();
+            places.iter().all(|at| Some(*at) != rest)
+                && !(0..front).any(|at| rest.is_some_and(|rest| rest <= at))
+                && !(len - back..len).any(|at| rest.is_some_and(|rest| rest >= at))
+        };
+        match places {
+            Some(places) if seen(&places) => Some(places),
+            _ => {
+                let mut diagnostic = Diagnostic::error(
+                    shapes::INDEX_COUNT,
+                    format!("{} for {tensor}, which has {}", count(named, "index").replace("indexs", "indices"), axes_of(tensor)),
+                )
+                .at(span, "")
+                .also(base, tensor.to_string());
+                if tensor.shape.rest().is_some() {
+                    diagnostic = diagnostic.help("behind `..`, axes are reached from the end: `x[.., 0]`");
+                }
+                self.diagnostics.push(diagnostic);
+                None
+            }
+        }
+    }
+
+    /// One entry, for an axis of the given length; the axes that take its place.
+    fn entry(&mut self, index: &ast::Index, length: &Dim) -> Option<(Entry, Vec<Axis>)> {
+        match index {
+            ast::Index::Rest(_) => None,
+            ast::Index::Range { start, end, span } => self.slice(start.as_ref(), end.as_ref(), *span, length),
+            ast::Index::Expr(expr) => {
+                let value = self.expr(expr);
+                match value.ty.clone() {
+                    Ty::Dim(at) => {
+                        self.in_range(&at, length, expr.span);
+                        Some((Entry::At(dim_expr(&at, Elem::I32, expr.span)), Vec::new()))
+                    }
+                    Ty::Tensor(Tensor { elem: Elem::I32 | Elem::I64, shape }) => {
+                        if shape.is_scalar() {
+                            return Some((Entry::At(value.expr), Vec::new()));
+                        }
+                        Some((Entry::Gather(value.expr), shape.axes))
+                    }
+                    Ty::Error => None,
+                    ty => {
+                        let mut diagnostic =
+                            Diagnostic::error(shapes::INDEX_TYPE, format!("an index must be an integer, this is {ty}"))
+                                .at(expr.span, ty.to_string());
+                        diagnostic = match &ty {
+                            Ty::Tensor(Tensor { elem: Elem::Bool, .. }) => {
+                                diagnostic.help("`where(mask, x, 0)` chooses by a mask, and keeps the shape")
+                            }
+                            Ty::Tensor(_) => diagnostic.help("convert it: `cast<i32>(..)`"),
+                            _ => diagnostic,
+                        };
+                        self.diagnostics.push(diagnostic);
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    fn slice(
+        &mut self,
+        start: Option<&ast::Expr>,
+        end: Option<&ast::Expr>,
+        span: Span,
+        length: &Dim,
+    ) -> Option<(Entry, Vec<Axis>)> {
+        let start = match start {
+            None => Some(Dim::zero()),
+            Some(start) => self.slice_end(start),
+        };
+        let end = match end {
+            None => Some(length.clone()),
+            Some(end) => self.slice_end(end),
+        };
+        let (start, end) = (start?, end?);
+        let scope = self.scope;
+        let out = |what: String| {
+            let diagnostic = Diagnostic::error(shapes::OUT_OF_RANGE, what).at(span, format!("the axis has length {length}"));
+            scope.label_origins(diagnostic, [&start, &end, length])
+        };
+        let facts = [
+            (Dim::zero(), start.clone(), format!("the slice begins before the axis, at {start}")),
+            (start.clone(), end.clone(), format!("the slice ends before it begins: {start}..{end}")),
+            (end.clone(), length.clone(), format!("the slice {start}..{end} ends behind the axis")),
+        ];
+        for (left, right, what) in facts {
+            let fact = Fact { left, relation: Relation::Le, right };
+            if scope.decide(&fact) == Some(false) {
+                self.diagnostics.push(out(what));
+                return None;
+            }
+            self.require(fact, span, &|| out(what.clone()));
+        }
+        let taken = scope.canonical(end.sub(&start));
+        Some((Entry::Range(start, end), vec![Axis::Dim(taken)]))
+    }
+
+    fn slice_end(&mut self, expr: &ast::Expr) -> Option<Dim> {
+        let value = self.expr(expr);
+        match &value.ty {
+            Ty::Tensor(Tensor { elem: Elem::I32 | Elem::I64, shape }) if shape.is_scalar() => {
+                self.diagnostics.push(not_available("a slice whose ends are computed", expr.span));
+                None
+            }
+            _ => self.dim_of(&value),
+        }
+    }
+}
+
+/// `2 axes`, `1 besides ..`
+fn axes_of(tensor: &Tensor) -> String {
+    match tensor.shape.rest() {
+        None => count(tensor.shape.len(), "axis").replace("axiss", "axes"),
+        Some(_) => known_axes(tensor),
+    }
+}

@@ -1,0 +1,23 @@
+//! The modules that a program can `use`: the standard library, whose text is carried inside the compiler.
+//!
+//! In: a module's path. Out: its text, as `attnc std` prints it and as the checker reads it.
+
+/// A module of the standard library.
+#[derive(Clone, Copy, Debug)]
+pub struct Module {
+    /// What stands after `use`.
+    pub path: &'static str,
+    /// The name under which messages show its text.
+    pub file: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// Every module, by path.
+pub const MODULES: &[Module] =
+    &[Module { path: "std.nn", file: "std/nn.attn", text: include_str!("std/nn.attn") }];
+
+/// The module of a path (`std.nn`), or of its last part (`nn`).
+pub fn module(name: &str) -> Option<&'static Module> {
+    MODULES.iter().find(|module| module.path == name || module.path.rsplit('.').next() == Some(name))
+}

@@ -1,0 +1,220 @@
+//! What an expression is while it is being checked: its type, which may still be open for a literal, and its typed form.
+//!
+//! In: literals, dimensions and tensors. Out: typed expressions once the element type is settled: a literal or a
+//! dimension takes the type of the other operand, else `f32` or `i32`.
+
+use std::fmt;
+
+use super::axes::Shape;
+use super::typed::{Expr, ExprKind, Tensor, Type};
+use crate::ir::Scalar;
+use crate::shape::{Dim, Elem};
+use crate::syntax::span::Span;
+
+/// The type of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ty {
+    /// A tensor or a scalar.
+    Tensor(Tensor),
+    /// A whole number made of dimensions and literals; it has no element type yet.
+    Dim(Dim),
+    /// A float made of literals and dimensions; it has no element type yet, and is computed as `f32`.
+    Float,
+    /// Several values; none for what has no value.
+    Tuple(Vec<Ty>),
+    /// Wrong, and reported.
+    Error,
+}
+
+impl Ty {
+    /// A scalar type.
+    pub(super) fn scalar(elem: Elem) -> Ty {
+        Ty::Tensor(Tensor { elem, shape: Shape::scalar() })
+    }
+
+    /// The type of a checked value.
+    pub(super) fn of(ty: &Type) -> Ty {
+        match ty {
+            Type::Tensor(tensor) => Ty::Tensor(tensor.clone()),
+            Type::Tuple(parts) => Ty::Tuple(parts.iter().map(Ty::of).collect()),
+        }
+    }
+
+    /// The type once nothing more is known: `i32` for whole numbers, `f32` for floats. None for an error.
+    pub(super) fn settled(&self) -> Option<Type> {
+        match self {
+            Ty::Tensor(tensor) => Some(Type::Tensor(tensor.clone())),
+            Ty::Dim(_) => Some(Type::Tensor(Tensor { elem: Elem::I32, shape: Shape::scalar() })),
+            Ty::Float => Some(Type::Tensor(Tensor { elem: Elem::F32, shape: Shape::scalar() })),
+            Ty::Tuple(parts) => parts.iter().map(Ty::settled).collect::<Option<Vec<Type>>>().map(Type::Tuple),
+            Ty::Error => None,
+        }
+    }
+
+    /// Is any part of it wrong?
+    pub(super) fn is_error(&self) -> bool {
+        match self {
+            Ty::Error => true,
+            Ty::Tuple(parts) => parts.iter().any(Ty::is_error),
+            Ty::Tensor(_) | Ty::Dim(_) | Ty::Float => false,
+        }
+    }
+}
+
+/// As messages show it.
+impl fmt::Display for Ty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ty::Tensor(tensor) => write!(f, "{tensor}"),
+            Ty::Dim(dim) if dim.is_const() => write!(f, "the number {dim}"),
+            Ty::Dim(dim) => write!(f, "the dimension {dim}"),
+            Ty::Float => f.write_str("a float"),
+            Ty::Tuple(parts) if parts.is_empty() => f.write_str("no value"),
+            Ty::Tuple(parts) => {
+                let list: Vec<String> = parts.iter().map(Ty::to_string).collect();
+                write!(f, "({})", list.join(", "))
+            }
+            Ty::Error => f.write_str("an error"),
+        }
+    }
+}
+
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.shape.is_scalar() { write!(f, "{}", self.elem) } else { write!(f, "{}{}", self.elem, self.shape) }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Tensor(tensor) => write!(f, "{tensor}"),
+            Type::Tuple(parts) => {
+                let list: Vec<String> = parts.iter().map(Type::to_string).collect();
+                write!(f, "({})", list.join(", "))
+            }
+        }
+    }
+}
+
+/// An expression and its type.
+#[derive(Clone, Debug)]
+pub(super) struct Val {
+    pub(super) ty: Ty,
+    /// Its typed form. Of an open type it is the form under the settled type; of an error it is a placeholder that no
+    /// program with diagnostics free of errors contains.
+    pub(super) expr: Expr,
+}
+
+impl Val {
+    /// What stands for a wrong expression.
+    pub(super) fn error(span: Span) -> Val {
+        let ty = Type::Tuple(Vec::new());
+        Val { ty: Ty::Error, expr: Expr { kind: ExprKind::Tuple(Vec::new()), ty, span } }
+    }
+
+    /// A tensor.
+    pub(super) fn tensor(kind: ExprKind, elem: Elem, shape: Shape, span: Span) -> Val {
+        let tensor = Tensor { elem, shape };
+        Val { ty: Ty::Tensor(tensor.clone()), expr: Expr { kind, ty: Type::Tensor(tensor), span } }
+    }
+
+    /// A dimension or a whole number.
+    pub(super) fn dim(dim: Dim, span: Span) -> Val {
+        let expr = dim_expr(&dim, Elem::I32, span);
+        Val { ty: Ty::Dim(dim), expr }
+    }
+
+    /// A float of open type, computed as `f32`.
+    pub(super) fn float(kind: ExprKind, span: Span) -> Val {
+        Val { ty: Ty::Float, expr: Expr { kind, ty: scalar(Elem::F32), span } }
+    }
+
+    /// No value.
+    pub(super) fn nothing(span: Span) -> Val {
+        Val { ty: Ty::Tuple(Vec::new()), ..Val::error(span) }
+    }
+
+    /// Where it stands.
+    pub(super) fn span(&self) -> Span {
+        self.expr.span
+    }
+
+    /// The tensor type, if it has one by now.
+    pub(super) fn as_tensor(&self) -> Option<&Tensor> {
+        match &self.ty {
+            Ty::Tensor(tensor) => Some(tensor),
+            Ty::Dim(_) | Ty::Float | Ty::Tuple(_) | Ty::Error => None,
+        }
+    }
+}
+
+/// The type of a scalar.
+pub(super) fn scalar(elem: Elem) -> Type {
+    Type::Tensor(Tensor { elem, shape: Shape::scalar() })
+}
+
+/// A dimension as a scalar of a number type.
+pub(super) fn dim_expr(dim: &Dim, elem: Elem, span: Span) -> Expr {
+    let kind = match dim.as_const() {
+        Some(n) if elem.is_float() => ExprKind::Const(Scalar::Float(n as f64)),
+        Some(n) => ExprKind::Const(Scalar::Int(n)),
+        None => ExprKind::Dim(dim.clone()),
+    };
+    Expr { kind, ty: scalar(elem), span }
+}
+
+/// Does a number fit an integer type?
+pub(super) fn int_fits(n: i64, elem: Elem) -> bool {
+    match elem {
+        Elem::I8 => i8::try_from(n).is_ok(),
+        Elem::I32 => i32::try_from(n).is_ok(),
+        Elem::I64 | Elem::F32 | Elem::BF16 | Elem::F16 => true,
+        Elem::Bool => false,
+    }
+}
+
+/// A literal as an author writes it.
+pub(super) fn show_scalar(value: Scalar) -> String {
+    match value {
+        Scalar::Int(n) => n.to_string(),
+        Scalar::Bool(b) => b.to_string(),
+        Scalar::Float(x) if x == f64::INFINITY => "inf".to_string(),
+        Scalar::Float(x) if x == f64::NEG_INFINITY => "-inf".to_string(),
+        Scalar::Float(x) if x != 0.0 && (x.abs() < 1e-3 || x.abs() >= 1e9) => format!("{x:e}"),
+        Scalar::Float(x) => format!("{x:?}"),
+    }
+}
+
+/// A value of open type as one of the given element type, or why not. Tensors stay as they are.
+pub(super) fn coerce(value: Val, elem: Elem) -> Result<Expr, String> {
+    let Val { ty, expr } = value;
+    match ty {
+        Ty::Dim(dim) => {
+            if elem == Elem::Bool {
+                return Err(format!("{} is no `bool`", Ty::Dim(dim)));
+            }
+            match dim.as_const() {
+                Some(n) if !int_fits(n, elem) => Err(format!("{n} does not fit `{elem}`")),
+                _ => Ok(dim_expr(&dim, elem, expr.span)),
+            }
+        }
+        Ty::Float if !elem.is_float() => {
+            let shown = match &expr.kind {
+                ExprKind::Const(value) => show_scalar(*value),
+                _ => "a float".to_string(),
+            };
+            Err(format!("{shown} is no `{elem}`"))
+        }
+        Ty::Float if elem == Elem::F32 => Ok(expr),
+        Ty::Float => {
+            let span = expr.span;
+            let kind = match expr.kind {
+                ExprKind::Const(value) => ExprKind::Const(value),
+                kind => ExprKind::Cast(Box::new(Expr { kind, ..expr })),
+            };
+            Ok(Expr { kind, ty: scalar(elem), span })
+        }
+        Ty::Tensor(_) | Ty::Tuple(_) | Ty::Error => Ok(expr),
+    }
+}
