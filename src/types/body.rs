@@ -279,11 +279,10 @@ impl<'a> Body<'a> {
             return None;
         }
         if value.ty != Ty::Tuple(Vec::new()) {
-            let mut diagnostic = Diagnostic::error(shapes::LOST_VALUE, "this value is not used")
-                .at(expr.span, format!("{}", value.ty));
+            let mut diagnostic =
+                Diagnostic::error(shapes::LOST_VALUE, "this value is not used").at(expr.span, format!("{}", value.ty));
             if let ast::ExprKind::Unary { .. } = expr.kind {
-                diagnostic = diagnostic
-                    .help("if it belongs to the line before, put the operator at that line's end");
+                diagnostic = diagnostic.help("if it belongs to the line before, put the operator at that line's end");
             } else {
                 diagnostic = diagnostic.help("keep it with `let`, or remove it");
             }
@@ -346,9 +345,12 @@ impl<'a> Body<'a> {
                 };
                 let fitted = self.fit(value, declared, &|ty, at, scope| {
                     type_misfit(
-                        Diagnostic::error(shapes::VALUE_TYPE, format!("{name} is declared as {declared}, the value is {ty}"))
-                            .at(at, ty.to_string())
-                            .also(*span, format!("{declared} is declared here")),
+                        Diagnostic::error(
+                            shapes::VALUE_TYPE,
+                            format!("{name} is declared as {declared}, the value is {ty}"),
+                        )
+                        .at(at, ty.to_string())
+                        .also(*span, format!("{declared} is declared here")),
                         ty,
                         &Ty::of(declared),
                         scope,
@@ -442,19 +444,20 @@ impl<'a> Body<'a> {
             && have.len() != want.len()
         {
             self.diagnostics.push(
-                Diagnostic::error(shapes::PARTS, format!("{} parts are assigned, the value has {}", want.len(), have.len()))
-                    .at(target.span, format!("{} parts", want.len()))
-                    .also(value.span(), format!("{}", value.ty)),
+                Diagnostic::error(
+                    shapes::PARTS,
+                    format!("{} parts are assigned, the value has {}", want.len(), have.len()),
+                )
+                .at(target.span, format!("{} parts", want.len()))
+                .also(value.span(), format!("{}", value.ty)),
             );
             return None;
         }
         let declared = self.declaration_of(target);
         let expr = self.fit(value, &wanted, &|ty, at, scope| {
-            let mut diagnostic = Diagnostic::error(
-                shapes::VALUE_TYPE,
-                format!("the variable is {wanted}, the value is {ty}"),
-            )
-            .at(at, ty.to_string());
+            let mut diagnostic =
+                Diagnostic::error(shapes::VALUE_TYPE, format!("the variable is {wanted}, the value is {ty}"))
+                    .at(at, ty.to_string());
             if let Some(span) = declared {
                 diagnostic = diagnostic.also(span, format!("it is {wanted} since here"));
             }
@@ -484,7 +487,8 @@ impl<'a> Body<'a> {
             ast::ExprKind::Error => None,
             _ => {
                 self.diagnostics.push(
-                    Diagnostic::error(names::NOT_ASSIGNABLE, "this cannot be assigned").at(target.span, "not a variable"),
+                    Diagnostic::error(names::NOT_ASSIGNABLE, "this cannot be assigned")
+                        .at(target.span, "not a variable"),
                 );
                 None
             }
@@ -516,9 +520,7 @@ impl<'a> Body<'a> {
                         .also(span, "it is an argument")
                         .help(format!("make a variable of it first: `var {0} = {0}`", name.name));
                 } else {
-                    diagnostic = diagnostic
-                        .also(span, "declared here")
-                        .help("declare it with `var`, not with `let`");
+                    diagnostic = diagnostic.also(span, "declared here").help("declare it with `var`, not with `let`");
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -527,8 +529,11 @@ impl<'a> Body<'a> {
                 let is_field = self.owner.is_some_and(|owner| self.items.layer(owner).field(&name.name).is_some());
                 if is_field {
                     self.diagnostics.push(
-                        Diagnostic::error(names::NOT_ASSIGNABLE, format!("the parameter `{}` cannot be assigned", name.name))
-                            .at(name.span, "parameters stay as they are"),
+                        Diagnostic::error(
+                            names::NOT_ASSIGNABLE,
+                            format!("the parameter `{}` cannot be assigned", name.name),
+                        )
+                        .at(name.span, "parameters stay as they are"),
                     );
                 } else {
                     let known = self.frames.iter().flat_map(|frame| frame.keys().map(String::as_str));
@@ -596,9 +601,8 @@ impl<'a> Body<'a> {
             ast::Pattern::Name(name) => self.declare(name, Ty::scalar(Elem::I32), false, false),
             ast::Pattern::Ignore(span) => self.anonymous(*span),
             ast::Pattern::Tuple { span, .. } => {
-                self.diagnostics.push(
-                    Diagnostic::error(shapes::PARTS, "a number has no parts").at(*span, "one name is needed"),
-                );
+                self.diagnostics
+                    .push(Diagnostic::error(shapes::PARTS, "a number has no parts").at(*span, "one name is needed"));
                 self.poison(pattern);
                 self.anonymous(*span)
             }
@@ -770,10 +774,12 @@ impl<'a> Body<'a> {
             Ty::Tensor(Tensor { elem: Elem::Bool, shape }) if shape.is_scalar() => Some(value.expr),
             Ty::Error => None,
             ty => {
-                let mut diagnostic = Diagnostic::error(shapes::CONDITION, format!("the condition of {of} must be `bool`"))
-                    .at(expr.span, format!("{ty}"));
+                let mut diagnostic =
+                    Diagnostic::error(shapes::CONDITION, format!("the condition of {of} must be `bool`"))
+                        .at(expr.span, format!("{ty}"));
                 if matches!(ty, Ty::Tensor(Tensor { elem: Elem::Bool, .. })) {
-                    diagnostic = diagnostic.help("`any` and `all` make one `bool` of many; `where` chooses element by element");
+                    diagnostic =
+                        diagnostic.help("`any` and `all` make one `bool` of many; `where` chooses element by element");
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -811,11 +817,6 @@ impl<'a> Body<'a> {
                 .help(if array { "go through it with `for`" } else { "call it with its arguments" }),
         );
         Val::error(span)
-    }
-
-    /// A shape of known dimensions.
-    pub(super) fn vector(dim: Dim) -> Shape {
-        Shape::of([dim])
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
 }
 
 /// The names of all operations.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
     TABLE.iter().map(|row| row.0)
 }
 
@@ -313,7 +313,13 @@ impl Body<'_> {
     }
 
     /// The axis that an argument names; `default` where it is left out.
-    pub(super) fn axis_arg(&mut self, axis: Option<&ast::Expr>, default: i64, tensor: &Tensor, x: Span) -> Option<usize> {
+    pub(super) fn axis_arg(
+        &mut self,
+        axis: Option<&ast::Expr>,
+        default: i64,
+        tensor: &Tensor,
+        x: Span,
+    ) -> Option<usize> {
         let Some(expr) = axis else { return self.axis_at(&Dim::from(default), tensor, x, None) };
         let value = self.expr(expr);
         match &value.ty {
@@ -354,8 +360,7 @@ impl Body<'_> {
             }
             return found;
         }
-        let places: Vec<usize> =
-            (0..tensor.shape.len()).filter(|at| tensor.shape.dim(*at) == Some(dim)).collect();
+        let places: Vec<usize> = (0..tensor.shape.len()).filter(|at| tensor.shape.dim(*at) == Some(dim)).collect();
         if let [place] = places.as_slice() {
             return Some(*place);
         }
@@ -396,9 +401,12 @@ impl Body<'_> {
                     && self.is_tensor_name(axis)
                 {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::CONSTANT_ARGUMENT, format!("`{what}` takes an axis as its second argument"))
-                            .at(axis.span, "a tensor")
-                            .help(format!("the {what} of two tensors, element by element, is `{what}imum(a, b)`")),
+                        Diagnostic::error(
+                            shapes::CONSTANT_ARGUMENT,
+                            format!("`{what}` takes an axis as its second argument"),
+                        )
+                        .at(axis.span, "a tensor")
+                        .help(format!("the {what} of two tensors, element by element, is `{what}imum(a, b)`")),
                     );
                     return Val::error(span);
                 }
@@ -468,21 +476,15 @@ impl Body<'_> {
             Some((ast::ExprKind::Error, _)) => None,
             Some((_, span)) => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::CONSTANT_ARGUMENT, format!("`{name}` must be `true` or `false`")).at(span, ""),
+                    Diagnostic::error(shapes::CONSTANT_ARGUMENT, format!("`{name}` must be `true` or `false`"))
+                        .at(span, ""),
                 );
                 None
             }
         }
     }
 
-    fn softmax(
-        &mut self,
-        builtin: Builtin,
-        what: &str,
-        x: &ast::Expr,
-        axis: Option<&ast::Expr>,
-        span: Span,
-    ) -> Val {
+    fn softmax(&mut self, builtin: Builtin, what: &str, x: &ast::Expr, axis: Option<&ast::Expr>, span: Span) -> Val {
         let x_span = x.span;
         let Some((tensor, x)) = self.tensor_arg(x) else { return Val::error(span) };
         let axis = self.axis_arg(axis, -1, &tensor, x_span);
@@ -492,8 +494,7 @@ impl Body<'_> {
         }
         let Some(axis) = axis else { return Val::error(span) };
         let x = Box::new(x);
-        let kind =
-            if builtin == Builtin::Softmax { ExprKind::Softmax(x, axis) } else { ExprKind::LogSoftmax(x, axis) };
+        let kind = if builtin == Builtin::Softmax { ExprKind::Softmax(x, axis) } else { ExprKind::LogSoftmax(x, axis) };
         Val::tensor(kind, tensor.elem, tensor.shape, span)
     }
 
@@ -503,8 +504,11 @@ impl Body<'_> {
             return Val::error(span);
         }
         let Some(cond) = c.as_tensor().cloned().filter(|tensor| tensor.elem == Elem::Bool) else {
-            let mut diagnostic = Diagnostic::error(shapes::CONDITION, format!("the condition of `where` must be `bool`, this is {}", c.ty))
-                .at(c.span(), c.ty.to_string());
+            let mut diagnostic = Diagnostic::error(
+                shapes::CONDITION,
+                format!("the condition of `where` must be `bool`, this is {}", c.ty),
+            )
+            .at(c.span(), c.ty.to_string());
             if let Some(text) = self.text(c.span()) {
                 diagnostic = diagnostic.help(format!("compare it: `{text} != 0`"));
             }
@@ -517,11 +521,14 @@ impl Body<'_> {
         let elem = match (&a.ty, &b.ty) {
             (Ty::Tensor(x), Ty::Tensor(y)) if x.elem != y.elem => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::ELEM_MISMATCH, format!("`where` needs one element type: {} and {}", x.elem, y.elem))
-                        .at(name, "")
-                        .also(a.span(), x.to_string())
-                        .also(b.span(), y.to_string())
-                        .help("convert one of them with `cast<..>(..)`"),
+                    Diagnostic::error(
+                        shapes::ELEM_MISMATCH,
+                        format!("`where` needs one element type: {} and {}", x.elem, y.elem),
+                    )
+                    .at(name, "")
+                    .also(a.span(), x.to_string())
+                    .also(b.span(), y.to_string())
+                    .help("convert one of them with `cast<..>(..)`"),
                 );
                 return Val::error(span);
             }
@@ -610,7 +617,10 @@ impl Body<'_> {
                 diagnostic = diagnostic.help(format!("they can be joined along `axis = {at}`"));
             }
         }
-        let same = Ty::Tensor(Tensor { elem: other.elem, shape: other.shape.with(axis, first.shape.dim(axis).cloned().unwrap_or_default()) });
+        let same = Ty::Tensor(Tensor {
+            elem: other.elem,
+            shape: other.shape.with(axis, first.shape.dim(axis).cloned().unwrap_or_default()),
+        });
         let diagnostic = type_misfit(diagnostic, &same, &Ty::Tensor(wanted), self.scope);
         self.diagnostics.push(diagnostic);
     }
@@ -626,8 +636,11 @@ impl Body<'_> {
         let (Some((tensor, x)), Some(parts)) = (x, parts) else { return Val::error(span) };
         let Some(n) = parts.as_const().filter(|n| (1..=MAX_PARTS).contains(n)) else {
             self.diagnostics.push(
-                Diagnostic::error(shapes::UNBIND_LENGTH, format!("the number of parts must be a number from 1 to {MAX_PARTS}"))
-                    .at(parts_span, ""),
+                Diagnostic::error(
+                    shapes::UNBIND_LENGTH,
+                    format!("the number of parts must be a number from 1 to {MAX_PARTS}"),
+                )
+                .at(parts_span, ""),
             );
             return Val::error(span);
         };
@@ -649,7 +662,10 @@ impl Body<'_> {
         let Some(n) = dim.as_const().filter(|n| (0..=MAX_PARTS).contains(n)) else {
             let diagnostic = Diagnostic::error(
                 shapes::UNBIND_LENGTH,
-                format!("`unbind` needs an axis whose length is a number, up to {MAX_PARTS}: {}", self.scope.describe(&dim)),
+                format!(
+                    "`unbind` needs an axis whose length is a number, up to {MAX_PARTS}: {}",
+                    self.scope.describe(&dim)
+                ),
             )
             .at(x_span, tensor.to_string());
             let diagnostic = self.scope.label_origins(diagnostic, [&dim]);

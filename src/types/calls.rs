@@ -49,7 +49,7 @@ pub(super) struct Slots<'e> {
     pub(super) extra: Vec<&'e ast::Arg>,
 }
 
-impl Body<'_> {
+impl<'a> Body<'a> {
     /// The layer or array of layers that an expression stands for; none if it is something else.
     pub(super) fn place(&mut self, expr: &ast::Expr) -> Option<Place> {
         match &expr.kind {
@@ -127,7 +127,8 @@ impl Body<'_> {
     ) -> Place {
         let [ast::Index::Expr(index)] = indices else {
             self.diagnostics.push(
-                Diagnostic::error(shapes::INDEX_COUNT, "an array of layers takes one index").at(span, "one number is needed"),
+                Diagnostic::error(shapes::INDEX_COUNT, "an array of layers takes one index")
+                    .at(span, "one number is needed"),
             );
             return Place::Wrong;
         };
@@ -305,14 +306,15 @@ impl Body<'_> {
     }
 
     fn unknown_function(&mut self, name: &ast::Ident) {
-        let methods = self.owner.map(|owner| &self.items.layer(owner).ast.functions);
-        let fields = self.owner.map(|owner| &self.items.layer(owner).ast.fields);
+        let items = self.items;
+        let methods = self.owner.map(|owner| &items.layer(owner).ast.functions);
+        let fields = self.owner.map(|owner| &items.layer(owner).ast.fields);
         let known: Vec<&str> = methods
             .into_iter()
             .flatten()
             .map(|function| function.name.name.as_str())
             .chain(fields.into_iter().flatten().map(|field| field.name.name.as_str()))
-            .chain(self.items.function_names(self.module))
+            .chain(items.function_names(self.module))
             .chain(builtins::names())
             .collect();
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no function `{}`", name.name))
@@ -322,9 +324,8 @@ impl Body<'_> {
         } else if let Some(advice) = builtins::foreign(&name.name) {
             diagnostic = diagnostic.help(advice);
         } else if self.items.layers.iter().any(|layer| layer.ast.name.name == name.name) {
-            diagnostic = diagnostic
-                .note(format!("`{}` is a layer", name.name))
-                .help("make it a field, and call the field");
+            diagnostic =
+                diagnostic.note(format!("`{}` is a layer", name.name)).help("make it a field, and call the field");
         }
         self.diagnostics.push(diagnostic);
     }
@@ -409,8 +410,11 @@ impl Body<'_> {
                     _ => {
                         let name = params.get(index).copied().unwrap_or_default();
                         self.diagnostics.push(
-                            Diagnostic::error(shapes::ARGUMENT_COUNT, format!("the argument `{name}` of `{what}` is given twice"))
-                                .at(arg.span, "given again"),
+                            Diagnostic::error(
+                                shapes::ARGUMENT_COUNT,
+                                format!("the argument `{name}` of `{what}` is given twice"),
+                            )
+                            .at(arg.span, "given again"),
                         );
                         fine = false;
                     }
@@ -529,8 +533,14 @@ impl Body<'_> {
         let rest = matching.rest.unwrap_or_default();
         let Some(result) = &item.result else { return Val::error(span) };
         let Some(ty) = substitute(result, &rest, &all, self) else { return Val::error(span) };
-        let call =
-            Call { function: id, receiver: receiver.map(|(_, path)| path), dims, constants: bound.constants, rest, args };
+        let call = Call {
+            function: id,
+            receiver: receiver.map(|(_, path)| path),
+            dims,
+            constants: bound.constants,
+            rest,
+            args,
+        };
         Val { ty: Ty::of(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
     }
 
@@ -542,7 +552,7 @@ impl Body<'_> {
         args: &[ast::GenericArg],
         span: Span,
     ) -> Option<super::items::Bound> {
-        let constants = self.constants();
+        let constants = self.known_constants();
         let mut bound = generic_args(what, &item.generics, args, span, self.scope, &constants, self.diagnostics)?;
         for generic in &item.generics {
             if let GenericKind::Const { default, .. } = &generic.kind
@@ -550,8 +560,11 @@ impl Body<'_> {
             {
                 let Some(value) = default else {
                     self.diagnostics.push(
-                        Diagnostic::error(dimensions::GENERIC_COUNT, format!("`{what}` needs the constant `{}`", generic.name))
-                            .at(span, format!("give it: `{what}<{} = ..>(..)`", generic.name)),
+                        Diagnostic::error(
+                            dimensions::GENERIC_COUNT,
+                            format!("`{what}` needs the constant `{}`", generic.name),
+                        )
+                        .at(span, format!("give it: `{what}<{} = ..>(..)`", generic.name)),
                     );
                     return None;
                 };
@@ -559,11 +572,6 @@ impl Body<'_> {
             }
         }
         Some(bound)
-    }
-
-    /// The generic constants known here.
-    fn constants(&self) -> Vec<&'static Generic> {
-        Vec::new()
     }
 
     /// Matches the arguments with the parameters; none where something does not fit.
@@ -677,12 +685,10 @@ impl Body<'_> {
             elem: declared.elem,
             shape: declared.shape.substitute(&rest, &known).unwrap_or_else(|| declared.shape.clone()),
         };
-        let diagnostic = Diagnostic::error(
-            shapes::ARGUMENT_SHAPE,
-            format!("`{what}` needs {wanted} for `{name}`, this is {given}"),
-        )
-        .at(span, given.to_string())
-        .also(place, format!("declared as {declared} here"));
+        let diagnostic =
+            Diagnostic::error(shapes::ARGUMENT_SHAPE, format!("`{what}` needs {wanted} for `{name}`, this is {given}"))
+                .at(span, given.to_string())
+                .also(place, format!("declared as {declared} here"));
         let diagnostic = match unfit {
             Unfit::Rank => type_misfit(diagnostic, given, &Ty::Tensor(wanted), self.scope),
             Unfit::Dim { wanted: dim, given: other, fixed_by, .. } => {
@@ -695,7 +701,7 @@ impl Body<'_> {
                     && let Some((front, back)) = given.shape.split_last(2)
                 {
                     let turned = front.followed_by(back.into_iter().rev());
-                    let mut again = Matching { dims: matching.dims.clone(), ..Matching::default() };
+                    let mut again = matching.known();
                     if again.argument(0, &declared.shape, &turned, &self.scope.facts).is_ok() {
                         diagnostic = diagnostic.help("`.T` exchanges the last two axes, and would fit");
                     }
@@ -710,8 +716,11 @@ impl Body<'_> {
                 match misfit {
                     Misfit::Dims { left, right, .. } => {
                         let (left, right) = (left.clone(), right.clone());
-                        let diagnostic = diagnostic
-                            .note(format!("{} is not {}", self.scope.describe(&right), self.scope.describe(&left)));
+                        let diagnostic = diagnostic.note(format!(
+                            "{} is not {}",
+                            self.scope.describe(&right),
+                            self.scope.describe(&left)
+                        ));
                         self.scope.label_origins(diagnostic, [&left, &right])
                     }
                     Misfit::Rest => diagnostic,
@@ -723,8 +732,9 @@ impl Body<'_> {
                     .help(format!("state it: `where {} == 0`", super::dims::remainder(dividend, divisor)));
                 self.scope.label_origins(diagnostic, [dividend, divisor])
             }
-            Unfit::Rest => diagnostic
-                .note("how many axes `..` stands for is not known, so none of them can be taken for a single dimension"),
+            Unfit::Rest => diagnostic.note(
+                "how many axes `..` stands for is not known, so none of them can be taken for a single dimension",
+            ),
         };
         self.diagnostics.push(diagnostic);
     }

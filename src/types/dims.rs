@@ -15,31 +15,31 @@ use crate::syntax::span::Span;
 
 /// Where a dimension got its meaning.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub(super) struct Origin {
     /// The place where it is named first.
-    pub span: Span,
+    pub(super) span: Span,
     /// Its value, if it is a generic with a default.
-    pub value: Option<i64>,
+    pub(super) value: Option<i64>,
     /// What to say beside the place.
-    pub text: String,
+    pub(super) text: String,
 }
 
 /// The dimension names known at one place of a program, and the facts about them.
 #[derive(Clone, Debug, Default)]
-pub struct DimScope {
+pub(super) struct DimScope {
     /// Every dimension by name.
-    pub names: BTreeMap<String, Origin>,
+    pub(super) names: BTreeMap<String, Origin>,
     /// Generic constants, which are not dimensions.
-    pub constants: Vec<String>,
+    pub(super) constants: Vec<String>,
     /// What is known about them.
-    pub facts: Facts,
+    pub(super) facts: Facts,
     /// Names that a fact `N == ..` replaces: each is written as the other side in every shape.
-    pub aliases: BTreeMap<Arc<str>, Dim>,
+    pub(super) aliases: BTreeMap<Arc<str>, Dim>,
 }
 
 impl DimScope {
     /// The dimension with names replaced by what facts say they equal.
-    pub fn canonical(&self, dim: Dim) -> Dim {
+    pub(super) fn canonical(&self, dim: Dim) -> Dim {
         if self.aliases.is_empty() {
             return dim;
         }
@@ -47,7 +47,7 @@ impl DimScope {
     }
 
     /// Learns a fact.
-    pub fn assume(&mut self, fact: Fact) {
+    pub(super) fn assume(&mut self, fact: Fact) {
         if fact.relation == Relation::Eq {
             let difference = |dim: &Dim, name: &str| dim.symbols().iter().any(|s| &**s == name);
             let alias = match (fact.left.as_symbol(), fact.right.as_symbol()) {
@@ -73,7 +73,7 @@ impl DimScope {
     }
 
     /// `D (768)`, `S (symbolic)`, `D/H (64)`: a dimension as messages show it.
-    pub fn describe(&self, dim: &Dim) -> String {
+    pub(super) fn describe(&self, dim: &Dim) -> String {
         if dim.is_const() {
             return dim.to_string();
         }
@@ -87,7 +87,11 @@ impl DimScope {
     }
 
     /// Adds a label for each name in `dims` at the place where it got its meaning, each place once, three at most.
-    pub fn label_origins<'a>(&self, mut diagnostic: Diagnostic, dims: impl IntoIterator<Item = &'a Dim>) -> Diagnostic {
+    pub(super) fn label_origins<'a>(
+        &self,
+        mut diagnostic: Diagnostic,
+        dims: impl IntoIterator<Item = &'a Dim>,
+    ) -> Diagnostic {
         let mut seen: Vec<Span> = diagnostic.primary.iter().map(|label| label.span).collect();
         let mut left = 3;
         for dim in dims {
@@ -106,12 +110,12 @@ impl DimScope {
     }
 
     /// Every known name, for suggestions.
-    pub fn known(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn known(&self) -> impl Iterator<Item = &str> {
         self.names.keys().map(String::as_str)
     }
 
     /// The message for a name that is no dimension here.
-    pub fn unknown(&self, name: &Ident) -> Diagnostic {
+    pub(super) fn unknown(&self, name: &Ident) -> Diagnostic {
         let mut diagnostic = if self.constants.contains(&name.name) {
             Diagnostic::error(codes::NOT_A_DIMENSION, format!("`{}` is a constant, not a dimension", name.name))
                 .at(name.span, "a dimension is needed here")
@@ -129,12 +133,12 @@ impl DimScope {
     }
 
     /// Reads a dimension expression.
-    pub fn dim(&self, expr: &Expr, diagnostics: &mut Diagnostics) -> Option<Dim> {
+    pub(super) fn dim(&self, expr: &Expr, diagnostics: &mut Diagnostics) -> Option<Dim> {
         self.dim_with(expr, &|_| None, diagnostics)
     }
 
     /// Reads a dimension expression in which other names may stand for dimensions too.
-    pub fn dim_with(
+    pub(super) fn dim_with(
         &self,
         expr: &Expr,
         locals: &dyn Fn(&str) -> Option<Dim>,
@@ -186,7 +190,14 @@ impl DimScope {
     }
 
     /// `a / b`, if it is a whole number by the facts.
-    pub fn divide(&self, a: &Dim, b: &Dim, span: Span, op_span: Span, diagnostics: &mut Diagnostics) -> Option<Dim> {
+    pub(super) fn divide(
+        &self,
+        a: &Dim,
+        b: &Dim,
+        span: Span,
+        op_span: Span,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Dim> {
         if b.terms().next().is_none() {
             diagnostics.push(
                 Diagnostic::error(codes::DIVISION_BY_ZERO, format!("`{a} / {b}` divides by zero")).at(op_span, ""),
@@ -209,7 +220,7 @@ impl DimScope {
     }
 
     /// Reads the conditions of a `where` clause. Conditions that cannot be read are reported and left out.
-    pub fn facts(&self, clauses: &[Expr], diagnostics: &mut Diagnostics) -> Vec<(Fact, Span)> {
+    pub(super) fn facts(&self, clauses: &[Expr], diagnostics: &mut Diagnostics) -> Vec<(Fact, Span)> {
         let mut facts = Vec::new();
         for clause in clauses {
             self.fact(clause, &mut facts, diagnostics);
@@ -260,7 +271,7 @@ impl DimScope {
     }
 
     /// Is the fact certain here (`Some(true)`), impossible (`Some(false)`), or to be decided later?
-    pub fn decide(&self, fact: &Fact) -> Option<bool> {
+    pub(super) fn decide(&self, fact: &Fact) -> Option<bool> {
         if let Some(decided) = fact.decide() {
             return Some(decided);
         }
@@ -299,7 +310,7 @@ fn quotient(a: &Dim, b: &Dim) -> String {
 }
 
 /// `D % H`, with parentheses where they are needed.
-pub fn remainder(a: &Dim, b: &Dim) -> String {
+pub(super) fn remainder(a: &Dim, b: &Dim) -> String {
     format!("{} % {}", grouped(a), grouped(b))
 }
 
@@ -309,7 +320,7 @@ fn grouped(dim: &Dim) -> String {
 }
 
 /// A fact as an author writes it.
-pub fn show_fact(fact: &Fact) -> String {
+pub(super) fn show_fact(fact: &Fact) -> String {
     match fact.relation {
         Relation::Divisible => format!("{} == 0", remainder(&fact.left, &fact.right)),
         Relation::Eq | Relation::Ne | Relation::Le | Relation::Lt => fact.to_string(),

@@ -72,9 +72,7 @@ impl<'a> Body<'a> {
             ast::ExprKind::Call { callee, generics, args } => self.call(expr, callee, generics, args),
             ast::ExprKind::Field { base, name } => self.member(base, name, span),
             ast::ExprKind::Index { base, indices } => self.index(base, indices, span),
-            ast::ExprKind::If { condition, then, otherwise } => {
-                self.if_(condition, then, otherwise.as_deref(), span)
-            }
+            ast::ExprKind::If { condition, then, otherwise } => self.if_(condition, then, otherwise.as_deref(), span),
             ast::ExprKind::Block(block) => {
                 let (block, ty) = self.block(block);
                 let Some(settled) = ty.settled() else { return Val::error(span) };
@@ -115,7 +113,9 @@ impl<'a> Body<'a> {
                 return Val { ty, expr: Expr { kind: ExprKind::Local(id), ty: settled, span } };
             }
             Some(Named::Dim(dim)) => return Val::dim(dim, span),
-            Some(Named::Layer(..)) => return self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false),
+            Some(Named::Layer(..)) => {
+                return self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false);
+            }
             Some(Named::Error) => return Val::error(span),
             None => {}
         }
@@ -275,9 +275,7 @@ impl<'a> Body<'a> {
                 }
                 "reshape" | "view" | "permute" => diagnostic.help("use `rearrange(x, \"..\")`"),
                 "to" | "float" | "astype" => diagnostic.help("use `cast<f32>(x)`"),
-                other if builtins::find(other).is_some() => {
-                    diagnostic.help(format!("it is a function: `{other}(x)`"))
-                }
+                other if builtins::find(other).is_some() => diagnostic.help(format!("it is a function: `{other}(x)`")),
                 _ => diagnostic.note("`.T` is all that stands behind a tensor's dot"),
             };
             self.diagnostics.push(diagnostic);

@@ -22,7 +22,8 @@ impl Body<'_> {
         match self.place(base) {
             Some(Place::Layer(..)) => {
                 self.diagnostics.push(
-                    Diagnostic::error(names::NOT_A_VALUE, "one layer cannot be indexed").at(base.span, "not an array of layers"),
+                    Diagnostic::error(names::NOT_A_VALUE, "one layer cannot be indexed")
+                        .at(base.span, "not an array of layers"),
                 );
                 return Val::error(span);
             }
@@ -86,28 +87,22 @@ impl Body<'_> {
     }
 
     /// Which axis each entry is for, `..` left out.
-    fn index_places(
-        &mut self,
-        tensor: &Tensor,
-        base: Span,
-        indices: &[ast::Index],
-        span: Span,
-    ) -> Option<Vec<usize>> {
+    fn index_places(&mut self, tensor: &Tensor, base: Span, indices: &[ast::Index], span: Span) -> Option<Vec<usize>> {
         let is_rest = |index: &ast::Index| matches!(index, ast::Index::Rest(_));
         let named = indices.iter().filter(|index| !is_rest(index)).count();
         let front = indices.iter().position(is_rest).unwrap_or(indices.len());
         if let Some(second) = indices.iter().filter(|index| is_rest(index)).nth(1) {
             self.diagnostics.push(
-                Diagnostic::error(shapes::INDEX_COUNT, "`..` stands twice in the index").at(second.span(), "a second time"),
+                Diagnostic::error(shapes::INDEX_COUNT, "`..` stands twice in the index")
+                    .at(second.span(), "a second time"),
             );
             return None;
         }
         let back = named.saturating_sub(front);
         let len = tensor.shape.len();
         let behind = len.checked_sub(back);
-        let places: Option<Vec<usize>> = behind
-            .filter(|behind| *behind >= front)
-            .map(|behind| (0..front).chain(behind..len).collect());
+        let places: Option<Vec<usize>> =
+            behind.filter(|behind| *behind >= front).map(|behind| (0..front).chain(behind..len).collect());
         let seen = |places: &Vec<usize>| {
             let rest = tensor.shape.rest();
             places.iter().all(|at| Some(*at) != rest)
@@ -119,7 +114,11 @@ impl Body<'_> {
             _ => {
                 let mut diagnostic = Diagnostic::error(
                     shapes::INDEX_COUNT,
-                    format!("{} for {tensor}, which has {}", count(named, "index").replace("indexs", "indices"), axes_of(tensor)),
+                    format!(
+                        "{} for {tensor}, which has {}",
+                        count(named, "index").replace("indexs", "indices"),
+                        axes_of(tensor)
+                    ),
                 )
                 .at(span, "")
                 .also(base, tensor.to_string());
@@ -188,7 +187,8 @@ impl Body<'_> {
         let (start, end) = (start?, end?);
         let scope = self.scope;
         let out = |what: String| {
-            let diagnostic = Diagnostic::error(shapes::OUT_OF_RANGE, what).at(span, format!("the axis has length {length}"));
+            let diagnostic =
+                Diagnostic::error(shapes::OUT_OF_RANGE, what).at(span, format!("the axis has length {length}"));
             scope.label_origins(diagnostic, [&start, &end, length])
         };
         let facts = [

@@ -23,7 +23,6 @@ use crate::syntax::span::Span;
 pub(super) struct Module<'a> {
     /// The module's path; none for the user's file.
     pub(super) path: Option<&'static str>,
-    pub(super) file: &'a ast::File,
     /// The modules that it uses.
     pub(super) uses: Vec<usize>,
     pub(super) layers: BTreeMap<&'a str, LayerId>,
@@ -93,9 +92,10 @@ impl<'a> Items<'a> {
     /// The free function that a module sees under this name.
     pub(super) fn free_function(&self, module: usize, name: &str) -> Option<FunctionId> {
         let here = self.modules.get(module)?;
-        here.functions.get(name).copied().or_else(|| {
-            here.uses.iter().find_map(|used| self.modules.get(*used)?.functions.get(name).copied())
-        })
+        here.functions
+            .get(name)
+            .copied()
+            .or_else(|| here.uses.iter().find_map(|used| self.modules.get(*used)?.functions.get(name).copied()))
     }
 
     /// The names of all free functions that a module sees.
@@ -111,9 +111,10 @@ impl<'a> Items<'a> {
         let (name, front) = path.split_last()?;
         let used = here.uses.iter().filter_map(|used| self.modules.get(*used));
         let found = if front.is_empty() {
-            here.layers.get(name.name.as_str()).copied().or_else(|| {
-                used.clone().find_map(|m| m.layers.get(name.name.as_str()).copied())
-            })
+            here.layers
+                .get(name.name.as_str())
+                .copied()
+                .or_else(|| used.clone().find_map(|m| m.layers.get(name.name.as_str()).copied()))
         } else {
             let written: Vec<&str> = front.iter().map(|part| part.name.as_str()).collect();
             let written = written.join(".");
@@ -145,10 +146,7 @@ impl<'a> Items<'a> {
 
 /// Collects all declarations. The first files are those of the modules, in order of [`modules::MODULES`] as far as they
 /// are used; the last one is the user's.
-pub(super) fn collect<'a>(
-    files: &'a [(Option<&'static str>, ast::File)],
-    diagnostics: &mut Diagnostics,
-) -> Items<'a> {
+pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagnostics: &mut Diagnostics) -> Items<'a> {
     let mut items = Items::default();
     for (path, file) in files {
         declare(&mut items, *path, file, diagnostics);
@@ -177,8 +175,8 @@ pub(super) fn used_modules(file: &ast::File, diagnostics: &mut Diagnostics) -> V
             Some(_) => {}
             None => {
                 let span = item.path.iter().map(|part| part.span).reduce(Span::to).unwrap_or(item.span);
-                let mut diagnostic =
-                    Diagnostic::error(names::UNKNOWN_MODULE, format!("there is no module `{path}`")).at(span, "not known");
+                let mut diagnostic = Diagnostic::error(names::UNKNOWN_MODULE, format!("there is no module `{path}`"))
+                    .at(span, "not known");
                 if let Some(near) = did_you_mean(&path, modules::MODULES.iter().map(|module| module.path)) {
                     diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
                 } else {
@@ -199,19 +197,14 @@ pub(super) fn duplicate(what: &str, name: &Ident, first: Span) -> Diagnostic {
         .also(first, "declared here first")
 }
 
-fn declare<'a>(
-    items: &mut Items<'a>,
-    path: Option<&'static str>,
-    file: &'a ast::File,
-    diagnostics: &mut Diagnostics,
-) {
+fn declare<'a>(items: &mut Items<'a>, path: Option<&'static str>, file: &'a ast::File, diagnostics: &mut Diagnostics) {
     let index = items.modules.len();
     let mut ignored = Diagnostics::new();
     let used = used_modules(file, &mut ignored);
     let uses = (0..items.modules.len())
         .filter(|i| items.modules.get(*i).is_some_and(|m| used.iter().any(|u| Some(u.path) == m.path)))
         .collect();
-    let mut module = Module { path, file, uses, layers: BTreeMap::new(), functions: BTreeMap::new() };
+    let mut module = Module { path, uses, layers: BTreeMap::new(), functions: BTreeMap::new() };
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     for item in &file.items {
         let name = match item {
@@ -260,12 +253,9 @@ fn declare<'a>(
 }
 
 fn pub_outside(function: &ast::Function, why: &str) -> Diagnostic {
-    Diagnostic::error(
-        entries::PUB_OUTSIDE,
-        format!("`pub fn {}` is no entry point: {why}", function.name.name),
-    )
-    .at(function.name.span, "only the `pub fn`s of a model are entry points")
-    .help("leave `pub` out")
+    Diagnostic::error(entries::PUB_OUTSIDE, format!("`pub fn {}` is no entry point: {why}", function.name.name))
+        .at(function.name.span, "only the `pub fn`s of a model are entry points")
+        .help("leave `pub` out")
 }
 
 fn new_function<'a>(
@@ -325,9 +315,8 @@ fn members(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
 }
 
 fn unknown_attribute(name: &Ident, on_field: bool) -> Diagnostic {
-    let diagnostic =
-        Diagnostic::error(names::UNKNOWN_ATTRIBUTE, format!("there is no attribute `{}` here", name.name))
-            .at(name.span, "not known");
+    let diagnostic = Diagnostic::error(names::UNKNOWN_ATTRIBUTE, format!("there is no attribute `{}` here", name.name))
+        .at(name.span, "not known");
     if on_field { diagnostic.help("a field's attribute is `#[name = \"..\"]`") } else { diagnostic }
 }
 
@@ -346,7 +335,8 @@ fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostics: &mut Dia
     for (fact, span) in facts {
         if fact.decide() == Some(false) {
             diagnostics.push(
-                Diagnostic::error(dimensions::WHERE_VIOLATED, "this `where` clause never holds").at(span, "always false"),
+                Diagnostic::error(dimensions::WHERE_VIOLATED, "this `where` clause never holds")
+                    .at(span, "always false"),
             );
             continue;
         }
@@ -368,9 +358,9 @@ fn generics(params: &[ast::GenericParam], scope: &mut DimScope, diagnostics: &mu
         let kind = generic_kind(param, scope, diagnostics);
         match &kind {
             GenericKind::Dim { default } => {
-                let value = default.as_ref().and_then(|dim| {
-                    dim.eval(&|other| scope.names.get(other).and_then(|origin| origin.value)).ok()
-                });
+                let value = default
+                    .as_ref()
+                    .and_then(|dim| dim.eval(&|other| scope.names.get(other).and_then(|origin| origin.value)).ok());
                 let text = match default {
                     Some(dim) => format!("{} is {dim} here", name.name),
                     None => format!("{} is a generic", name.name),
@@ -415,9 +405,12 @@ fn generic_kind(param: &ast::GenericParam, scope: &DimScope, diagnostics: &mut D
         TypeKind::Error => Elem::F32,
         _ => {
             diagnostics.push(
-                Diagnostic::error(dimensions::GENERIC_KIND, format!("the generic `{}` cannot have this type", param.name.name))
-                    .at(ty.span, "a constant is a scalar, such as `f32`")
-                    .help("without a type, a generic is a dimension"),
+                Diagnostic::error(
+                    dimensions::GENERIC_KIND,
+                    format!("the generic `{}` cannot have this type", param.name.name),
+                )
+                .at(ty.span, "a constant is a scalar, such as `f32`")
+                .help("without a type, a generic is a dimension"),
             );
             Elem::F32
         }
@@ -549,8 +542,11 @@ fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnosti
             diagnostics.push(not_available("state", field.name.span));
         } else if let Some(init) = &field.init {
             diagnostics.push(
-                Diagnostic::error(parameters::PARAMETER_INIT, format!("the parameter `{}` has a value", field.name.name))
-                    .at(init.span, "a parameter's value is in the weights file"),
+                Diagnostic::error(
+                    parameters::PARAMETER_INIT,
+                    format!("the parameter `{}` has a value", field.name.name),
+                )
+                .at(init.span, "a parameter's value is in the weights file"),
             );
         }
         let ty = field_type(items, layer, &field.ty, diagnostics);
@@ -561,9 +557,12 @@ fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnosti
         let first = stored.get(&stored_name).copied();
         match first {
             Some(first) if layer.field(&field.name.name) == Some(fields.len()) => diagnostics.push(
-                Diagnostic::error(parameters::SAME_NAME, format!("two fields have the name `{stored_name}` in the weights file"))
-                    .at(field.span, "the same name again")
-                    .also(first, "the first one"),
+                Diagnostic::error(
+                    parameters::SAME_NAME,
+                    format!("two fields have the name `{stored_name}` in the weights file"),
+                )
+                .at(field.span, "the same name again")
+                .also(first, "the first one"),
             ),
             Some(_) => {}
             None => {
@@ -664,8 +663,7 @@ fn instance(
     let name = &target.ast.name.name;
     let constants: Vec<&Generic> =
         holder.generics.iter().filter(|generic| matches!(generic.kind, GenericKind::Const { .. })).collect();
-    let bound =
-        generic_args(name, &target.generics, args, span, &holder.scope, &constants, diagnostics)?;
+    let bound = generic_args(name, &target.generics, args, span, &holder.scope, &constants, diagnostics)?;
     let mut instance = Instance { layer: id, dims: bound.dims, constants: bound.constants };
     let mut fine = true;
     for generic in &target.generics {
@@ -691,12 +689,9 @@ fn instance(
             .map(|g| format!("`{}`", g.name))
             .collect();
         diagnostics.push(
-            Diagnostic::error(
-                dimensions::GENERIC_COUNT,
-                format!("`{name}` needs {} as well", missing.join(" and ")),
-            )
-            .at(span, format!("`{name}` is `{}`", show_generics(name, &target.generics)))
-            .also(target.ast.name.span, "declared here"),
+            Diagnostic::error(dimensions::GENERIC_COUNT, format!("`{name}` needs {} as well", missing.join(" and ")))
+                .at(span, format!("`{name}` is `{}`", show_generics(name, &target.generics)))
+                .also(target.ast.name.span, "declared here"),
         );
         return None;
     }
@@ -862,13 +857,7 @@ fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
     }
     let mut dims = Vec::new();
     for param in &ast.params {
-        if let TypeKind::Tensor { dims: specs, .. } = &param.ty.kind {
-            for spec in specs {
-                if let DimSpec::Dim(expr) = spec {
-                    bind_names(expr, &param.name.name, &mut scope, &mut dims);
-                }
-            }
-        }
+        bind_type(&param.ty, &param.name.name, &mut scope, &mut dims);
     }
     let own = conditions(&mut scope, &ast.where_clauses, diagnostics);
     let has_rest = |ty: &ast::Type| match &ty.kind {
@@ -891,8 +880,11 @@ fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
                 TypeKind::Error => None,
                 _ => {
                     diagnostics.push(
-                        Diagnostic::error(entries::ARGUMENT_TYPE, format!("the argument `{}` is no tensor", param.name.name))
-                            .at(param.ty.span, "a tensor type is needed"),
+                        Diagnostic::error(
+                            entries::ARGUMENT_TYPE,
+                            format!("the argument `{}` is no tensor", param.name.name),
+                        )
+                        .at(param.ty.span, "a tensor type is needed"),
                     );
                     None
                 }
@@ -917,6 +909,21 @@ fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
         function.params = params;
         function.result = result;
         function.own = own;
+    }
+}
+
+/// Makes the names in an argument's type known; what is no tensor type is reported elsewhere.
+fn bind_type(ty: &ast::Type, argument: &str, scope: &mut DimScope, dims: &mut Vec<String>) {
+    match &ty.kind {
+        TypeKind::Tensor { dims: specs, .. } => {
+            for spec in specs {
+                if let DimSpec::Dim(expr) = spec {
+                    bind_names(expr, argument, scope, dims);
+                }
+            }
+        }
+        TypeKind::Tuple(parts) => parts.iter().for_each(|part| bind_type(part, argument, scope, dims)),
+        TypeKind::Named { .. } | TypeKind::Array { .. } | TypeKind::Error => {}
     }
 }
 

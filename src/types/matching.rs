@@ -12,15 +12,15 @@ use super::axes::{Axis, Misfit, Shape};
 
 /// What a call binds.
 #[derive(Clone, Debug, Default)]
-pub struct Matching {
+pub(super) struct Matching {
     /// Each name of the signature with its value, and which argument gave it (none: given by the layer's generics).
-    pub dims: BTreeMap<String, (Dim, Option<usize>)>,
+    pub(super) dims: BTreeMap<String, (Dim, Option<usize>)>,
     /// What `..` stands for.
-    pub rest: Option<Vec<Axis>>,
+    pub(super) rest: Option<Vec<Axis>>,
     /// The argument that gave `..` last.
-    pub rest_from: usize,
+    pub(super) rest_from: usize,
     /// What must hold besides, for names that were solved for.
-    pub conditions: Vec<Fact>,
+    pub(super) conditions: Vec<Fact>,
     /// Pairs that hold a name without a value yet.
     deferred: Vec<Deferred>,
 }
@@ -35,7 +35,7 @@ struct Deferred {
 
 /// Why an argument does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unfit {
+pub(super) enum Unfit {
     /// Another number of axes.
     Rank,
     /// A dimension differs: what the signature asks for, over the caller's names, and what is given.
@@ -66,14 +66,19 @@ pub enum Unfit {
 
 impl Matching {
     /// Starts with the names that are known before any argument is seen.
-    pub fn new(known: impl IntoIterator<Item = (String, Dim)>) -> Matching {
+    pub(super) fn new(known: impl IntoIterator<Item = (String, Dim)>) -> Matching {
         let dims = known.into_iter().map(|(name, dim)| (name, (dim, None))).collect();
         Matching { dims, ..Matching::default() }
     }
 
+    /// A matching that knows the same names, and nothing of `..`.
+    pub(super) fn known(&self) -> Matching {
+        Matching { dims: self.dims.clone(), ..Matching::default() }
+    }
+
     /// The dimension over the caller's names. A name without a value becomes one that no author can write, so that it
     /// is not taken for the caller's name of the same spelling.
-    pub fn apply(&self, dim: &Dim) -> Dim {
+    pub(super) fn apply(&self, dim: &Dim) -> Dim {
         dim.substitute(&|name| match self.dims.get(name) {
             Some((dim, _)) => Some(dim.clone()),
             None => Some(Dim::symbol(&open(name))),
@@ -89,7 +94,13 @@ impl Matching {
     ///
     /// # Errors
     /// The first thing that does not fit.
-    pub fn argument(&mut self, index: usize, declared: &Shape, given: &Shape, facts: &Facts) -> Result<(), Unfit> {
+    pub(super) fn argument(
+        &mut self,
+        index: usize,
+        declared: &Shape,
+        given: &Shape,
+        facts: &Facts,
+    ) -> Result<(), Unfit> {
         let (front, back) = match declared.rest() {
             None => {
                 if given.rest().is_some() && given.len() == declared.len() {
@@ -175,7 +186,7 @@ impl Matching {
     ///
     /// # Errors
     /// The first pair that does not fit, with its argument.
-    pub fn finish(&mut self, facts: &Facts) -> Result<(), (usize, Unfit)> {
+    pub(super) fn finish(&mut self, facts: &Facts) -> Result<(), (usize, Unfit)> {
         loop {
             let deferred = std::mem::take(&mut self.deferred);
             let before = deferred.len();

@@ -1,7 +1,106 @@
 //! Names resolved, generics over dimensions bound, shapes inferred: from the AST to the typed AST.
+//!
+//! In: the syntax tree of the user's file; the modules that it uses (the standard library, `std/`) are read and checked
+//! like it. Out: a [`typed::Program`] in which every expression has its element type and symbolic shape, and the
+//! diagnostics of everything that does not fit. Each function is checked once, for all values of its dimensions.
+//! Nothing here knows of IR or machines, or of the values that dimensions are bound to (but to show them).
+//!
+//! ```text
+//! items      what is declared: layers, fields, signatures      dims       dimension expressions, where clauses
+//! body       statements and variables                          matching   arguments against signatures
+//! expr       names, fields, if                                 axes       shapes with `..`, broadcasting
+//! operators  + - * / @ == and                                  pattern    the texts of rearrange and einsum
+//! calls      layers and functions                              values     types that are still open
+//! builtins   softmax, sum, where, ...                          finish     cycles, conditions of callees
+//! patterns   rearrange, einsum                                 dump       the typed program as text
+//! indexing   x[..]                                             modules    the standard library's texts
+//! ```
 
 pub mod axes;
+mod body;
+mod builtins;
+mod calls;
 mod dims;
+mod expr;
+mod finish;
+mod indexing;
+mod items;
 mod matching;
+pub mod modules;
+mod operators;
 pub mod pattern;
+mod patterns;
 pub mod typed;
+mod values;
+
+use crate::diagnostics::Diagnostics;
+use crate::syntax;
+use crate::syntax::ast::{self, LayerKind};
+use crate::syntax::span::SourceMap;
+
+/// Checks a file. The texts of the modules it uses are added to `sources`.
+///
+/// The program may be lowered only if `diagnostics` has no errors; those of the parser count too.
+pub fn check(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {
+    let mut files: Vec<(Option<&'static str>, ast::File)> = Vec::new();
+    for module in items::used_modules(file, diagnostics) {
+        let id = sources.add(module.file, module.text);
+        files.push((Some(module.path), syntax::parse(id, module.text, diagnostics)));
+    }
+    files.push((None, file.clone()));
+    let items = items::collect(&files, diagnostics);
+    let layer_conditions = finish::layers(&items, diagnostics);
+    let mut checked = Vec::with_capacity(items.functions.len());
+    for id in (0..items.functions.len() as u32).map(typed::FunctionId) {
+        checked.push(body::check(&items, id, sources, diagnostics));
+    }
+    let calls: Vec<Vec<body::MadeCall>> = checked.iter_mut().map(|body| std::mem::take(&mut body.calls)).collect();
+    let own = checked.iter_mut().zip(&items.functions).map(|(body, item)| {
+        let mut own = item.own.clone();
+        own.append(&mut body.conditions);
+        own
+    });
+    let function_conditions = finish::functions(&items, &calls, own.collect(), diagnostics);
+    program(&items, layer_conditions, checked, function_conditions)
+}
+
+/// Puts the parts together.
+fn program(
+    items: &items::Items<'_>,
+    layer_conditions: Vec<Vec<typed::Condition>>,
+    checked: Vec<body::Checked>,
+    function_conditions: Vec<Vec<typed::Condition>>,
+) -> typed::Program {
+    let layers = items.layers.iter().zip(layer_conditions).map(|(item, conditions)| typed::Layer {
+        kind: item.ast.kind,
+        name: item.ast.name.name.clone(),
+        docs: item.ast.docs.clone(),
+        module: items.modules.get(item.module).and_then(|module| module.path),
+        generics: item.generics.clone(),
+        conditions,
+        fields: item.fields.iter().flatten().cloned().collect(),
+        functions: item.functions.clone(),
+        span: item.ast.span,
+    });
+    let functions = items.functions.iter().zip(checked).zip(function_conditions).map(|((item, body), conditions)| {
+        let in_model = item.owner.is_some_and(|owner| items.layer(owner).ast.kind == LayerKind::Model);
+        typed::Function {
+            name: item.ast.name.name.clone(),
+            docs: item.ast.docs.clone(),
+            is_entry: item.ast.is_pub && in_model,
+            owner: item.owner,
+            generics: item.generics.clone(),
+            dims: item.dims.clone(),
+            params: body.params,
+            result: item.result.clone().unwrap_or(typed::Type::Tuple(Vec::new())),
+            conditions,
+            locals: body.locals,
+            body: body.body,
+            span: item.ast.span,
+        }
+    });
+    typed::Program { layers: layers.collect(), functions: functions.collect() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,7 @@ pub struct Module {
 }
 
 /// Every module, by path.
-pub const MODULES: &[Module] =
-    &[Module { path: "std.nn", file: "std/nn.attn", text: include_str!("std/nn.attn") }];
+pub const MODULES: &[Module] = &[Module { path: "std.nn", file: "std/nn.attn", text: include_str!("std/nn.attn") }];
 
 /// The module of a path (`std.nn`), or of its last part (`nn`).
 pub fn module(name: &str) -> Option<&'static Module> {

@@ -214,11 +214,13 @@ impl Body<'_> {
 
     fn elem_mismatch(&mut self, text: &str, op_span: Span, left: &Val, right: &Val) {
         let (Some(a), Some(b)) = (left.as_tensor(), right.as_tensor()) else { return };
-        let mut diagnostic =
-            Diagnostic::error(shapes::ELEM_MISMATCH, format!("`{text}` needs one element type: {} and {}", a.elem, b.elem))
-                .at(op_span, "")
-                .also(left.span(), a.to_string())
-                .also(right.span(), b.to_string());
+        let mut diagnostic = Diagnostic::error(
+            shapes::ELEM_MISMATCH,
+            format!("`{text}` needs one element type: {} and {}", a.elem, b.elem),
+        )
+        .at(op_span, "")
+        .also(left.span(), a.to_string())
+        .also(right.span(), b.to_string());
         // The wider float is what most programs mean.
         let (narrow, wide) = if a.elem.is_float() && !(b.elem == Elem::F32 && a.elem != Elem::F32) {
             (right.span(), a.elem)
@@ -361,8 +363,7 @@ impl Body<'_> {
         let inner_a = a.shape.split_last(1);
         let inner_b = if b.shape.len() == 1 { b.shape.split_last(1) } else { b.shape.split_last(2) };
         let (Some((front_a, inner_a)), Some((front_b, back_b))) = (inner_a, inner_b) else {
-            let (value, tensor, n) =
-                if a.shape.split_last(1).is_none() { (left, a, 1) } else { (right, b, 2) };
+            let (value, tensor, n) = if a.shape.split_last(1).is_none() { (left, a, 1) } else { (right, b, 2) };
             self.diagnostics.push(
                 Diagnostic::error(shapes::RANK, format!("`@` needs {n} known last axes, {tensor} has too few"))
                     .at(value.span(), tensor.to_string()),
@@ -426,8 +427,7 @@ impl Body<'_> {
         if last(&b.shape).as_ref() == Some(k)
             && let Some(turned) = turned(b)
         {
-            diagnostic =
-                diagnostic.help(format!("transpose the right side: `{}` has shape {turned}", named(right)));
+            diagnostic = diagnostic.help(format!("transpose the right side: `{}` has shape {turned}", named(right)));
         } else if second(&a.shape).as_ref() == Some(l)
             && let Some(turned) = turned(a)
         {

@@ -33,9 +33,8 @@ impl Body<'_> {
     }
 
     fn bad_pattern(&mut self, why: String, span: Span) {
-        self.diagnostics.push(
-            Diagnostic::error(shapes::PATTERN, format!("the pattern cannot be read: {why}")).at(span, ""),
-        );
+        self.diagnostics
+            .push(Diagnostic::error(shapes::PATTERN, format!("the pattern cannot be read: {why}")).at(span, ""));
     }
 
     /// `rearrange(x, "s (n h d) -> n h s d", n = 3, h = H)`
@@ -68,9 +67,12 @@ impl Body<'_> {
                 Some(dim) => {
                     if let Some((_, first)) = sizes.insert(name.name.clone(), (dim, arg.span)) {
                         self.diagnostics.push(
-                            Diagnostic::error(shapes::ARGUMENT_COUNT, format!("the length of `{}` is given twice", name.name))
-                                .at(arg.span, "given again")
-                                .also(first, "given here first"),
+                            Diagnostic::error(
+                                shapes::ARGUMENT_COUNT,
+                                format!("the length of `{}` is given twice", name.name),
+                            )
+                            .at(arg.span, "given again")
+                            .also(first, "given here first"),
                         );
                         fine = false;
                     }
@@ -255,9 +257,8 @@ impl Body<'_> {
             return Val::error(span);
         }
         let Some((first, operands)) = args.split_first() else {
-            self.diagnostics.push(
-                Diagnostic::error(shapes::ARGUMENT_COUNT, "`einsum` needs a pattern and tensors").at(span, ""),
-            );
+            self.diagnostics
+                .push(Diagnostic::error(shapes::ARGUMENT_COUNT, "`einsum` needs a pattern and tensors").at(span, ""));
             return Val::error(span);
         };
         let pattern = self.pattern_text(&first.value).map(pattern::einsum);
@@ -296,9 +297,12 @@ impl Body<'_> {
                 Some((other, _)) if other == tensor.elem => {}
                 Some((other, at)) => {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::ELEM_MISMATCH, format!("`einsum` needs one element type: {other} and {}", tensor.elem))
-                            .at(value.span(), tensor.to_string())
-                            .also(at, other.to_string()),
+                        Diagnostic::error(
+                            shapes::ELEM_MISMATCH,
+                            format!("`einsum` needs one element type: {other} and {}", tensor.elem),
+                        )
+                        .at(value.span(), tensor.to_string())
+                        .also(at, other.to_string()),
                     );
                     return Val::error(span);
                 }

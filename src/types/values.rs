@@ -130,11 +130,6 @@ impl Val {
         Val { ty: Ty::Float, expr: Expr { kind, ty: scalar(Elem::F32), span } }
     }
 
-    /// No value.
-    pub(super) fn nothing(span: Span) -> Val {
-        Val { ty: Ty::Tuple(Vec::new()), ..Val::error(span) }
-    }
-
     /// Where it stands.
     pub(super) fn span(&self) -> Span {
         self.expr.span

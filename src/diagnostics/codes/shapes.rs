@@ -196,7 +196,7 @@ codes! {
     BRANCHES = "E0329", "the branches have different types";
     rule: "Where an `if` is used as a value, both branches give a value of the same type.";
     - failing: "fn f(x: f32[S, D], c: bool) -> f32[S, D] { if c { x } else { sum(x) } }\n";
-    - mended: "fn f(x: f32[S, D], c: bool) -> f32[S, D] { if c { x } else { x / sum(x) } }\n";
+    - mended: "fn f(x: f32[S, D], c: bool) -> f32[S, D] { if c { x } else { softmax(x) } }\n";
 
     /// A loop over something that has no elements.
     NOT_ITERABLE = "E0330", "`for` cannot go through this";
