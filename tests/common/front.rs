@@ -1,0 +1,33 @@
+//! From a program's text to graph IR, as the driver does it.
+//!
+//! A test file takes it in by `#[path = "common/front.rs"] mod front;`.
+
+#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+
+use attnc::diagnostics::{Diagnostics, render_all};
+use attnc::ir::Module;
+use attnc::lowering::graph::{self, Failure, Options};
+use attnc::syntax::span::SourceMap;
+use attnc::{syntax, types};
+
+/// The module of a program, or what is wrong with it as the user sees it.
+pub(crate) fn module(name: &str, source: &str, options: &Options) -> Result<Module, String> {
+    let mut sources = SourceMap::new();
+    let mut diagnostics = Diagnostics::new();
+    let file = sources.add(name, source);
+    let tree = syntax::parse(file, source, &mut diagnostics);
+    let program = types::check(&tree, &mut sources, &mut diagnostics);
+    if diagnostics.has_errors() {
+        return Err(render_all(&diagnostics, &sources, false));
+    }
+    match graph::lower(&program, &sources, options, &mut diagnostics) {
+        Ok(module) if !diagnostics.has_errors() => Ok(module),
+        Ok(_) | Err(Failure::Reported) => Err(render_all(&diagnostics, &sources, false)),
+        Err(Failure::Bug(text)) => Err(format!("internal error: {text}\n")),
+    }
+}
+
+/// Options from `NAME=VALUE`.
+pub(crate) fn options(dims: &[(&str, i64)]) -> Options {
+    Options { model: None, dims: dims.iter().map(|(name, value)| ((*name).to_string(), *value)).collect() }
+}

@@ -1,0 +1,200 @@
+//! Steps of several lines: norms, layers of one's own in arrays, loops, and attention in its many forms.
+
+use attnc::shape::{Dim, Elem};
+
+use super::{Gen, Var};
+
+impl Gen {
+    /// A norm over the last axis, by a layer or by hand.
+    pub(super) fn norm(&mut self) -> Option<Var> {
+        let names: Vec<String> = self
+            .vars
+            .iter()
+            .filter(|v| v.last().is_some_and(|d| self.value(d).is_some_and(|n| n > 0)))
+            .map(|v| v.name.clone())
+            .collect();
+        let x = self.choose_float(|v| names.contains(&v.name))?;
+        let width = x.last()?.clone();
+        let name = x.name.clone();
+        let text = match self.random.below(4) {
+            0 => {
+                let layer = self.name("ln");
+                self.fields.push(format!("{layer}: LayerNorm<{width}>"));
+                format!("{layer}({name})")
+            }
+            1 => {
+                let layer = self.name("rms");
+                self.fields.push(format!("{layer}: RMSNorm<{width}, eps = 1e-3>"));
+                format!("{layer}({name})")
+            }
+            2 => {
+                let centred =
+                    self.bind_like(&format!("{name} - mean({name}, axis = -1, keep = true)"), &x, x.size + 1.0);
+                let c = &centred.name;
+                format!("{c} / sqrt(mean({c} * {c}, axis = -1, keep = true) + 0.01)")
+            }
+            _ => format!("{name} / (sqrt(sum({name} * {name}, axis = -1, keep = true)) + 0.5)"),
+        };
+        Some(self.bind_like(&text, &x, 3.0))
+    }
+
+    /// A loop over numbers that carries one or two variables.
+    pub(super) fn repeat(&mut self) -> Option<Var> {
+        let x = self.choose_float(|v| v.rank() >= 1)?;
+        let turns = self.random.below(4);
+        let start = self.random.below(2);
+        let (v, w) = (self.name("v"), self.name("w"));
+        let counter = self.name("turn");
+        let axis = self.random.below(x.rank()) + 1;
+        let two = self.random.chance(40);
+        self.lines.push(format!("var {v} = {}", x.name));
+        if two {
+            self.lines.push(format!("var {w} = {} * 0.5", x.name));
+        }
+        self.lines.push(format!("for {counter} in {start}..{} {{", start + turns));
+        let step = match self.random.below(4) {
+            0 => format!("{v} = tanh({v} + 0.5)"),
+            1 => format!("{v} = {v} * 0.5 + softmax({v}, axis = -{axis})"),
+            2 => format!("{v} = tanh({v} * (cast<f32>({counter}) + 1))"),
+            _ => format!("{v} = gelu({v}) - 0.25 * {v}"),
+        };
+        self.lines.push(format!("    {step}"));
+        if two {
+            self.lines.push(format!("    {w} = {v} - {w} * 0.5"));
+        }
+        self.lines.push("}".to_string());
+        let var = Var { name: v, size: x.size.max(1.0) + 1.0, ..x.clone() };
+        if two {
+            self.vars.push(Var { name: w, size: x.size.max(1.0) + 2.0, ..x });
+        }
+        Some(self.keep(var))
+    }
+
+    /// A layer of one's own, as a field or as an array that a loop goes through.
+    pub(super) fn layers(&mut self) -> Option<Var> {
+        let x = self.choose_float(|v| v.rank() >= 2 && v.last() == Some(&Dim::symbol("D")))?;
+        let layer = self.name("Block");
+        let tap = if self.random.chance(40) { "        tap y\n" } else { "" };
+        let item = match self.random.below(3) {
+            0 => format!(
+                "layer {layer}<D, K> {{\n    ln: LayerNorm<D>\n    mlp: Mlp<D, K>\n\n    fn forward(x: f32[.., D]) -> f32[.., D] {{\n        \
+                 let y = mlp(ln(x))\n{tap}        x + y\n    }}\n}}\n"
+            ),
+            1 => format!(
+                "layer {layer}<D, K> {{\n    w: f32[D, K]\n    up: Linear<K, D>\n\n    fn forward(x: f32[.., D]) -> f32[.., D] {{\n        \
+                 let y = tanh(x @ w)\n{tap}        x * 0.5 + up(y)\n    }}\n}}\n"
+            ),
+            _ => format!(
+                "layer {layer}<D, K> {{\n    gate: SwiGlu<D, K>\n    scale: f32[D]\n\n    fn forward(x: f32[.., D]) -> f32[.., D] {{\n        \
+                 let y = gate(x * scale)\n{tap}        tanh(x + y)\n    }}\n}}\n"
+            ),
+        };
+        self.items.push(item);
+        let inner = *self.random.pick(&["F", "2*D", "3"]);
+        let field = self.name("blocks");
+        let name = x.name.clone();
+        if self.random.chance(30) {
+            self.fields.push(format!("{field}: {layer}<D, {inner}>"));
+            return Some(self.bind_like(&format!("{field}({name})"), &x, x.size + 3.0));
+        }
+        let count = self.random.below(4);
+        self.fields.push(format!("{field}: [{layer}<D, {inner}>; {count}]"));
+        let v = self.name("v");
+        self.lines.push(format!("var {v} = {name}"));
+        self.lines.push(format!("for block in {field} {{ {v} = tanh(block({v})) }}"));
+        if count > 0 && self.random.chance(30) {
+            self.lines.push(format!("{v} = {v} + {field}[{}]({v})", count - 1));
+        }
+        let var = Var { name: v, size: x.size + 3.0, ..x };
+        Some(self.keep(var))
+    }
+
+    /// `softmax(mask(q @ k.T * scale)) @ v` in one of its many forms.
+    pub(super) fn attention(&mut self) -> Option<Var> {
+        let d = Dim::symbol("D");
+        let x = self.choose_float(|v| v.rank() >= 2 && v.rank() <= 5 && v.last() == Some(&d))?;
+        let lead = x.shape[..x.rank() - 2].to_vec();
+        let fits = |v: &Var| {
+            v.rest == x.rest && v.rank() == x.rank() && v.last() == Some(&d) && v.shape[..v.rank() - 2] == *lead
+        };
+        let memory = if self.random.chance(40) { self.choose_float(fits)? } else { x.clone() };
+        let heads = self.random.chance(65);
+        let (queries, keys) = (x.shape[x.rank() - 2].clone(), memory.shape[x.rank() - 2].clone());
+        let project = |this: &mut Gen, of: &Var| -> String {
+            let w = this.parameter(Elem::F32, vec![d.clone(), d.clone()]);
+            format!("{} @ {} / sqrt(D)", of.name, w.name)
+        };
+        let names: Vec<&str> = ["b", "c", "e"].into_iter().take(lead.len()).collect();
+        let outer: String =
+            if x.rest { ".. ".to_string() } else { names.iter().map(|name| format!("{name} ")).collect() };
+        let mut made = Vec::new();
+        for of in [&x, &memory, &memory] {
+            let text = project(self, of);
+            let text =
+                if heads { format!("rearrange({text}, \"{outer}s (h d) -> {outer}h s d\", h = H)") } else { text };
+            let name = self.name("q");
+            self.lines.push(format!("let {name} = {text}"));
+            made.push(name);
+        }
+        let (q, k, v) = (&made[0], &made[1], &made[2]);
+        let width = if heads { "D / H" } else { "D" };
+        let scores = match self.random.below(5) {
+            0 => format!("{q} @ {k}.T"),
+            1 => format!("({q} / sqrt({width})) @ {k}.T"),
+            2 => format!("0.125 * ({q} @ {k}.T)"),
+            3 => format!("{q} @ {k}.T * rsqrt({width})"),
+            _ => format!("{q} @ {k}.T / sqrt({width})"),
+        };
+        let name = self.name("scores");
+        self.lines.push(format!("let {name} = {scores}"));
+        let masked = self.mask(&name, &x, &queries, &keys, heads, &outer);
+        let weights = self.name("weights");
+        // Over another axis than the last it is no attention, and must not be taken for one.
+        let axis = if self.random.chance(10) { ", axis = -2" } else { "" };
+        self.lines.push(format!("let {weights} = softmax({masked}{axis})"));
+        if self.random.chance(25) {
+            self.lines.push(format!("tap {weights}"));
+        }
+        let text = if heads {
+            format!("rearrange({weights} @ {v}, \"{outer}h s d -> {outer}s (h d)\")")
+        } else {
+            format!("{weights} @ {v}")
+        };
+        let name = self.name("v");
+        self.lines.push(format!("let {name} = {text}"));
+        let mut shape = lead;
+        shape.push(queries);
+        shape.push(d);
+        let var = Var { name, elem: Elem::F32, rest: x.rest, shape, size: x.size.max(memory.size) };
+        Some(self.keep(var))
+    }
+
+    /// The scores under a mask, or as they are.
+    fn mask(&mut self, scores: &str, x: &Var, queries: &Dim, keys: &Dim, heads: bool, outer: &str) -> String {
+        let same_lead = |arg: &Var, own: usize| {
+            arg.rest == x.rest
+                && arg.rank() == x.rank() - 2 + own
+                && arg.shape[..arg.rank() - own] == x.shape[..x.rank() - 2]
+        };
+        let h = if heads { "1 " } else { "" };
+        match self.random.below(5) {
+            0 => format!("where(causal({queries}, {keys}), {scores}, -inf)"),
+            1 => {
+                let keep = self.vars.iter().find(|v| v.name == "keep" && same_lead(v, 1) && v.last() == Some(keys));
+                match keep {
+                    Some(_) => format!("where(rearrange(keep, \"{outer}s -> {outer}{h}1 s\"), {scores}, -inf)"),
+                    None => scores.to_string(),
+                }
+            }
+            2 => {
+                let fits = |v: &&Var| v.name == "bias" && same_lead(v, 2) && v.last() == Some(keys) && queries == keys;
+                match self.vars.iter().find(fits) {
+                    Some(_) => format!("{scores} + rearrange(bias, \"{outer}s t -> {outer}{h}s t\")"),
+                    None => scores.to_string(),
+                }
+            }
+            3 => format!("where(causal({queries}, {keys}), {scores} * 0.5, -1e4)"),
+            _ => scores.to_string(),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Random well-typed programs of the language, as text: layers, loops, rearranges, broadcasting, softmax and attention
+//! in their many forms, odd sizes, dimensions that are known only at run time.
+//!
+//! In: a seed. Out: a [`Generated`] program with one entry point `forward`, and what its arguments look like. The same
+//! seed gives the same text. Every program is right by construction: the generator keeps the type of each variable, with
+//! dimensions as the compiler's own [`Dim`]s, and writes only what the rules of the language allow. Values stay of
+//! moderate size, so that errors do not grow without bound.
+//!
+//! A test file takes it in by `#[path = "common/gen_source/mod.rs"] mod gen_source;`.
+
+#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+
+mod blocks;
+mod steps;
+
+use attnc::shape::{Dim, Elem};
+
+/// A program and how to call it.
+#[derive(Clone, Debug)]
+pub(crate) struct Generated {
+    /// The text.
+    pub(crate) source: String,
+    /// The arguments of `forward`, in order.
+    pub(crate) args: Vec<Arg>,
+    /// The run-time dimensions, in order of name.
+    pub(crate) symbols: Vec<String>,
+}
+
+/// An argument.
+#[derive(Clone, Debug)]
+pub(crate) struct Arg {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its element type.
+    pub(crate) elem: Elem,
+    /// Does its type begin with `..`?
+    pub(crate) rest: bool,
+    /// The other axes; generics are replaced by their values.
+    pub(crate) shape: Vec<Dim>,
+    /// Which elements it may hold.
+    pub(crate) values: Values,
+}
+
+/// Which elements an argument may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Floats of moderate size.
+    Floats,
+    /// Whole numbers from 0, below this one.
+    Below(i64),
+    /// Truth values.
+    Truths,
+}
+
+impl Arg {
+    /// Its shape for a call: `lead` for `..`, and a value for each run-time dimension.
+    pub(crate) fn shape_for(&self, lead: &[usize], symbol: &dyn Fn(&str) -> i64) -> Vec<usize> {
+        let own = self.shape.iter().map(|dim| {
+            let value = dim.eval(&|name| Some(symbol(name))).expect("a dimension of an argument has a value");
+            usize::try_from(value).expect("a dimension is not negative")
+        });
+        if self.rest { lead.iter().copied().chain(own).collect() } else { own.collect() }
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A stream of numbers that the seed decides.
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from 0, below `n`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        if n == 0 { 0 } else { (self.next() % n as u64) as usize }
+    }
+
+    /// True `percent` times of a hundred.
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of several.
+    pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.below(list.len())]
+    }
+
+    /// A float in -2..2, roughly bell-shaped.
+    pub(crate) fn float(&mut self) -> f64 {
+        let unit = |bits: u64| (bits >> 11) as f64 / (1_u64 << 53) as f64;
+        unit(self.next()) + unit(self.next()) + unit(self.next()) + unit(self.next()) - 2.0
+    }
+}
+
+/// A variable of the program.
+#[derive(Clone, Debug)]
+struct Var {
+    name: String,
+    elem: Elem,
+    /// Does the shape begin with `..`?
+    rest: bool,
+    shape: Vec<Dim>,
+    /// Binary logarithm of how large its elements may get, roughly.
+    size: f64,
+}
+
+impl Var {
+    fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    fn last(&self) -> Option<&Dim> {
+        self.shape.last()
+    }
+
+    fn is_float(&self) -> bool {
+        self.elem == Elem::F32
+    }
+
+    /// Its type as it is written.
+    fn type_text(&self) -> String {
+        type_text(self.elem, self.rest, &self.shape)
+    }
+}
+
+fn type_text(elem: Elem, rest: bool, shape: &[Dim]) -> String {
+    let lead = rest.then(|| "..".to_string());
+    let dims: Vec<String> = lead.into_iter().chain(shape.iter().map(Dim::to_string)).collect();
+    if dims.is_empty() { elem.to_string() } else { format!("{elem}[{}]", dims.join(", ")) }
+}
+
+/// A program while it is written.
+struct Gen {
+    random: Random,
+    /// Generic dimensions of the model and their defaults.
+    generics: Vec<(String, i64)>,
+    /// Declarations before the model.
+    items: Vec<String>,
+    /// Fields of the model.
+    fields: Vec<String>,
+    args: Vec<Arg>,
+    /// Facts of `forward`.
+    facts: Vec<String>,
+    lines: Vec<String>,
+    vars: Vec<Var>,
+    next: usize,
+}
+
+/// The program of a seed.
+pub(crate) fn generate(seed: u64) -> Generated {
+    let mut random = Random::new(seed);
+    let heads = *random.pick(&[1, 2, 3, 4]);
+    let width = heads * *random.pick(&[1, 2, 3, 4, 5, 8]);
+    let generics = vec![
+        ("D".to_string(), width),
+        ("H".to_string(), heads),
+        ("F".to_string(), *random.pick(&[1, 3, 4, 6, 7, 16, 17])),
+        ("V".to_string(), *random.pick(&[2, 5, 11])),
+    ];
+    let mut generator = Gen {
+        random,
+        generics,
+        items: Vec::new(),
+        fields: Vec::new(),
+        args: Vec::new(),
+        facts: Vec::new(),
+        lines: Vec::new(),
+        vars: Vec::new(),
+        next: 0,
+    };
+    generator.arguments();
+    for _ in 0..generator.random.below(12) + 3 {
+        generator.step();
+    }
+    generator.finish()
+}
+
+impl Gen {
+    fn arguments(&mut self) {
+        let rest = self.random.chance(25);
+        let lead = match self.random.below(4) {
+            _ if rest => Vec::new(),
+            0 => vec![Dim::symbol("B")],
+            1 => vec![Dim::from(2)],
+            _ => Vec::new(),
+        };
+        let shape = |last: &[Dim]| lead.iter().cloned().chain(last.iter().cloned()).collect::<Vec<_>>();
+        let (s, t, d) = (Dim::symbol("S"), Dim::symbol("T"), Dim::symbol("D"));
+        self.argument("x", Elem::F32, rest, shape(&[s.clone(), d.clone()]), Values::Floats);
+        if self.random.chance(50) {
+            self.argument("memory", Elem::F32, rest, shape(&[t.clone(), d]), Values::Floats);
+        }
+        if self.random.chance(35) {
+            self.argument("keep", Elem::Bool, rest, shape(std::slice::from_ref(&s)), Values::Truths);
+        }
+        if self.random.chance(30) {
+            self.argument("bias", Elem::F32, rest, shape(&[s.clone(), s.clone()]), Values::Floats);
+        }
+        if self.random.chance(35) {
+            let classes = self.value(&Dim::symbol("V")).unwrap_or(1);
+            self.argument("tokens", Elem::I32, rest, shape(&[s]), Values::Below(classes));
+        }
+        if self.random.chance(15) {
+            self.argument("y", Elem::BF16, false, vec![t, Dim::from(3)], Values::Floats);
+        }
+    }
+
+    fn argument(&mut self, name: &str, elem: Elem, rest: bool, shape: Vec<Dim>, values: Values) {
+        self.vars.push(Var { name: name.to_string(), elem, rest, shape: shape.clone(), size: 1.0 });
+        self.args.push(Arg { name: name.to_string(), elem, rest, shape, values });
+    }
+
+    /// The value of a dimension that is known when the program is compiled.
+    fn value(&self, dim: &Dim) -> Option<i64> {
+        dim.eval(&|name| self.generics.iter().find(|(n, _)| n == name).map(|(_, v)| *v)).ok()
+    }
+
+    /// A new name.
+    fn name(&mut self, stem: &str) -> String {
+        self.next += 1;
+        format!("{stem}{}", self.next)
+    }
+
+    /// Writes `let v = text` and keeps the variable.
+    fn bind(&mut self, text: &str, elem: Elem, rest: bool, shape: Vec<Dim>, size: f64) -> Var {
+        let name = self.name("v");
+        self.lines.push(format!("let {name} = {text}"));
+        self.keep(Var { name, elem, rest, shape, size })
+    }
+
+    /// The same for a float with the axes of another variable.
+    fn bind_like(&mut self, text: &str, like: &Var, size: f64) -> Var {
+        self.bind(text, like.elem, like.rest, like.shape.clone(), size)
+    }
+
+    fn keep(&mut self, var: Var) -> Var {
+        if self.random.chance(6) {
+            self.lines.push(format!("tap {}", var.name));
+        }
+        self.vars.push(var.clone());
+        var
+    }
+
+    /// A parameter of the model.
+    fn parameter(&mut self, elem: Elem, shape: Vec<Dim>) -> Var {
+        let name = self.name("p");
+        self.fields.push(format!("{name}: {}", type_text(elem, false, &shape)));
+        Var { name, elem, rest: false, shape, size: 0.0 }
+    }
+
+    /// A variable that fits; later ones are likelier.
+    fn choose(&mut self, fits: impl Fn(&Var) -> bool) -> Option<Var> {
+        let all: Vec<&Var> = self.vars.iter().filter(|var| fits(var)).collect();
+        let n = all.len();
+        if n == 0 {
+            return None;
+        }
+        let (a, b) = (self.random.below(n), self.random.below(n));
+        all.get(a.max(b)).map(|var| (*var).clone())
+    }
+
+    /// A float variable that fits and is not large.
+    fn choose_float(&mut self, fits: impl Fn(&Var) -> bool) -> Option<Var> {
+        let var = self.choose(|var| var.is_float() && fits(var))?;
+        if var.size <= 6.0 {
+            return Some(var);
+        }
+        let text = format!("tanh({})", var.name);
+        Some(self.bind_like(&text, &var, 0.0))
+    }
+
+    /// A size that is known when the program is compiled.
+    fn known_dim(&mut self) -> Dim {
+        match self.random.below(6) {
+            0 => Dim::from(*self.random.pick(&[1, 2, 3, 5, 8, 13])),
+            1 => Dim::symbol("F"),
+            2 => Dim::symbol("D").mul(&Dim::from(2)),
+            3 => Dim::symbol("V"),
+            _ => Dim::symbol("D"),
+        }
+    }
+
+    fn finish(mut self) -> Generated {
+        // What nothing uses becomes a result, so that little of the program is dead.
+        let text = self.lines.join("\n");
+        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let uses = |name: &str| {
+            let at = text.match_indices(name);
+            let alone = |i: usize| {
+                !is_word(text.get(..i).and_then(|before| before.chars().next_back()))
+                    && !is_word(text.get(i + name.len()..).and_then(|after| after.chars().next()))
+            };
+            at.filter(|(i, _)| alone(*i)).count()
+        };
+        let is_argument = |var: &Var| self.args.iter().any(|arg| arg.name == var.name);
+        let mut results: Vec<Var> =
+            self.vars.iter().filter(|var| !is_argument(var) && uses(&var.name) <= 1).cloned().collect();
+        results.extend(self.vars.last().filter(|var| results.is_empty() && !is_argument(var)).cloned());
+        while results.len() > 3 {
+            results.remove(self.random.below(results.len()));
+        }
+        if results.is_empty() {
+            let x = self.vars[0].clone();
+            results.push(self.bind_like("x * 2", &x, 2.0));
+        }
+        let types: Vec<String> = results.iter().map(Var::type_text).collect();
+        let names: Vec<String> = results.iter().map(|var| var.name.clone()).collect();
+        let (result, value) = match (types.as_slice(), names.as_slice()) {
+            ([ty], [name]) => (ty.clone(), name.clone()),
+            _ => (format!("({})", types.join(", ")), format!("({})", names.join(", "))),
+        };
+        let params: Vec<String> = self
+            .args
+            .iter()
+            .map(|arg| format!("{}: {}", arg.name, type_text(arg.elem, arg.rest, &arg.shape)))
+            .collect();
+        let generics: Vec<String> = self.generics.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let facts = if self.facts.is_empty() { String::new() } else { format!(" where {}", self.facts.join(", ")) };
+        let mut source = String::from("use std.nn\n\n");
+        for item in &self.items {
+            source += item;
+            source += "\n";
+        }
+        source += &format!("model M<{}> where D % H == 0 {{\n", generics.join(", "));
+        for field in &self.fields {
+            source += &format!("    {field}\n");
+        }
+        source += &format!("\n    pub fn forward({}) -> {result}{facts} {{\n", params.join(", "));
+        for line in &self.lines {
+            source += &format!("        {line}\n");
+        }
+        source += &format!("        {value}\n    }}\n}}\n");
+        let mut args = self.args.clone();
+        let mut symbols = Vec::new();
+        for arg in &mut args {
+            for dim in &mut arg.shape {
+                let known = |name: &str| self.generics.iter().find(|(n, _)| n == name).map(|(_, v)| Dim::from(*v));
+                *dim = dim.substitute(&known).expect("no divisor is zero");
+                symbols.extend(dim.symbols().iter().map(|s| s.to_string()));
+            }
+        }
+        symbols.sort();
+        symbols.dedup();
+        Generated { source, args, symbols }
+    }
+}
