@@ -349,3 +349,45 @@ func @other_axes(%0 \"x\": f32[S, S]) -> (f32[S, S]) {
 "
     );
 }
+
+#[test]
+fn computes_regrouped_scores_in_their_groups() {
+    pass_snapshot!(
+        "canonicalise_heads",
+        "canonicalise-heads",
+        CONTRACT,
+        "
+func @four_query_heads_for_each_key_head(%0 \"q\": f32[2, 4, S, 64], %1 \"k\": f32[2, 64, T], %2 \"v\": f32[2, T, 64]) -> (f32[2, 4, S, 64]) {
+^bb0:
+  %3 = reshape %0 : f32[2, 4*S, 64] loc(2:3)
+  %4 = matmul %3, %1 : f32[2, 4*S, T] loc(2:8)
+  %5 = reshape %4 : f32[2, 4, S, T] loc(2:8)
+  %6 = softmax %5, axis=3 : f32[2, 4, S, T] loc(3:4)
+  %7 = reshape %6 : f32[2, 4*S, T] loc(3:4)
+  %8 = matmul %7, %2 : f32[2, 4*S, 64] loc(4:8)
+  %9 = reshape %8 : f32[2, 4, S, 64] loc(4:8)
+  return %9
+}
+func @heads_in_the_batch(%0 \"q\": f32[12*B, S, 64], %1 \"k\": f32[12*B, 64, T], %2 \"v\": f32[12*B, T, 64], %3 \"keep\": bool[B, 1, 1, T]) -> (f32[12*B, S, 64]) {
+^bb0:
+  %4 = matmul %0, %1 : f32[12*B, S, T] loc(8:8)
+  %5 = reshape %4 : f32[B, 12, S, T] loc(8:10)
+  %6 = where %3, %5, -inf : f32[B, 12, S, T] loc(8:12)
+  %7 = softmax %6, axis=3 : f32[B, 12, S, T] loc(9:4)
+  %8 = reshape %7 : f32[12*B, S, T] loc(9:4)
+  %9 = matmul %8, %2 : f32[12*B, S, 64] loc(9:8)
+  return %9
+}
+func @keys_repeated(%0 \"q\": f32[12, S, 64], %1 \"k\": f32[1, T, 64], %2 \"v\": f32[1, T, 64]) -> (f32[12, S, 64]) {
+^bb0:
+  %3 = broadcast %1 : f32[12, T, 64] loc(13:3)
+  %4 = transpose %3, perm=[0, 2, 1] : f32[12, 64, T] loc(13:5)
+  %5 = matmul %0, %4 : f32[12, S, T] loc(13:8)
+  %6 = softmax %5, axis=2 : f32[12, S, T] loc(13:10)
+  %7 = broadcast %2 : f32[12, T, 64] loc(13:12)
+  %8 = matmul %6, %7 : f32[12, S, 64] loc(13:14)
+  return %8
+}
+"
+    );
+}

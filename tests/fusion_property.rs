@@ -14,7 +14,7 @@ use attnc::tensor::Tensor;
 use passes::canonical;
 
 /// Passes of the pipeline up to the regions, in its order.
-const PASSES: &str = "canonicalise-transpose,canonicalise-softmax,canonicalise-mask,canonicalise-scale,fuse-attention,\
+const PASSES: &str = "canonicalise-heads,canonicalise-transpose,canonicalise-softmax,canonicalise-mask,canonicalise-scale,fuse-attention,\
                       canonicalise-reduce,fuse-epilogue,fuse-rows,fuse-map";
 
 /// How many programs are made.
@@ -55,6 +55,32 @@ impl Rng {
 struct V {
     name: String,
     shape: Vec<String>,
+}
+
+/// How the heads `[B, 2]` of queries and scores are joined for the matmuls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    /// Not at all.
+    No,
+    /// `[B, 2*S, ..]`: the heads of a group are rows; keys are `[B, T, ..]`.
+    Rows,
+    /// `[2*B, S, ..]`: all heads are the batch; keys are `[2*B, T, ..]`.
+    Batch,
+}
+
+impl Joined {
+    /// Shapes of queries and of keys (or of results and values) of a width, as they are multiplied.
+    fn shapes(self, lead: &[String], s: &str, t: &str, width: &str) -> (Vec<String>, Vec<String>) {
+        let strings = |list: &[&str]| list.iter().map(|d| d.to_string()).collect::<Vec<_>>();
+        let groups = lead.first().map_or("1", String::as_str);
+        match self {
+            Joined::Rows => (strings(&[groups, &format!("2*{s}"), width]), strings(&[groups, t, width])),
+            Joined::Batch | Joined::No => {
+                let all = format!("2*{groups}");
+                (strings(&[&all, s, width]), strings(&[&all, t, width]))
+            }
+        }
+    }
 }
 
 /// A program being written, with what the oracle knows about it.
@@ -144,6 +170,14 @@ impl Program {
 
     fn maybe_scaled(&mut self, v: V, percent: u64) -> V {
         if self.rng.chance(percent) { self.scaled(&v) } else { v }
+    }
+
+    fn joined_heads(&mut self) -> Joined {
+        match self.rng.below(4) {
+            0 => Joined::Rows,
+            1 => Joined::Batch,
+            _ => Joined::No,
+        }
     }
 
     /// A boolean mask that fits the scores: of their shape, or with axes of 1, or of fewer axes.
@@ -323,25 +357,42 @@ impl Program {
         let broken = self.rng.chance(40);
         let place = if broken { self.rng.below(6) } else { 99 };
 
-        // The scores, in rows of queries or in rows of keys.
+        // The scores: in rows of keys, with the heads of a group joined to the rows, with all heads joined to the
+        // batch, with keys repeated for each head, or plainly.
         let turned = self.rng.chance(15);
-        let mut x = if turned {
-            let k = self.stored(&with(&lead_kv, &t, &d));
-            let k = self.maybe_scaled(k, 25);
-            let q = self.swap(&q);
-            let m = self.op(&format!("matmul {}, {}", k.name, q.name), "f32", &with(&lead, &t, &s));
-            let m = self.maybe_scaled(m, 30);
-            self.swap(&m)
-        } else {
-            let kt = if self.rng.chance(70) {
+        let joined = if turned || lead.len() != 2 || lead_kv != lead { Joined::No } else { self.joined_heads() };
+        let mut x = match joined {
+            Joined::Rows | Joined::Batch => {
+                let (flat_q, flat_k) = joined.shapes(&lead, &s, &t, &d);
+                let q = self.op(&format!("reshape {}", q.name), "f32", &flat_q);
+                let k = self.stored(&flat_k);
+                let kt = self.swap(&k);
+                let flat = [&flat_q[..flat_q.len() - 1], std::slice::from_ref(&t)].concat();
+                let m = self.op(&format!("matmul {}, {}", q.name, kt.name), "f32", &flat);
+                self.op(&format!("reshape {}", m.name), "f32", &scores_shape)
+            }
+            Joined::No if turned => {
                 let k = self.stored(&with(&lead_kv, &t, &d));
                 let k = self.maybe_scaled(k, 25);
-                self.swap(&k)
-            } else {
-                self.stored(&with(&lead_kv, &d, &t))
-            };
-            let kt = self.maybe_scaled(kt, 15);
-            self.op(&format!("matmul {}, {}", q.name, kt.name), "f32", &scores_shape)
+                let q = self.swap(&q);
+                let m = self.op(&format!("matmul {}, {}", k.name, q.name), "f32", &with(&lead, &t, &s));
+                let m = self.maybe_scaled(m, 30);
+                self.swap(&m)
+            }
+            Joined::No => {
+                let kt = if self.rng.chance(70) {
+                    let mut k = self.stored(&with(&lead_kv, &t, &d));
+                    k = self.maybe_scaled(k, 25);
+                    if lead_kv.len() == lead.len() && self.rng.chance(20) {
+                        k = self.op(&format!("broadcast {}", k.name), "f32", &with(&lead, &t, &d));
+                    }
+                    self.swap(&k)
+                } else {
+                    self.stored(&with(&lead_kv, &d, &t))
+                };
+                let kt = self.maybe_scaled(kt, 15);
+                self.op(&format!("matmul {}, {}", q.name, kt.name), "f32", &scores_shape)
+            }
         };
 
         // Scales and masks in any order.
@@ -384,9 +435,19 @@ impl Program {
                 }
             };
         }
-        let v = self.stored(&with(&lead_kv, &t, &e));
-        let shape = [&w.shape[..w.shape.len() - 1], &[e]].concat();
-        let y = self.op(&format!("matmul {}, {}", w.name, v.name), "f32", &shape);
+        let v;
+        let y = if joined == Joined::No || place == 3 {
+            v = self.stored(&with(&lead_kv, &t, &e));
+            let shape = [&w.shape[..w.shape.len() - 1], &[e]].concat();
+            self.op(&format!("matmul {}, {}", w.name, v.name), "f32", &shape)
+        } else {
+            let (flat_q, flat_v) = joined.shapes(&lead, &s, &t, &e);
+            v = self.stored(&flat_v);
+            let flat = [&flat_q[..flat_q.len() - 1], std::slice::from_ref(&t)].concat();
+            let w = self.op(&format!("reshape {}", w.name), "f32", &flat);
+            let y = self.op(&format!("matmul {}, {}", w.name, v.name), "f32", &flat_q);
+            self.op(&format!("reshape {}", y.name), "f32", &with(&lead, &s, &e))
+        };
         // What surrounds it, for the regions.
         let y = match self.rng.below(4) {
             0 => {
@@ -455,6 +516,8 @@ impl Program {
                     "S" => s,
                     "T" => t,
                     "B" => 2,
+                    "2*S" => 2 * s,
+                    "2*B" => 4,
                     n => n.parse().expect("a number"),
                 })
                 .collect();

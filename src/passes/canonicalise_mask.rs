@@ -46,7 +46,7 @@ const MOST_REWRITES: usize = 256;
 const DEEPEST: usize = 16;
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for softmax in softmaxes(f) {
         for _ in 0..MOST_REWRITES {
@@ -143,7 +143,7 @@ fn sum(f: &mut Function, site: &Site, i: Inst, scores: Value, mask: Value, subtr
     if ctx.float != Float::Fast {
         let text = "the mask stays additive: adding -inf keeps a NaN among hidden scores, `where(mask, scores, -inf)` \
                     does not";
-        ctx.missed(&f.name, f.inst(i).loc, Condition::Mask, text, Vec::new());
+        ctx.missed(f, f.inst(i).loc, Condition::Mask, text, Vec::new());
         return Ok(None);
     }
     let Some(elem) = f.tensor(scores).map(|t| t.elem) else { return Ok(None) };

@@ -25,7 +25,7 @@ use super::{Changed, Context};
 use crate::ir::{Block, Function, Inst, Op};
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
         // A rule's complaint means that the rewrite does not fit; the program stays.

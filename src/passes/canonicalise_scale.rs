@@ -45,7 +45,7 @@ use crate::shape::Elem;
 const MOST_REWRITES: usize = 256;
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for softmax in softmaxes(f) {
         for _ in 0..MOST_REWRITES {

@@ -40,24 +40,23 @@ use crate::shape::Elem;
 const DEEPEST: usize = 16;
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut found = 0;
     for inst in f.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
         let Some(softmax) = by_hand(f, inst) else { continue };
         let loc = f.inst(inst).loc;
-        let name = f.name.clone();
         if let Some((what, v)) = used_elsewhere(&f.uses(), &softmax) {
             let text = format!("a softmax by hand stays: its {what} is used elsewhere");
-            ctx.missed(&name, loc, Condition::Uses, text, vec![(loc_of(f, v), "made here".to_string())]);
+            ctx.missed(f, loc, Condition::Uses, text, vec![(loc_of(f, v), "made here".to_string())]);
         } else if ctx.float != Float::Fast && !never_minus_infinity(f, softmax.x, DEEPEST) {
             let text = "a softmax by hand stays: a row of -inf gives NaN in it, and zeros by `softmax(x)`";
             let place: Loc = loc_of(f, softmax.x);
             let notes = if place.line > 0 { vec![(place, "this may be -inf".to_string())] } else { Vec::new() };
-            ctx.missed(&name, loc, Condition::Rows, text, notes);
+            ctx.missed(f, loc, Condition::Rows, text, notes);
         } else {
             become_op(f, inst, Op::Softmax { axis: softmax.axis }, vec![softmax.x]);
             found += 1;
-            ctx.done(&name, loc, "took a softmax by hand for `softmax`");
+            ctx.done(f, loc, "took a softmax by hand for `softmax`");
             remove_unused(f);
         }
     }

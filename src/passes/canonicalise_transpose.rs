@@ -29,17 +29,17 @@
 //!
 //! Other transpositions stay where they are: they are views, and cost nothing where they feed a matmul.
 
-use super::rewrite::{Cursor, Uses, become_op, made_by, remove_unused, replace_result, swap_last};
+use super::rewrite::{
+    Cursor, Uses, become_op, feeds_softmax, made_by, only_user, remove_unused, replace_result, swap_last,
+};
 use super::{Changed, Context};
-use crate::ir::{Block, Function, Inst, Op, Use, Value};
+use crate::ir::{Block, Function, Inst, Op, Value};
 
-/// How far a softmax is looked for.
-const FARTHEST: usize = 32;
 /// How often all rewrites are tried; each moves a transposition one step up.
 const MOST_SWEEPS: usize = 64;
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for _ in 0..MOST_SWEEPS {
         let before = changed;
@@ -153,28 +153,6 @@ fn weights_right(f: &mut Function, block: Block, inst: Inst) -> Result<Option<&'
     Ok(Some("weights-right"))
 }
 
-/// The only use of an instruction's result.
-fn only_user(f: &Function, uses: &Uses, inst: Inst) -> Option<(Inst, usize)> {
-    match uses[f.inst(inst).result?].as_slice() {
-        [Use::Operand(i, at)] => Some((*i, *at)),
-        _ => None,
-    }
-}
-
 fn is_left_of_matmul(f: &Function, uses: &Uses, inst: Inst) -> bool {
     only_user(f, uses, inst).is_some_and(|(i, at)| at == 0 && f.inst(i).op == Op::Matmul)
-}
-
-/// Does the result go, by steps that may be scales and masks, into a softmax and nowhere else?
-fn feeds_softmax(f: &Function, uses: &Uses, inst: Inst) -> bool {
-    let mut inst = inst;
-    for _ in 0..FARTHEST {
-        let Some((user, _)) = only_user(f, uses, inst) else { return false };
-        match f.inst(user).op {
-            Op::Softmax { .. } => return true,
-            Op::Binary(_) | Op::Where | Op::Transpose { .. } => inst = user,
-            _ => return false,
-        }
-    }
-    false
 }

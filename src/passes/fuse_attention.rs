@@ -46,30 +46,29 @@
 //! It moves no scale and turns no mask round; it does not fuse dropout, soft capping (`tanh` on the scores), or a softmax
 //! written out by hand (`canonicalise-softmax`).
 
-use super::rewrite::{Cursor, become_op, made_by, remove_unused, round_to, same_shape, splat, swap_last};
+use super::rewrite::{Cursor, become_op, made_by, remove_unused, round_to, splat, swap_last};
 use super::scores::{Failure, Finder, Site, Step, softmaxes};
 use super::{Changed, Condition, Context, Float};
 use crate::ir::{Function, MaskKind, Op, Scalar, Value};
 use crate::shape::{Elem, TensorType};
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
     for softmax in softmaxes(f) {
         let Some(found) = Finder::new(f).site(softmax) else { continue };
         let loc = f.inst(softmax).loc;
-        let name = f.name.clone();
         match found.and_then(|site| fuse(f, &site, ctx.float)) {
             Ok(what) => {
                 fused += 1;
-                ctx.done(&name, loc, what);
+                ctx.done(f, loc, what);
             }
             Err(why) => {
                 let mut notes = why.notes;
                 if why.loc != loc {
                     notes.insert(0, (why.loc, "here".to_string()));
                 }
-                ctx.missed(&name, loc, why.condition, why.message, notes);
+                ctx.missed(f, loc, why.condition, why.message, notes);
             }
         }
     }
@@ -183,7 +182,7 @@ fn is_causal(f: &Function, condition: Value, scores: Value) -> bool {
     else {
         return false;
     };
-    s.rank() >= 2 && same_shape(&c.shape, &s.shape[s.rank() - 2..])
+    s.rank() >= 2 && c.shape == s.shape[s.rank() - 2..]
 }
 
 /// The transpose of the last two axes: of a transpose, the view it was made from.

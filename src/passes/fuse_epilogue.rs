@@ -38,7 +38,7 @@ use super::{Changed, Condition, Context};
 use crate::ir::{Block, Function, FusionKind, Inst, Loc, Op, Use};
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
     for block in f.layout.clone() {
         // The last matmul first: an operation between two of them goes to the later one.
@@ -49,13 +49,11 @@ pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             let Some(kind) = kind(&f.inst(root).op) else { continue };
             let found = epilogue(f, block, root);
             if let Some((condition, loc, text)) = found.stopped {
-                let name = f.name.clone();
-                ctx.missed(&name, f.inst(root).loc, condition, text, vec![(loc, "here".to_string())]);
+                ctx.missed(f, f.inst(root).loc, condition, text, vec![(loc, "here".to_string())]);
             }
             if found.members.len() > 1 {
                 let text = format!("one kernel: {}", names(f, &found.members));
-                let name = f.name.clone();
-                ctx.done(&name, f.inst(root).loc, text);
+                ctx.done(f, f.inst(root).loc, text);
                 let operands = f.inst(root).operands.clone();
                 outline(f, &found.members, kind, &operands);
                 fused += 1;

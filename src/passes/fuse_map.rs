@@ -23,32 +23,18 @@
 //! A single operation stays as it is, unless it uses a counter, which then is never stored. It runs after the passes that
 //! find larger regions, and takes what they left.
 
-use super::outline::{Scene, first_loc, names, outline};
+use super::outline::{Scene, first_loc, names, outline_all};
 use super::rewrite::remove_unused;
 use super::{Changed, Context};
-use crate::ir::{Block, Function, FusionKind, Inst, Op};
+use crate::ir::{Function, FusionKind, Inst, Op};
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
-    let name = f.name.clone();
     for block in f.layout.clone() {
-        let mut order: Vec<Inst> = f.block(block).insts.clone();
-        let mut taken: Vec<Inst> = Vec::new();
-        // The last first: a region is found by its result.
-        while let Some(root) = order.pop() {
-            if taken.contains(&root) {
-                continue;
-            }
-            let members = map(f, block, root);
-            if members.is_empty() {
-                continue;
-            }
-            ctx.done(&name, first_loc(f, &members), format!("one kernel: {}", names(f, &members)));
-            outline(f, &members, FusionKind::Map, &[]);
-            taken.extend(&members);
-            fused += 1;
-        }
+        fused += outline_all(f, block, FusionKind::Map, map, |f, members| {
+            ctx.done(f, first_loc(f, members), format!("one kernel: {}", names(f, members)));
+        });
     }
     if fused > 0 {
         // Constants and counters that now have their copies inside.
@@ -58,8 +44,8 @@ pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(fused > 0)
 }
 
-fn map(f: &Function, block: Block, root: Inst) -> Vec<Inst> {
-    let scene = Scene::new(f, block);
+fn map(scene: &Scene, root: Inst) -> Vec<Inst> {
+    let f = scene.f;
     let Some(shape) = scene.result(root).map(|t| t.shape.clone()) else { return Vec::new() };
     if !scene.is_elementwise(root) {
         return Vec::new();

@@ -28,38 +28,24 @@
 //!
 //! Nothing is computed twice but constants and counters. A region never takes a matmul in. A softmax alone stays as it is.
 
-use super::outline::{Scene, first_loc, names, outline, rows_of};
+use super::outline::{Scene, first_loc, names, outline_all, rows_of};
 use super::rewrite::remove_unused;
 use super::{Changed, Condition, Context};
-use crate::ir::{Block, Function, FusionKind, Inst, Op};
+use crate::ir::{Function, FusionKind, Inst, Op};
 use crate::scalar::ReduceKind;
 use crate::shape::Dim;
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
-    let name = f.name.clone();
     for block in f.layout.clone() {
-        let mut order: Vec<Inst> = f.block(block).insts.clone();
-        let mut taken: Vec<Inst> = Vec::new();
-        // The last first: a region is found by its result.
-        while let Some(root) = order.pop() {
-            if taken.contains(&root) {
-                continue;
-            }
-            let members = rows(f, block, root);
-            if members.len() < 2 {
-                continue;
-            }
-            ctx.done(&name, first_loc(f, &members), format!("one kernel: {}", names(f, &members)));
-            outline(f, &members, FusionKind::Rows, &[]);
-            taken.extend(&members);
-            fused += 1;
-        }
+        fused += outline_all(f, block, FusionKind::Rows, rows, |f, members| {
+            ctx.done(f, first_loc(f, members), format!("one kernel: {}", names(f, members)));
+        });
     }
     for (_, i, d) in f.insts().collect::<Vec<_>>() {
         if let Some(text) = other_axis(f, i) {
-            ctx.missed(&name, d.loc, Condition::Axis, text, Vec::new());
+            ctx.missed(f, d.loc, Condition::Axis, text, Vec::new());
         }
     }
     if fused > 0 {
@@ -99,16 +85,15 @@ impl Space {
 }
 
 /// The region whose result an instruction makes; only itself where there is none.
-fn rows(f: &Function, block: Block, root: Inst) -> Vec<Inst> {
-    let scene = Scene::new(f, block);
+fn rows(scene: &Scene, root: Inst) -> Vec<Inst> {
     let Some((lead, last)) = scene.result(root).and_then(rows_of) else { return Vec::new() };
     let length = (last.as_const() != Some(1)).then(|| last.clone());
     let mut space = Space { lead: lead.to_vec(), length, reductions: 0 };
-    if !joins(&scene, root, &mut space) {
+    if !joins(scene, root, &mut space) {
         return Vec::new();
     }
     let members = scene.grow_up(root, |scene, i| joins(scene, i, &mut space));
-    if space.reductions == 0 { Vec::new() } else { members }
+    if space.reductions == 0 || members.len() < 2 { Vec::new() } else { members }
 }
 
 /// Can an instruction be part of the region?

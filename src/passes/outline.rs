@@ -19,7 +19,6 @@ pub(super) const MOST_OPERANDS: usize = 16;
 /// What a region may be made of is asked for each block: the places of instructions, and who uses what.
 pub(super) struct Scene<'a> {
     pub(super) f: &'a Function,
-    pub(super) block: Block,
     pub(super) uses: Uses,
     /// Position in the block, for the instructions of this block alone.
     position: SecondaryMap<Inst, Option<usize>>,
@@ -31,7 +30,7 @@ impl<'a> Scene<'a> {
         for (at, i) in f.block(block).insts.iter().enumerate() {
             position[*i] = Some(at);
         }
-        Scene { f, block, uses: f.uses(), position }
+        Scene { f, uses: f.uses(), position }
     }
 
     /// Where an instruction stands in this block; `None` if it stands in another.
@@ -121,6 +120,33 @@ pub(super) fn is_copied(f: &Function, v: Value) -> bool {
 
 fn is_copied_op(op: &Op) -> bool {
     matches!(op, Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal)
+}
+
+/// Outlines every region of a block that `find` gives for its last instruction, from the end of the block; how many.
+pub(super) fn outline_all(
+    f: &mut Function,
+    block: Block,
+    kind: FusionKind,
+    find: impl Fn(&Scene<'_>, Inst) -> Vec<Inst>,
+    mut tell: impl FnMut(&Function, &[Inst]),
+) -> usize {
+    let mut order = f.block(block).insts.clone();
+    let mut made = 0;
+    loop {
+        // What uses what changes with each region, and only then.
+        let scene = Scene::new(f, block);
+        let found = loop {
+            let Some(root) = order.pop() else { return made };
+            // What a region has taken is in the block no more.
+            let members = if scene.position(root).is_some() { find(&scene, root) } else { Vec::new() };
+            if !members.is_empty() {
+                break members;
+            }
+        };
+        tell(f, &found);
+        outline(f, &found, kind, &[]);
+        made += 1;
+    }
 }
 
 /// Turns members into a region. `keep_outside` are operands that must be arguments of the region though a region could

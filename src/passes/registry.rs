@@ -1,9 +1,9 @@
 //! The passes by name: the one list that `--passes`, `--print-after`, `--stop-after` and the reference read.
 
 use super::{
-    Changed, Context, canonicalise_mask, canonicalise_reduce, canonicalise_scale, canonicalise_softmax,
-    canonicalise_transpose, cse, dce, fold_constants, fuse_attention, fuse_epilogue, fuse_map, fuse_rows, licm,
-    simplify, simplify_cfg,
+    Changed, Context, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_scale,
+    canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention, fuse_epilogue, fuse_map,
+    fuse_rows, licm, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -50,12 +50,13 @@ passes! {
     CSE = "cse", true, cse, "what was computed before is not computed again";
     LICM = "licm", true, licm, "what is the same in every turn of a loop is computed before it";
     DCE = "dce", true, dce, "what nothing needs goes";
-    CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";
+    CANONICALISE_HEADS = "canonicalise-heads", true, canonicalise_heads, "regrouped scores computed in their groups";
     CANONICALISE_TRANSPOSE = "canonicalise-transpose", true, canonicalise_transpose, "transposed attention as softmax(q @ k.T) @ v";
     CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a softmax written out by hand as softmax";
     CANONICALISE_MASK = "canonicalise-mask", true, canonicalise_mask, "masks of attention as where(keep, scores, number)";
     CANONICALISE_SCALE = "canonicalise-scale", false, canonicalise_scale, "scales of attention as one product next to q @ k.T";
     FUSE_ATTENTION = "fuse-attention", false, fuse_attention, "softmax with its two matmuls as one attention";
+    CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";
     FUSE_EPILOGUE = "fuse-epilogue", true, fuse_epilogue, "elementwise work after a matmul into its kernel";
     FUSE_ROWS = "fuse-rows", true, fuse_rows, "norms and softmaxes with what surrounds them as one kernel";
     FUSE_MAP = "fuse-map", true, fuse_map, "runs of elementwise work as one kernel";

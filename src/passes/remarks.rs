@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::Context;
-use crate::ir::{Loc, Module};
+use crate::ir::{Function, Loc, Module};
 
 /// Was it done?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +72,8 @@ pub struct Remark {
     pub pass: &'static str,
     /// The entry point.
     pub function: String,
+    /// Is it the variant that fills its taps?
+    pub tapped: bool,
     /// The place in the source.
     pub loc: Loc,
     /// Was it done?
@@ -84,14 +86,14 @@ pub struct Remark {
 
 impl Context {
     /// Tells of a rewrite.
-    pub fn done(&mut self, function: &str, loc: Loc, message: impl Into<String>) {
+    pub fn done(&mut self, function: &Function, loc: Loc, message: impl Into<String>) {
         self.remark(function, loc, Outcome::Done, message.into(), Vec::new());
     }
 
     /// Tells of a rewrite that was not made, with other places that matter.
     pub fn missed(
         &mut self,
-        function: &str,
+        function: &Function,
         loc: Loc,
         condition: Condition,
         message: impl Into<String>,
@@ -100,8 +102,9 @@ impl Context {
         self.remark(function, loc, Outcome::Missed(condition), message.into(), notes);
     }
 
-    fn remark(&mut self, function: &str, loc: Loc, outcome: Outcome, message: String, notes: Vec<(Loc, String)>) {
-        let remark = Remark { pass: self.pass, function: function.to_string(), loc, outcome, message, notes };
+    fn remark(&mut self, function: &Function, loc: Loc, outcome: Outcome, message: String, notes: Vec<(Loc, String)>) {
+        let (name, tapped) = (function.name.clone(), function.tapped);
+        let remark = Remark { pass: self.pass, function: name, tapped, loc, outcome, message, notes };
         // A pass that runs twice says the same only once.
         if !self.remarks.contains(&remark) {
             self.remarks.push(remark);
@@ -122,31 +125,21 @@ pub fn place_of(loc: Loc, module: &Module) -> String {
 /// The remarks as text, in order of place; those of equal place in the order in which they were made.
 pub fn render_remarks(remarks: &[Remark], module: &Module) -> String {
     let mut sorted: Vec<&Remark> = remarks.iter().collect();
-    sorted.sort_by_key(|r| (function_index(module, &r.function), r.loc));
+    let position = |r: &Remark| module.functions.iter().position(|f| f.name == r.function && f.tapped == r.tapped);
+    sorted.sort_by_key(|r| (position(r), r.loc));
     let mut out = String::new();
     for r in sorted {
-        // Writing to a string cannot fail.
-        let _ = match r.outcome {
-            Outcome::Done => {
-                writeln!(out, "remark: {}: {} in `{}`: {}", place_of(r.loc, module), r.pass, r.function, r.message)
-            }
-            Outcome::Missed(condition) => writeln!(
-                out,
-                "remark: {}: {} in `{}`: missed ({}): {}",
-                place_of(r.loc, module),
-                r.pass,
-                r.function,
-                condition.name(),
-                r.message
-            ),
+        let place = place_of(r.loc, module);
+        let taps = if r.tapped { " with its taps" } else { "" };
+        let outcome = match r.outcome {
+            Outcome::Done => String::new(),
+            Outcome::Missed(condition) => format!("missed ({}): ", condition.name()),
         };
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "remark: {place}: {} in `{}`{taps}: {outcome}{}", r.pass, r.function, r.message);
         for (loc, text) in &r.notes {
             let _ = writeln!(out, "  note: {}: {text}", place_of(*loc, module));
         }
     }
     out
-}
-
-fn function_index(module: &Module, name: &str) -> usize {
-    module.functions.iter().position(|f| f.name == name).unwrap_or(usize::MAX)
 }

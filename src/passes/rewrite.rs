@@ -6,21 +6,10 @@
 use cranelift_entity::SecondaryMap;
 
 use crate::ir::{Block, Function, Inst, Loc, Op, Scalar, Type, Use, Value, result_type};
-use crate::shape::{Dim, Elem, TensorType};
+use crate::shape::{Elem, TensorType};
 
 /// All uses of all values, as [`Function::uses`] gives them.
 pub(super) type Uses = SecondaryMap<Value, Vec<Use>>;
-
-/// The block of each instruction that is in one, and its position there.
-pub(super) fn positions(f: &Function) -> SecondaryMap<Inst, Option<(Block, usize)>> {
-    let mut out: SecondaryMap<Inst, Option<(Block, usize)>> = SecondaryMap::new();
-    for b in &f.layout {
-        for (at, i) in f.block(*b).insts.iter().enumerate() {
-            out[*i] = Some((*b, at));
-        }
-    }
-    out
-}
 
 /// The operation that makes a value, with its operands, if an instruction does.
 pub(super) fn made_by(f: &Function, v: Value) -> Option<(Inst, &Op, &[Value])> {
@@ -164,7 +153,27 @@ pub(super) fn remove_unused(f: &mut Function) -> usize {
     removed
 }
 
-/// Do two shapes agree dimension by dimension?
-pub(super) fn same_shape(a: &[Dim], b: &[Dim]) -> bool {
-    a == b
+/// The only use of an instruction's result: the user, and which operand of it.
+pub(super) fn only_user(f: &Function, uses: &Uses, inst: Inst) -> Option<(Inst, usize)> {
+    match uses[f.inst(inst).result?].as_slice() {
+        [Use::Operand(i, at)] => Some((*i, *at)),
+        _ => None,
+    }
+}
+
+/// How far a softmax is looked for.
+const FARTHEST: usize = 32;
+
+/// Does the result go, by steps that may be scales, masks and movement, into a softmax and nowhere else?
+pub(super) fn feeds_softmax(f: &Function, uses: &Uses, inst: Inst) -> bool {
+    let mut inst = inst;
+    for _ in 0..FARTHEST {
+        let Some((user, _)) = only_user(f, uses, inst) else { return false };
+        match f.inst(user).op {
+            Op::Softmax { .. } => return true,
+            Op::Binary(_) | Op::Where | Op::Transpose { .. } | Op::Reshape => inst = user,
+            _ => return false,
+        }
+    }
+    false
 }

@@ -108,19 +108,18 @@ impl<'a> Finder<'a> {
         if let Some(output) = matmul {
             return Some(self.used_once(weights, "the softmax's result").map(|()| output));
         }
-        // A step between the softmax and a matmul: what an author may take for attention.
-        let [Use::Operand(between, at)] = users.as_slice() else { return None };
-        let d = f.inst(*between);
-        if d.op == Op::Matmul && *at == 1 {
+        // The right operand of one, or a step between the softmax and a matmul: what an author may take for attention.
+        let (between, at) = users.iter().find_map(|u| match u {
+            Use::Operand(i, at) if self.leads_to_matmul(*i) => Some((*i, *at)),
+            Use::Operand(..) | Use::Terminator(_) => None,
+        })?;
+        if let Err(failure) = self.used_once(weights, "the softmax's result") {
+            return Some(Err(failure));
+        }
+        let d = f.inst(between);
+        if d.op == Op::Matmul && at == 1 {
             let text = "the weights are the right operand of the matmul; they must be the left one";
             return Some(Err(Failure::new(Condition::Transposition, d.loc, text)));
-        }
-        let next = d.result?;
-        let reaches = self.uses[next].iter().any(|u| matches!(u, Use::Operand(i, 0) if f.inst(*i).op == Op::Matmul));
-        let elementwise = matches!(d.op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. });
-        let moves = matches!(d.op, Op::Transpose { .. } | Op::Reshape | Op::Broadcast);
-        if !reaches || !(elementwise || moves) {
-            return None;
         }
         let condition = match d.op {
             Op::Cast { .. } => Condition::Types,
@@ -129,6 +128,31 @@ impl<'a> Finder<'a> {
         };
         let text = format!("`{}` stands between the softmax and the matmul", d.op);
         Some(Err(Failure::new(condition, d.loc, text)))
+    }
+
+    /// Is this a matmul, or the first of some steps that end as the left operand of one?
+    fn leads_to_matmul(&self, i: Inst) -> bool {
+        let f = self.f;
+        if f.inst(i).op == Op::Matmul {
+            return true;
+        }
+        let mut step = i;
+        for _ in 0..LONGEST_CHAIN {
+            let d = f.inst(step);
+            let passes_on = match d.op {
+                Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => true,
+                Op::Transpose { .. } | Op::Reshape | Op::Broadcast => true,
+                _ => false,
+            };
+            let Some(v) = d.result.filter(|_| passes_on) else { return false };
+            let is_left = |u: &Use| matches!(u, Use::Operand(i, 0) if f.inst(*i).op == Op::Matmul);
+            match self.uses[v].as_slice() {
+                users if users.iter().any(is_left) => return true,
+                [Use::Operand(next, _)] => step = *next,
+                _ => return false,
+            }
+        }
+        false
     }
 
     /// A value that the fused kernel never stores must have no second use.

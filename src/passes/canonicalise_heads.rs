@@ -1,0 +1,223 @@
+//! canonicalise-heads: scores that a `reshape` regroups are computed in their groups.
+//!
+//! ```text
+//!   %3 = reshape %0                       : f32[2, 4*S, 64]     // 4 query heads for each of 2 key heads
+//!   %4 = matmul %3, %1                    : f32[2, 4*S, T]
+//!   %5 = reshape %4                       : f32[2, 4, S, T]
+//!   %6 = softmax %5, axis=3               : f32[2, 4, S, T]
+//!   %7 = reshape %6                       : f32[2, 4*S, T]
+//!   %8 = matmul %7, %2                    : f32[2, 4*S, 64]
+//! ->
+//!   %3 = reshape %1                       : f32[2, 1, 64, T]
+//!   %4 = matmul %0, %3                    : f32[2, 4, S, T]
+//!   %5 = softmax %4, axis=3               : f32[2, 4, S, T]
+//!   %6 = reshape %2                       : f32[2, 1, T, 64]
+//!   %7 = matmul %5, %6                    : f32[2, 4, S, 64]
+//!   %8 = reshape %7                       : f32[2, 4*S, 64]
+//! ```
+//!
+//! This is what `einsum("g r s d, g t d -> g r s t", q, k)` becomes, and what heads joined to the batch look like.
+//!
+//! # Rewrites
+//!
+//! All are exact: each element of the result is the same sum, and `reshape` is a view.
+//!
+//! | name | rewrite | where |
+//! |---|---|---|
+//! | rows | `reshape(a @ b)` that splits the rows to `reshape(a) @ reshape(b)`, b with an axis of 1 | before a softmax |
+//! | batch | `reshape(a @ b)` that regroups equal leading axes of a and b, likewise | before a softmax |
+//! | weights | `reshape(w) @ v`, w from a softmax, to `reshape(w @ reshape(v))`, either way | after a softmax |
+//! | repeated | `a @ broadcast(b)`, leading axes alone, to `a @ b` where the product broadcasts just so | at a softmax |
+//!
+//! # What it does not do
+//!
+//! Scores are not regrouped where a mask or a scale stands between the matmul and the `reshape`; and keys that were
+//! repeated and then joined to their heads stay so (they are fused as they are).
+
+use super::rewrite::{Cursor, become_op, feeds_softmax, made_by, remove_unused};
+use super::{Changed, Context};
+use crate::ir::{Block, Function, Inst, Op, Value};
+use crate::shape::{Dim, TensorType, broadcast};
+
+/// Runs the pass.
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut changed = 0;
+    for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
+        let made = match f.inst(inst).op {
+            Op::Reshape => scores(f, block, inst),
+            Op::Matmul => match weights(f, block, inst) {
+                Ok(None) => repeated(f, block, inst),
+                made => made,
+            },
+            _ => continue,
+        };
+        // A rule's complaint means that the rewrite does not fit; the program stays.
+        if let Ok(Some(name)) = made {
+            changed += 1;
+            ctx.count(name, 1);
+        }
+    }
+    if changed > 0 {
+        remove_unused(f);
+    }
+    Changed::from(changed > 0)
+}
+
+type Made = Result<Option<&'static str>, String>;
+
+/// How rows `[lead.., m]` become `[lead'.., m']`.
+enum Regroup {
+    /// The leading axes stay and are followed by those that the rows are split into; so many axes of 1 for the other
+    /// operand.
+    Rows(usize),
+    /// The leading axes become these; the rows stay.
+    Batch(Vec<Dim>),
+}
+
+/// Compares `whole = [lead.., m, n]` with `split = [lead'.., m', n]`.
+fn regroup(whole: &[Dim], split: &[Dim]) -> Option<(Regroup, &'static str)> {
+    let ([lead @ .., m, n], [other @ .., last]) = (whole, split) else { return None };
+    let (other_m, other_lead) = other.split_last()?;
+    if n != last {
+        return None;
+    }
+    if other.len() > lead.len() && &other[..lead.len()] == lead && Dim::product(&other[lead.len()..]) == *m {
+        return Some((Regroup::Rows(other.len() - lead.len() - 1), "rows"));
+    }
+    (other_m == m && Dim::product(other_lead) == Dim::product(lead))
+        .then(|| (Regroup::Batch(other_lead.to_vec()), "batch"))
+}
+
+fn ty(f: &Function, v: Value) -> Result<TensorType, String> {
+    f.tensor(v).cloned().ok_or_else(|| "no tensor".to_string())
+}
+
+/// The right operand of a regrouped product: `[lead.., k, n]` with axes of 1, or with the other leading axes.
+fn right(f: &mut Function, at: Cursor, v: Value, lead: &[Dim], how: &Regroup) -> Result<Option<Value>, String> {
+    let t = ty(f, v)?;
+    let [own @ .., k, n] = t.shape.as_slice() else { return Ok(None) };
+    let new_lead = match how {
+        Regroup::Rows(ones) => [own, &vec![Dim::one(); *ones]].concat(),
+        Regroup::Batch(to) if own == lead => to.clone(),
+        Regroup::Batch(_) => return Ok(None),
+    };
+    let shape = [new_lead, vec![k.clone(), n.clone()]].concat();
+    reshape(f, at, v, shape).map(Some)
+}
+
+/// A value under another shape; itself where the shape is its own.
+fn reshape(f: &mut Function, at: Cursor, v: Value, shape: Vec<Dim>) -> Result<Value, String> {
+    let t = ty(f, v)?;
+    if t.shape == shape {
+        return Ok(v);
+    }
+    // A reshape of a reshape is one, and none where it gives back what was there.
+    let mut from = v;
+    if let Some((_, Op::Reshape, [x])) = made_by(f, v) {
+        from = *x;
+    }
+    if ty(f, from)?.shape == shape {
+        return Ok(from);
+    }
+    at.insert_as(f, Op::Reshape, vec![from], Some(TensorType::new(t.elem, shape)))
+}
+
+/// `reshape(a @ b)` on the way to a softmax.
+fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
+    let uses = f.uses();
+    let Some(product) = f.inst(inst).operands.first().copied() else { return Ok(None) };
+    let Some((matmul, Op::Matmul, [a, b])) = made_by(f, product) else { return Ok(None) };
+    let (a, b) = (*a, *b);
+    if uses[product].len() != 1 || !f.block(block).insts.contains(&matmul) || !feeds_softmax(f, &uses, inst) {
+        return Ok(None);
+    }
+    let Some(split) = f.inst(inst).result.and_then(|v| f.tensor(v)).cloned() else { return Ok(None) };
+    let whole = ty(f, product)?;
+    let Some((how, name)) = regroup(&whole.shape, &split.shape) else { return Ok(None) };
+    let lead = &whole.shape[..whole.rank() - 2];
+    let at = Cursor { loc: f.inst(matmul).loc, ..Cursor::before(f, block, inst) };
+
+    let left = ty(f, a)?;
+    let ([own @ .., _, k], [other @ .., _]) = (left.shape.as_slice(), split.shape.as_slice()) else { return Ok(None) };
+    let rows = match &how {
+        // The leading axes of `a` may be fewer than the product's; what follows them is the same.
+        Regroup::Rows(_) => [own, &other[lead.len()..]].concat(),
+        Regroup::Batch(_) if own == lead => other.to_vec(),
+        Regroup::Batch(_) => return Ok(None),
+    };
+    let Some(new_b) = right(f, at, b, lead, &how)? else { return Ok(None) };
+    let new_a = reshape(f, at, a, [rows, vec![k.clone()]].concat())?;
+    if product_shape(f, new_a, new_b)? != split.shape {
+        return Ok(None);
+    }
+    become_op(f, inst, Op::Matmul, vec![new_a, new_b]);
+    f.inst_mut(inst).loc = at.loc;
+    Ok(Some(name))
+}
+
+/// `reshape(w) @ v` after a softmax.
+fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
+    let [joined, v] = f.inst(inst).operands.as_slice() else { return Ok(None) };
+    let (joined, v) = (*joined, *v);
+    let Some((_, Op::Reshape, [w])) = made_by(f, joined) else { return Ok(None) };
+    let w = *w;
+    let uses = f.uses();
+    if !matches!(made_by(f, w), Some((_, Op::Softmax { .. }, _))) || uses[w].len() != 1 || uses[joined].len() != 1 {
+        return Ok(None);
+    }
+    let (whole, split) = (ty(f, joined)?, ty(f, w)?);
+    let Some((how, _)) = regroup(&whole.shape, &split.shape) else { return Ok(None) };
+    let lead = &whole.shape[..whole.rank() - 2];
+    let values = ty(f, v)?;
+    // The values must not give the product more leading axes than the weights have.
+    let fits = values.rank() >= 2
+        && broadcast(lead, &values.shape[..values.rank() - 2]).is_ok_and(|both| both.as_slice() == lead);
+    if !fits {
+        return Ok(None);
+    }
+    let at = Cursor::before(f, block, inst);
+    let Some(new_v) = right(f, at, v, lead, &how)? else { return Ok(None) };
+    let product = at.insert(f, Op::Matmul, vec![w, new_v])?;
+    become_op(f, inst, Op::Reshape, vec![product]);
+    Ok(Some("weights"))
+}
+
+/// `a @ broadcast(b)`, also through a transposition of the last two axes, in an attention.
+fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
+    let [a, b] = f.inst(inst).operands.as_slice() else { return Ok(None) };
+    let (a, b) = (*a, *b);
+    let uses = f.uses();
+    let is_weights = matches!(made_by(f, a), Some((_, Op::Softmax { .. }, _)));
+    if !is_weights && !feeds_softmax(f, &uses, inst) {
+        return Ok(None);
+    }
+    let (perm, repeated) = match made_by(f, b) {
+        Some((_, Op::Transpose { perm }, [x])) => (Some(perm.clone()), *x),
+        _ => (None, b),
+    };
+    let Some((_, Op::Broadcast, [x])) = made_by(f, repeated) else { return Ok(None) };
+    let x = *x;
+    let (from, to) = (ty(f, x)?, ty(f, repeated)?);
+    let rank = to.rank();
+    let last_two_stay = perm.as_ref().is_none_or(|p| p.iter().take(rank - 2).enumerate().all(|(i, p)| i == *p));
+    if from.rank() != rank || rank < 2 || from.shape[rank - 2..] != to.shape[rank - 2..] || !last_two_stay {
+        return Ok(None);
+    }
+    let result = f.inst(inst).result.map(|v| ty(f, v)).transpose()?;
+    let at = Cursor::before(f, block, inst);
+    let plain = match perm {
+        Some(perm) => at.insert(f, Op::Transpose { perm }, vec![x])?,
+        None => x,
+    };
+    if Some(product_shape(f, a, plain)?) != result.map(|t| t.shape) {
+        return Ok(None);
+    }
+    become_op(f, inst, Op::Matmul, vec![a, plain]);
+    Ok(Some("repeated"))
+}
+
+/// The shape of a product.
+fn product_shape(f: &Function, a: Value, b: Value) -> Result<Vec<Dim>, String> {
+    let product = crate::ir::result_type(&Op::Matmul, &[f.ty(a), f.ty(b)], None)?;
+    Ok(product.as_ref().and_then(|t| t.tensor()).map(|t| t.shape.clone()).unwrap_or_default())
+}
