@@ -14,6 +14,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics, codes as registry, render_all}
 use crate::syntax;
 use crate::syntax::ast;
 use crate::syntax::span::{FileId, SourceMap, Span};
+use crate::types::{self, typed::Program};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -155,8 +156,9 @@ pub fn check(options: &CheckOptions) -> Result<(), Failure> {
 }
 
 /// Everything that can find an error in a program's text, as `check` runs it.
-pub fn front_end(session: &mut Session, file: FileId) {
-    parse(session, file);
+pub fn front_end(session: &mut Session, file: FileId) -> Program {
+    let tree = parse(session, file);
+    types::check(&tree, &mut session.sources, &mut session.diagnostics)
 }
 
 fn parse(session: &mut Session, file: FileId) -> ast::File {

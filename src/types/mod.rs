@@ -21,6 +21,7 @@ mod body;
 mod builtins;
 mod calls;
 mod dims;
+pub mod dump;
 mod expr;
 mod finish;
 mod indexing;

@@ -56,3 +56,23 @@ fn explained_examples_fail_and_are_mended() {
     }
     assert_eq!(wrong, "");
 }
+
+/// Settings for snapshots that hold an input and an output.
+fn snapshot(name: &str, input: &str, output: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/types"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, format!("{}\n---\n{}", input.trim_end(), output.trim_end())));
+}
+
+#[test]
+fn typed_programs_as_text() {
+    for name in ["02_self_attention", "08_gpt2"] {
+        let path = format!("{}/examples/{name}.attn", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (program, _, _) = checked("example.attn", &text);
+        let shown = super::dump::dump(&program, crate::syntax::span::FileId(0));
+        snapshot(&format!("dump_{name}"), &text, &shown);
+    }
+}
