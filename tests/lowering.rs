@@ -22,10 +22,15 @@ fn the_generator_says_the_same_again() {
     }
 }
 
+/// How many random programs a test looks at; `ATTNC_SEEDS` says otherwise.
+fn seeds(default: u64) -> u64 {
+    std::env::var("ATTNC_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
 /// Random programs are right by construction; what lowering makes of them passes the verifier.
 #[test]
 fn random_programs_lower() {
-    let count = std::env::var("ATTNC_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let count = seeds(150);
     let mut wrong = Vec::new();
     for seed in 0..count {
         let program = gen_source::generate(seed);
@@ -44,6 +49,26 @@ fn random_programs_lower() {
         wrong.len(),
         wrong.join("\n").chars().take(6000).collect::<String>()
     );
+}
+
+/// Random programs run, for sizes of 0 and 1 too; what is tapped changes no result.
+#[test]
+fn random_programs_run() {
+    for seed in 0..seeds(100) {
+        let program = gen_source::generate(seed);
+        let module = front::module("random.attn", &program.source, &Options::default()).unwrap();
+        let verified = verify(&module).unwrap();
+        let params = gen_source::inputs::parameters(&module, seed);
+        let sizes = program.sizes(seed);
+        let args = program.inputs(seed, &sizes);
+        let call = interp::Call { function: "forward", args: &args, params: &params, limits: Default::default() };
+        let fail = |failure: interp::Failure| panic!("seed {seed}, {sizes:?}: {failure}\n{}", program.source);
+        let plain = interp::run::<f32>(verified, &call).unwrap_or_else(fail);
+        let tapped = interp::run_tapped::<f32>(verified, &call).unwrap_or_else(fail);
+        for (a, b) in plain.results.iter().zip(&tapped.results) {
+            assert_eq!(a.to_tensor(), b.to_tensor(), "seed {seed}");
+        }
+    }
 }
 
 /// Every example lowers, and the verifier is content.

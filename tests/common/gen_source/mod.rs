@@ -11,6 +11,7 @@
 #![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
 
 mod blocks;
+pub(crate) mod inputs;
 mod steps;
 
 use attnc::shape::{Dim, Elem};
