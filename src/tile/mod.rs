@@ -23,6 +23,7 @@
 mod body;
 mod builder;
 mod entities;
+pub mod interp;
 mod kernel;
 mod op;
 pub mod rules;

@@ -1,0 +1,497 @@
+//! One grid point of a kernel.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::elements::{Element, binary, compare, reduce, unary, wrap};
+use super::memory::{Storage, View};
+use super::{Budget, Failure, broken, dim, fail, located};
+use crate::scalar::BinaryOp;
+use crate::shape::Elem;
+use crate::tile::{Block, Body, Extent, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value};
+
+/// The elements of a tile, row by row.
+#[derive(Clone, Debug)]
+pub(super) struct Tile {
+    pub rows: usize,
+    pub cols: usize,
+    pub data: Rc<Vec<Element>>,
+}
+
+impl Tile {
+    /// The element that broadcasting puts at a place.
+    fn at(&self, i: usize, j: usize) -> Option<Element> {
+        let i = if self.rows == 1 { 0 } else { i };
+        let j = if self.cols == 1 { 0 } else { j };
+        self.data.get(i.checked_mul(self.cols)?.checked_add(j)?).copied()
+    }
+}
+
+/// A value while a body runs.
+#[derive(Clone, Debug)]
+pub(super) enum Val {
+    Index(i64),
+    Scalar(Element),
+    Tile(Tile),
+    /// Its elements are in scratch, where the type says.
+    Scratch,
+    /// Its elements are in a buffer, from an index on.
+    Window {
+        view: Rc<View>,
+        start: Vec<i64>,
+        rows: Option<usize>,
+        cols: Option<usize>,
+    },
+    Buffer(Rc<View>),
+}
+
+/// The values of a body.
+pub(super) type Frame = Vec<Option<Val>>;
+
+/// What a kernel runs on.
+pub(super) struct Machine<'a> {
+    pub memory: &'a mut Vec<Storage>,
+    pub symbols: &'a BTreeMap<String, i64>,
+    pub sites: &'a [String],
+    pub budget: &'a mut Budget,
+    pub scratch: Storage,
+}
+
+pub(super) fn slot(v: Value) -> usize {
+    v.as_u32() as usize
+}
+
+pub(super) fn get(frame: &Frame, v: Value) -> Result<&Val, Failure> {
+    match frame.get(slot(v)) {
+        Some(Some(x)) => Ok(x),
+        _ => broken(format!("{v} has no value")),
+    }
+}
+
+pub(super) fn set(frame: &mut Frame, v: Value, x: Val) {
+    if let Some(s) = frame.get_mut(slot(v)) {
+        *s = Some(x);
+    }
+}
+
+pub(super) fn index(frame: &Frame, v: Value) -> Result<i64, Failure> {
+    match get(frame, v)? {
+        Val::Index(n) => Ok(*n),
+        _ => broken(format!("{v} is no index")),
+    }
+}
+
+pub(super) fn indices(frame: &Frame, vs: &[Value]) -> Result<Vec<i64>, Failure> {
+    vs.iter().map(|v| index(frame, *v)).collect()
+}
+
+pub(super) fn buffer(frame: &Frame, v: Value) -> Result<Rc<View>, Failure> {
+    match get(frame, v)? {
+        Val::Buffer(b) => Ok(b.clone()),
+        _ => broken(format!("{v} is no buffer")),
+    }
+}
+
+/// Where a block goes on.
+pub(super) enum Next {
+    Block(Block),
+    Return,
+}
+
+/// Takes a jump: the target's arguments get their values all at once.
+pub(super) fn jump(body: &Body, frame: &mut Frame, t: &Terminator) -> Result<Next, Failure> {
+    let call = match t {
+        Terminator::Return => return Ok(Next::Return),
+        Terminator::Br(c) => c,
+        Terminator::BrIf { condition, then, otherwise } => match get(frame, *condition)? {
+            Val::Scalar(x) if x.truth() => then,
+            Val::Scalar(_) => otherwise,
+            _ => return broken("a condition that is no scalar"),
+        },
+        Terminator::Roles(_) => return broken("roles are not run"),
+    };
+    let values: Vec<Val> = call.args.iter().map(|v| get(frame, *v).cloned()).collect::<Result<_, _>>()?;
+    for (arg, x) in body.block(call.block).args.iter().zip(values) {
+        set(frame, *arg, x);
+    }
+    Ok(Next::Block(call.block))
+}
+
+impl Machine<'_> {
+    /// Runs a grid point whose parameters and grid indices are in the frame.
+    pub(super) fn point(&mut self, k: &Kernel, frame: &mut Frame) -> Result<(), Failure> {
+        let body = &k.body;
+        self.scratch.written.fill(false);
+        let mut block = body.entry();
+        loop {
+            for i in &body.block(block).insts {
+                let data = body.inst(*i);
+                self.instruction(body, *i, frame).map_err(|e| located(e, data.loc))?;
+            }
+            self.budget.spend(1)?;
+            match jump(body, frame, &body.block(block).terminator)? {
+                Next::Block(b) => block = b,
+                Next::Return => return Ok(()),
+            }
+        }
+    }
+
+    fn instruction(&mut self, body: &Body, i: Inst, frame: &mut Frame) -> Result<(), Failure> {
+        let data = body.inst(i);
+        if let Op::Run { insts, .. } = &data.op {
+            // What the run makes is written at its end.
+            for k in insts {
+                let inner = body.inst(*k);
+                if let Some(x) = self.operation(body, inner, frame).map_err(|e| located(e, inner.loc))?
+                    && let Some(v) = inner.result
+                {
+                    set(frame, v, x);
+                }
+            }
+            for v in insts.iter().filter_map(|k| body.inst(*k).result) {
+                self.settle(body, v, frame)?;
+            }
+            return Ok(());
+        }
+        if let Some(x) = self.operation(body, data, frame)?
+            && let Some(v) = data.result
+        {
+            set(frame, v, x);
+            self.settle(body, v, frame)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a tile that belongs into scratch there.
+    fn settle(&mut self, body: &Body, v: Value, frame: &mut Frame) -> Result<(), Failure> {
+        let (Some(t), Val::Tile(x)) = (body.ty(v).tile(), get(frame, v)?) else { return Ok(()) };
+        let Space::L1(offset) = t.space else { return Ok(()) };
+        for i in 0..x.rows {
+            for j in 0..x.cols {
+                let Some(e) = x.at(i, j) else { return broken("a tile without its elements") };
+                let at = address(t, offset, i, j);
+                let (bytes, n) = match t.elem {
+                    // Truth values are masks.
+                    Elem::Bool => Element::Int(-i64::from(e.truth())).to_bytes(Elem::I32),
+                    elem => e.to_bytes(elem),
+                };
+                self.scratch.write(at, &bytes[..n])?;
+            }
+        }
+        set(frame, v, Val::Scratch);
+        Ok(())
+    }
+
+    fn extent(&self, frame: &Frame, e: Extent) -> Result<usize, Failure> {
+        let n = match e {
+            Extent::Static(n) => n,
+            Extent::Bounded { value, max } => {
+                let n = index(frame, value)?;
+                if !(0..=max).contains(&n) {
+                    return broken(format!("an extent is {n}, not between 0 and {max}"));
+                }
+                n
+            }
+        };
+        usize::try_from(n).or_else(|_| broken("a negative extent"))
+    }
+
+    /// The elements of a tile, from wherever they are.
+    fn tile(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, Failure> {
+        let value = get(frame, v)?;
+        if let Val::Tile(t) = value {
+            return Ok(t.clone());
+        }
+        let Some(t) = body.ty(v).tile() else { return broken(format!("{v} is no tile")) };
+        let (rows, cols) = (self.extent(frame, t.rows)?, self.extent(frame, t.cols)?);
+        match (value, t.space) {
+            (Val::Scratch, Space::L1(offset)) => {
+                let mut data = Vec::with_capacity(rows * cols);
+                let size = t.element_bytes() as usize;
+                for i in 0..rows {
+                    for j in 0..cols {
+                        let bytes = self.scratch.read(address(t, offset, i, j), size)?;
+                        data.push(match t.elem {
+                            Elem::Bool => Element::Int(i64::from(bytes.iter().any(|b| *b != 0))),
+                            elem => Element::from_bytes(elem, bytes),
+                        });
+                    }
+                }
+                Ok(Tile { rows, cols, data: Rc::new(data) })
+            }
+            (Val::Window { view, start, rows: r, cols: c }, _) => self.read(view, start, *r, *c, rows, cols),
+            _ => broken(format!("{v} is not where its type says")),
+        }
+    }
+
+    fn read(
+        &self,
+        view: &View,
+        start: &[i64],
+        row_axis: Option<usize>,
+        col_axis: Option<usize>,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Tile, Failure> {
+        let mut data = Vec::with_capacity(rows * cols);
+        let mut at = start.to_vec();
+        for i in 0..rows {
+            for j in 0..cols {
+                place(&mut at, start, row_axis, col_axis, i, j);
+                data.push(view.read(self.memory, &at)?);
+            }
+        }
+        Ok(Tile { rows, cols, data: Rc::new(data) })
+    }
+
+    /// An operand element by element: a scalar is the same everywhere.
+    fn spread(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, Failure> {
+        match get(frame, v)? {
+            Val::Scalar(x) => Ok(Tile { rows: 1, cols: 1, data: Rc::new(vec![*x]) }),
+            _ => self.tile(body, frame, v),
+        }
+    }
+
+    /// An operation on the elements of its operands, to the result's extents.
+    fn elementwise(
+        &mut self,
+        body: &Body,
+        data: &InstData,
+        frame: &Frame,
+        f: &dyn Fn(&[Element]) -> Result<Element, Failure>,
+    ) -> Result<Option<Val>, Failure> {
+        let operands: Vec<Tile> =
+            data.operands.iter().map(|v| self.spread(body, frame, *v)).collect::<Result<_, _>>()?;
+        let mut xs = vec![Element::Int(0); operands.len()];
+        match data.result.map(|v| body.ty(v)) {
+            Some(Type::Tile(t)) => {
+                let (rows, cols) = (self.extent(frame, t.rows)?, self.extent(frame, t.cols)?);
+                self.budget.spend((rows * cols) as u64)?;
+                let mut out = Vec::with_capacity(rows * cols);
+                for i in 0..rows {
+                    for j in 0..cols {
+                        for (x, t) in xs.iter_mut().zip(&operands) {
+                            *x = t.at(i, j).map_or_else(|| broken("an operand without its elements"), Ok)?;
+                        }
+                        out.push(f(&xs)?);
+                    }
+                }
+                Ok(Some(Val::Tile(Tile { rows, cols, data: Rc::new(out) })))
+            }
+            _ => {
+                for (x, t) in xs.iter_mut().zip(&operands) {
+                    *x = t.at(0, 0).map_or_else(|| broken("an operand without its elements"), Ok)?;
+                }
+                Ok(Some(Val::Scalar(f(&xs)?)))
+            }
+        }
+    }
+
+    fn operation(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<Option<Val>, Failure> {
+        self.budget.spend(1)?;
+        if let Some(x) = scalar_operation(body, data, frame, self.symbols, self.sites)? {
+            return Ok(Some(x));
+        }
+        let elem = data.result.and_then(|v| body.ty(v).elem()).unwrap_or(Elem::F32);
+        match &data.op {
+            Op::Unary(op) => self.elementwise(body, data, frame, &|x| unary(*op, x[0], elem)),
+            Op::Binary(op) => self.elementwise(body, data, frame, &|x| Ok(binary(*op, x[0], x[1], elem))),
+            Op::Compare(op) => self.elementwise(body, data, frame, &|x| Ok(compare(*op, x[0], x[1]))),
+            Op::Select => self.elementwise(body, data, frame, &|x| Ok(if x[0].truth() { x[1] } else { x[2] })),
+            Op::Cast => self.elementwise(body, data, frame, &|x| Ok(x[0].cast(elem))),
+            Op::Narrow { elem } => self.elementwise(body, data, frame, &|x| Ok(x[0].narrow(*elem))),
+            Op::Full | Op::Copy => self.elementwise(body, data, frame, &|x| Ok(x[0])),
+            Op::LoadScalar => {
+                let (view, at) = self.access(data, frame, 0, 0)?;
+                Ok(Some(Val::Scalar(view.read(self.memory, &at)?)))
+            }
+            Op::Load { rows, cols } => {
+                let (view, at) = self.access(data, frame, 0, 0)?;
+                let (r, c) = self.result_extents(body, data, frame)?;
+                self.budget.spend((r * c) as u64)?;
+                Ok(Some(Val::Tile(self.read(&view, &at, *rows, *cols, r, c)?)))
+            }
+            Op::Window { rows, cols } => {
+                let (view, start) = self.access(data, frame, 0, 0)?;
+                Ok(Some(Val::Window { view, start, rows: *rows, cols: *cols }))
+            }
+            Op::Store { rows, cols } => {
+                let (view, start) = self.access(data, frame, 0, 1)?;
+                let Some(v) = data.operands.last() else { return broken("a store without a tile") };
+                let x = self.tile(body, frame, *v)?;
+                self.budget.spend((x.rows * x.cols) as u64)?;
+                let mut at = start.clone();
+                for i in 0..x.rows {
+                    for j in 0..x.cols {
+                        place(&mut at, &start, *rows, *cols, i, j);
+                        let Some(e) = x.at(i, j) else { return broken("a tile without its elements") };
+                        view.write(self.memory, &at, e)?;
+                    }
+                }
+                Ok(None)
+            }
+            Op::Iota { axis } => {
+                let Some(start) = data.operands.first() else { return broken("iota without a start") };
+                let start = index(frame, *start)?;
+                let (r, c) = self.result_extents(body, data, frame)?;
+                let count = |i: usize, j: usize| {
+                    let n = i64::try_from(if *axis == 0 { i } else { j }).unwrap_or(i64::MAX);
+                    Element::Int(wrap(start.wrapping_add(n), elem))
+                };
+                let out = (0..r).flat_map(|i| (0..c).map(move |j| count(i, j))).collect();
+                Ok(Some(Val::Tile(Tile { rows: r, cols: c, data: Rc::new(out) })))
+            }
+            Op::Transpose => {
+                let x = self.operand_tile(body, data, frame, 0)?;
+                let mut out = Vec::with_capacity(x.data.len());
+                for j in 0..x.cols {
+                    for i in 0..x.rows {
+                        out.extend(x.data.get(i * x.cols + j).copied());
+                    }
+                }
+                Ok(Some(Val::Tile(Tile { rows: x.cols, cols: x.rows, data: Rc::new(out) })))
+            }
+            Op::Reduce { kind, axis } => {
+                let x = self.operand_tile(body, data, frame, 0)?;
+                self.budget.spend((x.rows * x.cols) as u64)?;
+                let from = data.operands.first().and_then(|v| body.ty(*v).elem()).unwrap_or(Elem::F32);
+                let mut out = Vec::new();
+                let (rows, cols) = if *axis == 0 { (1, x.cols) } else { (x.rows, 1) };
+                let (lines, length) = if *axis == 0 { (x.cols, x.rows) } else { (x.rows, x.cols) };
+                for line in 0..lines {
+                    let at = |n: usize| if *axis == 0 { n * x.cols + line } else { line * x.cols + n };
+                    out.push(reduce(*kind, from, (0..length).filter_map(|n| x.data.get(at(n)).copied()))?);
+                }
+                Ok(Some(Val::Tile(Tile { rows, cols, data: Rc::new(out) })))
+            }
+            Op::Dot | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
+            _ => broken(format!("{} is not run", data.op.info().name)),
+        }
+    }
+
+    /// `acc + a @ b`, the inner index in order.
+    fn dot(&mut self, body: &Body, data: &InstData, frame: &Frame, elem: Elem) -> Result<Val, Failure> {
+        let a = self.operand_tile(body, data, frame, 0)?;
+        let b = self.operand_tile(body, data, frame, 1)?;
+        let acc = self.operand_tile(body, data, frame, 2)?;
+        let panels = matches!(data.op, Op::DotPanels { .. });
+        let inner = if panels { a.rows } else { a.cols };
+        self.budget.spend((acc.rows * acc.cols * inner) as u64)?;
+        let mut out = Vec::with_capacity(acc.data.len());
+        if elem == Elem::F32 {
+            // The same sums, without asking each element what it is.
+            let floats = |t: &Tile| t.data.iter().map(|x| x.float()).collect::<Vec<f32>>();
+            let (x, y) = (floats(&a), floats(&b));
+            for i in 0..acc.rows {
+                let row: Vec<f32> =
+                    (0..inner).filter_map(|k| x.get(if panels { k * a.cols + i } else { i * a.cols + k }).copied()).collect();
+                for j in 0..acc.cols {
+                    let column = y.iter().skip(j).step_by(b.cols.max(1));
+                    let first = acc.data.get(i * acc.cols + j).map_or(0.0, |x| x.float());
+                    out.push(Element::Float(row.iter().zip(column).fold(first, |sum, (x, y)| sum + x * y)));
+                }
+            }
+            return Ok(Val::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }));
+        }
+        for i in 0..acc.rows {
+            for j in 0..acc.cols {
+                let Some(mut sum) = acc.data.get(i * acc.cols + j).copied() else {
+                    return broken("an accumulator without its elements");
+                };
+                for k in 0..inner {
+                    let left = if panels { k * a.cols + i } else { i * a.cols + k };
+                    let (Some(x), Some(y)) = (a.data.get(left), b.data.get(k * b.cols + j)) else {
+                        return broken("an operand of a product without its elements");
+                    };
+                    sum = binary(BinaryOp::Add, sum, binary(BinaryOp::Mul, *x, *y, elem), elem);
+                }
+                out.push(sum);
+            }
+        }
+        Ok(Val::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))
+    }
+
+    fn operand_tile(&self, body: &Body, data: &InstData, frame: &Frame, n: usize) -> Result<Tile, Failure> {
+        match data.operands.get(n) {
+            Some(v) => self.tile(body, frame, *v),
+            None => broken("an operand is missing"),
+        }
+    }
+
+    fn result_extents(&self, body: &Body, data: &InstData, frame: &Frame) -> Result<(usize, usize), Failure> {
+        match data.result.and_then(|v| body.ty(v).tile()) {
+            Some(t) => Ok((self.extent(frame, t.rows)?, self.extent(frame, t.cols)?)),
+            None => broken("the result is no tile"),
+        }
+    }
+
+    /// The buffer at an operand and the indices after it, but for the last `after` operands.
+    fn access(&self, data: &InstData, frame: &Frame, at: usize, after: usize) -> Result<(Rc<View>, Vec<i64>), Failure> {
+        let end = data.operands.len().saturating_sub(after);
+        match data.operands.get(at..end).and_then(<[Value]>::split_first) {
+            Some((b, rest)) => Ok((buffer(frame, *b)?, indices(frame, rest)?)),
+            None => broken("a buffer is missing"),
+        }
+    }
+}
+
+/// The index of a tile's element in a buffer.
+fn place(at: &mut [i64], start: &[i64], rows: Option<usize>, cols: Option<usize>, i: usize, j: usize) {
+    at.copy_from_slice(start);
+    for (axis, n) in [(rows, i), (cols, j)] {
+        if let Some(x) = axis.and_then(|a| at.get_mut(a)) {
+            *x = x.wrapping_add(i64::try_from(n).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+fn address(t: &TileType, offset: u32, i: usize, j: usize) -> i64 {
+    let (i, j) = (i64::try_from(i).unwrap_or(i64::MAX), i64::try_from(j).unwrap_or(i64::MAX));
+    i64::from(offset) + i.saturating_mul(i64::from(t.pitch())) + j.saturating_mul(i64::from(t.element_bytes()))
+}
+
+/// Constants and operations on indices, which kernels and plans share; `None` for others.
+pub(super) fn scalar_operation(
+    body: &Body,
+    data: &InstData,
+    frame: &Frame,
+    symbols: &BTreeMap<String, i64>,
+    sites: &[String],
+) -> Result<Option<Val>, Failure> {
+    let ty = data.result.map(|v| body.ty(v));
+    let is_index = |v: &Value| *body.ty(*v) == Type::Index;
+    Ok(match (&data.op, data.operands.as_slice(), ty) {
+        (Op::Const(s), _, Some(Type::Index)) => Some(Val::Index(s.as_i64())),
+        (Op::Const(s), _, Some(Type::Scalar(e))) => Some(Val::Scalar(Element::of(*s, *e))),
+        (Op::DimValue(d), _, Some(Type::Scalar(e))) => Some(Val::Scalar(Element::Int(dim(d, symbols)?).cast(*e))),
+        (Op::DimValue(d), ..) => Some(Val::Index(dim(d, symbols)?)),
+        (Op::Binary(op), [a, b], Some(Type::Index)) => {
+            Some(Val::Index(op.eval_int(index(frame, *a)?, index(frame, *b)?)))
+        }
+        (Op::Compare(op), [a, b], _) if is_index(a) => {
+            Some(Val::Scalar(Element::Int(i64::from(op.eval(index(frame, *a)?, index(frame, *b)?)))))
+        }
+        (Op::Select, [c, a, b], Some(Type::Index)) => match get(frame, *c)? {
+            Val::Scalar(x) => Some(Val::Index(index(frame, if x.truth() { *a } else { *b })?)),
+            _ => return broken("a condition that is no scalar"),
+        },
+        (Op::Cast, [x], Some(Type::Index)) => match get(frame, *x)? {
+            Val::Scalar(x) => Some(Val::Index(x.int())),
+            _ => return broken("a cast of no scalar to an index"),
+        },
+        (Op::Cast, [x], Some(Type::Scalar(e))) if is_index(x) => {
+            Some(Val::Scalar(Element::Int(index(frame, *x)?).cast(*e)))
+        }
+        (Op::CheckIndex { site }, [i, bound], _) => {
+            let (i, bound) = (index(frame, *i)?, index(frame, *bound)?);
+            if !(0..bound).contains(&i) {
+                let text = sites.get(*site as usize).map_or("index out of range", String::as_str);
+                return fail(
+                    text.replace("{0}", &i.to_string()).replace("{1}", &bound.to_string()).replace("{2}", "0"),
+                );
+            }
+            Some(Val::Index(i))
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,137 @@
+//! The interpreter: what plans and kernels of the tile IR do, by definition.
+//!
+//! In: a verified module, the name of a plan, values of its run-time dimensions, host tensors. Out: results and taps, or an
+//! error as a value. It is the oracle of the schedule and of every back end, so it is plain: grid points one after
+//! another, each instruction as its definition says, floats in `f32`, sums in order. Kernels that are not scheduled and
+//! kernels scheduled for a CPU give the same bits where the schedule is right: the latter read and write their scratch,
+//! so that a tile which was overwritten too early shows.
+//!
+//! Every access is checked: indices against the buffer's extents, bytes against their storage, and that what is read was
+//! written before. Kernels scheduled for a GPU are not run.
+//!
+//! In a `run`, tiles in scratch that were made before it are read first, and what it makes there is written at its end:
+//! a tile may take the place of another that only the run reads.
+
+mod elements;
+mod kernel;
+mod memory;
+mod plan;
+
+use std::collections::BTreeMap;
+
+use crate::ir::Loc;
+pub use crate::ir::interp::{Failure, Limits, Params};
+use crate::shape::{Dim, DimError};
+use crate::tensor::Tensor;
+
+use super::verify::Verified;
+use super::{Kernel, PlanVariant};
+
+/// A call of a plan.
+pub struct Call<'a> {
+    /// Name of the plan.
+    pub plan: &'a str,
+    /// Which variant.
+    pub variant: PlanVariant,
+    /// The run-time dimensions, by name.
+    pub symbols: &'a BTreeMap<String, i64>,
+    /// The arguments, leading axes of a batch collapsed.
+    pub args: &'a [Tensor],
+    /// The parameters.
+    pub params: &'a dyn Params,
+    /// How much it may do.
+    pub limits: Limits,
+}
+
+/// What a call gives.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The results, leading axes of a batch collapsed.
+    pub results: Vec<Tensor>,
+    /// The taps, by path, stacked over the arrays of layers on it.
+    pub taps: BTreeMap<String, Tensor>,
+    /// The work that was done.
+    pub work: u64,
+}
+
+/// Runs a plan.
+///
+/// # Errors
+/// Arguments that do not fit, and what goes wrong on the way.
+pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, Failure> {
+    plan::run(module.module(), call)
+}
+
+/// An operand of a kernel that is run alone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// The storage of a buffer: bytes from its first element on.
+    Buffer(Vec<u8>),
+    /// An index.
+    Index(i64),
+}
+
+/// Runs one kernel over its grid; what it writes is in the arguments then. The kernel must have been verified.
+///
+/// # Errors
+/// Arguments that do not fit, and what goes wrong on the way.
+pub fn run_kernel(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    args: &mut [Argument],
+    limits: Limits,
+) -> Result<(), Failure> {
+    plan::run_kernel(kernel, symbols, args, limits)
+}
+
+/// An error of the call.
+fn fail<T>(message: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure { message: message.into(), loc: Loc::default(), internal: false })
+}
+
+/// A mistake of ours.
+fn broken<T>(message: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure { message: message.into(), loc: Loc::default(), internal: true })
+}
+
+/// The failure at a place, if it has none yet.
+fn located(f: Failure, loc: Loc) -> Failure {
+    if f.loc.line == 0 { Failure { loc, ..f } } else { f }
+}
+
+/// The value of a dimension.
+fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, Failure> {
+    if let Some(n) = d.as_const() {
+        return Ok(n);
+    }
+    match d.eval(&|s| symbols.get(s).copied()) {
+        Ok(n) => Ok(n),
+        Err(DimError::Unbound(s)) => fail(format!("the dimension {s} is not given")),
+        Err(DimError::NotWhole) => fail(format!("the dimension {d} is not a whole number")),
+        Err(DimError::DivisionByZero) => fail(format!("the dimension {d} divides by zero")),
+        Err(DimError::Overflow) => fail(format!("the dimension {d} is too large")),
+    }
+}
+
+/// The work that is left.
+struct Budget {
+    left: u64,
+    spent: u64,
+}
+
+impl Budget {
+    fn new(limits: Limits) -> Budget {
+        Budget { left: limits.work, spent: 0 }
+    }
+
+    fn spend(&mut self, work: u64) -> Result<(), Failure> {
+        self.spent = self.spent.saturating_add(work);
+        match self.left.checked_sub(work) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => fail("the work is beyond the limit"),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Plans, launches, and kernels that are run alone.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::kernel::{Frame, Machine, Next, Val, buffer, get, indices, jump, scalar_operation, set};
+use super::memory::{Storage, View};
+use super::{Argument, Budget, Call, Failure, Limits, Outcome, broken, dim, fail, located};
+use crate::tensor::Tensor;
+use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, State, Type, row_major};
+
+/// Runs a plan.
+pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> {
+    let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
+        return fail(format!("there is no plan `{}`", call.plan));
+    };
+    let mut runner = Runner {
+        module,
+        plan,
+        call,
+        memory: Vec::new(),
+        args: BTreeMap::new(),
+        outs: BTreeMap::new(),
+        taps: BTreeMap::new(),
+        slots: BTreeMap::new(),
+        params: BTreeMap::new(),
+        budget: Budget::new(call.limits),
+    };
+    runner.run()?;
+    let mut results = Vec::new();
+    for (i, (n, out)) in runner.outs.iter().enumerate() {
+        if usize::try_from(*n) != Ok(i) {
+            return broken(format!("result {i} is not written"));
+        }
+        results.push(out.tensor(&runner.memory, &format!("result {n}"))?);
+    }
+    let mut taps = BTreeMap::new();
+    for (name, out) in &runner.taps {
+        taps.insert(name.clone(), out.tensor(&runner.memory, name)?);
+    }
+    Ok(Outcome { results, taps, work: runner.budget.spent })
+}
+
+/// Storage that goes out of a call.
+struct Out {
+    storage: usize,
+    ty: BufferType,
+    shape: Vec<i64>,
+}
+
+impl Out {
+    fn tensor(&self, memory: &[Storage], name: &str) -> Result<Tensor, Failure> {
+        let Some(s) = memory.get(self.storage) else { return broken("no such storage") };
+        if let Some(at) = s.written.iter().position(|w| !w) {
+            return broken(format!("byte {at} of {name} is never written"));
+        }
+        let shape: Vec<usize> = self.shape.iter().filter_map(|n| usize::try_from(*n).ok()).collect();
+        match Tensor::new(self.ty.elem, shape, s.bytes.clone()) {
+            Some(t) => Ok(t),
+            None => broken(format!("{name} is no tensor of its type")),
+        }
+    }
+}
+
+struct Runner<'a> {
+    module: &'a Module,
+    plan: &'a Plan,
+    call: &'a Call<'a>,
+    memory: Vec<Storage>,
+    args: BTreeMap<u32, usize>,
+    outs: BTreeMap<u32, Out>,
+    taps: BTreeMap<String, Out>,
+    slots: BTreeMap<u32, usize>,
+    params: BTreeMap<String, usize>,
+    budget: Budget,
+}
+
+impl Runner<'_> {
+    fn add(&mut self, s: Storage) -> usize {
+        self.memory.push(s);
+        self.memory.len() - 1
+    }
+
+    fn run(&mut self) -> Result<(), Failure> {
+        let plan = self.plan;
+        let body = &plan.body;
+        let mut frame: Frame = vec![None; body.value_count()];
+        let mut block = body.entry();
+        loop {
+            for i in &body.block(block).insts {
+                let data = body.inst(*i);
+                let x = self.instruction(data, &mut frame).map_err(|e| located(e, data.loc))?;
+                if let (Some(v), Some(x)) = (data.result, x) {
+                    set(&mut frame, v, x);
+                }
+            }
+            self.budget.spend(1)?;
+            match jump(body, &mut frame, &body.block(block).terminator)? {
+                Next::Block(b) => block = b,
+                Next::Return => return Ok(()),
+            }
+        }
+    }
+
+    /// Storage of this many bytes, nothing in it.
+    fn room(&mut self, bytes: i64) -> Result<usize, Failure> {
+        let limit = self.call.limits.elements.saturating_mul(8);
+        match usize::try_from(bytes) {
+            Ok(n) if n as u64 <= limit => Ok(self.add(Storage::empty(n))),
+            _ => fail(format!("a buffer of {bytes} bytes is beyond the limit")),
+        }
+    }
+
+    fn out(&mut self, ty: &BufferType) -> Result<Out, Failure> {
+        let contiguous = BufferType { strides: row_major(&ty.shape), ..ty.clone() };
+        let view = View::new(0, 0, &contiguous, self.call.symbols)?;
+        let Some(bytes) = view.span() else { return fail("a result is too large") };
+        let storage = self.room(bytes)?;
+        Ok(Out { storage, ty: contiguous, shape: view.shape })
+    }
+
+    fn instruction(&mut self, data: &InstData, frame: &mut Frame) -> Result<Option<Val>, Failure> {
+        self.budget.spend(1)?;
+        let plan = self.plan;
+        let (body, symbols) = (&plan.body, self.call.symbols);
+        if let Some(x) = scalar_operation(body, data, frame, symbols, &self.module.sites)? {
+            return Ok(Some(x));
+        }
+        let declared = match data.result.map(|v| body.ty(v)) {
+            Some(Type::Buffer(b)) => Some(b),
+            _ => None,
+        };
+        let (storage, start) = match &data.op {
+            Op::Arg(n) => {
+                let storage = match self.args.get(n) {
+                    Some(s) => *s,
+                    None => {
+                        let Some(t) = self.call.args.get(*n as usize) else {
+                            return fail(format!("argument {n} is missing"));
+                        };
+                        if declared.is_some_and(|b| b.elem != t.elem()) {
+                            return fail(format!("argument {n} has elements of {}", t.elem()));
+                        }
+                        let s = self.add(Storage::full(t.bytes().to_vec()));
+                        self.args.insert(*n, s);
+                        s
+                    }
+                };
+                (storage, 0)
+            }
+            Op::Out(n) => {
+                if !self.outs.contains_key(n) {
+                    let Some(ty) = declared else { return broken("a result without a type") };
+                    let out = self.out(ty)?;
+                    self.outs.insert(*n, out);
+                }
+                (self.outs.get(n).map_or(0, |o| o.storage), 0)
+            }
+            Op::Tap { name } => {
+                if !self.taps.contains_key(name) {
+                    let Some(ty) = declared else { return broken("a tap without a type") };
+                    let out = self.out(ty)?;
+                    self.taps.insert(name.clone(), out);
+                }
+                (self.taps.get(name).map_or(0, |o| o.storage), 0)
+            }
+            Op::Param { name } => (self.param(name, &indices(frame, &data.operands)?)?, 0),
+            Op::Slot(n) => {
+                let storage = match self.slots.get(n) {
+                    Some(s) => *s,
+                    None => {
+                        let Some(slot) = plan.slots.get(*n as usize) else { return broken("no such slot") };
+                        let s = self.room(dim(&slot.bytes, symbols)?)?;
+                        self.slots.insert(*n, s);
+                        s
+                    }
+                };
+                (storage, 0)
+            }
+            Op::View { offset, strides } => {
+                let Some((base, rest)) = data.operands.split_first() else { return broken("a view of nothing") };
+                let base = buffer(frame, *base)?;
+                let mut element = dim(offset, symbols)?;
+                for (i, s) in indices(frame, rest)?.into_iter().zip(strides) {
+                    element = element.wrapping_add(i.wrapping_mul(dim(s, symbols)?));
+                }
+                let size = i64::try_from(base.elem.size()).unwrap_or(8);
+                (base.storage, base.start.wrapping_add(element.wrapping_mul(size)))
+            }
+            Op::LoadScalar => {
+                let Some((b, rest)) = data.operands.split_first() else { return broken("a load of nothing") };
+                let x = buffer(frame, *b)?.read(&self.memory, &indices(frame, rest)?)?;
+                return Ok(Some(Val::Scalar(x)));
+            }
+            Op::Launch { kernel } => {
+                let Some(k) = self.module.kernels.iter().find(|k| k.name == *kernel) else {
+                    return broken(format!("there is no kernel {kernel}"));
+                };
+                let args = data.operands.iter().map(|v| get(frame, *v).cloned()).collect::<Result<Vec<_>, _>>()?;
+                launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget)
+                    .map_err(|e| Failure { message: format!("@{kernel}: {}", e.message), ..e })?;
+                return Ok(None);
+            }
+            // Scalars that are no indices.
+            Op::Binary(op) => return binary_scalar(frame, data, |a, b, e| super::elements::binary(*op, a, b, e), plan),
+            Op::Compare(op) => return binary_scalar(frame, data, |a, b, _| super::elements::compare(*op, a, b), plan),
+            Op::Cast => {
+                return match (data.operands.first().map(|v| get(frame, *v)), data.result.map(|v| body.ty(v))) {
+                    (Some(Ok(Val::Scalar(x))), Some(Type::Scalar(e))) => Ok(Some(Val::Scalar(x.cast(*e)))),
+                    _ => broken("a cast of no scalar"),
+                };
+            }
+            op => return broken(format!("{} in a plan", op.info().name)),
+        };
+        let Some(ty) = declared else { return broken("a buffer without a type") };
+        Ok(Some(Val::Buffer(Rc::new(View::new(storage, start, ty, symbols)?))))
+    }
+
+    fn param(&mut self, pattern: &str, indices: &[i64]) -> Result<usize, Failure> {
+        let Some(decl) = self.module.params.iter().find(|p| p.name == pattern) else {
+            return broken(format!("there is no parameter {pattern}"));
+        };
+        let mut path = pattern.to_string();
+        for (i, n) in indices.iter().zip(&decl.counts) {
+            if !u64::try_from(*i).is_ok_and(|i| i < *n) {
+                return broken(format!("index {i} of {pattern} is outside of {n}"));
+            }
+            path = path.replacen('*', &i.to_string(), 1);
+        }
+        if let Some(s) = self.params.get(&path) {
+            return Ok(*s);
+        }
+        let Some(t) = self.call.params.tensor(&path) else {
+            return fail(format!("the parameter {path} is missing"));
+        };
+        let wanted: Option<Vec<usize>> =
+            decl.ty.shape.iter().map(|d| d.as_const().and_then(|n| usize::try_from(n).ok())).collect();
+        if t.elem() != decl.ty.elem || wanted.is_some_and(|w| w != t.shape()) {
+            return fail(format!("the parameter {path} is not {}", decl.ty));
+        }
+        let s = self.add(Storage::full(t.bytes().to_vec()));
+        self.params.insert(path, s);
+        Ok(s)
+    }
+}
+
+fn binary_scalar(
+    frame: &Frame,
+    data: &InstData,
+    f: impl Fn(super::elements::Element, super::elements::Element, crate::shape::Elem) -> super::elements::Element,
+    plan: &Plan,
+) -> Result<Option<Val>, Failure> {
+    let elem = data.result.and_then(|v| plan.body.ty(v).elem()).unwrap_or(crate::shape::Elem::F32);
+    match data.operands.as_slice() {
+        [a, b] => match (get(frame, *a)?, get(frame, *b)?) {
+            (Val::Scalar(a), Val::Scalar(b)) => Ok(Some(Val::Scalar(f(*a, *b, elem)))),
+            _ => broken("an operation on no scalars"),
+        },
+        _ => broken("two operands belong here"),
+    }
+}
+
+/// Runs a kernel over its grid.
+fn launch(
+    k: &Kernel,
+    args: Vec<Val>,
+    memory: &mut Vec<Storage>,
+    symbols: &BTreeMap<String, i64>,
+    sites: &[String],
+    budget: &mut Budget,
+) -> Result<(), Failure> {
+    if matches!(k.state, State::Gpu { .. }) {
+        return fail("a kernel scheduled for a GPU is not run");
+    }
+    let mut frame: Frame = vec![None; k.body.value_count()];
+    for (p, x) in k.params.iter().zip(args) {
+        set(&mut frame, p.value, x);
+    }
+    let mut counts = Vec::new();
+    for g in &k.grid {
+        let extent = dim(&g.extent, symbols)?;
+        let step = g.step.max(1);
+        counts.push(extent.max(0).saturating_add(step - 1) / step);
+    }
+    let points = counts.iter().try_fold(1i64, |n, c| n.checked_mul(*c));
+    let Some(points) = points else { return fail("the grid is too large") };
+    let scratch = usize::try_from(k.scratch).ok().filter(|n| *n <= 1 << 32);
+    let Some(scratch) = scratch else { return fail("the scratch is too large") };
+    let mut machine = Machine { memory, symbols, sites, budget, scratch: Storage::empty(scratch) };
+    for point in 0..points {
+        let mut rest = point;
+        for (g, n) in k.grid.iter().zip(&counts).rev() {
+            set(&mut frame, g.value, Val::Index(rest % n));
+            rest /= n;
+        }
+        machine.point(k, &mut frame)?;
+    }
+    Ok(())
+}
+
+/// Runs one kernel alone.
+pub(super) fn run_kernel(
+    k: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    args: &mut [Argument],
+    limits: Limits,
+) -> Result<(), Failure> {
+    if args.len() != k.params.len() {
+        return fail(format!("{} takes {} arguments, not {}", k.name, k.params.len(), args.len()));
+    }
+    let mut memory = Vec::new();
+    let mut values = Vec::new();
+    for (a, p) in args.iter().zip(&k.params) {
+        match (a, k.body.ty(p.value)) {
+            (Argument::Index(n), Type::Index) => values.push(Val::Index(*n)),
+            (Argument::Buffer(bytes), Type::Buffer(ty)) => {
+                let mut storage = Storage::full(bytes.clone());
+                // What is only written has nothing in it to read.
+                if p.mode == crate::tile::ParamMode::Out {
+                    storage.written.fill(false);
+                }
+                memory.push(storage);
+                values.push(Val::Buffer(Rc::new(View::new(memory.len() - 1, 0, ty, symbols)?)));
+            }
+            _ => return fail("an argument does not fit its parameter"),
+        }
+    }
+    let mut budget = Budget::new(limits);
+    launch(k, values, &mut memory, symbols, &[], &mut budget)?;
+    let mut written = memory.into_iter();
+    for a in args {
+        if let (Argument::Buffer(bytes), Some(s)) = (a, written.by_ref().next()) {
+            *bytes = s.bytes;
+        }
+    }
+    Ok(())
+}
