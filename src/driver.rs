@@ -137,8 +137,10 @@ fn compile_in(session: &mut Session, options: &CompileOptions) -> Result<(), Fai
     emit(session, &outputs, EmitKind::Ast, |session| {
         session.sources.get(file).map_or(String::new(), |source| syntax::dump::ast(&tree, source))
     })?;
+    let program = types::check(&tree, &mut session.sources, &mut session.diagnostics);
     session.stop_on_errors()?;
-    match outputs.iter().find(|(kind, _)| *kind > EmitKind::Ast) {
+    emit(session, &outputs, EmitKind::Types, |_| types::dump::dump(&program, file))?;
+    match outputs.iter().find(|(kind, _)| *kind > EmitKind::Types) {
         Some((kind, _)) => Err(command_line_error(&format!("`--emit {}` is not part of this build", kind.name()))),
         None => Ok(()),
     }

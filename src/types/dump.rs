@@ -181,8 +181,9 @@ impl<'a> Dump<'a> {
 
     fn if_(&mut self, condition: &Expr, then: &Block, otherwise: &Block, carried: &[LocalId], ty: &str) {
         let head = format!("if{}{ty} {{", self.names(carried));
-        self.nested(|dump| dump.expr(condition, "condition "));
         self.line(&head);
+        self.nested(|dump| dump.expr(condition, "condition "));
+        self.line("} then {");
         self.nested(|dump| dump.block(then));
         self.line("} else {");
         self.nested(|dump| dump.block(otherwise));

@@ -5,21 +5,21 @@ use super::codes;
 codes! {
     /// A division that may leave a remainder.
     NOT_DIVISIBLE = "E0401", "a division of dimensions needs a fact";
-    rule: "A dimension is a whole number, so `D / H` is one only where nothing is left over. `where D % H == 0` says so; it is\n\
-           checked when the dimensions are bound, and lets `H * (D / H)` be `D`.";
+    rule: "A dimension is a whole number, so `D / H` is one only where nothing is left over. `where D % H == 0` says\n\
+           so; it is checked when the dimensions are bound, and lets `H * (D / H)` be `D`.";
     - failing: "layer Heads<D, H> {\n    weight: f32[H, D / H]\n}\n";
     - mended: "layer Heads<D, H> where D % H == 0 {\n    weight: f32[H, D / H]\n}\n";
 
     /// A division of a dimension by zero.
     DIVISION_BY_ZERO = "E0402", "a dimension is divided by zero";
-    rule: "No dimension expression divides by zero.";
+    rule: "No dimension expression divides by zero, neither as it stands nor with the values that are bound.";
     - failing: "layer L<D> {\n    weight: f32[D / 0]\n}\n";
     - mended: "layer L<D> {\n    weight: f32[D]\n}\n";
 
     /// A dimension that no argument determines.
     NOT_INFERRED = "E0403", "a dimension cannot be found from the arguments";
-    rule: "Each dimension of a signature that is not a generic is found from the shapes of the arguments: it must stand\n\
-           somewhere alone, or in a formula that can be solved for it (`2*N`, `S+1`).";
+    rule: "Each dimension of a signature that is not a generic is found from the shapes of the arguments: it must\n\
+           stand somewhere alone, or in a formula that can be solved for it (`2*N`, `S+1`).";
     - failing: "fn f(x: f32[A*B]) -> f32[A] { sum(rearrange(x, \"(a b) -> a b\", b = B), axis = 1) }\n";
     - mended: "fn f<B>(x: f32[A*B]) -> f32[A] { sum(rearrange(x, \"(a b) -> a b\", b = B), axis = 1) }\n";
 
@@ -37,36 +37,36 @@ codes! {
 
     /// A generic of the wrong kind.
     GENERIC_KIND = "E0406", "a generic is of another kind";
-    rule: "A generic is a dimension, or a constant with a type (`eps: f32`) or a default that shows it (`eps = 1e-5`). A dimension\n\
-           is given a dimension, a constant a number of its type.";
+    rule: "A generic is a dimension, or a constant with a type (`eps: f32`) or a default that shows it (`eps =\n\
+           1e-5`). A dimension is given a dimension, a constant a number of its type.";
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<0.5>\n}\n";
     - mended: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D, eps = 0.5>\n}\n";
 
     /// A `where` clause that is no comparison of dimensions.
     WHERE_FORM = "E0407", "a `where` clause has another form";
-    rule: "A `where` clause compares two dimension expressions, or says that one divides another: `D % H == 0`. Several are\n\
-           separated by commas, or joined by `and`.";
+    rule: "A `where` clause compares two dimension expressions, or says that one divides another: `D % H == 0`.\n\
+           Several are separated by commas, or joined by `and`.";
     - failing: "fn f(x: f32[S]) -> f32[S] where S { x }\n";
     - mended: "fn f(x: f32[S]) -> f32[S] where S >= 1 { x }\n";
 
     /// A `where` clause that cannot hold.
     WHERE_VIOLATED = "E0408", "a `where` clause does not hold";
-    rule: "A `where` clause must hold wherever its layer or function is used. It is decided as soon as its dimensions are\n\
-           known: here, when they are bound, or at the door of the call.";
+    rule: "A `where` clause must hold wherever its layer or function is used. It is decided as soon as its\n\
+           dimensions are known: here, when they are bound, or at the door of the call.";
     - failing: "use std.nn\nmodel M {\n    attn: SelfAttention<10, 3>\n    pub fn forward(x: f32[S, 10]) -> f32[S, 10] { attn(x) }\n}\n";
     - mended: "use std.nn\nmodel M {\n    attn: SelfAttention<10, 2>\n    pub fn forward(x: f32[S, 10]) -> f32[S, 10] { attn(x) }\n}\n";
 
     /// Something else where a dimension is needed.
     NOT_A_DIMENSION = "E0409", "a dimension is needed";
-    rule: "Shapes, slices and the generics of layers are made of dimensions: names, whole numbers, and formulas of these with\n\
-           `+ - * /`.";
+    rule: "Shapes, slices and the generics of layers are made of dimensions: names, whole numbers, and formulas of\n\
+           these with `+ - * /`.";
     - failing: "layer L<D> {\n    weight: f32[D * 1.5]\n}\n";
     - mended: "layer L<D> {\n    weight: f32[D * 2]\n}\n";
 
     /// `..` where it cannot stand.
     REST_PLACE = "E0410", "`..` cannot stand here";
-    rule: "`..` stands in the shapes of a function's arguments and result, once in each and before the other dimensions. The\n\
-           shape of a parameter is known in full.";
+    rule: "`..` stands in the shapes of a function's arguments and result, once in each and before the other\n\
+           dimensions. The shape of a parameter is known in full.";
     - failing: "layer L<D> {\n    weight: f32[.., D]\n}\n";
     - mended: "layer L<D> {\n    weight: f32[D, D]\n}\n";
 

@@ -5,8 +5,8 @@ use super::codes;
 codes! {
     /// `pub` on a function that cannot be an entry point.
     PUB_OUTSIDE = "E0601", "`pub fn` stands outside of a model";
-    rule: "The entry points of a compiled program are the `pub fn`s of its model. Functions of layers, and functions outside\n\
-           of a model, can be called wherever they are known, without `pub`.";
+    rule: "The entry points of a compiled program are the `pub fn`s of its model. Functions of layers, and functions\n\
+           outside of a model, can be called wherever they are known, without `pub`.";
     - failing: "pub fn f(x: f32[S]) -> f32[S] { x }\n";
     - mended: "fn f(x: f32[S]) -> f32[S] { x }\n";
 
@@ -24,8 +24,8 @@ codes! {
 
     /// A function whose argument is no tensor.
     ARGUMENT_TYPE = "E0604", "an argument cannot have this type";
-    rule: "The arguments of functions are tensors. Layers are reached by their fields, and several tensors are several\n\
-           arguments.";
+    rule: "The arguments of functions are tensors. Layers are reached by their fields, and several tensors are\n\
+           several arguments.";
     - failing: "fn f(x: (f32[S], f32[S])) -> f32[S] { x }\n";
     - mended: "fn f(x: f32[S], y: f32[S]) -> f32[S] { x + y }\n";
 
@@ -43,8 +43,8 @@ codes! {
 
     /// A generic has no value.
     UNBOUND_GENERIC = "E0608", "a generic has no value";
-    rule: "The generics of a model size its parameters, so they must be known when it is compiled: by a default or by\n\
-           `--dim NAME=VALUE`.";
+    rule: "The generics of a model size its parameters, so they must be known when it is compiled: by a default or\n\
+           by `--dim NAME=VALUE`.";
 
     /// A bound dimension is not a whole number, too large, or negative.
     BOUND_VALUE = "E0609", "a dimension has no possible value";
@@ -56,8 +56,8 @@ codes! {
 
     /// Inlining makes too much code.
     PROGRAM_SIZE = "E0611", "the program is too large";
-    rule: "Layers and functions are inlined into each entry point. A program that becomes too long or too deep by it is\n\
-           refused; a loop over an array of layers is inlined only once.";
+    rule: "Layers and functions are inlined into each entry point. A program that becomes too long or too deep by it\n\
+           is refused; a loop over an array of layers is inlined only once.";
 
     /// A function calls itself.
     RECURSION = "E0612", "a function calls itself";
@@ -65,6 +65,6 @@ codes! {
 
     /// A tap in a loop without a known number of turns.
     TAP_LENGTH = "E0613", "a tap stands in a loop of unknown length";
-    rule: "A tap in a loop over numbers is stacked along the loop. Its shape must be known when the call begins, so the\n\
-           loop's ends must be dimensions.";
+    rule: "A tap in a loop over numbers is stacked along the loop. Its shape must be known when the call begins, so\n\
+           the loop's ends must be dimensions.";
 }

@@ -5,24 +5,25 @@ use super::codes;
 codes! {
     /// A name in an expression that nothing declares.
     UNKNOWN_NAME = "E0201", "a name is not known";
-    rule: "A name in an expression is, in this order: a variable or argument of the function, a field of its layer, a\n\
-           function of its layer, a dimension or constant of the signature, a function of the file, a function of a\n\
-           module that the file uses, or one of the operations of the language. Names are looked up where the text\n\
+    rule: "A name in an expression is, in this order: a variable or argument of the function, a field of its layer,\n\
+           a function of its layer, a dimension or constant of the signature, a function of the file, a function of\n\
+           a module that the file uses, or one of the operations of the language. Names are looked up where the text\n\
            stands (static scopes): a variable of a block is not known after the block.";
     - failing: "fn f(x: f32[S, D]) -> f32[S, D] {\n    softmax(scores)\n}\n";
     - mended: "fn f(scores: f32[S, D]) -> f32[S, D] {\n    softmax(scores)\n}\n";
 
     /// A name in a shape that is no dimension.
     UNKNOWN_DIMENSION = "E0202", "a dimension is not known";
-    rule: "A dimension gets its meaning from the generics of its layer or function, or from the shapes of the arguments.\n\
-           Results, fields, `where` clauses and shapes inside a function can only use dimensions that have one.";
+    rule: "A dimension gets its meaning from the generics of its layer or function, or from the shapes of the\n\
+           arguments. Results, fields, `where` clauses and shapes inside a function can only use dimensions that\n\
+           have one.";
     - failing: "layer Linear<I, O> {\n    weight: f32[O, I]\n    bias: f32[Q]\n}\n";
     - mended: "layer Linear<I, O> {\n    weight: f32[O, I]\n    bias: f32[O]\n}\n";
 
     /// A layer that nothing declares.
     UNKNOWN_LAYER = "E0203", "a layer is not known";
-    rule: "The type of a field is a tensor type or the name of a layer: one of the same file, in any order, or one of a\n\
-           module that the file uses (`use std.nn`).";
+    rule: "The type of a field is a tensor type or the name of a layer: one of the same file, in any order, or one\n\
+           of a module that the file uses (`use std.nn`).";
     - failing: "model M<D = 4> {\n    norm: LayerNorm<D>\n    pub fn forward(x: f32[D]) -> f32[D] { norm(x) }\n}\n";
     - mended: "use std.nn\nmodel M<D = 4> {\n    norm: LayerNorm<D>\n    pub fn forward(x: f32[D]) -> f32[D] { norm(x) }\n}\n";
 
@@ -34,22 +35,23 @@ codes! {
 
     /// Two declarations of one name in one place.
     DUPLICATE = "E0205", "a name is declared twice";
-    rule: "Within a file, the layers and functions have different names; within a layer the fields and functions; within\n\
-           `<..>` the generics; within `(..)` the arguments. A `let` may reuse a name: from there on it is the new one.";
+    rule: "Within a file, the layers and functions have different names; within a layer the fields and functions;\n\
+           within `<..>` the generics; within `(..)` the arguments. A `let` may reuse a name: from there on it is\n\
+           the new one.";
     - failing: "layer L<D> {\n    weight: f32[D]\n    weight: f32[D, D]\n}\n";
     - mended: "layer L<D> {\n    weight: f32[D]\n    weight2: f32[D, D]\n}\n";
 
     /// A layer, a function or a module used as a value.
     NOT_A_VALUE = "E0206", "this is no tensor";
-    rule: "Layers, arrays of layers and functions can be called, and layers have fields; they cannot be added, passed to\n\
-           a function or kept in a variable.";
+    rule: "Layers, arrays of layers and functions can be called, and layers have fields; they cannot be added,\n\
+           passed to a function or kept in a variable.";
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] { x + norm }\n}\n";
     - mended: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D>\n    fn forward(x: f32[D]) -> f32[D] { x + norm(x) }\n}\n";
 
     /// A call of something that is no function.
     NOT_CALLABLE = "E0207", "this cannot be called";
-    rule: "Functions and layers can be called; calling a layer calls its `forward`. A tensor is indexed with brackets,\n\
-           `x[i]`, and an array of layers is gone through with `for`.";
+    rule: "Functions and layers can be called; calling a layer calls its `forward`. A tensor is indexed with\n\
+           brackets, `x[i]`, and an array of layers is gone through with `for`.";
     - failing: "fn f(x: f32[S], i: i32) -> f32 { x(i) }\n";
     - mended: "fn f(x: f32[S], i: i32) -> f32 { x[i] }\n";
 
@@ -61,21 +63,22 @@ codes! {
 
     /// A name after a dot that does not exist.
     UNKNOWN_MEMBER = "E0209", "a field is not known";
-    rule: "After the dot stands a field or function of a layer, `T` for the transpose of a tensor, or a name of a module.";
+    rule: "After the dot stands a field or function of a layer, `T` for the transpose of a tensor, or a name of a\n\
+           module.";
     - failing: "fn f(x: f32[S, D]) -> f32[D, S] { x.transpose }\n";
     - mended: "fn f(x: f32[S, D]) -> f32[D, S] { x.T }\n";
 
     /// A function that calls itself, directly or through others.
     RECURSION = "E0210", "a function calls itself";
-    rule: "Every call is put in the place where it stands, so a function that calls itself, directly or through others,\n\
-           would never end. Repeat with `for`.";
+    rule: "Every call is put in the place where it stands, so a function that calls itself, directly or through\n\
+           others, would never end. Repeat with `for`.";
     - failing: "fn f(x: f32[S]) -> f32[S] { f(x) * 2 }\n";
     - mended: "fn f(x: f32[S]) -> f32[S] { x * 2 }\n";
 
     /// An assignment to something that cannot change.
     NOT_ASSIGNABLE = "E0211", "this cannot be assigned";
-    rule: "`var` declares a variable that may be assigned again. What `let` binds, arguments, parameters of a model and\n\
-           the variable of a loop stay as they are.";
+    rule: "`var` declares a variable that may be assigned again. What `let` binds, arguments, parameters of a model\n\
+           and the variable of a loop stay as they are.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    let y = x\n    y = y + 1\n    y\n}\n";
     - mended: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    y = y + 1\n    y\n}\n";
 
@@ -87,8 +90,8 @@ codes! {
 
     /// A variable that is never used (a warning).
     UNUSED = "E0213", "a variable is never used";
-    rule: "What is computed and never used is not computed at all, so this is likely a mistake. A name that begins with\n\
-           `_` says that it is meant.";
+    rule: "What is computed and never used is not computed at all, so this is likely a mistake. A name that begins\n\
+           with `_` says that it is meant.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    let y = exp(x)\n    x\n}\n";
     - mended: "fn f(x: f32[S]) -> f32[S] {\n    let y = exp(x)\n    y\n}\n";
 

@@ -5,8 +5,8 @@ use super::codes;
 codes! {
     /// A field of a type that fields cannot have.
     FIELD_TYPE = "E0501", "a field cannot have this type";
-    rule: "A field is a tensor (a parameter), a layer, or an array of layers. Several tensors of one shape are one tensor with\n\
-           one more axis.";
+    rule: "A field is a tensor (a parameter), a layer, or an array of layers. Several tensors of one shape are one\n\
+           tensor with one more axis.";
     - failing: "layer L<D> {\n    weights: [f32[D]; 3]\n}\n";
     - mended: "layer L<D> {\n    weights: f32[3, D]\n}\n";
 
@@ -24,7 +24,8 @@ codes! {
 
     /// Two fields with one name in the weights file.
     SAME_NAME = "E0504", "two fields have one name in the weights file";
-    rule: "Each parameter is one tensor of the weights file. A tensor that is used twice (tied weights) is one field.";
+    rule: "Each parameter is one tensor of the weights file. A tensor that is used twice (tied weights) is one\n\
+           field.";
     - failing: "layer L<D> {\n    #[name = \"w\"]\n    a: f32[D]\n    #[name = \"w\"]\n    b: f32[D]\n}\n";
     - mended: "layer L<D> {\n    #[name = \"w\"]\n    a: f32[D]\n    #[name = \"v\"]\n    b: f32[D]\n}\n";
 
