@@ -260,7 +260,8 @@ impl Gen {
     }
 
     fn statement(&mut self) {
-        match self.rng.below(32) {
+        match self.rng.below(36) {
+            32..36 => self.identity(),
             0..3 => {
                 let v = self.any();
                 let op = self.rng.pick(UnaryOp::ALL);
@@ -318,6 +319,51 @@ impl Gen {
             // The last one most often.
             n if self.rng.chance(60) => Some(n - 1),
             n => Some(self.rng.below(n)),
+        }
+    }
+
+    /// Something that is, or is not quite, what it was: what identities are made for.
+    fn identity(&mut self) {
+        let v = self.any();
+        let ty = self.ty(v);
+        match self.rng.below(6) {
+            0 => {
+                let op = self.rng.pick(&[CmpOp::Eq, CmpOp::Ne, CmpOp::Lt, CmpOp::Le, CmpOp::Gt, CmpOp::Ge]);
+                self.add(Op::Compare(op), &[v, v], None);
+            }
+            1 => {
+                let op = self.rng.pick(BinaryOp::ALL);
+                self.add(Op::Binary(op), &[v, v], None);
+            }
+            2 => {
+                let op = self.rng.pick(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Relu, UnaryOp::Floor, UnaryOp::Not]);
+                let w = self.add(Op::Unary(op), &[v], None).unwrap_or(v);
+                let op = self.rng.pick(&[op, UnaryOp::Neg, UnaryOp::Abs]);
+                self.add(Op::Unary(op), &[w], None);
+            }
+            3 => {
+                let elem = self.elem();
+                let w = self.add(Op::Cast { elem }, &[v], None).unwrap_or(v);
+                self.add(Op::Cast { elem: ty.elem }, &[w], None);
+            }
+            _ => {
+                let op = self.rng.pick(BinaryOp::ALL);
+                let c = match ty.elem {
+                    Elem::F32 | Elem::BF16 | Elem::F16 => {
+                        let x = match op {
+                            BinaryOp::Add | BinaryOp::Sub => self.rng.pick(&[0.0, -0.0]),
+                            BinaryOp::Max | BinaryOp::Min => self.rng.pick(&[0.0, f64::INFINITY, f64::NEG_INFINITY]),
+                            _ => self.rng.pick(&[1.0, -1.0, 2.0, 0.5, 4.0, 0.0, 1e-38]),
+                        };
+                        Scalar::Float(x)
+                    }
+                    Elem::I8 | Elem::I32 | Elem::I64 => Scalar::Int(self.rng.pick(&[0, 1, -1])),
+                    Elem::Bool => Scalar::Bool(self.rng.chance(50)),
+                };
+                let c = self.constant(c, ty.elem);
+                let pair = if self.rng.chance(70) { [v, c] } else { [c, v] };
+                self.add(Op::Binary(op), &pair, None);
+            }
         }
     }
 
@@ -756,7 +802,8 @@ impl Gen {
     }
 
     fn finish(&mut self) {
-        let results: Vec<Value> = (0..1 + self.rng.below(3)).map(|_| self.any()).collect();
+        // Many, for what is not returned is not compared.
+        let results: Vec<Value> = (0..2 + self.rng.below(6)).map(|_| self.any()).collect();
         self.f.results = results.iter().map(|v| ResultDecl { ty: self.ty(*v), batch: false }).collect();
         self.f.terminate(self.block, Terminator::Return(results));
     }
@@ -788,6 +835,9 @@ impl Gen {
                 1e-40,
                 65504.0,
             ]);
+        }
+        if self.rng.chance(6) {
+            return self.rng.pick(&[0.0, -0.0, 1.0]);
         }
         (self.rng.next() >> 40) as f64 / f64::from(1 << 22) - 2.0
     }
