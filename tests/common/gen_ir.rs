@@ -298,6 +298,7 @@ impl Gen {
             }
             19..21 => self.product(),
             21..24 => self.attention(),
+            24 if self.rng.chance(60) => self.attention(),
             24 => self.norm(),
             25 => self.source(),
             26 => self.parameter(),
@@ -588,9 +589,9 @@ impl Gen {
                 self.add(Op::Where, &[mask, x, hidden], None)
             }
             3 => {
-                let fits = |m: &TensorType| m.elem == Elem::Bool && m.rank() > 0 && m.shape[m.rank() - 1] == *t;
-                let mask = self.some(fits)?;
-                let hidden = self.constant(Scalar::Float(f64::NEG_INFINITY), elem);
+                let mask = self.mask(q, t)?;
+                let hidden = if self.rng.chance(80) { f64::NEG_INFINITY } else { -1e9 };
+                let hidden = self.constant(Scalar::Float(hidden), elem);
                 let pair = if self.rng.chance(50) { [mask, x, hidden] } else { [mask, hidden, x] };
                 self.add(Op::Where, &pair, None)
             }
@@ -599,6 +600,37 @@ impl Gen {
                 self.add(Op::Binary(BinaryOp::Add), &[x, mask], None)
             }
         }
+    }
+
+    /// Truth values along the keys, joined and negated.
+    fn mask(&mut self, q: &TensorType, t: &Dim) -> Option<Value> {
+        let along = |m: &TensorType| m.rank() > 0 && m.shape[m.rank() - 1] == *t;
+        let mut mask = match self.some(|m| m.elem == Elem::Bool && along(m)) {
+            Some(m) => m,
+            None => {
+                let x = self.some(|m| m.elem != Elem::Bool && along(m))?;
+                let c = self.number(self.ty(x).elem);
+                self.add(Op::Compare(CmpOp::Lt), &[x, c], None)?
+            }
+        };
+        for _ in 0..self.rng.below(3) {
+            let more = match self.rng.below(3) {
+                0 => self.add(Op::Unary(UnaryOp::Not), &[mask], None),
+                1 => {
+                    let s = q.shape[q.rank() - 2].clone();
+                    let c = self.add(Op::Causal, &[], Some(TensorType::new(Elem::Bool, vec![s, t.clone()])))?;
+                    let op = self.rng.pick(&[BinaryOp::And, BinaryOp::Or]);
+                    self.add(Op::Binary(op), &[mask, c], None)
+                }
+                _ => {
+                    let mut shape = self.ty(mask).shape;
+                    shape.insert(0, Dim::one());
+                    self.add(Op::Reshape, &[mask], Some(TensorType::new(Elem::Bool, shape)))
+                }
+            };
+            mask = more.unwrap_or(mask);
+        }
+        Some(mask)
     }
 
     fn norm(&mut self) {
@@ -817,7 +849,11 @@ impl Gen {
             return Tensor::from_floats(ty.elem, shape, &values).expect("a tensor");
         }
         let values: Vec<i64> = (0..n)
-            .map(|_| if ty.elem == Elem::Bool { self.rng.below(2) as i64 } else { self.rng.below(12) as i64 - 3 })
+            .map(|_| match ty.elem {
+                Elem::Bool => self.rng.below(2) as i64,
+                _ if !tame && self.rng.chance(20) => self.rng.pick(&[127, -128, 300, -70_000, 1 << 30]),
+                _ => self.rng.below(12) as i64 - 3,
+            })
             .collect();
         Tensor::from_ints(ty.elem, shape, &values).expect("a tensor")
     }
