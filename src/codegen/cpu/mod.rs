@@ -1,6 +1,16 @@
 //! The CPU back end: scheduled tile IR to CLIF, to an object.
 //!
-//! In: verified, scheduled tile IR. Out: an object file with kernels, plans and the model's descriptor. It makes no
-//! decision that the tile IR could carry; 128-bit vectors are all that Cranelift has on x86-64.
+//! In: verified, scheduled tile IR and the model as seen from outside. Out: an object file with kernels, plans and the
+//! model's descriptor, and on request their CLIF and assembly. It makes no decision that the tile IR could carry;
+//! 128-bit vectors are all that Cranelift has on x86-64.
 
+mod code;
+mod dot;
+mod kernel;
+mod lanes;
 pub mod math;
+mod object;
+mod plan;
+mod run;
+
+pub use object::{Compiled, Wanted, compile, triple};

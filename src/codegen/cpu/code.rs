@@ -1,0 +1,311 @@
+//! What kernels and plans have in common: run-time dimensions, indices, scalars, buffers.
+//!
+//! In: single instructions of a body. Out: CLIF. An index is an `I64`; a scalar is a single [`Lane`]; a buffer is the
+//! address of its first element and its strides.
+
+use std::collections::BTreeMap;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, FuncRef, InstBuilder, SigRef, Value, types};
+use cranelift_entity::SecondaryMap;
+use cranelift_frontend::FunctionBuilder;
+
+use super::lanes::{Lane, Width, plain};
+use super::math::{Lanes, Libm};
+use crate::runtime::abi::context;
+use crate::scalar::BinaryOp;
+use crate::shape::{Dim, Elem, Factor};
+use crate::tile::{self, Body, BufferType, InstData, Op, Type};
+
+/// A distance, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stride {
+    /// Known.
+    Const(i64),
+    /// Computed from run-time dimensions.
+    Value(Value),
+}
+
+/// What a value of the tile IR is in CLIF. Tiles are not here: they are in scratch, or inside a run.
+#[derive(Clone, Debug)]
+pub(super) enum Val {
+    /// An index.
+    Index(Value),
+    /// A scalar.
+    Scalar(Lane),
+    /// A buffer: its first element, strides, and element type.
+    Buffer { base: Value, strides: Vec<Stride>, elem: Elem },
+}
+
+/// A function under construction.
+pub(super) struct Code<'a, 'b> {
+    /// Its builder.
+    pub(super) b: &'a mut FunctionBuilder<'b>,
+    /// What it may call.
+    pub(super) libm: Libm,
+    /// The body that it is made from.
+    pub(super) body: &'a Body,
+    /// Run-time dimensions.
+    pub(super) symbols: BTreeMap<String, Value>,
+    /// Values so far.
+    pub(super) values: SecondaryMap<tile::Value, Option<Val>>,
+    /// In a plan: each kernel's place in the module and its function, by name.
+    pub(super) kernels: BTreeMap<String, (usize, FuncRef)>,
+    /// The context of the call.
+    pub(super) context: Value,
+    /// Signature of the runtime's `fail`.
+    pub(super) fail: SigRef,
+    /// Where it goes after an error.
+    pub(super) stop: Block,
+}
+
+type Done = Result<(), String>;
+
+impl<'a, 'b> Code<'a, 'b> {
+    /// Operations on lanes.
+    pub(super) fn lanes(&mut self) -> Lanes<'_, 'b> {
+        Lanes { builder: self.b, libm: self.libm }
+    }
+
+    /// A number.
+    pub(super) fn int(&mut self, n: i64) -> Value {
+        self.b.ins().iconst(types::I64, n)
+    }
+
+    /// An index.
+    pub(super) fn index(&self, v: tile::Value) -> Result<Value, String> {
+        match &self.values[v] {
+            Some(Val::Index(x)) => Ok(*x),
+            _ => Err(format!("{v} is no index")),
+        }
+    }
+
+    /// A scalar.
+    pub(super) fn scalar(&self, v: tile::Value) -> Result<Lane, String> {
+        match &self.values[v] {
+            Some(Val::Scalar(x)) => Ok(*x),
+            _ => Err(format!("{v} is no scalar")),
+        }
+    }
+
+    /// A buffer: its first element, strides, element type.
+    pub(super) fn buffer(&self, v: tile::Value) -> Result<(Value, Vec<Stride>, Elem), String> {
+        match &self.values[v] {
+            Some(Val::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
+            _ => Err(format!("{v} is no buffer")),
+        }
+    }
+
+    /// The value of a dimension.
+    pub(super) fn dim(&mut self, d: &Dim) -> Result<Value, String> {
+        if let Some(n) = d.as_const() {
+            return Ok(self.int(n));
+        }
+        let (terms, (divisor, factors)) = d.as_fraction();
+        let mut sum = None;
+        for (coefficient, factors) in &terms {
+            let term = self.product(*coefficient, factors)?;
+            sum = Some(match sum {
+                None => term,
+                Some(s) => self.b.ins().iadd(s, term),
+            });
+        }
+        let sum = match sum {
+            Some(s) => s,
+            None => self.int(0),
+        };
+        if divisor == 1 && factors.is_empty() {
+            return Ok(sum);
+        }
+        let divisor = self.product(divisor, &factors)?;
+        Ok(self.divide_exactly(sum, divisor))
+    }
+
+    /// Division that a fact of the program makes exact; by zero (of a dimension of zero) it gives zero and does not trap.
+    fn divide_exactly(&mut self, x: Value, y: Value) -> Value {
+        let one = self.int(1);
+        let zero = self.int(0);
+        let is_zero = self.b.ins().icmp_imm_s(IntCC::Equal, y, 0);
+        let safe = self.b.ins().select(is_zero, one, y);
+        let q = self.b.ins().sdiv(x, safe);
+        self.b.ins().select(is_zero, zero, q)
+    }
+
+    fn product(&mut self, coefficient: i128, factors: &[(Factor, u32)]) -> Result<Value, String> {
+        let n = i64::try_from(coefficient).map_err(|_| "a coefficient of a dimension is too large")?;
+        let mut out = self.int(n);
+        for (f, exponent) in factors {
+            let x = match f {
+                Factor::Symbol(s) => {
+                    *self.symbols.get(&**s).ok_or_else(|| format!("the dimension {s} is not known"))?
+                }
+                Factor::Quotient(a, b) => {
+                    let (a, b) = (self.dim(a)?, self.dim(b)?);
+                    self.divide_exactly(a, b)
+                }
+            };
+            for _ in 0..*exponent {
+                out = self.b.ins().imul(out, x);
+            }
+        }
+        Ok(out)
+    }
+
+    /// A buffer whose first element is at `base`.
+    pub(super) fn make_buffer(&mut self, base: Value, ty: &BufferType) -> Result<Val, String> {
+        let mut strides = Vec::new();
+        for d in &ty.strides {
+            strides.push(match d.as_const() {
+                Some(n) => Stride::Const(n),
+                None => Stride::Value(self.dim(d)?),
+            });
+        }
+        Ok(Val::Buffer { base, strides, elem: ty.elem })
+    }
+
+    /// A distance in bytes.
+    pub(super) fn stride_bytes(&mut self, s: Stride, elem: Elem) -> Value {
+        let size = i64::try_from(elem.size()).unwrap_or(1);
+        match s {
+            Stride::Const(n) => self.int(n.wrapping_mul(size)),
+            Stride::Value(v) => self.b.ins().imul_imm_s(v, size),
+        }
+    }
+
+    /// The address of an element.
+    pub(super) fn address(&mut self, buffer: tile::Value, indices: &[tile::Value]) -> Result<Value, String> {
+        let (base, strides, elem) = self.buffer(buffer)?;
+        if strides.len() != indices.len() {
+            return Err("a buffer is indexed with the wrong number of indices".into());
+        }
+        let mut at = base;
+        for (s, i) in strides.into_iter().zip(indices) {
+            if matches!(s, Stride::Const(0)) {
+                continue;
+            }
+            let i = self.index(*i)?;
+            let bytes = self.stride_bytes(s, elem);
+            let step = self.b.ins().imul(i, bytes);
+            at = self.b.ins().iadd(at, step);
+        }
+        Ok(at)
+    }
+
+    /// `floor(a / b)`, the remainder, or another operation on two indices.
+    fn index_binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
+        let lane = |value| Lane { value, elem: Elem::I64, width: Width::One };
+        self.lanes().lane_binary(op, lane(a), lane(b)).value
+    }
+
+    /// An instruction on indices and scalars, the same in kernels and plans. False if it is none of those.
+    pub(super) fn simple(&mut self, data: &InstData) -> Result<bool, String> {
+        let body = self.body;
+        let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
+        let Some(result) = data.result else { return Ok(false) };
+        let ty = body.ty(result).clone();
+        let value = match (&data.op, &ty) {
+            (Op::Const(s), Type::Index) => Val::Index(self.int(s.as_i64())),
+            (Op::Const(s), Type::Scalar(e)) => Val::Scalar(self.lanes().constant(*s, *e, Width::One)),
+            (Op::DimValue(d), Type::Index) => Val::Index(self.dim(d)?),
+            (Op::DimValue(d), Type::Scalar(e)) => {
+                let value = self.dim(d)?;
+                Val::Scalar(self.number(value, *e))
+            }
+            (Op::Unary(op), Type::Scalar(_)) => {
+                let x = self.scalar(operand(0)?)?;
+                Val::Scalar(self.lanes().lane_unary(*op, x))
+            }
+            (Op::Narrow { elem }, Type::Scalar(_)) => {
+                let x = self.scalar(operand(0)?)?;
+                Val::Scalar(self.lanes().lane_narrow(x, *elem))
+            }
+            (Op::Binary(op), Type::Index) => {
+                let (a, b) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
+                Val::Index(self.index_binary(*op, a, b))
+            }
+            (Op::Binary(op), Type::Scalar(_)) => {
+                let (a, b) = (self.scalar(operand(0)?)?, self.scalar(operand(1)?)?);
+                Val::Scalar(self.lanes().lane_binary(*op, a, b))
+            }
+            (Op::Compare(op), Type::Scalar(_)) => {
+                let (a, b) = (self.as_lane(operand(0)?)?, self.as_lane(operand(1)?)?);
+                Val::Scalar(self.lanes().lane_compare(*op, a, b))
+            }
+            (Op::Select, Type::Scalar(_) | Type::Index) => {
+                let c = self.scalar(operand(0)?)?;
+                let (a, b) = (self.as_lane(operand(1)?)?, self.as_lane(operand(2)?)?);
+                let y = self.lanes().lane_select(c, a, b);
+                if ty == Type::Index { Val::Index(y.value) } else { Val::Scalar(y) }
+            }
+            (Op::Cast, Type::Index) => {
+                let x = self.as_lane(operand(0)?)?;
+                Val::Index(self.lanes().lane_cast(x, Elem::I64).value)
+            }
+            (Op::Cast, Type::Scalar(e)) => {
+                let x = self.as_lane(operand(0)?)?;
+                Val::Scalar(self.lanes().lane_cast(x, *e))
+            }
+            (Op::LoadScalar, Type::Scalar(_)) => {
+                let buffer = operand(0)?;
+                let at = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
+                let (_, _, elem) = self.buffer(buffer)?;
+                Val::Scalar(self.lanes().load_element(elem, at))
+            }
+            (Op::CheckIndex { site }, Type::Index) => {
+                let (i, bound) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
+                self.check(i, bound, *site);
+                Val::Index(i)
+            }
+            _ => return Ok(false),
+        };
+        self.values[result] = Some(value);
+        Ok(true)
+    }
+
+    /// An index or a scalar as a single lane.
+    fn as_lane(&self, v: tile::Value) -> Result<Lane, String> {
+        match &self.values[v] {
+            Some(Val::Index(value)) => Ok(Lane { value: *value, elem: Elem::I64, width: Width::One }),
+            Some(Val::Scalar(x)) => Ok(*x),
+            _ => Err(format!("{v} is neither index nor scalar")),
+        }
+    }
+
+    /// A 64-bit number as a scalar of a type of computation.
+    fn number(&mut self, value: Value, elem: Elem) -> Lane {
+        let x = Lane { value, elem: Elem::I64, width: Width::One };
+        self.lanes().lane_cast(x, elem)
+    }
+
+    /// Reports an index out of range and leaves.
+    fn check(&mut self, index: Value, bound: Value, site: u32) {
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, bound);
+        let (good, bad) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(bad);
+        self.b.ins().brif(inside, good, &[], bad, &[]);
+        self.b.switch_to_block(bad);
+        self.b.seal_block(bad);
+        let fail = self.b.ins().load(types::I64, plain(), self.context, context::FAIL);
+        let site = self.int(i64::from(site));
+        let zero = self.int(0);
+        self.b.ins().call_indirect(self.fail, fail, &[self.context, site, index, bound, zero]);
+        self.b.ins().jump(self.stop, &[]);
+        self.b.switch_to_block(good);
+        self.b.seal_block(good);
+    }
+
+    /// A comparison of two numbers, for loops.
+    pub(super) fn less(&mut self, a: Value, b: Value) -> Value {
+        self.b.ins().icmp(IntCC::SignedLessThan, a, b)
+    }
+
+    /// The condition of a jump.
+    pub(super) fn condition(&self, v: tile::Value) -> Result<Value, String> {
+        Ok(self.scalar(v)?.value)
+    }
+
+    /// Makes the instructions of a block that `single` does not take care of.
+    pub(super) fn unknown(data: &InstData) -> Done {
+        Err(format!("{} has no place here", data.op.info().name))
+    }
+}

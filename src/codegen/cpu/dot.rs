@@ -1,0 +1,171 @@
+//! `dot`: a product of tiles in scratch, as register tiles of four rows by eight columns.
+//!
+//! In: three tiles in scratch. Out: CLIF. Rows of a tile are padded to whole vectors, so columns are gone through in whole
+//! vectors too; what is computed past the last column is never read.
+
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_frontend::Variable;
+
+use super::code::Code;
+use super::lanes::{Lane, Width, clif_type, plain};
+use crate::scalar::BinaryOp;
+use crate::shape::Elem;
+use crate::tile::{InstData, Space, TileType};
+
+/// A tile in scratch.
+#[derive(Clone, Copy)]
+struct Panel {
+    start: Value,
+    pitch: i64,
+}
+
+/// What the loops of a product share.
+struct Product {
+    a: Panel,
+    b: Panel,
+    acc: Panel,
+    inner: Value,
+    elem: Elem,
+    width: Width,
+    bytes: i64,
+}
+
+impl Code<'_, '_> {
+    fn panel(&mut self, t: &TileType, scratch: Value) -> Result<Panel, String> {
+        let Space::L1(offset) = t.space else { return Err("an operand of a product is not in scratch".into()) };
+        let start = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
+        Ok(Panel { start, pitch: i64::from(t.pitch()) })
+    }
+
+    /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
+    ///
+    /// # Errors
+    /// Operands that are not in scratch.
+    pub(super) fn dot(&mut self, data: &InstData, scratch: Value) -> Result<(), String> {
+        let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
+        let (ta, tb, tacc) = (tile(*a)?, tile(*b)?, tile(*acc)?);
+        let result = tile(data.result.ok_or("a product without a result")?)?;
+        let rows = self.extent(result.rows)?;
+        let cols = self.extent(result.cols)?;
+        let inner = self.extent(ta.cols)?;
+        if result.space != tacc.space {
+            self.copy_rows(&tacc, &result, rows, scratch)?;
+        }
+        let width = if result.elem == Elem::I64 || result.cols.is_one() { Width::One } else { Width::Four };
+        let p = Product {
+            a: self.panel(&ta, scratch)?,
+            b: self.panel(&tb, scratch)?,
+            acc: self.panel(&result, scratch)?,
+            inner,
+            elem: result.elem,
+            width,
+            bytes: i64::from(result.element_bytes()),
+        };
+        let lanes = if width == Width::Four { 4 } else { 1 };
+        let (i, j) = (self.b.declare_var(types::I64), self.b.declare_var(types::I64));
+        let zero = self.int(0);
+        self.b.def_var(j, zero);
+        // Two vectors of columns at a time, then one; the last may reach past the end, into the padding.
+        let pairs = self.b.ins().iadd_imm_s(cols, -lanes);
+        for (vectors, end) in [(2, pairs), (1, cols)] {
+            self.counted(j, end, lanes * vectors, |code| {
+                let zero = code.int(0);
+                code.b.def_var(i, zero);
+                let fours = code.b.ins().band_imm_s(rows, -4);
+                for (height, end) in [(4, fours), (1, rows)] {
+                    code.counted(i, end, height, |code| {
+                        let (r, c) = (code.b.use_var(i), code.b.use_var(j));
+                        code.register_tile(&p, height, vectors, r, c)
+                    })?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Copies a tile to another place of the same shape.
+    fn copy_rows(&mut self, from: &TileType, to: &TileType, rows: Value, scratch: Value) -> Result<(), String> {
+        let (source, target) = (self.panel(from, scratch)?, self.panel(to, scratch)?);
+        let bytes = self.b.ins().imul_imm_s(rows, target.pitch);
+        let at = self.b.declare_var(types::I64);
+        let zero = self.int(0);
+        self.b.def_var(at, zero);
+        self.counted(at, bytes, 4, |code| {
+            let offset = code.b.use_var(at);
+            let x = code.b.ins().iadd(source.start, offset);
+            let x = code.b.ins().load(types::I32, plain(), x, 0);
+            let y = code.b.ins().iadd(target.start, offset);
+            code.b.ins().store(plain(), x, y, 0);
+            Ok(())
+        })
+    }
+
+    fn register_tile(&mut self, p: &Product, height: i64, vectors: i64, row: Value, col: Value) -> Result<(), String> {
+        let ty = clif_type(p.elem, p.width);
+        let vector_bytes = if p.width == Width::Four { 4 * p.bytes } else { p.bytes };
+        let col_bytes = self.b.ins().imul_imm_s(col, p.bytes);
+        let at = |code: &mut Self, panel: Panel, r: Value| {
+            let offset = code.b.ins().imul_imm_s(r, panel.pitch);
+            code.b.ins().iadd(panel.start, offset)
+        };
+        let acc_row = at(self, p.acc, row);
+        let acc_start = self.b.ins().iadd(acc_row, col_bytes);
+        let offset = |n: i64| i32::try_from(n).map_err(|_| "a tile in scratch is too large");
+        let mut sums: Vec<Variable> = Vec::new();
+        for r in 0..height {
+            for v in 0..vectors {
+                let variable = self.b.declare_var(ty);
+                let x = self.b.ins().load(ty, plain(), acc_start, offset(r * p.acc.pitch + v * vector_bytes)?);
+                self.b.def_var(variable, x);
+                sums.push(variable);
+            }
+        }
+        let a_start = at(self, p.a, row);
+        let b_start = self.b.ins().iadd(p.b.start, col_bytes);
+        let (k, pa, pb) =
+            (self.b.declare_var(types::I64), self.b.declare_var(types::I64), self.b.declare_var(types::I64));
+        let zero = self.int(0);
+        self.b.def_var(k, zero);
+        self.b.def_var(pa, a_start);
+        self.b.def_var(pb, b_start);
+        let inner = p.inner;
+        self.counted(k, inner, 1, |code| {
+            let (from_a, from_b) = (code.b.use_var(pa), code.b.use_var(pb));
+            let mut columns = Vec::new();
+            for v in 0..vectors {
+                let value = code.b.ins().load(ty, plain(), from_b, offset(v * vector_bytes)?);
+                columns.push(Lane { value, elem: p.elem, width: p.width });
+            }
+            for r in 0..height {
+                let one = clif_type(p.elem, Width::One);
+                let value = code.b.ins().load(one, plain(), from_a, offset(r * p.a.pitch)?);
+                let mut x = Lane { value, elem: p.elem, width: Width::One };
+                if p.width == Width::Four {
+                    x = code.lanes().spread(x);
+                }
+                for (v, y) in columns.iter().enumerate() {
+                    let index = usize::try_from(r * vectors).unwrap_or(0) + v;
+                    let variable = *sums.get(index).ok_or("a register is missing")?;
+                    let sum = Lane { value: code.b.use_var(variable), elem: p.elem, width: p.width };
+                    let product = code.lanes().lane_binary(BinaryOp::Mul, x, *y);
+                    let sum = code.lanes().lane_binary(BinaryOp::Add, sum, product);
+                    code.b.def_var(variable, sum.value);
+                }
+            }
+            let next_a = code.b.ins().iadd_imm_s(from_a, p.bytes);
+            let next_b = code.b.ins().iadd_imm_s(from_b, p.b.pitch);
+            code.b.def_var(pa, next_a);
+            code.b.def_var(pb, next_b);
+            Ok(())
+        })?;
+        for (n, variable) in sums.iter().enumerate() {
+            let n = i64::try_from(n).unwrap_or(0);
+            let (r, v) = (n / vectors, n % vectors);
+            let x = self.b.use_var(*variable);
+            self.b.ins().store(plain(), x, acc_start, offset(r * p.acc.pitch + v * vector_bytes)?);
+        }
+        Ok(())
+    }
+}

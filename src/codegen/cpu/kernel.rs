@@ -1,0 +1,134 @@
+//! Kernels: a scheduled kernel as a function over a range of its grid.
+//!
+//! In: a kernel scheduled for this back end. Out: a CLIF function of the runtime's `Kernel` type. Its `args` are the
+//! run-time dimensions that it names, in order, then its parameters (addresses and indices). It goes through the flat
+//! range of grid points, works out each point's place, and runs the body, whose blocks are CLIF blocks.
+
+use cranelift_codegen::ir::{BlockArg, InstBuilder, types};
+use cranelift_entity::SecondaryMap;
+
+use super::code::{Code, Val};
+use super::lanes::plain;
+use crate::tile::{self, Kernel, Op, Terminator, Type};
+
+impl Code<'_, '_> {
+    /// Emits a kernel after its parameters `args`, `start`, `end` and `scratch` are known; leaves through `stop`.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(super) fn kernel(
+        &mut self,
+        kernel: &Kernel,
+        [args, start, end, scratch]: [cranelift_codegen::ir::Value; 4],
+    ) -> Result<(), String> {
+        let mut offset = 0;
+        for s in &kernel.symbols {
+            let v = self.b.ins().load(types::I64, plain(), args, offset);
+            self.symbols.insert(s.clone(), v);
+            offset += 8;
+        }
+        for p in &kernel.params {
+            let v = self.b.ins().load(types::I64, plain(), args, offset);
+            offset += 8;
+            let val = match kernel.body.ty(p.value) {
+                Type::Buffer(ty) => self.make_buffer(v, ty)?,
+                Type::Index => Val::Index(v),
+                _ => return Err("a parameter is a buffer or an index".into()),
+            };
+            self.values[p.value] = Some(val);
+        }
+        // How many points each axis has.
+        let mut counts = Vec::new();
+        for g in &kernel.grid {
+            let extent = self.dim(&g.extent)?;
+            let step = g.step.max(1);
+            let sum = self.b.ins().iadd_imm_s(extent, step - 1);
+            let step = self.int(step);
+            counts.push(self.b.ins().sdiv(sum, step));
+        }
+        let point = self.b.declare_var(types::I64);
+        self.b.def_var(point, start);
+        self.counted(point, end, 1, |code| {
+            let mut rest = code.b.use_var(point);
+            for (g, count) in kernel.grid.iter().zip(&counts).rev() {
+                // The first axis needs no division: what is left is its place.
+                let place = code.b.ins().srem(rest, *count);
+                rest = code.b.ins().sdiv(rest, *count);
+                code.values[g.value] = Some(Val::Index(place));
+            }
+            code.kernel_body(kernel, scratch)
+        })
+    }
+
+    fn kernel_body(&mut self, kernel: &Kernel, scratch: cranelift_codegen::ir::Value) -> Result<(), String> {
+        let body = &kernel.body;
+        let next = self.b.create_block();
+        let mut blocks: SecondaryMap<tile::Block, Option<cranelift_codegen::ir::Block>> = SecondaryMap::new();
+        for (n, block) in body.layout.iter().enumerate() {
+            let b = self.b.create_block();
+            blocks[*block] = Some(b);
+            for v in &body.block(*block).args {
+                match body.ty(*v) {
+                    Type::Index => {
+                        let x = self.b.append_block_param(b, types::I64);
+                        self.values[*v] = Some(Val::Index(x));
+                    }
+                    Type::Tile(_) => {}
+                    _ => return Err("a block takes indices and tiles".into()),
+                }
+            }
+            if n == 0 {
+                self.b.ins().jump(b, &[]);
+            }
+        }
+        for block in body.reverse_postorder() {
+            let here = blocks[block].ok_or("a block without a counterpart")?;
+            self.b.switch_to_block(here);
+            for inst in &body.block(block).insts {
+                let data = body.inst(*inst).clone();
+                match &data.op {
+                    Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts, scratch)?,
+                    Op::Dot => self.dot(&data, scratch)?,
+                    _ => {
+                        if !self.simple(&data)? {
+                            Code::unknown(&data)?;
+                        }
+                    }
+                }
+            }
+            let call = |code: &Self, c: &tile::BlockCall| -> Result<_, String> {
+                let target = blocks[c.block].ok_or("a block without a counterpart")?;
+                let mut args = Vec::new();
+                for v in &c.args {
+                    if *body.ty(*v) == Type::Index {
+                        args.push(BlockArg::Value(code.index(*v)?));
+                    }
+                }
+                Ok((target, args))
+            };
+            match &body.block(block).terminator {
+                Terminator::Return => {
+                    self.b.ins().jump(next, &[]);
+                }
+                Terminator::Br(c) => {
+                    let (target, args) = call(self, c)?;
+                    self.b.ins().jump(target, &args);
+                }
+                Terminator::BrIf { condition, then, otherwise } => {
+                    let condition = self.condition(*condition)?;
+                    let ((a, x), (b, y)) = (call(self, then)?, call(self, otherwise)?);
+                    self.b.ins().brif(condition, a, &x, b, &y);
+                }
+                Terminator::Roles(_) => return Err("warps have no place on a CPU".into()),
+            }
+        }
+        for block in &body.layout {
+            if let Some(b) = blocks[*block] {
+                self.b.seal_block(b);
+            }
+        }
+        self.b.switch_to_block(next);
+        self.b.seal_block(next);
+        Ok(())
+    }
+}

@@ -1,0 +1,622 @@
+//! Element operations on vectors of four lanes and on single elements, as CLIF.
+//!
+//! In: operations of the tile IR and operands in lanes. Out: results in lanes. A [`Lane`] is either four elements or one:
+//!
+//! | element | four lanes | one lane |
+//! |---|---|---|
+//! | `f32` | `F32X4` | `F32` |
+//! | `i32` | `I32X4` | `I32` |
+//! | `i64` | - | `I64` |
+//! | `bool` | `I32X4`, all ones for true | `I8`, 0 or 1 |
+//!
+//! What has no four-lane form (`i64`, integer division and powers) is for single lanes; [`vectorises`] says so. A
+//! single `f32` goes through the same vector code as four where that is a polynomial, so the bits do not depend on where
+//! in a row an element lies.
+
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{ConstantData, Endianness, InstBuilder, MemFlagsData, Type, Value, types};
+
+use super::math::Lanes;
+use crate::ir::Scalar;
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+
+/// How many elements are computed at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// One.
+    One,
+    /// Four.
+    Four,
+}
+
+/// One or four elements of `f32`, `i32`, `i64` or `bool`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    /// The value, of the type in the module's table.
+    pub(super) value: Value,
+    /// Type of the elements.
+    pub(super) elem: Elem,
+    /// How many.
+    pub(super) width: Width,
+}
+
+/// Can the operation be done on four lanes of these elements?
+pub(super) fn vectorises(elem: Elem, binary: Option<BinaryOp>) -> bool {
+    match (elem, binary) {
+        (Elem::F32 | Elem::Bool, _) => true,
+        (Elem::I32, Some(BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow)) => false,
+        (Elem::I32, _) => true,
+        (Elem::I64 | Elem::BF16 | Elem::F16 | Elem::I8, _) => false,
+    }
+}
+
+/// The CLIF type of lanes.
+pub(super) fn clif_type(elem: Elem, width: Width) -> Type {
+    match (elem, width) {
+        (Elem::F32 | Elem::BF16 | Elem::F16, Width::Four) => types::F32X4,
+        (Elem::F32 | Elem::BF16 | Elem::F16, Width::One) => types::F32,
+        (Elem::I32 | Elem::I8 | Elem::Bool | Elem::I64, Width::Four) => types::I32X4,
+        (Elem::I32 | Elem::I8, Width::One) => types::I32,
+        (Elem::I64, Width::One) => types::I64,
+        (Elem::Bool, Width::One) => types::I8,
+    }
+}
+
+/// Flags of accesses that cannot trap, of no particular alignment.
+pub(super) fn plain() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}
+
+fn little() -> MemFlagsData {
+    MemFlagsData::new().with_endianness(Endianness::Little)
+}
+
+impl Lanes<'_, '_> {
+    fn ints(&mut self, x: i32) -> Value {
+        let bytes: Vec<u8> = x.to_le_bytes().repeat(4);
+        let constant = self.builder.func.dfg.constants.insert(ConstantData::from(bytes));
+        self.builder.ins().vconst(types::I32X4, constant)
+    }
+
+    fn cast_bits(&mut self, to: Type, x: Value) -> Value {
+        self.builder.ins().bitcast(to, little(), x)
+    }
+
+    /// A literal.
+    pub(super) fn constant(&mut self, s: Scalar, elem: Elem, width: Width) -> Lane {
+        let value = match (elem, width) {
+            (Elem::F32 | Elem::BF16 | Elem::F16, Width::Four) => self.splat(s.as_f64() as f32),
+            (Elem::F32 | Elem::BF16 | Elem::F16, Width::One) => self.builder.ins().f32const(s.as_f64() as f32),
+            (Elem::I32 | Elem::I8 | Elem::I64, Width::Four) => self.ints(s.as_i64() as i32),
+            (Elem::I32 | Elem::I8, Width::One) => {
+                self.builder.ins().iconst(types::I32, i64::from((s.as_i64() as i32).cast_unsigned()))
+            }
+            (Elem::I64, Width::One) => self.builder.ins().iconst(types::I64, s.as_i64()),
+            (Elem::Bool, Width::Four) => self.ints(if s.as_f64() != 0.0 { -1 } else { 0 }),
+            (Elem::Bool, Width::One) => self.builder.ins().iconst(types::I8, i64::from(s.as_f64() != 0.0)),
+        };
+        Lane { value, elem, width }
+    }
+
+    /// Four times a single element.
+    pub(super) fn spread(&mut self, x: Lane) -> Lane {
+        if x.width == Width::Four {
+            return x;
+        }
+        let value = match x.elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => self.builder.ins().splat(types::F32X4, x.value),
+            Elem::I32 | Elem::I8 => self.builder.ins().splat(types::I32X4, x.value),
+            Elem::I64 => {
+                let low = self.builder.ins().ireduce(types::I32, x.value);
+                self.builder.ins().splat(types::I32X4, low)
+            }
+            Elem::Bool => {
+                let wide = self.builder.ins().uextend(types::I32, x.value);
+                let mask = self.builder.ins().ineg(wide);
+                self.builder.ins().splat(types::I32X4, mask)
+            }
+        };
+        Lane { value, width: Width::Four, ..x }
+    }
+
+    /// One of four lanes.
+    pub(super) fn lane(&mut self, x: Lane, index: u8) -> Lane {
+        if x.width == Width::One {
+            return x;
+        }
+        let mut value = self.builder.ins().extractlane(x.value, index);
+        if x.elem == Elem::Bool {
+            let one = self.builder.ins().band_imm_u(value, 1);
+            value = self.builder.ins().ireduce(types::I8, one);
+        }
+        Lane { value, width: Width::One, ..x }
+    }
+
+    /// Four single elements side by side.
+    pub(super) fn gather(&mut self, xs: [Lane; 4]) -> Lane {
+        let first = self.spread(xs[0]);
+        let mut value = first.value;
+        for (i, x) in xs.iter().enumerate().skip(1) {
+            let element = match x.elem {
+                Elem::Bool => {
+                    let wide = self.builder.ins().uextend(types::I32, x.value);
+                    self.builder.ins().ineg(wide)
+                }
+                _ => x.value,
+            };
+            value = self.builder.ins().insertlane(value, element, i as u8);
+        }
+        Lane { value, ..first }
+    }
+
+    /// Floats through the vector code, whatever the width.
+    fn through_vector(&mut self, xs: &[Lane], f: impl FnOnce(&mut Self, &[Value]) -> Value) -> Lane {
+        let width = xs.first().map_or(Width::Four, |x| x.width);
+        let wide: Vec<Value> = xs.iter().map(|x| self.spread(*x).value).collect();
+        let value = f(self, &wide);
+        let y = Lane { value, elem: Elem::F32, width: Width::Four };
+        if width == Width::One { self.lane(y, 0) } else { y }
+    }
+
+    fn zero_like(&mut self, x: Lane) -> Value {
+        self.constant(Scalar::Int(0), x.elem, x.width).value
+    }
+
+    /// A unary operation.
+    pub(super) fn lane_unary(&mut self, op: UnaryOp, x: Lane) -> Lane {
+        let b = &mut *self.builder;
+        let value = match (x.elem, op) {
+            (Elem::F32, UnaryOp::Neg) => b.ins().fneg(x.value),
+            (Elem::F32, UnaryOp::Abs) => b.ins().fabs(x.value),
+            (Elem::F32, UnaryOp::Sqrt) => b.ins().sqrt(x.value),
+            (Elem::F32, _) => return self.through_vector(&[x], |s, v| s.unary(op, v[0])),
+            (Elem::Bool, _) if x.width == Width::One => b.ins().bxor_imm_u(x.value, 1),
+            (Elem::Bool, _) => b.ins().bnot(x.value),
+            (_, UnaryOp::Neg) => b.ins().ineg(x.value),
+            (_, UnaryOp::Abs) => b.ins().iabs(x.value),
+            (_, UnaryOp::Relu) => {
+                let zero = self.zero_like(x);
+                self.builder.ins().smax(x.value, zero)
+            }
+            // The floor of an integer; the rest is not defined for integers, and refused by the verifier.
+            (_, _) => x.value,
+        };
+        Lane { value, ..x }
+    }
+
+    /// A binary operation.
+    pub(super) fn lane_binary(&mut self, op: BinaryOp, x: Lane, y: Lane) -> Lane {
+        let b = &mut *self.builder;
+        let value = match (x.elem, op) {
+            (Elem::F32, BinaryOp::Add) => b.ins().fadd(x.value, y.value),
+            (Elem::F32, BinaryOp::Sub) => b.ins().fsub(x.value, y.value),
+            (Elem::F32, BinaryOp::Mul) => b.ins().fmul(x.value, y.value),
+            (Elem::F32, BinaryOp::Div) => b.ins().fdiv(x.value, y.value),
+            (Elem::F32, _) => return self.through_vector(&[x, y], |s, v| s.binary(op, v[0], v[1])),
+            (Elem::Bool, BinaryOp::Or | BinaryOp::Max | BinaryOp::Add) => b.ins().bor(x.value, y.value),
+            (Elem::Bool, _) => b.ins().band(x.value, y.value),
+            (_, BinaryOp::Add) => b.ins().iadd(x.value, y.value),
+            (_, BinaryOp::Sub) => b.ins().isub(x.value, y.value),
+            (_, BinaryOp::Mul) => b.ins().imul(x.value, y.value),
+            (_, BinaryOp::Max) => b.ins().smax(x.value, y.value),
+            (_, BinaryOp::Min) => b.ins().smin(x.value, y.value),
+            (_, BinaryOp::And) => b.ins().band(x.value, y.value),
+            (_, BinaryOp::Or) => b.ins().bor(x.value, y.value),
+            (_, BinaryOp::Div) => self.divide(x.value, y.value).0,
+            (_, BinaryOp::Rem) => self.divide(x.value, y.value).1,
+            (_, BinaryOp::Pow) => self.power(x.value, y.value),
+        };
+        Lane { value, ..x }
+    }
+
+    /// Quotient and remainder of single integers, rounding down; of a division by zero: 0 and 0.
+    fn divide(&mut self, x: Value, y: Value) -> (Value, Value) {
+        let b = &mut *self.builder;
+        let ty = b.func.dfg.value_type(x);
+        let (zero, one) = (b.ins().iconst(ty, 0), b.ins().iconst(ty, 1));
+        let is_zero = b.ins().icmp_imm_s(IntCC::Equal, y, 0);
+        // A divisor of -1 is a negation, which wraps where the instruction would trap.
+        let is_minus = b.ins().icmp_imm_s(IntCC::Equal, y, -1);
+        let unsafe_divisor = b.ins().bor(is_zero, is_minus);
+        let safe = b.ins().select(unsafe_divisor, one, y);
+        let q = b.ins().sdiv(x, safe);
+        let p = b.ins().imul(q, safe);
+        let r = b.ins().isub(x, p);
+        let inexact = b.ins().icmp_imm_s(IntCC::NotEqual, r, 0);
+        let signs = b.ins().bxor(r, safe);
+        let differ = b.ins().icmp_imm_s(IntCC::SignedLessThan, signs, 0);
+        let down = b.ins().band(inexact, differ);
+        let less = b.ins().isub(q, one);
+        let q = b.ins().select(down, less, q);
+        let more = b.ins().iadd(r, safe);
+        let r = b.ins().select(down, more, r);
+        let negated = b.ins().ineg(x);
+        let q = b.ins().select(is_minus, negated, q);
+        let q = b.ins().select(is_zero, zero, q);
+        let r = b.ins().select(unsafe_divisor, zero, r);
+        (q, r)
+    }
+
+    /// `x^y` of single integers by repeated squaring, wrapping; a negative exponent counts as 0.
+    fn power(&mut self, x: Value, y: Value) -> Value {
+        let b = &mut *self.builder;
+        let ty = b.func.dfg.value_type(x);
+        let (zero, one) = (b.ins().iconst(ty, 0), b.ins().iconst(ty, 1));
+        let y = b.ins().smax(y, zero);
+        let (head, body, done) = (b.create_block(), b.create_block(), b.create_block());
+        let (result, base, rest) =
+            (b.append_block_param(head, ty), b.append_block_param(head, ty), b.append_block_param(head, ty));
+        b.ins().jump(head, &[one.into(), x.into(), y.into()]);
+        b.switch_to_block(head);
+        b.ins().brif(rest, body, &[], done, &[]);
+        b.switch_to_block(body);
+        b.seal_block(body);
+        let odd = b.ins().band_imm_u(rest, 1);
+        let product = b.ins().imul(result, base);
+        let result_next = b.ins().select(odd, product, result);
+        let square = b.ins().imul(base, base);
+        let half = b.ins().ushr_imm_u(rest, 1);
+        b.ins().jump(head, &[result_next.into(), square.into(), half.into()]);
+        b.seal_block(head);
+        b.seal_block(done);
+        b.switch_to_block(done);
+        result
+    }
+
+    /// A comparison.
+    pub(super) fn lane_compare(&mut self, op: CmpOp, x: Lane, y: Lane) -> Lane {
+        let b = &mut *self.builder;
+        let value = if x.elem == Elem::F32 {
+            let cc = match op {
+                CmpOp::Eq => FloatCC::Equal,
+                CmpOp::Ne => FloatCC::NotEqual,
+                CmpOp::Lt => FloatCC::LessThan,
+                CmpOp::Le => FloatCC::LessThanOrEqual,
+                CmpOp::Gt => FloatCC::GreaterThan,
+                CmpOp::Ge => FloatCC::GreaterThanOrEqual,
+            };
+            b.ins().fcmp(cc, x.value, y.value)
+        } else if x.elem == Elem::Bool && x.width == Width::Four {
+            // As masks: true is -1, so the order is turned round.
+            b.ins().icmp(int_condition(op), y.value, x.value)
+        } else {
+            b.ins().icmp(int_condition(op), x.value, y.value)
+        };
+        Lane { value, elem: Elem::Bool, width: x.width }
+    }
+
+    /// `condition ? x : y`.
+    pub(super) fn lane_select(&mut self, condition: Lane, x: Lane, y: Lane) -> Lane {
+        let value = match x.width {
+            Width::One => self.builder.ins().select(condition.value, x.value, y.value),
+            Width::Four if x.elem == Elem::F32 => {
+                let mask = self.cast_bits(types::F32X4, condition.value);
+                self.builder.ins().bitselect(mask, x.value, y.value)
+            }
+            Width::Four => self.builder.ins().bitselect(condition.value, x.value, y.value),
+        };
+        Lane { value, ..x }
+    }
+
+    /// Conversion to another element type of computation: float to integer truncates and saturates (NaN gives 0).
+    pub(super) fn lane_cast(&mut self, x: Lane, to: Elem) -> Lane {
+        let four = x.width == Width::Four;
+        let b = &mut *self.builder;
+        let value = match (x.elem, to) {
+            (a, c) if a == c => x.value,
+            (Elem::F32, Elem::I32) => b.ins().fcvt_to_sint_sat(clif_type(Elem::I32, x.width), x.value),
+            (Elem::F32, Elem::I64) => b.ins().fcvt_to_sint_sat(types::I64, x.value),
+            (Elem::F32, _) => {
+                let zero = self.zero_like(x);
+                self.builder.ins().fcmp(FloatCC::NotEqual, x.value, zero)
+            }
+            (Elem::I32 | Elem::I64, Elem::F32) => b.ins().fcvt_from_sint(clif_type(Elem::F32, x.width), x.value),
+            (Elem::I32, Elem::I64) => b.ins().sextend(types::I64, x.value),
+            (Elem::I64, Elem::I32) => b.ins().ireduce(types::I32, x.value),
+            (Elem::Bool, Elem::F32) if four => {
+                let one = self.splat(1.0);
+                let mask = self.cast_bits(types::F32X4, x.value);
+                self.builder.ins().band(mask, one)
+            }
+            (Elem::Bool, Elem::F32) => {
+                let wide = b.ins().uextend(types::I32, x.value);
+                b.ins().fcvt_from_sint(types::F32, wide)
+            }
+            (Elem::Bool, Elem::I32) if four => b.ins().ineg(x.value),
+            (Elem::Bool, Elem::I64) => b.ins().uextend(types::I64, x.value),
+            (Elem::Bool, _) => b.ins().uextend(types::I32, x.value),
+            (_, Elem::Bool) => {
+                let zero = self.zero_like(x);
+                self.builder.ins().icmp(IntCC::NotEqual, x.value, zero)
+            }
+            // The other types do not occur in computation.
+            (_, _) => x.value,
+        };
+        Lane { value, elem: to, width: x.width }
+    }
+
+    /// The nearest value of a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.
+    pub(super) fn lane_narrow(&mut self, x: Lane, to: Elem) -> Lane {
+        match to {
+            Elem::BF16 => self.through_vector(&[x], |s, v| {
+                let bits = s.bf16_bits(v[0]);
+                let bits = s.builder.ins().ishl_imm_u(bits, 16);
+                s.cast_bits(types::F32X4, bits)
+            }),
+            Elem::F16 => self.through_vector(&[x], |s, v| s.round_to_f16(v[0])),
+            Elem::I8 => {
+                let up = self.builder.ins().ishl_imm_u(x.value, 24);
+                let value = self.builder.ins().sshr_imm_u(up, 24);
+                Lane { value, ..x }
+            }
+            Elem::F32 | Elem::I32 | Elem::I64 | Elem::Bool => x,
+        }
+    }
+
+    /// The 16 bits of the nearest `bf16`, in the low half of each lane; a NaN stays one.
+    fn bf16_bits(&mut self, x: Value) -> Value {
+        let bits = self.cast_bits(types::I32X4, x);
+        let half = self.builder.ins().ushr_imm_u(bits, 16);
+        let one = self.ints(1);
+        let odd = self.builder.ins().band(half, one);
+        let bias = self.ints(0x7fff);
+        let sum = self.builder.ins().iadd(bits, bias);
+        let sum = self.builder.ins().iadd(sum, odd);
+        let rounded = self.builder.ins().ushr_imm_u(sum, 16);
+        let quiet = self.ints(0x40);
+        let nan = self.builder.ins().bor(half, quiet);
+        let unordered = self.builder.ins().fcmp(FloatCC::Unordered, x, x);
+        self.builder.ins().bitselect(unordered, nan, rounded)
+    }
+
+    /// The nearest `f16`, as an `f32`: 11 significant bits, multiples of 2^-24 below 2^-14, inf from 65520 on.
+    fn round_to_f16(&mut self, x: Value) -> Value {
+        let a = self.builder.ins().fabs(x);
+        let bits = self.cast_bits(types::I32X4, a);
+        let shifted = self.builder.ins().ushr_imm_u(bits, 13);
+        let one = self.ints(1);
+        let odd = self.builder.ins().band(shifted, one);
+        let bias = self.ints(0xfff);
+        let sum = self.builder.ins().iadd(bits, bias);
+        let sum = self.builder.ins().iadd(sum, odd);
+        let mask = self.ints(!0x1fff);
+        let normal = self.builder.ins().band(sum, mask);
+        let normal = self.cast_bits(types::F32X4, normal);
+        let half = self.splat(0.5);
+        let small = self.builder.ins().fadd(a, half);
+        let small = self.builder.ins().fsub(small, half);
+        let limit = self.splat(6.103_515_6e-5);
+        let is_small = self.builder.ins().fcmp(FloatCC::LessThan, a, limit);
+        let is_small = self.cast_bits(types::F32X4, is_small);
+        let y = self.builder.ins().bitselect(is_small, small, normal);
+        let (largest, infinity) = (self.splat(65504.0), self.splat(f32::INFINITY));
+        let over = self.builder.ins().fcmp(FloatCC::GreaterThan, y, largest);
+        let over = self.cast_bits(types::F32X4, over);
+        let y = self.builder.ins().bitselect(over, infinity, y);
+        let sign = self.splat(-0.0);
+        let y = self.builder.ins().bitselect(sign, x, y);
+        let nan = self.builder.ins().fcmp(FloatCC::Unordered, x, x);
+        let nan = self.cast_bits(types::F32X4, nan);
+        self.builder.ins().bitselect(nan, x, y)
+    }
+
+    /// The 16 bits of an `f32` that is a value of `f16`, in the low half of each lane.
+    fn f16_bits(&mut self, x: Value) -> Value {
+        let a = self.builder.ins().fabs(x);
+        // Scaling by 2^-112 turns the exponent of f32 into that of f16, subnormals included.
+        let scale = self.splat(f32::from_bits((127 - 112) << 23));
+        let scaled = self.builder.ins().fmul(a, scale);
+        let bits = self.cast_bits(types::I32X4, scaled);
+        let bits = self.builder.ins().ushr_imm_u(bits, 13);
+        let raw = self.cast_bits(types::I32X4, a);
+        let top = self.ints(0x7f80_0000);
+        let special = self.builder.ins().icmp(IntCC::SignedGreaterThanOrEqual, raw, top);
+        // Infinity, or a NaN with its upper bits and the quiet one.
+        let payload = self.builder.ins().ushr_imm_u(raw, 13);
+        let low = self.ints(0x3ff);
+        let payload = self.builder.ins().band(payload, low);
+        let is_nan = self.builder.ins().icmp(IntCC::SignedGreaterThan, raw, top);
+        let quiet = self.ints(0x200);
+        let quiet = self.builder.ins().band(is_nan, quiet);
+        let payload = self.builder.ins().bor(payload, quiet);
+        let infinity = self.ints(0x7c00);
+        let other = self.builder.ins().bor(payload, infinity);
+        let bits = self.builder.ins().bitselect(special, other, bits);
+        let sign = self.cast_bits(types::I32X4, x);
+        let sign = self.builder.ins().ushr_imm_u(sign, 16);
+        let mask = self.ints(0x8000);
+        let sign = self.builder.ins().band(sign, mask);
+        self.builder.ins().bor(bits, sign)
+    }
+
+    /// Floats from the 16 bits of `f16`, in the low half of each lane.
+    fn from_f16_bits(&mut self, h: Value) -> Value {
+        let magnitude = self.ints(0x7fff);
+        let em = self.builder.ins().band(h, magnitude);
+        let bits = self.builder.ins().ishl_imm_u(em, 13);
+        let float = self.cast_bits(types::F32X4, bits);
+        let scale = self.splat(f32::from_bits((127 + 112) << 23));
+        let scaled = self.builder.ins().fmul(float, scale);
+        let scaled = self.cast_bits(types::I32X4, scaled);
+        let infinity = self.ints(0x7c00);
+        let special = self.builder.ins().icmp(IntCC::SignedGreaterThanOrEqual, em, infinity);
+        let top = self.ints(0x7f80_0000);
+        let other = self.builder.ins().bor(bits, top);
+        let bits = self.builder.ins().bitselect(special, other, scaled);
+        let sign_mask = self.ints(0x8000);
+        let sign = self.builder.ins().band(h, sign_mask);
+        let sign = self.builder.ins().ishl_imm_u(sign, 16);
+        let bits = self.builder.ins().bor(bits, sign);
+        self.cast_bits(types::F32X4, bits)
+    }
+
+    /// One element of memory, converted to the type in which it is computed.
+    pub(super) fn load_element(&mut self, elem: Elem, address: Value) -> Lane {
+        let b = &mut *self.builder;
+        let one = |value, elem| Lane { value, elem, width: Width::One };
+        match elem {
+            Elem::F32 => one(b.ins().load(types::F32, plain(), address, 0), Elem::F32),
+            Elem::I32 => one(b.ins().load(types::I32, plain(), address, 0), Elem::I32),
+            Elem::I64 => one(b.ins().load(types::I64, plain(), address, 0), Elem::I64),
+            Elem::I8 => one(b.ins().sload8(types::I32, plain(), address, 0), Elem::I32),
+            Elem::Bool => {
+                let byte = b.ins().load(types::I8, plain(), address, 0);
+                one(b.ins().icmp_imm_u(IntCC::NotEqual, byte, 0), Elem::Bool)
+            }
+            Elem::BF16 => {
+                let bits = b.ins().uload16(types::I32, plain(), address, 0);
+                let bits = b.ins().ishl_imm_u(bits, 16);
+                one(b.ins().bitcast(types::F32, little(), bits), Elem::F32)
+            }
+            Elem::F16 => {
+                let bits = b.ins().uload16(types::I32, plain(), address, 0);
+                let wide = b.ins().splat(types::I32X4, bits);
+                let value = self.from_f16_bits(wide);
+                self.lane(Lane { value, elem: Elem::F32, width: Width::Four }, 0)
+            }
+        }
+    }
+
+    /// Four neighbouring elements of memory; `stride` in bytes where they are not side by side.
+    pub(super) fn load_four(&mut self, elem: Elem, address: Value, stride: Option<Value>) -> Lane {
+        let four = |value, elem| Lane { value, elem, width: Width::Four };
+        match (elem, stride) {
+            (Elem::F32, None) => four(self.builder.ins().load(types::F32X4, plain(), address, 0), Elem::F32),
+            (Elem::I32, None) => four(self.builder.ins().load(types::I32X4, plain(), address, 0), Elem::I32),
+            (Elem::BF16, None) => {
+                let bits = self.builder.ins().uload16x4(plain(), address, 0);
+                let bits = self.builder.ins().ishl_imm_u(bits, 16);
+                four(self.cast_bits(types::F32X4, bits), Elem::F32)
+            }
+            (Elem::F16, None) => {
+                let bits = self.builder.ins().uload16x4(plain(), address, 0);
+                four(self.from_f16_bits(bits), Elem::F32)
+            }
+            (Elem::I8 | Elem::I64 | Elem::Bool, None) => {
+                let size = i64::try_from(elem.size()).unwrap_or(1);
+                let step = self.builder.ins().iconst(types::I64, size);
+                self.load_strided(elem, address, step)
+            }
+            (_, Some(step)) => self.load_strided(elem, address, step),
+        }
+    }
+
+    fn load_strided(&mut self, elem: Elem, address: Value, step: Value) -> Lane {
+        let mut at = address;
+        let mut xs = [self.load_element(elem, at); 4];
+        for x in xs.iter_mut().skip(1) {
+            at = self.builder.ins().iadd(at, step);
+            *x = self.load_element(elem, at);
+        }
+        self.gather(xs)
+    }
+
+    /// Writes one element to memory of type `elem`.
+    pub(super) fn store_element(&mut self, elem: Elem, x: Lane, address: Value) {
+        let b = &mut *self.builder;
+        match elem {
+            Elem::F32 | Elem::I32 | Elem::I64 | Elem::Bool => {
+                b.ins().store(plain(), x.value, address, 0);
+            }
+            Elem::I8 => {
+                b.ins().istore8(plain(), x.value, address, 0);
+            }
+            Elem::BF16 | Elem::F16 => {
+                let wide = self.spread(x).value;
+                let bits = if elem == Elem::BF16 {
+                    self.bf16_bits(wide)
+                } else {
+                    let rounded = self.round_to_f16(wide);
+                    self.f16_bits(rounded)
+                };
+                let low = self.builder.ins().extractlane(bits, 0);
+                self.builder.ins().istore16(plain(), low, address, 0);
+            }
+        }
+    }
+
+    /// Writes four elements to memory of type `elem`; `stride` in bytes where they are not side by side.
+    pub(super) fn store_four(&mut self, elem: Elem, x: Lane, address: Value, stride: Option<Value>) {
+        if matches!(elem, Elem::F32 | Elem::I32) && stride.is_none() {
+            self.builder.ins().store(plain(), x.value, address, 0);
+            return;
+        }
+        let step = match stride {
+            Some(s) => s,
+            None => self.builder.ins().iconst(types::I64, i64::try_from(elem.size()).unwrap_or(1)),
+        };
+        let mut at = address;
+        for i in 0..4 {
+            let element = self.lane(x, i);
+            self.store_element(elem, element, at);
+            at = self.builder.ins().iadd(at, step);
+        }
+    }
+
+    /// Reads lanes from scratch, where truth values are masks of 4 bytes.
+    pub(super) fn load_scratch(&mut self, elem: Elem, address: Value, width: Width) -> Lane {
+        let b = &mut *self.builder;
+        let value = match (elem, width) {
+            (Elem::Bool, Width::One) => {
+                let mask = b.ins().load(types::I32, plain(), address, 0);
+                b.ins().icmp_imm_u(IntCC::NotEqual, mask, 0)
+            }
+            (_, _) => b.ins().load(clif_type(elem, width), plain(), address, 0),
+        };
+        Lane { value, elem, width }
+    }
+
+    /// Writes lanes to scratch.
+    pub(super) fn store_scratch(&mut self, x: Lane, address: Value) {
+        let b = &mut *self.builder;
+        let value = match (x.elem, x.width) {
+            (Elem::Bool, Width::One) => {
+                let wide = b.ins().uextend(types::I32, x.value);
+                b.ins().ineg(wide)
+            }
+            (_, _) => x.value,
+        };
+        self.builder.ins().store(plain(), value, address, 0);
+    }
+
+    /// What a reduction of no elements gives.
+    pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem, width: Width) -> Lane {
+        let (low, high) = match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
+            Elem::I8 | Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
+        };
+        let s = match kind {
+            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
+            ReduceKind::Max | ReduceKind::ArgMax => low,
+            ReduceKind::Min => high,
+            ReduceKind::All => Scalar::Bool(true),
+            ReduceKind::Any => Scalar::Bool(false),
+        };
+        self.constant(s, elem, width)
+    }
+
+    /// Two partial results of a reduction as one.
+    pub(super) fn combine(&mut self, kind: ReduceKind, x: Lane, y: Lane) -> Lane {
+        let op = match kind {
+            ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,
+            ReduceKind::Max | ReduceKind::ArgMax => BinaryOp::Max,
+            ReduceKind::Min => BinaryOp::Min,
+            ReduceKind::All => BinaryOp::And,
+            ReduceKind::Any => BinaryOp::Or,
+        };
+        self.lane_binary(op, x, y)
+    }
+}
+
+fn int_condition(op: CmpOp) -> IntCC {
+    match op {
+        CmpOp::Eq => IntCC::Equal,
+        CmpOp::Ne => IntCC::NotEqual,
+        CmpOp::Lt => IntCC::SignedLessThan,
+        CmpOp::Le => IntCC::SignedLessThanOrEqual,
+        CmpOp::Gt => IntCC::SignedGreaterThan,
+        CmpOp::Ge => IntCC::SignedGreaterThanOrEqual,
+    }
+}

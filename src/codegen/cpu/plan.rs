@@ -1,0 +1,214 @@
+//! Plans: the host program of an entry point as a function of the runtime's `Plan` type.
+//!
+//! In: a plan and the kernels that it launches. Out: a CLIF function. Slots follow each other in the arena, each start
+//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime.
+
+use cranelift_codegen::ir::{BlockArg, InstBuilder, SigRef, StackSlotData, StackSlotKind, Value, types};
+use cranelift_entity::SecondaryMap;
+
+use super::code::{Code, Val};
+use super::lanes::plain;
+use crate::runtime::abi::context;
+use crate::runtime::expr::Expr;
+use crate::tile::{self, InstData, Kernel, Module, Op, Plan, Terminator, Type};
+
+/// What a plan's code refers to.
+pub(super) struct Launching<'a> {
+    /// The module, for its parameters.
+    pub(super) module: &'a Module,
+    /// Signature of the runtime's `launch`.
+    pub(super) launch: SigRef,
+}
+
+/// Bytes of arena that a plan needs. `None` where a size is beyond what the runtime can evaluate.
+pub(super) fn arena(plan: &Plan) -> Option<Expr> {
+    let mut sum = Expr::constant(0);
+    for s in &plan.slots {
+        sum = sum.plus(Expr::from_dim(&s.bytes, &plan.symbols)?.round_up(64));
+    }
+    Some(sum)
+}
+
+impl Code<'_, '_> {
+    /// Emits a plan; the value that it returns is left to the caller (0 here, through the current block).
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(super) fn plan(&mut self, plan: &Plan, launching: &Launching<'_>) -> Result<(), String> {
+        let dims = self.b.ins().load(types::I64, plain(), self.context, context::DIMS);
+        for (i, s) in plan.symbols.iter().enumerate() {
+            let offset = i32::try_from(i * 8).map_err(|_| "too many dimensions")?;
+            let v = self.b.ins().load(types::I64, plain(), dims, offset);
+            self.symbols.insert(s.clone(), v);
+        }
+        let mut at = self.b.ins().load(types::I64, plain(), self.context, context::ARENA);
+        let mut slots = Vec::new();
+        for s in &plan.slots {
+            slots.push(at);
+            let bytes = self.dim(&s.bytes)?;
+            let up = self.b.ins().iadd_imm_s(bytes, 63);
+            let size = self.b.ins().band_imm_s(up, -64);
+            at = self.b.ins().iadd(at, size);
+        }
+
+        let body = &plan.body;
+        let finish = self.b.create_block();
+        let mut blocks: SecondaryMap<tile::Block, Option<cranelift_codegen::ir::Block>> = SecondaryMap::new();
+        for (n, block) in body.layout.iter().enumerate() {
+            let b = self.b.create_block();
+            blocks[*block] = Some(b);
+            for v in &body.block(*block).args {
+                if *body.ty(*v) != Type::Index {
+                    return Err("a plan's blocks take indices".into());
+                }
+                let x = self.b.append_block_param(b, types::I64);
+                self.values[*v] = Some(Val::Index(x));
+            }
+            if n == 0 {
+                self.b.ins().jump(b, &[]);
+            }
+        }
+        for block in body.reverse_postorder() {
+            self.b.switch_to_block(blocks[block].ok_or("a block without a counterpart")?);
+            for inst in &body.block(block).insts {
+                let data = body.inst(*inst).clone();
+                if !self.simple(&data)? {
+                    self.plan_op(plan, &data, &slots, launching)?;
+                }
+            }
+            let call = |code: &Self, c: &tile::BlockCall| -> Result<_, String> {
+                let target = blocks[c.block].ok_or("a block without a counterpart")?;
+                let args = c.args.iter().map(|v| code.index(*v).map(BlockArg::Value)).collect::<Result<Vec<_>, _>>()?;
+                Ok((target, args))
+            };
+            match &body.block(block).terminator {
+                Terminator::Return => {
+                    self.b.ins().jump(finish, &[]);
+                }
+                Terminator::Br(c) => {
+                    let (target, args) = call(self, c)?;
+                    self.b.ins().jump(target, &args);
+                }
+                Terminator::BrIf { condition, then, otherwise } => {
+                    let condition = self.condition(*condition)?;
+                    let ((a, x), (b, y)) = (call(self, then)?, call(self, otherwise)?);
+                    self.b.ins().brif(condition, a, &x, b, &y);
+                }
+                Terminator::Roles(_) => return Err("warps have no place in a plan".into()),
+            }
+        }
+        for block in &body.layout {
+            if let Some(b) = blocks[*block] {
+                self.b.seal_block(b);
+            }
+        }
+        self.b.switch_to_block(finish);
+        self.b.seal_block(finish);
+        Ok(())
+    }
+
+    /// An address out of a table of the context.
+    fn table(&mut self, table: i32, index: usize) -> Result<Value, String> {
+        let table = self.b.ins().load(types::I64, plain(), self.context, table);
+        let offset = i32::try_from(index * 8).map_err(|_| "a table is too long")?;
+        Ok(self.b.ins().load(types::I64, plain(), table, offset))
+    }
+
+    fn plan_op(
+        &mut self,
+        plan: &Plan,
+        data: &InstData,
+        slots: &[Value],
+        launching: &Launching<'_>,
+    ) -> Result<(), String> {
+        let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        let base = match &data.op {
+            Op::Arg(n) => self.table(context::ARGS, number(*n))?,
+            Op::Out(n) => self.table(context::OUTS, number(*n))?,
+            Op::Tap { name } => {
+                let i = plan.taps.iter().position(|t| t == name).ok_or_else(|| format!("no tap {name}"))?;
+                self.table(context::TAPS, i)?
+            }
+            Op::Slot(n) => *slots.get(number(*n)).ok_or("a slot is missing")?,
+            Op::Param { name } => self.parameter(name, data, launching.module)?,
+            Op::View { offset, strides } => {
+                let buffer = data.operands.first().copied().ok_or("a view of nothing")?;
+                let (base, _, elem) = self.buffer(buffer)?;
+                let mut elements = self.dim(offset)?;
+                for (v, stride) in data.operands.iter().skip(1).zip(strides) {
+                    let (i, s) = (self.index(*v)?, self.dim(stride)?);
+                    let step = self.b.ins().imul(i, s);
+                    elements = self.b.ins().iadd(elements, step);
+                }
+                let bytes = self.b.ins().imul_imm_s(elements, i64::try_from(elem.size()).unwrap_or(1));
+                self.b.ins().iadd(base, bytes)
+            }
+            Op::Launch { kernel } => return self.launch(kernel, data, launching),
+            _ => return Code::unknown(data),
+        };
+        let result = data.result.ok_or("a buffer without a name")?;
+        let Type::Buffer(ty) = self.body.ty(result).clone() else { return Err("a buffer without a type".into()) };
+        let val = self.make_buffer(base, &ty)?;
+        self.values[result] = Some(val);
+        Ok(())
+    }
+
+    /// The data of a parameter, out of its table of tensors.
+    fn parameter(&mut self, name: &str, data: &InstData, module: &Module) -> Result<Value, String> {
+        let at = module.params.iter().position(|p| p.name == name).ok_or_else(|| format!("no parameter {name}"))?;
+        let counts = module.params.get(at).map(|p| p.counts.clone()).unwrap_or_default();
+        let tensors = self.table(context::PARAMS, at)?;
+        let mut flat = self.int(0);
+        for (v, count) in data.operands.iter().zip(&counts) {
+            let i = self.index(*v)?;
+            let count = i64::try_from(*count).map_err(|_| "an array of layers is too long")?;
+            let scaled = self.b.ins().imul_imm_s(flat, count);
+            flat = self.b.ins().iadd(scaled, i);
+        }
+        let bytes = self.b.ins().imul_imm_s(flat, 8);
+        let place = self.b.ins().iadd(tensors, bytes);
+        Ok(self.b.ins().load(types::I64, plain(), place, 0))
+    }
+
+    fn launch(&mut self, name: &str, data: &InstData, launching: &Launching<'_>) -> Result<(), String> {
+        let (index, function) = *self.kernels.get(name).ok_or_else(|| format!("no kernel {name}"))?;
+        let kernel: &Kernel = launching.module.kernels.get(index).ok_or("a kernel is missing")?;
+        let words = kernel.symbols.len() + data.operands.len();
+        let size = u32::try_from(words.max(1) * 8).map_err(|_| "too many arguments")?;
+        let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+        let mut values = Vec::new();
+        for s in &kernel.symbols {
+            values.push(*self.symbols.get(s).ok_or_else(|| format!("the dimension {s} is not known"))?);
+        }
+        for v in &data.operands {
+            values.push(match &self.values[*v] {
+                Some(Val::Buffer { base, .. }) => *base,
+                Some(Val::Index(i)) => *i,
+                _ => return Err("a kernel is given buffers and indices".into()),
+            });
+        }
+        for (i, v) in values.iter().enumerate() {
+            let offset = i32::try_from(i * 8).map_err(|_| "too many arguments")?;
+            self.b.ins().stack_store(types::I64, *v, slot, offset);
+        }
+        let mut total = self.int(1);
+        for g in &kernel.grid {
+            let extent = self.dim(&g.extent)?;
+            let step = g.step.max(1);
+            let sum = self.b.ins().iadd_imm_s(extent, step - 1);
+            let step = self.int(step);
+            let count = self.b.ins().sdiv(sum, step);
+            total = self.b.ins().imul(total, count);
+        }
+        let code = self.b.ins().func_addr(types::I64, function);
+        let args = self.b.ins().stack_addr(types::I64, slot, 0);
+        let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);
+        let call = self.b.ins().call_indirect(launching.launch, launch, &[self.context, code, args, total]);
+        let failed = self.b.inst_results(call)[0];
+        let go_on = self.b.create_block();
+        self.b.ins().brif(failed, self.stop, &[], go_on, &[]);
+        self.b.switch_to_block(go_on);
+        self.b.seal_block(go_on);
+        Ok(())
+    }
+}

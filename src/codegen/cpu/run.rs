@@ -1,0 +1,464 @@
+//! A `run`: one loop nest over rows and columns, four elements at a time and the rest singly.
+//!
+//! In: a run of a scheduled kernel. Out: CLIF. For each row: what does not change along the row is read once; then groups
+//! of four columns; then single columns; then the row's reductions are put together and written. In each step every
+//! operand in scratch is read before anything is written, so a result may take the place of an operand.
+
+use std::collections::BTreeMap;
+
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_frontend::Variable;
+
+use super::code::{Code, Stride, Val};
+use super::lanes::{Lane, Width, clif_type, vectorises};
+use crate::ir::Scalar;
+use crate::scalar::{CmpOp, ReduceKind};
+use crate::shape::Elem;
+use crate::tile::{self, Extent, Inst, InstData, Op, Space, TileType, Type};
+
+/// Where a load or store goes, worked out before the loops.
+#[derive(Clone, Copy)]
+struct Access {
+    /// Address of the tile's first element.
+    start: Value,
+    /// Bytes from row to row; `None`: all rows are the same.
+    row: Option<Value>,
+    /// Along the columns.
+    col: Step,
+    /// Element type in memory.
+    elem: Elem,
+}
+
+/// How a tile goes along its columns in memory.
+#[derive(Clone, Copy)]
+enum Step {
+    /// The same element in every column.
+    Same,
+    /// Side by side.
+    Unit,
+    /// So many bytes apart.
+    Bytes(Value),
+}
+
+/// The accumulators of a reduction while its row goes on.
+struct Accumulator {
+    kind: ReduceKind,
+    /// Element type of the operand.
+    elem: Elem,
+    four: Option<Variable>,
+    one: Variable,
+    /// The index of the best so far, for `argmax`.
+    place: Option<Variable>,
+}
+
+/// One run being emitted.
+struct Run<'r> {
+    insts: &'r [Inst],
+    accesses: BTreeMap<Inst, Access>,
+    accumulators: BTreeMap<Inst, Accumulator>,
+    scratch: Value,
+}
+
+/// What is known inside the loops.
+#[derive(Clone, Default)]
+struct Env {
+    lanes: BTreeMap<tile::Value, Lane>,
+    /// Single elements that are the same along the row, by load.
+    row: BTreeMap<Inst, Lane>,
+}
+
+impl Code<'_, '_> {
+    /// The number of rows or columns.
+    pub(super) fn extent(&mut self, e: Extent) -> Result<Value, String> {
+        match e {
+            Extent::Static(n) => Ok(self.int(n)),
+            Extent::Bounded { value, .. } => self.index(value),
+        }
+    }
+
+    fn tile(&self, v: tile::Value) -> Result<TileType, String> {
+        self.body.ty(v).tile().cloned().ok_or_else(|| format!("{v} is no tile"))
+    }
+
+    /// Emits a run.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(super) fn run(&mut self, rows: Extent, cols: Extent, insts: &[Inst], scratch: Value) -> Result<(), String> {
+        let mut run = Run { insts, accesses: BTreeMap::new(), accumulators: BTreeMap::new(), scratch };
+        let mut vector = !cols.is_one();
+        for i in insts {
+            let data = self.body.inst(*i).clone();
+            vector &= self.has_vector_form(&data)?;
+            if let Op::Load { rows, cols } | Op::Store { rows, cols } = &data.op {
+                let access = self.access(&data, *rows, *cols)?;
+                run.accesses.insert(*i, access);
+            }
+        }
+        for i in insts {
+            let data = self.body.inst(*i).clone();
+            if let Op::Reduce { kind, .. } = data.op {
+                let x = data.operands.first().copied().ok_or("a reduction of nothing")?;
+                let elem = self.tile(x)?.elem;
+                let accumulator = Accumulator {
+                    kind,
+                    elem,
+                    four: vector.then(|| self.b.declare_var(clif_type(elem, Width::Four))),
+                    one: self.b.declare_var(clif_type(elem, Width::One)),
+                    place: (kind == ReduceKind::ArgMax).then(|| self.b.declare_var(types::I32)),
+                };
+                run.accumulators.insert(*i, accumulator);
+            }
+        }
+        let (rows, cols_value) = (self.extent(rows)?, self.extent(cols)?);
+        let row = self.b.declare_var(types::I64);
+        let col = self.b.declare_var(types::I64);
+        let zero = self.int(0);
+        self.b.def_var(row, zero);
+        self.counted(row, rows, 1, |code| {
+            let r = code.b.use_var(row);
+            let mut env = Env::default();
+            code.start_row(&run, &mut env, r)?;
+            if cols.is_one() {
+                let c = code.int(0);
+                code.step(&run, &env, Width::One, r, c)?;
+            } else {
+                let zero = code.int(0);
+                code.b.def_var(col, zero);
+                if vector {
+                    let whole = code.b.ins().band_imm_s(cols_value, -4);
+                    code.counted(col, whole, 4, |code| {
+                        let c = code.b.use_var(col);
+                        code.step(&run, &env, Width::Four, r, c)
+                    })?;
+                }
+                let no_rest = vector && matches!(cols, Extent::Static(n) if n % 4 == 0);
+                if !no_rest {
+                    code.counted(col, cols_value, 1, |code| {
+                        let c = code.b.use_var(col);
+                        code.step(&run, &env, Width::One, r, c)
+                    })?;
+                }
+            }
+            code.finish_row(&run, r)
+        })
+    }
+
+    /// A loop while `variable < end`, which it advances by `step`.
+    pub(super) fn counted(
+        &mut self,
+        variable: Variable,
+        end: Value,
+        step: i64,
+        body: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (head, inner, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        self.b.ins().jump(head, &[]);
+        self.b.switch_to_block(head);
+        let now = self.b.use_var(variable);
+        let more = self.less(now, end);
+        self.b.ins().brif(more, inner, &[], done, &[]);
+        self.b.switch_to_block(inner);
+        self.b.seal_block(inner);
+        body(self)?;
+        let now = self.b.use_var(variable);
+        let next = self.b.ins().iadd_imm_s(now, step);
+        self.b.def_var(variable, next);
+        self.b.ins().jump(head, &[]);
+        self.b.seal_block(head);
+        self.b.seal_block(done);
+        self.b.switch_to_block(done);
+        Ok(())
+    }
+
+    /// Can the instruction be done on four lanes?
+    fn has_vector_form(&self, data: &InstData) -> Result<bool, String> {
+        let binary = match data.op {
+            Op::Binary(op) => Some(op),
+            Op::Reduce { kind: ReduceKind::ArgMax, .. } => return Ok(false),
+            _ => None,
+        };
+        let mut all = true;
+        for v in data.operands.iter().copied().chain(data.result) {
+            if let Some(elem) = self.body.ty(v).elem() {
+                all &= vectorises(elem, binary);
+            }
+        }
+        Ok(all)
+    }
+
+    fn access(&mut self, data: &InstData, rows: Option<usize>, cols: Option<usize>) -> Result<Access, String> {
+        let buffer = data.operands.first().copied().ok_or("an access without a buffer")?;
+        let is_store = matches!(data.op, Op::Store { .. });
+        let end = data.operands.len() - usize::from(is_store);
+        let start = self.address(buffer, data.operands.get(1..end).unwrap_or_default())?;
+        let (_, strides, elem) = self.buffer(buffer)?;
+        let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied();
+        let row = match along(rows) {
+            None | Some(Stride::Const(0)) => None,
+            Some(s) => Some(self.stride_bytes(s, elem)),
+        };
+        let col = match along(cols) {
+            None | Some(Stride::Const(0)) => Step::Same,
+            Some(Stride::Const(1)) => Step::Unit,
+            Some(s) => Step::Bytes(self.stride_bytes(s, elem)),
+        };
+        Ok(Access { start, row, col, elem })
+    }
+
+    /// The address of an element of a tile in scratch.
+    fn scratch_address(
+        &mut self,
+        scratch: Value,
+        t: &TileType,
+        row: Option<Value>,
+        col: Option<Value>,
+    ) -> Result<Value, String> {
+        let Space::L1(offset) = t.space else { return Err("a tile is not in scratch".into()) };
+        let mut at = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
+        if let Some(r) = row.filter(|_| !t.rows.is_one()) {
+            let bytes = self.b.ins().imul_imm_s(r, i64::from(t.pitch()));
+            at = self.b.ins().iadd(at, bytes);
+        }
+        if let Some(c) = col.filter(|_| !t.cols.is_one()) {
+            let bytes = self.b.ins().imul_imm_s(c, i64::from(t.element_bytes()));
+            at = self.b.ins().iadd(at, bytes);
+        }
+        Ok(at)
+    }
+
+    /// Reads what is the same along a row, and empties the accumulators.
+    fn start_row(&mut self, run: &Run<'_>, env: &mut Env, row: Value) -> Result<(), String> {
+        for i in run.insts {
+            let data = self.body.inst(*i).clone();
+            if let (Op::Load { .. }, Some(access)) = (&data.op, run.accesses.get(i))
+                && matches!(access.col, Step::Same)
+            {
+                let at = self.row_address(access, row);
+                let x = self.lanes().load_element(access.elem, at);
+                env.row.insert(*i, x);
+            }
+            for v in &data.operands {
+                if let Some(t) = self.body.ty(*v).tile().cloned()
+                    && matches!(t.space, Space::L1(_))
+                    && t.cols.is_one()
+                    && !self.made_in(run, *v)
+                    && !env.lanes.contains_key(v)
+                {
+                    let at = self.scratch_address(run.scratch, &t, Some(row), None)?;
+                    let x = self.lanes().load_scratch(t.elem, at, Width::One);
+                    env.lanes.insert(*v, x);
+                }
+            }
+            if let Some(a) = run.accumulators.get(i) {
+                if let Some(four) = a.four {
+                    let start = self.lanes().identity(a.kind, a.elem, Width::Four);
+                    self.b.def_var(four, start.value);
+                }
+                let start = self.lanes().identity(a.kind, a.elem, Width::One);
+                self.b.def_var(a.one, start.value);
+                if let Some(place) = a.place {
+                    let zero = self.b.ins().iconst(types::I32, 0);
+                    self.b.def_var(place, zero);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn made_in(&self, run: &Run<'_>, v: tile::Value) -> bool {
+        run.insts.iter().any(|i| self.body.inst(*i).result == Some(v))
+    }
+
+    fn row_address(&mut self, access: &Access, row: Value) -> Value {
+        match access.row {
+            None => access.start,
+            Some(bytes) => {
+                let offset = self.b.ins().imul(row, bytes);
+                self.b.ins().iadd(access.start, offset)
+            }
+        }
+    }
+
+    fn element_address(&mut self, access: &Access, row: Value, col: Value) -> Value {
+        let at = self.row_address(access, row);
+        let bytes = match access.col {
+            Step::Same => return at,
+            Step::Unit => self.b.ins().imul_imm_s(col, i64::try_from(access.elem.size()).unwrap_or(1)),
+            Step::Bytes(b) => self.b.ins().imul(col, b),
+        };
+        self.b.ins().iadd(at, bytes)
+    }
+
+    /// Everything that is done at one place of the iteration space.
+    fn step(&mut self, run: &Run<'_>, env: &Env, width: Width, row: Value, col: Value) -> Result<(), String> {
+        let mut lanes = BTreeMap::new();
+        for (v, x) in &env.lanes {
+            let x = if width == Width::Four { self.lanes().spread(*x) } else { *x };
+            lanes.insert(*v, x);
+        }
+        // What comes from scratch, before anything is written there.
+        for i in run.insts {
+            for v in self.body.inst(*i).operands.clone() {
+                if let Some(t) = self.body.ty(v).tile().cloned()
+                    && matches!(t.space, Space::L1(_))
+                    && !lanes.contains_key(&v)
+                    && !self.made_in(run, v)
+                {
+                    let at = self.scratch_address(run.scratch, &t, Some(row), Some(col))?;
+                    let x = self.lanes().load_scratch(t.elem, at, width);
+                    lanes.insert(v, x);
+                }
+            }
+        }
+        for i in run.insts {
+            let data = self.body.inst(*i).clone();
+            let mut operands = Vec::new();
+            for v in &data.operands {
+                let x = match (lanes.get(v), &self.values[*v], self.body.ty(*v)) {
+                    (Some(x), _, _) => Some(*x),
+                    (None, Some(Val::Scalar(x)), _) => Some(*x),
+                    (None, _, Type::Tile(_)) => return Err("a tile is used before it is made".into()),
+                    (None, _, _) => None,
+                };
+                operands.push(match x {
+                    Some(x) if width == Width::Four => Some(self.lanes().spread(x)),
+                    other => other,
+                });
+            }
+            let get = |k: usize| operands.get(k).copied().flatten().ok_or("an operand is missing");
+            let made = match &data.op {
+                Op::Load { .. } => {
+                    let access = run.accesses.get(i).copied().ok_or("a load without an access")?;
+                    Some(match (env.row.get(i), width) {
+                        (Some(x), Width::One) => *x,
+                        (Some(x), Width::Four) => self.lanes().spread(*x),
+                        (None, Width::One) => {
+                            let at = self.element_address(&access, row, col);
+                            self.lanes().load_element(access.elem, at)
+                        }
+                        (None, Width::Four) => {
+                            let at = self.element_address(&access, row, col);
+                            let step = match access.col {
+                                Step::Bytes(b) => Some(b),
+                                Step::Unit | Step::Same => None,
+                            };
+                            self.lanes().load_four(access.elem, at, step)
+                        }
+                    })
+                }
+                Op::Store { .. } => {
+                    let access = run.accesses.get(i).copied().ok_or("a store without an access")?;
+                    let x = operands.last().copied().flatten().ok_or("a store of nothing")?;
+                    let at = self.element_address(&access, row, col);
+                    match (width, access.col) {
+                        (Width::One, _) => self.lanes().store_element(access.elem, x, at),
+                        (Width::Four, Step::Bytes(b)) => self.lanes().store_four(access.elem, x, at, Some(b)),
+                        (Width::Four, Step::Unit | Step::Same) => self.lanes().store_four(access.elem, x, at, None),
+                    }
+                    None
+                }
+                Op::Full | Op::Copy => Some(get(0)?),
+                Op::Iota { axis } => Some(self.iota(&data, *axis, width, row, col)?),
+                Op::Unary(op) => Some(self.lanes().lane_unary(*op, get(0)?)),
+                Op::Binary(op) => Some(self.lanes().lane_binary(*op, get(0)?, get(1)?)),
+                Op::Compare(op) => Some(self.lanes().lane_compare(*op, get(0)?, get(1)?)),
+                Op::Select => Some(self.lanes().lane_select(get(0)?, get(1)?, get(2)?)),
+                Op::Narrow { elem } => Some(self.lanes().lane_narrow(get(0)?, *elem)),
+                Op::Cast => {
+                    let result = data.result.ok_or("a cast without a result")?;
+                    let elem = self.tile(result)?.elem;
+                    Some(self.lanes().lane_cast(get(0)?, elem))
+                }
+                Op::Reduce { .. } => {
+                    let a = run.accumulators.get(i).ok_or("a reduction without an accumulator")?;
+                    self.accumulate(a, get(0)?, col);
+                    None
+                }
+                _ => {
+                    Code::unknown(&data)?;
+                    None
+                }
+            };
+            if let (Some(v), Some(x)) = (data.result, made) {
+                lanes.insert(v, x);
+                let t = self.tile(v)?;
+                if matches!(t.space, Space::L1(_)) {
+                    let at = self.scratch_address(run.scratch, &t, Some(row), Some(col))?;
+                    self.lanes().store_scratch(x, at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn iota(&mut self, data: &InstData, axis: usize, width: Width, row: Value, col: Value) -> Result<Lane, String> {
+        let start = self.index(data.operands.first().copied().ok_or("iota without a start")?)?;
+        let result = data.result.ok_or("iota without a result")?;
+        let elem = self.tile(result)?.elem;
+        let n = self.b.ins().iadd(start, if axis == 0 { row } else { col });
+        let one = Lane { value: n, elem: Elem::I64, width: Width::One };
+        let first = self.lanes().lane_cast(one, elem);
+        if width == Width::One {
+            return Ok(first);
+        }
+        let all = self.lanes().spread(first);
+        if axis == 0 {
+            return Ok(all);
+        }
+        let mut steps = [first; 4];
+        for (k, s) in steps.iter_mut().enumerate() {
+            *s = self.lanes().constant(Scalar::Int(i64::try_from(k).unwrap_or(0)), elem, Width::One);
+        }
+        let steps = self.lanes().gather(steps);
+        Ok(self.lanes().lane_binary(crate::scalar::BinaryOp::Add, all, steps))
+    }
+
+    fn accumulate(&mut self, a: &Accumulator, x: Lane, col: Value) {
+        if let Some(place) = a.place {
+            let best = Lane { value: self.b.use_var(a.one), elem: a.elem, width: Width::One };
+            let mut l = self.lanes();
+            let greater = l.lane_compare(CmpOp::Gt, x, best);
+            let nan = l.lane_compare(CmpOp::Ne, x, x);
+            let number = l.lane_compare(CmpOp::Eq, best, best);
+            let first_nan = l.lane_binary(crate::scalar::BinaryOp::And, nan, number);
+            let better = l.lane_binary(crate::scalar::BinaryOp::Or, greater, first_nan);
+            let best = l.lane_select(better, x, best);
+            self.b.def_var(a.one, best.value);
+            let here = self.b.ins().ireduce(types::I32, col);
+            let old = self.b.use_var(place);
+            let new = self.b.ins().select(better.value, here, old);
+            self.b.def_var(place, new);
+            return;
+        }
+        let variable = match (x.width, a.four) {
+            (Width::Four, Some(four)) => four,
+            (Width::Four | Width::One, _) => a.one,
+        };
+        let sum = Lane { value: self.b.use_var(variable), elem: a.elem, width: x.width };
+        let sum = self.lanes().combine(a.kind, sum, x);
+        self.b.def_var(variable, sum.value);
+    }
+
+    /// Puts the row's reductions together and writes them.
+    fn finish_row(&mut self, run: &Run<'_>, row: Value) -> Result<(), String> {
+        for (i, a) in &run.accumulators {
+            let result = self.body.inst(*i).result.ok_or("a reduction without a result")?;
+            let t = self.tile(result)?;
+            let mut total = Lane { value: self.b.use_var(a.one), elem: a.elem, width: Width::One };
+            if let Some(place) = a.place {
+                total = Lane { value: self.b.use_var(place), elem: Elem::I32, width: Width::One };
+            } else if let Some(four) = a.four {
+                let four = Lane { value: self.b.use_var(four), elem: a.elem, width: Width::Four };
+                let mut l = self.lanes();
+                let [p, q, r, s] = [0, 1, 2, 3].map(|k| l.lane(four, k));
+                let (even, odd) = (l.combine(a.kind, p, r), l.combine(a.kind, q, s));
+                let lanes = l.combine(a.kind, even, odd);
+                total = l.combine(a.kind, lanes, total);
+            }
+            let at = self.scratch_address(run.scratch, &t, Some(row), None)?;
+            self.lanes().store_scratch(total, at);
+        }
+        Ok(())
+    }
+}
