@@ -1,0 +1,63 @@
+//! From graph IR to a loaded `model.so`, as the driver does it.
+//!
+//! A test file takes it in by `#[path = "common/compiled.rs"] mod compiled;`.
+
+#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use attnc::codegen::{cpu, descriptor};
+use attnc::ir::Module;
+use attnc::lowering;
+use attnc::passes::{self, Collected, Options};
+use attnc::runtime::link;
+use attnc::runtime::load::CompiledModel;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+use attnc::tile;
+use safetensors::tensor::{Dtype, TensorView};
+
+/// The module after the whole pipeline.
+pub(crate) fn optimised(mut module: Module, options: &Options) -> Module {
+    passes::optimise(&mut module, options, &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
+    module
+}
+
+/// The scheduled tile IR of a module after the passes.
+pub(crate) fn scheduled(module: &Module) -> tile::Module {
+    let mut tiles = lowering::tile::lower(module).unwrap_or_else(|e| panic!("lowering: {e}"));
+    for kernel in &mut tiles.kernels {
+        tile::schedule(kernel).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
+    }
+    tiles
+}
+
+/// Compiles and links a module after the passes into `folder`, with its weights, and loads it.
+pub(crate) fn load(module: &Module, params: &BTreeMap<String, Tensor>, folder: &Path) -> CompiledModel {
+    let tiles = scheduled(module);
+    let model = descriptor::describe(module, "Test", "", &cpu::triple().to_string()).unwrap();
+    let compiled = cpu::compile(&tiles, &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let so = folder.join("model.so");
+    link::link(&[&compiled.object], &so).unwrap_or_else(|e| panic!("{e}"));
+    let weights = folder.join("weights.safetensors");
+    let views: Vec<(String, TensorView<'_>)> = params
+        .iter()
+        .map(|(name, t)| (name.clone(), TensorView::new(dtype(t.elem()), t.shape().to_vec(), t.bytes()).unwrap()))
+        .collect();
+    safetensors::serialize_to_file(views, None, &weights).unwrap();
+    // SAFETY: linked just above.
+    unsafe { CompiledModel::open(&so, Some(&weights), 1) }.unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn dtype(elem: Elem) -> Dtype {
+    match elem {
+        Elem::F32 => Dtype::F32,
+        Elem::BF16 => Dtype::BF16,
+        Elem::F16 => Dtype::F16,
+        Elem::I8 => Dtype::I8,
+        Elem::I32 => Dtype::I32,
+        Elem::I64 => Dtype::I64,
+        Elem::Bool => Dtype::BOOL,
+    }
+}

@@ -1,0 +1,138 @@
+//! Does compiled code compute what the program means? Random programs and the examples' references.
+
+#[path = "common/compiled.rs"]
+mod compiled;
+#[path = "common/fixtures.rs"]
+mod fixtures;
+#[path = "common/front.rs"]
+mod front;
+#[path = "common/gen_source/mod.rs"]
+mod gen_source;
+
+use std::collections::BTreeMap;
+
+use attnc::ir::interp::{self, Data};
+use attnc::ir::verify;
+use attnc::lowering::graph::Options;
+use attnc::passes;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+use safetensors::tensor::Dtype;
+
+/// How many random programs are compiled; `ATTNC_SEEDS` says otherwise, `ATTNC_FIRST_SEED` where to start.
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let first = number("ATTNC_FIRST_SEED").unwrap_or(0);
+    first..first + number("ATTNC_SEEDS").unwrap_or(default)
+}
+
+/// Compiled code is within the bound that running error analysis gives for the program as written.
+#[test]
+fn random_programs_compute_what_they_mean() {
+    let mut wrong = Vec::new();
+    let range = seeds(60);
+    let count = range.clone().count();
+    for seed in range {
+        let program = gen_source::generate(seed);
+        let module = front::module("random.attn", &program.source, &Options::default()).unwrap();
+        let params = gen_source::inputs::parameters(&module, seed);
+        let optimised = compiled::optimised(module.clone(), &passes::Options::default());
+        let folder = tempfile::tempdir().unwrap();
+        let model = compiled::load(&optimised, &params, folder.path());
+        let entry = model.entry("forward").unwrap();
+        let mut session = model.session().unwrap();
+        for call in 0..3 {
+            let sizes = program.sizes(seed.wrapping_add(call * 7919));
+            let args = program.inputs(seed, &sizes);
+            let call = interp::Call { function: "forward", args: &args, params: &params, limits: Default::default() };
+            let expected = interp::run::<interp::Bounded>(verify(&module).unwrap(), &call);
+            let got = session.call(entry, &args);
+            let complaint = match (expected, got) {
+                (Ok(expected), Ok(got)) => differ(&expected, &got),
+                (Err(_), Err(_)) => None,
+                (Err(e), Ok(_)) => Some(format!("should have failed: {e}")),
+                (Ok(_), Err(e)) => Some(format!("failed: {e}")),
+            };
+            if let Some(text) = complaint {
+                wrong.push(format!("seed {seed}, {sizes:?}: {text}\n{}", program.source));
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count} are wrong\n{}", wrong.len(), wrong[..wrong.len().min(4)].join("\n"));
+}
+
+/// The first element that is not within its bound.
+fn differ(expected: &interp::Outcome<interp::Bounded>, got: &[Tensor]) -> Option<String> {
+    if !expected.certain {
+        return None;
+    }
+    for (n, (want, have)) in expected.results.iter().zip(got).enumerate() {
+        if want.shape != have.shape() {
+            return Some(format!("result {n} has shape {:?}, not {:?}", have.shape(), want.shape));
+        }
+        let have = have.to_f64();
+        for (i, h) in have.iter().enumerate() {
+            let (fits, means) = match &want.data {
+                Data::Float(xs) => (xs[i].admits(*h, 1.0), format!("{} +- {:e}", xs[i].value, xs[i].error)),
+                Data::Int(xs) => (xs[i] as f64 == *h, xs[i].to_string()),
+                Data::Bool(xs) => (f64::from(u8::from(xs[i])) == *h, xs[i].to_string()),
+            };
+            if !fits {
+                return Some(format!("result {n}, element {i}: {h}, not {means}"));
+            }
+        }
+    }
+    None
+}
+
+fn host(tensor: &fixtures::Tensor) -> Tensor {
+    let elem = match tensor.dtype {
+        Dtype::F32 => Elem::F32,
+        Dtype::I32 => Elem::I32,
+        Dtype::BOOL => Elem::Bool,
+        other => panic!("{other:?} in a fixture"),
+    };
+    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).unwrap()
+}
+
+/// The compiled examples compute what PyTorch and NumPy compute, taps included.
+#[test]
+fn examples_compute_their_references() {
+    for example in fixtures::EXAMPLES {
+        let fixture = fixtures::load(example);
+        let source = std::fs::read_to_string(fixtures::program(example)).unwrap();
+        let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
+        let module = front::module(example, &source, &options).unwrap_or_else(|e| panic!("{example}\n{e}"));
+        let module = compiled::optimised(module, &passes::Options::default());
+        let params: BTreeMap<String, Tensor> =
+            fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let model = compiled::load(&module, &params, folder.path());
+        let mut session = model.session().unwrap();
+        for case in &fixture.cases {
+            let entry = model.entry(&case.entry).unwrap();
+            let f = module.functions.iter().find(|f| f.name == case.entry).unwrap();
+            let input = |name: &str| host(&case.inputs.iter().find(|(n, _)| n == name).unwrap().1);
+            let args: Vec<Tensor> = f.args.iter().map(|arg| input(&arg.name)).collect();
+            let check = |what: &str, result: &Tensor, reference: &fixtures::Tensor| {
+                assert_eq!(result.shape(), reference.shape, "{example} {} {what}", case.name);
+                let far = fixtures::difference(&result.to_f32(), &reference.to_f32());
+                assert!(far <= case.tolerance, "{example} {} {what}: {far} > {}", case.name, case.tolerance);
+            };
+            let plain = session.call(entry, &args).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
+            check("result", &plain[0], &case.output);
+            if case.taps.is_empty() {
+                continue;
+            }
+            let (tapped, taps) =
+                session.call_with_taps(entry, &args, &["*"]).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
+            check("result with taps", &tapped[0], &case.output);
+            for (path, reference) in &case.taps {
+                let tap = taps.iter().find(|(name, _)| name == path).map(|(_, t)| t);
+                let tap = tap.unwrap_or_else(|| panic!("{example}: no tap {path}"));
+                check(path, tap, reference);
+            }
+        }
+    }
+}
