@@ -314,7 +314,9 @@ unsafe impl Sync for ModelDesc {}
 pub type Plan = unsafe extern "C" fn(ctx: *mut PlanContext) -> i32;
 
 /// A kernel: does the grid points `start..end` of its launch. `args` is what the plan gave to [`Launch`], `scratch` the
-/// worker's own. May call [`PlanContext::fail`], and then goes on or returns, without a wild read either way.
+/// worker's own; `ctx` is the worker's own copy of the plan's. May call [`PlanContext::fail`], and then goes on or
+/// returns, without a wild read either way. Must not launch. What it writes must not depend on how the grid is cut
+/// into ranges.
 pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, scratch: *mut u8, ctx: *mut PlanContext);
 
 /// Runs a kernel over the grid points `0..total`, in parallel where that pays, and returns when all are done:
@@ -322,7 +324,7 @@ pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, s
 pub type Launch = unsafe extern "C" fn(ctx: *mut PlanContext, kernel: Kernel, args: *const u64, total: i64) -> i32;
 
 /// Reports an error at run time: `site` is an index into [`ModelDesc::sites`], `a`, `b`, `c` the values of its text.
-/// The first report of a call is kept (with several workers: of the lowest grid point range).
+/// The first report of a call is kept (with several workers: that of the lowest grid points).
 pub type Fail = unsafe extern "C" fn(ctx: *mut PlanContext, site: i64, a: i64, b: i64, c: i64);
 
 /// What generated code gets to see of a call. Fields in this order, 8 bytes each: see [`context`] for the offsets.

@@ -168,6 +168,44 @@ fn many_sessions_at_once() {
 }
 
 #[test]
+fn the_number_of_threads_changes_nothing() {
+    let x = toy::counting(&[300, 100, 4]);
+    let expected = toy::scaled(&f32s(&x)).0;
+    let mut tokens: Vec<i64> = (0..50_000).map(|i| i % 5).collect();
+    for i in [49_999, 31_000, 12_345, 20_000] {
+        tokens[i] = 5 + i as i64;
+    }
+    let tokens = Tensor::from_ints(Elem::I32, vec![tokens.len()], &tokens).unwrap();
+    for threads in [1, 2, 3, 8, 0] {
+        let model = toy::open_with(threads);
+        std::thread::scope(|scope| {
+            // Two sessions: the pool is for one launch at a time.
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut session = model.session().unwrap();
+                    for _ in 0..20 {
+                        assert!(f32s(&session.call(0, std::slice::from_ref(&x)).unwrap()[0]) == expected, "{threads}");
+                        let e = session.call(1, std::slice::from_ref(&tokens)).unwrap_err();
+                        assert!(e.text.contains("tokens holds 12350 at 12345"), "{threads}: {e}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn threads_end_with_the_model() {
+    let count = || std::fs::read_dir("/proc/self/task").map_or(0, |d| d.count());
+    let before = count();
+    for _ in 0..20 {
+        drop(toy::open_with(8));
+    }
+    // Other tests run at the same time, and have threads of their own.
+    assert!(count() < before + 100);
+}
+
+#[test]
 fn the_so_tells_what_it_is() {
     let model = toy::open();
     insta::with_settings!({

@@ -244,8 +244,13 @@ pub(crate) fn weights() -> &'static Path {
 
 /// The toy, open.
 pub(crate) fn open() -> CompiledModel {
+    open_with(0)
+}
+
+/// The toy, open with as many threads.
+pub(crate) fn open_with(threads: i32) -> CompiledModel {
     // SAFETY: the toy is linked from our own objects.
-    unsafe { CompiledModel::open(so(), Some(weights()), 0) }.expect("the toy opens")
+    unsafe { CompiledModel::open(so(), Some(weights()), threads) }.expect("the toy opens")
 }
 
 /// `f32` values 0, 1, 2, ... in this shape.

@@ -37,19 +37,17 @@ pub extern "C" fn attnc_status_text(status: i32) -> *const c_char {
 }
 
 /// Opens the model with the weights file at `weights` (null for a model without parameters). `threads` is the number of
-/// threads to use, 0 for one per core. `*out` gets a handle even where opening fails, for the text of the error; it must
+/// threads to use, 0 for one per processor. `*out` gets a handle even where opening fails, for the text of the error; it must
 /// be closed either way.
 ///
 /// # Safety
 /// `weights` is null or a C string; `out` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn attnc_model_open(weights: *const c_char, threads: i32, out: *mut *mut Model) -> i32 {
-    if out.is_null() || threads < 0 {
-        return Status::Call as i32;
-    }
+    let (false, Ok(threads)) = (out.is_null(), usize::try_from(threads)) else { return Status::Call as i32 };
     // SAFETY: by the contract above.
     unsafe {
-        let (handle, status) = Model::open(weights);
+        let (handle, status) = Model::open(weights, threads);
         *out = handle;
         status as i32
     }
@@ -393,6 +391,7 @@ fn run(
         plan,
         weights: &opened.weights,
         packed: &opened.packed,
+        pool: &opened.pool,
         bound,
         data,
     };

@@ -2,13 +2,13 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::abi::{EntryDesc, Kernel, ModelDesc, Plan, PlanContext, PlanDesc, VariantDesc};
 use crate::bind::Bound;
 use crate::cpu::DefaultMode;
 use crate::error::{Error, Result, Status, fail};
 use crate::expr::eval;
+use crate::pool::{Pool, Report, Work};
 use crate::sys::Buffer;
 use crate::weights::Weights;
 
@@ -44,11 +44,13 @@ impl Memory {
     }
 }
 
-/// The first error that generated code reported.
-struct Report {
-    taken: AtomicBool,
-    site: i64,
-    values: [i64; 3],
+/// What a plan's launches need, behind [`PlanContext::runtime`] of the plan's own context.
+#[repr(C)]
+struct Running<'a> {
+    /// First, because kernels that report find only this (`Work::run` gives them a report of their own).
+    report: Report,
+    pool: &'a Pool,
+    stride: usize,
 }
 
 /// All that a plan is run with.
@@ -59,6 +61,7 @@ pub(crate) struct Call<'a> {
     pub(crate) plan: &'a PlanDesc,
     pub(crate) weights: &'a Weights,
     pub(crate) packed: &'a Buffer,
+    pub(crate) pool: &'a Pool,
     pub(crate) bound: &'a Bound,
     pub(crate) data: Data<'a>,
 }
@@ -84,8 +87,10 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
     if !memory.arena.reserve(arena) {
         return Err(Error::memory(arena, "what the call computes in between"));
     }
-    if !memory.scratch.reserve(call.plan.scratch) {
-        return Err(Error::memory(call.plan.scratch, "a kernel's scratch"));
+    let stride = scratch_stride(call.plan.scratch);
+    let scratch = stride.saturating_mul(call.pool.width() as u64);
+    if !memory.scratch.reserve(scratch) {
+        return Err(Error::memory(scratch, "the kernels' scratch"));
     }
     let context = PlanContext {
         dims: call.bound.dims.as_ptr(),
@@ -103,18 +108,25 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
-    unsafe { execute(plan, context, call.model, call.entry.name.get()) }
+    unsafe { execute(plan, context, call.model, call.entry.name.get(), call.pool, stride) }
+}
+
+/// Bytes from one thread's scratch to the next's.
+fn scratch_stride(bytes: u64) -> u64 {
+    bytes.saturating_add(63) & !63
 }
 
 /// Packs the weights of a model that is being opened.
-pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weights) -> Result<Buffer> {
+pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weights, pool: &Pool) -> Result<Buffer> {
     let Some(plan) = variant.prepare else { return Ok(Buffer::empty()) };
     let Some(packed) = Buffer::new(variant.packed_bytes) else {
         return Err(Error::memory(variant.packed_bytes, "packed weights"));
     };
     let scratch_bytes = variant.entries.get().iter().map(|p| p.scratch).max().unwrap_or(0);
+    let stride = scratch_stride(scratch_bytes);
+    let scratch_bytes = stride.saturating_mul(pool.width() as u64);
     let Some(scratch) = Buffer::new(scratch_bytes) else {
-        return Err(Error::memory(scratch_bytes, "a kernel's scratch"));
+        return Err(Error::memory(scratch_bytes, "the kernels' scratch"));
     };
     let context = PlanContext {
         dims: core::ptr::null(),
@@ -132,7 +144,7 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
-    unsafe { execute(plan, context, model, "packing weights")? };
+    unsafe { execute(plan, context, model, "packing weights", pool, stride)? };
     Ok(packed)
 }
 
@@ -140,17 +152,24 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
 ///
 /// # Safety
 /// The context has the memory that the plan needs.
-unsafe fn execute(plan: Plan, mut context: PlanContext, model: &ModelDesc, name: &str) -> Result<()> {
-    let mut reported = Report { taken: AtomicBool::new(false), site: -1, values: [0; 3] };
-    context.runtime = (&raw mut reported).cast();
+unsafe fn execute(
+    plan: Plan,
+    mut context: PlanContext,
+    model: &ModelDesc,
+    name: &str,
+    pool: &Pool,
+    stride: u64,
+) -> Result<()> {
+    let mut running = Running { report: Report::NONE, pool, stride: stride as usize };
+    context.runtime = (&raw mut running).cast();
     let mode = DefaultMode::enter();
     // SAFETY: by the contract above.
     let status = unsafe { plan(&mut context) };
     drop(mode);
-    if reported.taken.load(Ordering::Acquire) {
-        let text =
-            usize::try_from(reported.site).ok().and_then(|i| model.sites.get().get(i)).map_or("", |s| s.text.get());
-        return Err(Error { status: Status::Range, text: alloc::format!("{name}: {}", fill(text, &reported.values)) });
+    let Report { site, values, .. } = running.report;
+    if let Ok(site) = usize::try_from(site) {
+        let text = model.sites.get().get(site).map_or("", |s| s.text.get());
+        return Err(Error { status: Status::Range, text: alloc::format!("{name}: {}", fill(text, &values)) });
     }
     if status != 0 || context.failed != 0 {
         fail!(Internal, "{name}: the compiled code failed and did not say why");
@@ -167,25 +186,31 @@ fn fill(text: &str, values: &[i64; 3]) -> String {
     out
 }
 
-/// [`crate::abi::Launch`] on the calling thread.
+/// [`crate::abi::Launch`].
 unsafe extern "C" fn launch(ctx: *mut PlanContext, kernel: Kernel, args: *const u64, total: i64) -> i32 {
     // SAFETY: the plan hands on the context that it was given, and its own kernel with that kernel's arguments.
     unsafe {
         if total > 0 && (*ctx).failed == 0 {
-            kernel(args, 0, total, (*ctx).scratch, ctx);
+            let running = (*ctx).runtime.cast::<Running<'_>>();
+            let work = Work { kernel, args, start: 0, end: total, scratch: (*ctx).scratch, stride: (*running).stride };
+            let report = (*running).pool.run(ctx, work);
+            if report.site >= 0 {
+                (*running).report = report;
+                (*ctx).failed = 1;
+            }
         }
         i32::from((*ctx).failed != 0)
     }
 }
 
-/// [`crate::abi::Fail`].
+/// [`crate::abi::Fail`]. Keeps the first report.
 unsafe extern "C" fn report(ctx: *mut PlanContext, site: i64, a: i64, b: i64, c: i64) {
-    // SAFETY: `runtime` is the report of `execute`, which is still running.
+    // SAFETY: `runtime` is a report, or begins with one, of a plan or kernel that is still running.
     unsafe {
-        let reported = (*ctx).runtime.cast::<Report>();
-        if !(*reported).taken.swap(true, Ordering::AcqRel) {
-            (*reported).site = site;
-            (*reported).values = [a, b, c];
+        let report = (*ctx).runtime.cast::<Report>();
+        if (*report).site < 0 {
+            (*report).site = site.max(0);
+            (*report).values = [a, b, c];
         }
         (*ctx).failed = 1;
     }

@@ -13,6 +13,7 @@ use crate::call::{self, Memory};
 use crate::cpu;
 use crate::desc::model;
 use crate::error::{CText, Error, Result, Status, fail};
+use crate::pool::Pool;
 use crate::sys::{Buffer, Mutex};
 use crate::weights::Weights;
 
@@ -36,6 +37,7 @@ pub(crate) struct Opened {
     pub(crate) weights: Weights,
     pub(crate) variant: &'static VariantDesc,
     pub(crate) packed: Buffer,
+    pub(crate) pool: Pool,
 }
 
 /// A session, as the caller holds it.
@@ -60,9 +62,9 @@ impl Model {
     ///
     /// # Safety
     /// `weights` is null or a C string.
-    pub(crate) unsafe fn open(weights: *const c_char) -> (*mut Model, Status) {
+    pub(crate) unsafe fn open(weights: *const c_char, threads: usize) -> (*mut Model, Status) {
         // SAFETY: by the contract above.
-        let (opened, error, status) = match unsafe { Opened::new(weights) } {
+        let (opened, error, status) = match unsafe { Opened::new(weights, threads) } {
             Ok(opened) => (Some(opened), CText::new(""), Status::Ok),
             Err(e) => (None, text_of(&e), e.status),
         };
@@ -136,7 +138,7 @@ impl Model {
 impl Opened {
     /// # Safety
     /// `weights` is null or a C string.
-    unsafe fn new(weights: *const c_char) -> Result<Opened> {
+    unsafe fn new(weights: *const c_char, threads: usize) -> Result<Opened> {
         let model = model();
         if model.abi_version != ABI_VERSION {
             fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
@@ -148,8 +150,9 @@ impl Opened {
         };
         // SAFETY: by the contract above.
         let weights = unsafe { Weights::open(model, weights)? };
-        let packed = call::prepare(model, variant, &weights)?;
-        Ok(Opened { weights, variant, packed })
+        let pool = Pool::new(threads);
+        let packed = call::prepare(model, variant, &weights, &pool)?;
+        Ok(Opened { weights, variant, packed, pool })
     }
 }
 

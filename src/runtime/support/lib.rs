@@ -31,6 +31,7 @@ mod glob;
 mod handle;
 mod header;
 mod introspect;
+mod pool;
 mod python;
 mod safetensors;
 mod sys;

@@ -25,6 +25,21 @@ unsafe extern "C" {
     fn pthread_mutex_lock(mutex: *mut c_void) -> c_int;
     fn pthread_mutex_unlock(mutex: *mut c_void) -> c_int;
     fn pthread_mutex_destroy(mutex: *mut c_void) -> c_int;
+    fn pthread_cond_init(condition: *mut c_void, attributes: *const c_void) -> c_int;
+    fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void) -> c_int;
+    fn pthread_cond_broadcast(condition: *mut c_void) -> c_int;
+    fn pthread_cond_destroy(condition: *mut c_void) -> c_int;
+    fn pthread_create(
+        thread: *mut usize,
+        attributes: *const c_void,
+        start: unsafe extern "C" fn(*mut u8) -> *mut u8,
+        argument: *mut u8,
+    ) -> c_int;
+    fn pthread_join(thread: usize, result: *mut *mut u8) -> c_int;
+    fn pthread_sigmask(how: c_int, new: *const c_void, old: *mut c_void) -> c_int;
+    fn sched_getaffinity(process: c_int, size: usize, mask: *mut u64) -> c_int;
+    fn getpid() -> c_int;
+    fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
 }
 
 const O_RDONLY: c_int = 0;
@@ -37,6 +52,8 @@ const O_DIRECTORY: c_int = 0o40000;
 const SEEK_END: c_int = 2;
 const PROT_READ: c_int = 1;
 const MAP_PRIVATE: c_int = 2;
+const CLOCK_MONOTONIC: c_int = 1;
+const SIG_SETMASK: c_int = 2;
 
 /// Ends the process.
 pub(crate) fn abort_process() -> ! {
@@ -245,4 +262,88 @@ impl Drop for MutexGuard<'_> {
         // SAFETY: this thread holds it.
         unsafe { pthread_mutex_unlock(self.0.0.as_ptr().cast_mut().cast()) };
     }
+}
+
+/// A condition variable of the C library; 64 bytes are room for it, as for [`Mutex`].
+pub(crate) struct Condition(Box<[u64; 8]>);
+
+impl Condition {
+    /// One that nobody waits for.
+    pub(crate) fn new() -> Condition {
+        let mut storage = Box::new([0u64; 8]);
+        // SAFETY: the storage is large enough, aligned, and does not move.
+        unsafe { pthread_cond_init(storage.as_mut_ptr().cast(), core::ptr::null()) };
+        Condition(storage)
+    }
+
+    /// Gives up the lock, waits to be woken (or for no reason), and has the lock again.
+    pub(crate) fn wait(&self, held: &MutexGuard<'_>) {
+        // SAFETY: both are initialised and do not move; this thread holds the lock.
+        unsafe { pthread_cond_wait(self.0.as_ptr().cast_mut().cast(), held.0.0.as_ptr().cast_mut().cast()) };
+    }
+
+    /// Wakes all who wait.
+    pub(crate) fn wake_all(&self) {
+        // SAFETY: initialised, and does not move.
+        unsafe { pthread_cond_broadcast(self.0.as_ptr().cast_mut().cast()) };
+    }
+}
+
+impl Drop for Condition {
+    fn drop(&mut self) {
+        // SAFETY: initialised, and nobody waits.
+        unsafe { pthread_cond_destroy(self.0.as_mut_ptr().cast()) };
+    }
+}
+
+/// A thread, which must be joined.
+pub(crate) struct Thread(usize);
+
+impl Thread {
+    /// Starts a thread that no signal of the process goes to. `None` where the system refuses.
+    ///
+    /// # Safety
+    /// `start` may be called with `argument` on another thread.
+    pub(crate) unsafe fn start(start: unsafe extern "C" fn(*mut u8) -> *mut u8, argument: *mut u8) -> Option<Thread> {
+        // Larger than any sigset_t.
+        let (all, mut before) = ([u64::MAX; 16], [0u64; 16]);
+        let mut thread = 0usize;
+        // SAFETY: the masks are readable and writable; a thread inherits the mask that is set when it is made.
+        let status = unsafe {
+            pthread_sigmask(SIG_SETMASK, all.as_ptr().cast(), before.as_mut_ptr().cast());
+            let status = pthread_create(&mut thread, core::ptr::null(), start, argument);
+            pthread_sigmask(SIG_SETMASK, before.as_ptr().cast(), null_mut());
+            status
+        };
+        (status == 0).then_some(Thread(thread))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn join(self) {
+        // SAFETY: a thread that was started and not yet joined.
+        unsafe { pthread_join(self.0, null_mut()) };
+    }
+}
+
+/// Processors that this process may use; at least 1.
+pub(crate) fn processors() -> usize {
+    let mut mask = [0u64; 128];
+    // SAFETY: the mask is as large as said.
+    let status = unsafe { sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr()) };
+    let count: u32 = mask.iter().map(|m| m.count_ones()).sum();
+    if status == 0 { (count as usize).max(1) } else { 1 }
+}
+
+/// This process's number.
+pub(crate) fn process() -> i32 {
+    // SAFETY: getpid takes nothing and does not fail.
+    unsafe { getpid() }
+}
+
+/// Nanoseconds since some point in the past.
+pub(crate) fn clock() -> i64 {
+    let mut time = [0i64; 2];
+    // SAFETY: seconds and nanoseconds, on every 64-bit system.
+    unsafe { clock_gettime(CLOCK_MONOTONIC, &mut time) };
+    time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }
