@@ -27,6 +27,34 @@ fn leading_axes_of_any_number_come_back() {
 }
 
 #[test]
+fn leading_axes_are_the_same_in_all_arguments() {
+    for shape in [&[4][..], &[2, 4], &[3, 2, 4], &[3, 0, 4]] {
+        let x = toy::counting(shape);
+        let y = call("add", &[x.clone(), x.clone()]).expect("a sum");
+        assert_eq!(y[0].shape(), shape);
+        assert_eq!(f32s(&y[0]), f32s(&x).iter().map(|v| v * 2.0).collect::<Vec<_>>());
+    }
+    // As many rows, and yet not the same.
+    let e = call("add", &[toy::counting(&[2, 3, 4]), toy::counting(&[6, 4])]).expect_err("an error");
+    assert_eq!(e, "add: `..` is [2, 3] in `x` and [6] in `y`: the leading axes must be the same");
+    let e = call("add", &[toy::counting(&[3, 4]), toy::counting(&[4])]).expect_err("an error");
+    assert_eq!(e, "add: `..` is [3] in `x` and [] in `y`: the leading axes must be the same");
+}
+
+#[test]
+fn a_model_without_parameters_needs_no_weights() {
+    let so = toy::folder().join("bare.so");
+    attnc::runtime::link::link(&[&toy::descriptor_object(&toy::bare_descriptor()), toy::kernels()], &so).unwrap();
+    for (weights, unused) in [(None, 0), (Some(toy::weights()), 5)] {
+        // SAFETY: linked from our own objects.
+        let model = unsafe { attnc::runtime::load::CompiledModel::open(&so, weights, 1) }.unwrap();
+        assert_eq!(model.unused_weights().len(), unused);
+        let x = toy::counting(&[4]);
+        assert_eq!(f32s(&model.session().unwrap().call(0, &[x.clone(), x]).unwrap()[0]), [0.0, 2.0, 4.0, 6.0]);
+    }
+}
+
+#[test]
 fn taps_come_under_their_own_paths() {
     let model = toy::open();
     let mut session = model.session().expect("a session");
@@ -214,14 +242,14 @@ fn the_so_tells_what_it_is() {
     }, {
         insta::assert_snapshot!("info", model.info());
     });
-    assert_eq!(model.entries(), ["scale", "gather", "pair", "copy", "count", "packed"]);
+    assert_eq!(model.entries(), ["scale", "gather", "pair", "copy", "count", "packed", "add"]);
     assert_eq!(model.variant(), "portable");
     assert_eq!(model.arguments(2), ["x", "y"]);
     assert_eq!(model.signature(1), "gather(tokens: i32[S]) -> f32[S, D]");
     assert!(model.unused_weights().is_empty());
     assert_eq!(
         model.entry("forward").unwrap_err().text,
-        "no entry point `forward`; there is scale, gather, pair, copy, count, packed"
+        "no entry point `forward`; there is scale, gather, pair, copy, count, packed, add"
     );
     // Readable without loading it.
     let bytes = std::fs::read(toy::so()).unwrap();

@@ -156,6 +156,19 @@ unsafe extern "C" fn toy_copy(ctx: *mut PlanContext) -> i32 {
     0
 }
 
+/// x, y: f32[.., D] -> x + y
+#[no_mangle]
+unsafe extern "C" fn toy_add(ctx: *mut PlanContext) -> i32 {
+    let (x, y) = (*(*ctx).args as *const f32, *(*ctx).args.add(1) as *const f32);
+    let z = *(*ctx).outs as *mut f32;
+    let mut i = 0;
+    while i < *(*ctx).dims as usize * D {
+        *z.add(i) = *x.add(i) + *y.add(i);
+        i += 1;
+    }
+    0
+}
+
 /// Counts the calls of the session.
 #[no_mangle]
 unsafe extern "C" fn toy_count(ctx: *mut PlanContext) -> i32 {

@@ -124,6 +124,14 @@ pub(crate) fn descriptor() -> ModelDescriptor {
     );
     let count = entry("count", "() -> i32[]", vec![], vec![], vec![tensor("result", Elem::I32, false, &[])]);
     let packed = entry("packed", "() -> f32[]", vec![], vec![], vec![tensor("result", Elem::F32, false, &[])]);
+    let mut add = entry(
+        "add",
+        "(x: f32[.., D], y: f32[.., D]) -> f32[.., D]",
+        vec![symbol("..", 0, 0)],
+        vec![tensor("x", Elem::F32, true, &[d()]), tensor("y", Elem::F32, true, &[d()])],
+        vec![tensor("result", Elem::F32, true, &[d()])],
+    );
+    add.batch_symbol = Some(0);
     let scale_plan = PlanCode { tapped: Some("toy_scale_tapped".to_owned()), ..plan("toy_scale", Expr::constant(0)) };
     let bytes = Expr::symbol(0).times(Expr::constant(4)).round_up(64);
     let portable = Variant {
@@ -138,6 +146,7 @@ pub(crate) fn descriptor() -> ModelDescriptor {
             plan("toy_copy", Expr::constant(0)),
             plan("toy_count", Expr::constant(0)),
             plan("toy_packed", Expr::constant(0)),
+            plan("toy_add", Expr::constant(0)),
         ],
     };
     // No processor has all features that there will ever be.
@@ -152,10 +161,31 @@ pub(crate) fn descriptor() -> ModelDescriptor {
             param("table", &[], &[dim("V", Dim::from(5)), d()]),
         ],
         states: vec![tensor("calls", Elem::I32, false, &[])],
-        entries: vec![scale, gather, pair, copy, count, packed],
+        entries: vec![scale, gather, pair, copy, count, packed, add],
         sites: vec!["index out of range: tokens holds {0} at {2}, and table has {1} rows (V)".to_owned()],
         variants: vec![tomorrow, portable],
     }
+}
+
+/// A model with nothing but `add`: no parameters, no states. Its names are such as C and Python keep for themselves.
+pub(crate) fn bare_descriptor() -> ModelDescriptor {
+    let mut model = descriptor();
+    model.name = "9 Lives".to_owned();
+    model.doc = "Ends */ comments /* and \"\"\" docstrings \\".to_owned();
+    (model.params, model.states, model.sites) = (Vec::new(), Vec::new(), Vec::new());
+    model.entries.retain(|e| e.name == "add");
+    for e in &mut model.entries {
+        e.name = "class".to_owned();
+        e.doc = model.doc.clone();
+        e.symbols[0].text = "int".to_owned();
+        e.args[0].name = "lambda".to_owned();
+        e.args[1].name = "batch".to_owned();
+    }
+    for v in &mut model.variants {
+        v.prepare = None;
+        v.plans.retain(|p| p.plan == "toy_add");
+    }
+    model
 }
 
 /// The object file with the descriptor of `model`.

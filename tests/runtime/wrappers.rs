@@ -50,6 +50,32 @@ fn header_and_wrapper_are_these() {
     });
 }
 
+/// Names and texts that would break a careless wrapper.
+#[test]
+fn no_name_breaks_a_wrapper() {
+    let model = toy::bare_descriptor();
+    let folder = toy::folder().join("names");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("bare.h"), header::header(&model)).unwrap();
+    std::fs::write(folder.join("bare.py"), python::python(&model)).unwrap();
+    for (compiler, language, standard) in
+        [("cc", "c", "-std=c89"), ("cc", "c", "-std=c11"), ("c++", "c++", "-std=c++17")]
+    {
+        if is_there(compiler) {
+            let flags = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", standard, "-x", language];
+            run(Command::new(compiler).args(flags).arg(folder.join("bare.h")));
+        }
+    }
+    if is_there("python3") {
+        let compile = "import ast, sys; t = ast.parse(open(sys.argv[1]).read()); print(ast.get_docstring(t))";
+        let doc = run(Command::new("python3").args(["-c", compile]).arg(folder.join("bare.py")));
+        assert!(doc.contains("Ends */ comments /* and \"\"\" docstrings \\"), "{doc}");
+    }
+    let own = header::header(&model);
+    assert!(own.contains("model9_lives_class(attnc_session *session, int64_t batch_, const float *lambda"), "{own}");
+    assert!(python::python(&model).contains("def class_(self, lambda_, batch, taps=None):"));
+}
+
 #[test]
 fn c_programs_call_the_model() {
     if !is_there("cc") {

@@ -383,8 +383,9 @@ impl Machine<'_> {
             let floats = |t: &Tile| t.data.iter().map(|x| x.float()).collect::<Vec<f32>>();
             let (x, y) = (floats(&a), floats(&b));
             for i in 0..acc.rows {
-                let row: Vec<f32> =
-                    (0..inner).filter_map(|k| x.get(if panels { k * a.cols + i } else { i * a.cols + k }).copied()).collect();
+                let row: Vec<f32> = (0..inner)
+                    .filter_map(|k| x.get(if panels { k * a.cols + i } else { i * a.cols + k }).copied())
+                    .collect();
                 for j in 0..acc.cols {
                     let column = y.iter().skip(j).step_by(b.cols.max(1));
                     let first = acc.data.get(i * acc.cols + j).map_or(0.0, |x| x.float());
