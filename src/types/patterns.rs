@@ -274,12 +274,8 @@ impl Body<'_> {
         if values.iter().any(|value| value.ty.is_error()) {
             return Val::error(span);
         }
-        if values.len() != pattern.inputs.len() || values.len() > 2 {
-            let message = if values.len() == pattern.inputs.len() {
-                "`einsum` takes one or two tensors".to_string()
-            } else {
-                format!("the pattern has {} operands, {} are given", pattern.inputs.len(), values.len())
-            };
+        if values.len() != pattern.inputs.len() {
+            let message = format!("the pattern has {} operands, {} are given", pattern.inputs.len(), values.len());
             self.diagnostics.push(Diagnostic::error(shapes::EINSUM, message).at(first.value.span, "the pattern"));
             return Val::error(span);
         }
