@@ -18,8 +18,8 @@ pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
 
     // The program without what an author writes for clarity: identities, constants, things said twice, turns of loops
     // that compute the same.
-    m.run(&registry::SIMPLIFY)?;
     m.run(&registry::FOLD_CONSTANTS)?;
+    m.run(&registry::SIMPLIFY)?;
     m.run(&registry::SIMPLIFY_CFG)?;
     m.run(&registry::CSE)?;
     m.run(&registry::LICM)?;

@@ -44,8 +44,8 @@ macro_rules! passes {
 
 // Name, whether it is exact, the module, and one line for the reference.
 passes! {
-    SIMPLIFY = "simplify", true, simplify, "identities of single operations";
     FOLD_CONSTANTS = "fold-constants", true, fold_constants, "what is computed from literals alone is a literal";
+    SIMPLIFY = "simplify", true, simplify, "identities of single operations";
     SIMPLIFY_CFG = "simplify-cfg", true, simplify_cfg, "decided jumps, unreachable blocks, arguments that are always the same";
     CSE = "cse", true, cse, "what was computed before is not computed again";
     LICM = "licm", true, licm, "what is the same in every turn of a loop is computed before it";
