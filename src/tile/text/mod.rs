@@ -20,6 +20,9 @@
 //! ```
 
 mod attributes;
+mod parse;
 mod print;
+mod types;
 
+pub use parse::{Parsed, parse};
 pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_plan, print_with_anchors};

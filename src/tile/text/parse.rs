@@ -1,0 +1,675 @@
+//! The parser: a text as a module.
+//!
+//! In: a text. Out: the module with the place of each thing in the text, or every error found. Types are taken as they
+//! are written; whether they are right is for the verifier to say, and its errors are shown at these places.
+//!
+//! A body is read twice: first every block, value and instruction gets its number, then the lines are understood. So a
+//! line may use what stands below it; whether it may is the verifier's business too.
+
+use std::collections::BTreeMap;
+
+use super::attributes::{Attributes, operation};
+use super::print::{Anchor, At, Owner, is_name};
+use super::types::{self, Names};
+use crate::diagnostics::codes::ir as codes;
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::ir::{Loc, ParamDecl, Scalar};
+use crate::irtext::{
+    self, Block as BlockLine, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read,
+};
+use crate::shape::Elem;
+use crate::syntax::span::{FileId, Span};
+use crate::tile::{
+    Block, BlockCall, Body, CpuLevel, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
+    Role, SlotData, State, Terminator, Type, Value,
+};
+
+/// What a text says.
+#[derive(Clone, Debug, Default)]
+pub struct Parsed {
+    /// The module.
+    pub module: Module,
+    /// What stands where in the text.
+    pub places: Vec<(Anchor, Span)>,
+}
+
+/// Reads a text; `file` is the handle that the diagnostics' places carry.
+///
+/// # Errors
+/// Everything that is wrong with the text.
+pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
+    let mut p = Parser { file, out: Parsed::default(), errors: Diagnostics::new(), owner: Owner::Module };
+    match irtext::parse(text) {
+        Ok(lines) => p.module(&lines),
+        Err(e) => p.error((codes::SYNTAX, e)),
+    }
+    if p.errors.has_errors() { Err(p.errors) } else { Ok(p.out) }
+}
+
+/// A complaint with its code.
+pub(super) type Failure = (Code, TextError);
+
+pub(super) type Read<T> = Result<T, Failure>;
+
+/// A complaint.
+pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> Read<T> {
+    Err((code, TextError::new(place, message)))
+}
+
+/// A complaint of the shared readers is one about form.
+pub(super) fn form<T>(r: Result<T, TextError>) -> Read<T> {
+    r.map_err(|e| (codes::FORM, e))
+}
+
+/// A call by a bare name: `grid(...)`.
+fn call(e: &Expr) -> Option<(&str, &[Phrase])> {
+    match &e.kind {
+        ExprKind::Call(f, args) => match &f.kind {
+            ExprKind::Word(w) => Some((w, args)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The only phrase of a list.
+fn only(args: &[Phrase], place: Place) -> Read<&Expr> {
+    match args {
+        [p] => form(read::single(p)),
+        _ => fail(codes::FORM, place, "one term belongs here"),
+    }
+}
+
+/// The name and arguments of an instruction's results.
+struct Item<'a> {
+    inst: Inst,
+    statement: &'a Statement,
+}
+
+/// A body whose blocks and values have their numbers.
+struct Skeleton<'a> {
+    body: Body,
+    names: Names,
+    blocks: BTreeMap<&'a str, Block>,
+    items: Vec<Item<'a>>,
+    terminators: Vec<(Block, &'a Statement)>,
+    args: Vec<(Value, &'a Phrase)>,
+}
+
+struct Parser {
+    file: FileId,
+    out: Parsed,
+    errors: Diagnostics,
+    owner: Owner,
+}
+
+impl Parser {
+    fn span(&self, place: Place) -> Span {
+        Span::new(self.file, place.start, place.end)
+    }
+
+    fn error(&mut self, (code, e): Failure) {
+        let mut d = Diagnostic::error(code, e.message).at(self.span(e.place), "");
+        if !e.expected.is_empty() {
+            d = d.note(format!("expected {}", e.expected.join(", ")));
+        }
+        self.errors.push(d);
+    }
+
+    fn keep<T>(&mut self, r: Read<T>) -> Option<T> {
+        r.map_err(|e| self.error(e)).ok()
+    }
+
+    fn mark(&mut self, at: At, place: Place) {
+        let span = self.span(place);
+        self.out.places.push((Anchor { owner: self.owner, at }, span));
+    }
+
+    /// The place of a statement without its body.
+    fn head_place(s: &Statement) -> Place {
+        match (&s.body, s.args.last()) {
+            (Some(_), Some(p)) => Place { end: p.place.end, ..s.place },
+            (Some(_), None) => Place { end: s.place.start, ..s.place },
+            (None, _) => s.place,
+        }
+    }
+
+    fn module(&mut self, lines: &[Line]) {
+        let mut seen = false;
+        for line in lines {
+            let s = match line {
+                Line::Statement(s) => s,
+                Line::Block(b) => {
+                    let e = TextError::new(b.place, "a block stands in a kernel or plan");
+                    self.error((codes::STRUCTURE, e));
+                    continue;
+                }
+            };
+            self.owner = Owner::Module;
+            let r = match s.head.as_str() {
+                "module" if !seen => {
+                    seen = true;
+                    self.mark(At::Head, Parser::head_place(s));
+                    self.name_line(s).map(|name| self.out.module.name = name)
+                }
+                "file" => self.name_line(s).map(|name| self.out.module.files.push(name)),
+                "site" => self.name_line(s).map(|text| self.out.module.sites.push(text)),
+                "param" => param(s).map(|p| self.out.module.params.push(p)),
+                "kernel" => {
+                    self.owner = Owner::Kernel(self.out.module.kernels.len());
+                    self.mark(At::Head, Parser::head_place(s));
+                    self.kernel(s).map(|k| self.out.module.kernels.push(k))
+                }
+                "plan" => {
+                    self.owner = Owner::Plan(self.out.module.plans.len());
+                    self.mark(At::Head, Parser::head_place(s));
+                    self.plan(s).map(|p| self.out.module.plans.push(p))
+                }
+                other => {
+                    let message = format!(
+                        "`{other}` does not stand here: a module has `file`, `param`, `site`, `kernel`, `plan`"
+                    );
+                    fail(codes::STRUCTURE, Parser::head_place(s), message)
+                }
+            };
+            self.keep(r);
+        }
+        if !seen {
+            let e = TextError::new(
+                Place { line: 1, column: 1, ..Place::default() },
+                "a text begins with `module \"name\"`",
+            );
+            self.error((codes::STRUCTURE, e));
+        }
+    }
+
+    fn name_line(&self, s: &Statement) -> Read<String> {
+        let e = only(&s.args, s.place)?;
+        form(read::text(e)).map(str::to_string)
+    }
+
+    fn kernel(&mut self, s: &Statement) -> Read<Kernel> {
+        let (head, clauses) = header(s)?;
+        let ExprKind::Call(name, params) = &head.kind else {
+            return fail(codes::FORM, head.place, "`@name(parameters)` belongs here");
+        };
+        let mut k = Kernel {
+            name: global(name)?,
+            symbols: Vec::new(),
+            params: Vec::new(),
+            grid: Vec::new(),
+            scratch: 0,
+            state: State::Unscheduled,
+            body: Body::default(),
+        };
+        let mut body = Body::default();
+        let mut names = Names::default();
+        let mut waiting = Vec::new();
+        for p in params {
+            let value = self.define(&mut body, &mut names, p)?;
+            waiting.push((value, p));
+        }
+        for c in clauses {
+            let Some((name, args)) = call(c) else {
+                return fail(codes::FORM, c.place, "a clause such as `grid(..)` belongs here");
+            };
+            match name {
+                "symbols" => k.symbols = words(args)?,
+                "grid" => {
+                    for p in args {
+                        let value = self.define(&mut body, &mut names, p)?;
+                        let [e] = p.types.as_slice() else {
+                            return fail(codes::FORM, p.place, "`%index: extent` belongs here");
+                        };
+                        let (extent, step) = match call(e) {
+                            Some(("ceil", [a, b])) => {
+                                (form(read::dim(form(read::single(a))?))?, form(read::integer(form(read::single(b))?))?)
+                            }
+                            _ => (form(read::dim(e))?, 1),
+                        };
+                        k.grid.push(GridAxis { value, extent, step });
+                    }
+                }
+                "cpu" => {
+                    let e = only(args, c.place)?;
+                    let word = form(read::word(e))?;
+                    let Some(level) = CpuLevel::ALL.into_iter().find(|l| l.name() == word) else {
+                        return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no kind of CPU"));
+                    };
+                    k.state = State::Cpu(level);
+                }
+                "gpu" => {
+                    let [a, w] = args else { return fail(codes::FORM, c.place, "`gpu(arch, warps)` belongs here") };
+                    let e = form(read::single(a))?;
+                    let word = form(read::word(e))?;
+                    let Some(arch) = GpuArch::ALL.into_iter().find(|l| l.name() == word) else {
+                        return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no kind of GPU"));
+                    };
+                    k.state = State::Gpu { arch, warps: form(read::integer(form(read::single(w))?))? };
+                }
+                "scratch" => k.scratch = form(read::integer(only(args, c.place)?))?,
+                other => return fail(codes::UNKNOWN_NAME, c.place, format!("`{other}` is no clause of a kernel")),
+            }
+        }
+        // Buffers may have any symbols; types of parameters name no values.
+        for (value, p) in waiting {
+            let (mode, ty) = types::parameter(p)?;
+            body.set_ty(value, ty);
+            k.params.push(Param { value, mode: mode.unwrap_or(ParamMode::In) });
+        }
+        k.body = self.body(s, body, names);
+        Ok(k)
+    }
+
+    fn plan(&mut self, s: &Statement) -> Read<Plan> {
+        let (head, clauses) = header(s)?;
+        let mut plan = Plan {
+            name: global(head)?,
+            variant: PlanVariant::Plain,
+            symbols: Vec::new(),
+            taps: Vec::new(),
+            slots: Vec::new(),
+            body: Body::default(),
+        };
+        for c in clauses {
+            match (&c.kind, call(c)) {
+                (ExprKind::Word(w), _) if w == "tapped" => plan.variant = PlanVariant::Tapped,
+                (_, Some(("symbols", args))) => plan.symbols = words(args)?,
+                (_, Some(("taps", args))) => {
+                    for p in args {
+                        plan.taps.push(form(read::text(form(read::single(p))?))?.to_string());
+                    }
+                }
+                (_, Some(("slots", args))) => {
+                    plan.slots = form(read::dims(args))?.into_iter().map(|bytes| SlotData { bytes }).collect();
+                }
+                _ => return fail(codes::FORM, c.place, "a clause of a plan (`symbols(..)`, `slots(..)`) belongs here"),
+            }
+        }
+        plan.body = self.body(s, Body::default(), Names::default());
+        Ok(plan)
+    }
+
+    /// A new value that stands in a list; its type is read later.
+    fn define(&mut self, body: &mut Body, names: &mut Names, p: &Phrase) -> Read<Value> {
+        let [e] = p.terms.as_slice() else { return fail(codes::FORM, p.place, "`%name: type` belongs here") };
+        let v = body.add_param(Type::Index);
+        self.call_it(body, names, e, v)?;
+        Ok(v)
+    }
+
+    fn call_it(&mut self, body: &mut Body, names: &mut Names, e: &Expr, v: Value) -> Read<()> {
+        let name = form(read::value(e))?;
+        if is_name(name) {
+            body.set_name(v, name);
+        }
+        if names.0.insert(name.to_string(), v).is_some() {
+            return fail(codes::DEFINED_TWICE, e.place, format!("%{name} is defined twice"));
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, s: &Statement, body: Body, names: Names) -> Body {
+        let Some(lines) = &s.body else {
+            self.error((codes::STRUCTURE, TextError::new(s.place, "blocks in braces belong here")));
+            return body;
+        };
+        let mut k = Skeleton {
+            body,
+            names,
+            blocks: BTreeMap::new(),
+            items: Vec::new(),
+            terminators: Vec::new(),
+            args: Vec::new(),
+        };
+        self.skeleton(lines, &mut k);
+        for (v, p) in std::mem::take(&mut k.args) {
+            if let Some(ty) = self.keep(types::ty(&p.types, p.place, &k.names)) {
+                k.body.set_ty(v, ty);
+            }
+        }
+        for item in std::mem::take(&mut k.items) {
+            let r = self.instruction(&item, &mut k);
+            self.keep(r);
+        }
+        for (block, s) in std::mem::take(&mut k.terminators) {
+            let r = terminator(s, &k);
+            if let Some(t) = self.keep(r) {
+                k.body.terminate(block, t);
+            }
+        }
+        k.body
+    }
+
+    /// Numbers for blocks, instructions and values.
+    fn skeleton<'a>(&mut self, lines: &'a [Line], k: &mut Skeleton<'a>) {
+        let mut current: Option<(Block, bool)> = None;
+        for line in lines {
+            match line {
+                Line::Block(b) => {
+                    self.ended(current, b.place);
+                    current = Some((self.block(b, k), false));
+                }
+                Line::Statement(s) => {
+                    let Some((block, done)) = &mut current else {
+                        self.error((codes::STRUCTURE, TextError::new(s.place, "a line outside of a block")));
+                        continue;
+                    };
+                    if *done {
+                        let e = TextError::new(s.place, "the block has ended: a label belongs here");
+                        self.error((codes::STRUCTURE, e));
+                        continue;
+                    }
+                    if matches!(s.head.as_str(), "br" | "br_if" | "return" | "roles") {
+                        *done = true;
+                        let block = *block;
+                        self.mark(At::Terminator(block), s.place);
+                        k.terminators.push((block, s));
+                    } else {
+                        let block = *block;
+                        if let Some(inst) = self.number(s, k) {
+                            k.body.block_mut(block).insts.push(inst);
+                        }
+                    }
+                }
+            }
+        }
+        let end = lines.last().map_or(Place::default(), |l| match l {
+            Line::Statement(s) => s.place,
+            Line::Block(b) => b.place,
+        });
+        self.ended(current, end);
+    }
+
+    fn ended(&mut self, current: Option<(Block, bool)>, place: Place) {
+        if let Some((_, false)) = current {
+            let e = TextError::new(place, "the block before ends in `br`, `br_if`, `return` or `roles`");
+            self.error((codes::STRUCTURE, e));
+        }
+    }
+
+    fn block<'a>(&mut self, b: &'a BlockLine, k: &mut Skeleton<'a>) -> Block {
+        let block = k.body.add_block();
+        self.mark(At::Block(block), b.place);
+        if k.blocks.insert(&b.name, block).is_some() {
+            let e = TextError::new(b.place, format!("^{} is defined twice", b.name));
+            self.error((codes::DEFINED_TWICE, e));
+        }
+        // `bb1` is what a block without a name is called.
+        if b.name != format!("bb{}", k.body.layout.len() - 1) {
+            k.body.block_mut(block).name = b.name.clone();
+        }
+        for p in &b.args {
+            let v = k.body.add_block_arg(block, Type::Index);
+            let r = match p.terms.as_slice() {
+                [e] => self.call_it(&mut k.body, &mut k.names, e, v),
+                _ => fail(codes::FORM, p.place, "`%name: type` belongs here"),
+            };
+            self.keep(r);
+            k.args.push((v, p));
+        }
+        block
+    }
+
+    /// A number for an instruction, its result, and what stands in its braces.
+    fn number<'a>(&mut self, s: &'a Statement, k: &mut Skeleton<'a>) -> Option<Inst> {
+        if s.results.len() > 1 {
+            self.error((codes::FORM, TextError::new(s.place, "an operation has one result at most")));
+            return None;
+        }
+        let ty = s.results.first().map(|_| Type::Index);
+        let inst = k.body.make_inst(Op::Barrier, Vec::new(), ty, Loc::default());
+        self.mark(At::Inst(inst), Parser::head_place(s));
+        if let (Some(e), Some(v)) = (s.results.first(), k.body.inst(inst).result) {
+            let r = self.call_it(&mut k.body, &mut k.names, e, v);
+            self.keep(r);
+        }
+        k.items.push(Item { inst, statement: s });
+        match (&s.body, s.head.as_str()) {
+            (None, "run") => {
+                self.error((codes::STRUCTURE, TextError::new(s.place, "a run has its operations in braces")));
+                return None;
+            }
+            (None, _) => {}
+            (Some(lines), "run") => {
+                let mut insts = Vec::new();
+                for line in lines {
+                    match line {
+                        Line::Statement(inner) if inner.body.is_none() => insts.extend(self.number(inner, k)),
+                        Line::Statement(inner) => {
+                            let e = TextError::new(inner.place, "a run holds no other braces");
+                            self.error((codes::STRUCTURE, e));
+                        }
+                        Line::Block(b) => {
+                            self.error((codes::STRUCTURE, TextError::new(b.place, "a run holds no blocks")));
+                        }
+                    }
+                }
+                let none = crate::tile::Extent::Static(1);
+                k.body.inst_mut(inst).op = Op::Run { rows: none, cols: none, insts };
+            }
+            (Some(_), _) => {
+                self.error((codes::STRUCTURE, TextError::new(s.place, "only a run has braces")));
+                return None;
+            }
+        }
+        Some(inst)
+    }
+
+    fn loc(&self, loc: Option<&LocText>, place: Place) -> Read<Loc> {
+        let Some(l) = loc else { return Ok(Loc::default()) };
+        let file = match &l.file {
+            None => 0,
+            Some(name) => match self.out.module.files.iter().position(|f| f == name) {
+                Some(i) => u32::try_from(i + 1).unwrap_or(u32::MAX),
+                None => {
+                    return fail(codes::UNKNOWN_NAME, place, format!("the module does not list the file \"{name}\""));
+                }
+            },
+        };
+        Ok(Loc { file, line: l.line, column: l.column })
+    }
+
+    fn instruction(&mut self, item: &Item<'_>, k: &mut Skeleton<'_>) -> Read<()> {
+        let s = item.statement;
+        let loc = self.loc(s.loc.as_ref(), s.place)?;
+        k.body.inst_mut(item.inst).loc = loc;
+        if !s.outs.is_empty() {
+            return fail(codes::FORM, s.place, "`->` does not belong here");
+        }
+        let result = k.body.inst(item.inst).result;
+        let ty = match (result, s.types.as_slice()) {
+            (None, []) => None,
+            (Some(_), [p]) if p.value.is_empty() => Some(types::ty(&p.terms, p.place, &k.names)?),
+            (None, _) => return fail(codes::FORM, s.place, "a type without a result"),
+            (Some(_), _) => return fail(codes::FORM, s.place, "a result has one type: `%x = .. : type`"),
+        };
+        if let (Some(v), Some(ty)) = (result, &ty) {
+            k.body.set_ty(v, ty.clone());
+        }
+        let place = Parser::head_place(s);
+        let mut positional = s.args.iter().filter(|p| read::named(p).is_none());
+        let mut attributes = form(Attributes::new(&s.args, place))?;
+        let mut operands = Vec::new();
+        let op = match s.head.as_str() {
+            "run" => {
+                let [Phrase { terms, .. }] = s.args.as_slice() else {
+                    return fail(codes::FORM, place, "`run (rows, columns)` belongs here");
+                };
+                let [Expr { kind: ExprKind::Paren(items), .. }] = terms.as_slice() else {
+                    return fail(codes::FORM, place, "`run (rows, columns)` belongs here");
+                };
+                let [r, c] = items.as_slice() else {
+                    return fail(codes::FORM, place, "a run has rows and columns");
+                };
+                positional.next();
+                let rows = types::extent(form(read::single(r))?, &k.names)?;
+                let cols = types::extent(form(read::single(c))?, &k.names)?;
+                let insts = match &k.body.inst(item.inst).op {
+                    Op::Run { insts, .. } => insts.clone(),
+                    _ => Vec::new(),
+                };
+                Op::Run { rows, cols, insts }
+            }
+            "const" | "dim" | "arg" | "out" | "slot" | "tap" | "param" | "launch" => {
+                let Some(p) = positional.next() else {
+                    return fail(codes::FORM, place, "a literal or name is missing");
+                };
+                literal_operation(&s.head, form(read::single(p))?, ty.as_ref(), &k.names, &mut operands)?
+            }
+            head => form(operation(head, &mut attributes, place))?,
+        };
+        form(attributes.finish())?;
+        for p in positional {
+            if !p.types.is_empty() {
+                return fail(codes::FORM, p.place, "an operand has no type");
+            }
+            for e in &p.terms {
+                match &e.kind {
+                    ExprKind::Index(base, indices) => {
+                        operands.push(k.names.value(base)?);
+                        values(indices, &k.names, &mut operands)?;
+                    }
+                    _ => operands.push(k.names.value(e)?),
+                }
+            }
+        }
+        let data = k.body.inst_mut(item.inst);
+        data.op = op;
+        data.operands = operands;
+        Ok(())
+    }
+}
+
+fn values(items: &[Phrase], names: &Names, out: &mut Vec<Value>) -> Read<()> {
+    for p in items {
+        out.push(names.value(form(read::single(p))?)?);
+    }
+    Ok(())
+}
+
+/// An operation whose first phrase is no operand.
+fn literal_operation(head: &str, e: &Expr, ty: Option<&Type>, names: &Names, operands: &mut Vec<Value>) -> Read<Op> {
+    Ok(match head {
+        "const" => {
+            let float = matches!(ty, Some(Type::Scalar(Elem::F32)));
+            match read::literal(e) {
+                Some(read::Literal::Int(n)) if !float => Op::Const(Scalar::Int(n)),
+                Some(read::Literal::Float(x)) if float => Op::Const(Scalar::Float(x)),
+                Some(read::Literal::Bool(b)) if !float => Op::Const(Scalar::Bool(b)),
+                Some(_) => return fail(codes::LITERAL, e.place, "the literal does not fit its type"),
+                None => return fail(codes::FORM, e.place, "a literal belongs here"),
+            }
+        }
+        "dim" => Op::DimValue(form(read::dim(e))?),
+        "arg" => Op::Arg(form(read::integer(e))?),
+        "out" => Op::Out(form(read::integer(e))?),
+        "slot" => Op::Slot(form(read::integer(e))?),
+        "tap" => Op::Tap { name: form(read::text(e))?.to_string() },
+        "param" => match &e.kind {
+            ExprKind::Index(name, indices) => {
+                values(indices, names, operands)?;
+                Op::Param { name: form(read::text(name))?.to_string() }
+            }
+            _ => Op::Param { name: form(read::text(e))?.to_string() },
+        },
+        _ => match &e.kind {
+            ExprKind::Call(name, args) => {
+                values(args, names, operands)?;
+                Op::Launch { kernel: global(name)? }
+            }
+            _ => return fail(codes::FORM, e.place, "`@kernel(operands)` belongs here"),
+        },
+    })
+}
+
+fn terminator(s: &Statement, k: &Skeleton<'_>) -> Read<Terminator> {
+    if !s.results.is_empty() || !s.types.is_empty() || s.body.is_some() || !s.outs.is_empty() || s.loc.is_some() {
+        return fail(codes::FORM, s.place, format!("`{}` has targets and values alone", s.head));
+    }
+    let single = |p: &Phrase| jump(form(read::single(p))?, k);
+    match (s.head.as_str(), s.args.as_slice()) {
+        ("return", []) => Ok(Terminator::Return),
+        ("br", [t]) => Ok(Terminator::Br(single(t)?)),
+        ("br_if", [c, a, b]) => Ok(Terminator::BrIf {
+            condition: k.names.value(form(read::single(c))?)?,
+            then: single(a)?,
+            otherwise: single(b)?,
+        }),
+        ("roles", args @ [_, ..]) => args.iter().map(|p| role(p, k)).collect::<Read<_>>().map(Terminator::Roles),
+        (head, _) => fail(codes::FORM, s.place, format!("`{head}` has another number of targets")),
+    }
+}
+
+fn role(p: &Phrase, k: &Skeleton<'_>) -> Read<Role> {
+    let number = |e: &Expr, wanted: &str| match call(e) {
+        Some((name, args)) if name == wanted => form(read::integer(only(args, e.place)?)),
+        _ => fail(codes::FORM, e.place, format!("`{wanted}(number)` belongs here")),
+    };
+    match p.terms.as_slice() {
+        [name, warps, registers, target] if p.value.is_empty() => Ok(Role {
+            name: form(read::text(name))?.to_string(),
+            warps: number(warps, "warps")?,
+            registers: number(registers, "registers")?,
+            target: jump(target, k)?,
+        }),
+        _ => fail(codes::FORM, p.place, "`\"name\" warps(4) registers(24) ^block` belongs here"),
+    }
+}
+
+fn jump(e: &Expr, k: &Skeleton<'_>) -> Read<BlockCall> {
+    let (label, args): (&Expr, &[Phrase]) = match &e.kind {
+        ExprKind::Call(label, args) => (label, args),
+        _ => (e, &[]),
+    };
+    let ExprKind::Label(name) = &label.kind else {
+        return fail(codes::FORM, e.place, "a block (`^name`) belongs here");
+    };
+    let Some(block) = k.blocks.get(name.as_str()) else {
+        return fail(codes::UNKNOWN_NAME, e.place, format!("^{name} is no block"));
+    };
+    let mut out = Vec::new();
+    values(args, &k.names, &mut out)?;
+    Ok(BlockCall { block: *block, args: out })
+}
+
+/// The first term of a kernel's or plan's head, and its clauses.
+fn header(s: &Statement) -> Read<(&Expr, &[Expr])> {
+    if !s.results.is_empty() || !s.outs.is_empty() || !s.types.is_empty() || s.loc.is_some() {
+        return fail(codes::FORM, s.place, "a head has a name and clauses alone");
+    }
+    match s.args.as_slice() {
+        [Phrase { terms, types, value, .. }] if types.is_empty() && value.is_empty() => match terms.split_first() {
+            Some(split) => Ok(split),
+            None => fail(codes::FORM, s.place, "a name belongs here"),
+        },
+        _ => fail(codes::FORM, s.place, "a head has a name and clauses, without commas"),
+    }
+}
+
+fn global(e: &Expr) -> Read<String> {
+    match &e.kind {
+        ExprKind::Global(name) => Ok(name.clone()),
+        _ => fail(codes::FORM, e.place, "a name (`@name`) belongs here"),
+    }
+}
+
+fn words(args: &[Phrase]) -> Read<Vec<String>> {
+    args.iter().map(|p| form(read::word(form(read::single(p))?)).map(str::to_string)).collect()
+}
+
+/// `param "h.*.w"[12] : f32[768]`
+fn param(s: &Statement) -> Read<ParamDecl> {
+    let e = only(&s.args, s.place)?;
+    let (name, counts) = match &e.kind {
+        ExprKind::Index(name, counts) => {
+            let counts = counts.iter().map(|p| form(read::integer(form(read::single(p))?))).collect::<Read<_>>()?;
+            (form(read::text(name))?, counts)
+        }
+        _ => (form(read::text(e))?, Vec::new()),
+    };
+    match s.types.as_slice() {
+        [p] => Ok(ParamDecl { name: name.to_string(), counts, ty: form(read::tensor_type(form(read::single(p))?))? }),
+        _ => fail(codes::FORM, s.place, "a parameter has a type: `param \"name\" : f32[768]`"),
+    }
+}
