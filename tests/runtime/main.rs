@@ -4,6 +4,7 @@
 mod calls;
 mod door;
 mod linking;
+mod style;
 mod toy;
 mod weights;
 mod wrappers;

@@ -1,8 +1,8 @@
 //! The support library: the part of a `model.so` that is the same for every model.
 //!
 //! In: the model's descriptor (`../abi.rs`), which the linker puts beside it; calls from C. Out: the exported `attnc_`
-//! functions of `api.rs`. It opens weights, checks what comes in at the door, gives the model's plans their memory and
-//! runs them. It knows no tensor operation.
+//! functions of `api.rs`, `entry.rs` and `introspect.rs`. It opens weights, checks what comes in at the door, gives the
+//! model's plans their memory and runs them. It knows no tensor operation.
 //!
 //! A `no_std`, `panic = "abort"` program of its own that needs libc alone: `build.rs` compiles it, and the compiler
 //! carries the one object file that comes out. Nothing in it may panic on any input: what comes from outside is never
@@ -25,6 +25,7 @@ mod cpu;
 mod desc;
 mod dlpack;
 mod door;
+mod entry;
 mod error;
 mod expr;
 mod glob;

@@ -1,0 +1,385 @@
+//! Exported functions that call an entry point, or ask what a call would give.
+//!
+//! In: lists of tensors from outside, as DLPack or as bare pointers. Out: a status; results in the caller's tensors or in
+//! tensors of the runtime's. What may be wrong with a tensor is for `door.rs` and `bind.rs`.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_void};
+use core::ptr::{null, null_mut};
+
+use crate::abi::{EntryDesc, PlanDesc};
+use crate::api::with_session;
+use crate::bind::{self, Bound};
+use crate::call::{self, Call, Data, Memory};
+use crate::desc::model;
+use crate::dlpack::{CPU, DLDevice, DLManagedTensor, DLTensor, type_of};
+use crate::door::{self, Arguments};
+use crate::error::{Error, Result, fail};
+use crate::handle::{Opened, Session};
+use crate::sys::Buffer;
+use crate::taps::{self, Taps};
+
+/// The entry point of this index, and its code.
+fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static PlanDesc)> {
+    let at = usize::try_from(index).unwrap_or(usize::MAX);
+    match model().entries.get().get(at).zip(opened.variant.entries.get().get(at)) {
+        Some(found) => Ok(found),
+        None => fail!(Call, "{} has no entry point {index}", model().name.get()),
+    }
+}
+
+/// The shape that a result will have for these arguments: `*ndim` axes in `shape`, which has room for `capacity`.
+/// Only the arguments' shapes and types are looked at, not their data.
+///
+/// # Safety
+/// As [`attnc_call`]; `shape` is null or has room for `capacity` numbers, `ndim` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attnc_result_shape(
+    session: *mut Session,
+    entry: u64,
+    arg_count: u64,
+    args: *const *mut DLTensor,
+    result: u64,
+    shape: *mut i64,
+    capacity: u64,
+    ndim: *mut i32,
+) -> i32 {
+    let query = |opened: &Opened, _: &mut Memory| {
+        let (entry, _) = entry_of(opened, entry)?;
+        // SAFETY: by the contract above.
+        let bound = unsafe {
+            let args = door::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
+            door::bind(entry, args)?.1
+        };
+        // SAFETY: by the contract above.
+        unsafe { give_shape(entry, &bound, result, shape, capacity, ndim) }
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(session, query) }
+}
+
+/// # Safety
+/// `shape` is null or has room for `capacity` numbers, `ndim` is null or writable.
+unsafe fn give_shape(
+    entry: &EntryDesc,
+    bound: &Bound,
+    result: u64,
+    shape: *mut i64,
+    capacity: u64,
+    ndim: *mut i32,
+) -> Result<()> {
+    let Some(t) = usize::try_from(result).ok().and_then(|i| entry.results.get().get(i)) else {
+        fail!(Call, "{} has no result {result}", entry.name.get())
+    };
+    let found = bound.shape(t.batch != 0, t.dims.get())?;
+    bind::bytes(&found, t.elem)?;
+    if ndim.is_null() {
+        fail!(Call, "the place for the number of axes is a null pointer");
+    }
+    // SAFETY: by the contract above.
+    unsafe { *ndim = found.len() as i32 };
+    if found.len() as u64 > capacity || (shape.is_null() && !found.is_empty()) {
+        fail!(
+            Call,
+            "result {result} of {} has {} axes, and there is room for {capacity}",
+            entry.name.get(),
+            found.len()
+        );
+    }
+    if !found.is_empty() {
+        // SAFETY: by the contract above.
+        unsafe { core::ptr::copy_nonoverlapping(found.as_ptr(), shape, found.len()) };
+    }
+    Ok(())
+}
+
+/// Calls an entry point; results go to tensors that the caller made (contiguous or not).
+///
+/// # Safety
+/// `session` is null or live; each list has as many pointers as its count says, each null or a tensor whose shape, strides
+/// and memory are as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attnc_call(
+    session: *mut Session,
+    entry: u64,
+    arg_count: u64,
+    args: *const *mut DLTensor,
+    result_count: u64,
+    results: *const *mut DLTensor,
+) -> i32 {
+    // SAFETY: by the contract above.
+    unsafe { attnc_call_taps(session, entry, arg_count, args, result_count, results, 0, null(), null_mut()) }
+}
+
+/// [`attnc_call`] that also gives the taps that match one of the patterns: `*out` gets them, to be closed by
+/// [`attnc_taps_close`], or null where none was asked for.
+///
+/// # Safety
+/// As [`attnc_call`]; `taps` is null or has `tap_count` pointers, each null or a C string; `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attnc_call_taps(
+    session: *mut Session,
+    entry: u64,
+    arg_count: u64,
+    args: *const *mut DLTensor,
+    result_count: u64,
+    results: *const *mut DLTensor,
+    tap_count: u64,
+    taps: *const *const c_char,
+    out: *mut *mut Taps,
+) -> i32 {
+    let call = |opened: &Opened, memory: &mut Memory| {
+        let (entry, plan) = entry_of(opened, entry)?;
+        // SAFETY: by the contract above.
+        unsafe {
+            if !out.is_null() {
+                *out = null_mut();
+            }
+            if tap_count > 0 && out.is_null() {
+                fail!(Call, "{}: the place for the taps is a null pointer", entry.name.get());
+            }
+            let args = door::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
+            let results = door::list(results, result_count, entry.results.get().len(), "results", entry)?;
+            let (views, bound) = door::bind(entry, args)?;
+            let args = door::arguments(entry, &views)?;
+            let results = door::results(entry, &bound, results, &args)?;
+            let wanted = if tap_count > 0 { Some(taps::want(entry, plan, &bound, taps, tap_count)?) } else { None };
+            let tap_data = wanted.as_ref().map_or(&[][..], |w| w.data.as_slice());
+            let data = Data { args: &args.data, outs: &results.data, taps: tap_data };
+            run(opened, memory, entry, plan, &bound, data)?;
+            results.deliver();
+            if let Some(wanted) = wanted {
+                *out = Box::into_raw(Box::new(taps::collect(entry, &bound, wanted)?));
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(session, call) }
+}
+
+fn run(
+    opened: &Opened,
+    memory: &mut Memory,
+    entry: &EntryDesc,
+    plan: &PlanDesc,
+    bound: &Bound,
+    data: Data<'_>,
+) -> Result<()> {
+    let call = Call {
+        model: model(),
+        variant: opened.variant,
+        entry,
+        plan,
+        weights: &opened.weights,
+        packed: &opened.packed,
+        pool: &opened.pool,
+        bound,
+        data,
+    };
+    call::run(&call, memory)
+}
+
+/// Calls an entry point; the runtime makes the results. Each has a deleter, which must be called before this `.so` is
+/// unloaded, and may be called by any thread at any time before that, the session being closed or not.
+///
+/// # Safety
+/// As [`attnc_call`]; `results` has room for `result_count` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attnc_call_owned(
+    session: *mut Session,
+    entry: u64,
+    arg_count: u64,
+    args: *const *mut DLTensor,
+    result_count: u64,
+    results: *mut *mut DLManagedTensor,
+) -> i32 {
+    let call = |opened: &Opened, memory: &mut Memory| {
+        let (entry, plan) = entry_of(opened, entry)?;
+        // SAFETY: by the contract above.
+        unsafe {
+            let args = door::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
+            let places =
+                door::list(results.cast_const(), result_count, entry.results.get().len(), "results", entry)?.len();
+            let (views, bound) = door::bind(entry, args)?;
+            let args: Arguments = door::arguments(entry, &views)?;
+            let mut made = Vec::new();
+            for t in entry.results.get() {
+                made.push(Owned::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem)?);
+            }
+            let outs: Vec<*mut u8> = made.iter().map(|m| m.data.pointer()).collect();
+            let data = Data { args: &args.data, outs: &outs, taps: &[] };
+            run(opened, memory, entry, plan, &bound, data)?;
+            for (i, m) in made.into_iter().enumerate().take(places) {
+                *results.add(i) = m.give_away();
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(session, call) }
+}
+
+/// A result that the runtime makes.
+struct Owned {
+    shape: Vec<i64>,
+    elem: u64,
+    data: Buffer,
+}
+
+/// What stands behind a result that was given away.
+struct Manager {
+    tensor: DLManagedTensor,
+    _shape: Box<[i64]>,
+    _data: Buffer,
+}
+
+impl Owned {
+    fn new(shape: Vec<i64>, elem: u64) -> Result<Owned> {
+        let bytes = bind::bytes(&shape, elem)?;
+        match Buffer::new(bytes) {
+            Some(data) => Ok(Owned { shape, elem, data }),
+            None => Err(Error::memory(bytes, "a result")),
+        }
+    }
+
+    fn give_away(self) -> *mut DLManagedTensor {
+        let mut shape = self.shape.into_boxed_slice();
+        let dl_tensor = DLTensor {
+            data: self.data.pointer().cast::<c_void>(),
+            device: DLDevice { device_type: CPU, device_id: 0 },
+            ndim: shape.len() as i32,
+            dtype: type_of(self.elem),
+            shape: shape.as_mut_ptr(),
+            strides: null_mut(),
+            byte_offset: 0,
+        };
+        let tensor = DLManagedTensor { dl_tensor, manager_ctx: null_mut(), deleter: Some(delete) };
+        let manager = Box::into_raw(Box::new(Manager { tensor, _shape: shape, _data: self.data }));
+        // SAFETY: the manager was just made; it points to itself so that the deleter finds it.
+        unsafe {
+            (*manager).tensor.manager_ctx = manager.cast();
+            &raw mut (*manager).tensor
+        }
+    }
+}
+
+/// The deleter of results.
+unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
+    // SAFETY: DLPack calls a deleter once, with the tensor that it came with.
+    unsafe {
+        if let Some(t) = tensor.as_ref() {
+            drop(Box::from_raw(t.manager_ctx.cast::<Manager>()));
+        }
+    }
+}
+
+/// Calls an entry point with bare pointers: `dims` are the values of its run-time dimensions in the order of
+/// `attnc_dimension_name` (the batch `..` is one leading axis), and every tensor is contiguous, of the declared type, and as
+/// large as the dimensions say. This is what the typed wrappers of `model.h` use.
+///
+/// # Safety
+/// The lists have as many entries as their counts say; the memory behind them is as large as the dimensions say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attnc_call_raw(
+    session: *mut Session,
+    entry: u64,
+    dim_count: u64,
+    dims: *const i64,
+    arg_count: u64,
+    args: *const *const c_void,
+    result_count: u64,
+    results: *const *mut c_void,
+) -> i32 {
+    let call = |opened: &Opened, memory: &mut Memory| {
+        let (entry, plan) = entry_of(opened, entry)?;
+        // SAFETY: by the contract above.
+        unsafe {
+            let bound = bind_raw(entry, dim_count, dims)?;
+            let args = door::list(args.cast(), arg_count, entry.args.get().len(), "arguments", entry)?;
+            let results = door::list(results, result_count, entry.results.get().len(), "results", entry)?;
+            // The same checks as for tensors: null pointers, alignment, truth values, memory shared with a result.
+            let mut arg_tensors = Vec::new();
+            for (t, data) in entry.args.get().iter().zip(args) {
+                arg_tensors.push(RawTensor::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem, *data));
+            }
+            let mut result_tensors = Vec::new();
+            for (t, data) in entry.results.get().iter().zip(results) {
+                result_tensors.push(RawTensor::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem, *data));
+            }
+            let arg_list: Vec<*mut DLTensor> = arg_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
+            let result_list: Vec<*mut DLTensor> = result_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
+            let (views, _) = door::bind(entry, &arg_list)?;
+            let args = door::arguments(entry, &views)?;
+            let results = door::results(entry, &bound, &result_list, &args)?;
+            let data = Data { args: &args.data, outs: &results.data, taps: &[] };
+            run(opened, memory, entry, plan, &bound, data)?;
+            results.deliver();
+        }
+        Ok(())
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(session, call) }
+}
+
+/// # Safety
+/// `dims` is null or has `count` numbers.
+unsafe fn bind_raw(entry: &EntryDesc, count: u64, dims: *const i64) -> Result<Bound> {
+    let expected = entry.symbols.get().len();
+    if count != expected as u64 || (dims.is_null() && expected > 0) {
+        fail!(Call, "{} has {expected} run-time dimensions, and {count} were given", entry.name.get());
+    }
+    // SAFETY: by the contract above.
+    let dims = if expected == 0 { &[] } else { unsafe { core::slice::from_raw_parts(dims, expected) } };
+    bind::bind_values(entry, dims)
+}
+
+/// A tensor around a bare pointer.
+struct RawTensor {
+    tensor: DLTensor,
+    _shape: Box<[i64]>,
+}
+
+impl RawTensor {
+    fn new(shape: Vec<i64>, elem: u64, data: *mut c_void) -> RawTensor {
+        let mut shape = shape.into_boxed_slice();
+        let tensor = DLTensor {
+            data,
+            device: DLDevice { device_type: CPU, device_id: 0 },
+            ndim: shape.len() as i32,
+            dtype: type_of(elem),
+            shape: shape.as_mut_ptr(),
+            strides: null_mut(),
+            byte_offset: 0,
+        };
+        RawTensor { tensor, _shape: shape }
+    }
+}
+
+/// The shape of a result for these run-time dimensions; see [`attnc_call_raw`] and [`attnc_result_shape`].
+///
+/// # Safety
+/// As [`attnc_call_raw`] and [`attnc_result_shape`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn attnc_result_shape_raw(
+    session: *mut Session,
+    entry: u64,
+    dim_count: u64,
+    dims: *const i64,
+    result: u64,
+    shape: *mut i64,
+    capacity: u64,
+    ndim: *mut i32,
+) -> i32 {
+    let query = |opened: &Opened, _: &mut Memory| {
+        let (entry, _) = entry_of(opened, entry)?;
+        // SAFETY: by the contract above.
+        unsafe {
+            let bound = bind_raw(entry, dim_count, dims)?;
+            give_shape(entry, &bound, result, shape, capacity, ndim)
+        }
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(session, query) }
+}
