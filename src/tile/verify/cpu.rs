@@ -266,8 +266,34 @@ impl Checker<'_, '_> {
             Op::Dot => {
                 same && data.operands.get(2) == Some(&o) && data.operands.iter().filter(|x| **x == o).count() == 1
             }
-            _ => same,
+            // Written when the row has been read.
+            Op::Reduce { .. } => same,
+            // Nothing in the run reads it after its place is taken.
+            _ => same && self.last_reader(at, o) <= self.position(at, at),
         }
+    }
+
+    /// The place of an instruction in the run of another; 0 outside of one.
+    fn position(&self, run_of: Inst, i: Inst) -> usize {
+        self.run(run_of).iter().position(|k| *k == i).unwrap_or(0)
+    }
+
+    /// The place of the last instruction in a run that reads a value.
+    fn last_reader(&self, run_of: Inst, o: Value) -> usize {
+        self.run(run_of).iter().rposition(|k| self.body.inst(*k).operands.contains(&o)).unwrap_or(0)
+    }
+
+    /// The instructions of the run that holds one.
+    fn run(&self, i: Inst) -> &[Inst] {
+        let blocks = self.body.layout.iter().flat_map(|b| &self.body.block(*b).insts);
+        for k in blocks {
+            if let Op::Run { insts, .. } = &self.body.inst(*k).op
+                && insts.contains(&i)
+            {
+                return insts;
+            }
+        }
+        &[]
     }
 
     /// Rule 13: vector registers.

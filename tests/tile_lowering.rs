@@ -1,0 +1,254 @@
+//! Does a program in tile IR compute what its graph IR says, unscheduled and scheduled? The oracle is the graph IR's
+//! interpreter; the schedule must not change a bit.
+
+use std::collections::BTreeMap;
+
+use attnc::ir::interp::{self, Array, Call, Data, Limits, run_tapped};
+use attnc::ir::{self, Module};
+use attnc::passes::{Collected, Options, optimise};
+use attnc::shape::Elem;
+use attnc::syntax::span::SourceMap;
+use attnc::tensor::Tensor;
+use attnc::tile::{self, PlanVariant};
+
+/// SplitMix64 (Steele, Lea & Flood 2014).
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn tensor(&mut self, elem: Elem, shape: Vec<usize>) -> Tensor {
+        let n = shape.iter().product();
+        match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => {
+                let xs: Vec<f64> = (0..n).map(|_| (self.next() % 4001) as f64 / 1000.0 - 2.0).collect();
+                Tensor::from_floats(elem, shape, &xs).unwrap()
+            }
+            // Small enough to index an axis of three.
+            _ => {
+                let xs: Vec<i64> = (0..n).map(|_| (self.next() % 3) as i64).collect();
+                Tensor::from_ints(elem, shape, &xs).unwrap()
+            }
+        }
+    }
+}
+
+fn parse(source: &str) -> Module {
+    let whole = format!("module \"test.attn\"\n{source}");
+    let mut sources = SourceMap::new();
+    let file = sources.add("test.air", whole.as_str());
+    match ir::text::parse(&whole, file) {
+        Ok(p) => p.module,
+        Err(d) => panic!("{}", attnc::diagnostics::render_all(&d, &sources, false)),
+    }
+}
+
+fn floats<F: Copy + Into<f64>>(a: &Array<F>) -> Vec<f64> {
+    match &a.data {
+        Data::Float(xs) => xs.iter().map(|x| (*x).into()).collect(),
+        Data::Int(xs) => xs.iter().map(|n| *n as f64).collect(),
+        Data::Bool(xs) => xs.iter().map(|b| f64::from(u8::from(*b))).collect(),
+    }
+}
+
+fn close(name: &str, got: &Tensor, want: &[f64]) {
+    let got = got.to_f64();
+    assert_eq!(got.len(), want.len(), "{name}");
+    for (i, (g, w)) in got.iter().zip(want).enumerate() {
+        let same = g == w || (g.is_nan() && w.is_nan());
+        assert!(same || (g - w).abs() <= 2e-5 * (1.0 + w.abs()), "{name}: element {i} is {g}, not {w}");
+    }
+}
+
+/// Runs a module both ways at some values of its run-time dimensions.
+fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
+    let verified = match ir::verify(module) {
+        Ok(v) => v,
+        Err(e) => panic!("{name}: {e}"),
+    };
+    let f = &module.functions[0];
+    let symbols: BTreeMap<String, i64> = symbols.iter().map(|(s, n)| (s.to_string(), *n)).collect();
+    let mut rng = Rng(7);
+    let args: Vec<Tensor> = f
+        .args
+        .iter()
+        .map(|a| {
+            let shape = a.ty.shape.iter().map(|d| d.eval(&|s| symbols.get(s).copied()).unwrap() as usize).collect();
+            rng.tensor(a.ty.elem, shape)
+        })
+        .collect();
+    let mut params: BTreeMap<String, Tensor> = BTreeMap::new();
+    for p in &module.params {
+        let shape: Vec<usize> = p.ty.shape.iter().map(|d| d.as_const().unwrap() as usize).collect();
+        let mut names = vec![p.name.clone()];
+        for n in &p.counts {
+            names = names.iter().flat_map(|s| (0..*n).map(move |i| s.replacen('*', &i.to_string(), 1))).collect();
+        }
+        for n in names {
+            params.insert(n, rng.tensor(p.ty.elem, shape.clone()));
+        }
+    }
+    let call = Call { function: &f.name, args: &args, params: &params, limits: Limits::default() };
+    let oracle = run_tapped::<f32>(verified, &call).unwrap_or_else(|e| panic!("{name}: {e}"));
+
+    let mut tiles = attnc::lowering::tile::lower(module).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
+    let run = |m: &tile::Module, state: &str| {
+        let verified = tile::verify::verify(m).unwrap_or_else(|e| panic!("{name}, {state}:\n{e}"));
+        let text = tile::text::print(m);
+        let mut sources = SourceMap::new();
+        let file = sources.add("test.tir", text.as_str());
+        match tile::text::parse(&text, file) {
+            Ok(p) => assert_eq!(tile::text::print(&p.module), text, "{name}"),
+            Err(d) => panic!("{name}: {}\n{text}", attnc::diagnostics::render_all(&d, &sources, false)),
+        }
+        let call = tile::interp::Call {
+            plan: &f.name,
+            variant,
+            symbols: &symbols,
+            args: &args,
+            params: &params as &dyn interp::Params,
+            limits: Limits::default(),
+        };
+        tile::interp::run(verified, &call).unwrap_or_else(|e| panic!("{name}, {state}: {e}\n{text}"))
+    };
+    let open = run(&tiles, "unscheduled");
+    for (i, (got, want)) in open.results.iter().zip(&oracle.results).enumerate() {
+        close(&format!("{name}: result {i} at {symbols:?}"), got, &floats(want));
+    }
+    for k in &mut tiles.kernels {
+        tile::schedule(k).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
+    }
+    let scheduled = run(&tiles, "scheduled");
+    let bits = |o: &tile::interp::Outcome| o.results.iter().chain(o.taps.values()).cloned().collect::<Vec<_>>();
+    for (a, b) in bits(&open).iter().zip(&bits(&scheduled)) {
+        assert!(a.bytes() == b.bytes(), "{name}: the schedule changes bits at {symbols:?}");
+    }
+}
+
+/// As written and after all passes.
+fn program(name: &str, source: &str, sizes: &[&[(&str, i64)]]) {
+    let plain = parse(source);
+    let mut fused = plain.clone();
+    let mut sink = Collected::default();
+    optimise(&mut fused, &Options::default(), &mut sink).unwrap_or_else(|e| panic!("{name}: {e}"));
+    for size in sizes {
+        check(&format!("{name}, as written"), &plain, size);
+        check(&format!("{name}, after passes"), &fused, size);
+    }
+}
+
+const SIZES: &[&[(&str, i64)]] = &[&[("S", 0)], &[("S", 1)], &[("S", 5)], &[("S", 67)]];
+
+#[test]
+fn elementwise() {
+    program(
+        "elementwise",
+        "func @f(%0 \"x\": f32[S, 5], %1 \"y\": f32[5]) -> (f32[S, 5], bool[S, 5]) {\n^bb0:\n\
+         %2 = add %0, %1 : f32[S, 5]\n%3 = mul %2, 0.5 : f32[S, 5]\n%4 = gelu %3 : f32[S, 5]\n\
+         %5 = lt %4, %1 : bool[S, 5]\n%6 = where %5, %4, -1.0 : f32[S, 5]\nreturn %6, %5\n}",
+        SIZES,
+    );
+}
+
+#[test]
+fn movement() {
+    program(
+        "movement",
+        "func @f(%0 \"x\": f32[S, 4, 3]) -> (f32[3, 4, S], f32[S, 12], f32[2*S, 4, 3], f32[S, 6, 3], f32[S, 2, 3]) {\n\
+         ^bb0:\n%1 = transpose %0, perm=[2, 1, 0] : f32[3, 4, S]\n%2 = transpose %0, perm=[0, 2, 1] : f32[S, 3, 4]\n\
+         %3 = reshape %2 : f32[S, 12]\n%4 = concat %0, %0, axis=0 : f32[2*S, 4, 3]\n\
+         %5 = pad %0, 0.5, axis=1, low=1, high=1 : f32[S, 6, 3]\n%6 = slice %0, axis=1, start=1, stop=3 : f32[S, 2, 3]\n\
+         return %1, %3, %4, %5, %6\n}",
+        SIZES,
+    );
+}
+
+#[test]
+fn rows() {
+    program(
+        "rows",
+        "func @f(%0 \"x\": f32[S, 70], %1 \"w\": f32[70]) -> (f32[S, 70], f32[S, 70], f32[S]) {\n^bb0:\n\
+         %2 = reduce_mean %0, axes=[1], keep=true : f32[S, 1]\n%3 = sub %0, %2 : f32[S, 70]\n\
+         %4 = mul %3, %3 : f32[S, 70]\n%5 = reduce_mean %4, axes=[1], keep=true : f32[S, 1]\n\
+         %6 = add %5, 1e-5 : f32[S, 1]\n%7 = rsqrt %6 : f32[S, 1]\n%8 = mul %3, %7 : f32[S, 70]\n\
+         %9 = mul %8, %1 : f32[S, 70]\n%10 = softmax %9, axis=1 : f32[S, 70]\n\
+         %11 = reduce_max %0, axes=[1], keep=false : f32[S]\nreturn %9, %10, %11\n}",
+        SIZES,
+    );
+}
+
+#[test]
+fn reductions() {
+    program(
+        "reductions",
+        "func @f(%0 \"x\": f32[S, 6, 7], %1 \"n\": i32[4, S]) -> (f32[6, 7], f32[S, 7], f32[S, 6], f32[6], i32[4], i32[6, 7]) {\n^bb0:\n\
+         %2 = reduce_sum %0, axes=[0], keep=false : f32[6, 7]\n%3 = reduce_max %0, axes=[1], keep=false : f32[S, 7]\n\
+         %4 = reduce_min %0, axes=[2], keep=false : f32[S, 6]\n%5 = reduce_sum %0, axes=[0, 2], keep=false : f32[6]\n\
+         %6 = reduce_sum %1, axes=[1], keep=false : i32[4]\n%7 = argmax %0, axes=[0], keep=false : i32[6, 7]\n\
+         return %2, %3, %4, %5, %6, %7\n}",
+        &SIZES[1..],
+    );
+}
+
+#[test]
+fn matmuls() {
+    program(
+        "matmuls",
+        "param \"w\" : f32[33, 70]\nparam \"b\" : f32[70]\n\
+         func @f(%0 \"x\": f32[S, 33], %1 \"y\": f32[3, S, 5]) -> (f32[S, 70], f32[3, S, S], f32[S, 70]) {\n^bb0:\n\
+         %2 = param \"w\" : f32[33, 70]\n%3 = matmul %0, %2 : f32[S, 70]\n%4 = param \"b\" : f32[70]\n\
+         %5 = add %3, %4 : f32[S, 70]\n%6 = gelu_tanh %5 : f32[S, 70]\n%7 = transpose %1, perm=[0, 2, 1] : f32[3, 5, S]\n\
+         %8 = matmul %1, %7 : f32[3, S, S]\n%9 = add %6, %3 : f32[S, 70]\nreturn %6, %8, %9\n}",
+        SIZES,
+    );
+}
+
+#[test]
+fn attention() {
+    program(
+        "attention",
+        "func @f(%0 \"q\": f32[2, S, 8], %1 \"k\": f32[2, T, 8], %2 \"v\": f32[2, T, 6], %3 \"keep\": bool[T]) -> (f32[2, S, 6], f32[2, S, 6]) {\n^bb0:\n\
+         %4 = transpose %1, perm=[0, 2, 1] : f32[2, 8, T]\n%5 = matmul %0, %4 : f32[2, S, T]\n%6 = mul %5, 0.35 : f32[2, S, T]\n\
+         %7 = causal : bool[S, T]\n%8 = where %7, %6, -inf : f32[2, S, T]\n%9 = softmax %8, axis=2 : f32[2, S, T]\n\
+         %10 = matmul %9, %2 : f32[2, S, 6]\n%11 = where %3, %6, -inf : f32[2, S, T]\n%12 = softmax %11, axis=2 : f32[2, S, T]\n\
+         %13 = matmul %12, %2 : f32[2, S, 6]\nreturn %10, %13\n}",
+        &[
+            &[("S", 5), ("T", 5)],
+            &[("S", 1), ("T", 130)],
+            &[("S", 70), ("T", 70)],
+            &[("S", 9), ("T", 4)],
+            &[("S", 3), ("T", 0)],
+            &[("S", 0), ("T", 3)],
+        ],
+    );
+}
+
+#[test]
+fn loops_over_layers() {
+    program(
+        "loops",
+        "param \"h.*.w\"[3] : f32[8, 8]\nparam \"wte\" : f32[3, 8]\n\
+         func @f(%0 \"tokens\": i32[S]) -> (f32[S, 8]) {\n^bb0:\n%1 = param \"wte\" : f32[3, 8]\n\
+         %2 = gather %1, %0, axis=0 : f32[S, 8]\nbr ^bb1(0, %2)\n^bb1(%3: index, %4: f32[S, 8]):\n%5 = lt %3, 3 : bool[]\n\
+         br_if %5, ^bb2, ^bb3\n^bb2:\n%6 = param \"h.*.w\"[%3] : f32[8, 8]\n%7 = matmul %4, %6 : f32[S, 8]\n\
+         %8 = tanh %7 : f32[S, 8]\n%9 = add %8, %4 : f32[S, 8]\n%10 = add %3, 1 : index\nbr ^bb1(%10, %9)\n^bb3:\nreturn %4\n}",
+        SIZES,
+    );
+}
+
+#[test]
+fn narrow_types() {
+    program(
+        "narrow",
+        "func @f(%0 \"x\": bf16[S, 9], %1 \"y\": i8[S, 9], %2 \"z\": f16[9, 4]) -> (bf16[S, 9], i8[S, 9], i64[S, 9], f16[9, 4]) {\n^bb0:\n\
+         %3 = mul %0, %0 : bf16[S, 9]\n%4 = add %1, %1 : i8[S, 9]\n%5 = cast %1 : i64[S, 9]\n%6 = exp %2 : f16[9, 4]\nreturn %3, %4, %5, %6\n}",
+        SIZES,
+    );
+}
