@@ -10,7 +10,7 @@ const CONTRACT: Float = Float::Contract;
 #[test]
 fn a_reduction_keeps_its_axis() {
     pass_snapshot!(
-        "canonicalise_reduce",
+        "canonicalise_reduce_more",
         "canonicalise-reduce",
         CONTRACT,
         "
@@ -33,7 +33,7 @@ func @dropped(%0 \"x\": f32[B, S, 768]) -> (f32[B, S], f32[B, 768]) {
 
 #[test]
 fn what_follows_a_matmul_is_done_in_its_kernel() {
-    pass_snapshot!("fuse_epilogue", "fuse-epilogue", CONTRACT, "
+    pass_snapshot!("fuse_epilogue_more", "fuse-epilogue", CONTRACT, "
 func @bias_and_gelu(%0 \"x\": f32[S, 768], %1 \"w\": f32[768, 3072], %2 \"b\": f32[3072]) -> (f32[S, 3072]) {
 ^bb0:
   %3 = matmul %0, %1 : f32[S, 3072] loc(2:4)
@@ -122,7 +122,7 @@ func @moved(%0 \"x\": f32[S, 768], %1 \"w\": f32[768, 768]) -> (f32[768, S]) {
 #[test]
 fn norms_and_softmaxes_become_rows() {
     pass_snapshot!(
-        "fuse_rows",
+        "fuse_rows_more",
         "canonicalise-reduce,fuse-rows",
         CONTRACT,
         "
@@ -222,7 +222,7 @@ func @small_things_stay_outside(%0 \"x\": f32[S, 8], %1 \"a\": f32[8], %2 \"b\":
 #[test]
 fn runs_of_elementwise_work_become_maps() {
     pass_snapshot!(
-        "fuse_map",
+        "fuse_map_more",
         "fuse-map",
         CONTRACT,
         "

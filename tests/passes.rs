@@ -1,4 +1,5 @@
-//! The passes that make a program smaller: each essay's example is what the pass does, and more of what it does not.
+//! Each pass's essay opens with an example; it is what the pass does. Here too: more of what the passes that make a
+//! program smaller do and do not.
 
 #[path = "common/passes.rs"]
 mod passes;
@@ -16,6 +17,9 @@ fn example(file: &str) -> (String, String) {
 /// The example does what it says; the snapshot shows it.
 macro_rules! essay {
     ($test:ident, $file:literal, $pass:literal, $cleanup:literal) => {
+        essay!($test, $file, $pass, $cleanup, attnc::passes::Float::Strict);
+    };
+    ($test:ident, $file:literal, $pass:literal, $cleanup:literal, $float:expr) => {
         #[test]
         fn $test() {
             let (before, after) = example(include_str!(concat!("../src/passes/", $file, ".rs")));
@@ -23,12 +27,7 @@ macro_rules! essay {
             let list = attnc::passes::parse_pass_list(concat!($pass, $cleanup)).expect("names of passes");
             let (found, _) = passes::run(&before, Some(&list), &Default::default());
             assert_eq!(found, after);
-            pass_snapshot!(
-                $pass,
-                concat!($pass, $cleanup),
-                attnc::passes::Float::Strict,
-                &before[before.find('\n').unwrap_or(0)..]
-            );
+            pass_snapshot!($pass, concat!($pass, $cleanup), $float, &before[before.find('\n').unwrap_or(0)..]);
         }
     };
 }
@@ -39,3 +38,22 @@ essay!(licm, "licm", "licm", "");
 essay!(simplify, "simplify", "simplify", ",dce");
 essay!(fold_constants, "fold_constants", "fold-constants", ",dce");
 essay!(simplify_cfg, "simplify_cfg", "simplify-cfg", "");
+essay!(canonicalise_heads, "canonicalise_heads", "canonicalise-heads", "");
+essay!(canonicalise_transpose, "canonicalise_transpose", "canonicalise-transpose", "");
+essay!(canonicalise_softmax, "canonicalise_softmax", "canonicalise-softmax", "");
+essay!(canonicalise_mask, "canonicalise_mask", "canonicalise-mask", "");
+essay!(canonicalise_scale, "canonicalise_scale", "canonicalise-scale", "", attnc::passes::Float::Contract);
+essay!(fuse_attention, "fuse_attention", "fuse-attention", "", attnc::passes::Float::Contract);
+essay!(canonicalise_reduce, "canonicalise_reduce", "canonicalise-reduce", "");
+essay!(fuse_epilogue, "fuse_epilogue", "fuse-epilogue", "");
+essay!(fuse_rows, "fuse_rows", "fuse-rows", "");
+essay!(fuse_map, "fuse_map", "fuse-map", "");
+
+/// Every pass of the registry has an essay with an example, and so a snapshot of its name.
+#[test]
+fn every_pass_has_its_essay() {
+    for pass in attnc::passes::PASSES {
+        let snapshot = format!("{}/snapshots/passes/{}.snap", env!("CARGO_MANIFEST_DIR"), pass.name);
+        assert!(std::path::Path::new(&snapshot).is_file(), "{}", pass.name);
+    }
+}

@@ -1,19 +1,27 @@
 //! canonicalise-heads: scores that a `reshape` regroups are computed in their groups.
 //!
 //! ```text
-//!   %3 = reshape %0                       : f32[2, 4*S, 64]     // 4 query heads for each of 2 key heads
-//!   %4 = matmul %3, %1                    : f32[2, 4*S, T]
-//!   %5 = reshape %4                       : f32[2, 4, S, T]
-//!   %6 = softmax %5, axis=3               : f32[2, 4, S, T]
-//!   %7 = reshape %6                       : f32[2, 4*S, T]
-//!   %8 = matmul %7, %2                    : f32[2, 4*S, 64]
-//! ->
-//!   %3 = reshape %1                       : f32[2, 1, 64, T]
-//!   %4 = matmul %0, %3                    : f32[2, 4, S, T]
+//! func @f(%0 "q": f32[2, 4*S, 64], %1 "k.T": f32[2, 64, T], %2 "v": f32[2, T, 64]) -> (f32[2, 4*S, 64]) {
+//! ^bb0:
+//!   %3 = matmul %0, %1                    : f32[2, 4*S, T]
+//!   %4 = reshape %3                       : f32[2, 4, S, T]
 //!   %5 = softmax %4, axis=3               : f32[2, 4, S, T]
-//!   %6 = reshape %2                       : f32[2, 1, T, 64]
-//!   %7 = matmul %5, %6                    : f32[2, 4, S, 64]
-//!   %8 = reshape %7                       : f32[2, 4*S, 64]
+//!   %6 = reshape %5                       : f32[2, 4*S, T]
+//!   %7 = matmul %6, %2                    : f32[2, 4*S, 64]
+//!   return %7
+//! }
+//! ->
+//! func @f(%0 "q": f32[2, 4*S, 64], %1 "k.T": f32[2, 64, T], %2 "v": f32[2, T, 64]) -> (f32[2, 4*S, 64]) {
+//! ^bb0:
+//!   %3 = reshape %1                       : f32[2, 1, 64, T]
+//!   %4 = reshape %0                       : f32[2, 4, S, 64]
+//!   %5 = matmul %4, %3                    : f32[2, 4, S, T]
+//!   %6 = softmax %5, axis=3               : f32[2, 4, S, T]
+//!   %7 = reshape %2                       : f32[2, 1, T, 64]
+//!   %8 = matmul %6, %7                    : f32[2, 4, S, 64]
+//!   %9 = reshape %8                       : f32[2, 4*S, 64]
+//!   return %9
+//! }
 //! ```
 //!
 //! This is what `einsum("g r s d, g t d -> g r s t", q, k)` becomes, and what heads joined to the batch look like.

@@ -1,13 +1,29 @@
 //! canonicalise-mask: every mask of an attention becomes `where(keep, scores, number)` or `scores + mask`.
 //!
 //! ```text
-//!   %5 = not %3                           : bool[S, S]          // %3 = causal
-//!   %6 = or %5, %1                        : bool[S, S]          // %1: what is padding
-//!   %7 = where %6, -inf, %4               : f32[12, S, S]
+//! func @f(%0 "q": f32[S, 64], %1 "k.T": f32[64, S], %2 "v": f32[S, 64], %3 "padding": bool[1, S]) -> (f32[S, 64]) {
+//! ^bb0:
+//!   %4 = matmul %0, %1                    : f32[S, S]
+//!   %5 = causal                           : bool[S, S]
+//!   %6 = not %5                           : bool[S, S]
+//!   %7 = or %6, %3                        : bool[S, S]
+//!   %8 = where %7, -inf, %4               : f32[S, S]
+//!   %9 = softmax %8, axis=1               : f32[S, S]
+//!   %10 = matmul %9, %2                   : f32[S, 64]
+//!   return %10
+//! }
 //! ->
-//!   %5 = not %1                           : bool[1, S]
-//!   %6 = where %5, %4, -inf               : f32[12, S, S]
-//!   %7 = where %3, %6, -inf               : f32[12, S, S]
+//! func @f(%0 "q": f32[S, 64], %1 "k.T": f32[64, S], %2 "v": f32[S, 64], %3 "padding": bool[1, S]) -> (f32[S, 64]) {
+//! ^bb0:
+//!   %4 = matmul %0, %1                    : f32[S, S]
+//!   %5 = causal                           : bool[S, S]
+//!   %6 = not %3                           : bool[1, S]
+//!   %7 = where %6, %4, -inf               : f32[S, S]
+//!   %8 = where %5, %7, -inf               : f32[S, S]
+//!   %9 = softmax %8, axis=1               : f32[S, S]
+//!   %10 = matmul %9, %2                   : f32[S, 64]
+//!   return %10
+//! }
 //! ```
 //!
 //! so that `fuse-attention` sees `causal` where it is, and small masks stay small instead of being joined to a large one.

@@ -1,12 +1,20 @@
 //! canonicalise-reduce: a reduction over the last axis keeps it, with extent 1, and a `reshape` drops it.
 //!
 //! ```text
+//! func @f(%0 "x": f32[S, 768]) -> (f32[S, 768]) {
+//! ^bb0:
 //!   %1 = reduce_sum %0, axes=[1]          : f32[S]
 //!   %2 = reshape %1                       : f32[S, 1]
 //!   %3 = div %0, %2                       : f32[S, 768]
+//!   return %3
+//! }
 //! ->
-//!   %1 = reduce_sum %0, axes=[1], keep    : f32[S, 1]
+//! func @f(%0 "x": f32[S, 768]) -> (f32[S, 768]) {
+//! ^bb0:
+//!   %1 = reduce_sum %0, axes=[1], keep=true : f32[S, 1]
 //!   %2 = div %0, %1                       : f32[S, 768]
+//!   return %2
+//! }
 //! ```
 //!
 //! so that `fuse-rows` sees one number for each row, however the author put the axis back. A `reshape` of a `reshape` is

@@ -1,16 +1,28 @@
 //! canonicalise-scale: every scale of an attention becomes one product with one number, next to `q @ k.T`.
 //!
 //! ```text
-//!   %4 = mul %0, 0.5                      : f32[12, S, 64]      // on the queries
-//!   %5 = matmul %4, %3                    : f32[12, S, S]
-//!   %6 = where %2, %5, -inf               : f32[12, S, S]
-//!   %7 = div %6, 4.0                      : f32[12, S, S]       // and after the mask
-//!   %8 = softmax %7, axis=2               : f32[12, S, S]
+//! func @f(%0 "q": f32[S, 64], %1 "k.T": f32[64, S], %2 "v": f32[S, 64]) -> (f32[S, 64]) {
+//! ^bb0:
+//!   %3 = mul %0, 0.5                      : f32[S, 64]
+//!   %4 = matmul %3, %1                    : f32[S, S]
+//!   %5 = causal                           : bool[S, S]
+//!   %6 = where %5, %4, -inf               : f32[S, S]
+//!   %7 = div %6, 4.0                      : f32[S, S]
+//!   %8 = softmax %7, axis=1               : f32[S, S]
+//!   %9 = matmul %8, %2                    : f32[S, 64]
+//!   return %9
+//! }
 //! ->
-//!   %4 = matmul %0, %3                    : f32[12, S, S]
-//!   %5 = mul %4, 0.125                    : f32[12, S, S]
-//!   %6 = where %2, %5, -inf               : f32[12, S, S]
-//!   %7 = softmax %6, axis=2               : f32[12, S, S]
+//! func @f(%0 "q": f32[S, 64], %1 "k.T": f32[64, S], %2 "v": f32[S, 64]) -> (f32[S, 64]) {
+//! ^bb0:
+//!   %3 = matmul %0, %1                    : f32[S, S]
+//!   %4 = causal                           : bool[S, S]
+//!   %5 = mul %3, 0.125                    : f32[S, S]
+//!   %6 = where %4, %5, -inf               : f32[S, S]
+//!   %7 = softmax %6, axis=1               : f32[S, S]
+//!   %8 = matmul %7, %2                    : f32[S, 64]
+//!   return %8
+//! }
 //! ```
 //!
 //! # Rewrites

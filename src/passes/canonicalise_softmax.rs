@@ -1,15 +1,23 @@
 //! canonicalise-softmax: a softmax written out by hand becomes `softmax`, where it can be proved to be the same.
 //!
 //! ```text
+//! func @f(%0 "x": f32[S, T]) -> (f32[S, T]) {
+//! ^bb0:
 //!   %1 = sigmoid %0                       : f32[S, T]
-//!   %2 = reduce_max %1, axes=[1], keep    : f32[S, 1]
+//!   %2 = reduce_max %1, axes=[1], keep=true : f32[S, 1]
 //!   %3 = sub %1, %2                       : f32[S, T]
 //!   %4 = exp %3                           : f32[S, T]
-//!   %5 = reduce_sum %4, axes=[1], keep    : f32[S, 1]
+//!   %5 = reduce_sum %4, axes=[1], keep=true : f32[S, 1]
 //!   %6 = div %4, %5                       : f32[S, T]
+//!   return %6
+//! }
 //! ->
+//! func @f(%0 "x": f32[S, T]) -> (f32[S, T]) {
+//! ^bb0:
 //!   %1 = sigmoid %0                       : f32[S, T]
 //!   %2 = softmax %1, axis=1               : f32[S, T]
+//!   return %2
+//! }
 //! ```
 //!
 //! # Conditions

@@ -1,14 +1,24 @@
 //! canonicalise-transpose: attention written over transposed scores becomes `softmax(q @ k.T) @ v`.
 //!
 //! ```text
-//!   %4 = matmul %1, transpose(%0)         : f32[12, T, S]       // k @ q.T
-//!   %5 = softmax %4, axis=1               : f32[12, T, S]       // over the keys
-//!   %6 = transpose %5, [0, 2, 1]          : f32[12, S, T]
-//!   %7 = matmul %6, %2                    : f32[12, S, 64]
+//! func @f(%0 "q.T": f32[64, S], %1 "k": f32[T, 64], %2 "v": f32[T, 64]) -> (f32[S, 64]) {
+//! ^bb0:
+//!   %3 = matmul %1, %0                    : f32[T, S]
+//!   %4 = softmax %3, axis=0               : f32[T, S]
+//!   %5 = transpose %4, perm=[1, 0]        : f32[S, T]
+//!   %6 = matmul %5, %2                    : f32[S, 64]
+//!   return %6
+//! }
 //! ->
-//!   %4 = matmul %0, transpose(%1)         : f32[12, S, T]
-//!   %5 = softmax %4, axis=2               : f32[12, S, T]
-//!   %6 = matmul %5, %2                    : f32[12, S, 64]
+//! func @f(%0 "q.T": f32[64, S], %1 "k": f32[T, 64], %2 "v": f32[T, 64]) -> (f32[S, 64]) {
+//! ^bb0:
+//!   %3 = transpose %1, perm=[1, 0]        : f32[64, T]
+//!   %4 = transpose %0, perm=[1, 0]        : f32[S, 64]
+//!   %5 = matmul %4, %3                    : f32[S, T]
+//!   %6 = softmax %5, axis=1               : f32[S, T]
+//!   %7 = matmul %6, %2                    : f32[S, 64]
+//!   return %7
+//! }
 //! ```
 //!
 //! # Rewrites

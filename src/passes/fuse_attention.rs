@@ -1,14 +1,23 @@
 //! fuse-attention: a softmax and the two matmuls around it become one `attention`.
 //!
 //! ```text
-//!   %9  = matmul %7, transpose(%8)        : f32[12, S, S]
-//!   %10 = mul %9, 0.125                   : f32[12, S, S]
-//!   %11 = causal                          : bool[S, S]
-//!   %12 = where %11, %10, -inf            : f32[12, S, S]
-//!   %13 = softmax %12, axis=2             : f32[12, S, S]
-//!   %14 = matmul %13, %6                  : f32[12, S, 64]
+//! func @f(%0 "q": f32[12, S, 64], %1 "k": f32[12, S, 64], %2 "v": f32[12, S, 64]) -> (f32[12, S, 64]) {
+//! ^bb0:
+//!   %3 = transpose %1, perm=[0, 2, 1]     : f32[12, 64, S]
+//!   %4 = matmul %0, %3                    : f32[12, S, S]
+//!   %5 = mul %4, 0.125                    : f32[12, S, S]
+//!   %6 = causal                           : bool[S, S]
+//!   %7 = where %6, %5, -inf               : f32[12, S, S]
+//!   %8 = softmax %7, axis=2               : f32[12, S, S]
+//!   %9 = matmul %8, %2                    : f32[12, S, 64]
+//!   return %9
+//! }
 //! ->
-//!   %14 = attention %7, %8, %6, 0.125, causal : f32[12, S, 64]
+//! func @f(%0 "q": f32[12, S, 64], %1 "k": f32[12, S, 64], %2 "v": f32[12, S, 64]) -> (f32[12, S, 64]) {
+//! ^bb0:
+//!   %3 = attention %0, %1, %2, scale=0.125, mask=[causal] : f32[12, S, 64]
+//!   return %3
+//! }
 //! ```
 //!
 //! The score matrix, which grows with the square of the sequence, never exists in the fused kernel: tiles of queries meet

@@ -1,16 +1,24 @@
 //! fuse-epilogue: what is done to a matmul's result element by element is done in its kernel.
 //!
 //! ```text
-//!   %4 = matmul %0, %1                    : f32[S, 3072]
-//!   %5 = add %4, %2                       : f32[S, 3072]        // bias
-//!   %6 = gelu %5                          : f32[S, 3072]
+//! func @f(%0 "x": f32[S, 768], %1 "w": f32[768, 3072], %2 "b": f32[3072]) -> (f32[S, 3072]) {
+//! ^bb0:
+//!   %3 = matmul %0, %1                    : f32[S, 3072]
+//!   %4 = add %3, %2                       : f32[S, 3072]
+//!   %5 = gelu %4                          : f32[S, 3072]
+//!   return %5
+//! }
 //! ->
-//!   %4 = fused matmul(%0, %1, %2)         : f32[S, 3072] {
-//!     %5 = matmul %0, %1
-//!     %6 = add %5, %2
-//!     %7 = gelu %6
-//!     yield %7
+//! func @f(%0 "x": f32[S, 768], %1 "w": f32[768, 3072], %2 "b": f32[3072]) -> (f32[S, 3072]) {
+//! ^bb0:
+//!   %3 = fused matmul(%4 = %0, %5 = %1, %6 = %2) : f32[S, 3072] {
+//!     %7 = matmul %4, %5                  : f32[S, 3072]
+//!     %8 = add %7, %6                     : f32[S, 3072]
+//!     %9 = gelu %8                        : f32[S, 3072]
+//!     yield %9
 //!   }
+//!   return %3
+//! }
 //! ```
 //!
 //! Bias, activation, scale, cast and residual are done while the tile of the result is in registers: the intermediate

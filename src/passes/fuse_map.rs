@@ -1,11 +1,24 @@
 //! fuse-map: a run of elementwise operations becomes one kernel.
 //!
 //! ```text
+//! func @f(%0 "x": f32[S, 512], %1 "y": f32[S, 512]) -> (f32[S, 512]) {
+//! ^bb0:
 //!   %2 = sigmoid %0                       : f32[S, 512]
 //!   %3 = mul %0, %2                       : f32[S, 512]
 //!   %4 = mul %3, %1                       : f32[S, 512]
+//!   return %4
+//! }
 //! ->
-//!   %2 = fused map(%0, %1)                : f32[S, 512] { ... }
+//! func @f(%0 "x": f32[S, 512], %1 "y": f32[S, 512]) -> (f32[S, 512]) {
+//! ^bb0:
+//!   %2 = fused map(%3 = %0, %4 = %1)      : f32[S, 512] {
+//!     %5 = sigmoid %3                     : f32[S, 512]
+//!     %6 = mul %3, %5                     : f32[S, 512]
+//!     %7 = mul %6, %4                     : f32[S, 512]
+//!     yield %7
+//!   }
+//!   return %2
+//! }
 //! ```
 //!
 //! # Conditions

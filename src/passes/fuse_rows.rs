@@ -1,17 +1,30 @@
 //! fuse-rows: a norm, or a softmax with what surrounds it, becomes one kernel that reads each row once.
 //!
 //! ```text
-//!   %3 = reduce_mean %0, axes=[1], keep   : f32[S, 1]
-//!   %4 = sub %0, %3                       : f32[S, 768]
-//!   %5 = mul %4, %4                       : f32[S, 768]
-//!   %6 = reduce_mean %5, axes=[1], keep   : f32[S, 1]
-//!   %7 = add %6, 1e-5                     : f32[S, 1]
-//!   %8 = rsqrt %7                         : f32[S, 1]
-//!   %9 = mul %4, %8                       : f32[S, 768]
-//!   %10 = mul %9, %1                      : f32[S, 768]
-//!   %11 = add %10, %2                     : f32[S, 768]
+//! func @f(%0 "x": f32[S, 768], %1 "weight": f32[768]) -> (f32[S, 768]) {
+//! ^bb0:
+//!   %2 = mul %0, %0                       : f32[S, 768]
+//!   %3 = reduce_mean %2, axes=[1], keep=true : f32[S, 1]
+//!   %4 = add %3, 1e-6                     : f32[S, 1]
+//!   %5 = rsqrt %4                         : f32[S, 1]
+//!   %6 = mul %0, %5                       : f32[S, 768]
+//!   %7 = mul %6, %1                       : f32[S, 768]
+//!   return %7
+//! }
 //! ->
-//!   %3 = fused rows(%0, %1, %2)           : f32[S, 768] { ... }
+//! func @f(%0 "x": f32[S, 768], %1 "weight": f32[768]) -> (f32[S, 768]) {
+//! ^bb0:
+//!   %2 = fused rows(%3 = %0, %4 = %1)     : f32[S, 768] {
+//!     %5 = mul %3, %3                     : f32[S, 768]
+//!     %6 = reduce_mean %5, axes=[1], keep=true : f32[S, 1]
+//!     %7 = add %6, 1e-6                   : f32[S, 1]
+//!     %8 = rsqrt %7                       : f32[S, 1]
+//!     %9 = mul %3, %8                     : f32[S, 768]
+//!     %10 = mul %9, %4                    : f32[S, 768]
+//!     yield %10
+//!   }
+//!   return %2
+//! }
 //! ```
 //!
 //! # Conditions
