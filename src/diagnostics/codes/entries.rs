@@ -59,12 +59,8 @@ codes! {
     rule: "Layers and functions are inlined into each entry point. A program that becomes too long or too deep by it\n\
            is refused; a loop over an array of layers is inlined only once.";
 
-    /// A function calls itself.
-    RECURSION = "E0612", "a function calls itself";
-    rule: "Functions are inlined where they are called, so none may call itself, directly or through others.";
-
     /// A tap in a loop without a known number of turns.
-    TAP_LENGTH = "E0613", "a tap stands in a loop of unknown length";
+    TAP_LENGTH = "E0612", "a tap stands in a loop of unknown length";
     rule: "A tap in a loop over numbers is stacked along the loop. Its shape must be known when the call begins, so\n\
            the loop's ends must be dimensions.";
 }

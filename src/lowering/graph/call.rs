@@ -7,8 +7,6 @@ use super::Res;
 use super::bind::constant;
 use super::builder::Builder;
 use super::layers::Place;
-use crate::diagnostics::Diagnostic;
-use crate::diagnostics::codes::entries;
 use crate::ir::{Op, Scalar, Type, Value};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::syntax::span::Span;
@@ -177,14 +175,9 @@ impl<'a> Builder<'a> {
 
     /// Makes the code of a function's body here.
     pub(super) fn inline(&mut self, id: FunctionId, frame: &mut Frame<'a>, span: Span) -> Res<Local> {
-        // Arguments are evaluated before their function is entered, and layers do not contain themselves: a function
-        // that is under way and called again would never end.
+        // The checker refuses functions that call themselves.
         if self.calls.contains(&id) {
-            let message = format!("`{}` calls itself", frame.function.name);
-            let diagnostic = Diagnostic::error(entries::RECURSION, message)
-                .at(span, "called again here")
-                .help("functions are inlined; repeat with `for`");
-            return Err(self.report(diagnostic));
+            return Err(self.bug(span, "a function calls itself"));
         }
         self.calls.push(id);
         let function = frame.function;
