@@ -16,6 +16,7 @@
 //! has at most one result. Values are numbered in order before printing.
 
 mod cfg;
+mod dot;
 mod entities;
 mod function;
 pub mod interp;
@@ -26,6 +27,7 @@ pub mod text;
 mod verify;
 
 pub use cfg::{Cfg, Loop};
+pub use dot::dot;
 pub use entities::{Block, Inst, Value};
 pub use function::{
     ArgDecl, BlockCall, BlockData, Function, InstData, Loc, Module, ParamDecl, ResultDecl, Terminator, Type, Use, User,

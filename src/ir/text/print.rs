@@ -3,6 +3,7 @@
 //! In: any module, a broken one too (the verifier shows it with its errors). Out: the text, and on request the line of
 //! each instruction.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cranelift_entity::SecondaryMap;
@@ -121,6 +122,42 @@ fn literal_text(s: Scalar, elem: Option<Elem>) -> String {
 struct Names {
     values: SecondaryMap<Value, Option<u32>>,
     blocks: SecondaryMap<Block, Option<u32>>,
+    /// Those of the bodies of fused instructions.
+    regions: BTreeMap<Inst, Names>,
+}
+
+impl Names {
+    /// Gives every value that has a line its number, from `next` on. A use may stand before its definition, in a block
+    /// that does not come after it in the text; so numbers come first.
+    fn new(f: &Function, next: &mut u32) -> Names {
+        fn take(next: &mut u32) -> Option<u32> {
+            *next += 1;
+            Some(*next - 1)
+        }
+        let mut names = Names::default();
+        for (at, b) in f.layout.iter().enumerate() {
+            names.blocks[*b] = u32::try_from(at).ok();
+            for v in &f.block(*b).args {
+                names.values[*v] = take(next);
+            }
+            for i in &f.block(*b).insts {
+                let inst = f.inst(*i);
+                if let Some(v) = inst.result.filter(|_| !is_literal(f, *i)) {
+                    names.values[v] = take(next);
+                }
+                if let Op::Fused { body, .. } = &inst.op {
+                    names.regions.insert(*i, Names::new(body, next));
+                }
+            }
+        }
+        names
+    }
+}
+
+/// Is the instruction a literal that stands in its users' lines?
+fn is_literal(f: &Function, i: Inst) -> bool {
+    let inst = f.inst(i);
+    matches!(inst.op, Op::Const(_)) && inst.result.is_some_and(|v| f.tensor(v).is_none_or(|t| t.rank() == 0))
 }
 
 struct Printer<'a> {
@@ -177,23 +214,9 @@ impl Printer<'_> {
     }
 
     fn function(&mut self, f: &Function) {
-        let mut names = Names::default();
-        let mut next = 0;
-        for (i, b) in f.layout.iter().enumerate() {
-            names.blocks[*b] = u32::try_from(i).ok();
-        }
-        for v in &f.block(f.entry()).args {
-            names.values[*v] = Some(next);
-            next += 1;
-        }
+        let names = Names::new(f, &mut 0);
         self.header(f, &names);
         for (i, b) in f.layout.iter().enumerate() {
-            if i > 0 {
-                for v in &f.block(*b).args {
-                    names.values[*v] = Some(next);
-                    next += 1;
-                }
-            }
             let _ = write!(self.out.text, "^bb{i}");
             if i > 0 && !f.block(*b).args.is_empty() {
                 let args: Vec<String> =
@@ -202,7 +225,7 @@ impl Printer<'_> {
             }
             self.out.text.push(':');
             self.end(None, At::Block(*b), Loc::default());
-            self.block(f, *b, &mut names, &mut next, None);
+            self.block(f, *b, &names, None);
         }
         self.out.text.push('}');
         self.end_line();
@@ -250,24 +273,19 @@ impl Printer<'_> {
         }
     }
 
-    fn block(&mut self, f: &Function, b: Block, names: &mut Names, next: &mut u32, fused: Option<Inst>) {
+    fn block(&mut self, f: &Function, b: Block, names: &Names, fused: Option<Inst>) {
         let indent = if fused.is_some() { "    " } else { "  " };
         for i in &f.block(b).insts {
             let inst = f.inst(*i);
-            if let (Op::Const(_), Some(Type::Index)) = (&inst.op, inst.result.map(|v| f.ty(v))) {
-                continue;
-            }
-            if matches!(inst.op, Op::Const(_)) && inst.result.and_then(|v| f.tensor(v)).is_some_and(|t| t.rank() == 0) {
+            if is_literal(f, *i) {
                 continue;
             }
             self.out.text += indent;
             if let Some(v) = inst.result {
-                names.values[v] = Some(*next);
-                *next += 1;
                 let _ = write!(self.out.text, "{} = ", value(f, names, v));
             }
             if let Op::Fused { kind, body } = &inst.op {
-                self.fused(f, *i, *kind, body, names, next);
+                self.fused(f, *i, *kind, body, names);
                 continue;
             }
             self.out.text += &phrases(f, names, *i);
@@ -281,20 +299,14 @@ impl Printer<'_> {
         self.end(fused, At::Terminator(b), Loc::default());
     }
 
-    fn fused(&mut self, f: &Function, i: Inst, kind: FusionKind, body: &Function, names: &mut Names, next: &mut u32) {
+    fn fused(&mut self, f: &Function, i: Inst, kind: FusionKind, body: &Function, names: &Names) {
         let inst = f.inst(i);
-        let mut inner = Names::default();
+        let none = Names::default();
+        let inner = names.regions.get(&i).unwrap_or(&none);
         let args = &body.block(body.entry()).args;
         let mut bound = Vec::new();
         for k in 0..args.len().max(inst.operands.len()) {
-            let name = match args.get(k) {
-                Some(v) => {
-                    inner.values[*v] = Some(*next);
-                    *next += 1;
-                    value(body, &inner, *v)
-                }
-                None => "%?".to_string(),
-            };
+            let name = args.get(k).map_or("%?".to_string(), |v| value(body, inner, *v));
             let operand = inst.operands.get(k).map_or("%?".to_string(), |v| value(f, names, *v));
             bound.push(format!("{name} = {operand}"));
         }
@@ -306,7 +318,7 @@ impl Printer<'_> {
         self.end_line();
         for b in &body.layout {
             // More than one block is an error that the verifier shows; the text shows them one after another.
-            self.block(body, *b, &mut inner, next, Some(i));
+            self.block(body, *b, inner, Some(i));
         }
         self.out.text += "  }";
         self.end_line();
