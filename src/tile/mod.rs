@@ -20,6 +20,7 @@
 //! rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives longer lies in the worker's scratch
 //! (`@l1(OFFSET)`), where `dot` finds its operands. Nothing is left to decide.
 
+mod arena;
 mod body;
 mod builder;
 mod entities;
@@ -32,6 +33,7 @@ pub mod text;
 mod types;
 pub mod verify;
 
+pub use arena::share_slots;
 pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use entities::{Block, Inst, Value};

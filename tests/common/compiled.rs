@@ -30,6 +30,9 @@ pub(crate) fn scheduled(module: &Module) -> tile::Module {
     for kernel in &mut tiles.kernels {
         tile::schedule(kernel).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
     }
+    for plan in &mut tiles.plans {
+        tile::share_slots(plan, &tiles.kernels);
+    }
     tiles
 }
 

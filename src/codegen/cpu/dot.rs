@@ -102,6 +102,15 @@ impl Code<'_, '_> {
         })
     }
 
+    /// One register's worth of a tile.
+    fn dot_load(&mut self, p: &Product, address: Value, offset: i32) -> Value {
+        let ty = clif_type(p.elem, p.width);
+        match p.width {
+            Width::Four => self.lanes().load_vector(ty, address, offset),
+            Width::One => self.b.ins().load(ty, plain(), address, offset),
+        }
+    }
+
     fn register_tile(&mut self, p: &Product, height: i64, vectors: i64, row: Value, col: Value) -> Result<(), String> {
         let ty = clif_type(p.elem, p.width);
         let vector_bytes = if p.width == Width::Four { 4 * p.bytes } else { p.bytes };
@@ -117,7 +126,7 @@ impl Code<'_, '_> {
         for r in 0..height {
             for v in 0..vectors {
                 let variable = self.b.declare_var(ty);
-                let x = self.b.ins().load(ty, plain(), acc_start, offset(r * p.acc.pitch + v * vector_bytes)?);
+                let x = self.dot_load(p, acc_start, offset(r * p.acc.pitch + v * vector_bytes)?);
                 self.b.def_var(variable, x);
                 sums.push(variable);
             }
@@ -135,7 +144,7 @@ impl Code<'_, '_> {
             let (from_a, from_b) = (code.b.use_var(pa), code.b.use_var(pb));
             let mut columns = Vec::new();
             for v in 0..vectors {
-                let value = code.b.ins().load(ty, plain(), from_b, offset(v * vector_bytes)?);
+                let value = code.dot_load(p, from_b, offset(v * vector_bytes)?);
                 columns.push(Lane { value, elem: p.elem, width: p.width });
             }
             for r in 0..height {

@@ -451,6 +451,13 @@ impl Lanes<'_, '_> {
         self.cast_bits(types::F32X4, bits)
     }
 
+    /// Sixteen bytes of memory, of no particular alignment, as a vector. They are loaded as bytes and the bits then taken
+    /// as another type, because Cranelift 0.135 folds a load into `cmpps`, which faults on unaligned memory.
+    pub(super) fn load_vector(&mut self, ty: Type, address: Value, offset: i32) -> Value {
+        let bytes = self.builder.ins().load(types::I8X16, plain(), address, offset);
+        self.cast_bits(ty, bytes)
+    }
+
     /// One element of memory, converted to the type in which it is computed.
     pub(super) fn load_element(&mut self, elem: Elem, address: Value) -> Lane {
         let b = &mut *self.builder;
@@ -482,8 +489,8 @@ impl Lanes<'_, '_> {
     pub(super) fn load_four(&mut self, elem: Elem, address: Value, stride: Option<Value>) -> Lane {
         let four = |value, elem| Lane { value, elem, width: Width::Four };
         match (elem, stride) {
-            (Elem::F32, None) => four(self.builder.ins().load(types::F32X4, plain(), address, 0), Elem::F32),
-            (Elem::I32, None) => four(self.builder.ins().load(types::I32X4, plain(), address, 0), Elem::I32),
+            (Elem::F32, None) => four(self.load_vector(types::F32X4, address, 0), Elem::F32),
+            (Elem::I32, None) => four(self.load_vector(types::I32X4, address, 0), Elem::I32),
             (Elem::BF16, None) => {
                 let bits = self.builder.ins().uload16x4(plain(), address, 0);
                 let bits = self.builder.ins().ishl_imm_u(bits, 16);
@@ -562,7 +569,8 @@ impl Lanes<'_, '_> {
                 let mask = b.ins().load(types::I32, plain(), address, 0);
                 b.ins().icmp_imm_u(IntCC::NotEqual, mask, 0)
             }
-            (_, _) => b.ins().load(clif_type(elem, width), plain(), address, 0),
+            (_, Width::Four) => self.load_vector(clif_type(elem, width), address, 0),
+            (_, Width::One) => b.ins().load(clif_type(elem, width), plain(), address, 0),
         };
         Lane { value, elem, width }
     }
