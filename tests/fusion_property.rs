@@ -10,6 +10,7 @@ mod passes;
 use attnc::ir::interp::{Array, Bounded, Call, Data, NoParams, Outcome, run};
 use attnc::ir::{Module, Op, text, verify};
 use attnc::passes::{Collected, Condition, Float, Options, Outcome as Said, Remark, parse_pass_list, run_passes};
+use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use passes::canonical;
 
@@ -18,7 +19,7 @@ const PASSES: &str = "canonicalise-heads,canonicalise-transpose,canonicalise-sof
                       canonicalise-reduce,fuse-epilogue,fuse-rows,fuse-map";
 
 /// How many programs are made.
-const PROGRAMS: u64 = 1500;
+const PROGRAMS: u64 = 800;
 
 /// SplitMix64 (Steele, Lea & Flood 2014).
 struct Rng(u64);
@@ -93,6 +94,8 @@ struct Program {
     line: usize,
     /// Conditions that the choices violate; the fusion must happen exactly if there is none.
     violated: Vec<Condition>,
+    /// The element type of queries, keys and values.
+    elem: &'static str,
 }
 
 fn dims(shape: &[String]) -> String {
@@ -118,9 +121,14 @@ impl Program {
         V { name, shape: shape.to_vec() }
     }
 
+    /// A number of the element type, as the text form spells it.
+    fn number(&self, digits: &str) -> String {
+        if self.elem == "f32" { digits.to_string() } else { format!("{}({digits})", self.elem) }
+    }
+
     fn transpose(&mut self, v: &V, perm: &[usize]) -> V {
         let shape: Vec<String> = perm.iter().map(|p| v.shape[*p].clone()).collect();
-        self.op(&format!("transpose {}, perm=[{}]", v.name, ints(perm)), "f32", &shape)
+        self.op(&format!("transpose {}, perm=[{}]", v.name, ints(perm)), self.elem, &shape)
     }
 
     fn swap(&mut self, v: &V) -> V {
@@ -131,14 +139,14 @@ impl Program {
     }
 
     fn tensor(&mut self, what: String, like: &V) -> V {
-        self.op(&what, "f32", &like.shape)
+        self.op(&what, self.elem, &like.shape)
     }
 
     /// An argument of a shape, at random kept with its axes in another order and put right by a `transpose`.
     fn stored(&mut self, shape: &[String]) -> V {
         let n = shape.len();
         if n < 2 || self.rng.chance(60) {
-            return self.arg("f32", shape);
+            return self.arg(self.elem, shape);
         }
         let mut perm: Vec<usize> = (0..n).collect();
         for i in (1..n).rev() {
@@ -149,16 +157,22 @@ impl Program {
         for (i, p) in perm.iter().enumerate() {
             stored[*p] = shape[i].clone();
         }
-        let arg = self.arg("f32", &stored);
+        let arg = self.arg(self.elem, &stored);
         self.transpose(&arg, &perm)
     }
 
     /// A value multiplied or divided by one number, on either side.
     fn scaled(&mut self, v: &V) -> V {
         let by = match self.rng.below(3) {
-            0 => self.arg("f32", &[]).name,
-            1 => self.rng.pick(&["0.125", "0.5", "2.0", "-0.25"]).to_string(),
-            _ => self.rng.pick(&["0.3", "1.7", "3.0", "-1.1"]).to_string(),
+            0 => self.arg(self.elem, &[]).name,
+            1 => {
+                let c = self.rng.pick(&["0.125", "0.5", "2.0", "-0.25"]);
+                self.number(c)
+            }
+            _ => {
+                let c = self.rng.pick(&["0.3", "1.7", "3.0", "-1.1"]);
+                self.number(c)
+            }
         };
         let what = match self.rng.below(3) {
             0 => format!("mul {}, {by}", v.name),
@@ -185,8 +199,10 @@ impl Program {
         let n = scores.shape.len();
         let (s, t) = (scores.shape[n - 2].clone(), scores.shape[n - 1].clone());
         let one = "1".to_string();
-        match self.rng.below(6) {
+        match self.rng.below(7) {
             0 => self.op("causal", "bool", &[s, t]),
+            // Aligned with one row, not with these.
+            6 => self.op("causal", "bool", &[one, t]),
             1 if n > 2 => {
                 let causal = self.op("causal", "bool", &[s.clone(), t.clone()]);
                 self.op(&format!("reshape {}", causal.name), "bool", &[one, s, t])
@@ -223,7 +239,8 @@ impl Program {
 
     /// A mask in any of the forms that can be fused.
     fn masked(&mut self, s: &V) -> V {
-        let fill = self.rng.pick(&["-inf", "-inf", "-1e9", "-3.0"]);
+        let fill = self.rng.pick(&["-inf", "-inf", "-1e4", "-3.0"]);
+        let fill = self.number(fill);
         let c = self.condition(s);
         match self.rng.below(9) {
             0 | 1 => self.tensor(format!("where {}, {}, {fill}", c.name, s.name), s),
@@ -244,12 +261,12 @@ impl Program {
                 self.tensor(format!("where {}, {fill}, {}", either.name, s.name), s)
             }
             6 => {
-                let m = self.op(&format!("where {}, 0.0, {fill}", c.name), "f32", &c.shape);
+                let m = self.op(&format!("where {}, {}, {fill}", c.name, self.number("0.0")), self.elem, &c.shape);
                 self.tensor(format!("add {}, {}", s.name, m.name), s)
             }
             7 => {
                 let shape = s.shape[s.shape.len() - 2..].to_vec();
-                let bias = self.arg("f32", &shape);
+                let bias = self.arg(self.elem, &shape);
                 let what = if self.rng.chance(50) {
                     format!("add {}, {}", bias.name, s.name)
                 } else {
@@ -258,7 +275,7 @@ impl Program {
                 self.tensor(what, s)
             }
             _ => {
-                let bias = self.arg("f32", &s.shape.clone());
+                let bias = self.arg(self.elem, &s.shape.clone());
                 self.tensor(format!("add {}, {}", s.name, bias.name), s)
             }
         }
@@ -271,7 +288,7 @@ impl Program {
                 self.violated.push(Condition::Scale);
                 let one = vec!["1".to_string(); s.shape.len() - 1];
                 let shape = [&s.shape[..1], &one].concat();
-                let t = self.arg("f32", &shape);
+                let t = self.arg(self.elem, &shape);
                 let how = self.rng.pick(&["mul", "div"]);
                 self.tensor(format!("{how} {}, {}", s.name, t.name), s)
             }
@@ -279,13 +296,13 @@ impl Program {
                 // A mask by multiplication.
                 self.violated.push(Condition::Scale);
                 let c = self.condition(s);
-                let m = self.op(&format!("cast {}", c.name), "f32", &c.shape);
+                let m = self.op(&format!("cast {}", c.name), self.elem, &c.shape);
                 self.tensor(format!("mul {}, {}", s.name, m.name), s)
             }
             2 => {
                 self.violated.push(Condition::Mask);
                 let c = self.condition(s);
-                let other = self.arg("f32", &s.shape.clone());
+                let other = self.arg(self.elem, &s.shape.clone());
                 self.tensor(format!("where {}, {}, {}", c.name, s.name, other.name), s)
             }
             3 => {
@@ -300,7 +317,8 @@ impl Program {
             }
             _ => {
                 self.violated.push(Condition::Types);
-                let low = self.op(&format!("cast {}", s.name), "bf16", &s.shape);
+                let other = if self.elem == "f32" { "bf16" } else { "f32" };
+                let low = self.op(&format!("cast {}", s.name), other, &s.shape);
                 self.tensor(format!("cast {}", low.name), s)
             }
         }
@@ -326,7 +344,12 @@ impl Program {
             next: 0,
             line: 0,
             violated: Vec::new(),
+            elem: "f32",
         };
+        // Now and then narrower floats; then intermediates are rounded, but for those of the fused kernel.
+        if p.rng.chance(15) {
+            p.elem = p.rng.pick(&["bf16", "f16"]);
+        }
         p.attention();
         p
     }
@@ -364,18 +387,18 @@ impl Program {
         let mut x = match joined {
             Joined::Rows | Joined::Batch => {
                 let (flat_q, flat_k) = joined.shapes(&lead, &s, &t, &d);
-                let q = self.op(&format!("reshape {}", q.name), "f32", &flat_q);
+                let q = self.op(&format!("reshape {}", q.name), self.elem, &flat_q);
                 let k = self.stored(&flat_k);
                 let kt = self.swap(&k);
                 let flat = [&flat_q[..flat_q.len() - 1], std::slice::from_ref(&t)].concat();
-                let m = self.op(&format!("matmul {}, {}", q.name, kt.name), "f32", &flat);
-                self.op(&format!("reshape {}", m.name), "f32", &scores_shape)
+                let m = self.op(&format!("matmul {}, {}", q.name, kt.name), self.elem, &flat);
+                self.op(&format!("reshape {}", m.name), self.elem, &scores_shape)
             }
             Joined::No if turned => {
                 let k = self.stored(&with(&lead_kv, &t, &d));
                 let k = self.maybe_scaled(k, 25);
                 let q = self.swap(&q);
-                let m = self.op(&format!("matmul {}, {}", k.name, q.name), "f32", &with(&lead, &t, &s));
+                let m = self.op(&format!("matmul {}, {}", k.name, q.name), self.elem, &with(&lead, &t, &s));
                 let m = self.maybe_scaled(m, 30);
                 self.swap(&m)
             }
@@ -384,14 +407,14 @@ impl Program {
                     let mut k = self.stored(&with(&lead_kv, &t, &d));
                     k = self.maybe_scaled(k, 25);
                     if lead_kv.len() == lead.len() && self.rng.chance(20) {
-                        k = self.op(&format!("broadcast {}", k.name), "f32", &with(&lead, &t, &d));
+                        k = self.op(&format!("broadcast {}", k.name), self.elem, &with(&lead, &t, &d));
                     }
                     self.swap(&k)
                 } else {
                     self.stored(&with(&lead_kv, &d, &t))
                 };
                 let kt = self.maybe_scaled(kt, 15);
-                self.op(&format!("matmul {}, {}", q.name, kt.name), "f32", &scores_shape)
+                self.op(&format!("matmul {}, {}", q.name, kt.name), self.elem, &scores_shape)
             }
         };
 
@@ -410,7 +433,7 @@ impl Program {
             self.violated.push(Condition::Mask);
             let shape = [&[name("5")], x.shape.as_slice()].concat();
             let m = self.arg("bool", &shape);
-            x = self.op(&format!("where {}, {}, -inf", m.name, x.name), "f32", &shape);
+            x = self.op(&format!("where {}, {}, {}", m.name, x.name, self.number("-inf")), self.elem, &shape);
         }
 
         let rank = x.shape.len();
@@ -419,7 +442,7 @@ impl Program {
             self.violated.push(Condition::Axis);
             axis = self.rng.below(rank as u64 - 1) as usize;
         }
-        let mut w = self.op(&format!("softmax {}, axis={axis}", x.name), "f32", &x.shape.clone());
+        let mut w = self.op(&format!("softmax {}, axis={axis}", x.name), self.elem, &x.shape.clone());
         if place == 5 {
             let how = self.rng.below(3);
             self.violated.push(if how == 0 { Condition::Uses } else { Condition::Chain });
@@ -428,10 +451,10 @@ impl Program {
                     self.extra_use(&w);
                     w
                 }
-                1 => self.tensor(format!("mul {}, 1.25", w.name), &w.clone()),
+                1 => self.tensor(format!("mul {}, {}", w.name, self.number("1.25")), &w.clone()),
                 _ => {
                     let c = self.condition(&w);
-                    self.tensor(format!("where {}, {}, 0.0", c.name, w.name), &w.clone())
+                    self.tensor(format!("where {}, {}, {}", c.name, w.name, self.number("0.0")), &w.clone())
                 }
             };
         }
@@ -439,24 +462,24 @@ impl Program {
         let y = if joined == Joined::No || place == 3 {
             v = self.stored(&with(&lead_kv, &t, &e));
             let shape = [&w.shape[..w.shape.len() - 1], &[e]].concat();
-            self.op(&format!("matmul {}, {}", w.name, v.name), "f32", &shape)
+            self.op(&format!("matmul {}, {}", w.name, v.name), self.elem, &shape)
         } else {
             let (flat_q, flat_v) = joined.shapes(&lead, &s, &t, &e);
             v = self.stored(&flat_v);
             let flat = [&flat_q[..flat_q.len() - 1], std::slice::from_ref(&t)].concat();
-            let w = self.op(&format!("reshape {}", w.name), "f32", &flat);
-            let y = self.op(&format!("matmul {}, {}", w.name, v.name), "f32", &flat_q);
-            self.op(&format!("reshape {}", y.name), "f32", &with(&lead, &s, &e))
+            let w = self.op(&format!("reshape {}", w.name), self.elem, &flat);
+            let y = self.op(&format!("matmul {}, {}", w.name, v.name), self.elem, &flat_q);
+            self.op(&format!("reshape {}", y.name), self.elem, &with(&lead, &s, &e))
         };
         // What surrounds it, for the regions.
         let y = match self.rng.below(4) {
             0 => {
-                let bias = self.arg("f32", &[name("3")]);
+                let bias = self.arg(self.elem, &[name("3")]);
                 let y = self.tensor(format!("add {}, {}", y.name, bias.name), &y);
                 self.tensor(format!("gelu {}", y.name), &y)
             }
             1 => {
-                let x = self.arg("f32", &y.shape.clone());
+                let x = self.arg(self.elem, &y.shape.clone());
                 let y = self.tensor(format!("add {}, {}", x.name, y.name), &y);
                 self.norm(&y)
             }
@@ -474,24 +497,24 @@ impl Program {
     fn norm(&mut self, x: &V) -> V {
         let last = x.shape.len() - 1;
         let one: Vec<String> = [&x.shape[..last], &["1".to_string()]].concat();
-        let mean = self.op(&format!("reduce_mean {}, axes=[{last}], keep=true", x.name), "f32", &one);
+        let mean = self.op(&format!("reduce_mean {}, axes=[{last}], keep=true", x.name), self.elem, &one);
         let centred = self.tensor(format!("sub {}, {}", x.name, mean.name), x);
         let square = self.tensor(format!("mul {}, {}", centred.name, centred.name), x);
         let variance = if self.rng.chance(50) {
-            self.op(&format!("reduce_mean {}, axes=[{last}], keep=true", square.name), "f32", &one)
+            self.op(&format!("reduce_mean {}, axes=[{last}], keep=true", square.name), self.elem, &one)
         } else {
-            let flat = self.op(&format!("reduce_mean {}, axes=[{last}]", square.name), "f32", &x.shape[..last]);
-            self.op(&format!("reshape {}", flat.name), "f32", &one)
+            let flat = self.op(&format!("reduce_mean {}, axes=[{last}]", square.name), self.elem, &x.shape[..last]);
+            self.op(&format!("reshape {}", flat.name), self.elem, &one)
         };
-        let shifted = self.op(&format!("add {}, 1e-5", variance.name), "f32", &one);
-        let factor = self.op(&format!("rsqrt {}", shifted.name), "f32", &one);
+        let shifted = self.op(&format!("add {}, {}", variance.name, self.number("1e-5")), self.elem, &one);
+        let factor = self.op(&format!("rsqrt {}", shifted.name), self.elem, &one);
         self.tensor(format!("mul {}, {}", centred.name, factor.name), x)
     }
 
     fn source(&self) -> String {
         let args: Vec<String> =
             self.args.iter().map(|(name, ty)| format!("{name} \"{}\": {ty}", name.trim_start_matches('%'))).collect();
-        let types: Vec<String> = self.results.iter().map(|v| format!("f32[{}]", dims(&v.shape))).collect();
+        let types: Vec<String> = self.results.iter().map(|v| format!("{}[{}]", self.elem, dims(&v.shape))).collect();
         let values: Vec<String> = self.results.iter().map(|v| v.name.clone()).collect();
         format!(
             "func @forward({}) -> ({}) {{\n^bb0:\n{}\n  return {}\n}}\n",
@@ -525,10 +548,10 @@ impl Program {
             let dense = self.rng.below(100);
             out.push(if elem == "bool" {
                 let bits: Vec<i64> = (0..n).map(|_| i64::from(self.rng.below(100) < dense)).collect();
-                Tensor::from_ints(attnc::shape::Elem::Bool, shape, &bits).expect("a mask")
+                Tensor::from_ints(Elem::Bool, shape, &bits).expect("a mask")
             } else {
-                let values: Vec<f32> = (0..n).map(|_| self.rng.float() as f32).collect();
-                Tensor::from_f32(shape, &values).expect("a tensor")
+                let values: Vec<f64> = (0..n).map(|_| self.rng.float()).collect();
+                Tensor::from_floats(Elem::from_name(elem).expect("a type"), shape, &values).expect("a tensor")
             });
         }
         out
