@@ -45,10 +45,13 @@
 //!
 //! # Error
 //!
-//! Delayed normalisation and rescaling, with u = 2^-24, T keys and scores within a of the exact ones: each weight is
-//! within a factor of (1 + 2u)^(T + 8) e^(2a) of the exact one, as in the program as written, which differs only in
-//! where the divisions and the products with `exp(old maximum - new maximum)`, at most one for each tile of keys, stand.
-//! For `bf16` and `f16` the scores are no longer rounded between the steps, which loses nothing.
+//! Delayed normalisation and rescaling. With u = 2^-24, T keys in n tiles, `exp` within 4 u, and scores within a of the
+//! exact ones: as written, each term `weight * value` of a result is within a factor (1 + u)^(2T + 10) e^(2a) of the exact
+//! one (T additions each for the sum of the row and for the product with the values, `exp` twice, a division, a product).
+//! Fused, each later tile rescales what is there by one `exp` and one product, of the sum and of the result: within
+//! (1 + u)^(2T + 10n + 10) e^(2a). The interpreter, which defines `attention`, does it in one tile; compiled code is held
+//! to running bounds by tests. For `bf16` and `f16` the scores are no longer rounded between the steps, which loses
+//! nothing.
 //!
 //! # What it does not do
 //!
