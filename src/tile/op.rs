@@ -67,7 +67,8 @@ pub enum Op {
         /// The buffer axis along which columns go.
         cols: Option<usize>,
     },
-    /// Writes a tile into a buffer. Operands: buffer, an index for each axis, tile. No result.
+    /// Writes a tile into a buffer. Operands: buffer, an index for each axis, tile. No result. On a GPU, elements outside
+    /// of the buffer are left out.
     Store {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -126,8 +127,11 @@ pub enum Op {
 
     // Scheduled for a GPU.
     /// Room in shared memory, empty.
-    SharedSlot,
-    /// Starts to copy a tile of a buffer into a slot (`cp.async`, 16 bytes a thread). Past the valid extents: zeros.
+    SharedSlot {
+        /// Where, in bytes.
+        offset: u32,
+    },
+    /// Starts to copy a tile of a buffer into a slot (`cp.async`, 16 bytes a thread). Outside of the buffer: zeros.
     /// Operands: slot, buffer, an index for each axis.
     CopyAsync {
         /// The buffer axis along which rows go.
@@ -156,6 +160,8 @@ pub enum Op {
     Mma,
     /// Tiles of shared memory, each with a barrier *full* and a barrier *empty*.
     Ring {
+        /// Where the first tile lies in shared memory, in bytes; the others follow.
+        offset: u32,
         /// Where the barriers lie in shared memory, in bytes: the full ones, then the empty ones, 8 bytes each.
         barriers: u32,
         /// How many times a tile is released before it is empty: once by each warp that reads it.
@@ -163,8 +169,8 @@ pub enum Op {
     },
     /// The slot of turn `n` of a ring (stage `n` mod stages), once it is empty. Operands: ring, n.
     RingAcquire,
-    /// Fills a slot of a ring through the tensor memory accelerator, which tells its *full* barrier. Operands: slot,
-    /// buffer, an index for each axis.
+    /// Fills a slot of a ring through the tensor memory accelerator, which tells its *full* barrier. Outside of the
+    /// buffer: zeros. Operands: slot, buffer, an index for each axis.
     TmaLoad {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -182,10 +188,9 @@ pub enum Op {
         /// Is the inner index of `b` along its columns?
         trans_b: bool,
     },
-    /// Some warps meet: waits at a barrier (`bar.sync id, threads`), or only arrives at it (`bar.arrive`).
+    /// Some warps meet: waits at a barrier (`bar.sync id, threads`), or only arrives at it (`bar.arrive`). Operand: its
+    /// number, 1 to 15.
     NamedBarrier {
-        /// 1 to 15.
-        id: u32,
         /// How many threads take part, those that only arrive included.
         threads: u32,
         /// Does this warp wait?
@@ -279,7 +284,7 @@ impl Op {
             Op::DotPanels { .. } => {
                 row("dot_panels", &["a", "b", "acc"], CpuKernel, true, "acc + a^T @ b in registers")
             }
-            Op::SharedSlot => row("shared", &[], GpuKernel, true, "empty room in shared memory"),
+            Op::SharedSlot { .. } => row("shared", &[], GpuKernel, true, "empty room in shared memory"),
             Op::CopyAsync { .. } => {
                 row("copy_async", &["slot", "buffer", "index*"], GpuKernel, true, "starts to fill a slot")
             }
@@ -299,7 +304,7 @@ impl Op {
             Op::RingRelease => row("ring_release", &["ring", "tile"], GpuKernel, false, "gives a tile of a ring back"),
             Op::WgmmaFence => row("wgmma_fence", &[], GpuKernel, false, "registers become visible to products"),
             Op::Wgmma { .. } => row("wgmma", &["a", "b", "acc"], GpuKernel, true, "starts acc + a @ b"),
-            Op::NamedBarrier { .. } => row("named_barrier", &[], GpuKernel, false, "some warps of the block meet"),
+            Op::NamedBarrier { .. } => row("named_barrier", &["id"], GpuKernel, false, "some warps of the block meet"),
             Op::Arg(_) => row("arg", &[], Plan, true, "an argument of the entry point"),
             Op::Out(_) => row("out", &[], Plan, true, "a result of the entry point"),
             Op::Tap { .. } => row("tap", &[], Plan, true, "the data of a tap"),

@@ -345,7 +345,7 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
             Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
         }
         Op::Run { .. } => count(types, 0).map(|()| None),
-        Op::SharedSlot
+        Op::SharedSlot { .. }
         | Op::CopyAsync { .. }
         | Op::Commit
         | Op::Wait { .. }
@@ -427,7 +427,7 @@ fn sixteen_bits(elem: Elem) -> Rule<()> {
 /// The rules of the operations that only GPUs have.
 fn gpu(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
     match op {
-        Op::SharedSlot => match declared {
+        Op::SharedSlot { .. } => match declared {
             Some(Type::Slot(_)) => count(types, 0).and_then(|()| keep(declared)),
             _ => Err("makes a slot".into()),
         },
@@ -461,7 +461,8 @@ fn gpu(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
             count(types, 1)?;
             Ok(Some(Type::Slot(tile(types, 0)?.clone())))
         }
-        Op::Barrier | Op::WgmmaFence | Op::NamedBarrier { .. } => count(types, 0).map(|()| None),
+        Op::Barrier | Op::WgmmaFence => count(types, 0).map(|()| None),
+        Op::NamedBarrier { .. } => count(types, 1).and_then(|()| is_index(types, 0)).map(|()| None),
         Op::LoadFragment => {
             count(types, 1)?;
             let (x, t) = (tile(types, 0)?, declared_tile(declared)?);

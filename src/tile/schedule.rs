@@ -166,7 +166,7 @@ impl Scheduler<'_> {
             | Op::Launch { .. }
             | Op::Window { .. }
             | Op::DotPanels { .. }
-            | Op::SharedSlot
+            | Op::SharedSlot { .. }
             | Op::CopyAsync { .. }
             | Op::Commit
             | Op::Wait { .. }

@@ -57,12 +57,11 @@ pub enum Space {
     Window,
     /// In vector registers of this many `f32` lanes, row by row, across instructions.
     Vector(u32),
-    /// GPU: in shared memory of the block.
+    /// GPU: in shared memory of the block; where, is known when the program runs, so that tiles can take turns. Its rows
+    /// are so permuted that columns are read without bank conflicts: 16-byte chunks are exchanged within this many bytes
+    /// (0, 64 or 128). A tile with longer rows is stored as panels of this many bytes, one after another.
     Shared {
-        /// Where its first element is, in bytes.
-        offset: u32,
-        /// Its rows are so permuted that columns are read without bank conflicts: 16-byte chunks are exchanged within
-        /// this many bytes (0, 64 or 128).
+        /// Bytes within which chunks are exchanged.
         swizzle: u32,
     },
     /// GPU: spread over the registers of the warps.
@@ -131,7 +130,7 @@ impl fmt::Display for Space {
             Space::L1(offset) => write!(f, " @l1({offset})"),
             Space::Window => f.write_str(" @window"),
             Space::Vector(lanes) => write!(f, " @vector({lanes})"),
-            Space::Shared { offset, swizzle } => write!(f, " @shared({offset}, {swizzle})"),
+            Space::Shared { swizzle } => write!(f, " @shared({swizzle})"),
             Space::Fragment(layout) => write!(f, " @fragment({})", layout.name()),
         }
     }
@@ -218,7 +217,7 @@ pub enum Type {
     Tile(TileType),
     /// A buffer.
     Buffer(BufferType),
-    /// GPU: room for a tile in shared memory that holds nothing. It is used exactly once: filled.
+    /// GPU: room for a tile in shared memory that holds nothing. It is used at most once: filled.
     Slot(TileType),
     /// GPU: a tile that is being made. It is used exactly once: committed.
     Pending(Queue, TileType),
@@ -228,13 +227,13 @@ pub enum Type {
     Ring {
         /// How many tiles.
         stages: u32,
-        /// Type of each. Its space says where the first lies; the others follow.
+        /// Type of each.
         tile: TileType,
     },
 }
 
 impl Type {
-    /// Must a value of this type be used exactly once on every path?
+    /// Does a use of such a value use it up?
     pub fn is_linear(&self) -> bool {
         match self {
             Type::Slot(_) | Type::Pending(..) | Type::Group(..) => true,

@@ -52,10 +52,13 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
         }
         Op::DotPanels { unroll } => vec![("unroll", unroll.to_string())],
         Op::Wait { pending } => vec![("pending", pending.to_string())],
-        Op::Ring { barriers, readers } => vec![("barriers", barriers.to_string()), ("readers", readers.to_string())],
+        Op::SharedSlot { offset } => vec![("offset", offset.to_string())],
+        Op::Ring { offset, barriers, readers } => {
+            vec![("offset", offset.to_string()), ("barriers", barriers.to_string()), ("readers", readers.to_string())]
+        }
         Op::Wgmma { trans_b } => vec![("trans_b", trans_b.to_string())],
-        Op::NamedBarrier { id, threads, wait } => {
-            vec![("id", id.to_string()), ("threads", threads.to_string()), ("wait", wait.to_string())]
+        Op::NamedBarrier { threads, wait } => {
+            vec![("threads", threads.to_string()), ("wait", wait.to_string())]
         }
         Op::Const(_)
         | Op::DimValue(_)
@@ -70,7 +73,6 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
         | Op::Transpose
         | Op::Dot
         | Op::Run { .. }
-        | Op::SharedSlot
         | Op::Commit
         | Op::Release
         | Op::Barrier
@@ -195,7 +197,7 @@ pub(super) fn operation(head: &str, a: &mut Attributes, place: Place) -> Read<Op
         "dot" => Op::Dot,
         "window" => Op::Window { rows: a.axis("rows")?, cols: a.axis("cols")? },
         "dot_panels" => Op::DotPanels { unroll: a.number("unroll")? },
-        "shared" => Op::SharedSlot,
+        "shared" => Op::SharedSlot { offset: a.number("offset")? },
         "copy_async" => Op::CopyAsync { rows: a.axis("rows")?, cols: a.axis("cols")? },
         "commit" => Op::Commit,
         "wait" => Op::Wait { pending: a.number("pending")? },
@@ -204,16 +206,16 @@ pub(super) fn operation(head: &str, a: &mut Attributes, place: Place) -> Read<Op
         "load_fragment" => Op::LoadFragment,
         "pack" => Op::Pack,
         "mma" => Op::Mma,
-        "ring" => Op::Ring { barriers: a.number("barriers")?, readers: a.number("readers")? },
+        "ring" => {
+            Op::Ring { offset: a.number("offset")?, barriers: a.number("barriers")?, readers: a.number("readers")? }
+        }
         "ring_acquire" => Op::RingAcquire,
         "tma_load" => Op::TmaLoad { rows: a.axis("rows")?, cols: a.axis("cols")? },
         "ring_wait" => Op::RingWait,
         "ring_release" => Op::RingRelease,
         "wgmma_fence" => Op::WgmmaFence,
         "wgmma" => Op::Wgmma { trans_b: a.flag("trans_b")? },
-        "named_barrier" => {
-            Op::NamedBarrier { id: a.number("id")?, threads: a.number("threads")?, wait: a.flag("wait")? }
-        }
+        "named_barrier" => Op::NamedBarrier { threads: a.number("threads")?, wait: a.flag("wait")? },
         "view" => {
             let offset = a.one("offset")?.map(read::dim).transpose()?.unwrap_or_default();
             let strides = match a.one("strides")? {

@@ -114,7 +114,7 @@ fn space(e: &Expr) -> Read<Space> {
         ("window", []) => Ok(Space::Window),
         ("l1", [offset]) => Ok(Space::L1(number(offset)?)),
         ("vector", [lanes]) => Ok(Space::Vector(number(lanes)?)),
-        ("shared", [offset, swizzle]) => Ok(Space::Shared { offset: number(offset)?, swizzle: number(swizzle)? }),
+        ("shared", [swizzle]) => Ok(Space::Shared { swizzle: number(swizzle)? }),
         ("fragment", [layout]) => {
             let word = form(read::word(form(read::single(layout))?))?;
             match Fragment::ALL.into_iter().find(|f| f.name() == word) {

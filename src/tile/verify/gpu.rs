@@ -1,7 +1,326 @@
-//! What holds of kernels for a GPU.
+//! What holds of kernels for a GPU: where tiles live, what fits the units, and what is under way.
+
+mod flow;
 
 use super::Sink;
-use crate::tile::{GpuArch, Kernel};
+use crate::shape::Elem;
+use crate::tile::text::At;
+use crate::tile::{Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Space, Terminator, TileType, Type, Value};
 
 /// Rules 16 to 19.
-pub(super) fn scheduled(_k: &Kernel, _arch: GpuArch, _warps: u32, _sink: &mut Sink) {}
+pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) {
+    let before = sink.list.len();
+    let mut c = Checker { k, body: &k.body, arch, warps, sink };
+    if !(1..=32).contains(&warps) {
+        c.sink.error(At::Head, format!("a block has 1 to 32 warps, not {warps}"));
+    }
+    for b in &k.body.layout {
+        for v in &k.body.block(*b).args {
+            c.place(At::Block(*b), k.body.ty(*v));
+        }
+        for i in &k.body.block(*b).insts {
+            if let Some(v) = k.body.inst(*i).result {
+                c.place(At::Inst(*i), k.body.ty(v));
+            }
+            c.operation(*b, *i);
+        }
+    }
+    c.shared();
+    c.roles();
+    if c.sink.list.len() == before {
+        flow::check(&k.body, c.sink);
+    }
+}
+
+struct Checker<'a, 's> {
+    k: &'a Kernel,
+    body: &'a Body,
+    arch: GpuArch,
+    warps: u32,
+    sink: &'s mut Sink,
+}
+
+const ONE: Extent = Extent::Static(1);
+
+/// Bytes of a tile in shared memory.
+fn bytes(t: &TileType) -> u64 {
+    let n = |e: Extent| e.capacity().max(0).unsigned_abs();
+    t.elem.size().saturating_mul(n(t.rows)).saturating_mul(n(t.cols))
+}
+
+impl Checker<'_, '_> {
+    /// Rule 17: a space that fits the type.
+    fn place(&mut self, at: At, ty: &Type) {
+        let message = match ty {
+            Type::Index | Type::Scalar(_) | Type::Buffer(_) => return,
+            Type::Slot(t)
+            | Type::Ring { tile: t, .. }
+            | Type::Pending(crate::tile::Queue::Copy, t)
+            | Type::Group(crate::tile::Queue::Copy, t) => match t.space {
+                Space::Shared { .. } => self.swizzled(t),
+                _ => Some("room for a tile is in shared memory".to_string()),
+            },
+            Type::Pending(crate::tile::Queue::Mma, t) | Type::Group(crate::tile::Queue::Mma, t) => match t.space {
+                Space::Fragment(Fragment::Acc) => None,
+                _ => Some("a product is made in an accumulator's layout".to_string()),
+            },
+            Type::Tile(t) => match t.space {
+                Space::Shared { .. } => self.swizzled(t),
+                Space::Fragment(f) => match f {
+                    Fragment::Row if t.cols != ONE => {
+                        Some("`row` is the layout of a column of one element a row".into())
+                    }
+                    Fragment::Col if t.rows != ONE => Some("`col` is the layout of a row".into()),
+                    Fragment::A | Fragment::B | Fragment::BT if !matches!(t.elem, Elem::BF16 | Elem::F16) => {
+                        Some(format!("operands of products are bf16 or f16, not {}", t.elem))
+                    }
+                    _ => None,
+                },
+                _ => Some("a tile of a GPU is in shared memory or in fragments".to_string()),
+            },
+        };
+        if let Some(m) = message {
+            self.sink.error(at, m);
+        }
+    }
+
+    fn swizzled(&self, t: &TileType) -> Option<String> {
+        let Space::Shared { swizzle } = t.space else { return None };
+        if !matches!((t.rows, t.cols), (Extent::Static(_), Extent::Static(_))) {
+            return Some("a tile in shared memory has static extents".into());
+        }
+        let row = t.elem.size().saturating_mul(t.cols.capacity().max(0).unsigned_abs());
+        match swizzle {
+            0 => None,
+            64 | 128 if row % u64::from(swizzle) == 0 => None,
+            64 | 128 => Some(format!("a row of {row} bytes is not divided into panels of {swizzle}")),
+            _ => Some(format!("chunks are exchanged within 0, 64 or 128 bytes, not {swizzle}")),
+        }
+    }
+
+    fn space(&self, i: Inst, n: usize) -> Option<Space> {
+        self.body.inst(i).operands.get(n).and_then(|v| self.body.ty(*v).any_tile()).map(|t| t.space)
+    }
+
+    fn is_fragment(&self, i: Inst, n: usize, wanted: &[Fragment]) -> bool {
+        matches!(self.space(i, n), Some(Space::Fragment(f)) if wanted.contains(&f))
+    }
+
+    fn operation(&mut self, block: Block, i: Inst) {
+        let data = self.body.inst(i);
+        let name = data.op.info().name;
+        let result = data.result.and_then(|v| self.body.ty(v).any_tile()).cloned();
+        let hopper = self.arch == GpuArch::Sm90a;
+        let mut wrong = |m: String| self.sink.error(At::Inst(i), format!("{name}: {m}"));
+        match &data.op {
+            Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Narrow { .. }
+            | Op::Copy
+            | Op::Full
+            | Op::Iota { .. }
+            | Op::Load { .. }
+            | Op::Reduce { .. } => {
+                if let Some(t) = &result {
+                    let layout = match (t.rows == ONE, t.cols == ONE) {
+                        (false, true) => Fragment::Row,
+                        (true, false) => Fragment::Col,
+                        (false, false) | (true, true) => Fragment::Acc,
+                    };
+                    if t.space != Space::Fragment(layout) {
+                        wrong(format!("makes `@fragment({})`", layout.name()));
+                    }
+                }
+                if matches!(data.op, Op::Reduce { axis, .. } if axis != 1) {
+                    wrong("reduces along columns".into());
+                }
+                let plain = [Fragment::Acc, Fragment::Row, Fragment::Col];
+                for (n, v) in data.operands.iter().enumerate() {
+                    if self.body.ty(*v).tile().is_some() && !self.is_fragment(i, n, &plain) {
+                        self.sink.error(At::Inst(i), format!("{name}: works on accumulators, rows and columns"));
+                        break;
+                    }
+                }
+            }
+            Op::Store { .. } => {
+                let n = data.operands.len().saturating_sub(1);
+                if !self.is_fragment(i, n, &[Fragment::Acc, Fragment::Row, Fragment::Col]) {
+                    self.sink.error(At::Inst(i), "store: writes accumulators, rows and columns");
+                }
+            }
+            Op::Transpose | Op::Dot => wrong("does not stand in a kernel scheduled for a GPU".into()),
+            Op::LoadFragment => {
+                let ok = matches!(self.space(i, 0), Some(Space::Shared { .. }))
+                    && result
+                        .is_some_and(|t| matches!(t.space, Space::Fragment(Fragment::A | Fragment::B | Fragment::BT)));
+                if !ok {
+                    self.sink.error(At::Inst(i), "load_fragment: reads shared memory into `a`, `b` or `bt`");
+                }
+            }
+            Op::Pack => {
+                let ok = self.is_fragment(i, 0, &[Fragment::Acc])
+                    && result.is_some_and(|t| t.space == Space::Fragment(Fragment::A));
+                if !ok {
+                    self.sink.error(At::Inst(i), "pack: makes `a` of an accumulator");
+                }
+            }
+            Op::Mma => {
+                let fits = self.is_fragment(i, 0, &[Fragment::A])
+                    && self.is_fragment(i, 1, &[Fragment::B, Fragment::BT])
+                    && self.is_fragment(i, 2, &[Fragment::Acc]);
+                if !fits {
+                    self.sink.error(At::Inst(i), "mma: takes `a`, `b` or `bt`, and an accumulator");
+                }
+                self.unit(i, 16 * i64::from(self.warps), 8, false);
+            }
+            Op::Wgmma { .. } => {
+                if !hopper {
+                    wrong(format!("{} has no such unit", self.arch.name()));
+                }
+                let swizzled = |s: Option<Space>| matches!(s, Some(Space::Shared { swizzle: 64 | 128 }));
+                let left = self.is_fragment(i, 0, &[Fragment::A]) || swizzled(self.space(i, 0));
+                if !left || !swizzled(self.space(i, 1)) || !self.is_fragment(i, 2, &[Fragment::Acc]) {
+                    let m = "wgmma: takes `a` or a swizzled tile, a swizzled tile, and an accumulator";
+                    self.sink.error(At::Inst(i), m);
+                }
+                self.unit(i, 64, 8, true);
+            }
+            Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+                if !hopper =>
+            {
+                wrong(format!("{} has no such unit", self.arch.name()));
+            }
+            Op::Ring { .. } | Op::SharedSlot { .. } if block != self.body.entry() => {
+                wrong("stands in the entry block".into());
+            }
+            Op::RingRelease => {
+                // The tile is one that this ring gave.
+                let ring = data.operands.first();
+                let from = data.operands.get(1).and_then(|v| self.body.def_inst(*v));
+                if !from.is_some_and(|d| d.op == Op::RingWait && d.operands.first() == ring) {
+                    wrong("the tile did not come from this ring".into());
+                }
+            }
+            Op::NamedBarrier { threads, .. } if threads % 32 != 0 || *threads == 0 || *threads > 32 * self.warps => {
+                wrong("whole warps of the block take part".into());
+            }
+            _ => {}
+        }
+    }
+
+    /// The shape of a product: whole tiles of the unit.
+    fn unit(&mut self, i: Inst, rows: i64, cols: i64, exact: bool) {
+        let data = self.body.inst(i);
+        let (Some(a), Some(acc)) = (
+            data.operands.first().and_then(|v| self.body.ty(*v).any_tile()),
+            data.result.and_then(|v| self.body.ty(v).any_tile()),
+        ) else {
+            return;
+        };
+        let (m, n, k) = (acc.rows.capacity(), acc.cols.capacity(), a.cols.capacity());
+        let whole = if exact { m == rows && n <= 256 } else { m % rows == 0 };
+        if !whole || n % cols != 0 || k % 16 != 0 {
+            let name = data.op.info().name;
+            self.sink.error(
+                At::Inst(i),
+                format!("{name}: a product of {m} x {n} x {k} is not made of whole tiles of the unit"),
+            );
+        }
+    }
+
+    /// Rule 19: places in shared memory.
+    fn shared(&mut self) {
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        for i in self.body.insts() {
+            let data = self.body.inst(i);
+            let Some(t) = data.result.and_then(|v| self.body.ty(v).any_tile()) else { continue };
+            let align = match t.space {
+                Space::Shared { swizzle: 128 } => 1024,
+                Space::Shared { swizzle: 64 } => 512,
+                _ => 16,
+            };
+            let ranges = match (&data.op, data.result.map(|v| self.body.ty(v))) {
+                (Op::SharedSlot { offset }, _) => vec![(u64::from(*offset), bytes(t), align)],
+                (Op::Ring { offset, barriers, .. }, Some(Type::Ring { stages, .. })) => {
+                    let n = u64::from(*stages);
+                    vec![(u64::from(*offset), bytes(t).saturating_mul(n), align), (u64::from(*barriers), 16 * n, 8)]
+                }
+                _ => continue,
+            };
+            for (start, size, align) in ranges {
+                let end = start.saturating_add(size);
+                if end > self.k.scratch {
+                    self.sink
+                        .error(At::Inst(i), format!("ends at byte {end} of {} bytes of shared memory", self.k.scratch));
+                }
+                if start % align != 0 {
+                    self.sink.error(At::Inst(i), format!("byte {start} is not aligned to {align}"));
+                }
+                if taken.iter().any(|(a, b)| start < *b && *a < end) {
+                    self.sink.error(At::Inst(i), "overlaps other shared memory");
+                }
+                taken.push((start, end));
+            }
+        }
+    }
+
+    /// Rule 19: roles.
+    fn roles(&mut self) {
+        for b in &self.body.layout {
+            let Terminator::Roles(roles) = &self.body.block(*b).terminator else { continue };
+            let at = At::Terminator(*b);
+            if roles.iter().map(|r| r.warps).sum::<u32>() != self.warps {
+                self.sink.error(at, format!("the roles do not part the {} warps of the block", self.warps));
+            }
+            for r in roles {
+                if r.warps % 4 != 0 {
+                    self.sink.error(at, format!("\"{}\" is not made of groups of four warps", r.name));
+                }
+                if r.registers % 8 != 0 || !(24..=256).contains(&r.registers) {
+                    self.sink.error(at, format!("{} registers: 24 to 256, a multiple of 8", r.registers));
+                }
+            }
+            let registers: u32 = roles.iter().map(|r| r.registers * r.warps * 32).sum();
+            if registers > 65_536 {
+                self.sink.error(at, format!("the roles take {registers} registers of 65536"));
+            }
+            // Whoever has parted does not meet again, and parts no further.
+            let mut seen = vec![];
+            let mut next: Vec<Block> = roles.iter().map(|r| r.target.block).collect();
+            while let Some(n) = next.pop() {
+                if seen.contains(&n) {
+                    continue;
+                }
+                seen.push(n);
+                let data = self.body.block(n);
+                next.extend(data.terminator.targets().iter().map(|c| c.block));
+                if matches!(data.terminator, Terminator::Roles(_)) {
+                    self.sink.error(At::Terminator(n), "the warps have parted already");
+                }
+                for i in &data.insts {
+                    let meets = match self.body.inst(*i).op {
+                        Op::Barrier => true,
+                        Op::Wait { .. } => self.waits_for_copies(*i),
+                        _ => false,
+                    };
+                    if meets {
+                        self.sink.error(At::Inst(*i), "the block meets, after its warps have parted");
+                    }
+                }
+            }
+        }
+    }
+
+    fn waits_for_copies(&self, i: Inst) -> bool {
+        let group: Option<Value> = self.body.inst(i).operands.first().copied();
+        group.is_some_and(|v| matches!(self.body.ty(v), Type::Group(crate::tile::Queue::Copy, _)))
+    }
+}
