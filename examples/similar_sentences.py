@@ -41,10 +41,14 @@ def read_sentences(source):
 
 
 def tokenize(tokenizer, sentences):
-    """Token ids and mask, i32[B, S] both: each sentence padded with zeros to the longest."""
+    """A list of token ids for each sentence."""
     tokenizer.no_padding()
     tokenizer.enable_truncation(LONGEST)
-    rows = [encoding.ids for encoding in tokenizer.encode_batch(sentences)]
+    return [encoding.ids for encoding in tokenizer.encode_batch(sentences)]
+
+
+def pad(rows):
+    """Tokens and mask, i32[B, S] both: each row filled up with zeros to the longest."""
     tokens = np.zeros((len(rows), max(map(len, rows))), np.int32)
     mask = np.zeros_like(tokens)
     for row, ids in enumerate(rows):
@@ -73,7 +77,7 @@ def main():
     if len(sentences) < 2:
         sys.exit("two sentences at least are needed, one on each line")
     tokenizer = Tokenizer.from_file(str(options.build / "minilm" / "tokenizer.json"))
-    tokens, mask = tokenize(tokenizer, sentences)
+    tokens, mask = pad(tokenize(tokenizer, sentences))
 
     weights = str(options.build / "minilm" / "model.safetensors")
     with Model(str(options.build / "minilm.so"), weights=weights) as model:

@@ -1,6 +1,7 @@
-//! Does the compiled code compute what PyTorch and NumPy compute?
+//! Are the committed reference results whole, and are their weights made alike in Python and in Rust?
 //!
-//! The reference results are committed in tests/fixtures, with the script that made them.
+//! The results stand in tests/fixtures, with the script that made them by PyTorch and NumPy. Other tests hold the
+//! interpreter and the compiled code against them.
 
 #[path = "common/fixtures.rs"]
 mod fixtures;

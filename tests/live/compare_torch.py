@@ -30,10 +30,11 @@ import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "fixtures"))
+sys.path[:0] = [str(ROOT / "tests" / "fixtures"), str(ROOT / "examples")]
 import make_references  # noqa: E402
 import reference  # noqa: E402
 import tensors  # noqa: E402
+from similar_sentences import pad  # noqa: E402
 
 OUT = ROOT / "build" / "live"
 STEP = 1e-5
@@ -310,11 +311,7 @@ def minilm(compiled, report):
     vectors = make_references.transformers_minilm(state, config, tokens, [np.ones_like(t) for t in tokens])
 
     def batch(rows):
-        ids = np.zeros((len(rows), max(map(len, rows))), np.int32)
-        mask = np.zeros_like(ids)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)], mask[i, : len(row)] = row, 1
-        return {"tokens": ids, "mask": mask}
+        return dict(zip(("tokens", "mask"), pad(rows)))
 
     with compiled.open(weights) as m:
         alone = np.concatenate([m.forward(**batch([row])) for row in tokens])
