@@ -27,6 +27,7 @@ pub mod passes;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;
+pub mod stack;
 pub mod syntax;
 pub mod tensor;
 pub mod tile;

@@ -76,7 +76,7 @@ impl Shape {
     }
 
     /// Number of entries, `..` counted as one.
-    pub fn len(&self) -> usize {
+    pub fn rank(&self) -> usize {
         self.axes.len()
     }
 

@@ -131,7 +131,7 @@ impl<'a> Body<'a> {
                     self.diagnostics.push(
                         Diagnostic::error(shapes::NO_VALUE, "the function gives no value")
                             .at(value.span(), "this has no value")
-                            .also(declared, format!("`{}` is declared here", Ty::of(wanted))),
+                            .also(declared, format!("{} is declared here", Ty::of(wanted))),
                     );
                 }
                 let mut statements = statements;
@@ -279,6 +279,10 @@ impl<'a> Body<'a> {
             return None;
         }
         if value.ty != Ty::Tuple(Vec::new()) {
+            let told = |d: &Diagnostic| d.primary.as_ref().is_some_and(|label| label.span == expr.span);
+            if self.diagnostics.iter().any(told) {
+                return None;
+            }
             let mut diagnostic =
                 Diagnostic::error(shapes::LOST_VALUE, "this value is not used").at(expr.span, format!("{}", value.ty));
             if let ast::ExprKind::Unary { .. } = expr.kind {
@@ -847,13 +851,14 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
     if have.shape == want.shape {
         return diagnostic;
     }
-    let mut differing = Vec::new();
-    if have.shape.len() == want.shape.len() {
+    let mut differing: Vec<Dim> = Vec::new();
+    if have.shape.rank() == want.shape.rank() {
         for (a, b) in have.shape.axes.iter().zip(&want.shape.axes) {
             if a != b {
+                let told = a.dim().zip(b.dim()).is_some_and(|(a, b)| differing.contains(a) && differing.contains(b));
                 differing.extend([a.dim().cloned(), b.dim().cloned()].into_iter().flatten());
                 diagnostic = match (a.dim(), b.dim()) {
-                    (Some(a), Some(b)) => {
+                    (Some(a), Some(b)) if !told => {
                         diagnostic.note(format!("{} is not {}", scope.describe(a), scope.describe(b)))
                     }
                     _ => diagnostic,
@@ -869,11 +874,11 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
         }
     } else {
         diagnostic = diagnostic.note(format!(
-            "{} has {} axes, {} has {}",
+            "{} has {}, {} has {}",
             have.shape,
-            have.shape.len(),
+            super::expr::axes_of(have),
             want.shape,
-            want.shape.len()
+            super::expr::axes_of(want)
         ));
     }
     scope.label_origins(diagnostic, &differing)

@@ -341,14 +341,14 @@ impl Body<'_> {
         if let Some(number) = dim.as_const() {
             let found = tensor.shape.axis(number);
             if found.is_none() {
-                let diagnostic = if tensor.shape.len() == usize::from(tensor.shape.rest().is_some()) {
+                let diagnostic = if tensor.shape.rank() == usize::from(tensor.shape.rest().is_some()) {
                     Diagnostic::error(shapes::RANK, format!("{tensor} has no known axis"))
                 } else if tensor.shape.rest().is_some() {
                     Diagnostic::error(shapes::AXIS, format!("which axis of {tensor} is {number} is not known"))
                         .note("`..` stands for any number of axes")
                         .help("count from the end: the last axis is -1")
                 } else {
-                    let last = tensor.shape.len() - 1;
+                    let last = tensor.shape.rank() - 1;
                     Diagnostic::error(shapes::AXIS, format!("{tensor} has no axis {number}"))
                         .note(format!("its axes are 0 to {last}, or -1 to -{} from the end", last + 1))
                 };
@@ -360,7 +360,7 @@ impl Body<'_> {
             }
             return found;
         }
-        let places: Vec<usize> = (0..tensor.shape.len()).filter(|at| tensor.shape.dim(*at) == Some(dim)).collect();
+        let places: Vec<usize> = (0..tensor.shape.rank()).filter(|at| tensor.shape.dim(*at) == Some(dim)).collect();
         if let [place] = places.as_slice() {
             return Some(*place);
         }
@@ -587,7 +587,7 @@ impl Body<'_> {
         let Some(axis) = self.axis_arg(axis, 0, &first, first_expr.span) else { return Val::error(span) };
         let mut length = Dim::zero();
         for (tensor, expr) in &parts {
-            let same_rank = tensor.shape.len() == first.shape.len();
+            let same_rank = tensor.shape.rank() == first.shape.rank();
             let Some(dim) = tensor.shape.dim(axis).filter(|_| same_rank) else {
                 self.no_concat(&first, first_expr.span, tensor, expr.span, axis);
                 return Val::error(span);
@@ -610,9 +610,9 @@ impl Body<'_> {
             Diagnostic::error(shapes::CONCAT, format!("{first} and {other} cannot be joined along axis {axis}"))
                 .at(span, other.to_string())
                 .also(first_span, first.to_string());
-        if other.elem == first.elem && other.shape.len() == first.shape.len() {
+        if other.elem == first.elem && other.shape.rank() == first.shape.rank() {
             let differing: Vec<usize> =
-                (0..first.shape.len()).filter(|at| first.shape.axes.get(*at) != other.shape.axes.get(*at)).collect();
+                (0..first.shape.rank()).filter(|at| first.shape.axes.get(*at) != other.shape.axes.get(*at)).collect();
             if let [at] = differing.as_slice() {
                 diagnostic = diagnostic.help(format!("they can be joined along `axis = {at}`"));
             }

@@ -499,22 +499,30 @@ impl<'a> Body<'a> {
         let Some(slots) = slots else { return Val::error(span) };
         let values: Vec<Val> = slots.given.iter().flatten().map(|arg| self.expr(&arg.value)).collect();
         let known = receiver.iter().flat_map(|(instance, _)| instance.dims.clone()).chain(bound.dims);
-        let mut matching = Matching::new(known);
-        let Some(args) = self.match_arguments(item, &what, values, &mut matching) else { return Val::error(span) };
+        let scope = self.scope;
+        let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
+        let poisoned = values.iter().any(|value| value.ty.is_error());
+        let Some(args) = self.match_arguments(item, &what, values, &mut matching) else {
+            // What is wrong about an argument is said; what the call gives may be known from the others.
+            return match &item.result {
+                Some(result) if poisoned => self.result_alone(item, result, &matching, span),
+                _ => Val::error(span),
+            };
+        };
         let mut dims = BTreeMap::new();
         for name in item.dims.iter().chain(item.generics.iter().filter_map(dim_name)) {
-            let alias = item.scope.aliases.get(name.as_str());
-            let dim = match (matching.dims.get(name), alias) {
+            let default = item.generics.iter().find(|generic| generic.name == *name).map(|generic| &generic.kind);
+            let dim = match (matching.dims.get(name), default) {
                 (Some((dim, _)), _) => dim.clone(),
-                (None, Some(alias)) => matching.apply(alias),
-                (None, None) => {
+                (None, Some(GenericKind::Dim { default: Some(dim) })) => matching.apply(dim),
+                (None, _) => {
                     self.diagnostics.push(
                         Diagnostic::error(
                             dimensions::NOT_INFERRED,
                             format!("the dimension {name} of `{what}` cannot be found from the arguments"),
                         )
                         .at(span, "no argument fixes it")
-                        .help(format!("give it: `{what}<{name} = ..>(..)`")),
+                        .also(item.ast.name.span, "declared here"),
                     );
                     return Val::error(span);
                 }
@@ -542,6 +550,21 @@ impl<'a> Body<'a> {
             args,
         };
         Val { ty: Ty::of(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
+    }
+
+    /// The value of a call with a wrong argument, if the others fix its type.
+    fn result_alone(&mut self, item: &FunctionItem<'_>, result: &Type, matching: &Matching, span: Span) -> Val {
+        let dims: BTreeMap<String, Dim> =
+            matching.dims.iter().map(|(name, (dim, _))| (name.clone(), dim.clone())).collect();
+        let has_rest = item.params.iter().flatten().any(|tensor| tensor.shape.rest().is_some());
+        let all = item.dims.iter().all(|name| dims.contains_key(name));
+        let generics = item.generics.iter().filter_map(dim_name).all(|name| dims.contains_key(name));
+        let (true, true, true) = (all, generics, !has_rest || matching.rest.is_some()) else { return Val::error(span) };
+        let rest = matching.rest.clone().unwrap_or_default();
+        match substitute(result, &rest, &dims, self) {
+            Some(ty) => Val { ty: Ty::of(&ty), ..Val::error(span) },
+            None => Val::error(span),
+        }
     }
 
     /// Reads the `<..>` of a call.
@@ -679,7 +702,8 @@ impl<'a> Body<'a> {
     ) {
         let name = item.ast.params.get(index).map_or("", |param| param.name.name.as_str());
         let place = item.ast.params.get(index).map_or(span, |param| param.ty.span);
-        let known = |symbol: &str| matching.dims.get(symbol).map(|(dim, _)| dim.clone());
+        let before = matching.before(index);
+        let known = |symbol: &str| before.dims.get(symbol).map(|(dim, _)| dim.clone());
         let rest = [Axis::Rest];
         let wanted = Tensor {
             elem: declared.elem,
@@ -701,8 +725,8 @@ impl<'a> Body<'a> {
                     && let Some((front, back)) = given.shape.split_last(2)
                 {
                     let turned = front.followed_by(back.into_iter().rev());
-                    let mut again = matching.known();
-                    if again.argument(0, &declared.shape, &turned, &self.scope.facts).is_ok() {
+                    let mut again = matching.before(index);
+                    if again.argument(index, &declared.shape, &turned, &self.scope.facts).is_ok() {
                         diagnostic = diagnostic.help("`.T` exchanges the last two axes, and would fit");
                     }
                 }

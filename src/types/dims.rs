@@ -22,6 +22,8 @@ pub(super) struct Origin {
     pub(super) value: Option<i64>,
     /// What to say beside the place.
     pub(super) text: String,
+    /// Is it bound by the arguments of a call? Else it is a generic.
+    pub(super) from_argument: bool,
 }
 
 /// The dimension names known at one place of a program, and the facts about them.
@@ -49,13 +51,18 @@ impl DimScope {
     /// Learns a fact.
     pub(super) fn assume(&mut self, fact: Fact) {
         if fact.relation == Relation::Eq {
-            let difference = |dim: &Dim, name: &str| dim.symbols().iter().any(|s| &**s == name);
-            let alias = match (fact.left.as_symbol(), fact.right.as_symbol()) {
-                // The name that stands later gives way to the one that the reader met first.
-                (Some(name), _) if !difference(&fact.right, name) => Some((Arc::from(name), fact.right.clone())),
-                (_, Some(name)) if !difference(&fact.left, name) => Some((Arc::from(name), fact.left.clone())),
-                _ => None,
+            let free_of = |dim: &Dim, name: &str| dim.symbols().iter().all(|s| &**s != name);
+            let (left, right) = (self.canonical(fact.left.clone()), self.canonical(fact.right.clone()));
+            let sides = [(&right, &left), (&left, &right)];
+            // A dimension of the arguments gives way to a generic; else the one that stands later to the earlier one.
+            let of_argument = |name: &str| self.names.get(name).is_some_and(|origin| origin.from_argument);
+            let candidates = || {
+                sides
+                    .iter()
+                    .filter_map(|(from, to)| from.as_symbol().filter(|name| free_of(to, name)).map(|name| (name, *to)))
             };
+            let chosen = candidates().find(|(name, _)| of_argument(name)).or_else(|| candidates().next());
+            let alias = chosen.map(|(name, dim)| (Arc::<str>::from(name), dim.clone()));
             if let Some((name, dim)) = alias {
                 let replaced: Vec<(Arc<str>, Dim)> = self
                     .aliases
@@ -207,10 +214,15 @@ impl DimScope {
         if self.facts.divides(a, b) {
             return a.div(b);
         }
-        let diagnostic =
-            Diagnostic::error(codes::NOT_DIVISIBLE, format!("`{}` may not be a whole number", quotient(a, b)))
-                .at(span, "nothing says that the division leaves no remainder");
-        let diagnostic = if a.is_const() && b.is_const() {
+        let constant = a.is_const() && b.is_const();
+        let (what, why) = if constant {
+            ("is not a whole number", "the division leaves a remainder")
+        } else {
+            ("may not be a whole number", "nothing says that the division leaves no remainder")
+        };
+        let message = format!("`{}` {what}", quotient(a, b));
+        let diagnostic = Diagnostic::error(codes::NOT_DIVISIBLE, message).at(span, why);
+        let diagnostic = if constant {
             diagnostic.help(format!("for a float, write `{a}.0 / {b}`"))
         } else {
             diagnostic.help(format!("state it: `where {} == 0`", remainder(a, b)))

@@ -188,6 +188,8 @@ impl<'a> Body<'a> {
             diagnostic = diagnostic.help("fields are named without `self.`");
         } else if matches!(name.name.as_str(), "True" | "False") {
             diagnostic = diagnostic.help(format!("did you mean `{}`?", name.name.to_lowercase()));
+        } else if matches!(name.name.as_str(), "torch" | "F" | "np" | "numpy" | "jnp" | "nn" | "tf" | "math") {
+            diagnostic = diagnostic.help("operations are called by their name alone: `softmax(x)`");
         } else if name.name == "None" {
             diagnostic = diagnostic.help("there is no `None`; every argument has a value");
         }
@@ -288,7 +290,7 @@ impl<'a> Body<'a> {
         };
         let Some((front, back)) = tensor.shape.split_last(2) else {
             self.diagnostics.push(
-                Diagnostic::error(shapes::RANK, format!("`.T` needs two axes, {tensor} has {}", known_axes(&tensor)))
+                Diagnostic::error(shapes::RANK, format!("`.T` needs two axes, {tensor} has {}", axes_of(&tensor)))
                     .at(value.span(), tensor.to_string()),
             );
             return Val::error(span);
@@ -410,10 +412,10 @@ fn constant(generic: &Generic, span: Span) -> Val {
     }
 }
 
-/// How many axes a tensor has, `..` not counted.
-pub(super) fn known_axes(tensor: &Tensor) -> String {
-    match tensor.shape.rest() {
-        None => tensor.shape.len().to_string(),
-        Some(_) => format!("{} besides `..`", tensor.shape.len().saturating_sub(1)),
-    }
+/// How many axes a tensor has: `1 axis`, `2 axes`, `1 axis besides ..`.
+pub(super) fn axes_of(tensor: &Tensor) -> String {
+    let rest = tensor.shape.rest().is_some();
+    let known = tensor.shape.rank().saturating_sub(usize::from(rest));
+    let axes = if known == 1 { "1 axis".to_string() } else { format!("{known} axes") };
+    if rest { format!("{axes} besides `..`") } else { axes }
 }

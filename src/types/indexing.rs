@@ -5,8 +5,8 @@
 
 use super::axes::{Axis, Shape};
 use super::body::Body;
-use super::calls::{Place, count};
-use super::expr::known_axes;
+use super::calls::Place;
+use super::expr::axes_of;
 use super::items::not_available;
 use super::typed::{Entry, ExprKind, Tensor};
 use super::values::{Ty, Val, dim_expr};
@@ -99,7 +99,7 @@ impl Body<'_> {
             return None;
         }
         let back = named.saturating_sub(front);
-        let len = tensor.shape.len();
+        let len = tensor.shape.rank();
         let behind = len.checked_sub(back);
         let places: Option<Vec<usize>> =
             behind.filter(|behind| *behind >= front).map(|behind| (0..front).chain(behind..len).collect());
@@ -116,7 +116,7 @@ impl Body<'_> {
                     shapes::INDEX_COUNT,
                     format!(
                         "{} for {tensor}, which has {}",
-                        count(named, "index").replace("indexs", "indices"),
+                        if named == 1 { "1 index".to_string() } else { format!("{named} indices") },
                         axes_of(tensor)
                     ),
                 )
@@ -217,13 +217,5 @@ impl Body<'_> {
             }
             _ => self.dim_of(&value),
         }
-    }
-}
-
-/// `2 axes`, `1 besides ..`
-fn axes_of(tensor: &Tensor) -> String {
-    match tensor.shape.rest() {
-        None => count(tensor.shape.len(), "axis").replace("axiss", "axes"),
-        Some(_) => known_axes(tensor),
     }
 }

@@ -14,7 +14,7 @@ use super::typed::{
 use crate::diagnostics::codes::{dimensions, entries, names, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ir::Scalar;
-use crate::shape::{Dim, Elem};
+use crate::shape::{Dim, Elem, Relation};
 use crate::syntax::ast::{self, DimSpec, ExprKind, GenericValue, Ident, Item, TypeKind, UnaryOp};
 use crate::syntax::span::Span;
 
@@ -365,7 +365,7 @@ fn generics(params: &[ast::GenericParam], scope: &mut DimScope, diagnostics: &mu
                     Some(dim) => format!("{} is {dim} here", name.name),
                     None => format!("{} is a generic", name.name),
                 };
-                scope.names.insert(name.name.clone(), Origin { span: param.span, value, text });
+                scope.names.insert(name.name.clone(), Origin { span: param.span, value, text, from_argument: false });
             }
             GenericKind::Const { .. } => scope.constants.push(name.name.clone()),
         }
@@ -825,7 +825,19 @@ fn generic_arg(
                 return true;
             }
             let Some(value) = literal(expr) else {
-                if expr.kind != ExprKind::Error {
+                if let ExprKind::Name(name) = &expr.kind
+                    && let Some(outer) = constants.iter().find(|outer| outer.name == name.name)
+                    && let GenericKind::Const { elem: other, .. } = outer.kind
+                {
+                    diagnostics.push(
+                        Diagnostic::error(
+                            dimensions::GENERIC_KIND,
+                            format!("`{}` is a constant of type {elem}, `{}` of type {other}", generic.name, name.name),
+                        )
+                        .at(expr.span, "of another type")
+                        .also(outer.span, "declared here"),
+                    );
+                } else if expr.kind != ExprKind::Error {
                     diagnostics.push(
                         Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` needs a constant", generic.name))
                             .at(expr.span, format!("a literal of type `{elem}` is needed")),
@@ -860,6 +872,7 @@ fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
         bind_type(&param.ty, &param.name.name, &mut scope, &mut dims);
     }
     let own = conditions(&mut scope, &ast.where_clauses, diagnostics);
+    let own = replaced_names(own, &scope, &mut dims);
     let has_rest = |ty: &ast::Type| match &ty.kind {
         TypeKind::Tensor { dims, .. } => dims.iter().any(|spec| matches!(spec, DimSpec::Rest(_))),
         _ => false,
@@ -901,7 +914,7 @@ fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
                 .at(ast.name.span, "no `->` and type behind the arguments"),
         );
     }
-    unsolvable(ast, &own_generics, &params, &dims, &scope, function.owner.is_some(), diagnostics);
+    unsolvable(ast, &params, &dims, &scope, function.owner.is_some(), diagnostics);
     if let Some(function) = items.functions.get_mut(id) {
         function.generics = own_generics;
         function.scope = scope;
@@ -910,6 +923,26 @@ fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
         function.result = result;
         function.own = own;
     }
+}
+
+/// Takes the names that an equality replaces out of a signature: every shape has the other side in their place, so the
+/// equality holds by the shapes alone.
+fn replaced_names(own: Vec<Condition>, scope: &DimScope, dims: &mut Vec<String>) -> Vec<Condition> {
+    let replaced: BTreeMap<&str, &Dim> =
+        dims.iter().filter_map(|name| Some((name.as_str(), scope.aliases.get(name.as_str())?))).collect();
+    let over_others =
+        |dim: &Dim| dim.substitute(&|name| replaced.get(name).map(|dim| (*dim).clone())).unwrap_or_else(|| dim.clone());
+    let mut kept = Vec::with_capacity(own.len());
+    for mut condition in own {
+        condition.fact.left = over_others(&condition.fact.left);
+        condition.fact.right = over_others(&condition.fact.right);
+        if condition.fact.relation != Relation::Eq || condition.fact.left != condition.fact.right {
+            kept.push(condition);
+        }
+    }
+    let gone: Vec<String> = replaced.keys().map(|name| name.to_string()).collect();
+    dims.retain(|name| !gone.contains(name));
+    kept
 }
 
 /// Makes the names in an argument's type known; what is no tensor type is reported elsewhere.
@@ -930,12 +963,12 @@ fn bind_type(ty: &ast::Type, argument: &str, scope: &mut DimScope, dims: &mut Ve
 /// Makes the names in an argument's dimension known, unless they are generics.
 fn bind_names(expr: &ast::Expr, argument: &str, scope: &mut DimScope, dims: &mut Vec<String>) {
     match &expr.kind {
+        ExprKind::Name(name) if scope.names.contains_key(&name.name) || scope.constants.contains(&name.name) => {}
         ExprKind::Name(name) => {
-            if !scope.names.contains_key(&name.name) && !scope.constants.contains(&name.name) {
-                let text = format!("{} is fixed here, by the argument `{argument}`", name.name);
-                scope.names.insert(name.name.clone(), Origin { span: name.span, value: None, text });
-                dims.push(name.name.clone());
-            }
+            let text = format!("{} is fixed here, by the argument `{argument}`", name.name);
+            let origin = Origin { span: name.span, value: None, text, from_argument: true };
+            scope.names.insert(name.name.clone(), origin);
+            dims.push(name.name.clone());
         }
         ExprKind::Unary { operand, .. } => bind_names(operand, argument, scope, dims),
         ExprKind::Binary { left, right, .. } => {
@@ -949,7 +982,6 @@ fn bind_names(expr: &ast::Expr, argument: &str, scope: &mut DimScope, dims: &mut
 /// Reports the dimensions that no call could find from its arguments.
 fn unsolvable(
     ast: &ast::Function,
-    generics: &[Generic],
     params: &[Option<Tensor>],
     dims: &[String],
     scope: &DimScope,
@@ -980,9 +1012,11 @@ fn unsolvable(
             format!("the dimension {name} of `{}` cannot be found from its arguments", ast.name.name),
         )
         .at(origin.span, "no argument has it alone, or in a formula that can be solved for it");
-        if !is_method && generics.is_empty() {
-            diagnostic = diagnostic.help(format!("make it a generic: `fn {}<{name}>(..)`", ast.name.name));
-        }
+        diagnostic = if is_method {
+            diagnostic.help(format!("make {name} a generic of the layer, or give an argument that has it alone"))
+        } else {
+            diagnostic.help("give an argument that has it alone")
+        };
         diagnostics.push(diagnostic);
     }
 }

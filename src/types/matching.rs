@@ -71,9 +71,10 @@ impl Matching {
         Matching { dims, ..Matching::default() }
     }
 
-    /// A matching that knows the same names, and nothing of `..`.
-    pub(super) fn known(&self) -> Matching {
-        Matching { dims: self.dims.clone(), ..Matching::default() }
+    /// A matching that knows the names as they were before an argument was looked at, and nothing of `..`.
+    pub(super) fn before(&self, argument: usize) -> Matching {
+        let dims = self.dims.iter().filter(|(_, (_, by))| by.is_none_or(|by| by < argument));
+        Matching { dims: dims.map(|(name, dim)| (name.clone(), dim.clone())).collect(), ..Matching::default() }
     }
 
     /// The dimension over the caller's names. A name without a value becomes one that no author can write, so that it
@@ -103,21 +104,21 @@ impl Matching {
     ) -> Result<(), Unfit> {
         let (front, back) = match declared.rest() {
             None => {
-                if given.rest().is_some() && given.len() == declared.len() {
+                if given.rest().is_some() && given.rank() == declared.rank() {
                     return Err(Unfit::Rest);
                 }
-                if given.len() != declared.len() || given.rest().is_some() {
+                if given.rank() != declared.rank() || given.rest().is_some() {
                     return Err(Unfit::Rank);
                 }
-                (declared.len(), 0)
+                (declared.rank(), 0)
             }
-            Some(at) => (at, declared.len() - at - 1),
+            Some(at) => (at, declared.rank() - at - 1),
         };
-        if given.len() < front + back {
+        if given.rank() < front + back {
             return Err(Unfit::Rank);
         }
-        let middle = given.len() - back;
-        let pairs = (0..front).map(|i| (i, i)).chain((0..back).map(|i| (declared.len() - back + i, middle + i)));
+        let middle = given.rank() - back;
+        let pairs = (0..front).map(|i| (i, i)).chain((0..back).map(|i| (declared.rank() - back + i, middle + i)));
         for (i, j) in pairs {
             let (Some(Axis::Dim(want)), Some(have)) = (declared.axes.get(i), given.axes.get(j)) else {
                 return Err(Unfit::Rest);

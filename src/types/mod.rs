@@ -35,6 +35,7 @@ pub mod typed;
 mod values;
 
 use crate::diagnostics::Diagnostics;
+use crate::stack::with_room;
 use crate::syntax;
 use crate::syntax::ast::{self, LayerKind};
 use crate::syntax::span::SourceMap;
@@ -43,6 +44,10 @@ use crate::syntax::span::SourceMap;
 ///
 /// The program may be lowered only if `diagnostics` has no errors; those of the parser count too.
 pub fn check(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {
+    with_room(|| check_here(file, sources, diagnostics))
+}
+
+fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {
     let mut files: Vec<(Option<&'static str>, ast::File)> = Vec::new();
     for module in items::used_modules(file, diagnostics) {
         let id = sources.add(module.file, module.text);

@@ -274,7 +274,7 @@ impl Body<'_> {
                 .also(left.span(), a.to_string())
                 .also(right.span(), b.to_string())
                 .note("how many axes `..` stands for is not known, so both sides need the same axes behind it");
-                let behind = |shape: &Shape| shape.rest().map(|at| shape.len() - at - 1);
+                let behind = |shape: &Shape| shape.rest().map(|at| shape.rank() - at - 1);
                 if let (Some(m), Some(n)) = (behind(&a.shape), behind(&b.shape))
                     && m != n
                 {
@@ -325,7 +325,7 @@ impl Body<'_> {
         // One axis, equal to an axis of the other that is not its last: it wants axes of length 1 behind it.
         let [Axis::Dim(dim)] = own.shape.axes.as_slice() else { return None };
         let at = other.shape.axes.iter().rposition(|axis| axis.dim() == Some(dim))?;
-        let behind = other.shape.len().checked_sub(at + 1)?;
+        let behind = other.shape.rank().checked_sub(at + 1)?;
         if behind == 0 || other.shape.rest().is_some_and(|rest| rest > at) {
             return None;
         }
@@ -361,7 +361,7 @@ impl Body<'_> {
 
     fn matmul_shape(&mut self, op_span: Span, left: &Val, right: &Val, a: &Tensor, b: &Tensor) -> Option<Shape> {
         let inner_a = a.shape.split_last(1);
-        let inner_b = if b.shape.len() == 1 { b.shape.split_last(1) } else { b.shape.split_last(2) };
+        let inner_b = if b.shape.rank() == 1 { b.shape.split_last(1) } else { b.shape.split_last(2) };
         let (Some((front_a, inner_a)), Some((front_b, back_b))) = (inner_a, inner_b) else {
             let (value, tensor, n) = if a.shape.split_last(1).is_none() { (left, a, 1) } else { (right, b, 2) };
             self.diagnostics.push(
@@ -443,7 +443,7 @@ impl Body<'_> {
 /// `.. s t -> .. 1 s t`, for a shape with `..` that lacks axes behind it.
 fn widen(shape: &Shape, missing: usize) -> String {
     let names = ["a", "b", "c", "d", "e", "f"];
-    let behind: Vec<&str> = names.iter().copied().take(shape.len().saturating_sub(1)).collect();
+    let behind: Vec<&str> = names.iter().copied().take(shape.rank().saturating_sub(1)).collect();
     let behind = behind.join(" ");
     format!(".. {behind} -> ..{} {behind}", " 1".repeat(missing))
 }

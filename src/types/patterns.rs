@@ -122,7 +122,7 @@ impl Body<'_> {
     }
 
     /// Pairs the entries of a side with the axes of a tensor; what `..` of the pattern stands for.
-    fn align<'p>(&mut self, side: &'p [Item], place: &Place<'_>) -> Option<(Vec<(&'p Item, Dim)>, Vec<Axis>)> {
+    fn align<'p>(&mut self, side: &'p [Item], place: &Place<'_>) -> Option<Aligned<'p>> {
         let axes = &place.tensor.shape.axes;
         let at = side.iter().position(|item| *item == Item::Rest);
         let (front, back) = match at {
@@ -365,6 +365,9 @@ impl Body<'_> {
         Val::tensor(kind, elem, Shape { axes }, span)
     }
 }
+
+/// The entries of a side with the lengths of their axes, and the axes that `..` stands for.
+type Aligned<'p> = (Vec<(&'p Item, Dim)>, Vec<Axis>);
 
 /// Where a tensor and the pattern for it stand.
 struct Place<'t> {

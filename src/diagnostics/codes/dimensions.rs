@@ -21,7 +21,7 @@ codes! {
     rule: "Each dimension of a signature that is not a generic is found from the shapes of the arguments: it must\n\
            stand somewhere alone, or in a formula that can be solved for it (`2*N`, `S+1`).";
     - failing: "fn f(x: f32[A*B]) -> f32[A] { sum(rearrange(x, \"(a b) -> a b\", b = B), axis = 1) }\n";
-    - mended: "fn f<B>(x: f32[A*B]) -> f32[A] { sum(rearrange(x, \"(a b) -> a b\", b = B), axis = 1) }\n";
+    - mended: "fn f(x: f32[A*B], y: f32[B]) -> f32[A] { rearrange(x, \"(a b) -> a b\", b = B) @ y }\n";
 
     /// Too many or too few generics.
     GENERIC_COUNT = "E0404", "the number of generics is wrong";
