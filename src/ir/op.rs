@@ -214,7 +214,7 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
-    /// `x - max - log(sum(exp(x - max)))` over an axis.
+    /// `x - max - log(sum(exp(x - max)))` over an axis; a line that is all `-inf` gives NaN, unlike softmax.
     LogSoftmax {
         /// The axis.
         axis: usize,

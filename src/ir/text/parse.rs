@@ -3,7 +3,7 @@
 //! In: a text. Out: the module with the place of each thing in the text, or every error found. Types are taken as they
 //! are written; whether they are right is for the verifier to say, and its errors are shown at these places.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::operations::{self, Attributes};
 use super::print::{Anchor, At};
@@ -47,6 +47,11 @@ pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> R
     Err((code, TextError::new(place, message)))
 }
 
+/// Something stands on what was complained about already; to say more would only confuse.
+fn reported<T>(place: Place) -> Result<T, Failure> {
+    fail(codes::UNKNOWN_NAME, place, "")
+}
+
 /// A complaint of the shared readers is one about form.
 pub(super) fn form<T>(r: Result<T, TextError>) -> Result<T, Failure> {
     r.map_err(|e| (codes::FORM, e))
@@ -60,6 +65,8 @@ type Literals = BTreeMap<(u8, u64, Option<Elem>), Value>;
 struct Scope {
     values: BTreeMap<String, Value>,
     blocks: BTreeMap<String, Block>,
+    /// Values whose definition is wrong, which has been said.
+    broken: BTreeSet<String>,
     fused: Option<Inst>,
 }
 
@@ -77,6 +84,7 @@ impl Site<'_> {
         if let ExprKind::Value(name) = &e.kind {
             return match self.scope.values.get(name) {
                 Some(v) => Ok(*v),
+                None if self.scope.broken.contains(name) => reported(e.place),
                 None => fail(codes::UNKNOWN_NAME, e.place, format!("there is no value `%{name}`")),
             };
         }
@@ -151,7 +159,12 @@ impl Parser {
 
     /// Keeps what was read, or the complaint.
     fn keep<T>(&mut self, r: Result<T, Failure>) -> Option<T> {
-        r.map_err(|(code, e)| self.error(code, e)).ok()
+        let complain = |(code, e): Failure| {
+            if !e.message.is_empty() {
+                self.error(code, e);
+            }
+        };
+        r.map_err(complain).ok()
     }
 
     fn span(&self, p: Place) -> Span {
@@ -331,8 +344,7 @@ impl Parser {
                     insts.push(None);
                 }
                 Line::Statement(s) => {
-                    let r = self.declare(f, scope, s);
-                    insts.push(self.keep(r).flatten());
+                    insts.push(self.declared(f, scope, s));
                 }
             }
         }
@@ -383,6 +395,15 @@ impl Parser {
         };
         let v = f.add_block_arg(b, ty);
         self.define(scope, name, v)
+    }
+
+    /// The instruction of a statement; if its result is declared wrong, that is said once.
+    fn declared(&mut self, f: &mut Function, scope: &mut Scope, s: &Statement) -> Option<Inst> {
+        let r = self.declare(f, scope, s);
+        if r.is_err() {
+            scope.broken.extend(s.results.iter().filter_map(|e| read::value(e).ok()).map(str::to_string));
+        }
+        self.keep(r).flatten()
     }
 
     /// Makes the instruction of a statement, for its result to be known; what it does is read later.
@@ -467,8 +488,7 @@ impl Parser {
         for line in lines {
             match line {
                 Line::Statement(s) => {
-                    let r = self.declare(&mut body, &mut scope, s);
-                    insts.push(self.keep(r).flatten());
+                    insts.push(self.declared(&mut body, &mut scope, s));
                 }
                 Line::Block(b) => return fail(codes::STRUCTURE, b.place, "a region is one block, without a label"),
             }
