@@ -161,7 +161,8 @@ fn passes_keep_what_programs_compute() {
     // The programs are worth running: few fail, and every pass finds something to do.
     assert!(tally.failing * 4 < n as usize, "{} of {n} programs fail", tally.failing);
     if n >= PROGRAMS {
-        for pass in PASSES.iter().filter(|p| p.name != "canonicalise-softmax") {
+        // Canonical forms need what an author writes; they have tests of their own.
+        for pass in PASSES.iter().filter(|p| !p.name.starts_with("canonicalise")) {
             assert!(tally.changed.contains_key(pass.name), "{} never changes anything", pass.name);
         }
         assert!(tally.bounded * 2 > tally.uncertain, "most bounds are uncertain");

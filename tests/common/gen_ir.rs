@@ -23,6 +23,8 @@ pub(crate) struct Program {
     pub(crate) module: Module,
     pub(crate) args: Vec<Tensor>,
     pub(crate) params: BTreeMap<String, Tensor>,
+    /// The values that the arguments give to the symbols.
+    pub(crate) symbols: BTreeMap<String, i64>,
     /// Are all inputs finite and of moderate size? Else there are NaN, infinities, `-0.0` and very large numbers.
     pub(crate) tame: bool,
 }
@@ -115,7 +117,19 @@ pub(crate) fn program(seed: u64) -> Program {
         }
     }
     let module = Module { name: "random.attn".into(), files: Vec::new(), params: g.params, functions: vec![g.f] };
-    Program { module, args, params, tame }
+    Program { module, args, params, symbols: g.bindings, tame }
+}
+
+impl Program {
+    /// The module without its taps.
+    pub(crate) fn untapped(&self) -> Module {
+        let mut module = self.module.clone();
+        for f in &mut module.functions {
+            f.remove_insts(|_, inst| inst.op.has_effect());
+            f.tapped = false;
+        }
+        module
+    }
 }
 
 impl Gen {
