@@ -4,17 +4,63 @@
 //!
 //! ```text
 //! model.attn
-//!   tokens        syntax/        logos
-//!   AST           syntax/        LALRPOP, grammar/attn.lalrpop
-//!   typed AST     types/         names resolved, shapes inferred with symbolic dimensions (shape/)
-//!   graph IR      ir/            SSA in CFG form, tensors as values (made by lowering/graph/)
-//!     passes      passes/        simplify, CSE, DCE, LICM, fuse-attention, fuse-epilogues, ...
-//!   tile IR       tile/          kernels and plans (made by lowering/tile/), then scheduled
-//!   code          codegen/cpu/   Cranelift, 128-bit vectors
-//!   object        runtime/       linked with the support library -> model.so, model.h, model.py
+//!   tokens        syntax/           logos
+//!   AST           syntax/           LALRPOP, grammar/attn.lalrpop; every error of the file at once
+//!   typed AST     types/            names resolved, shapes inferred with symbolic dimensions (shape/)
+//!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
+//!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
+//!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
+//!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
+//!   code          codegen/cpu/      Cranelift, 128-bit vectors
+//!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
 //!
-//! `driver` is that list as one straight-line function; `cli` turns a command line into its options.
+//! [`driver`] is that list as one straight-line function; [`cli`] turns a command line into its options. All input and
+//! output happens there and in [`runtime`]; everything between is a function from values to values.
+//!
+//! # The map
+//!
+//! | folder | what lives there | what it must not know |
+//! |---|---|---|
+//! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | types, shapes |
+//! | `diagnostics` | messages as data, their codes with explanations, rendering | any stage |
+//! | `shape` | element types, dimensions in canonical form, facts about them | source, IR, machines |
+//! | `scalar` | what `exp`, `add`, `lt` mean for one element | tensors |
+//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | IR |
+//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | passes, machines |
+//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | back ends |
+//! | `passes` | rewrites of graph IR, the pipeline, remarks | files, back ends |
+//! | `lowering::tile` | regions to kernels, functions to plans, movement to views | instruction sets |
+//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | graph IR's operations, Cranelift |
+//! | `codegen` | scheduled tile IR to an object; the model as seen from outside | how anything was decided |
+//! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
+//! | `irtext` | the syntax that both IR texts share | either IR |
+//!
+//! # Decisions that are not obvious
+//!
+//! * **Two levels, one syntax.** The graph level is where a reader sees the formula and where fusion is a rewrite; the
+//!   tile level is where everything is decided that back ends would otherwise decide again. Each has its own table of
+//!   operations; both print and parse through `irtext`.
+//! * **Monomorphic but for run-time dimensions.** Generics are checked once, on symbols, so that a shape never fits by
+//!   accident of a bound size; lowering then substitutes what is bound and inlines every layer. A loop over an array of
+//!   layers stays a loop that indexes its parameters, so compile time hardly grows with depth.
+//! * **`..` is one axis at run time.** The door of an entry point collapses the leading axes and restores them in the
+//!   results.
+//! * **Fused regions nest.** A `fused` instruction holds the operations that it replaced, so every dump shows what a
+//!   kernel computes, and the interpreter runs it without knowing of kernels.
+//! * **Movement is views.** Transposing, slicing and most reshapes become strides of a kernel's buffers; a producer is
+//!   stored in the order that its consumer's reshape wants.
+//! * **Bounded extents instead of masks.** A tile at the end of an axis is smaller (`%r<=64`), so a row of one token costs
+//!   one row, and an empty axis nothing. A schedule for a machine that computes whole tiles turns bounds into masks.
+//! * **Two variants where there are taps.** An entry point with taps is compiled twice; the plain variant does not know
+//!   of them. What a tap keeps from being fused is a remark.
+//! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.
+//!
+//! # Numerics
+//!
+//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not. Matmuls and
+//! reductions accumulate in `f32` (`i8` in `i32`). The bits do not depend on the number of threads: a reduction is cut by
+//! shape alone. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
 
 pub mod cli;
 pub mod codegen;

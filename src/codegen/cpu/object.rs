@@ -13,15 +13,15 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, ir};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_module::{DataDescription, FuncId, Linkage, Module as _, default_libcall_names};
+use cranelift_module::{FuncId, Linkage, Module as _, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 
 use super::code::Code;
 use super::math::Libm;
 use super::plan::{Launching, arena};
-use crate::runtime::abi::DESCRIPTOR_SYMBOL;
-use crate::runtime::descriptor::{self, ModelDescriptor, PlanCode, Target, Variant};
+use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
+use crate::runtime::object as runtime_object;
 use crate::tile::{Kernel, Module, Plan, PlanVariant};
 
 /// What a caller wants besides the object.
@@ -256,38 +256,6 @@ impl Builder {
         model.sites = module.sites.clone();
         model.variants =
             vec![Variant { name: "portable".into(), features: 0, prepare: None, packed_bytes: 0, plans: code }];
-        let image = descriptor::serialise(&model)?;
-        let id =
-            self.object.declare_data(DESCRIPTOR_SYMBOL, Linkage::Hidden, true, false).map_err(|e| e.to_string())?;
-        let mut data = DataDescription::new();
-        data.define(image.bytes.into_boxed_slice());
-        data.set_align(descriptor::ALIGN);
-        let own = self.object.declare_data_in_data(id, &mut data);
-        let mut functions: BTreeMap<String, FuncRef> = BTreeMap::new();
-        for r in image.relocations {
-            let offset = u32::try_from(r.offset).map_err(|_| "the descriptor is too large")?;
-            match r.target {
-                Target::Own(at) => {
-                    let addend = i64::try_from(at).map_err(|_| "the descriptor is too large")?;
-                    data.write_data_addr(offset, own, addend);
-                }
-                Target::Function(name) => {
-                    let reference = match functions.get(&name) {
-                        Some(f) => *f,
-                        None => {
-                            let f = match self.object.get_name(&name) {
-                                Some(cranelift_module::FuncOrDataId::Func(f)) => f,
-                                _ => return Err(format!("the descriptor names {name}, which is not there")),
-                            };
-                            let reference = self.object.declare_func_in_data(f, &mut data);
-                            functions.insert(name, reference);
-                            reference
-                        }
-                    };
-                    data.write_function_addr(offset, reference);
-                }
-            }
-        }
-        self.object.define_data(id, &data).map_err(|e| e.to_string())
+        runtime_object::define(&mut self.object, &model)
     }
 }

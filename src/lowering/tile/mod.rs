@@ -15,6 +15,8 @@ mod region;
 mod rows;
 mod views;
 
+use std::collections::BTreeMap;
+
 use crate::ir;
 use crate::tile::{self, Kernel, KernelBuilder, ParamMode, Type};
 use region::Position;
@@ -55,10 +57,11 @@ pub fn lower(module: &ir::Module) -> Result<tile::Module, String> {
         params: module.params.clone(),
         ..tile::Module::default()
     };
+    let mut known = BTreeMap::new();
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
-        plan::lower(&f, &mut out)?;
+        plan::lower(&f, &mut known, &mut out)?;
     }
     Ok(out)
 }

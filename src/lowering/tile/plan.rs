@@ -12,6 +12,8 @@
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
 //! * a block argument that is a tensor has a slot, into which each jump copies.
 
+use std::collections::BTreeMap;
+
 use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
@@ -20,19 +22,21 @@ use super::{Call, attention, gather, map, matmul, rows};
 use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, PlanBuilder, PlanVariant};
+use crate::tile::{self, Kernel, PlanBuilder, PlanVariant};
 
-/// Lowers a function: its plan and kernels are added to `out`.
+/// Lowers a function: its plan and kernels are added to `out`. `known` has the kernels so far, by their text without name
+/// and places: a kernel that is there already is launched again, not made again.
 ///
 /// # Errors
 /// A form that is not known here, a mistake of ours.
-pub(super) fn lower(f: &Function, out: &mut tile::Module) -> Result<(), String> {
+pub(super) fn lower(f: &Function, known: &mut BTreeMap<String, String>, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let mut lowering = Lowering {
         f,
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
+        known,
         out,
         places: SecondaryMap::new(),
         roots: SecondaryMap::new(),
@@ -51,6 +55,7 @@ struct Lowering<'a> {
     f: &'a Function,
     uses: SecondaryMap<Value, Vec<User>>,
     builder: PlanBuilder,
+    known: &'a mut BTreeMap<String, String>,
     out: &'a mut tile::Module,
     /// Where each tensor lies.
     places: SecondaryMap<Value, Option<View>>,
@@ -180,8 +185,14 @@ impl Lowering<'_> {
             operands.push(self.buffer(v)?);
         }
         let kind = call.kernel.name.clone();
+        let text = nameless(&call.kernel);
+        if let Some(name) = self.known.get(&text) {
+            self.builder.launch(name, operands);
+            return Ok(());
+        }
         let number = self.out.kernels.iter().filter(|k| k.name.starts_with(&format!("{kind}."))).count();
         call.kernel.name = format!("{kind}.{number}");
+        self.known.insert(text, call.kernel.name.clone());
         self.builder.launch(&call.kernel.name, operands);
         self.out.kernels.push(call.kernel);
         Ok(())
@@ -621,6 +632,18 @@ impl Lowering<'_> {
     fn is_out(&self, buffer: tile::Value, number: u32) -> bool {
         self.builder.op_of(buffer) == Some(&tile::Op::Out(number))
     }
+}
+
+/// The text of a kernel without its name and the places in the source.
+fn nameless(kernel: &Kernel) -> String {
+    let mut k = kernel.clone();
+    k.name.clear();
+    for block in k.body.layout.clone() {
+        for inst in k.body.block(block).insts.clone() {
+            k.body.inst_mut(inst).loc = ir::Loc::default();
+        }
+    }
+    tile::text::print_kernel(&k, &[])
 }
 
 /// Blocks so that each comes after those that dominate it; unreachable ones are left out.
