@@ -52,7 +52,7 @@ use crate::ir::{Block, Cfg, Function, Inst, Op, Value};
 type Key = (&'static str, Vec<Value>);
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let cfg = Cfg::new(f);
     let mut known: BTreeMap<Key, Vec<(Inst, Block)>> = BTreeMap::new();
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();

@@ -49,7 +49,7 @@ use super::{Changed, Context};
 use crate::ir::{Function, Terminator, Value, ValueDef};
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let live = live_values(f);
     let instructions = f.insts().count();
     f.remove_insts(|_, d| !d.op.has_effect() && !d.result.is_some_and(|v| live[v]));

@@ -42,7 +42,7 @@ use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Elem;
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut folded = 0;
     for b in f.layout.clone() {
         for i in f.block(b).insts.clone() {

@@ -73,7 +73,7 @@ use crate::scalar::ReduceKind;
 use crate::shape::{Dim, Factor, Monomial};
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let cfg = Cfg::new(f);
     let (mut moved, mut literals) = (0, 0);
     // Inner loops first: what leaves them may leave the loops around them too.

@@ -90,7 +90,7 @@ impl<'a> Finder<'a> {
     pub(super) fn site(&self, softmax: Inst) -> Option<Result<Site, Failure>> {
         let weights = self.f.inst(softmax).result?;
         let output = self.matmul_of(weights)?;
-        Some(output.and_then(|output| self.from_softmax(softmax, output)))
+        Some(output.and_then(|output| self.below_softmax(softmax, output)))
     }
 
     fn loc(&self, i: Inst) -> Loc {
@@ -139,12 +139,9 @@ impl<'a> Finder<'a> {
         let mut step = i;
         for _ in 0..LONGEST_CHAIN {
             let d = f.inst(step);
-            let passes_on = match d.op {
-                Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => true,
-                Op::Transpose { .. } | Op::Reshape | Op::Broadcast => true,
-                _ => false,
-            };
-            let Some(v) = d.result.filter(|_| passes_on) else { return false };
+            let elementwise = matches!(d.op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. });
+            let moves = matches!(d.op, Op::Transpose { .. } | Op::Reshape | Op::Broadcast);
+            let Some(v) = d.result.filter(|_| elementwise || moves) else { return false };
             let is_left = |u: &Use| matches!(u, Use::Operand(i, 0) if f.inst(*i).op == Op::Matmul);
             match self.uses[v].as_slice() {
                 users if users.iter().any(is_left) => return true,
@@ -175,7 +172,7 @@ impl<'a> Finder<'a> {
         Err(failure)
     }
 
-    fn from_softmax(&self, softmax: Inst, output: Inst) -> Result<Site, Failure> {
+    fn below_softmax(&self, softmax: Inst, output: Inst) -> Result<Site, Failure> {
         let f = self.f;
         let d = f.inst(softmax);
         let block = self.blocks[softmax];

@@ -71,7 +71,7 @@ enum Rewrite {
 }
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut changed = 0;
     for b in Cfg::new(f).dominator_order() {

@@ -57,7 +57,7 @@ use super::{Changed, Context};
 use crate::ir::{Block, Cfg, Function, Loc, Op, Scalar, Terminator, Value};
 
 /// Runs the pass.
-pub fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut total = 0;
     loop {
         let counts = [

@@ -1,12 +1,14 @@
 //! Snapshots of passes: the text before, the text after, and the remarks, in one file of `snapshots/passes`.
 
+#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+
 use attnc::diagnostics::render_all;
 use attnc::ir::text;
 use attnc::passes::{self, Collected, Float, OptError, Options, Pass};
 use attnc::syntax::span::SourceMap;
 
 /// The canonical text of a module written by hand: functions without the head line.
-pub fn canonical(source: &str) -> String {
+pub(crate) fn canonical(source: &str) -> String {
     let whole = format!("module \"test.attn\"\n{source}");
     let mut sources = SourceMap::new();
     let file = sources.add("test.air", whole.as_str());
@@ -17,7 +19,7 @@ pub fn canonical(source: &str) -> String {
 }
 
 /// Runs passes over a text; the text after them, and everything else they said.
-pub fn run(text: &str, passes: Option<&[Pass]>, options: &Options) -> (String, String) {
+pub(crate) fn run(text: &str, passes: Option<&[Pass]>, options: &Options) -> (String, String) {
     let mut sources = SourceMap::new();
     let file = sources.add("test.air", text);
     let mut sink = Collected::default();
@@ -29,7 +31,7 @@ pub fn run(text: &str, passes: Option<&[Pass]>, options: &Options) -> (String, S
 }
 
 /// What a snapshot shows.
-pub fn before_and_after(source: &str, names: &str, float: Float) -> String {
+pub(crate) fn before_and_after(source: &str, names: &str, float: Float) -> String {
     let passes = passes::parse_pass_list(names).expect("names of passes");
     let options = Options { float, remarks: true, ..Options::default() };
     let before = canonical(source);
