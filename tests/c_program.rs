@@ -1,0 +1,101 @@
+//! Does a C program that knows `model.h` alone run the encoder, and is its memory in order?
+
+#[path = "common/compiled.rs"]
+mod compiled;
+#[path = "common/fixtures.rs"]
+mod fixtures;
+#[path = "common/front.rs"]
+mod front;
+
+use std::path::Path;
+use std::process::Command;
+
+use attnc::codegen::{cpu, descriptor};
+use attnc::lowering::graph::Options;
+use attnc::passes;
+use attnc::runtime::{header, link};
+use safetensors::tensor::TensorView;
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
+}
+
+fn output(command: &mut Command) -> String {
+    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{command:?}\n{stdout}\n{stderr}");
+    stdout.into_owned()
+}
+
+/// The functions of the system's libraries that the library needs, and the libraries that it names.
+fn check_undefined(so: &Path) {
+    let text = output(Command::new("nm").args(["-D", "--undefined-only"]).arg(so));
+    for line in text.lines() {
+        // Weak symbols (`w`) need not be there.
+        let strong = line.split_whitespace().rev().nth(1) == Some("U");
+        assert!(!strong || line.contains("@GLIBC"), "{line}");
+    }
+    let libraries = output(Command::new("readelf").args(["-d"]).arg(so));
+    for line in libraries.lines().filter(|l| l.contains("(NEEDED)")) {
+        let known = ["libc.so", "libm.so", "libpthread.so", "libdl.so"].iter().any(|l| line.contains(l));
+        assert!(known, "{line}");
+    }
+}
+
+#[test]
+fn a_c_program_runs_the_encoder() {
+    let fixture = fixtures::load("07_encoder");
+    let source = std::fs::read_to_string(fixtures::program("07_encoder")).unwrap();
+    let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
+    let module = front::module("07_encoder.attn", &source, &options).unwrap();
+    let module = compiled::optimised(module, &passes::Options::default());
+    let tiles = compiled::scheduled(&module);
+    let model = descriptor::describe(&module, "Encoder", "", &cpu::triple().to_string()).unwrap();
+    let object = cpu::compile(&tiles, &model, cpu::Wanted::default()).unwrap().object;
+    let folder = tempfile::tempdir().unwrap();
+    let so = folder.path().join("model.so");
+    link::link(&[&object], &so).unwrap();
+    check_undefined(&so);
+    if !is_there("cc") {
+        eprintln!("no C compiler: no program built");
+        return;
+    }
+    std::fs::write(folder.path().join("model.h"), header::header(&model)).unwrap();
+    let weights = folder.path().join("weights.safetensors");
+    let tensors = fixture.weights();
+    let views: Vec<(String, TensorView<'_>)> = tensors
+        .iter()
+        .map(|(name, t)| (name.clone(), TensorView::new(t.dtype, t.shape.clone(), &t.bytes).unwrap()))
+        .collect();
+    safetensors::serialize_to_file(views, None, &weights).unwrap();
+    let program = folder.path().join("encoder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/encoder.c");
+    output(
+        Command::new("cc")
+            .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-I"])
+            .arg(folder.path())
+            .args([&source, &so])
+            .arg("-lm")
+            .arg(format!("-Wl,-rpath,{}", folder.path().display()))
+            .arg("-o")
+            .arg(&program),
+    );
+    for (n, case) in fixture.cases.iter().enumerate() {
+        let input = folder.path().join("input");
+        let tensor = |name: &str| &case.inputs.iter().find(|(n, _)| n == name).unwrap().1;
+        let mut bytes: Vec<u8> = tensor("x").shape.iter().flat_map(|d| (*d as i64).to_le_bytes()).collect();
+        bytes.extend(&tensor("x").bytes);
+        bytes.extend(&tensor("keep").bytes);
+        bytes.extend(&case.output.bytes);
+        std::fs::write(&input, bytes).unwrap();
+        let far: f32 = output(Command::new(&program).args([&weights, &input])).trim().parse().unwrap();
+        // The fixture's tolerance is relative to the largest magnitude.
+        let scale = case.output.to_f32().iter().fold(1.0f32, |a, x| a.max(x.abs()));
+        assert!(f64::from(far) <= f64::from(case.tolerance) * f64::from(scale), "{}: {far}", case.name);
+        if n == 0 && is_there("valgrind") {
+            let mut checked = Command::new("valgrind");
+            checked.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=all"]);
+            output(checked.arg(&program).args([&weights, &input]));
+        }
+    }
+}
