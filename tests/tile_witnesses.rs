@@ -62,7 +62,10 @@ fn change(source: &str, c: &Change) -> String {
         }
         Line(what, to) => {
             let i = at(&lines, what);
-            if to.is_empty() { drop(lines.remove(i)) } else { lines[i] = to }
+            lines[i] = to;
+            if to.is_empty() {
+                lines.remove(i);
+            }
         }
         Before(what, other) => {
             let i = at(&lines, what);
@@ -188,9 +191,9 @@ fn the_matmul_computes() {
     run_kernel(&module.kernels[0], &symbols, &mut args, Limits::default()).unwrap();
     let Argument::Buffer(out) = &args[3] else { unreachable!("a buffer stays one") };
     for i in 0..m {
-        for j in 0..n {
+        for (j, shift) in bias.iter().enumerate() {
             let sum: f64 = (0..k).map(|x| f64::from(a[i * k + x]) * f64::from(b(x, j))).sum();
-            let want = attnc::scalar::UnaryOp::Gelu.eval_f64(sum + f64::from(bias[j]));
+            let want = attnc::scalar::UnaryOp::Gelu.eval_f64(sum + f64::from(*shift));
             let at = (i * n + j) * 4;
             let got = f64::from(f32::from_le_bytes(out[at..at + 4].try_into().unwrap()));
             assert!((got - want).abs() <= 1e-4 * (1.0 + want.abs()), "[{i}, {j}] is {got}, not {want}");

@@ -110,10 +110,10 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "dot: its operands are in scratch or windows");
                 }
                 match result {
-                    Some(t) if Some(t.space) == space(self, 2) && range(&t).is_some() => {
+                    Some(t) if matches!((t.space, space(self, 2)), (Space::L1(_), Some(Space::L1(_)))) => {
                         self.in_scratch(At::Inst(i), &t);
                     }
-                    _ => self.sink.error(At::Inst(i), "dot: the result lies where the accumulator lies, in scratch"),
+                    _ => self.sink.error(At::Inst(i), "dot: accumulator and result are in scratch"),
                 }
             }
             Op::DotPanels { .. } => {
@@ -196,16 +196,14 @@ impl Checker<'_, '_> {
                 self.sink.error(At::Inst(i), format!("{name}: {t} has other extents than the run"));
             }
         }
-        match data.result {
-            Some(v) => match self.tile(v).cloned() {
-                Some(t) => match t.space {
-                    Space::L1(_) => self.in_scratch(At::Inst(i), &t),
-                    Space::Reg if !matches!(data.op, Op::Reduce { .. }) => {}
-                    _ => self.sink.error(At::Inst(i), format!("{name}: the result is in no space of a run")),
-                },
-                None => self.sink.error(At::Inst(i), format!("{name}: scalars are computed between runs")),
+        let Some(v) = data.result else { return };
+        match self.tile(v).cloned() {
+            Some(t) => match t.space {
+                Space::L1(_) => self.in_scratch(At::Inst(i), &t),
+                Space::Reg if !matches!(data.op, Op::Reduce { .. }) => {}
+                _ => self.sink.error(At::Inst(i), format!("{name}: the result is in no space of a run")),
             },
-            None => {}
+            None => self.sink.error(At::Inst(i), format!("{name}: scalars are computed between runs")),
         }
     }
 
@@ -268,32 +266,18 @@ impl Checker<'_, '_> {
             }
             // Written when the row has been read.
             Op::Reduce { .. } => same,
-            // Nothing in the run reads it after its place is taken.
-            _ => same && self.last_reader(at, o) <= self.position(at, at),
+            // At each place of the iteration space everything is read before anything is written.
+            _ => same && self.run_of(at) == Some((a.rows, a.cols)),
         }
     }
 
-    /// The place of an instruction in the run of another; 0 outside of one.
-    fn position(&self, run_of: Inst, i: Inst) -> usize {
-        self.run(run_of).iter().position(|k| *k == i).unwrap_or(0)
-    }
-
-    /// The place of the last instruction in a run that reads a value.
-    fn last_reader(&self, run_of: Inst, o: Value) -> usize {
-        self.run(run_of).iter().rposition(|k| self.body.inst(*k).operands.contains(&o)).unwrap_or(0)
-    }
-
-    /// The instructions of the run that holds one.
-    fn run(&self, i: Inst) -> &[Inst] {
-        let blocks = self.body.layout.iter().flat_map(|b| &self.body.block(*b).insts);
-        for k in blocks {
-            if let Op::Run { insts, .. } = &self.body.inst(*k).op
-                && insts.contains(&i)
-            {
-                return insts;
-            }
-        }
-        &[]
+    /// The extents of the run that holds an instruction.
+    fn run_of(&self, i: Inst) -> Option<(Extent, Extent)> {
+        let mut all = self.body.layout.iter().flat_map(|b| &self.body.block(*b).insts);
+        all.find_map(|k| match &self.body.inst(*k).op {
+            Op::Run { rows, cols, insts } if insts.contains(&i) => Some((*rows, *cols)),
+            _ => None,
+        })
     }
 
     /// Rule 13: vector registers.

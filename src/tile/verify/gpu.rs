@@ -92,7 +92,7 @@ impl Checker<'_, '_> {
         let row = t.elem.size().saturating_mul(t.cols.capacity().max(0).unsigned_abs());
         match swizzle {
             0 => None,
-            64 | 128 if row % u64::from(swizzle) == 0 => None,
+            64 | 128 if row.is_multiple_of(u64::from(swizzle)) => None,
             64 | 128 => Some(format!("a row of {row} bytes is not divided into panels of {swizzle}")),
             _ => Some(format!("chunks are exchanged within 0, 64 or 128 bytes, not {swizzle}")),
         }
