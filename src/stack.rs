@@ -1,7 +1,8 @@
-//! Room on the stack for recursion over syntax trees.
+//! Room on the stack for recursion over programs.
 //!
-//! In: work that recurses at most as deep as programs nest ([`crate::syntax::ast::MAX_DEPTH`]). Out: its result. Debug
-//! builds need many kilobytes for each level, more than the stack of a test or worker thread has.
+//! In: work that recurses at most as deep as programs nest ([`crate::syntax::ast::MAX_DEPTH`]), or as calls nest that are
+//! inlined (4,000 levels). Out: its result. Debug builds need many kilobytes for each level, more than the stack of a test
+//! or worker thread has.
 
 /// Bytes of stack for the work; reserved, and used only as far as the work goes.
 const ROOM: usize = 256 << 20;

@@ -385,3 +385,24 @@ fn checks_at_the_door() {
         assert!(message.contains(&wrong.to_string()), "{message}");
     }
 }
+
+#[test]
+fn equal_dimensions_are_one() {
+    let add = "(x: f32[S], y: f32[N]) -> f32[S] where N == S";
+    assert_eq!(one(add, "x + y", &[numbers(&[2]), numbers(&[2])]), t(&[2], |p| 2.0 * p[0] as f64 - 6.0));
+    let twice = "(x: f32[S], y: f32[N]) -> f32[N] where N == 2*S";
+    assert_eq!(one(twice, "concat(x, x) + y", &[numbers(&[1]), numbers(&[2])]).shape(), [2]);
+    let source = "
+fn add(x: f32[A], y: f32[B]) -> f32[B] where A == B { x + y }
+layer L<I, O> where I == O {
+    w: f32[I]
+    fn forward(x: f32[S, O]) -> f32[S, I] { x * w }
+}
+model M<D = 2, E = 2> where D == E {
+    l: L<D, E>
+    pub fn f(x: f32[S, D], y: f32[E]) -> f32[S, E] { l(x) + add(y, y) }
+}
+";
+    let run = call(source, "f", &[numbers(&[1, 2]), numbers(&[2])], &[("l.w", numbers(&[2]))]).unwrap();
+    assert_eq!(run.results[0], t(&[1, 2], |p| [9.0 - 6.0, 4.0 - 4.0][p[1]]));
+}

@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::Module;
+use crate::stack::with_room;
 use crate::syntax::span::SourceMap;
 use crate::types::typed::Program;
 
@@ -51,9 +52,6 @@ pub enum Failure {
 
 type Res<T> = Result<T, Failure>;
 
-/// Memory for recursion over nested calls and expressions; it is touched only as far as it is needed.
-const STACK: usize = 256 << 20;
-
 /// Lowers a model of a checked program.
 ///
 /// # Errors
@@ -64,16 +62,9 @@ pub fn lower(
     options: &Options,
     diagnostics: &mut Diagnostics,
 ) -> Result<Module, Failure> {
-    let work = || {
+    // Calls are inlined by recursion.
+    with_room(|| {
         let bound = bind::bind(program, options, diagnostics)?;
         entry::module(program, sources, &bound, diagnostics)
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
-        match thread.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(error) => Err(Failure::Bug(format!("no thread to lower in: {error}"))),
-        }
     })
 }

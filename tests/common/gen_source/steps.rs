@@ -11,7 +11,7 @@ impl Gen {
             let done = match self.random.below(24) {
                 0 | 1 => self.unary(),
                 2 | 3 => self.scale(),
-                4 | 5 | 6 => self.binary(),
+                4..=6 => self.binary(),
                 7 | 8 => self.linear(),
                 9 => self.product(),
                 10 => self.softmax(),
