@@ -50,6 +50,8 @@ pub enum Command {
     Opt(OptOptions),
     /// Tell the rule behind a diagnostic's code, with a failing and a mended program
     Explain(ExplainOptions),
+    /// Show a module of the standard library, which is written in the language itself
+    Std(StdOptions),
 }
 
 /// `attnc model.attn -o model.so`
@@ -107,8 +109,8 @@ pub struct RunOptions {
     /// Also give the tapped values whose paths fit (`h.*.attn.weights`)
     #[arg(long, value_name = "PATH")]
     pub tap: Vec<String>,
-    /// Write results as NumPy files into this folder, instead of a summary to stdout
-    #[arg(short, long, value_name = "DIR")]
+    /// Write results as NumPy files into this folder, or the only result to this `.npy` file, instead of a summary
+    #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// What runs the program
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
@@ -157,6 +159,13 @@ pub struct OptOptions {
 pub struct ExplainOptions {
     /// The code, such as E0301; all codes with their titles are listed if left out
     pub code: Option<String>,
+}
+
+/// `attnc std nn`
+#[derive(Args, Debug, Clone)]
+pub struct StdOptions {
+    /// The module, such as `nn` or `std.nn`; the names of all if left out
+    pub module: Option<String>,
 }
 
 /// What a program leaves open.
@@ -261,7 +270,7 @@ impl FromStr for Emit {
     }
 }
 
-/// The kinds of output.
+/// The kinds of output, in the order of the way through the compiler.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EmitKind {
     /// The tokens as the grammar reads them.
@@ -272,6 +281,8 @@ pub enum EmitKind {
     Types,
     /// The graph IR after the pipeline.
     Ir,
+    /// The graph IR as a picture for Graphviz.
+    Dot,
     /// The tile IR.
     Tile,
     /// Cranelift's IR.
@@ -286,8 +297,6 @@ pub enum EmitKind {
     Header,
     /// The Python wrapper.
     Python,
-    /// The graph IR as a picture for Graphviz.
-    Dot,
 }
 
 impl EmitKind {

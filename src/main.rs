@@ -41,9 +41,10 @@ fn run() -> u8 {
     let result = match line.command {
         Command::Compile(options) => driver::compile(&options),
         Command::Check(options) => driver::check(&options),
-        Command::Run(_) => Err(driver::command_line_error("`run` is not part of this build")),
+        Command::Run(options) => driver::run(&options),
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
+        Command::Std(options) => driver::standard_library(&options),
     };
     match result {
         Ok(()) => 0,

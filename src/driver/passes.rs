@@ -3,7 +3,7 @@
 //! In: the options of `compile` and `opt`. Out: options for [`crate::passes`], and IR text that passes have run
 //! over. A pass that breaks the module is a bug of ours: the IR before it is saved, with the command that shows it.
 
-use super::{Failure, Session, command_line_error};
+use super::session::{Failure, Session, command_line_error, reason};
 use crate::cli::{FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::driver as codes;
@@ -106,7 +106,7 @@ impl<'a> Dumps<'a> {
     pub fn finish(self, session: &mut Session) -> Result<(), Failure> {
         let Some(folder) = self.folder else { return Ok(()) };
         if let Err(error) = std::fs::create_dir_all(folder) {
-            let message = format!("cannot make the folder `{}`: {}", folder.display(), super::reason(&error));
+            let message = format!("cannot make the folder `{}`: {}", folder.display(), reason(&error));
             return Err(session.fail(Diagnostic::error(codes::UNWRITABLE, message)));
         }
         for (name, text) in &self.files.files {

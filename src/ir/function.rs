@@ -199,6 +199,10 @@ pub struct Module {
     pub name: String,
     /// The other source files (of the standard library), by the number that places use, from 1.
     pub files: Vec<String>,
+    /// Name of the model; empty where a text has none.
+    pub model: String,
+    /// Documentation of the model.
+    pub doc: String,
     /// Parameters, in order of name.
     pub params: Vec<ParamDecl>,
     /// Entry points, in the order of the source.

@@ -116,7 +116,7 @@ pub(crate) fn program(seed: u64) -> Program {
             }
         }
     }
-    let module = Module { name: "random.attn".into(), files: Vec::new(), params: g.params, functions: vec![g.f] };
+    let module = Module { name: "random.attn".into(), params: g.params, functions: vec![g.f], ..Module::default() };
     Program { module, args, params, symbols: g.bindings, tame }
 }
 

@@ -22,4 +22,14 @@ codes! {
     UNWRITABLE = "E0004", "an output cannot be written";
     rule: "The folder of the output must exist and be writable, and the disk must not be full. The message ends with\n\
            the reason that the operating system gives.";
+
+    /// No linker on this machine.
+    NO_LINKER = "E0005", "there is no linker";
+    rule: "A shared library is made by the machine's linker: `cc`, `ld.lld`, `rust-lld` or `ld`, the first that is found.\n\
+           Install a C compiler or LLVM's lld, or write an object file with `--emit obj` and link it elsewhere.";
+
+    /// The linker fails.
+    LINKER_FAILED = "E0006", "the linker fails";
+    rule: "The linker was started and did not succeed, or could not be started. The message shows its command and what\n\
+           it said.";
 }

@@ -2,4 +2,19 @@
 
 use super::codes;
 
-codes! {}
+codes! {
+    /// Weights that cannot be taken.
+    WEIGHTS = "E0801", "the weights do not fit the program";
+    rule: "A weights file is a safetensors file. It must hold a tensor for each parameter of the model, under the name of\n\
+           its path, with the shape and element type of the program. The message lists all that are missing or wrong.";
+
+    /// Weights that nobody reads.
+    UNUSED = "E0802", "tensors of the weights file are not used";
+    rule: "The file holds tensors that are no parameter of the model. That is a warning, for checkpoints often hold more\n\
+           than one model needs; but it may also show that a parameter has another name in the file.";
+
+    /// A call that fails.
+    CALL = "E0803", "a call fails";
+    rule: "The arguments do not fit the entry point (their number, element types or shapes), a `where` clause does not\n\
+           hold with them, or an index is out of range while the program runs. The message says which.";
+}

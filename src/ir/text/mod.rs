@@ -7,6 +7,8 @@
 //! ```text
 //! module "gpt2.attn"
 //! file "std/nn.attn"
+//! model "Gpt2"
+//! doc "One line of documentation."
 //! param "h.*.ln_1.weight"[12] : f32[768]
 //! param "wte.weight" : f32[50257, 768]
 //!

@@ -215,6 +215,8 @@ impl Parser {
                     one_string(s).map(|name| self.out.module.name = name)
                 }
                 "file" => one_string(s).map(|name| self.out.module.files.push(name)),
+                "model" => one_string(s).map(|name| self.out.module.model = name),
+                "doc" => one_string(s).map(|text| self.out.module.doc = text),
                 "param" => self.param(s),
                 "func" => {
                     self.function = Some(self.out.module.functions.len());

@@ -72,6 +72,13 @@ pub fn print_with_anchors(module: &Module) -> Printed {
         p.out.text += &quoted(file);
         p.end_line();
     }
+    for (word, text) in [("model ", &module.model), ("doc ", &module.doc)] {
+        if !text.is_empty() {
+            p.out.text += word;
+            p.out.text += &quoted(text);
+            p.end_line();
+        }
+    }
     for (i, param) in module.params.iter().enumerate() {
         p.out.text += "param ";
         p.out.text += &quoted(&param.name);

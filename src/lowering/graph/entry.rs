@@ -49,6 +49,8 @@ pub(super) fn module(
     Ok(Module {
         name: sources.get(main).map_or(String::new(), |file| file.base_name().to_string()),
         files: files.names(sources),
+        model: program.layer(bound.model).name.clone(),
+        doc: program.layer(bound.model).docs.clone(),
         params: bound.params.clone(),
         functions,
     })

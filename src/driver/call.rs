@@ -1,0 +1,385 @@
+//! `attnc run`: calls an entry point once, interpreted or compiled, and shows or writes what it gives.
+//!
+//! In: a program or graph IR, a weights file, arguments as NumPy files. Out: results and taps, as a summary on stdout or
+//! as NumPy files. A program that fails while it runs is a wrong program; weights that do not fit are the surroundings.
+
+use super::outputs::Source;
+use super::passes::pass_options;
+use super::session::{Failure, Session, command_line_error, print, reason};
+use super::stages::{self, Temporary};
+use crate::cli::{Backend, RunOptions};
+use crate::codegen::cpu::Wanted;
+use crate::diagnostics::codes::{driver as codes, weights};
+use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::ir::{self, interp};
+use crate::runtime::descriptor::ModelDescriptor;
+use crate::runtime::load::CompiledModel;
+use crate::runtime::npy;
+use crate::runtime::weights::WeightsFile;
+use crate::shape::Elem;
+use crate::tensor::Tensor;
+use crate::types;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// Results and taps, by name.
+type Values = Vec<(String, Tensor)>;
+
+/// The largest NumPy file that is read.
+const MAX_INPUT: u64 = 16 << 30;
+
+/// `attnc run FILE`
+pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    let mut session = Session::new(&options.messages);
+    let result = run_in(&mut session, options);
+    session.report();
+    if options.passes.time_passes {
+        session.report_times();
+    }
+    result
+}
+
+fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
+    let pass_options = pass_options(&options.target, &options.passes)?;
+
+    s.stage("read");
+    let file = s.read(&options.file)?;
+    let mut graph = match Source::of(&options.file) {
+        Source::Program => {
+            s.stage("parse");
+            let tree = stages::parse(s, file);
+            s.stage("check types");
+            let program = types::check(&tree, &mut s.sources, &mut s.diagnostics);
+            s.stop_on_errors()?;
+            s.stage("lower to graph IR");
+            stages::lower(s, &program, &options.program)?
+        }
+        Source::Graph => {
+            s.stage("parse");
+            stages::graph_text(s, file)?
+        }
+        Source::Tile | Source::Clif => return Err(command_line_error("`run` takes .attn and .air files")),
+    };
+    let function = function(&graph, options.function.as_deref())?;
+    s.stage("read arguments");
+    let args = arguments(s, &graph.functions[function], options)?;
+    let name = graph.functions[function].name.clone();
+
+    s.stage("passes");
+    stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
+    let model = stages::describe(s, &graph)?;
+    if options.weights.is_none() && !model.params.is_empty() {
+        let message = format!("`{}` has parameters; give their values with `--weights FILE`", model.name);
+        return Err(command_line_error(&message));
+    }
+    let call = Call { name: &name, args: &args, taps: &options.tap, weights: options.weights.as_deref() };
+    let values = match options.backend {
+        Backend::Interp => interpreted(s, &graph, &model, &call)?,
+        Backend::Cpu => compiled(s, &graph, &model, &call, options.threads)?,
+    };
+    match &options.output {
+        Some(path) => write(s, path, &values),
+        None => print(summary(&values).as_bytes()).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+            _ => Failure::Surroundings,
+        }),
+    }
+}
+
+/// What is called.
+struct Call<'a> {
+    name: &'a str,
+    args: &'a [Tensor],
+    taps: &'a [String],
+    weights: Option<&'a Path>,
+}
+
+/// The entry point of a name, or the only one.
+fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, Failure> {
+    let entries: Vec<(usize, &str)> =
+        module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
+    let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match (name, entries.as_slice()) {
+        (None, [(i, _)]) => Ok(*i),
+        (None, _) => Err(command_line_error(&format!("choose an entry point with `--function`: {}", names()))),
+        (Some(name), _) => match entries.iter().find(|(_, known)| *known == name) {
+            Some((i, _)) => Ok(*i),
+            None => Err(command_line_error(&format!("there is no entry point `{name}`; there is {}", names()))),
+        },
+    }
+}
+
+/// The arguments in the order of the function, from their files.
+fn arguments(s: &mut Session, f: &ir::Function, options: &RunOptions) -> Result<Vec<Tensor>, Failure> {
+    for (i, input) in options.input.iter().enumerate() {
+        if !f.args.iter().any(|arg| arg.name == input.name) {
+            let known = f.args.iter().map(|arg| arg.name.as_str());
+            let hint =
+                did_you_mean(&input.name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(command_line_error(&format!("`{}` has no argument `{}`{hint}", f.name, input.name)));
+        }
+        if options.input.iter().take(i).any(|other| other.name == input.name) {
+            return Err(command_line_error(&format!("`--input {}` is given twice", input.name)));
+        }
+    }
+    let mut args = Vec::new();
+    for arg in &f.args {
+        let Some(input) = options.input.iter().find(|input| input.name == arg.name) else {
+            let axes = arg.ty.shape.iter().skip(usize::from(arg.batch)).map(ToString::to_string);
+            let axes: Vec<String> = arg.batch.then(|| "..".to_string()).into_iter().chain(axes).collect();
+            let ty = format!("{}[{}]", arg.ty.elem, axes.join(", "));
+            let message = format!("the argument `{0}: {ty}` is missing; give `--input {0}=FILE.npy`", arg.name);
+            return Err(command_line_error(&message));
+        };
+        let tensor = read_npy(&input.value).map_err(|message| s.fail(Diagnostic::error(codes::UNREADABLE, message)))?;
+        args.push(tensor);
+    }
+    Ok(args)
+}
+
+fn read_npy(path: &Path) -> Result<Tensor, String> {
+    let shown = path.display();
+    let unreadable = |why: &str| format!("cannot read `{shown}`: {why}");
+    let data = std::fs::metadata(path).map_err(|error| unreadable(&reason(&error)))?;
+    if data.is_dir() {
+        return Err(unreadable("it is a folder"));
+    }
+    if data.len() > MAX_INPUT {
+        return Err(unreadable("it is longer than 16 GiB"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&reason(&error)))?;
+    npy::parse(&bytes).map_err(|why| unreadable(&why))
+}
+
+/// Integers of the width that the argument has, where they fit: NumPy's integers are wide unless told otherwise.
+fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
+    match (tensor.elem(), wanted) {
+        (Elem::I64, Elem::I32) | (Elem::I32, Elem::I64) => {
+            Tensor::from_ints(wanted, tensor.shape().to_vec(), &tensor.to_i64())
+        }
+        _ => Some(tensor.clone()),
+    }
+}
+
+/// Calls the function under the interpreter.
+fn interpreted(
+    s: &mut Session,
+    graph: &ir::Module,
+    model: &ModelDescriptor,
+    call: &Call<'_>,
+) -> Result<Values, Failure> {
+    s.stage("read weights");
+    let params: BTreeMap<String, Tensor> = match call.weights {
+        None => BTreeMap::new(),
+        Some(path) => {
+            let read = WeightsFile::open(path).and_then(|file| Ok((file.names(), file.read(&model.params)?)));
+            let (names, read) = read.map_err(|message| s.fail(Diagnostic::error(weights::WEIGHTS, message)))?;
+            let params: BTreeMap<String, Tensor> = read.into_iter().collect();
+            unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
+            params
+        }
+    };
+    s.stage("run");
+    let Some(f) = graph.functions.iter().find(|f| f.name == call.name) else {
+        return Err(command_line_error("the entry point is gone"));
+    };
+    let args: Option<Vec<Tensor>> = call.args.iter().zip(&f.args).map(|(t, arg)| as_declared(t, arg.ty.elem)).collect();
+    let Some(args) = args else {
+        return Err(call_failed(s, "an argument's integers do not fit its type"));
+    };
+    let verified = ir::verify(graph).map_err(|errors| super::bugs::bug("passes", &errors.to_string(), None))?;
+    let request = interp::Call { function: call.name, args: &args, params: &params, limits: interp::Limits::default() };
+    let done = if call.taps.is_empty() {
+        interp::run::<f32>(verified, &request)
+    } else {
+        interp::run_tapped::<f32>(verified, &request)
+    };
+    let outcome = done.map_err(|failure| call_failed(s, &failure.to_string()))?;
+    let results = outcome.results.iter().filter_map(interp::Array::to_tensor).collect();
+    let mut taps = Values::new();
+    for glob in call.taps {
+        let found = outcome.taps.iter().filter(|(path, _)| matches(glob, path));
+        let found: Values = found.filter_map(|(path, array)| Some((path.clone(), array.to_tensor()?))).collect();
+        if found.is_empty() {
+            let known: Vec<&str> = outcome.taps.keys().map(String::as_str).take(8).collect();
+            return Err(command_line_error(&format!("no tap fits `{glob}`; there is {}", known.join(", "))));
+        }
+        taps.extend(found);
+    }
+    taps.sort_by(|a, b| a.0.cmp(&b.0));
+    taps.dedup_by(|a, b| a.0 == b.0);
+    Ok(named(results, taps))
+}
+
+/// Compiles the module, loads it, and calls the function.
+fn compiled(
+    s: &mut Session,
+    graph: &ir::Module,
+    model: &ModelDescriptor,
+    call: &Call<'_>,
+    threads: Option<u32>,
+) -> Result<Values, Failure> {
+    s.stage("lower to tile IR");
+    let mut tiles = stages::lower_to_tiles(graph)?;
+    s.stage("schedule");
+    stages::schedule(&mut tiles)?;
+    s.stage("generate code");
+    let code = stages::machine_code(&tiles, model, Wanted::default())?;
+    s.stage("link");
+    let folder = Temporary::new(s)?;
+    let so = folder.path().join("model.so");
+    stages::link(s, &code.object, &so, false)?;
+
+    s.stage("load");
+    let threads = threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));
+    // SAFETY: the file was just linked from code of our own.
+    let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
+        .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
+    unused(s, loaded.unused_weights());
+
+    s.stage("run");
+    let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
+    let done = loaded.entry(call.name).and_then(|entry| loaded.session()?.call_with_taps(entry, call.args, &globs));
+    let (results, taps) = done.map_err(|error| call_failed(s, &error.text))?;
+    Ok(named(results, taps))
+}
+
+fn call_failed(s: &mut Session, message: &str) -> Failure {
+    s.diagnostics.push(Diagnostic::error(weights::CALL, message));
+    Failure::Program
+}
+
+/// Tells of tensors in the weights file that the program does not use.
+fn unused(s: &mut Session, names: Vec<String>) {
+    let Some(first) = names.first() else { return };
+    let others = match names.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    let message = format!("the weights file has tensors that the program does not use: `{first}`{others}");
+    s.diagnostics.push(Diagnostic::warning(weights::UNUSED, message));
+}
+
+/// Results by name: `result`, or `result.0`, `result.1`; then the taps.
+fn named(results: Vec<Tensor>, taps: Values) -> Values {
+    let one = results.len() == 1;
+    let name = |i: usize| if one { "result".to_string() } else { format!("result.{i}") };
+    let results = results.into_iter().enumerate().map(|(i, tensor)| (name(i), tensor));
+    results.chain(taps).collect()
+}
+
+/// Does a path fit a pattern in which `*` stands for any text?
+fn matches(pattern: &str, path: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
+    let mut rest = rest;
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Writes a file for each value into a folder; the only value to the path itself if that ends in `.npy`.
+fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), Failure> {
+    if path == Path::new("-") || path.extension().is_some_and(|ending| ending == "npy") {
+        return match values.as_slice() {
+            [(_, tensor)] => s.write(path, &npy::to_bytes(tensor)),
+            _ => Err(command_line_error(&format!("{} values need a folder: `--output DIR`", values.len()))),
+        };
+    }
+    if let Err(error) = std::fs::create_dir_all(path) {
+        let message = format!("cannot make the folder `{}`: {}", path.display(), reason(&error));
+        return Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)));
+    }
+    for (name, tensor) in values {
+        s.write(&path.join(format!("{name}.npy")), &npy::to_bytes(tensor))?;
+    }
+    Ok(())
+}
+
+/// Values at each end of an axis that a summary shows.
+const SHOWN: usize = 3;
+
+/// Each value's name, type and shape, and its first and last elements.
+fn summary(values: &Values) -> String {
+    let mut text = String::new();
+    for (name, tensor) in values {
+        let shape: Vec<String> = tensor.shape().iter().map(usize::to_string).collect();
+        text += &format!("{name}: {}[{}]\n", tensor.elem(), shape.join(", "));
+        let elements: Vec<String> = match tensor.elem() {
+            Elem::F32 | Elem::BF16 | Elem::F16 => tensor.to_f64().iter().map(|x| format!("{x:.6}")).collect(),
+            Elem::I8 | Elem::I32 | Elem::I64 => tensor.to_i64().iter().map(i64::to_string).collect(),
+            Elem::Bool => tensor.to_i64().iter().map(|b| (*b != 0).to_string()).collect(),
+        };
+        rows(&elements, tensor.shape(), 1, &mut text);
+    }
+    text
+}
+
+/// An axis a level of brackets, as NumPy shows it. The rank of a tensor is small, so is the depth.
+fn rows(elements: &[String], shape: &[usize], depth: usize, text: &mut String) {
+    let indent = "  ".repeat(depth);
+    let shown = |n: usize| (0..n).filter(move |i| n <= 2 * SHOWN || *i < SHOWN || *i >= n - SHOWN);
+    match shape {
+        [] => *text += &format!("{indent}{}\n", elements.first().map_or("", String::as_str)),
+        [n] => {
+            let mut parts: Vec<&str> = Vec::new();
+            for i in shown(*n) {
+                if i == n.saturating_sub(SHOWN) && *n > 2 * SHOWN {
+                    parts.push("...");
+                }
+                parts.push(elements.get(i).map_or("", String::as_str));
+            }
+            *text += &format!("{indent}[{}]\n", parts.join(", "));
+        }
+        [n, rest @ ..] => {
+            let size: usize = rest.iter().product();
+            for i in shown(*n) {
+                if i == n.saturating_sub(SHOWN) && *n > 2 * SHOWN {
+                    *text += &format!("{indent}...\n");
+                }
+                let part = elements.get(i * size..(i + 1) * size).unwrap_or_default();
+                if rest.len() > 1 {
+                    *text += &format!("{indent}{i}:\n");
+                }
+                rows(part, rest, if rest.len() > 1 { depth + 1 } else { depth }, text);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stand_for_any_text() {
+        for (pattern, path, fits) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.bc", false),
+            ("*", "h.3.attn.weights", true),
+            ("h.*.attn.weights", "h.11.attn.weights", true),
+            ("h.*.attn.weights", "h.11.attn.scores", false),
+            ("*weights", "weights", true),
+            ("h.*.*", "h.1.x", true),
+            ("h.*.*x", "h.x", false),
+        ] {
+            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn summaries_leave_out_the_middle() {
+        let values: Vec<f32> = (0..20).map(|n| n as f32).collect();
+        let tensor = Tensor::from_f32(vec![2, 10], &values).unwrap();
+        let text = summary(&vec![("x".to_string(), tensor)]);
+        let row = "  [0.000000, 1.000000, 2.000000, ..., 7.000000, 8.000000, 9.000000]\n";
+        assert!(text.starts_with(&format!("x: f32[2, 10]\n{row}")), "{text}");
+    }
+}

@@ -1,0 +1,174 @@
+//! What a compilation writes and where, and the first line of each dump.
+//!
+//! In: the options of `compile`. Out: a path for each kind of output that was asked for. Nothing is compiled here.
+
+use super::session::{Failure, Session};
+use crate::cli::{CompileOptions, CpuTier, EmitKind, FloatMode};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// What a file holds, by the ending of its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// A program; every name that is none of the others.
+    Program,
+    /// `.air`: graph IR.
+    Graph,
+    /// `.tir`: tile IR.
+    Tile,
+    /// `.clif`: Cranelift's IR.
+    Clif,
+}
+
+impl Source {
+    /// What the file of this name holds.
+    pub(super) fn of(path: &Path) -> Source {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("air") => Source::Graph,
+            Some("tir") => Source::Tile,
+            Some("clif") => Source::Clif,
+            _ => Source::Program,
+        }
+    }
+
+    /// The first kind of output that can be made of it.
+    fn first(self) -> EmitKind {
+        match self {
+            Source::Program => EmitKind::Tokens,
+            Source::Graph => EmitKind::Ir,
+            Source::Tile => EmitKind::Tile,
+            Source::Clif => EmitKind::Clif,
+        }
+    }
+}
+
+/// The outputs of a compilation.
+#[derive(Clone, Debug)]
+pub(super) struct Outputs {
+    places: Vec<(EmitKind, PathBuf)>,
+    command: String,
+}
+
+impl Outputs {
+    /// What to write and where: the kinds asked for (a shared library if none), each with its path.
+    pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
+        let places = places(options)?;
+        let first = Source::of(&options.file).first();
+        if let Some((kind, _)) = places.iter().find(|(kind, _)| *kind < first) {
+            let name = options.file.display();
+            return Err(format!("`--emit {}` needs a stage before that of `{name}`", kind.name()));
+        }
+        Ok(Outputs { places, command: command(options) })
+    }
+
+    /// Where this kind goes, if it was asked for.
+    pub(super) fn path(&self, kind: EmitKind) -> Option<&Path> {
+        self.places.iter().find(|(asked, _)| *asked == kind).map(|(_, path)| path.as_path())
+    }
+
+    /// Was this kind asked for?
+    pub(super) fn has(&self, kind: EmitKind) -> bool {
+        self.path(kind).is_some()
+    }
+
+    /// Is there anything to do after the stage that makes this kind?
+    pub(super) fn go_beyond(&self, kind: EmitKind) -> bool {
+        self.places.iter().any(|(asked, _)| *asked > kind)
+    }
+
+    /// Writes an output if it was asked for; `make` runs only then.
+    pub(super) fn emit<T: AsRef<[u8]>>(
+        &self,
+        session: &mut Session,
+        kind: EmitKind,
+        make: impl FnOnce(&Session) -> T,
+    ) -> Result<(), Failure> {
+        let Some(path) = self.path(kind) else { return Ok(()) };
+        let mut content = first_line(&self.command, kind).into_bytes();
+        content.extend_from_slice(make(session).as_ref());
+        session.write(path, &content)
+    }
+}
+
+/// The first line of a dump, which says how to make it again; nothing for outputs that are no dumps.
+fn first_line(command: &str, kind: EmitKind) -> String {
+    let comment = match kind {
+        EmitKind::Ir | EmitKind::Dot | EmitKind::Tile => "//",
+        EmitKind::Clif => ";",
+        EmitKind::Asm => "#",
+        EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
+        EmitKind::Obj | EmitKind::So | EmitKind::Header | EmitKind::Python => return String::new(),
+    };
+    format!("{comment} {command} --emit {}\n", kind.name())
+}
+
+/// The command without its outputs: what is given and differs from what holds anyway. No path gets in.
+fn command(options: &CompileOptions) -> String {
+    let file = options.file.file_name().map_or("-".into(), |name| name.to_string_lossy());
+    let mut text = format!("attnc {file}");
+    if let Some(entry) = &options.program.entry {
+        let _ = write!(text, " --entry {entry}");
+    }
+    for dim in &options.program.dims {
+        let _ = write!(text, " --dim {}={}", dim.name, dim.value);
+    }
+    match options.target.cpu {
+        CpuTier::Portable => {}
+    }
+    if options.target.level != 2 {
+        let _ = write!(text, " -O{}", options.target.level);
+    }
+    match options.target.float {
+        FloatMode::Contract => {}
+        FloatMode::Strict => text += " --float strict",
+        FloatMode::Fast => text += " --float fast",
+    }
+    if let Some(pass) = &options.passes.stop_after {
+        let _ = write!(text, " --stop-after {pass}");
+    }
+    if let Some(limit) = options.passes.bisect_limit {
+        let _ = write!(text, " --bisect-limit {limit}");
+    }
+    // A file's name may hold anything; the line must stay one.
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// What to write and where: the kinds asked for (a shared library if none), each with its path.
+fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> {
+    let mut kinds: Vec<(EmitKind, Option<PathBuf>)> = Vec::new();
+    for emit in &options.emit {
+        if kinds.iter().any(|(kind, _)| *kind == emit.kind) {
+            return Err(format!("`--emit {}` is given twice", emit.kind.name()));
+        }
+        kinds.push((emit.kind, emit.path.clone()));
+    }
+    if kinds.is_empty() {
+        kinds.push((EmitKind::So, None));
+    }
+    let open = kinds.iter().filter(|(_, path)| path.is_none()).count();
+    let stdout = Path::new("-");
+    if open > 1 && options.output.as_deref() == Some(stdout) {
+        return Err("`-o -` takes one kind of output; give each its place: `--emit ir=-,tile=-`".to_string());
+    }
+    let stem = match &options.output {
+        Some(output) => output.clone(),
+        // Without `-o`, outputs go to the current folder, named as the program.
+        None if options.file == stdout => PathBuf::from("model"),
+        None => options.file.file_name().map_or(PathBuf::from("model"), PathBuf::from),
+    };
+    let place = |(kind, path): (EmitKind, Option<PathBuf>)| match (path, &options.output) {
+        (Some(path), _) => (kind, path),
+        (None, Some(output)) if open == 1 => (kind, output.clone()),
+        (None, _) => (kind, stem.with_extension(kind.extension())),
+    };
+    let places: Vec<_> = kinds.into_iter().map(place).collect();
+    for (i, (kind, path)) in places.iter().enumerate() {
+        if *path == options.file && path != stdout {
+            return Err(format!("`--emit {}` would overwrite the program `{}`", kind.name(), path.display()));
+        }
+        if path != stdout && places.iter().take(i).any(|(_, other)| other == path) {
+            return Err(format!("two outputs would go to `{}`", path.display()));
+        }
+    }
+    Ok(places)
+}

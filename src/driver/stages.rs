@@ -1,0 +1,192 @@
+//! The stages as the driver runs them: each takes what the stage before it made, and turns errors into diagnostics or
+//! reports of bugs.
+//!
+//! In: a session, and the value that a stage takes. Out: the value that it gives, or a [`Failure`], reported.
+
+use super::bugs::{Saved, bug};
+use super::passes::{Dumps, broken_pass};
+use super::session::{Failure, Session, reason};
+use crate::cli::{PassOptions, ProgramOptions};
+use crate::codegen::cpu::{self, Compiled, Wanted};
+use crate::codegen::descriptor;
+use crate::diagnostics::codes::{driver as codes, entries};
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::lowering::{self, graph};
+use crate::passes::{self, Options};
+use crate::runtime::descriptor::ModelDescriptor;
+use crate::runtime::link;
+use crate::syntax::ast;
+use crate::syntax::span::FileId;
+use crate::types::typed::Program;
+use crate::{ir, syntax, tile};
+use std::path::Path;
+
+/// The dump of the tokens. What is wrong with them is reported by the parser, which lexes again.
+pub(super) fn tokens(s: &Session, file: FileId) -> String {
+    let mut unused = Diagnostics::new();
+    let dump =
+        |f: &crate::syntax::span::SourceFile| syntax::dump::tokens(&syntax::tokens(file, f.text(), &mut unused), f);
+    s.sources.get(file).map(dump).unwrap_or_default()
+}
+
+/// The syntax tree; errors are in the session.
+pub(super) fn parse(s: &mut Session, file: FileId) -> ast::File {
+    let text = s.text(file);
+    syntax::parse(file, &text, &mut s.diagnostics)
+}
+
+/// Graph IR of a checked program, verified.
+pub(super) fn lower(s: &mut Session, program: &Program, bindings: &ProgramOptions) -> Result<ir::Module, Failure> {
+    let mut options = graph::Options { model: bindings.entry.clone(), ..graph::Options::default() };
+    for dim in &bindings.dims {
+        let value = i64::try_from(dim.value).unwrap_or(i64::MAX);
+        options.dims.insert(dim.name.clone(), value);
+    }
+    let module = graph::lower(program, &s.sources, &options, &mut s.diagnostics).map_err(|failure| match failure {
+        graph::Failure::Reported => Failure::Program,
+        graph::Failure::Bug(text) => bug("lowering to graph IR", &text, None),
+    })?;
+    s.stop_on_errors()?;
+    match ir::verify(&module) {
+        Ok(_) => Ok(module),
+        Err(errors) => Err(bug("lowering to graph IR", &errors.to_string(), None)),
+    }
+}
+
+/// A text of graph IR, verified.
+pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, Failure> {
+    let parsed = ir::text::parse(&s.text(file), file).map_err(|errors| {
+        s.diagnostics.append(errors);
+        Failure::Program
+    })?;
+    if let Err(errors) = ir::verify(&parsed.module) {
+        s.diagnostics.append(errors.diagnostics(&parsed.places));
+        return Err(Failure::Program);
+    }
+    Ok(parsed.module)
+}
+
+/// The pipeline of passes, with the dumps that were asked for.
+pub(super) fn optimise(
+    s: &mut Session,
+    module: &mut ir::Module,
+    options: &Options,
+    asked: &PassOptions,
+) -> Result<(), Failure> {
+    let mut dumps = Dumps::new(asked);
+    let done = passes::optimise(module, options, &mut dumps);
+    dumps.finish(s)?;
+    done.map(|_| ()).map_err(|error| broken_pass(&error))
+}
+
+/// The model as it is seen from outside.
+pub(super) fn describe(s: &mut Session, module: &ir::Module) -> Result<ModelDescriptor, Failure> {
+    // A text that names no model is called as its file.
+    let name = if module.model.is_empty() { model_name(&module.name) } else { module.model.clone() };
+    descriptor::describe(module, &name, &module.doc, &cpu::triple().to_string()).map_err(|message| {
+        s.diagnostics.push(Diagnostic::error(entries::UNBOUND_GENERIC, message));
+        Failure::Program
+    })
+}
+
+/// `gpt2.attn` as a name: `Gpt2`.
+fn model_name(file: &str) -> String {
+    let stem = file.split('.').next().unwrap_or_default();
+    let words = stem.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
+    let name: String = words.map(capital).collect();
+    if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("Model{name}") }
+}
+
+/// Kernels and plans, verified, not scheduled yet.
+pub(super) fn lower_to_tiles(graph: &ir::Module) -> Result<tile::Module, Failure> {
+    let failed = |complaint: &str| {
+        let text = ir::text::print(graph);
+        bug(
+            "lowering to tile IR",
+            complaint,
+            Some(&Saved { text: &text, ending: "air", arguments: "-O0 --emit tile=-" }),
+        )
+    };
+    let tiles = lowering::tile::lower(graph).map_err(|complaint| failed(&complaint))?;
+    tile::verify::verify(&tiles).map_err(|errors| failed(&errors.to_string()))?;
+    Ok(tiles)
+}
+
+/// Decides for each kernel what is left open.
+pub(super) fn schedule(tiles: &mut tile::Module) -> Result<(), Failure> {
+    let before = tile::text::print(tiles);
+    let failed = |complaint: &str| {
+        let saved = Saved { text: &before, ending: "tir", arguments: "--emit tile=-" };
+        bug("scheduling", complaint, Some(&saved))
+    };
+    for kernel in &mut tiles.kernels {
+        tile::schedule(kernel).map_err(|complaint| failed(&format!("kernel {}: {complaint}", kernel.name)))?;
+    }
+    Ok(())
+}
+
+/// The object file.
+pub(super) fn machine_code(tiles: &tile::Module, model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, Failure> {
+    cpu::compile(tiles, model, wanted).map_err(|complaint| {
+        let text = tile::text::print(tiles);
+        bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
+    })
+}
+
+/// Links the object with the support library into a shared object at `path`; `-` is stdout.
+pub(super) fn link(s: &mut Session, object: &[u8], path: &Path, for_python: bool) -> Result<(), Failure> {
+    let linked = |to: &Path| if for_python { link::link_for_python(&[object], to) } else { link::link(&[object], to) };
+    let failed = |s: &mut Session, error: link::LinkError| {
+        let code = match &error {
+            link::LinkError::NoLinker { .. } => codes::NO_LINKER,
+            link::LinkError::File { .. } => codes::UNWRITABLE,
+            link::LinkError::Failed { .. } => codes::LINKER_FAILED,
+        };
+        s.fail(Diagnostic::error(code, error.to_string()))
+    };
+    if path != Path::new("-") {
+        return linked(path).map_err(|error| failed(s, error));
+    }
+    let folder = Temporary::new(s)?;
+    let file = folder.path().join("model.so");
+    linked(&file).map_err(|error| failed(s, error))?;
+    let bytes = std::fs::read(&file).map_err(|error| {
+        s.fail(Diagnostic::error(codes::UNREADABLE, format!("cannot read `{}`: {}", file.display(), reason(&error))))
+    })?;
+    s.write(path, &bytes)
+}
+
+/// A folder of our own that goes away with this value.
+pub(super) struct Temporary(std::path::PathBuf);
+
+impl Temporary {
+    /// Makes one where the system keeps such folders.
+    pub(super) fn new(s: &mut Session) -> Result<Temporary, Failure> {
+        let base = std::env::temp_dir();
+        for n in 0..1000 {
+            let folder = base.join(format!("attnc-{}-{n}", std::process::id()));
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Ok(Temporary(folder)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let message = format!("cannot make a folder in `{}`: {}", base.display(), reason(&error));
+                    return Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)));
+                }
+            }
+        }
+        Err(s.fail(Diagnostic::error(codes::UNWRITABLE, format!("no free name for a folder in `{}`", base.display()))))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
