@@ -47,3 +47,58 @@ fn wrong_programs_are_explained() {
         snapshot(name, program);
     }
 }
+
+/// A number that looks random, and is the same each time (splitmix64).
+fn next(state: &mut u64) -> usize {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 16) as usize
+}
+
+/// Words of a program: names, numbers, strings, and single characters of all else.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let name = |c: char| c.is_alphanumeric() || c == '_';
+        let len = if name(first) { rest.find(|c| !name(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
+        words.push(&rest[..len]);
+        rest = &rest[len..];
+    }
+    words
+}
+
+#[test]
+fn mangled_programs_are_no_reason_to_panic() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let mut texts: Vec<String> = std::fs::read_dir(folder)
+        .expect("the examples")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "attn"))
+        .map(|path| std::fs::read_to_string(path).expect("an example"))
+        .collect();
+    texts.sort();
+    texts.extend(PROGRAMS.split("=== ").skip(1).filter_map(|part| part.split_once('\n')).map(|(_, p)| p.to_string()));
+    let all: Vec<Vec<&str>> = texts.iter().map(|text| words(text)).collect();
+    let mut state = 7;
+    for turn in 0..300 {
+        let mut program = all[turn % all.len()].clone();
+        for _ in 0..1 + next(&mut state) % 4 {
+            let at = next(&mut state) % program.len();
+            let other = &all[next(&mut state) % all.len()];
+            let word = other[next(&mut state) % other.len()];
+            match next(&mut state) % 4 {
+                0 => drop(program.remove(at)),
+                1 => program.insert(at, word),
+                2 => program[at] = word,
+                _ => {
+                    let to = next(&mut state) % program.len();
+                    program.swap(at, to);
+                }
+            }
+        }
+        messages(&program.concat());
+    }
+}

@@ -86,7 +86,7 @@ impl DimScope {
         }
         match dim.eval(&|name| self.names.get(name).and_then(|origin| origin.value)) {
             Ok(value) => format!("{dim} ({value})"),
-            Err(_) if dim.as_symbol().is_some_and(|name| self.names.get(name).is_some_and(|o| o.value.is_none())) => {
+            Err(_) if dim.as_symbol().is_some_and(|name| self.names.get(name).is_some_and(|o| o.from_argument)) => {
                 format!("{dim} (symbolic)")
             }
             Err(_) => dim.to_string(),
