@@ -5,8 +5,8 @@
 
 use super::body::{Body, Named};
 use super::builtins;
-use super::calls::{Place, within};
 use super::items::not_available;
+use super::places::{Place, within};
 use super::typed::{Block, Expr, ExprKind, FieldType, Generic, GenericKind, LayerPath, Stmt, StmtKind, Tensor, Type};
 use super::values::{Ty, Val, coerce};
 use crate::diagnostics::codes::{names, parameters, shapes};
@@ -383,7 +383,7 @@ impl<'a> Body<'a> {
         let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches give {a} and {b}"))
             .at(y, b.to_string())
             .also(x, a.to_string());
-        let diagnostic = super::body::type_misfit(diagnostic, b, a, self.scope);
+        let diagnostic = super::fit::type_misfit(diagnostic, b, a, self.scope);
         self.diagnostics.push(diagnostic);
     }
 }

@@ -5,9 +5,9 @@
 
 use super::axes::{Axis, Shape};
 use super::body::Body;
-use super::calls::Place;
 use super::expr::axes_of;
 use super::items::not_available;
+use super::places::Place;
 use super::typed::{Entry, ExprKind, Tensor};
 use super::values::{Ty, Val, dim_expr};
 use crate::diagnostics::Diagnostic;

@@ -6,16 +6,16 @@
 //! Nothing here knows of IR or machines, or of the values that dimensions are bound to (but to show them).
 //!
 //! ```text
-//! items      what is declared: layers, fields, signatures      dims       dimension expressions, where clauses
-//! body       statements and variables                          matching   arguments against signatures
-//! expr       names, fields, if                                 axes       shapes with `..`, broadcasting
-//! operators  + - * / @ == and                                  pattern    the texts of rearrange and einsum
-//! calls      layers and functions                              values     types that are still open
-//! builtins   softmax, sum, where, ...                          finish     cycles, conditions of callees
-//! patterns   rearrange, einsum                                 dump       the typed program as text
-//! indexing   x[..]                                             modules    the standard library's texts
+//! declarations   items  generics  fields  signatures  dims        names, dimensions and facts; no body is looked at
+//! bodies         body  statements  loops  fit                     blocks, variables, what is needed where
+//! expressions    expr  operators  indexing  values                names, + * @ and, x[..], types that are still open
+//! calls          places  calls  arguments  matching               layers and functions, arguments against signatures
+//! operations     builtins  reductions  parts  patterns  pattern   softmax, sum, concat, rearrange, einsum, ...
+//! afterwards     finish                                           cycles; the conditions of callees and sub-layers
+//! vocabulary     axes  typed  dump  modules                       shapes with `..`; the result, as text; the library
 //! ```
 
+mod arguments;
 pub mod axes;
 mod body;
 mod builtins;
@@ -23,14 +23,23 @@ mod calls;
 mod dims;
 pub mod dump;
 mod expr;
+mod fields;
 mod finish;
+mod fit;
+mod generics;
 mod indexing;
 mod items;
+mod loops;
 mod matching;
 pub mod modules;
 mod operators;
+mod parts;
 pub mod pattern;
 mod patterns;
+mod places;
+mod reductions;
+mod signatures;
+mod statements;
 pub mod typed;
 mod values;
 

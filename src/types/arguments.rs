@@ -1,0 +1,285 @@
+//! Arguments of a call: which goes to which parameter, and what is said of one that does not fit.
+//!
+//! In: arguments as written, then as values. Out: one for each parameter, with the callee's dimensions bound.
+
+use super::axes::{Axis, Misfit, Shape};
+use super::body::Body;
+use super::fit::type_misfit;
+use super::items::FunctionItem;
+use super::matching::{Matching, Unfit};
+use super::typed::{Expr, Tensor};
+use super::values::{Ty, Val, coerce};
+use crate::diagnostics::codes::{names, shapes};
+use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::syntax::ast;
+use crate::syntax::span::Span;
+
+/// Arguments in the order of the parameters.
+pub(super) struct Slots<'e> {
+    /// One for each parameter; none where it was left out.
+    pub(super) given: Vec<Option<&'e ast::Arg>>,
+    /// Arguments with other names, where these are allowed.
+    pub(super) extra: Vec<&'e ast::Arg>,
+}
+
+impl Body<'_> {
+    /// Puts arguments in the order of the parameters. The last `optional` parameters may be left out; with `extra`,
+    /// names that are no parameters are collected.
+    pub(super) fn slots<'e>(
+        &mut self,
+        what: &str,
+        params: &[&str],
+        optional: usize,
+        extra: bool,
+        args: &'e [ast::Arg],
+        span: Span,
+    ) -> Option<Slots<'e>> {
+        let mut slots = Slots { given: vec![None; params.len()], extra: Vec::new() };
+        let mut fine = true;
+        let mut next = 0;
+        for arg in args {
+            let index = match &arg.name {
+                None => {
+                    next += 1;
+                    Some(next - 1)
+                }
+                Some(name) => params.iter().position(|param| *param == name.name),
+            };
+            match (index, &arg.name) {
+                (Some(index), _) if index < params.len() => match slots.given.get_mut(index) {
+                    Some(slot) if slot.is_none() => *slot = Some(arg),
+                    _ => {
+                        let name = params.get(index).copied().unwrap_or_default();
+                        self.diagnostics.push(
+                            Diagnostic::error(
+                                shapes::ARGUMENT_COUNT,
+                                format!("the argument `{name}` of `{what}` is given twice"),
+                            )
+                            .at(arg.span, "given again"),
+                        );
+                        fine = false;
+                    }
+                },
+                (Some(_), _) => {
+                    if fine {
+                        let positional = args.iter().filter(|arg| arg.name.is_none()).count();
+                        self.diagnostics.push(
+                            Diagnostic::error(
+                                shapes::ARGUMENT_COUNT,
+                                format!("`{what}` takes {}, {positional} are given", count(params.len(), "argument")),
+                            )
+                            .at(arg.span, format!("it is `{what}({})`", params.join(", "))),
+                        );
+                    }
+                    fine = false;
+                }
+                (None, _) if extra => slots.extra.push(arg),
+                (None, name) => {
+                    let (name, at) = name.as_ref().map_or(("", arg.span), |name| (name.name.as_str(), name.span));
+                    let mut diagnostic =
+                        Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("`{what}` has no argument `{name}`"))
+                            .at(at, format!("it is `{what}({})`", params.join(", ")));
+                    if let Some(near) = did_you_mean(name, params.iter().copied()) {
+                        diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+                    } else if matches!(name, "dim" | "dims") && params.contains(&"axis") {
+                        diagnostic = diagnostic.help("did you mean `axis`?");
+                    } else if matches!(name, "keepdim" | "keepdims") && params.contains(&"keep") {
+                        diagnostic = diagnostic.help("did you mean `keep`?");
+                    }
+                    self.diagnostics.push(diagnostic);
+                    fine = false;
+                }
+            }
+        }
+        let needed = params.len().saturating_sub(optional);
+        let missing: Vec<String> = params
+            .iter()
+            .zip(&slots.given)
+            .take(needed)
+            .filter(|(_, slot)| slot.is_none())
+            .map(|(param, _)| format!("`{param}`"))
+            .collect();
+        if fine && !missing.is_empty() {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::ARGUMENT_COUNT, format!("`{what}` needs {} as well", missing.join(" and ")))
+                    .at(span, format!("it is `{what}({})`", params.join(", "))),
+            );
+            fine = false;
+        }
+        if !fine {
+            self.arguments_alone(args);
+        }
+        fine.then_some(slots)
+    }
+
+    /// Matches the arguments with the parameters; none where something does not fit.
+    pub(super) fn match_arguments(
+        &mut self,
+        item: &FunctionItem<'_>,
+        what: &str,
+        values: Vec<Val>,
+        matching: &mut Matching,
+    ) -> Option<Vec<Expr>> {
+        let mut args = Vec::with_capacity(values.len());
+        let mut fine = true;
+        let mut spans = Vec::new();
+        for (index, value) in values.into_iter().enumerate() {
+            spans.push(value.span());
+            let Some(Some(declared)) = item.params.get(index) else {
+                fine = false;
+                continue;
+            };
+            match self.match_argument(item, what, index, declared, value, matching, &spans) {
+                Some(expr) => args.push(expr),
+                None => fine = false,
+            }
+        }
+        if fine && let Err((index, unfit)) = matching.finish(&self.scope.facts) {
+            let span = spans.get(index).copied().unwrap_or_default();
+            if let (Some(Some(declared)), Some(expr)) = (item.params.get(index), args.get(index)) {
+                let given = Ty::of(&expr.ty);
+                self.unfit(item, what, index, declared, &given, span, &unfit, matching, &spans);
+            }
+            fine = false;
+        }
+        fine.then_some(args)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "everything that the message about one argument needs")]
+    pub(super) fn match_argument(
+        &mut self,
+        item: &FunctionItem<'_>,
+        what: &str,
+        index: usize,
+        declared: &Tensor,
+        value: Val,
+        matching: &mut Matching,
+        spans: &[Span],
+    ) -> Option<Expr> {
+        let span = value.span();
+        let given = match &value.ty {
+            Ty::Error => return None,
+            Ty::Tensor(tensor) => tensor.clone(),
+            Ty::Dim(_) | Ty::Float => Tensor { elem: declared.elem, shape: Shape::scalar() },
+            Ty::Tuple(_) => {
+                let shown = value.ty.to_string();
+                self.not_a_tensor(&shown, span);
+                return None;
+            }
+        };
+        let ty = value.ty.clone();
+        let name = item.ast.params.get(index).map_or("", |param| param.name.name.as_str());
+        let place = item.ast.params.get(index).map_or(span, |param| param.ty.span);
+        if given.elem != declared.elem {
+            let mut diagnostic = Diagnostic::error(
+                shapes::ARGUMENT_ELEM,
+                format!("`{what}` takes {} elements for `{name}`, these are {}", declared.elem, given.elem),
+            )
+            .at(span, ty.to_string())
+            .also(place, "declared here");
+            diagnostic = match self.text(span) {
+                Some(text) => diagnostic.help(format!("convert them: `cast<{}>({text})`", declared.elem)),
+                None => diagnostic.help(format!("convert them: `cast<{}>(..)`", declared.elem)),
+            };
+            self.diagnostics.push(diagnostic);
+            return None;
+        }
+        if let Err(unfit) = matching.argument(index, &declared.shape, &given.shape, &self.scope.facts) {
+            self.unfit(item, what, index, declared, &ty, span, &unfit, matching, spans);
+            return None;
+        }
+        match coerce(value, declared.elem) {
+            Ok(expr) => Some(expr),
+            Err(why) => {
+                self.diagnostics.push(
+                    Diagnostic::error(shapes::LITERAL, format!("`{what}` takes {} for `{name}`: {why}", declared.elem))
+                        .at(span, "")
+                        .also(place, "declared here"),
+                );
+                None
+            }
+        }
+    }
+
+    /// Reports an argument that does not fit.
+    #[expect(clippy::too_many_arguments, reason = "everything that the message about one argument needs")]
+    pub(super) fn unfit(
+        &mut self,
+        item: &FunctionItem<'_>,
+        what: &str,
+        index: usize,
+        declared: &Tensor,
+        given: &Ty,
+        span: Span,
+        unfit: &Unfit,
+        matching: &Matching,
+        spans: &[Span],
+    ) {
+        let name = item.ast.params.get(index).map_or("", |param| param.name.name.as_str());
+        let place = item.ast.params.get(index).map_or(span, |param| param.ty.span);
+        let before = matching.before(index);
+        let known = |symbol: &str| before.dims.get(symbol).map(|(dim, _)| dim.clone());
+        let rest = [Axis::Rest];
+        let wanted = Tensor {
+            elem: declared.elem,
+            shape: declared.shape.substitute(&rest, &known).unwrap_or_else(|| declared.shape.clone()),
+        };
+        let diagnostic =
+            Diagnostic::error(shapes::ARGUMENT_SHAPE, format!("`{what}` needs {wanted} for `{name}`, this is {given}"))
+                .at(span, given.to_string())
+                .also(place, format!("declared as {declared} here"));
+        let diagnostic = match unfit {
+            Unfit::Rank => type_misfit(diagnostic, given, &Ty::Tensor(wanted), self.scope),
+            Unfit::Dim { wanted: dim, given: other, fixed_by, .. } => {
+                let mut diagnostic =
+                    diagnostic.note(format!("{} is not {}", self.scope.describe(other), self.scope.describe(dim)));
+                if let Some(by) = fixed_by.and_then(|by| spans.get(by)) {
+                    diagnostic = diagnostic.also(*by, format!("{dim} comes from this argument"));
+                }
+                if let Ty::Tensor(given) = given
+                    && let Some((front, back)) = given.shape.split_last(2)
+                {
+                    let turned = front.followed_by(back.into_iter().rev());
+                    let mut again = matching.before(index);
+                    if again.argument(index, &declared.shape, &turned, &self.scope.facts).is_ok() {
+                        diagnostic = diagnostic.help("`.T` exchanges the last two axes, and would fit");
+                    }
+                }
+                self.scope.label_origins(diagnostic, [other, dim])
+            }
+            Unfit::Lead(misfit) => {
+                let by = spans.get(matching.rest_from).copied().unwrap_or(span);
+                let diagnostic = diagnostic
+                    .also(by, "`..` comes from this argument")
+                    .note("`..` is the same list of dimensions in all arguments, broadcast");
+                match misfit {
+                    Misfit::Dims { left, right, .. } => {
+                        let (left, right) = (left.clone(), right.clone());
+                        let diagnostic = diagnostic.note(format!(
+                            "{} is not {}",
+                            self.scope.describe(&right),
+                            self.scope.describe(&left)
+                        ));
+                        self.scope.label_origins(diagnostic, [&left, &right])
+                    }
+                    Misfit::Rest => diagnostic,
+                }
+            }
+            Unfit::NotWhole { dividend, divisor, .. } => {
+                let diagnostic = diagnostic
+                    .note(format!("nothing says that {dividend} is a multiple of {divisor}"))
+                    .help(format!("state it: `where {} == 0`", super::dims::remainder(dividend, divisor)));
+                self.scope.label_origins(diagnostic, [dividend, divisor])
+            }
+            Unfit::Rest => diagnostic.note(
+                "how many axes `..` stands for is not known, so none of them can be taken for a single dimension",
+            ),
+        };
+        self.diagnostics.push(diagnostic);
+    }
+}
+
+/// `1 argument`, `2 arguments`
+pub(super) fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

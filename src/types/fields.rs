@@ -1,0 +1,174 @@
+//! Fields of layers: parameters with their shapes, sub-layers with their generics, and their names in weights files.
+//!
+//! In: fields as written. Out: typed fields, over the generics of the layer that holds them.
+
+use super::generics::{generic_args, show_generics};
+use super::items::{Items, LayerItem, not_available, unknown_attribute};
+use super::signatures::{Rest, shape};
+use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance, Tensor};
+use crate::diagnostics::codes::{dimensions, parameters};
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::syntax::ast::{self, ExprKind, Ident, TypeKind};
+use crate::syntax::span::Span;
+use std::collections::BTreeMap;
+
+pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
+    let Some(layer) = items.layers.get(id) else { return };
+    let mut fields = Vec::with_capacity(layer.ast.fields.len());
+    let mut stored: BTreeMap<String, Span> = BTreeMap::new();
+    for field in &layer.ast.fields {
+        let stored_name = stored_name(field, diagnostics);
+        if field.is_state {
+            diagnostics.push(not_available("state", field.name.span));
+        } else if let Some(init) = &field.init {
+            diagnostics.push(
+                Diagnostic::error(
+                    parameters::PARAMETER_INIT,
+                    format!("the parameter `{}` has a value", field.name.name),
+                )
+                .at(init.span, "a parameter's value is in the weights file"),
+            );
+        }
+        let ty = field_type(items, layer, &field.ty, diagnostics);
+        if field.is_state {
+            fields.push(None);
+            continue;
+        }
+        let first = stored.get(&stored_name).copied();
+        match first {
+            Some(first) if layer.field(&field.name.name) == Some(fields.len()) => diagnostics.push(
+                Diagnostic::error(
+                    parameters::SAME_NAME,
+                    format!("two fields have the name `{stored_name}` in the weights file"),
+                )
+                .at(field.span, "the same name again")
+                .also(first, "the first one"),
+            ),
+            Some(_) => {}
+            None => {
+                stored.insert(stored_name.clone(), field.span);
+            }
+        }
+        fields.push(ty.map(|ty| Field {
+            name: field.name.name.clone(),
+            docs: field.docs.clone(),
+            stored_name,
+            ty,
+            span: field.span,
+        }));
+    }
+    if let Some(layer) = items.layers.get_mut(id) {
+        layer.fields = fields;
+    }
+}
+
+pub(super) fn stored_name(field: &ast::Field, diagnostics: &mut Diagnostics) -> String {
+    let mut name = field.name.name.clone();
+    for attribute in &field.attributes {
+        if attribute.name.name != "name" {
+            diagnostics.push(unknown_attribute(&attribute.name, true));
+            continue;
+        }
+        match attribute.value.as_ref().map(|value| &value.kind) {
+            Some(ExprKind::Str(text)) if !text.is_empty() => name = text.clone(),
+            Some(ExprKind::Error) => {}
+            _ => diagnostics.push(
+                Diagnostic::error(parameters::NAME_VALUE, "`#[name]` needs the name as a text")
+                    .at(attribute.span, "write `#[name = \"..\"]`"),
+            ),
+        }
+    }
+    name
+}
+
+pub(super) fn field_type(
+    items: &Items<'_>,
+    layer: &LayerItem<'_>,
+    ty: &ast::Type,
+    diagnostics: &mut Diagnostics,
+) -> Option<FieldType> {
+    match &ty.kind {
+        TypeKind::Tensor { elem, dims } => {
+            let shape = shape(dims, &layer.scope, Rest::Parameter, diagnostics)?;
+            Some(FieldType::Param(Tensor { elem: *elem, shape }))
+        }
+        TypeKind::Named { path, generics } => {
+            instance(items, layer, path, generics, ty.span, diagnostics).map(FieldType::Layer)
+        }
+        TypeKind::Array { element, length } => {
+            let length = layer.scope.dim(length, diagnostics);
+            match &element.kind {
+                TypeKind::Named { path, generics } => {
+                    let instance = instance(items, layer, path, generics, element.span, diagnostics);
+                    Some(FieldType::Array(instance?, length?))
+                }
+                TypeKind::Error => None,
+                _ => {
+                    diagnostics.push(
+                        Diagnostic::error(parameters::FIELD_TYPE, "an array holds layers")
+                            .at(element.span, "not a layer")
+                            .help("several tensors of one shape are one tensor with one more axis"),
+                    );
+                    None
+                }
+            }
+        }
+        TypeKind::Tuple(_) => {
+            diagnostics.push(
+                Diagnostic::error(parameters::FIELD_TYPE, "a field cannot be a tuple")
+                    .at(ty.span, "a tensor, a layer or an array of layers is needed"),
+            );
+            None
+        }
+        TypeKind::Error => None,
+    }
+}
+
+/// A layer with its generics, as the type of a field.
+pub(super) fn instance(
+    items: &Items<'_>,
+    holder: &LayerItem<'_>,
+    path: &[Ident],
+    args: &[ast::GenericArg],
+    span: Span,
+    diagnostics: &mut Diagnostics,
+) -> Option<Instance> {
+    let id = items.find_layer(holder.module, path, diagnostics)?;
+    let target = items.layer(id);
+    let name = &target.ast.name.name;
+    let constants: Vec<&Generic> =
+        holder.generics.iter().filter(|generic| matches!(generic.kind, GenericKind::Const { .. })).collect();
+    let bound = generic_args(name, &target.generics, args, span, &holder.scope, &constants, diagnostics)?;
+    let mut instance = Instance { layer: id, dims: bound.dims, constants: bound.constants };
+    let mut fine = true;
+    for generic in &target.generics {
+        if instance.dims.contains_key(&generic.name) || instance.constants.contains_key(&generic.name) {
+            continue;
+        }
+        match &generic.kind {
+            GenericKind::Dim { default: Some(dim) } => {
+                let dim = dim.substitute(&|s| instance.dims.get(s).cloned()).unwrap_or_else(|| dim.clone());
+                instance.dims.insert(generic.name.clone(), dim);
+            }
+            GenericKind::Const { default: Some(value), .. } => {
+                instance.constants.insert(generic.name.clone(), Constant::Literal(*value));
+            }
+            GenericKind::Dim { default: None } | GenericKind::Const { default: None, .. } => fine = false,
+        }
+    }
+    if !fine {
+        let missing: Vec<String> = target
+            .generics
+            .iter()
+            .filter(|g| !instance.dims.contains_key(&g.name) && !instance.constants.contains_key(&g.name))
+            .map(|g| format!("`{}`", g.name))
+            .collect();
+        diagnostics.push(
+            Diagnostic::error(dimensions::GENERIC_COUNT, format!("`{name}` needs {} as well", missing.join(" and ")))
+                .at(span, format!("`{name}` is `{}`", show_generics(name, &target.generics)))
+                .also(target.ast.name.span, "declared here"),
+        );
+        return None;
+    }
+    Some(instance)
+}

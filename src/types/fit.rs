@@ -1,0 +1,178 @@
+//! Values where something certain is needed: a type, a dimension, a condition, a fact.
+//!
+//! In: a checked value and what is needed. Out: the expression with literals settled, or the message that says what differs.
+
+use super::axes::Shape;
+use super::body::Body;
+use super::dims::DimScope;
+use super::typed::{Condition, Expr, ExprKind, Tensor, Type};
+use super::values::{Ty, Val, coerce};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::{dimensions, names, parameters, shapes};
+use crate::shape::{Dim, Elem, Fact};
+use crate::syntax::ast;
+use crate::syntax::span::Span;
+
+impl Body<'_> {
+    /// A value where a certain type is needed: open literals take it; anything else must be it.
+    pub(super) fn fit(
+        &mut self,
+        value: Val,
+        wanted: &Type,
+        misfit: &dyn Fn(&Ty, Span, &DimScope) -> Diagnostic,
+    ) -> Option<Expr> {
+        let span = value.span();
+        match (&value.ty, wanted) {
+            (ty, _) if ty.is_error() => None,
+            (Ty::Tensor(have), Type::Tensor(want)) if have == want => Some(value.expr),
+            (Ty::Dim(_) | Ty::Float, Type::Tensor(want)) if want.shape.is_scalar() => {
+                let ty = value.ty.clone();
+                match coerce(value, want.elem) {
+                    Ok(expr) => Some(expr),
+                    Err(why) => {
+                        self.diagnostics.push(misfit(&ty, span, self.scope).note(why));
+                        None
+                    }
+                }
+            }
+            (Ty::Tuple(have), Type::Tuple(want)) if have.len() == want.len() => {
+                let settled = value.ty.settled().as_ref() == Some(wanted);
+                match value.expr.kind {
+                    ExprKind::Tuple(parts) if parts.len() == want.len() => {
+                        let fitted: Vec<Option<Expr>> = parts
+                            .into_iter()
+                            .zip(have.clone())
+                            .zip(want)
+                            .map(|((expr, ty), want)| self.fit(Val { ty, expr }, want, misfit))
+                            .collect();
+                        let parts = fitted.into_iter().collect::<Option<Vec<Expr>>>()?;
+                        Some(Expr { kind: ExprKind::Tuple(parts), ty: wanted.clone(), span })
+                    }
+                    _ if settled => Some(value.expr),
+                    _ => {
+                        self.diagnostics.push(misfit(&value.ty, span, self.scope));
+                        None
+                    }
+                }
+            }
+            (ty, _) => {
+                self.diagnostics.push(misfit(ty, span, self.scope));
+                None
+            }
+        }
+    }
+
+    /// Something that must hold: proved, refuted, or kept for later.
+    pub(super) fn require(&mut self, fact: Fact, span: Span, refuted: &dyn Fn() -> Diagnostic) {
+        match self.scope.decide(&fact) {
+            Some(true) => {}
+            Some(false) => self.diagnostics.push(refuted()),
+            None => {
+                if self.conditions.iter().all(|condition| condition.fact != fact) {
+                    self.conditions.push(Condition { fact, span, through: Vec::new() });
+                }
+            }
+        }
+    }
+
+    /// A condition of `if`, `while`: a `bool` scalar.
+    pub(super) fn condition(&mut self, expr: &ast::Expr, of: &str) -> Option<Expr> {
+        let value = self.expr(expr);
+        match &value.ty {
+            Ty::Tensor(Tensor { elem: Elem::Bool, shape }) if shape.is_scalar() => Some(value.expr),
+            Ty::Error => None,
+            ty => {
+                let mut diagnostic =
+                    Diagnostic::error(shapes::CONDITION, format!("the condition of {of} must be `bool`"))
+                        .at(expr.span, format!("{ty}"));
+                if matches!(ty, Ty::Tensor(Tensor { elem: Elem::Bool, .. })) {
+                    diagnostic =
+                        diagnostic.help("`any` and `all` make one `bool` of many; `where` chooses element by element");
+                }
+                self.diagnostics.push(diagnostic);
+                None
+            }
+        }
+    }
+
+    /// The text of an expression, if it is short enough to stand in a message.
+    pub(super) fn text(&self, span: Span) -> Option<&str> {
+        let text = self.sources.text(span);
+        (!text.is_empty() && text.len() <= 24 && !text.contains('\n')).then_some(text)
+    }
+
+    /// A dimension that must be one, from a value.
+    pub(super) fn dim_of(&mut self, value: &Val) -> Option<Dim> {
+        match &value.ty {
+            Ty::Dim(dim) => Some(dim.clone()),
+            Ty::Error => None,
+            ty => {
+                self.diagnostics.push(
+                    Diagnostic::error(dimensions::NOT_A_DIMENSION, format!("a dimension is needed, this is {ty}"))
+                        .at(value.span(), "a name, a whole number or a formula of these is needed"),
+                );
+                None
+            }
+        }
+    }
+
+    /// The message for a layer where a tensor is needed.
+    pub(super) fn layer_is_no_value(&mut self, what: &str, span: Span, array: bool) -> Val {
+        let code = if array { parameters::LAYER_ARRAY } else { names::NOT_A_VALUE };
+        self.diagnostics.push(
+            Diagnostic::error(code, format!("{what} is no tensor"))
+                .at(span, "a tensor is needed here")
+                .help(if array { "go through it with `for`" } else { "call it with its arguments" }),
+        );
+        Val::error(span)
+    }
+}
+
+/// Adds what helps to a message about a type that is not the wanted one: the dimensions that differ, and hints.
+pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scope: &DimScope) -> Diagnostic {
+    let (Ty::Tensor(have), Ty::Tensor(want)) = (have, want) else {
+        if let (Ty::Dim(_) | Ty::Float, Ty::Tensor(want)) = (have, want)
+            && !want.shape.is_scalar()
+        {
+            diagnostic = diagnostic.help(format!("`full<{}>(value, {})` has that shape", want.elem, want.shape));
+        }
+        return diagnostic;
+    };
+    if have.elem != want.elem {
+        diagnostic = diagnostic.help(format!("`cast<{}>(..)` converts the elements", want.elem));
+    }
+    if have.shape == want.shape {
+        return diagnostic;
+    }
+    let mut differing: Vec<Dim> = Vec::new();
+    if have.shape.rank() == want.shape.rank() {
+        for (a, b) in have.shape.axes.iter().zip(&want.shape.axes) {
+            if a != b {
+                let told = a.dim().zip(b.dim()).is_some_and(|(a, b)| differing.contains(a) && differing.contains(b));
+                differing.extend([a.dim().cloned(), b.dim().cloned()].into_iter().flatten());
+                diagnostic = match (a.dim(), b.dim()) {
+                    (Some(a), Some(b)) if !told => {
+                        diagnostic.note(format!("{} is not {}", scope.describe(a), scope.describe(b)))
+                    }
+                    _ => diagnostic,
+                };
+            }
+        }
+        let transposed = |shape: &Shape| -> Option<Shape> {
+            let (front, back) = shape.split_last(2)?;
+            Some(front.followed_by(back.into_iter().rev()))
+        };
+        if transposed(&have.shape).as_ref() == Some(&want.shape) {
+            diagnostic = diagnostic.help("`.T` exchanges the last two axes");
+        }
+    } else {
+        diagnostic = diagnostic.note(format!(
+            "{} has {}, {} has {}",
+            have.shape,
+            super::expr::axes_of(have),
+            want.shape,
+            super::expr::axes_of(want)
+        ));
+    }
+    scope.label_origins(diagnostic, &differing)
+}

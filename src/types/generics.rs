@@ -1,0 +1,321 @@
+//! Generics and `where` clauses: what `<D, eps = 1e-5>` declares, and what `<512, eps = 1e-12>` gives.
+//!
+//! In: generic parameters and arguments as written. Out: the names in scope with the facts about them; for arguments, a
+//! dimension or a constant for each parameter.
+
+use super::dims::{DimScope, Origin};
+use super::items::{Items, duplicate};
+use super::typed::{Condition, Constant, Generic, GenericKind};
+use crate::diagnostics::codes::dimensions;
+use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::ir::Scalar;
+use crate::shape::{Dim, Elem};
+use crate::syntax::ast::{self, ExprKind, GenericValue, TypeKind, UnaryOp};
+use crate::syntax::span::Span;
+use std::collections::BTreeMap;
+
+pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
+    let Some(layer) = items.layers.get_mut(id) else { return };
+    let mut scope = DimScope::default();
+    layer.generics = generics(&layer.ast.generics, &mut scope, diagnostics);
+    layer.own = conditions(&mut scope, &layer.ast.where_clauses, diagnostics);
+    layer.scope = scope;
+}
+
+/// Reads `where` clauses, and takes them as facts.
+pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostics: &mut Diagnostics) -> Vec<Condition> {
+    let facts = scope.facts(clauses, diagnostics);
+    let mut conditions = Vec::new();
+    for (fact, span) in facts {
+        if fact.decide() == Some(false) {
+            diagnostics.push(
+                Diagnostic::error(dimensions::WHERE_VIOLATED, "this `where` clause never holds")
+                    .at(span, "always false"),
+            );
+            continue;
+        }
+        scope.assume(fact.clone());
+        conditions.push(Condition { fact, span, through: Vec::new() });
+    }
+    conditions
+}
+
+/// Reads the generics in `<..>`, and makes their names known.
+pub(super) fn generics(
+    params: &[ast::GenericParam],
+    scope: &mut DimScope,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Generic> {
+    let mut out: Vec<Generic> = Vec::new();
+    for param in params {
+        let name = &param.name;
+        if let Some(first) = out.iter().find(|generic| generic.name == name.name) {
+            diagnostics.push(duplicate("the generic", name, first.span));
+            continue;
+        }
+        let kind = generic_kind(param, scope, diagnostics);
+        match &kind {
+            GenericKind::Dim { default } => {
+                let value = default
+                    .as_ref()
+                    .and_then(|dim| dim.eval(&|other| scope.names.get(other).and_then(|origin| origin.value)).ok());
+                let text = match default {
+                    Some(dim) => format!("{} is {dim} here", name.name),
+                    None => format!("{} is a generic", name.name),
+                };
+                scope.names.insert(name.name.clone(), Origin { span: param.span, value, text, from_argument: false });
+            }
+            GenericKind::Const { .. } => scope.constants.push(name.name.clone()),
+        }
+        out.push(Generic { name: name.name.clone(), kind, span: param.span });
+    }
+    out
+}
+
+pub(super) fn generic_kind(param: &ast::GenericParam, scope: &DimScope, diagnostics: &mut Diagnostics) -> GenericKind {
+    let bad_default = |span: Span| {
+        Diagnostic::error(dimensions::GENERIC_DEFAULT, format!("the default of `{}` is no constant", param.name.name))
+            .at(span, "a literal or a dimension is needed")
+    };
+    let Some(ty) = &param.ty else {
+        let Some(default) = &param.default else { return GenericKind::Dim { default: None } };
+        return match literal(default) {
+            Some(Scalar::Int(n)) if n < 0 => {
+                diagnostics.push(negative_dim(default.span, &Dim::from(n)));
+                GenericKind::Dim { default: None }
+            }
+            Some(Scalar::Int(n)) => GenericKind::Dim { default: Some(Dim::from(n)) },
+            Some(value @ Scalar::Float(_)) => GenericKind::Const { elem: Elem::F32, default: Some(value) },
+            Some(value @ Scalar::Bool(_)) => GenericKind::Const { elem: Elem::Bool, default: Some(value) },
+            None if matches!(default.kind, ExprKind::Binary { .. } | ExprKind::Name(_)) => {
+                GenericKind::Dim { default: scope.dim(default, diagnostics) }
+            }
+            None => {
+                if default.kind != ExprKind::Error {
+                    diagnostics.push(bad_default(default.span));
+                }
+                GenericKind::Dim { default: None }
+            }
+        };
+    };
+    let elem = match &ty.kind {
+        TypeKind::Tensor { elem, dims } if dims.is_empty() => *elem,
+        TypeKind::Error => Elem::F32,
+        _ => {
+            diagnostics.push(
+                Diagnostic::error(
+                    dimensions::GENERIC_KIND,
+                    format!("the generic `{}` cannot have this type", param.name.name),
+                )
+                .at(ty.span, "a constant is a scalar, such as `f32`")
+                .help("without a type, a generic is a dimension"),
+            );
+            Elem::F32
+        }
+    };
+    let default = param.default.as_ref().and_then(|default| match literal(default) {
+        Some(value) => constant_of(value, elem, default.span, diagnostics),
+        None => {
+            if default.kind != ExprKind::Error {
+                diagnostics.push(bad_default(default.span));
+            }
+            None
+        }
+    });
+    GenericKind::Const { elem, default }
+}
+
+/// A literal, perhaps with a sign.
+pub(super) fn literal(expr: &ast::Expr) -> Option<Scalar> {
+    match &expr.kind {
+        ExprKind::Int(n) => i64::try_from(*n).ok().map(Scalar::Int),
+        ExprKind::Float(x) => Some(Scalar::Float(*x)),
+        ExprKind::Inf => Some(Scalar::Float(f64::INFINITY)),
+        ExprKind::Bool(b) => Some(Scalar::Bool(*b)),
+        ExprKind::Unary { op: UnaryOp::Plus, operand, .. } => literal(operand),
+        ExprKind::Unary { op: UnaryOp::Neg, operand, .. } => match literal(operand)? {
+            Scalar::Int(n) => n.checked_neg().map(Scalar::Int),
+            Scalar::Float(x) => Some(Scalar::Float(-x)),
+            Scalar::Bool(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// The literal as a constant of a type.
+pub(super) fn constant_of(value: Scalar, elem: Elem, span: Span, diagnostics: &mut Diagnostics) -> Option<Scalar> {
+    match (value, elem) {
+        (Scalar::Bool(_), Elem::Bool) | (Scalar::Float(_), Elem::F32 | Elem::BF16 | Elem::F16) => Some(value),
+        (Scalar::Int(n), Elem::F32 | Elem::BF16 | Elem::F16) => Some(Scalar::Float(n as f64)),
+        (Scalar::Int(n), Elem::I8 | Elem::I32 | Elem::I64) if super::values::int_fits(n, elem) => Some(value),
+        _ => {
+            diagnostics.push(
+                Diagnostic::error(dimensions::GENERIC_KIND, format!("the constant is no `{elem}`"))
+                    .at(span, format!("a literal of type `{elem}` is needed")),
+            );
+            None
+        }
+    }
+}
+
+pub(super) fn negative_dim(span: Span, dim: &Dim) -> Diagnostic {
+    Diagnostic::error(dimensions::NEGATIVE, format!("the dimension {dim} is negative")).at(span, "less than 0")
+}
+
+/// `LayerNorm<D, eps = 1e-5>`
+pub(super) fn show_generics(name: &str, generics: &[Generic]) -> String {
+    let list: Vec<String> = generics
+        .iter()
+        .map(|generic| match &generic.kind {
+            GenericKind::Dim { default: None } => generic.name.clone(),
+            GenericKind::Dim { default: Some(dim) } => format!("{} = {dim}", generic.name),
+            GenericKind::Const { elem, default: None } => format!("{}: {elem}", generic.name),
+            GenericKind::Const { default: Some(value), .. } => {
+                format!("{} = {}", generic.name, super::values::show_scalar(*value))
+            }
+        })
+        .collect();
+    format!("{name}<{}>", list.join(", "))
+}
+
+/// What `<..>` gives.
+#[derive(Debug, Default)]
+pub(super) struct GivenGenerics {
+    pub(super) dims: BTreeMap<String, Dim>,
+    pub(super) constants: BTreeMap<String, Constant>,
+}
+
+/// Reads `<D, eps = 1e-5>` against the generics of what it is given to. Defaults are not filled in.
+pub(super) fn generic_args(
+    name: &str,
+    generics: &[Generic],
+    args: &[ast::GenericArg],
+    span: Span,
+    scope: &DimScope,
+    constants: &[&Generic],
+    diagnostics: &mut Diagnostics,
+) -> Option<GivenGenerics> {
+    let mut bound = GivenGenerics::default();
+    let mut fine = true;
+    let mut given: BTreeMap<&str, Span> = BTreeMap::new();
+    for (position, arg) in args.iter().enumerate() {
+        let generic = match &arg.name {
+            None => generics.get(position),
+            Some(wanted) => generics.iter().find(|generic| generic.name == wanted.name),
+        };
+        let Some(generic) = generic else {
+            let shown = show_generics(name, generics);
+            let diagnostic = match &arg.name {
+                Some(wanted) => {
+                    let diagnostic = Diagnostic::error(
+                        dimensions::UNKNOWN_GENERIC,
+                        format!("`{name}` has no generic `{}`", wanted.name),
+                    )
+                    .at(wanted.span, format!("it is `{shown}`"));
+                    match did_you_mean(&wanted.name, generics.iter().map(|generic| generic.name.as_str())) {
+                        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+                        None => diagnostic,
+                    }
+                }
+                None => Diagnostic::error(
+                    dimensions::GENERIC_COUNT,
+                    format!("`{name}` has {} generics, {} are given", generics.len(), args.len()),
+                )
+                .at(arg.span, format!("it is `{shown}`")),
+            };
+            diagnostics.push(diagnostic);
+            fine = false;
+            continue;
+        };
+        if let Some(first) = given.insert(&generic.name, arg.span) {
+            diagnostics.push(
+                Diagnostic::error(dimensions::GENERIC_COUNT, format!("the generic `{}` is given twice", generic.name))
+                    .at(arg.span, "given again")
+                    .also(first, "given here first"),
+            );
+            fine = false;
+            continue;
+        }
+        fine &= generic_arg(generic, arg, scope, constants, &mut bound, diagnostics);
+    }
+    let _ = span;
+    fine.then_some(bound)
+}
+
+pub(super) fn generic_arg(
+    generic: &Generic,
+    arg: &ast::GenericArg,
+    scope: &DimScope,
+    constants: &[&Generic],
+    bound: &mut GivenGenerics,
+    diagnostics: &mut Diagnostics,
+) -> bool {
+    let expr = match &arg.value {
+        GenericValue::Expr(expr) => expr,
+        GenericValue::Elem(elem) => {
+            diagnostics.push(
+                Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` cannot be the type `{elem}`", generic.name))
+                    .at(arg.span, "a dimension or a constant is needed"),
+            );
+            return false;
+        }
+    };
+    match &generic.kind {
+        GenericKind::Dim { .. } => {
+            if let Some(value @ (Scalar::Float(_) | Scalar::Bool(_))) = literal(expr) {
+                diagnostics.push(
+                    Diagnostic::error(
+                        dimensions::GENERIC_KIND,
+                        format!("`{}` is a dimension, not {}", generic.name, super::values::show_scalar(value)),
+                    )
+                    .at(expr.span, "a dimension is needed"),
+                );
+                return false;
+            }
+            let Some(dim) = scope.dim(expr, diagnostics) else { return false };
+            if dim.as_const().is_some_and(|n| n < 0) {
+                diagnostics.push(negative_dim(expr.span, &dim));
+                return false;
+            }
+            bound.dims.insert(generic.name.clone(), dim);
+            true
+        }
+        GenericKind::Const { elem, .. } => {
+            if let ExprKind::Name(name) = &expr.kind
+                && let Some(outer) = constants.iter().find(|outer| outer.name == name.name)
+                && matches!(outer.kind, GenericKind::Const { elem: outer, .. } if outer == *elem)
+            {
+                bound.constants.insert(generic.name.clone(), Constant::Generic(name.name.clone()));
+                return true;
+            }
+            let Some(value) = literal(expr) else {
+                if let ExprKind::Name(name) = &expr.kind
+                    && let Some(outer) = constants.iter().find(|outer| outer.name == name.name)
+                    && let GenericKind::Const { elem: other, .. } = outer.kind
+                {
+                    diagnostics.push(
+                        Diagnostic::error(
+                            dimensions::GENERIC_KIND,
+                            format!("`{}` is a constant of type {elem}, `{}` of type {other}", generic.name, name.name),
+                        )
+                        .at(expr.span, "of another type")
+                        .also(outer.span, "declared here"),
+                    );
+                } else if expr.kind != ExprKind::Error {
+                    diagnostics.push(
+                        Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` needs a constant", generic.name))
+                            .at(expr.span, format!("a literal of type `{elem}` is needed")),
+                    );
+                }
+                return false;
+            };
+            match constant_of(value, *elem, expr.span, diagnostics) {
+                Some(value) => {
+                    bound.constants.insert(generic.name.clone(), Constant::Literal(value));
+                    true
+                }
+                None => false,
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `for` over numbers and over arrays of layers.
+//!
+//! In: loops as written. Out: typed loops with the variables from outside that they assign.
+
+use super::body::{Body, Named};
+use super::places::Place;
+use super::typed::{Block, Bound, Element, Local, LocalId, Step, StmtKind, Tensor};
+use super::values::{Ty, scalar};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::shapes;
+use crate::shape::{Dim, Elem};
+use crate::syntax::ast;
+use crate::syntax::span::Span;
+use std::collections::BTreeMap;
+
+impl Body<'_> {
+    pub(super) fn for_(
+        &mut self,
+        pattern: &ast::Pattern,
+        iterable: &ast::Iterable,
+        body: &ast::Block,
+    ) -> Option<StmtKind> {
+        match iterable {
+            ast::Iterable::Range { start, end } => {
+                let (start, end) = (self.bound(start), self.bound(end));
+                let ((counter, block), carried) = self.region(|this| {
+                    this.frames.push(BTreeMap::new());
+                    let counter = this.counter(pattern);
+                    let block = this.loop_block(body);
+                    this.frames.pop();
+                    (counter, block)
+                });
+                Some(StmtKind::For { counter, start: start?, end: end?, carried, body: block, over_layers: false })
+            }
+            ast::Iterable::Expr(expr) => self.for_layers(pattern, expr, body),
+        }
+    }
+
+    pub(super) fn counter(&mut self, pattern: &ast::Pattern) -> LocalId {
+        match pattern {
+            ast::Pattern::Name(name) => self.declare(name, Ty::scalar(Elem::I32), false, false),
+            ast::Pattern::Ignore(span) => self.anonymous(*span),
+            ast::Pattern::Tuple { span, .. } => {
+                self.diagnostics
+                    .push(Diagnostic::error(shapes::PARTS, "a number has no parts").at(*span, "one name is needed"));
+                self.poison(pattern);
+                self.anonymous(*span)
+            }
+        }
+    }
+
+    pub(super) fn anonymous(&mut self, span: Span) -> LocalId {
+        let id = LocalId(self.locals.len() as u32);
+        self.locals.push(Local { name: String::new(), ty: scalar(Elem::I32), is_assigned: false, span });
+        id
+    }
+
+    pub(super) fn loop_block(&mut self, body: &ast::Block) -> Block {
+        let (mut block, ty) = self.block(body);
+        if let Some(value) = block.value.take()
+            && !ty.is_error()
+        {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::LOST_VALUE, "the value of a loop's body is not used")
+                    .at(value.span, format!("{ty}"))
+                    .help("assign it to a `var` that is declared before the loop"),
+            );
+        }
+        block
+    }
+
+    pub(super) fn bound(&mut self, expr: &ast::Expr) -> Option<Bound> {
+        let value = self.expr(expr);
+        match &value.ty {
+            Ty::Dim(dim) => Some(Bound::Dim(dim.clone())),
+            Ty::Tensor(Tensor { elem: Elem::I32 | Elem::I64, shape }) if shape.is_scalar() => {
+                Some(Bound::Value(value.expr))
+            }
+            Ty::Error => None,
+            ty => {
+                self.diagnostics.push(
+                    Diagnostic::error(shapes::NOT_ITERABLE, "the ends of a range are integers")
+                        .at(expr.span, format!("{ty}")),
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn for_layers(
+        &mut self,
+        pattern: &ast::Pattern,
+        expr: &ast::Expr,
+        body: &ast::Block,
+    ) -> Option<StmtKind> {
+        let place = self.place(expr);
+        let found = match place {
+            Some(Place::Array { instance, path, field, length }) => Some((instance, path, field, length)),
+            Some(Place::Wrong) => None,
+            other => {
+                let shown = match other {
+                    Some(_) => "one layer".to_string(),
+                    None => {
+                        let value = self.expr(expr);
+                        if value.ty.is_error() { String::new() } else { value.ty.to_string() }
+                    }
+                };
+                if !shown.is_empty() {
+                    let diagnostic = if shown == "one layer" || shown.starts_with("the ") || shown == "a float" {
+                        Diagnostic::error(shapes::NOT_ITERABLE, format!("`for` cannot go through {shown}"))
+                            .at(expr.span, "a range or an array of layers is needed")
+                    } else {
+                        Diagnostic::error(shapes::NOT_ITERABLE, format!("`for` cannot go through {shown}"))
+                            .at(expr.span, "a range or an array of layers is needed")
+                            .help("go through its first axis with `for i in 0..n`, and take `x[i]`")
+                    };
+                    self.diagnostics.push(diagnostic);
+                }
+                None
+            }
+        };
+        let ((counter, block), carried) = self.region(|this| {
+            this.frames.push(BTreeMap::new());
+            let counter = this.anonymous(pattern.span());
+            match (&found, pattern) {
+                (_, ast::Pattern::Ignore(_)) => {}
+                (Some((instance, path, field, _)), ast::Pattern::Name(name)) => {
+                    let mut path = path.clone();
+                    path.steps.push(Step { field: *field, element: Some(Element::Counter(counter)) });
+                    this.bind(&name.name, Named::Layer(instance.clone(), path), name.span, false);
+                }
+                (Some(_), ast::Pattern::Tuple { span, .. }) => {
+                    this.diagnostics
+                        .push(Diagnostic::error(shapes::PARTS, "a layer has no parts").at(*span, "one name is needed"));
+                    this.poison(pattern);
+                }
+                (None, _) => this.poison(pattern),
+            }
+            let block = this.loop_block(body);
+            this.frames.pop();
+            (counter, block)
+        });
+        let (_, _, _, length) = found?;
+        Some(StmtKind::For {
+            counter,
+            start: Bound::Dim(Dim::zero()),
+            end: Bound::Dim(length),
+            carried,
+            body: block,
+            over_layers: true,
+        })
+    }
+}

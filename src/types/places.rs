@@ -1,0 +1,193 @@
+//! Expressions that stand for a layer or an array of layers, not for a tensor.
+//!
+//! In: names, fields and indices as written. Out: the way to the layer from the one that the function belongs to, and its
+//! generics over the names known there.
+
+use super::body::{Body, Named};
+use super::items::not_available;
+use super::typed::{Constant, Element, FieldType, GenericKind, Instance, LayerPath, Step};
+use super::values::Ty;
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::shapes;
+use crate::shape::{Dim, Fact, Relation};
+use crate::syntax::ast;
+use crate::syntax::span::Span;
+use std::collections::BTreeMap;
+
+/// Something made of layers.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// One layer, its generics over the names known here.
+    Layer(Instance, LayerPath),
+    /// An array of layers: a field of the layer at the path.
+    Array {
+        /// What each element is.
+        instance: Instance,
+        /// The layer that has the array.
+        path: LayerPath,
+        /// The field.
+        field: usize,
+        /// How many there are.
+        length: Dim,
+    },
+    /// Wrong, and reported.
+    Wrong,
+}
+
+impl Body<'_> {
+    /// The layer or array of layers that an expression stands for; none if it is something else.
+    pub(super) fn place(&mut self, expr: &ast::Expr) -> Option<Place> {
+        match &expr.kind {
+            ast::ExprKind::Name(name) => self.place_of_name(&name.name),
+            ast::ExprKind::Field { base, name } => match self.place(base)? {
+                Place::Layer(instance, path) => self.member_place(&instance, &path, &name.name),
+                Place::Array { .. } => None,
+                Place::Wrong => Some(Place::Wrong),
+            },
+            ast::ExprKind::Index { base, indices } => match self.place(base)? {
+                Place::Array { instance, path, field, length } => {
+                    Some(self.element(instance, path, field, &length, indices, expr.span))
+                }
+                Place::Layer(..) => None,
+                Place::Wrong => Some(Place::Wrong),
+            },
+            _ => None,
+        }
+    }
+
+    pub(super) fn place_of_name(&mut self, name: &str) -> Option<Place> {
+        match self.lookup(name) {
+            Some(Named::Layer(instance, path)) => return Some(Place::Layer(instance, path)),
+            Some(Named::Error) => return Some(Place::Wrong),
+            Some(Named::Local { .. } | Named::Dim(_)) => return None,
+            None => {}
+        }
+        let layer = self.items.layer(self.owner?);
+        let index = layer.field(name)?;
+        let Some(Some(field)) = layer.fields.get(index) else { return Some(Place::Wrong) };
+        match &field.ty {
+            FieldType::Param(_) => None,
+            FieldType::Layer(instance) => {
+                let path = LayerPath { steps: vec![Step { field: index, element: None }] };
+                Some(Place::Layer(instance.clone(), path))
+            }
+            FieldType::Array(instance, length) => Some(Place::Array {
+                instance: instance.clone(),
+                path: LayerPath::default(),
+                field: index,
+                length: length.clone(),
+            }),
+        }
+    }
+
+    /// A sub-layer of the layer at a path.
+    pub(super) fn member_place(&mut self, holder: &Instance, path: &LayerPath, name: &str) -> Option<Place> {
+        let layer = self.items.layer(holder.layer);
+        let index = layer.field(name)?;
+        let Some(Some(field)) = layer.fields.get(index) else { return Some(Place::Wrong) };
+        match &field.ty {
+            FieldType::Param(_) => None,
+            FieldType::Layer(instance) => {
+                let mut path = path.clone();
+                path.steps.push(Step { field: index, element: None });
+                Some(Place::Layer(compose(holder, instance), path))
+            }
+            FieldType::Array(instance, length) => Some(Place::Array {
+                instance: compose(holder, instance),
+                path: path.clone(),
+                field: index,
+                length: within(holder, length),
+            }),
+        }
+    }
+
+    pub(super) fn element(
+        &mut self,
+        instance: Instance,
+        mut path: LayerPath,
+        field: usize,
+        length: &Dim,
+        indices: &[ast::Index],
+        span: Span,
+    ) -> Place {
+        let [ast::Index::Expr(index)] = indices else {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::INDEX_COUNT, "an array of layers takes one index")
+                    .at(span, "one number is needed"),
+            );
+            return Place::Wrong;
+        };
+        let value = self.expr(index);
+        match &value.ty {
+            Ty::Dim(at) => {
+                self.in_range(at, length, index.span);
+                path.steps.push(Step { field, element: Some(Element::At(at.clone())) });
+                Place::Layer(instance, path)
+            }
+            Ty::Error => Place::Wrong,
+            _ => {
+                self.diagnostics.push(
+                    not_available("an array of layers indexed by a computed number", index.span)
+                        .help("go through the array with `for block in blocks`"),
+                );
+                Place::Wrong
+            }
+        }
+    }
+
+    /// Requires `0 <= at < length`.
+    pub(super) fn in_range(&mut self, at: &Dim, length: &Dim, span: Span) {
+        let refuted = |at: &Dim| {
+            let diagnostic = Diagnostic::error(shapes::OUT_OF_RANGE, format!("the index {at} is out of range"))
+                .at(span, format!("the axis has length {length}"));
+            if at.as_const().is_some_and(|n| n < 0) {
+                diagnostic.help(format!("the last one is at `{}`", length.sub(&Dim::one())))
+            } else {
+                diagnostic
+            }
+        };
+        let low = Fact { left: Dim::zero(), relation: Relation::Le, right: at.clone() };
+        if self.scope.decide(&low) == Some(false) {
+            self.diagnostics.push(refuted(at));
+            return;
+        }
+        self.require(low, span, &|| refuted(at));
+        let high = Fact { left: at.add(&Dim::one()), relation: Relation::Le, right: length.clone() };
+        self.require(high, span, &|| refuted(at));
+    }
+
+    /// The layer that the function belongs to, as an instance of itself.
+    pub(super) fn own_instance(&self) -> Option<(Instance, LayerPath)> {
+        let owner = self.owner?;
+        let mut instance = Instance { layer: owner, dims: BTreeMap::new(), constants: BTreeMap::new() };
+        for generic in &self.items.layer(owner).generics {
+            match generic.kind {
+                GenericKind::Dim { .. } => {
+                    instance.dims.insert(generic.name.clone(), Dim::symbol(&generic.name));
+                }
+                GenericKind::Const { .. } => {
+                    instance.constants.insert(generic.name.clone(), Constant::Generic(generic.name.clone()));
+                }
+            }
+        }
+        Some((instance, LayerPath::default()))
+    }
+}
+
+/// A dimension over the generics of a layer, over the names where its instance is.
+pub(super) fn within(holder: &Instance, dim: &Dim) -> Dim {
+    dim.substitute(&|name| holder.dims.get(name).cloned()).unwrap_or_else(|| dim.clone())
+}
+
+/// The instance of a sub-layer, over the names where the instance of its holder is.
+pub(super) fn compose(holder: &Instance, inner: &Instance) -> Instance {
+    let constant = |value: &Constant| match value {
+        Constant::Literal(_) => value.clone(),
+        Constant::Generic(name) => holder.constants.get(name).unwrap_or(value).clone(),
+    };
+    Instance {
+        layer: inner.layer,
+        dims: inner.dims.iter().map(|(name, dim)| (name.clone(), within(holder, dim))).collect(),
+        constants: inner.constants.iter().map(|(name, value)| (name.clone(), constant(value))).collect(),
+    }
+}

@@ -1,0 +1,249 @@
+//! Signatures of functions: the shapes of arguments and result, and the dimensions that the arguments bind.
+//!
+//! In: functions as written, the generics of their layers. Out: a [`FunctionItem`] with its types. A dimension name that is
+//! no generic gets its meaning from the first argument that has it; one that no argument could ever fix is an error.
+
+use super::axes::{Axis, Shape};
+use super::dims::{DimScope, Origin};
+use super::generics::{conditions, generics, negative_dim};
+use super::items::{Items, duplicate, not_available};
+use super::typed::{Condition, Tensor, Type};
+use crate::diagnostics::codes::{dimensions, entries};
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::shape::{Dim, Relation};
+use crate::syntax::ast::{self, DimSpec, ExprKind, TypeKind};
+use crate::syntax::span::Span;
+use std::collections::BTreeMap;
+
+/// Reads a shape whose names are all known.
+pub(super) fn shape(dims: &[DimSpec], scope: &DimScope, rest: Rest, diagnostics: &mut Diagnostics) -> Option<Shape> {
+    let mut axes = Vec::with_capacity(dims.len());
+    let mut fine = true;
+    for spec in dims {
+        match spec {
+            DimSpec::Rest(span) => {
+                let why = match rest {
+                    Rest::Known if axes.contains(&Axis::Rest) => "it stands here a second time",
+                    Rest::Known => {
+                        axes.push(Axis::Rest);
+                        continue;
+                    }
+                    Rest::Unknown => "no argument has `..`, so it stands for nothing",
+                    Rest::Parameter => "the shape of a parameter is known in full",
+                };
+                diagnostics.push(
+                    Diagnostic::error(dimensions::REST_PLACE, format!("`..` cannot stand here: {why}")).at(*span, ""),
+                );
+                fine = false;
+            }
+            DimSpec::Dim(expr) => match scope.dim(expr, diagnostics) {
+                Some(dim) if dim.as_const().is_some_and(|n| n < 0) => {
+                    diagnostics.push(negative_dim(expr.span, &dim));
+                    fine = false;
+                }
+                Some(dim) => axes.push(Axis::Dim(dim)),
+                None => fine = false,
+            },
+        }
+    }
+    fine.then_some(Shape { axes })
+}
+
+/// What `..` means in a shape.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Rest {
+    /// The leading dimensions of the arguments.
+    Known,
+    /// Nothing: no argument has it.
+    Unknown,
+    /// Nothing: the shape is that of a parameter.
+    Parameter,
+}
+
+/// Reads a tensor type or a tuple of such, for results and variables.
+pub(super) fn value_type(ty: &ast::Type, scope: &DimScope, rest: Rest, diagnostics: &mut Diagnostics) -> Option<Type> {
+    match &ty.kind {
+        TypeKind::Tensor { elem, dims } => {
+            let shape = shape(dims, scope, rest, diagnostics)?;
+            Some(Type::Tensor(Tensor { elem: *elem, shape }))
+        }
+        TypeKind::Tuple(parts) => {
+            let parts: Vec<Option<Type>> =
+                parts.iter().map(|part| value_type(part, scope, rest, diagnostics)).collect();
+            parts.into_iter().collect::<Option<Vec<Type>>>().map(Type::Tuple)
+        }
+        TypeKind::Error => None,
+        TypeKind::Named { .. } | TypeKind::Array { .. } => {
+            diagnostics.push(
+                Diagnostic::error(entries::ARGUMENT_TYPE, "a value is a tensor or a tuple of tensors")
+                    .at(ty.span, "not a tensor type"),
+            );
+            None
+        }
+    }
+}
+
+pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
+    let Some(function) = items.functions.get(id) else { return };
+    let ast = function.ast;
+    let mut scope = function.owner.map(|owner| items.layer(owner).scope.clone()).unwrap_or_default();
+    let own_generics = generics(&ast.generics, &mut scope, diagnostics);
+    let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+    for param in &ast.params {
+        if let Some(first) = seen.insert(&param.name.name, param.name.span) {
+            diagnostics.push(duplicate("the argument", &param.name, first));
+        }
+    }
+    let mut dims = Vec::new();
+    for param in &ast.params {
+        bind_type(&param.ty, &param.name.name, &mut scope, &mut dims);
+    }
+    let own = conditions(&mut scope, &ast.where_clauses, diagnostics);
+    let own = replaced_names(own, &scope, &mut dims);
+    let has_rest = |ty: &ast::Type| match &ty.kind {
+        TypeKind::Tensor { dims, .. } => dims.iter().any(|spec| matches!(spec, DimSpec::Rest(_))),
+        _ => false,
+    };
+    let rest = if ast.params.iter().any(|param| has_rest(&param.ty)) { Rest::Known } else { Rest::Unknown };
+    let params: Vec<Option<Tensor>> = ast
+        .params
+        .iter()
+        .map(|param| {
+            if let Some(default) = &param.default {
+                diagnostics.push(not_available("a default of an argument", default.span));
+            }
+            match &param.ty.kind {
+                TypeKind::Tensor { .. } => match value_type(&param.ty, &scope, Rest::Known, diagnostics)? {
+                    Type::Tensor(tensor) => Some(tensor),
+                    Type::Tuple(_) => None,
+                },
+                TypeKind::Error => None,
+                _ => {
+                    diagnostics.push(
+                        Diagnostic::error(
+                            entries::ARGUMENT_TYPE,
+                            format!("the argument `{}` is no tensor", param.name.name),
+                        )
+                        .at(param.ty.span, "a tensor type is needed"),
+                    );
+                    None
+                }
+            }
+        })
+        .collect();
+    let result = match &ast.result {
+        Some(ty) => value_type(ty, &scope, rest, diagnostics),
+        None => Some(Type::Tuple(Vec::new())),
+    };
+    if ast.is_pub && ast.result.is_none() && function.owner.is_some() {
+        diagnostics.push(
+            Diagnostic::error(entries::NO_RESULT, format!("the entry point `{}` gives no result", ast.name.name))
+                .at(ast.name.span, "no `->` and type behind the arguments"),
+        );
+    }
+    unsolvable(ast, &params, &dims, &scope, function.owner.is_some(), diagnostics);
+    if let Some(function) = items.functions.get_mut(id) {
+        function.generics = own_generics;
+        function.scope = scope;
+        function.dims = dims;
+        function.params = params;
+        function.result = result;
+        function.own = own;
+    }
+}
+
+/// Takes the names that an equality replaces out of a signature: every shape has the other side in their place, so the
+/// equality holds by the shapes alone.
+pub(super) fn replaced_names(own: Vec<Condition>, scope: &DimScope, dims: &mut Vec<String>) -> Vec<Condition> {
+    let replaced: BTreeMap<&str, &Dim> =
+        dims.iter().filter_map(|name| Some((name.as_str(), scope.aliases.get(name.as_str())?))).collect();
+    let over_others =
+        |dim: &Dim| dim.substitute(&|name| replaced.get(name).map(|dim| (*dim).clone())).unwrap_or_else(|| dim.clone());
+    let mut kept = Vec::with_capacity(own.len());
+    for mut condition in own {
+        condition.fact.left = over_others(&condition.fact.left);
+        condition.fact.right = over_others(&condition.fact.right);
+        if condition.fact.relation != Relation::Eq || condition.fact.left != condition.fact.right {
+            kept.push(condition);
+        }
+    }
+    let gone: Vec<String> = replaced.keys().map(|name| name.to_string()).collect();
+    dims.retain(|name| !gone.contains(name));
+    kept
+}
+
+/// Makes the names in an argument's type known; what is no tensor type is reported elsewhere.
+pub(super) fn bind_type(ty: &ast::Type, argument: &str, scope: &mut DimScope, dims: &mut Vec<String>) {
+    match &ty.kind {
+        TypeKind::Tensor { dims: specs, .. } => {
+            for spec in specs {
+                if let DimSpec::Dim(expr) = spec {
+                    bind_names(expr, argument, scope, dims);
+                }
+            }
+        }
+        TypeKind::Tuple(parts) => parts.iter().for_each(|part| bind_type(part, argument, scope, dims)),
+        TypeKind::Named { .. } | TypeKind::Array { .. } | TypeKind::Error => {}
+    }
+}
+
+/// Makes the names in an argument's dimension known, unless they are generics.
+pub(super) fn bind_names(expr: &ast::Expr, argument: &str, scope: &mut DimScope, dims: &mut Vec<String>) {
+    match &expr.kind {
+        ExprKind::Name(name) if scope.names.contains_key(&name.name) || scope.constants.contains(&name.name) => {}
+        ExprKind::Name(name) => {
+            let text = format!("{} is fixed here, by the argument `{argument}`", name.name);
+            let origin = Origin { span: name.span, value: None, text, from_argument: true };
+            scope.names.insert(name.name.clone(), origin);
+            dims.push(name.name.clone());
+        }
+        ExprKind::Unary { operand, .. } => bind_names(operand, argument, scope, dims),
+        ExprKind::Binary { left, right, .. } => {
+            bind_names(left, argument, scope, dims);
+            bind_names(right, argument, scope, dims);
+        }
+        _ => {}
+    }
+}
+
+/// Reports the dimensions that no call could find from its arguments.
+pub(super) fn unsolvable(
+    ast: &ast::Function,
+    params: &[Option<Tensor>],
+    dims: &[String],
+    scope: &DimScope,
+    is_method: bool,
+    diagnostics: &mut Diagnostics,
+) {
+    if params.iter().any(Option::is_none) {
+        return;
+    }
+    let fixed = scope.names.keys().filter(|name| !dims.contains(name));
+    let mut matching = super::matching::Matching::new(fixed.map(|name| (name.clone(), Dim::symbol(name))));
+    let shapes = || params.iter().flatten().map(|tensor| &tensor.shape);
+    let facts = crate::shape::Facts::default();
+    for (index, shape) in shapes().enumerate() {
+        // Matched with itself: only what can be solved for gets a value. Divisions are the call's business.
+        let _ = matching.argument(index, shape, shape, &facts);
+    }
+    let _ = matching.finish(&facts);
+    for name in dims {
+        let symbol = Dim::symbol(name);
+        let replaced = scope.canonical(symbol.clone()) != symbol;
+        if matching.dims.contains_key(name) || replaced {
+            continue;
+        }
+        let Some(origin) = scope.names.get(name) else { continue };
+        let mut diagnostic = Diagnostic::error(
+            dimensions::NOT_INFERRED,
+            format!("the dimension {name} of `{}` cannot be found from its arguments", ast.name.name),
+        )
+        .at(origin.span, "no argument has it alone, or in a formula that can be solved for it");
+        diagnostic = if is_method {
+            diagnostic.help(format!("make {name} a generic of the layer, or give an argument that has it alone"))
+        } else {
+            diagnostic.help("give an argument that has it alone")
+        };
+        diagnostics.push(diagnostic);
+    }
+}

@@ -1,0 +1,361 @@
+//! Statements: `let`, `var`, assignments and `tap`.
+//!
+//! In: statements as written. Out: typed statements; the names that they bind are known from there on. `for` is in `loops`.
+
+use super::body::{Binding, Body, Named};
+use super::fit::type_misfit;
+use super::items::{duplicate, not_available};
+use super::signatures::{Rest, value_type};
+use super::typed::{Expr, ExprKind, Pattern, Stmt, StmtKind};
+use super::values::{Ty, Val};
+use crate::diagnostics::codes::{names, shapes};
+use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::syntax::ast;
+use crate::syntax::span::Span;
+
+impl Body<'_> {
+    pub(super) fn statements(&mut self, statements: &[ast::Stmt]) -> Vec<Stmt> {
+        let mut out = Vec::with_capacity(statements.len());
+        for stmt in statements {
+            if let Some(kind) = self.statement(stmt) {
+                out.push(Stmt { kind, span: stmt.span });
+            }
+        }
+        out
+    }
+
+    pub(super) fn statement(&mut self, stmt: &ast::Stmt) -> Option<StmtKind> {
+        match &stmt.kind {
+            ast::StmtKind::Let { pattern, ty, value } => self.let_(pattern, ty.as_ref(), value, false),
+            ast::StmtKind::Var { pattern, ty, value } => self.let_(pattern, ty.as_ref(), value, true),
+            ast::StmtKind::Assign { target, value } => self.assign(target, value),
+            ast::StmtKind::Tap { name } => self.tap(name),
+            ast::StmtKind::Reset { name } => {
+                self.diagnostics.push(not_available("`reset`", name.span));
+                None
+            }
+            ast::StmtKind::For { pattern, iterable, body } => self.for_(pattern, iterable, body),
+            ast::StmtKind::While { condition, body } => {
+                let span = Span::new(stmt.span.file, stmt.span.start, stmt.span.start + 5);
+                self.diagnostics.push(not_available("`while`", span));
+                self.condition(condition, "`while`");
+                self.region(|this| this.block(body));
+                None
+            }
+            ast::StmtKind::Break => {
+                self.diagnostics.push(not_available("`break`", stmt.span));
+                None
+            }
+            ast::StmtKind::Expr(expr) => self.expression_statement(expr),
+            ast::StmtKind::Error => None,
+        }
+    }
+
+    pub(super) fn expression_statement(&mut self, expr: &ast::Expr) -> Option<StmtKind> {
+        let value = self.expr_or_statement(expr);
+        if value.ty.is_error() {
+            return None;
+        }
+        if value.ty != Ty::Tuple(Vec::new()) {
+            let told = |d: &Diagnostic| d.primary.as_ref().is_some_and(|label| label.span == expr.span);
+            if self.diagnostics.iter().any(told) {
+                return None;
+            }
+            let mut diagnostic =
+                Diagnostic::error(shapes::LOST_VALUE, "this value is not used").at(expr.span, format!("{}", value.ty));
+            if let ast::ExprKind::Unary { .. } = expr.kind {
+                diagnostic = diagnostic.help("if it belongs to the line before, put the operator at that line's end");
+            } else {
+                diagnostic = diagnostic.help("keep it with `let`, or remove it");
+            }
+            self.diagnostics.push(diagnostic);
+            return None;
+        }
+        Some(match value.expr.kind {
+            ExprKind::If { condition, then, otherwise, carried } => {
+                StmtKind::If { condition: *condition, then, otherwise, carried }
+            }
+            kind => StmtKind::Expr(Expr { kind, ..value.expr }),
+        })
+    }
+
+    pub(super) fn let_(
+        &mut self,
+        pattern: &ast::Pattern,
+        ty: Option<&ast::Type>,
+        value: &ast::Expr,
+        is_var: bool,
+    ) -> Option<StmtKind> {
+        let value = self.expr(value);
+        let declared = match ty {
+            None => None,
+            Some(ty) => {
+                let rest = if self.has_rest() { Rest::Known } else { Rest::Unknown };
+                match value_type(ty, self.scope, rest, self.diagnostics) {
+                    Some(declared) => Some((declared, ty.span)),
+                    None => {
+                        self.poison(pattern);
+                        return None;
+                    }
+                }
+            }
+        };
+        if value.ty.is_error() {
+            match declared {
+                // The type is known even where the value is wrong.
+                Some((declared, _)) => {
+                    self.bind_pattern(pattern, &Ty::of(&declared), is_var, value.span());
+                }
+                None => self.poison(pattern),
+            }
+            return None;
+        }
+        let value = match &declared {
+            None => value,
+            Some((declared, span)) => {
+                let name = match pattern {
+                    ast::Pattern::Name(name) => format!("`{}`", name.name),
+                    _ => "the variable".to_string(),
+                };
+                let fitted = self.fit(value, declared, &|ty, at, scope| {
+                    type_misfit(
+                        Diagnostic::error(
+                            shapes::VALUE_TYPE,
+                            format!("{name} is declared as {declared}, the value is {ty}"),
+                        )
+                        .at(at, ty.to_string())
+                        .also(*span, format!("{declared} is declared here")),
+                        ty,
+                        &Ty::of(declared),
+                        scope,
+                    )
+                });
+                match fitted {
+                    Some(expr) => Val { ty: Ty::of(&expr.ty), expr },
+                    None => {
+                        self.bind_pattern(pattern, &Ty::of(declared), is_var, *span);
+                        return None;
+                    }
+                }
+            }
+        };
+        if let (ast::Pattern::Name(name), Ty::Dim(dim), false) = (pattern, &value.ty, is_var) {
+            self.bind(&name.name, Named::Dim(dim.clone()), name.span, true);
+            return None;
+        }
+        if value.ty == Ty::Tuple(Vec::new()) {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::NO_VALUE, "there is no value to bind").at(value.span(), "this has no value"),
+            );
+            self.poison(pattern);
+            return None;
+        }
+        // A `var` has one type for good.
+        let ty = if is_var { value.ty.settled().as_ref().map_or(Ty::Error, Ty::of) } else { value.ty.clone() };
+        let pattern = self.bind_pattern(pattern, &ty, is_var, value.span())?;
+        Some(StmtKind::Set { pattern, value: value.expr })
+    }
+
+    /// Does the function have `..`?
+    pub(super) fn has_rest(&self) -> bool {
+        self.items.function(self.id).params.iter().flatten().any(|tensor| tensor.shape.rest().is_some())
+    }
+
+    /// Binds the names of a pattern to the parts of a type.
+    pub(super) fn bind_pattern(
+        &mut self,
+        pattern: &ast::Pattern,
+        ty: &Ty,
+        is_var: bool,
+        value: Span,
+    ) -> Option<Pattern> {
+        match pattern {
+            ast::Pattern::Name(name) => Some(Pattern::Local(self.declare(name, ty.clone(), is_var, true))),
+            ast::Pattern::Ignore(_) => Some(Pattern::Ignore),
+            ast::Pattern::Tuple { parts, span } => {
+                let Ty::Tuple(types) = ty else {
+                    if !ty.is_error() {
+                        self.diagnostics.push(
+                            Diagnostic::error(shapes::PARTS, format!("{ty} is no tuple and has no parts"))
+                                .at(*span, format!("{} parts are bound", parts.len()))
+                                .also(value, format!("{ty}"))
+                                .help("`unbind` and `split` give the parts of a tensor"),
+                        );
+                    }
+                    self.poison(pattern);
+                    return None;
+                };
+                if types.len() != parts.len() {
+                    self.diagnostics.push(
+                        Diagnostic::error(
+                            shapes::PARTS,
+                            format!("{} parts are bound, the value has {}", parts.len(), types.len()),
+                        )
+                        .at(*span, format!("{} parts", parts.len()))
+                        .also(value, format!("{ty}")),
+                    );
+                    self.poison(pattern);
+                    return None;
+                }
+                let bound: Vec<Option<Pattern>> =
+                    parts.iter().zip(types).map(|(part, ty)| self.bind_pattern(part, ty, is_var, value)).collect();
+                bound.into_iter().collect::<Option<Vec<Pattern>>>().map(Pattern::Tuple)
+            }
+        }
+    }
+
+    /// Makes the names of a pattern known as wrong.
+    pub(super) fn poison(&mut self, pattern: &ast::Pattern) {
+        match pattern {
+            ast::Pattern::Name(name) => self.bind(&name.name, Named::Error, name.span, false),
+            ast::Pattern::Ignore(_) => {}
+            ast::Pattern::Tuple { parts, .. } => parts.iter().for_each(|part| self.poison(part)),
+        }
+    }
+
+    pub(super) fn assign(&mut self, target: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
+        let value = self.expr(value);
+        let (pattern, ty) = self.target(target)?;
+        if value.ty.is_error() {
+            return None;
+        }
+        let wanted = ty.settled()?;
+        if let (Ty::Tuple(have), Ty::Tuple(want)) = (&value.ty, &ty)
+            && have.len() != want.len()
+        {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    shapes::PARTS,
+                    format!("{} parts are assigned, the value has {}", want.len(), have.len()),
+                )
+                .at(target.span, format!("{} parts", want.len()))
+                .also(value.span(), format!("{}", value.ty)),
+            );
+            return None;
+        }
+        let declared = self.declaration_of(target);
+        let expr = self.fit(value, &wanted, &|ty, at, scope| {
+            let mut diagnostic =
+                Diagnostic::error(shapes::VALUE_TYPE, format!("the variable is {wanted}, the value is {ty}"))
+                    .at(at, ty.to_string());
+            if let Some(span) = declared {
+                diagnostic = diagnostic.also(span, format!("it is {wanted} since here"));
+            }
+            type_misfit(diagnostic, ty, &Ty::of(&wanted), scope)
+        })?;
+        Some(StmtKind::Set { pattern, value: expr })
+    }
+
+    pub(super) fn declaration_of(&self, target: &ast::Expr) -> Option<Span> {
+        let ast::ExprKind::Name(name) = &target.kind else { return None };
+        self.frames.iter().rev().find_map(|frame| frame.get(&name.name)).map(|binding| binding.span)
+    }
+
+    /// The left side of an assignment.
+    pub(super) fn target(&mut self, target: &ast::Expr) -> Option<(Pattern, Ty)> {
+        match &target.kind {
+            ast::ExprKind::Name(name) => self.target_name(name),
+            ast::ExprKind::Tuple(parts) => {
+                let parts: Vec<Option<(Pattern, Ty)>> = parts.iter().map(|part| self.target(part)).collect();
+                let (patterns, types) = parts.into_iter().collect::<Option<Vec<(Pattern, Ty)>>>()?.into_iter().unzip();
+                Some((Pattern::Tuple(patterns), Ty::Tuple(types)))
+            }
+            ast::ExprKind::Index { .. } => {
+                self.diagnostics.push(not_available("an assignment to a part of a tensor", target.span));
+                None
+            }
+            ast::ExprKind::Error => None,
+            _ => {
+                self.diagnostics.push(
+                    Diagnostic::error(names::NOT_ASSIGNABLE, "this cannot be assigned")
+                        .at(target.span, "not a variable"),
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn target_name(&mut self, name: &ast::Ident) -> Option<(Pattern, Ty)> {
+        let found = self.frames.iter().rev().find_map(|frame| frame.get(&name.name)).cloned();
+        match found {
+            Some(Binding { what: Named::Local { id, ty, is_var: true }, .. }) => {
+                if let Some(local) = self.locals.get_mut(id.0 as usize) {
+                    local.is_assigned = true;
+                }
+                for (before, assigned) in &mut self.regions {
+                    if (id.0 as usize) < *before {
+                        assigned.insert(id);
+                    }
+                }
+                Some((Pattern::Local(id), ty))
+            }
+            Some(Binding { what: Named::Error, .. }) => None,
+            Some(Binding { span, .. }) => {
+                let is_param = self.items.function(self.id).ast.params.iter().any(|param| param.name.span == span);
+                let mut diagnostic =
+                    Diagnostic::error(names::NOT_ASSIGNABLE, format!("`{}` cannot be assigned again", name.name))
+                        .at(name.span, "assigned here");
+                if is_param {
+                    diagnostic = diagnostic
+                        .also(span, "it is an argument")
+                        .help(format!("make a variable of it first: `var {0} = {0}`", name.name));
+                } else {
+                    diagnostic = diagnostic.also(span, "declared here").help("declare it with `var`, not with `let`");
+                }
+                self.diagnostics.push(diagnostic);
+                None
+            }
+            None => {
+                let is_field = self.owner.is_some_and(|owner| self.items.layer(owner).field(&name.name).is_some());
+                if is_field {
+                    self.diagnostics.push(
+                        Diagnostic::error(
+                            names::NOT_ASSIGNABLE,
+                            format!("the parameter `{}` cannot be assigned", name.name),
+                        )
+                        .at(name.span, "parameters stay as they are"),
+                    );
+                } else {
+                    let known = self.frames.iter().flat_map(|frame| frame.keys().map(String::as_str));
+                    let mut diagnostic =
+                        Diagnostic::error(names::UNKNOWN_NAME, format!("there is no variable `{}`", name.name))
+                            .at(name.span, "not known");
+                    diagnostic = match did_you_mean(&name.name, known) {
+                        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+                        None => diagnostic.help(format!("declare it: `var {} = ..`", name.name)),
+                    };
+                    self.diagnostics.push(diagnostic);
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) fn tap(&mut self, name: &ast::Ident) -> Option<StmtKind> {
+        let found = self.lookup(&name.name);
+        if let Some(first) = self.taps.insert(name.name.clone(), name.span) {
+            self.diagnostics.push(duplicate("the tap", name, first));
+            return None;
+        }
+        let what = match found {
+            Some(Named::Local { id, ty: Ty::Tensor(_) | Ty::Float, .. }) => return Some(StmtKind::Tap { local: id }),
+            Some(Named::Error) => return None,
+            Some(Named::Local { ty, .. }) => ty.to_string(),
+            Some(Named::Dim(_)) => "a dimension".to_string(),
+            Some(Named::Layer(..)) => "a layer".to_string(),
+            None => {
+                let is_field = self.owner.is_some_and(|owner| self.items.layer(owner).field(&name.name).is_some());
+                if !is_field {
+                    self.unknown_name(name);
+                    return None;
+                }
+                "a field of the layer".to_string()
+            }
+        };
+        self.diagnostics.push(
+            Diagnostic::error(names::TAP, format!("`{}` is {what} and cannot be tapped", name.name))
+                .at(name.span, "not a variable with a tensor"),
+        );
+        None
+    }
+}
