@@ -28,7 +28,7 @@ use std::fmt;
 
 use lalrpop_util::{ParseError, lalrpop_mod};
 
-pub use print::{Printer, float_text, float32_text, quoted};
+pub use print::{float_text, float32_text, quoted};
 pub use syntax::{BinaryKind, Block, CompareKind, Expr, ExprKind, Line, LocText, Phrase, Statement};
 
 lalrpop_mod!(

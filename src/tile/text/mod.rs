@@ -20,9 +20,11 @@
 //! ```
 
 mod attributes;
+mod forms;
 mod parse;
 mod print;
 mod types;
 
 pub use parse::{Parsed, parse};
+pub(crate) use print::with_names;
 pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_plan, print_with_anchors};

@@ -9,15 +9,15 @@
 use std::collections::BTreeMap;
 
 use super::attributes::{Attributes, operation};
+use super::forms::{Failure, Read, call, fail, form, global, header, literal_operation, only, param, values, words};
 use super::print::{Anchor, At, Owner, is_name};
 use super::types::{self, Names};
 use crate::diagnostics::codes::ir as codes;
-use crate::diagnostics::{Code, Diagnostic, Diagnostics};
-use crate::ir::{Loc, ParamDecl, Scalar};
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::Loc;
 use crate::irtext::{
     self, Block as BlockLine, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read,
 };
-use crate::shape::Elem;
 use crate::syntax::span::{FileId, Span};
 use crate::tile::{
     Block, BlockCall, Body, CpuLevel, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
@@ -44,40 +44,6 @@ pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
         Err(e) => p.error((codes::SYNTAX, e)),
     }
     if p.errors.has_errors() { Err(p.errors) } else { Ok(p.out) }
-}
-
-/// A complaint with its code.
-pub(super) type Failure = (Code, TextError);
-
-pub(super) type Read<T> = Result<T, Failure>;
-
-/// A complaint.
-pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> Read<T> {
-    Err((code, TextError::new(place, message)))
-}
-
-/// A complaint of the shared readers is one about form.
-pub(super) fn form<T>(r: Result<T, TextError>) -> Read<T> {
-    r.map_err(|e| (codes::FORM, e))
-}
-
-/// A call by a bare name: `grid(...)`.
-fn call(e: &Expr) -> Option<(&str, &[Phrase])> {
-    match &e.kind {
-        ExprKind::Call(f, args) => match &f.kind {
-            ExprKind::Word(w) => Some((w, args)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The only phrase of a list.
-fn only(args: &[Phrase], place: Place) -> Read<&Expr> {
-    match args {
-        [p] => form(read::single(p)),
-        _ => fail(codes::FORM, place, "one term belongs here"),
-    }
 }
 
 /// The name and arguments of an instruction's results.
@@ -541,48 +507,6 @@ impl Parser {
     }
 }
 
-fn values(items: &[Phrase], names: &Names, out: &mut Vec<Value>) -> Read<()> {
-    for p in items {
-        out.push(names.value(form(read::single(p))?)?);
-    }
-    Ok(())
-}
-
-/// An operation whose first phrase is no operand.
-fn literal_operation(head: &str, e: &Expr, ty: Option<&Type>, names: &Names, operands: &mut Vec<Value>) -> Read<Op> {
-    Ok(match head {
-        "const" => {
-            let float = matches!(ty, Some(Type::Scalar(Elem::F32)));
-            match read::literal(e) {
-                Some(read::Literal::Int(n)) if !float => Op::Const(Scalar::Int(n)),
-                Some(read::Literal::Float(x)) if float => Op::Const(Scalar::Float(x)),
-                Some(read::Literal::Bool(b)) if !float => Op::Const(Scalar::Bool(b)),
-                Some(_) => return fail(codes::LITERAL, e.place, "the literal does not fit its type"),
-                None => return fail(codes::FORM, e.place, "a literal belongs here"),
-            }
-        }
-        "dim" => Op::DimValue(form(read::dim(e))?),
-        "arg" => Op::Arg(form(read::integer(e))?),
-        "out" => Op::Out(form(read::integer(e))?),
-        "slot" => Op::Slot(form(read::integer(e))?),
-        "tap" => Op::Tap { name: form(read::text(e))?.to_string() },
-        "param" => match &e.kind {
-            ExprKind::Index(name, indices) => {
-                values(indices, names, operands)?;
-                Op::Param { name: form(read::text(name))?.to_string() }
-            }
-            _ => Op::Param { name: form(read::text(e))?.to_string() },
-        },
-        _ => match &e.kind {
-            ExprKind::Call(name, args) => {
-                values(args, names, operands)?;
-                Op::Launch { kernel: global(name)? }
-            }
-            _ => return fail(codes::FORM, e.place, "`@kernel(operands)` belongs here"),
-        },
-    })
-}
-
 fn terminator(s: &Statement, k: &Skeleton<'_>) -> Read<Terminator> {
     if !s.results.is_empty() || !s.types.is_empty() || s.body.is_some() || !s.outs.is_empty() || s.loc.is_some() {
         return fail(codes::FORM, s.place, format!("`{}` has targets and values alone", s.head));
@@ -631,45 +555,4 @@ fn jump(e: &Expr, k: &Skeleton<'_>) -> Read<BlockCall> {
     let mut out = Vec::new();
     values(args, &k.names, &mut out)?;
     Ok(BlockCall { block: *block, args: out })
-}
-
-/// The first term of a kernel's or plan's head, and its clauses.
-fn header(s: &Statement) -> Read<(&Expr, &[Expr])> {
-    if !s.results.is_empty() || !s.outs.is_empty() || !s.types.is_empty() || s.loc.is_some() {
-        return fail(codes::FORM, s.place, "a head has a name and clauses alone");
-    }
-    match s.args.as_slice() {
-        [Phrase { terms, types, value, .. }] if types.is_empty() && value.is_empty() => match terms.split_first() {
-            Some(split) => Ok(split),
-            None => fail(codes::FORM, s.place, "a name belongs here"),
-        },
-        _ => fail(codes::FORM, s.place, "a head has a name and clauses, without commas"),
-    }
-}
-
-fn global(e: &Expr) -> Read<String> {
-    match &e.kind {
-        ExprKind::Global(name) => Ok(name.clone()),
-        _ => fail(codes::FORM, e.place, "a name (`@name`) belongs here"),
-    }
-}
-
-fn words(args: &[Phrase]) -> Read<Vec<String>> {
-    args.iter().map(|p| form(read::word(form(read::single(p))?)).map(str::to_string)).collect()
-}
-
-/// `param "h.*.w"[12] : f32[768]`
-fn param(s: &Statement) -> Read<ParamDecl> {
-    let e = only(&s.args, s.place)?;
-    let (name, counts) = match &e.kind {
-        ExprKind::Index(name, counts) => {
-            let counts = counts.iter().map(|p| form(read::integer(form(read::single(p))?))).collect::<Read<_>>()?;
-            (form(read::text(name))?, counts)
-        }
-        _ => (form(read::text(e))?, Vec::new()),
-    };
-    match s.types.as_slice() {
-        [p] => Ok(ParamDecl { name: name.to_string(), counts, ty: form(read::tensor_type(form(read::single(p))?))? }),
-        _ => fail(codes::FORM, s.place, "a parameter has a type: `param \"name\" : f32[768]`"),
-    }
 }

@@ -116,6 +116,40 @@ pub fn print_plan(plan: &Plan, files: &[String]) -> String {
     p.out.text
 }
 
+/// A message in which values are called by their numbers, with the names that the text gives them.
+pub(crate) fn with_names(message: &str, owner: Owner, module: &Module) -> String {
+    let mut names;
+    match owner {
+        Owner::Module => return message.to_string(),
+        Owner::Kernel(i) => {
+            let Some(k) = module.kernels.get(i) else { return message.to_string() };
+            names = Names::of_parameters(k);
+            names.give_all(&k.body);
+        }
+        Owner::Plan(i) => {
+            let Some(p) = module.plans.get(i) else { return message.to_string() };
+            names = Names::default();
+            names.give_all(&p.body);
+        }
+    }
+    let mut parts = message.split('%');
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        match part.get(..digits).and_then(|d| d.parse::<u32>().ok()) {
+            Some(n) => {
+                out += &names.value(Value::from_u32(n));
+                out += part.get(digits..).unwrap_or_default();
+            }
+            None => {
+                out.push('%');
+                out += part;
+            }
+        }
+    }
+    out
+}
+
 fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -135,6 +169,38 @@ struct Names {
 }
 
 impl Names {
+    fn of_parameters(k: &Kernel) -> Names {
+        let mut names = Names::default();
+        for v in k.params.iter().map(|p| p.value).chain(k.grid.iter().map(|g| g.value)) {
+            if k.body.is_value(v) {
+                names.give(&k.body, v);
+            }
+        }
+        names
+    }
+
+    /// Names everything that the blocks make. Types may name values of blocks that come later in the text.
+    fn give_all(&mut self, body: &Body) {
+        for b in &body.layout {
+            for v in &body.block(*b).args {
+                self.give(body, *v);
+            }
+            for i in &body.block(*b).insts {
+                self.give_result(body, *i);
+                if let Op::Run { insts, .. } = &body.inst(*i).op {
+                    // A run does not hold runs; a broken body must not make this endless.
+                    insts.iter().for_each(|i| self.give_result(body, *i));
+                }
+            }
+        }
+    }
+
+    fn give_result(&mut self, body: &Body, i: Inst) {
+        if let Some(v) = body.inst(i).result {
+            self.give(body, v);
+        }
+    }
+
     fn give(&mut self, body: &Body, v: Value) {
         let wish = body.name(v);
         let mut name = wish.to_string();
@@ -259,13 +325,7 @@ impl Printer<'_> {
     }
 
     fn kernel(&mut self, k: &Kernel) {
-        let mut names = Names::default();
-        for p in &k.params {
-            names.give(&k.body, p.value);
-        }
-        for g in &k.grid {
-            names.give(&k.body, g.value);
-        }
+        let names = Names::of_parameters(k);
         let params: Vec<String> = k
             .params
             .iter()
@@ -338,15 +398,7 @@ impl Printer<'_> {
             taken.insert(name.clone());
             names.blocks[*b] = name;
         }
-        // Types may name values of blocks that come later in the text, so everything is named first.
-        for b in &body.layout {
-            for v in &body.block(*b).args {
-                names.give(body, *v);
-            }
-            for i in &body.block(*b).insts {
-                self.give(body, *i, &mut names);
-            }
-        }
+        names.give_all(body);
         for b in &body.layout {
             let data = body.block(*b);
             let head = format!("^{}", names.blocks[*b]);
@@ -384,21 +436,6 @@ impl Printer<'_> {
         }
         self.text("}");
         self.newline();
-    }
-
-    fn give(&self, body: &Body, i: Inst, names: &mut Names) {
-        let data = body.inst(i);
-        if let Some(v) = data.result {
-            names.give(body, v);
-        }
-        if let Op::Run { insts, .. } = &data.op {
-            for i in insts {
-                // A run does not hold runs; a broken body must not make this endless.
-                if let Some(v) = body.inst(*i).result {
-                    names.give(body, v);
-                }
-            }
-        }
     }
 
     fn inst(&mut self, body: &Body, i: Inst, names: &Names, depth: usize) {

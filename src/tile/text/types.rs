@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::parse::{Read, fail, form};
+use super::forms::{Read, fail, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::irtext::syntax::{CompareKind, Expr, ExprKind, Phrase};
 use crate::irtext::{Place, read};

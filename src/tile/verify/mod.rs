@@ -64,7 +64,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 
-use super::text::{Anchor, At, Owner, print_with_anchors};
+use super::text::{Anchor, At, Owner, print_with_anchors, with_names};
 use super::{Kernel, Module, PlanVariant, State};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -173,8 +173,10 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
     if sink.list.is_empty() {
         return Ok(Verified(module));
     }
-    let text = annotated(module, &sink.list);
-    Err(Errors { list: sink.list, text })
+    let list: Vec<(Anchor, String)> =
+        sink.list.into_iter().map(|(a, m)| (a, with_names(&m, a.owner, module))).collect();
+    let text = annotated(module, &list);
+    Err(Errors { list, text })
 }
 
 /// Checks one kernel, for tests of stages that make kernels. Sites are not looked at.

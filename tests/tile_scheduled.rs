@@ -1,0 +1,121 @@
+//! Does the verifier see what is wrong with a kernel scheduled for a CPU? A kernel that is right (a row softmax times a
+//! matrix), and changes to it, each wrong in one way.
+
+use attnc::syntax::span::SourceMap;
+use attnc::tile::{text, verify};
+
+const KERNEL: &str = r#"module "scheduled"
+
+kernel @k(%x: in f32[S, 8], %w: in f32[8, 8], %y: out f32[S, 8]) symbols(S) grid(%i: ceil(S, 4)) cpu(portable) scratch(576) {
+^bb0:
+  %four = const 4                           : index
+  %at = mul %i, %four                       : index
+  %all = dim S                              : index
+  %rest = sub %all, %at                     : index
+  %m = min %rest, %four                     : index
+  %zero = const 0                           : index
+  %none = const 0.0                         : f32
+  run (%m<=4, 8) {
+    %t = load %x[%at, %zero], rows=0, cols=1 : tile f32[%m<=4, 8] @l1(0)
+    %high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @l1(128)
+  }
+  run (%m<=4, 8) {
+    %d = sub %t, %high                      : tile f32[%m<=4, 8] @reg
+    %p = exp %d                             : tile f32[%m<=4, 8] @l1(0)
+    %sum = reduce_sum %p, axis=1            : tile f32[%m<=4, 1] @l1(128)
+    %acc0 = full %none                      : tile f32[%m<=4, 8] @l1(448)
+  }
+  run (8, 8) {
+    %b = load %w[%zero, %zero], rows=0, cols=1 : tile f32[8, 8] @l1(192)
+  }
+  %acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(448)
+  run (%m<=4, 8) {
+    %q = div %acc1, %sum                    : tile f32[%m<=4, 8] @reg
+    store %y[%at, %zero], %q, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+fn check(source: &str) -> Result<(), String> {
+    let mut sources = SourceMap::new();
+    let file = sources.add("scheduled.tir", source);
+    let parsed = text::parse(source, file).map_err(|d| attnc::diagnostics::render_all(&d, &sources, false))?;
+    assert_eq!(text::print(&parsed.module), source);
+    verify::verify(&parsed.module).map(|_| ()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn a_right_schedule_is_accepted() {
+    check(KERNEL).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn wrong_schedules_are_refused() {
+    let changes = [
+        // The place of `%p` would be that of the matrix, before the product has read it.
+        ("tile f32[8, 8] @l1(192)", "tile f32[8, 8] @l1(0)", "which is still needed"),
+        ("tile f32[%m<=4, 1] @l1(128)\n    %acc0", "tile f32[%m<=4, 1] @l1(448)\n    %acc0", "which is still needed"),
+        ("scratch(576)", "scratch(512)", "ends at byte 576 of 512"),
+        ("@l1(448)\n  run", "@l1(256)\n  run", "%acc1 overwrites %b while it is read"),
+        // In place, but not the same place.
+        (
+            "%p = exp %d                             : tile f32[%m<=4, 8] @l1(0)",
+            "%p = exp %d                             : tile f32[%m<=4, 8] @l1(16)",
+            "while it is read",
+        ),
+        (
+            "%d = sub %t, %high                      : tile f32[%m<=4, 8] @reg",
+            "%d = sub %t, %high                      : tile f32[%m<=4, 8]",
+            "in no space of a run",
+        ),
+        (
+            "%high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @l1(128)",
+            "%high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @reg",
+            "%high is in registers of another run",
+        ),
+        ("%q = div %acc1, %sum ", "%q = div %acc1, %d ", "in registers of another run"),
+        ("%d = sub %t, %high ", "%d = sub %t, %sum ", "used where it is not defined yet"),
+        ("%p = exp %d ", "%p = exp %b ", "used where it is not defined yet"),
+        ("run (8, 8) {", "run (%m<=4, 8) {", "has other extents than the run"),
+        (
+            "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(448)",
+            "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @reg",
+            "accumulator and result are in scratch",
+        ),
+        (
+            "  %none = const 0.0                         : f32\n",
+            "  %none = const 0.0                         : f32\n  %f = full %none                           : tile f32[4, 4] @l1(0)\n",
+            "vector registers of 4 lanes",
+        ),
+        (
+            "  %none = const 0.0                         : f32\n",
+            "  %none = const 0.0                         : f32\n  %f = load %x[%at, %zero], rows=0, cols=1  : tile f32[%m<=4, 8] @l1(0)\n",
+            "work on elements stands in a run",
+        ),
+        ("cpu(portable) scratch(576) ", "", "run: does not stand here"),
+        ("store %y[%at, %zero], %q", "store %y[%at, %zero], %sum", "has the extents of the run"),
+        ("store %y[%at, %zero], %q", "store %x[%at, %zero], %q", "writes a buffer that is `in`"),
+        ("@l1(192)", "@l1(200)", "not aligned to 16 bytes"),
+        (
+            "reduce_sum %p, axis=1            : tile f32[%m<=4, 1]",
+            "reduce_sum %p, axis=0            : tile f32[1, 8]",
+            "does not stand in a run",
+        ),
+        ("  return", "  br ^bb0", "jumps to the entry"),
+    ];
+    for (from, to, message) in changes {
+        assert!(KERNEL.contains(from), "the kernel has no {from:?}");
+        let wrong = KERNEL.replacen(from, to, 1);
+        let mut sources = SourceMap::new();
+        let file = sources.add("scheduled.tir", wrong.as_str());
+        let parsed = match text::parse(&wrong, file) {
+            Ok(p) => p,
+            Err(d) => panic!("{}", attnc::diagnostics::render_all(&d, &sources, false)),
+        };
+        match verify::verify(&parsed.module) {
+            Ok(_) => panic!("accepted, though: {message}"),
+            Err(e) => assert!(e.list.iter().any(|(_, m)| m.contains(message)), "wanted: {message}\n{e}"),
+        }
+    }
+}
