@@ -2,7 +2,8 @@
 //!
 //! [`Bounded`] is the `f64` result of a computation with a bound on how far a result in the program's own precision may
 //! be from it, whoever computes it: sums in any order, with or without fused multiply-add, functions off by a few units
-//! in the last place, intermediates kept in `f32` where the program rounds them to less. A comparison whose outcome such
+//! in the last place, intermediates kept in `f32` where the program rounds them to less. Zero times NaN or infinity may
+//! count or not. A comparison whose outcome such
 //! errors can change is reported as uncertain; what depends on it has no bound.
 
 use super::Real;
@@ -73,6 +74,10 @@ impl Bounded {
     fn spread(self, f: impl Fn(f64) -> f64) -> f64 {
         if self.is_exact() {
             return 0.0;
+        }
+        // It may be a NaN too.
+        if self.error.is_infinite() {
+            return f64::INFINITY;
         }
         let middle = f(self.value);
         let (low, high) = (f(self.value - self.error) - middle, f(self.value + self.error) - middle);
@@ -230,6 +235,10 @@ impl Real for Bounded {
 
     fn add_product(sum: &mut BoundedSum, x: Bounded, y: Bounded) {
         let p = x.value * y.value;
+        // Compiled code may leave out what is hidden by a weight of 0, whatever it is.
+        if p.is_nan() && (x.value == 0.0 || y.value == 0.0) {
+            sum.error = f64::INFINITY;
+        }
         sum.value += p;
         sum.magnitude += p.abs();
         if !x.is_exact() {

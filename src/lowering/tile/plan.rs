@@ -498,10 +498,17 @@ impl Lowering<'_> {
 
     fn region(&mut self, data: &ir::InstData, kind: FusionKind, body: &Function) -> Result<(), String> {
         let v = data.result.ok_or("a region without a result")?;
+        // What a contraction goes through tile by tile lies in memory, literals too.
+        let streamed: Vec<Value> = body
+            .insts()
+            .filter_map(|(_, _, d)| matches!(d.op, Op::Attention { .. }).then_some(d.operands.iter().take(3)))
+            .flatten()
+            .copied()
+            .collect();
         let mut operands = Vec::new();
-        for x in &data.operands {
+        for (x, arg) in data.operands.iter().zip(&body.block(body.entry()).args) {
             operands.push(match literal_of(self.f, *x) {
-                Some(o) if kind != FusionKind::Matmul => o,
+                Some(o) if kind != FusionKind::Matmul && !streamed.contains(arg) => o,
                 _ => Operand::View(self.view(*x)?),
             });
         }

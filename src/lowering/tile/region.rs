@@ -237,6 +237,14 @@ impl<'a> Region<'a> {
             Op::Binary(op) => kb.binary(*op, get(0)?, get(1)?),
             Op::Compare(op) => kb.compare(*op, get(0)?, get(1)?),
             Op::Where => kb.select(get(0)?, get(1)?, get(2)?),
+            // It is computed as i32, which saturates elsewhere; a NaN stays one until it becomes 0.
+            Op::Cast { elem: Elem::I8 } if self.casts_a_float(result) => {
+                let bound = |kb: &mut KernelBuilder, x: i8| kb.scalar(Scalar::Float(f64::from(x)), Elem::F32);
+                let (low, high) = (bound(kb, i8::MIN), bound(kb, i8::MAX));
+                let y = kb.binary(BinaryOp::Max, get(0)?, low);
+                let y = kb.binary(BinaryOp::Min, y, high);
+                kb.cast(y, wide)
+            }
             Op::Cast { elem } => kb.cast(get(0)?, computed(*elem)),
             // Every tile is at the iteration space already.
             Op::Broadcast => get(0)?,
@@ -257,6 +265,12 @@ impl<'a> Region<'a> {
             | Op::Tap { .. } => return Err(format!("{op} has no place among a region's elementwise work")),
         };
         Ok(kb.narrow(y, elem))
+    }
+
+    /// Is the operand of the operation that makes this value a float?
+    fn casts_a_float(&self, result: ir::Value) -> bool {
+        let operand = self.body.def_inst(result).and_then(|(_, d)| d.operands.first());
+        operand.and_then(|v| self.body.tensor(*v)).is_some_and(|t| t.elem.is_float())
     }
 }
 

@@ -76,6 +76,10 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
         v.strides = merged.next().unwrap_or_default();
     };
     place(&mut target);
+    // One result for each row, also where rows are empty.
+    if let (true, Some(d)) = (reduced_result, target.shape.last_mut()) {
+        *d = Dim::one();
+    }
     for o in &mut views {
         if let Operand::View(v) = o {
             place(v);

@@ -118,6 +118,10 @@ impl View {
     /// the smallest groups of axes with equal products; a group can be re-cut if its axes follow each other without
     /// gaps.
     pub(super) fn reshape(&self, shape: &[Dim]) -> Option<View> {
+        // Of no elements, any strides are right.
+        if self.shape.iter().chain(shape).any(|d| d.as_const() == Some(0)) {
+            return Some(View { shape: shape.to_vec(), strides: row_major(shape), ..self.clone() });
+        }
         let one = Some(1);
         let axes: Vec<(&Dim, &Dim)> =
             self.shape.iter().zip(&self.strides).filter(|(d, _)| d.as_const() != one).collect();
