@@ -109,7 +109,7 @@ fn report(wrong: &[String], count: usize) {
 
 #[test]
 fn tile_ir_computes_what_graph_ir_says() {
-    let range = seeds(150);
+    let range = seeds(250);
     let count = range.clone().count();
     let mut wrong = Vec::new();
     for seed in range {
@@ -130,7 +130,7 @@ fn tile_ir_computes_what_graph_ir_says() {
 
 #[test]
 fn compiled_code_computes_what_graph_ir_says() {
-    let range = seeds(50);
+    let range = seeds(1000);
     let count = range.clone().count();
     let mut wrong = Vec::new();
     for seed in range {
