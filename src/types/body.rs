@@ -57,7 +57,8 @@ pub(super) struct MadeCall {
     pub(super) span: Span,
 }
 
-/// What checking a body gives.
+/// What checking a body gives; nothing, for a function that is not checked because nothing calls it.
+#[derive(Default)]
 pub(super) struct Checked {
     pub(super) params: Vec<Param>,
     pub(super) locals: Vec<Local>,

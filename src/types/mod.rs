@@ -65,10 +65,7 @@ fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagn
     files.push((None, file.clone()));
     let items = items::collect(&files, diagnostics);
     let layer_conditions = finish::layers(&items, diagnostics);
-    let mut checked = Vec::with_capacity(items.functions.len());
-    for id in (0..items.functions.len() as u32).map(typed::FunctionId) {
-        checked.push(body::check(&items, id, sources, diagnostics));
-    }
+    let mut checked = bodies(&items, sources, diagnostics);
     let calls: Vec<Vec<body::MadeCall>> = checked.iter_mut().map(|body| std::mem::take(&mut body.calls)).collect();
     let own = checked.iter_mut().zip(&items.functions).map(|(body, item)| {
         let mut own = item.own.clone();
@@ -77,6 +74,22 @@ fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagn
     });
     let function_conditions = finish::functions(&items, &calls, own.collect(), diagnostics);
     program(&items, layer_conditions, checked, function_conditions)
+}
+
+/// Checks the bodies of the user's functions, and of those of modules that they call, directly or through others.
+fn bodies(items: &items::Items<'_>, sources: &SourceMap, diagnostics: &mut Diagnostics) -> Vec<body::Checked> {
+    let of_user = |item: &items::FunctionItem<'_>| items.modules.get(item.module).is_some_and(|m| m.path.is_none());
+    let mut checked: Vec<Option<body::Checked>> = items.functions.iter().map(|_| None).collect();
+    let ids = (0..).map(typed::FunctionId).zip(&items.functions);
+    let mut open: Vec<typed::FunctionId> = ids.filter(|(_, item)| of_user(item)).map(|(id, _)| id).collect();
+    while let Some(id) = open.pop() {
+        if let Some(slot @ None) = checked.get_mut(id.0 as usize) {
+            let body = body::check(items, id, sources, diagnostics);
+            open.extend(body.calls.iter().map(|call| call.function));
+            *slot = Some(body);
+        }
+    }
+    checked.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 /// Puts the parts together.

@@ -23,8 +23,9 @@ pub(super) fn shape(dims: &[DimSpec], scope: &DimScope, rest: Rest, diagnostics:
         match spec {
             DimSpec::Rest(span) => {
                 let why = match rest {
-                    Rest::Known if axes.contains(&Axis::Rest) => "it stands here a second time",
-                    Rest::Known => {
+                    Rest::Known | Rest::Anywhere if axes.contains(&Axis::Rest) => "it stands here a second time",
+                    Rest::Known if !axes.is_empty() => "it stands before the other dimensions",
+                    Rest::Known | Rest::Anywhere => {
                         axes.push(Axis::Rest);
                         continue;
                     }
@@ -52,8 +53,10 @@ pub(super) fn shape(dims: &[DimSpec], scope: &DimScope, rest: Rest, diagnostics:
 /// What `..` means in a shape.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rest {
-    /// The leading dimensions of the arguments.
+    /// The leading dimensions of the arguments, which stand first.
     Known,
+    /// The same, in a variable, whose axes may have been rearranged.
+    Anywhere,
     /// Nothing: no argument has it.
     Unknown,
     /// Nothing: the shape is that of a parameter.

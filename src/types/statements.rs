@@ -90,7 +90,7 @@ impl Body<'_> {
         let declared = match ty {
             None => None,
             Some(ty) => {
-                let rest = if self.has_rest() { Rest::Known } else { Rest::Unknown };
+                let rest = if self.has_rest() { Rest::Anywhere } else { Rest::Unknown };
                 match value_type(ty, self.scope, rest, self.diagnostics) {
                     Some(declared) => Some((declared, ty.span)),
                     None => {

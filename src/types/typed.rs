@@ -32,7 +32,8 @@ pub struct LocalId(pub u32);
 pub struct Program {
     /// The layers and models, by [`LayerId`]; those of modules first.
     pub layers: Vec<Layer>,
-    /// The functions, of layers and free ones, by [`FunctionId`].
+    /// The functions, of layers and free ones, by [`FunctionId`]. Those of modules have arguments, variables and a body
+    /// only if the user's file calls them, directly or through others.
     pub functions: Vec<Function>,
 }
 
@@ -240,7 +241,7 @@ pub struct Local {
 }
 
 /// Statements and a value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Block {
     /// The statements, in order.
     pub statements: Vec<Stmt>,
