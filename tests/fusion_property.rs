@@ -18,8 +18,10 @@ use passes::canonical;
 const PASSES: &str = "canonicalise-heads,canonicalise-transpose,canonicalise-softmax,canonicalise-mask,canonicalise-scale,fuse-attention,\
                       canonicalise-reduce,fuse-epilogue,fuse-rows,fuse-map";
 
-/// How many programs are made.
-const PROGRAMS: u64 = 800;
+/// How many programs are made; `ATTNC_SEEDS` says otherwise.
+fn programs() -> u64 {
+    std::env::var("ATTNC_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(800)
+}
 
 /// SplitMix64 (Steele, Lea & Flood 2014).
 struct Rng(u64);
@@ -641,14 +643,19 @@ fn check(seed: u64, seen: &mut Seen) {
 #[test]
 fn attention_is_fused_exactly_where_legal() {
     let mut seen = Seen { legal: 0, missed: Default::default() };
-    for seed in 0..PROGRAMS {
+    let count = programs();
+    for seed in 0..count {
         check(seed, &mut seen);
     }
     // The generator must not quietly stop making one of the kinds.
-    assert!(seen.legal > PROGRAMS as usize / 3, "{} legal programs", seen.legal);
+    assert!(seen.legal as u64 > count / 3, "{} legal programs", seen.legal);
     for condition in
         [Condition::Axis, Condition::Uses, Condition::Scale, Condition::Mask, Condition::Chain, Condition::Types]
     {
-        assert!(seen.missed.get(&condition).is_some_and(|n| *n > 10), "{condition:?}: {:?}", seen.missed);
+        assert!(
+            seen.missed.get(&condition).is_some_and(|n| *n as u64 > count / 100),
+            "{condition:?}: {:?}",
+            seen.missed
+        );
     }
 }
