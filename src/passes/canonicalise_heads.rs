@@ -132,10 +132,10 @@ fn reshape(f: &mut Function, at: Cursor, v: Value, shape: Vec<Dim>) -> Result<Va
 
 /// `reshape(a @ b)` on the way to a softmax.
 fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
-    let uses = f.uses();
     let Some(product) = f.inst(inst).operands.first().copied() else { return Ok(None) };
     let Some((matmul, Op::Matmul, [a, b])) = made_by(f, product) else { return Ok(None) };
     let (a, b) = (*a, *b);
+    let uses = f.uses();
     if uses[product].len() != 1 || !f.block(block).insts.contains(&matmul) || !feeds_softmax(f, &uses, inst) {
         return Ok(None);
     }
@@ -169,8 +169,11 @@ fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
     let (joined, v) = (*joined, *v);
     let Some((_, Op::Reshape, [w])) = made_by(f, joined) else { return Ok(None) };
     let w = *w;
+    if !matches!(made_by(f, w), Some((_, Op::Softmax { .. }, _))) {
+        return Ok(None);
+    }
     let uses = f.uses();
-    if !matches!(made_by(f, w), Some((_, Op::Softmax { .. }, _))) || uses[w].len() != 1 || uses[joined].len() != 1 {
+    if uses[w].len() != 1 || uses[joined].len() != 1 {
         return Ok(None);
     }
     let (whole, split) = (ty(f, joined)?, ty(f, w)?);
@@ -194,21 +197,22 @@ fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
 fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
     let [a, b] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (a, b) = (*a, *b);
-    let uses = f.uses();
-    let is_weights = matches!(made_by(f, a), Some((_, Op::Softmax { .. }, _)));
-    if !is_weights && !feeds_softmax(f, &uses, inst) {
-        return Ok(None);
-    }
     let (perm, repeated) = match made_by(f, b) {
         Some((_, Op::Transpose { perm }, [x])) => (Some(perm.clone()), *x),
         _ => (None, b),
     };
     let Some((_, Op::Broadcast, [x])) = made_by(f, repeated) else { return Ok(None) };
     let x = *x;
+    let is_weights = matches!(made_by(f, a), Some((_, Op::Softmax { .. }, _)));
+    if !is_weights && !feeds_softmax(f, &f.uses(), inst) {
+        return Ok(None);
+    }
     let (from, to) = (ty(f, x)?, ty(f, repeated)?);
     let rank = to.rank();
-    let last_two_stay = perm.as_ref().is_none_or(|p| p.iter().take(rank - 2).enumerate().all(|(i, p)| i == *p));
-    if from.rank() != rank || rank < 2 || from.shape[rank - 2..] != to.shape[rank - 2..] || !last_two_stay {
+    if from.rank() != rank || rank < 2 || from.shape[rank - 2..] != to.shape[rank - 2..] {
+        return Ok(None);
+    }
+    if perm.as_ref().is_some_and(|p| p.iter().take(rank - 2).enumerate().any(|(i, p)| i != *p)) {
         return Ok(None);
     }
     let result = f.inst(inst).result.map(|v| ty(f, v)).transpose()?;

@@ -49,36 +49,19 @@
 //!
 //! `scores * mask` is no mask. A mask of large finite numbers stays additive: a row that is hidden as a whole differs.
 
-use super::rewrite::{Cursor, become_op, made_by, remove_unused, splat};
-use super::scores::{Finder, Site, Step, softmaxes};
+use super::rewrite::{Cursor, become_op, made_by, splat};
+use super::scores::{Site, Step, rewrite_sites};
 use super::{Changed, Condition, Context, Float, counters};
 use crate::ir::{Function, Inst, Op, Scalar, Value};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
-/// Each rewrite makes a mask plainer, so there are few. The limit is a guard against our own mistakes.
-const MOST_REWRITES: usize = 256;
 /// How deep a condition is looked into.
 const DEEPEST: usize = 16;
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
-    let mut changed = 0;
-    for softmax in softmaxes(f) {
-        for _ in 0..MOST_REWRITES {
-            let Some(Ok(site)) = Finder::new(f).site(softmax) else { break };
-            match rewrite(f, &site, ctx) {
-                Ok(Some(name)) => {
-                    changed += 1;
-                    ctx.count(name, 1);
-                    remove_unused(f);
-                }
-                // A rule's complaint means that the rewrite does not fit; the program stays.
-                Ok(None) | Err(_) => break,
-            }
-        }
-    }
-    Changed::from(changed > 0)
+    rewrite_sites(f, ctx, rewrite)
 }
 
 type Made = Result<Option<&'static str>, String>;

@@ -46,34 +46,16 @@
 //!
 //! A scale that is a tensor (one for each head) stays; so does every scale that is not part of an attention.
 
-use super::rewrite::{Cursor, become_op, is_scalar, made_by, remove_unused, round_to, splat};
-use super::scores::{Finder, Site, Step, softmaxes};
+use super::rewrite::{Cursor, become_op, is_scalar, made_by, round_to, splat};
+use super::scores::{Site, Step, rewrite_sites};
 use super::{Changed, Context, Float};
 use crate::ir::{Function, Inst, Op, Scalar, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 
-/// A rewrite that ends; each moves one scale one step, so there are few. The limit is a guard against our own mistakes.
-const MOST_REWRITES: usize = 256;
-
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
-    let mut changed = 0;
-    for softmax in softmaxes(f) {
-        for _ in 0..MOST_REWRITES {
-            let Some(Ok(site)) = Finder::new(f).site(softmax) else { break };
-            match rewrite(f, &site, ctx.float) {
-                Ok(Some(name)) => {
-                    changed += 1;
-                    ctx.count(name, 1);
-                    remove_unused(f);
-                }
-                // A rule's complaint means that the rewrite does not fit; the program stays.
-                Ok(None) | Err(_) => break,
-            }
-        }
-    }
-    Changed::from(changed > 0)
+    rewrite_sites(f, ctx, |f, site, ctx| rewrite(f, site, ctx.float))
 }
 
 /// Makes one rewrite; its name.

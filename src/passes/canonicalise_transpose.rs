@@ -53,8 +53,10 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for _ in 0..MOST_SWEEPS {
         let before = changed;
+        // Of a value that is made in this turn no use is known; it waits for the next.
+        let uses = f.uses();
         for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
-            if let Ok(Some(name)) = rewrite(f, block, inst) {
+            if let Ok(Some(name)) = rewrite(f, &uses, block, inst) {
                 changed += 1;
                 ctx.count(name, 1);
             }
@@ -68,15 +70,21 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 }
 
 /// Makes one rewrite at an instruction; its name.
-fn rewrite(f: &mut Function, block: Block, inst: Inst) -> Result<Option<&'static str>, String> {
+fn rewrite(f: &mut Function, uses: &Uses, block: Block, inst: Inst) -> Result<Option<&'static str>, String> {
     match f.inst(inst).op.clone() {
-        Op::Transpose { perm } => transpose(f, block, inst, &perm),
-        Op::Matmul => weights_right(f, block, inst),
+        Op::Transpose { perm } => transpose(f, uses, block, inst, &perm),
+        Op::Matmul => weights_right(f, uses, block, inst),
         _ => Ok(None),
     }
 }
 
-fn transpose(f: &mut Function, block: Block, inst: Inst, perm: &[usize]) -> Result<Option<&'static str>, String> {
+fn transpose(
+    f: &mut Function,
+    uses: &Uses,
+    block: Block,
+    inst: Inst,
+    perm: &[usize],
+) -> Result<Option<&'static str>, String> {
     let Some(x) = f.inst(inst).operands.first().copied() else { return Ok(None) };
     if perm.is_sorted() {
         replace_result(f, inst, x);
@@ -93,21 +101,24 @@ fn transpose(f: &mut Function, block: Block, inst: Inst, perm: &[usize]) -> Resu
     }
     // Only a swap of the last two axes stands between rows and columns of scores.
     let rank = perm.len();
-    let uses = f.uses();
-    if perm != swap_last(rank) || uses[x].len() != 1 || !f.block(block).insts.contains(&maker) {
+    let moves_up = matches!(op, Op::Softmax { .. } | Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Matmul);
+    if perm != swap_last(rank) || !moves_up {
+        return Ok(None);
+    }
+    if uses[x].len() != 1 || !f.block(block).insts.contains(&maker) {
         return Ok(None);
     }
     let swap = Op::Transpose { perm: perm.to_vec() };
     let at = Cursor { loc: f.inst(maker).loc, ..Cursor::before(f, block, inst) };
     match op {
-        Op::Softmax { axis } if is_left_of_matmul(f, &uses, inst) => {
+        Op::Softmax { axis } if is_left_of_matmul(f, uses, inst) => {
             let Some(to) = perm.iter().position(|p| *p == axis) else { return Ok(None) };
             let turned = at.insert(f, swap, operands)?;
             become_op(f, inst, Op::Softmax { axis: to }, vec![turned]);
             f.inst_mut(inst).loc = at.loc;
             Ok(Some("softmax"))
         }
-        Op::Unary(_) | Op::Binary(_) | Op::Where if feeds_softmax(f, &uses, inst) => {
+        Op::Unary(_) | Op::Binary(_) | Op::Where if feeds_softmax(f, uses, inst) => {
             let rank_of = |f: &Function, v: Value| f.tensor(v).map(|t| t.rank());
             if !operands.iter().all(|v| matches!(rank_of(f, *v), Some(r) if r == 0 || r == rank)) {
                 return Ok(None);
@@ -120,7 +131,7 @@ fn transpose(f: &mut Function, block: Block, inst: Inst, perm: &[usize]) -> Resu
             f.inst_mut(inst).loc = at.loc;
             Ok(Some("elementwise"))
         }
-        Op::Matmul if feeds_softmax(f, &uses, inst) => {
+        Op::Matmul if feeds_softmax(f, uses, inst) => {
             let [a, b] = operands.as_slice() else { return Ok(None) };
             let (a, b) = (swapped(f, at, *a)?, swapped(f, at, *b)?);
             become_op(f, inst, Op::Matmul, vec![b, a]);
@@ -138,7 +149,7 @@ fn swapped(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
 }
 
 /// `a @ transpose(w)`: the weights are brought to the left.
-fn weights_right(f: &mut Function, block: Block, inst: Inst) -> Result<Option<&'static str>, String> {
+fn weights_right(f: &mut Function, uses: &Uses, block: Block, inst: Inst) -> Result<Option<&'static str>, String> {
     let [a, w] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (a, w) = (*a, *w);
     let rank = f.tensor(w).map_or(0, |t| t.rank());
@@ -147,7 +158,6 @@ fn weights_right(f: &mut Function, block: Block, inst: Inst) -> Result<Option<&'
         Some((_, Op::Softmax { axis }, _)) if axis + 2 == rank => w,
         _ => return Ok(None),
     };
-    let uses = f.uses();
     if !matches!(made_by(f, weights), Some((_, Op::Softmax { .. }, _)))
         || uses[w].len() != 1
         || uses[weights].len() != 1

@@ -59,7 +59,7 @@
 //! written out by hand (`canonicalise-softmax`).
 
 use super::rewrite::{Cursor, become_op, made_by, remove_unused, round_to, splat, swap_last};
-use super::scores::{Failure, Finder, Site, Step, softmaxes};
+use super::scores::{Failure, Site, Step, sites};
 use super::{Changed, Condition, Context, Float};
 use crate::ir::{Function, MaskKind, Op, Scalar, Value};
 use crate::shape::{Elem, TensorType};
@@ -67,8 +67,7 @@ use crate::shape::{Elem, TensorType};
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
-    for softmax in softmaxes(f) {
-        let Some(found) = Finder::new(f).site(softmax) else { continue };
+    for (softmax, found) in sites(f) {
         let loc = f.inst(softmax).loc;
         match found.and_then(|site| fuse(f, &site, ctx.float)) {
             Ok(what) => {

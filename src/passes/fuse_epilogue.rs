@@ -40,30 +40,29 @@
 //! One region has one matmul: in `silu(gate(x)) * up(x)` the product goes into the later one. Movement (a transposition of
 //! the result) ends a region. A matmul with nothing after it stays as it is.
 
-use super::outline::{Scene, names, outline};
+use std::collections::BTreeMap;
+
+use super::outline::{Index, Scene, names, outline};
 use super::rewrite::remove_unused;
 use super::{Changed, Condition, Context};
-use crate::ir::{Block, Function, FusionKind, Inst, Loc, Op, Use};
+use crate::ir::{Function, FusionKind, Inst, Loc, Op, Use};
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
     for block in f.layout.clone() {
+        let mut index = Index::new(f, block);
         // The last matmul first: an operation between two of them goes to the later one.
-        let mut roots: Vec<Inst> =
-            f.block(block).insts.iter().copied().filter(|i| kind(&f.inst(*i).op).is_some()).collect();
-        roots.reverse();
-        for root in roots {
+        for root in f.block(block).insts.clone().into_iter().rev() {
             let Some(kind) = kind(&f.inst(root).op) else { continue };
-            let found = epilogue(f, block, root);
+            let found = epilogue(&Scene::new(f, &index), root);
             if let Some((condition, loc, text)) = found.stopped {
                 ctx.missed(f, f.inst(root).loc, condition, text, vec![(loc, "here".to_string())]);
             }
             if found.members.len() > 1 {
-                let text = format!("one kernel: {}", names(f, &found.members));
-                ctx.done(f, f.inst(root).loc, text);
+                ctx.done(f, f.inst(root).loc, format!("one kernel: {}", names(f, &found.members)));
                 let operands = f.inst(root).operands.clone();
-                outline(f, &found.members, kind, &operands);
+                outline(f, &mut index, &found.members, kind, &operands);
                 fused += 1;
             }
         }
@@ -91,44 +90,55 @@ struct Epilogue {
     stopped: Option<(Condition, Loc, String)>,
 }
 
-/// Walks down from the matmul and keeps the longest run after which only the last result is used.
-fn epilogue(f: &Function, block: Block, root: Inst) -> Epilogue {
-    let scene = Scene::new(f, block);
+/// Walks down from the matmul, users in the order of the block, and keeps the longest run after which only the last
+/// result is used.
+fn epilogue(scene: &Scene, root: Inst) -> Epilogue {
+    let f = scene.f;
     let mut members = vec![root];
     let mut best = 1;
     let mut stopped = None;
     let Some(shape) = scene.result(root).map(|t| t.shape.clone()) else { return Epilogue { members, stopped } };
-    let start = scene.position(root).map_or(0, |p| p + 1);
-    for i in f.block(block).insts.iter().skip(start) {
-        let d = f.inst(*i);
-        let dependent = |v: &crate::ir::Value| f.def_inst(*v).is_some_and(|(d, _)| members.contains(&d));
-        if !d.operands.iter().any(dependent) {
-            continue;
-        }
-        let fits_shape = scene.result(*i).is_some_and(|t| t.shape == shape);
-        if !scene.is_elementwise(*i) || !fits_shape {
+    let mut next: BTreeMap<usize, Inst> = BTreeMap::new();
+    add_users(scene, root, &mut next);
+    while let Some((_, i)) = next.pop_first() {
+        let d = f.inst(i);
+        let fits_shape = scene.result(i).is_some_and(|t| t.shape == shape);
+        if !scene.is_elementwise(i) || !fits_shape {
             // A second user of a member that cannot join ends the region before that member's next user.
-            if scene.is_elementwise(*i) && members.len() == best {
+            if scene.is_elementwise(i) && members.len() == best {
                 let text = format!("`{}` broadcasts the result to another shape", d.op);
                 stopped = Some((Condition::Shape, d.loc, text));
             }
             continue;
         }
-        members.push(*i);
+        members.push(i);
         if !scene.fits(&members) {
             members.pop();
             stopped = Some((Condition::Size, d.loc, format!("`{}` would make the kernel too large", d.op)));
             break;
         }
-        if closed(&scene, &members) {
+        add_users(scene, i, &mut next);
+        if closed(scene, &members) {
             best = members.len();
         }
     }
     if stopped.is_none() && best < members.len() {
-        stopped = second_use(&scene, &members, best);
+        stopped = second_use(scene, &members, best);
     }
     members.truncate(best);
     Epilogue { members, stopped }
+}
+
+/// Adds the users of a result that stand in the block.
+fn add_users(scene: &Scene, i: Inst, next: &mut BTreeMap<usize, Inst>) {
+    let uses = scene.f.inst(i).result.map_or(&[][..], |v| scene.uses(v));
+    for u in uses {
+        if let Use::Operand(user, _) = u
+            && let Some(at) = scene.position(*user)
+        {
+            next.insert(at, *user);
+        }
+    }
 }
 
 /// Is every member but the last used, and by members alone?
@@ -141,7 +151,7 @@ fn second_use(scene: &Scene, members: &[Inst], best: usize) -> Option<(Condition
     let f = scene.f;
     let next = f.inst(*members.get(best)?);
     let last = f.inst(*members.get(best.checked_sub(1)?)?);
-    let elsewhere = scene.uses[last.result?].iter().find_map(|u| match u {
+    let elsewhere = scene.uses(last.result?).iter().find_map(|u| match u {
         Use::Operand(i, _) if !members.contains(i) => Some((f.inst(*i).loc, format!("`{}`", f.inst(*i).op))),
         Use::Operand(..) => None,
         Use::Terminator(_) => Some((Loc::default(), "the end of its block".to_string())),

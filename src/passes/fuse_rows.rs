@@ -73,7 +73,6 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 struct Space {
     lead: Vec<Dim>,
     length: Option<Dim>,
-    reductions: usize,
 }
 
 impl Space {
@@ -101,12 +100,13 @@ impl Space {
 fn rows(scene: &Scene, root: Inst) -> Vec<Inst> {
     let Some((lead, last)) = scene.result(root).and_then(rows_of) else { return Vec::new() };
     let length = (last.as_const() != Some(1)).then(|| last.clone());
-    let mut space = Space { lead: lead.to_vec(), length, reductions: 0 };
+    let mut space = Space { lead: lead.to_vec(), length };
     if !joins(scene, root, &mut space) {
         return Vec::new();
     }
     let members = scene.grow_up(root, |scene, i| joins(scene, i, &mut space));
-    if space.reductions == 0 || members.len() < 2 { Vec::new() } else { members }
+    let reduces = members.iter().any(|i| !scene.is_elementwise(*i));
+    if reduces && members.len() > 1 { members } else { Vec::new() }
 }
 
 /// Can an instruction be part of the region?
@@ -117,16 +117,12 @@ fn joins(scene: &Scene, i: Inst, space: &mut Space) -> bool {
     match (&d.op, operand) {
         (Op::Softmax { axis } | Op::LogSoftmax { axis }, Some(x)) => {
             let Some((lead, n)) = rows_of(x) else { return false };
-            let fits = axis + 1 == x.rank() && lead == space.lead.as_slice() && space.learn(n);
-            space.reductions += usize::from(fits);
-            fits
+            axis + 1 == x.rank() && lead == space.lead.as_slice() && space.learn(n)
         }
         (Op::Reduce { kind, axes, keep: true }, Some(x)) => {
             let Some((lead, n)) = rows_of(x) else { return false };
             let last_axis = axes.as_slice() == [x.rank() - 1];
-            let fits = last_axis && *kind != ReduceKind::ArgMax && lead == space.lead.as_slice() && space.learn(n);
-            space.reductions += usize::from(fits);
-            fits
+            last_axis && *kind != ReduceKind::ArgMax && lead == space.lead.as_slice() && space.learn(n)
         }
         _ => scene.is_elementwise(i) && scene.result(i).is_some_and(|t| space.admits(&t.shape)),
     }

@@ -16,26 +16,55 @@ pub(super) const MOST_OPERATIONS: usize = 48;
 /// The most tensors that one region reads.
 pub(super) const MOST_OPERANDS: usize = 16;
 
-/// What a region may be made of is asked for each block: the places of instructions, and who uses what.
-pub(super) struct Scene<'a> {
-    pub(super) f: &'a Function,
-    pub(super) uses: Uses,
+/// Who uses what, and where instructions stand in one block; kept up to date while regions are made.
+pub(super) struct Index {
+    block: Block,
+    uses: Uses,
     /// Position in the block, for the instructions of this block alone.
     position: SecondaryMap<Inst, Option<usize>>,
 }
 
-impl<'a> Scene<'a> {
-    pub(super) fn new(f: &'a Function, block: Block) -> Scene<'a> {
+impl Index {
+    pub(super) fn new(f: &Function, block: Block) -> Index {
         let mut position: SecondaryMap<Inst, Option<usize>> = SecondaryMap::new();
         for (at, i) in f.block(block).insts.iter().enumerate() {
             position[*i] = Some(at);
         }
-        Scene { f, uses: f.uses(), position }
+        Index { block, uses: f.uses(), position }
+    }
+
+    /// After members have become a region at the last of them.
+    fn outlined(&mut self, f: &Function, members: &[Inst]) {
+        let Some((root, others)) = members.split_last() else { return };
+        for i in others {
+            self.position[*i] = None;
+        }
+        for (k, v) in f.inst(*root).operands.iter().enumerate() {
+            self.uses[*v].retain(|u| !matches!(u, Use::Operand(i, _) if members.contains(i)));
+            self.uses[*v].push(Use::Operand(*root, k));
+        }
+    }
+}
+
+/// What a region may be made of is asked for each block.
+pub(super) struct Scene<'a> {
+    pub(super) f: &'a Function,
+    index: &'a Index,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(f: &'a Function, index: &'a Index) -> Scene<'a> {
+        Scene { f, index }
+    }
+
+    /// The uses of a value.
+    pub(super) fn uses(&self, v: Value) -> &'a [Use] {
+        &self.index.uses[v]
     }
 
     /// Where an instruction stands in this block; `None` if it stands in another.
     pub(super) fn position(&self, i: Inst) -> Option<usize> {
-        self.position[i]
+        self.index.position[i]
     }
 
     /// The type of an instruction's result, if that is a tensor.
@@ -54,7 +83,7 @@ impl<'a> Scene<'a> {
     /// Is every use of the instruction's result an operand of a member?
     pub(super) fn used_only_by(&self, i: Inst, members: &[Inst]) -> bool {
         self.f.inst(i).result.is_some_and(|v| {
-            let uses = &self.uses[v];
+            let uses = self.uses(v);
             !uses.is_empty() && uses.iter().all(|u| matches!(u, Use::Operand(user, _) if members.contains(user)))
         })
     }
@@ -130,28 +159,25 @@ pub(super) fn outline_all(
     find: impl Fn(&Scene<'_>, Inst) -> Vec<Inst>,
     mut tell: impl FnMut(&Function, &[Inst]),
 ) -> usize {
-    let mut order = f.block(block).insts.clone();
+    let order = f.block(block).insts.clone();
+    let mut index = Index::new(f, block);
     let mut made = 0;
-    loop {
-        // What uses what changes with each region, and only then.
-        let scene = Scene::new(f, block);
-        let found = loop {
-            let Some(root) = order.pop() else { return made };
-            // What a region has taken is in the block no more.
-            let members = if scene.position(root).is_some() { find(&scene, root) } else { Vec::new() };
-            if !members.is_empty() {
-                break members;
-            }
-        };
-        tell(f, &found);
-        outline(f, &found, kind, &[]);
-        made += 1;
+    for root in order.into_iter().rev() {
+        let scene = Scene::new(f, &index);
+        // What a region has taken is in the block no more.
+        let members = if scene.position(root).is_some() { find(&scene, root) } else { Vec::new() };
+        if !members.is_empty() {
+            tell(f, &members);
+            outline(f, &mut index, &members, kind, &[]);
+            made += 1;
+        }
     }
+    made
 }
 
 /// Turns members into a region. `keep_outside` are operands that must be arguments of the region though a region could
 /// copy them: those of its matmul or attention.
-pub(super) fn outline(f: &mut Function, members: &[Inst], kind: FusionKind, keep_outside: &[Value]) {
+pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kind: FusionKind, keep_outside: &[Value]) {
     let Some((root, others)) = members.split_last() else { return };
     let mut body = Function::new("");
     let entry = body.entry();
@@ -194,7 +220,8 @@ pub(super) fn outline(f: &mut Function, members: &[Inst], kind: FusionKind, keep
     let data = f.inst_mut(*root);
     data.op = Op::Fused { kind, body: Box::new(body) };
     data.operands = operands;
-    f.remove_insts(|i, _| others.contains(&i));
+    f.block_mut(index.block).insts.retain(|i| !others.contains(i));
+    index.outlined(f, members);
 }
 
 /// The names of the operations, for remarks: `matmul, add, gelu`.

@@ -15,8 +15,8 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::Condition;
-use super::rewrite::{Uses, is_scalar, made_by};
+use super::rewrite::{Uses, is_scalar, made_by, remove_unused};
+use super::{Changed, Condition, Context};
 use crate::ir::{Block, Function, Inst, Loc, Op, Use, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
@@ -64,20 +64,52 @@ impl Failure {
     }
 }
 
-/// Every softmax of a function, in order.
-pub(super) fn softmaxes(f: &Function) -> Vec<Inst> {
-    f.insts().filter(|(_, _, d)| matches!(d.op, Op::Softmax { .. })).map(|(_, i, _)| i).collect()
+/// Every softmax whose result goes into a matmul, in order, with the attention around it or why it is none.
+pub(super) fn sites(f: &Function) -> Vec<(Inst, Result<Site, Failure>)> {
+    let finder = Finder::new(f);
+    let softmaxes = f.insts().filter(|(_, _, d)| matches!(d.op, Op::Softmax { .. }));
+    softmaxes.filter_map(|(_, i, _)| Some((i, finder.site(i)?))).collect()
+}
+
+/// How many rewrites one site takes: each brings it nearer to its form. A guard against our own mistakes.
+const MOST_REWRITES: usize = 256;
+
+/// Makes one rewrite after another at every attention of a function, until none is left to make; `rewrite` makes one and
+/// names it. Sites share no instruction (everything in one is used once), so one rewrite at each does not disturb the
+/// others.
+pub(super) fn rewrite_sites(
+    f: &mut Function,
+    ctx: &mut Context,
+    rewrite: impl Fn(&mut Function, &Site, &mut Context) -> Result<Option<&'static str>, String>,
+) -> Changed {
+    let mut changed = Changed::No;
+    for _ in 0..MOST_REWRITES {
+        let mut again = false;
+        for site in sites(f).into_iter().filter_map(|(_, found)| found.ok()) {
+            // A rule's complaint means that the rewrite does not fit; the program stays.
+            if let Ok(Some(name)) = rewrite(f, &site, ctx) {
+                ctx.count(name, 1);
+                again = true;
+            }
+        }
+        if !again {
+            break;
+        }
+        remove_unused(f);
+        changed = Changed::Yes;
+    }
+    changed
 }
 
 /// What a search asks again and again.
-pub(super) struct Finder<'a> {
+struct Finder<'a> {
     f: &'a Function,
     uses: Uses,
     blocks: SecondaryMap<Inst, Option<Block>>,
 }
 
 impl<'a> Finder<'a> {
-    pub(super) fn new(f: &'a Function) -> Finder<'a> {
+    fn new(f: &'a Function) -> Finder<'a> {
         let mut blocks: SecondaryMap<Inst, Option<Block>> = SecondaryMap::new();
         for (b, i, _) in f.insts() {
             blocks[i] = Some(b);
@@ -87,7 +119,7 @@ impl<'a> Finder<'a> {
 
     /// The attention around a softmax; `None` where the softmax's result does not go into a matmul, so that nobody
     /// would call it attention.
-    pub(super) fn site(&self, softmax: Inst) -> Option<Result<Site, Failure>> {
+    fn site(&self, softmax: Inst) -> Option<Result<Site, Failure>> {
         let weights = self.f.inst(softmax).result?;
         let output = self.matmul_of(weights)?;
         Some(output.and_then(|output| self.below_softmax(softmax, output)))
