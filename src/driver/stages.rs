@@ -113,7 +113,7 @@ pub(super) fn lower_to_tiles(graph: &ir::Module) -> Result<tile::Module, Failure
     Ok(tiles)
 }
 
-/// Decides for each kernel what is left open.
+/// Decides for each kernel what is left open, and verifies it.
 pub(super) fn schedule(tiles: &mut tile::Module) -> Result<(), Failure> {
     let before = tile::text::print(tiles);
     let failed = |complaint: &str| {
@@ -123,6 +123,7 @@ pub(super) fn schedule(tiles: &mut tile::Module) -> Result<(), Failure> {
     for kernel in &mut tiles.kernels {
         tile::schedule(kernel).map_err(|complaint| failed(&format!("kernel {}: {complaint}", kernel.name)))?;
     }
+    tile::verify::verify(tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(())
 }
 

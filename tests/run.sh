@@ -1,0 +1,37 @@
+#!/bin/sh
+# Installs what the tests need, and runs all of them: two commands of a Rust toolchain, a linker and Python 3.
+#
+#   tests/run.sh                what .ci/run runs: some minutes
+#   tests/run.sh --test readme  only the tests that these arguments of `cargo test` choose
+#
+# Everything that is fetched goes into .venv/ and build/. Where there is no network, the tests that need Python
+# packages or trained weights say that they were left out; all others need nothing.
+set -eu
+cd "$(dirname "$0")/.."
+
+# NumPy, for the tests of the Python wrapper.
+if ! [ -e .venv/complete ]; then
+    rm -rf .venv
+    if python3 -m venv .venv && .venv/bin/python -m pip install --quiet --disable-pip-version-check numpy; then
+        touch .venv/complete
+    else
+        echo "tests/run.sh: NumPy could not be installed; the Python wrapper is not tested" >&2
+    fi
+fi
+
+# valgrind, for the test of the C program; only where the system's packages are ours to install.
+if ! command -v valgrind >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    { apt-get update -qq && apt-get install -y -qq valgrind; } >/dev/null 2>&1 || true
+fi
+command -v valgrind >/dev/null || echo "tests/run.sh: no valgrind; the C program's use of memory is not checked" >&2
+
+cargo test --release --quiet "$@"
+
+# The trained model, against the vectors of the transformers library.
+if [ $# = 0 ]; then
+    if examples/run_minilm.sh >/dev/null; then
+        build/venv/bin/python tests/live/check_minilm.py
+    else
+        echo "tests/run.sh: MiniLM could not be fetched; its vectors are not compared" >&2
+    fi
+fi
