@@ -193,8 +193,6 @@ fn what_is_no_program_is_refused() {
         (file("program.air", b"model M {}\n"), 1, "error[E07"),
         (file("empty.air", b"module\n"), 1, "error[E07"),
         (file("utf16.air", b"\xff\xfe"), 1, "E0002"),
-        (file("program.tir", b"model M {}\n"), 1, "error[E07"),
-        (file("utf16.tir", b"\xff\xfe"), 1, "E0002"),
     ] {
         let out = folder.path().join("out.o");
         let output = run(&[&path, "--emit", "obj", "-o", &out.to_string_lossy()]);
