@@ -224,7 +224,7 @@ fn scale(f: &mut Function, at: Cursor, scale: Option<Value>) -> Result<Value, St
 
 fn describe(f: &Function, parts: &Parts, scale: Value) -> String {
     let scale = match f.as_const(scale) {
-        Some(s) => s.as_f64().to_string(),
+        Some(s) => (s.as_f64() as f32).to_string(),
         None => "computed".to_string(),
     };
     let masks = match parts.masks.as_slice() {
