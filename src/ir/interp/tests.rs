@@ -234,3 +234,16 @@ fn bounds_hold_and_are_not_vacuous() {
         }
     }
 }
+
+/// Sums of many small numbers lose digits in `f32` and none in `f64`.
+#[test]
+fn f64_rounds_nothing() {
+    let source = "func @f(%0 \"x\": f32[S]) -> (f32[]) {\n^bb0:\n  %1 = reduce_sum %0, axes=[0] : f32[]\n\
+        \n  %2 = cast %1 : bf16[]\n  %3 = cast %2 : f32[]\n  return %3\n}";
+    let x = floats(&[1000], &[0.1; 1000]);
+    let value = |o: &Data<f64>| if let Data::Float(v) = o { v[0] } else { f64::NAN };
+    let precise = call::<f64>(source, std::slice::from_ref(&x), &BTreeMap::new()).unwrap();
+    assert_eq!(value(&precise.results[0].data), (0..1000).fold(0.0, |s, _| s + f64::from(0.1f32)));
+    let rounded = call::<f32>(source, &[x], &BTreeMap::new()).unwrap();
+    assert_eq!(rounded.results[0].to_tensor().unwrap().to_f32(), [100.0]);
+}
