@@ -5,12 +5,22 @@
 //! Whether a quotient is allowed at all (`D / H` needs the fact `D % H == 0`) is not decided here but in the type checker.
 //! A quotient by a sum that does not divide out stays an opaque factor.
 //!
-//! Arithmetic never panics: coefficients are `i128` and saturate; a value that no longer fits an `i64` is refused when
+//! A form has a bounded size: what would grow beyond it becomes one unknown ([`Dim::is_too_long`]), so that no program makes
+//! the compiler multiply out sums without end. Arithmetic never panics: coefficients are `i128` and saturate; a value that no longer fits an `i64` is refused when
 //! it is evaluated or asked for as a constant.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+/// What stands for a form that is too long; no author can write this name.
+const TOO_LONG: &str = "<too long>";
+/// The most numbers and names in a form.
+const MAX_WEIGHT: usize = 512;
+/// The highest power of a factor.
+const MAX_POWER: u32 = 64;
+/// The most products of terms that a multiplication makes.
+const MAX_PRODUCTS: usize = 4096;
 
 /// A rational number in lowest terms with a positive denominator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,7 +230,33 @@ impl Dim {
                 terms.remove(m);
             }
         }
-        Dim { terms }
+        Dim { terms }.bounded()
+    }
+
+    /// Numbers and names in the form, those of opaque quotients included.
+    fn weight(&self) -> usize {
+        let factor = |f: &Factor| match f {
+            Factor::Symbol(_) => 1,
+            Factor::Quotient(a, b) => a.weight().saturating_add(b.weight()),
+        };
+        let term = |m: &Monomial| m.0.keys().map(factor).fold(1, usize::saturating_add);
+        self.terms.keys().map(term).fold(0, usize::saturating_add)
+    }
+
+    /// The form itself, or the unknown if it is too long.
+    fn bounded(self) -> Dim {
+        let high = |m: &Monomial| m.0.values().any(|e| e.unsigned_abs() > MAX_POWER);
+        if self.weight() > MAX_WEIGHT || self.terms.keys().any(high) { Dim::symbol(TOO_LONG) } else { self }
+    }
+
+    /// Did the form, or a part of it, grow beyond what is kept? Then it has no value, and equals nothing for certain.
+    pub fn is_too_long(&self) -> bool {
+        self.terms.keys().any(|m| {
+            m.0.keys().any(|f| match f {
+                Factor::Symbol(s) => &**s == TOO_LONG,
+                Factor::Quotient(a, b) => a.is_too_long() || b.is_too_long(),
+            })
+        })
     }
 
     /// Negation.
@@ -235,13 +271,18 @@ impl Dim {
 
     /// Product.
     pub fn mul(&self, o: &Dim) -> Dim {
-        let mut out = Dim::zero();
+        if self.terms.len().saturating_mul(o.terms.len()) > MAX_PRODUCTS {
+            return Dim::symbol(TOO_LONG);
+        }
+        let mut terms: BTreeMap<Monomial, Ratio> = BTreeMap::new();
         for (m, r) in &self.terms {
             for (n, s) in &o.terms {
-                out = out.add(&Dim::of_term(m.mul(n), r.mul(*s)));
+                let slot = terms.entry(m.mul(n)).or_insert(Ratio::int(0));
+                *slot = slot.add(r.mul(*s));
             }
         }
-        out
+        terms.retain(|_, r| r.num != 0);
+        Dim { terms }.bounded()
     }
 
     /// Exact quotient. `None` if `o` is zero. Whether the program may divide here is for the caller to prove.
@@ -263,7 +304,7 @@ impl Dim {
         if self.terms.is_empty() {
             return Some(Dim::zero());
         }
-        Some(Dim::factor(Factor::Quotient(Box::new(self.clone()), Box::new(o.clone()))))
+        Some(Dim::factor(Factor::Quotient(Box::new(self.clone()), Box::new(o.clone()))).bounded())
     }
 
     /// Product of many.
@@ -449,6 +490,19 @@ mod tests {
         assert_ne!(s("D"), s("S"));
         let sum = s("A").add(&s("B"));
         assert_eq!(sum.mul(&s("K")).div(&sum).unwrap(), s("K"));
+    }
+
+    #[test]
+    fn forms_stay_short() {
+        let sum = |i: usize| s(&format!("A{i}")).add(&s(&format!("B{i}")));
+        let product = (0..100).fold(Dim::one(), |a, i| a.mul(&sum(i)));
+        assert!(product.is_too_long());
+        assert!(product.add(&Dim::one()).is_too_long());
+        let squares = (0..100).fold(s("A"), |a, _| a.mul(&a));
+        assert!(squares.is_too_long());
+        let quotients = (0..100).fold(s("A"), |a, _| a.div(&a.add(&Dim::one())).unwrap());
+        assert!(quotients.is_too_long());
+        assert!(!sum(0).mul(&sum(1)).mul(&sum(2)).is_too_long());
     }
 
     #[test]

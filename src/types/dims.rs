@@ -193,7 +193,12 @@ impl DimScope {
                 return None;
             }
         };
-        Some(self.canonical(dim))
+        let dim = self.canonical(dim);
+        if dim.is_too_long() {
+            diagnostics.push(too_long(expr.span));
+            return None;
+        }
+        Some(dim)
     }
 
     /// `a / b`, if it is a whole number by the facts.
@@ -347,6 +352,12 @@ fn not_a_dimension(expr: &Expr) -> Diagnostic {
     };
     Diagnostic::error(codes::NOT_A_DIMENSION, what)
         .at(expr.span, "a name, a whole number or a formula of these is needed")
+}
+
+/// The message for a formula that is not kept.
+pub(super) fn too_long(span: Span) -> Diagnostic {
+    Diagnostic::error(codes::TOO_LONG, "the formula of a dimension is too long")
+        .at(span, "too long when multiplied out")
 }
 
 fn bad_clause(span: Span) -> Diagnostic {

@@ -16,6 +16,9 @@ use crate::shape::{Dim, Elem};
 use crate::syntax::ast;
 use crate::syntax::span::Span;
 
+/// The most tensors in a tuple, those of tuples in it included.
+const MAX_LEAVES: usize = 1024;
+
 impl<'a> Body<'a> {
     /// An expression whose value is needed.
     pub(super) fn expr(&mut self, expr: &ast::Expr) -> Val {
@@ -34,6 +37,15 @@ impl<'a> Body<'a> {
 
     /// An expression that may have no value.
     pub(super) fn expr_or_statement(&mut self, expr: &ast::Expr) -> Val {
+        let value = self.any_expr(expr);
+        if value.ty.is_too_long() {
+            self.diagnostics.push(super::dims::too_long(expr.span));
+            return Val::error(expr.span);
+        }
+        value
+    }
+
+    fn any_expr(&mut self, expr: &ast::Expr) -> Val {
         let span = expr.span;
         match &expr.kind {
             ast::ExprKind::Int(n) => match i64::try_from(*n) {
@@ -56,6 +68,13 @@ impl<'a> Body<'a> {
             ast::ExprKind::Name(name) => self.name(name),
             ast::ExprKind::Tuple(parts) => {
                 let parts: Vec<Val> = parts.iter().map(|part| self.expr(part)).collect();
+                if parts.iter().map(|part| part.ty.leaves()).sum::<usize>() > MAX_LEAVES {
+                    self.diagnostics.push(
+                        Diagnostic::error(shapes::PARTS, format!("a value has at most {MAX_LEAVES} parts"))
+                            .at(span, "more than that, parts of parts counted"),
+                    );
+                    return Val::error(span);
+                }
                 let ty = Ty::Tuple(parts.iter().map(|part| part.ty.clone()).collect());
                 let Some(settled) = ty.settled() else { return Val::error(span) };
                 let kind = ExprKind::Tuple(parts.into_iter().map(|part| part.expr).collect());

@@ -146,6 +146,9 @@ fn deep_programs_do_not_end_the_stack() {
             checked("example.attn", &text);
         }
     }
+    let pairs: String = (0..100).map(|i| format!("let a{} = (a{i}, a{i})\n", i + 1)).collect();
+    let (_, diagnostics, _) = checked("example.attn", &format!("fn f(a0: f32[S]) -> f32[S] {{ {pairs}\na0 }}"));
+    assert!(diagnostics.has_errors());
     let chain: String = (0..3_000).map(|i| format!("fn g{i}(x: f32[S]) -> f32[S] {{ g{}(x) }}\n", i + 1)).collect();
     let (_, diagnostics, _) = checked("example.attn", &format!("{chain}fn g3000(x: f32[S]) -> f32[S] {{ x }}\n"));
     assert_eq!(diagnostics.iter().map(|d| d.message.clone()).next(), None);

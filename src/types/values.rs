@@ -51,6 +51,24 @@ impl Ty {
         }
     }
 
+    /// Has it a dimension whose formula is not kept?
+    pub(super) fn is_too_long(&self) -> bool {
+        match self {
+            Ty::Tensor(tensor) => tensor.shape.axes.iter().filter_map(super::axes::Axis::dim).any(Dim::is_too_long),
+            Ty::Dim(dim) => dim.is_too_long(),
+            Ty::Tuple(parts) => parts.iter().any(Ty::is_too_long),
+            Ty::Float | Ty::Error => false,
+        }
+    }
+
+    /// How many tensors and numbers it has.
+    pub(super) fn leaves(&self) -> usize {
+        match self {
+            Ty::Tuple(parts) => parts.iter().map(Ty::leaves).sum(),
+            Ty::Tensor(_) | Ty::Dim(_) | Ty::Float | Ty::Error => 1,
+        }
+    }
+
     /// Is any part of it wrong?
     pub(super) fn is_error(&self) -> bool {
         match self {

@@ -81,4 +81,11 @@ codes! {
     rule: "The default of a generic is a literal, or for a dimension a formula of the generics before it.";
     - failing: "model M<D = sqrt(4)> {\n    weight: f32[D]\n    pub fn forward(x: f32[D]) -> f32[D] { x * weight }\n}\n";
     - mended: "model M<D = 2> {\n    weight: f32[D]\n    pub fn forward(x: f32[D]) -> f32[D] { x * weight }\n}\n";
+
+    /// A dimension whose formula is too long.
+    TOO_LONG = "E0413", "the formula of a dimension is too long";
+    rule: "A dimension is kept multiplied out, so that equal formulas look the same. One of more than 512 numbers and\n\
+           names, or with a power above 64, is not kept.";
+    - failing: "fn f(x: f32[(A+B)*(C+D)*(E+F)*(G+H)*(I+J)*(K+L)*(M+N)], y: f32[A, B, C, D, E, F, G, H, I, J, K, L, M, N]) -> f32 { 0 }\n";
+    - mended: "fn f(x: f32[(A+B)*(C+D)], y: f32[A, B, C, D]) -> f32 { 0 }\n";
 }
