@@ -1,6 +1,9 @@
 //! Does a program in tile IR compute what its graph IR says, unscheduled and scheduled? The oracle is the graph IR's
 //! interpreter; the schedule must not change a bit.
 
+#[path = "common/front.rs"]
+mod front;
+
 use std::collections::BTreeMap;
 
 use attnc::ir::interp::{self, Array, Call, Data, Limits, run_tapped};
@@ -251,4 +254,35 @@ fn narrow_types() {
          %3 = mul %0, %0 : bf16[S, 9]\n%4 = add %1, %1 : i8[S, 9]\n%5 = cast %1 : i64[S, 9]\n%6 = exp %2 : f16[9, 4]\nreturn %3, %4, %5, %6\n}",
         SIZES,
     );
+}
+
+/// Every example, through the whole way but for running it: what it becomes is right in both states, and reads back.
+#[test]
+fn examples_become_kernels() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "attn"));
+    assert!(paths.len() >= 8);
+    for path in paths {
+        let name = path.file_name().unwrap().to_string_lossy().to_string();
+        let source = std::fs::read_to_string(&path).unwrap();
+        let mut module = front::module(&name, &source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
+        optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut tiles = attnc::lowering::tile::lower(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for scheduled in [false, true] {
+            if scheduled {
+                for k in &mut tiles.kernels {
+                    tile::schedule(k).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
+                }
+            }
+            tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{name}:\n{e}"));
+            let text = tile::text::print(&tiles);
+            let mut sources = SourceMap::new();
+            let file = sources.add("test.tir", text.as_str());
+            match tile::text::parse(&text, file) {
+                Ok(p) => assert_eq!(tile::text::print(&p.module), text, "{name}"),
+                Err(d) => panic!("{name}: {}", attnc::diagnostics::render_all(&d, &sources, false)),
+            }
+        }
+    }
 }
