@@ -190,7 +190,10 @@ impl Scheduler<'_> {
     fn group(&mut self, block: Block) -> Result<(), String> {
         let mut events: Vec<Event> = Vec::new();
         let mut first_copy = None;
-        for inst in self.body.block(block).insts.clone() {
+        // Literals come first, so that none of them parts what could be one loop nest.
+        let mut insts = self.body.block(block).insts.clone();
+        insts.sort_by_key(|i| !matches!(self.body.inst(*i).op, Op::Const(_) | Op::DimValue(_)));
+        for inst in insts {
             let data = self.body.inst(inst).clone();
             match self.shape_of(inst)? {
                 None => {
