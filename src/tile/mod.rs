@@ -19,6 +19,13 @@
 //! Unscheduled, a tile is just a value. Scheduled for the CPU, `run` regions group what is done in one loop nest over
 //! rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives longer lies in the worker's scratch
 //! (`@l1(OFFSET)`), where `dot` finds its operands. Nothing is left to decide.
+//!
+//! The same text carries schedules for wider CPUs (packed panels, accumulators that stay in vector registers) and for GPUs
+//! (shared memory, fragments, what is under way and its waits, barriers, roles of warps). No stage makes these yet; the
+//! programs in `tests/witnesses` are written by hand, and the verifier refuses what is wrong with them. What is under way
+//! has a type of its own (`slot`, `pending`, `group`), is used once, and only a wait makes a tile of it.
+//!
+//! The contract is the text of [`verify`]; the spelling is in [`text`]; what a program does, by definition, in [`interp`].
 
 mod arena;
 mod body;
