@@ -91,7 +91,7 @@ fn a_c_program_runs_the_encoder() {
         let far: f32 = output(Command::new(&program).args([&weights, &input])).trim().parse().unwrap();
         // The fixture's tolerance is relative to the largest magnitude.
         let scale = case.output.to_f32().iter().fold(1.0f32, |a, x| a.max(x.abs()));
-        assert!(f64::from(far) <= f64::from(case.tolerance) * f64::from(scale), "{}: {far}", case.name);
+        assert!(f64::from(far) <= case.tolerance * f64::from(scale), "{}: {far}", case.name);
         if n == 0 && is_there("valgrind") {
             let mut checked = Command::new("valgrind");
             checked.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=all"]);

@@ -98,7 +98,7 @@ fn shown<'a>(lines: &[&'a str], at: usize) -> Vec<&'a str> {
 fn label(lines: &[&str]) -> String {
     let mut out = String::from("\"");
     for line in lines {
-        let mut text: String = line.trim_start().split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut text: String = line.split_whitespace().collect::<Vec<_>>().join(" ");
         if text.chars().count() > WIDTH {
             text = text.chars().take(WIDTH).collect::<String>() + "...";
         }

@@ -553,7 +553,8 @@ mod tests {
     fn broken_structures_are_found() {
         let good = "func @f(%0 \"x\": f32[4]) -> (f32[4]) {\n^bb0:\n  %1 = exp %0 : f32[4]\n  return %1\n}";
         assert!(complaints(good).is_empty());
-        let breaks: [(&str, fn(&mut Function)); 7] = [
+        type Break = fn(&mut Function);
+        let breaks: [(&str, Break); 7] = [
             ("1 arguments and 2 values", |f| {
                 f.add_block_arg(f.entry(), Type::Index);
             }),
@@ -599,7 +600,7 @@ mod tests {
             ("attention", format!("{product}    yield %5"), "has its operation once"),
             (
                 "matmul",
-                format!("    %6 = exp %3 : f32[S, 4]\n    %5 = matmul %6, %4 : f32[S, S]\n    yield %5"),
+                "    %6 = exp %3 : f32[S, 4]\n    %5 = matmul %6, %4 : f32[S, S]\n    yield %5".to_string(),
                 "no place",
             ),
             ("matmul", format!("{product}    %6 = matmul %3, %4 : f32[S, S]\n    yield %6"), "no place"),

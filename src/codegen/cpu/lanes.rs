@@ -431,7 +431,7 @@ impl Lanes<'_, '_> {
     }
 
     /// Floats from the 16 bits of `f16`, in the low half of each lane.
-    fn from_f16_bits(&mut self, h: Value) -> Value {
+    fn f16_value(&mut self, h: Value) -> Value {
         let magnitude = self.ints(0x7fff);
         let em = self.builder.ins().band(h, magnitude);
         let bits = self.builder.ins().ishl_imm_u(em, 13);
@@ -479,7 +479,7 @@ impl Lanes<'_, '_> {
             Elem::F16 => {
                 let bits = b.ins().uload16(types::I32, plain(), address, 0);
                 let wide = b.ins().splat(types::I32X4, bits);
-                let value = self.from_f16_bits(wide);
+                let value = self.f16_value(wide);
                 self.lane(Lane { value, elem: Elem::F32, width: Width::Four }, 0)
             }
         }
@@ -498,7 +498,7 @@ impl Lanes<'_, '_> {
             }
             (Elem::F16, None) => {
                 let bits = self.builder.ins().uload16x4(plain(), address, 0);
-                four(self.from_f16_bits(bits), Elem::F32)
+                four(self.f16_value(bits), Elem::F32)
             }
             (Elem::I8 | Elem::I64 | Elem::Bool, None) => {
                 let size = i64::try_from(elem.size()).unwrap_or(1);

@@ -106,13 +106,12 @@ pub fn print_function(f: &Function, files: &[String]) -> String {
 
 /// A float with the fewest digits that read back, in the precision of its element type.
 fn float_text(x: f64, elem: Elem) -> String {
-    let text = match elem {
-        _ if x.is_nan() => return "nan".to_string(),
+    match elem {
+        _ if x.is_nan() => "nan".to_string(),
         Elem::BF16 => format!("{:?}", half::bf16::from_f32(x as f32).to_f32()),
         Elem::F16 => format!("{:?}", half::f16::from_f32(x as f32).to_f32()),
         Elem::F32 | Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => format!("{:?}", x as f32),
-    };
-    text
+    }
 }
 
 /// A literal without its type.
