@@ -16,7 +16,7 @@ pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use session::{Failure, MAX_SOURCE, Session, command_line_error, whole};
 
 use crate::cli::{CheckOptions, CompileOptions, EmitKind, ExplainOptions, StdOptions};
-use crate::codegen::cpu::Wanted;
+use crate::codegen::cpu::{Wanted, clif};
 use crate::diagnostics::codes as registry;
 use crate::syntax::span::FileId;
 use crate::types::typed::{LayerKind, Program};
@@ -39,54 +39,31 @@ pub fn compile(options: &CompileOptions) -> Result<(), Failure> {
 
 fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> {
     let out = Outputs::of(options).map_err(|message| command_line_error(&message))?;
-    let pass_options = pass_options(&options.target, &options.passes)?;
     let source = Source::of(&options.file);
 
     s.stage("read");
     let file = s.read(&options.file)?;
 
-    // The program as a module of graph IR: parsed, checked, lowered.
-    let mut graph = match source {
-        Source::Program => {
-            s.stage("lex");
-            out.emit(s, EmitKind::Tokens, |s| stages::tokens(s, file))?;
-            s.stage("parse");
-            let tree = stages::parse(s, file);
-            out.emit(s, EmitKind::Ast, |s| {
-                s.sources.get(file).map(|f| syntax::dump::ast(&tree, f)).unwrap_or_default()
-            })?;
-            s.stage("check types");
-            let program = types::check(&tree, &mut s.sources, &mut s.diagnostics);
-            s.stop_on_errors()?;
-            out.emit(s, EmitKind::Types, |_| types::dump::dump(&program, file))?;
-            if !out.go_beyond(EmitKind::Types) {
-                return Ok(());
-            }
-            s.stage("lower to graph IR");
-            stages::lower(s, &program, &options.program)?
+    let (tiles, model) = match source {
+        Source::Program | Source::Graph => {
+            let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
+            let model = stages::describe(s, &graph)?;
+            s.stage("lower to tile IR");
+            let mut tiles = stages::lower_to_tiles(&graph)?;
+            s.stage("schedule");
+            stages::schedule(&mut tiles)?;
+            (tiles, model)
         }
-        Source::Graph => {
+        Source::Tile => {
             s.stage("parse");
-            stages::graph_text(s, file)?
+            let mut tiles = stages::tile_text(s, file)?;
+            s.stage("schedule");
+            stages::schedule(&mut tiles)?;
+            let model = stages::describe_tiles(s, &tiles)?;
+            (tiles, model)
         }
-        Source::Tile | Source::Clif => return Err(command_line_error("this build compiles .attn and .air files")),
+        Source::Clif => return clif_text(s, file, &out),
     };
-
-    // Passes: the same formula in fewer and larger steps.
-    s.stage("passes");
-    stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
-    out.emit(s, EmitKind::Ir, |_| ir::text::print(&graph))?;
-    out.emit(s, EmitKind::Dot, |_| ir::dot(&graph))?;
-    if !out.go_beyond(EmitKind::Dot) {
-        return Ok(());
-    }
-    let model = stages::describe(s, &graph)?;
-
-    // Kernels and plans, with everything decided.
-    s.stage("lower to tile IR");
-    let mut tiles = stages::lower_to_tiles(&graph)?;
-    s.stage("schedule");
-    stages::schedule(&mut tiles)?;
     out.emit(s, EmitKind::Tile, |_| tile::text::print(&tiles))?;
 
     // Machine code, and the model that carries it.
@@ -107,6 +84,65 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     out.emit(s, EmitKind::Python, |_| runtime::python::python(&model))
 }
 
+/// The first half of the way: from a text to graph IR after the passes; nothing where no later stage is asked for.
+fn graph_ir(
+    s: &mut Session,
+    options: &CompileOptions,
+    source: Source,
+    file: FileId,
+    out: &Outputs,
+) -> Result<Option<ir::Module>, Failure> {
+    let pass_options = pass_options(&options.target, &options.passes)?;
+    let mut graph = if source == Source::Graph {
+        s.stage("parse");
+        stages::graph_text(s, file)?
+    } else {
+        s.stage("lex");
+        out.emit(s, EmitKind::Tokens, |s| stages::tokens(s, file))?;
+        s.stage("parse");
+        let tree = stages::parse(s, file);
+        out.emit(s, EmitKind::Ast, |s| s.sources.get(file).map(|f| syntax::dump::ast(&tree, f)).unwrap_or_default())?;
+        s.stage("check types");
+        let program = types::check(&tree, &mut s.sources, &mut s.diagnostics);
+        s.stop_on_errors()?;
+        out.emit(s, EmitKind::Types, |_| types::dump::dump(&program, file))?;
+        if !out.go_beyond(EmitKind::Types) {
+            return Ok(None);
+        }
+        s.stage("lower to graph IR");
+        stages::lower(s, &program, &options.program)?
+    };
+
+    // The same formula in fewer and larger steps.
+    s.stage("passes");
+    stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
+    out.emit(s, EmitKind::Ir, |_| ir::text::print(&graph))?;
+    out.emit(s, EmitKind::Dot, |_| ir::dot(&graph))?;
+    Ok(out.go_beyond(EmitKind::Dot).then_some(graph))
+}
+
+/// Cranelift's IR: what it says again, and as machine code.
+fn clif_text(s: &mut Session, file: FileId, out: &Outputs) -> Result<(), Failure> {
+    if let Some(kind) =
+        [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python].into_iter().find(|k| out.has(*k))
+    {
+        let message =
+            format!("`--emit {}` needs the model around the code; .clif files have functions alone", kind.name());
+        return Err(command_line_error(&message));
+    }
+    s.stage("parse");
+    let functions = stages::clif_text(s, file)?;
+    out.emit(s, EmitKind::Clif, |_| clif::print(&functions))?;
+    s.stage("generate code");
+    match out.has(EmitKind::Asm) {
+        true => {
+            let asm = stages::assemble(s, &functions)?;
+            out.emit(s, EmitKind::Asm, |_| &asm)
+        }
+        false => Ok(()),
+    }
+}
+
 /// `attnc check FILE`: all errors and warnings, nothing else.
 pub fn check(options: &CheckOptions) -> Result<(), Failure> {
     let mut session = Session::new(&options.messages);
@@ -117,8 +153,11 @@ pub fn check(options: &CheckOptions) -> Result<(), Failure> {
 
 fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), Failure> {
     let file = s.read(&options.file)?;
-    if Source::of(&options.file) == Source::Graph {
-        return stages::graph_text(s, file).map(|_| ());
+    match Source::of(&options.file) {
+        Source::Program => {}
+        Source::Graph => return stages::graph_text(s, file).map(|_| ()),
+        Source::Tile => return stages::tile_text(s, file).map(|_| ()),
+        Source::Clif => return stages::clif_text(s, file).map(|_| ()),
     }
     let program = front_end(s, file);
     s.stop_on_errors()?;

@@ -1,9 +1,9 @@
 //! What a model looks like from outside, read off its graph IR: entry points, arguments, run-time dimensions, parameters.
 //!
-//! In: the module, whose functions come in two variants where there are taps. Out: the runtime's [`ModelDescriptor`],
+//! In: the declarations of parameters and entry points. Out: the runtime's [`ModelDescriptor`],
 //! without the code (`variants`) and the error sites, which the back end adds. It looks at signatures alone.
 
-use crate::ir::{Function, Module, Op, run_time_dims};
+use crate::ir::{EntryDecl, Module, ParamDecl, TapDecl, entries};
 use crate::runtime::descriptor::{Check, Comparison, DimText, Entry, ModelDescriptor, Param, Symbol, Tap, Tensor};
 use crate::runtime::expr::Expr;
 use crate::shape::{Dim, Fact, Relation, TensorType};
@@ -13,8 +13,22 @@ use crate::shape::{Dim, Fact, Relation, TensorType};
 /// # Errors
 /// A dimension of a parameter that is no number, or a run-time dimension that no argument binds, in words.
 pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result<ModelDescriptor, String> {
+    describe_entries(&module.params, &entries(module), model, doc, target)
+}
+
+/// Describes a model by its declarations, as [`describe`] does a module.
+///
+/// # Errors
+/// As [`describe`].
+pub fn describe_entries(
+    declared: &[ParamDecl],
+    entry_points: &[EntryDecl],
+    model: &str,
+    doc: &str,
+    target: &str,
+) -> Result<ModelDescriptor, String> {
     let mut params = Vec::new();
-    for p in &module.params {
+    for p in declared {
         if let Some(d) = p.ty.shape.iter().find(|d| d.as_const().is_none()) {
             return Err(format!("the dimension {d} of the parameter {} is not known; bind it with --dim", p.name));
         }
@@ -25,11 +39,7 @@ pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result
             dims: p.ty.shape.iter().cloned().map(DimText::of).collect(),
         });
     }
-    let mut entries = Vec::new();
-    for f in module.functions.iter().filter(|f| !f.tapped) {
-        let tapped = module.functions.iter().find(|g| g.tapped && g.name == f.name);
-        entries.push(entry(f, tapped)?);
-    }
+    let entries = entry_points.iter().map(entry).collect::<Result<_, _>>()?;
     Ok(ModelDescriptor {
         name: model.to_string(),
         doc: doc.to_string(),
@@ -40,8 +50,8 @@ pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result
     })
 }
 
-fn entry(f: &Function, tapped: Option<&Function>) -> Result<Entry, String> {
-    let names = run_time_dims(f);
+fn entry(f: &EntryDecl) -> Result<Entry, String> {
+    let names = f.run_time_dims();
     let batch = f.args.iter().find(|a| a.batch).and_then(|a| a.ty.shape.first()).and_then(|d| d.as_symbol());
     let mut symbols = Vec::new();
     for name in &names {
@@ -49,7 +59,7 @@ fn entry(f: &Function, tapped: Option<&Function>) -> Result<Entry, String> {
     }
     let expr = |d: &Dim| Expr::from_dim(d, &names).ok_or_else(|| format!("the dimension {d} is too large to evaluate"));
     let mut checks = Vec::new();
-    for (fact, _) in &f.checks {
+    for fact in &f.checks {
         let Fact { left, relation, right } = fact;
         let (left, right) = (expr(left)?, expr(right)?);
         let (left, comparison, right) = match relation {
@@ -75,7 +85,7 @@ fn entry(f: &Function, tapped: Option<&Function>) -> Result<Entry, String> {
         args: f.args.iter().map(|a| tensor(&a.name, &a.ty, a.batch)).collect(),
         checks,
         results: results.collect(),
-        taps: tapped.map(taps).unwrap_or_default(),
+        taps: f.taps.iter().map(|t| tap(t, batch)).collect(),
     })
 }
 
@@ -85,7 +95,7 @@ fn tensor(name: &str, ty: &TensorType, batch: bool) -> Tensor {
 }
 
 /// The first argument axis whose extent is `c * symbol + k`, a bare symbol before others.
-fn binding(f: &Function, name: &str, is_batch: bool) -> Result<Symbol, String> {
+fn binding(f: &EntryDecl, name: &str, is_batch: bool) -> Result<Symbol, String> {
     let mut best: Option<Symbol> = None;
     for (arg, a) in f.args.iter().enumerate() {
         for (i, d) in a.ty.shape.iter().enumerate() {
@@ -108,34 +118,26 @@ fn binding(f: &Function, name: &str, is_batch: bool) -> Result<Symbol, String> {
     }
 }
 
-fn taps(f: &Function) -> Vec<Tap> {
-    let batch = f.args.iter().find(|a| a.batch).and_then(|a| a.ty.shape.first());
-    let mut out: Vec<Tap> = Vec::new();
-    for (_, _, inst) in f.insts() {
-        let Op::Tap { name, extents } = &inst.op else { continue };
-        let Some(ty) = inst.operands.first().and_then(|v| f.tensor(*v)) else { continue };
-        if out.iter().any(|t| t.pattern == *name) {
-            continue;
-        }
-        let stars = name.matches('*').count();
-        let stacked = extents.get(stars..).unwrap_or_default();
-        // The batch can be given back its axes only where it stands first.
-        let is_batch = stacked.is_empty() && batch.is_some() && ty.shape.first() == batch;
-        let dims = stacked.iter().chain(ty.shape.iter().skip(usize::from(is_batch))).cloned();
-        out.push(Tap {
-            pattern: name.clone(),
-            extents: extents.iter().take(stars).filter_map(|d| u64::try_from(d.as_const()?).ok()).collect(),
-            elem: ty.elem,
-            batch: is_batch,
-            dims: dims.map(DimText::of).collect(),
-            cost: String::new(),
-        });
+/// `batch` is the flattened batch of the entry point.
+fn tap(declared: &TapDecl, batch: Option<&str>) -> Tap {
+    let TapDecl { name, extents, ty } = declared;
+    let (arrays, stacked) = extents.split_at(name.matches('*').count().min(extents.len()));
+    // The batch can be given back its axes only where it stands first.
+    let first = ty.shape.first().and_then(|d| d.as_symbol());
+    let is_batch = stacked.is_empty() && batch.is_some() && first == batch;
+    let dims = stacked.iter().chain(ty.shape.iter().skip(usize::from(is_batch))).cloned();
+    Tap {
+        pattern: name.clone(),
+        extents: arrays.iter().filter_map(|d| u64::try_from(d.as_const()?).ok()).collect(),
+        elem: ty.elem,
+        batch: is_batch,
+        dims: dims.map(DimText::of).collect(),
+        cost: String::new(),
     }
-    out
 }
 
 /// The signature as a program would spell it.
-fn signature(f: &Function) -> String {
+fn signature(f: &EntryDecl) -> String {
     let spell = |ty: &TensorType, batch: bool| {
         let mut dims: Vec<String> = ty.shape.iter().skip(usize::from(batch)).map(Dim::to_string).collect();
         if batch {
@@ -152,7 +154,7 @@ fn signature(f: &Function) -> String {
         many => out += &format!(" -> ({})", many.join(", ")),
     }
     if !f.checks.is_empty() {
-        let facts: Vec<String> = f.checks.iter().map(|(fact, _)| fact.to_string()).collect();
+        let facts: Vec<String> = f.checks.iter().map(|fact| fact.to_string()).collect();
         out += &format!(" where {}", facts.join(", "));
     }
     out
@@ -161,7 +163,7 @@ fn signature(f: &Function) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{ArgDecl, ResultDecl};
+    use crate::ir::{ArgDecl, Function, ResultDecl};
     use crate::shape::Elem;
 
     #[test]

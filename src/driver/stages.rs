@@ -7,16 +7,16 @@ use super::bugs::{Saved, bug};
 use super::passes::{Dumps, broken_pass};
 use super::session::{Failure, Session, reason};
 use crate::cli::{PassOptions, ProgramOptions};
-use crate::codegen::cpu::{self, Compiled, Wanted};
+use crate::codegen::cpu::{self, Compiled, Wanted, clif};
 use crate::codegen::descriptor;
-use crate::diagnostics::codes::{driver as codes, entries};
+use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::link;
 use crate::syntax::ast;
-use crate::syntax::span::FileId;
+use crate::syntax::span::{FileId, Span};
 use crate::types::typed::Program;
 use crate::{ir, syntax, tile};
 use std::path::Path;
@@ -66,6 +66,40 @@ pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, Fa
     Ok(parsed.module)
 }
 
+/// A text of tile IR, verified.
+pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, Failure> {
+    let parsed = tile::text::parse(&s.text(file), file).map_err(|errors| {
+        s.diagnostics.append(errors);
+        Failure::Program
+    })?;
+    if let Err(errors) = tile::verify::verify(&parsed.module) {
+        s.diagnostics.append(errors.diagnostics(&parsed.places));
+        return Err(Failure::Program);
+    }
+    Ok(parsed.module)
+}
+
+/// A text of CLIF, verified.
+pub(super) fn clif_text(s: &mut Session, file: FileId) -> Result<Vec<clif::Named>, Failure> {
+    let text = s.text(file);
+    clif::read(&text).map_err(|error| {
+        let before = text.split_inclusive('\n').take(error.line.saturating_sub(1)).map(str::len).sum::<usize>();
+        let line = text.get(before..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let span = Span::new(file, place(before), place(before + line.len()));
+        s.diagnostics.push(Diagnostic::error(ir_codes::CLIF, error.message).at(span, ""));
+        Failure::Program
+    })
+}
+
+/// Machine code of CLIF, as text.
+pub(super) fn assemble(s: &mut Session, functions: &[clif::Named]) -> Result<String, Failure> {
+    clif::assembly(functions).map_err(|message| {
+        s.diagnostics.push(Diagnostic::error(ir_codes::CLIF, message));
+        Failure::Program
+    })
+}
+
 /// The pipeline of passes, with the dumps that were asked for.
 pub(super) fn optimise(
     s: &mut Session,
@@ -81,10 +115,26 @@ pub(super) fn optimise(
 
 /// The model as it is seen from outside.
 pub(super) fn describe(s: &mut Session, module: &ir::Module) -> Result<ModelDescriptor, Failure> {
+    let names = (module.model.as_str(), module.name.as_str(), module.doc.as_str());
+    describe_entries(s, &module.params, &ir::entries(module), names)
+}
+
+/// The model of a tile module.
+pub(super) fn describe_tiles(s: &mut Session, module: &tile::Module) -> Result<ModelDescriptor, Failure> {
+    let names = (module.model.as_str(), module.name.as_str(), module.doc.as_str());
+    describe_entries(s, &module.params, &module.entries, names)
+}
+
+fn describe_entries(
+    s: &mut Session,
+    params: &[ir::ParamDecl],
+    entries: &[ir::EntryDecl],
+    (model, file, doc): (&str, &str, &str),
+) -> Result<ModelDescriptor, Failure> {
     // A text that names no model is called as its file.
-    let name = if module.model.is_empty() { model_name(&module.name) } else { module.model.clone() };
-    descriptor::describe(module, &name, &module.doc, &cpu::triple().to_string()).map_err(|message| {
-        s.diagnostics.push(Diagnostic::error(entries::UNBOUND_GENERIC, message));
+    let name = if model.is_empty() { model_name(file) } else { model.to_string() };
+    descriptor::describe_entries(params, entries, &name, doc, &cpu::triple().to_string()).map_err(|message| {
+        s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
         Failure::Program
     })
 }

@@ -35,5 +35,5 @@ pub use function::{
 };
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use rules::result_type;
-pub use signature::{run_time_dims, tap_patterns};
+pub use signature::{EntryDecl, TapDecl, entries, run_time_dims, tap_patterns};
 pub use verify::{Errors, Verified, verify};

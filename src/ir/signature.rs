@@ -1,12 +1,80 @@
-//! What a function's signature says beside its types: run-time dimensions and taps, in the order that everything outside
-//! of the IR (plans, the runtime) uses.
+//! What a module looks like from outside: entry points with their run-time dimensions and taps, in the order that
+//! everything outside of the IR (plans, the runtime) uses.
+//!
+//! In: functions. Out: declarations, which stay with the code when the functions are gone.
 
-use super::{Function, Op};
+use super::{ArgDecl, Function, Module, Op, ResultDecl};
+use crate::shape::{Dim, Fact, TensorType};
+
+/// A step that callers may ask for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TapDecl {
+    /// Its path, `*` for each index into an array of layers.
+    pub name: String,
+    /// The extents of those arrays, then those of the loops over which it is stacked.
+    pub extents: Vec<Dim>,
+    /// Type of each value.
+    pub ty: TensorType,
+}
+
+/// An entry point without its body.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EntryDecl {
+    /// Its name.
+    pub name: String,
+    /// Its documentation.
+    pub doc: String,
+    /// Its arguments.
+    pub args: Vec<ArgDecl>,
+    /// Its results.
+    pub results: Vec<ResultDecl>,
+    /// What a call checks at the door.
+    pub checks: Vec<Fact>,
+    /// Its taps, each once, in order of appearance.
+    pub taps: Vec<TapDecl>,
+}
+
+impl EntryDecl {
+    /// Names of its run-time dimensions, in order of name.
+    pub fn run_time_dims(&self) -> Vec<String> {
+        symbols(&self.args, &self.results)
+    }
+}
+
+/// The entry points of a module.
+pub fn entries(module: &Module) -> Vec<EntryDecl> {
+    let plain = module.functions.iter().filter(|f| !f.tapped);
+    let declared = plain.map(|f| EntryDecl {
+        name: f.name.clone(),
+        doc: f.doc.clone(),
+        args: f.args.clone(),
+        results: f.results.clone(),
+        checks: f.checks.iter().map(|(fact, _)| fact.clone()).collect(),
+        taps: module.functions.iter().find(|g| g.tapped && g.name == f.name).map(taps).unwrap_or_default(),
+    });
+    declared.collect()
+}
+
+fn taps(f: &Function) -> Vec<TapDecl> {
+    let mut out: Vec<TapDecl> = Vec::new();
+    for (_, _, inst) in f.insts() {
+        let Op::Tap { name, extents } = &inst.op else { continue };
+        let Some(ty) = inst.operands.first().and_then(|v| f.tensor(*v)) else { continue };
+        if !out.iter().any(|t| t.name == *name) {
+            out.push(TapDecl { name: name.clone(), extents: extents.clone(), ty: ty.clone() });
+        }
+    }
+    out
+}
 
 /// Names of a function's run-time dimensions, in order of name.
 pub fn run_time_dims(f: &Function) -> Vec<String> {
+    symbols(&f.args, &f.results)
+}
+
+fn symbols(args: &[ArgDecl], results: &[ResultDecl]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let types = f.args.iter().map(|a| &a.ty).chain(f.results.iter().map(|r| &r.ty));
+    let types = args.iter().map(|a| &a.ty).chain(results.iter().map(|r| &r.ty));
     for d in types.flat_map(|t| &t.shape) {
         names.extend(d.symbols().iter().map(|s| s.to_string()));
     }

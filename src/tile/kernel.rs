@@ -1,7 +1,7 @@
 //! Kernels, plans and the module that holds them.
 
 use super::{Body, Value};
-use crate::ir::ParamDecl;
+use crate::ir::{EntryDecl, ParamDecl};
 use crate::shape::Dim;
 
 /// What a kernel does with a buffer.
@@ -174,6 +174,12 @@ pub struct Module {
     pub name: String,
     /// The other source files, by the number that places use, from 1.
     pub files: Vec<String>,
+    /// Name of the model; empty where a text has none.
+    pub model: String,
+    /// Documentation of the model.
+    pub doc: String,
+    /// The entry points as callers see them; each has a plan.
+    pub entries: Vec<EntryDecl>,
     /// Parameters, in order of name: the order of the context's `params`.
     pub params: Vec<ParamDecl>,
     /// Messages of errors at run time, `{0}` the index and `{1}` its bound.

@@ -16,6 +16,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{FuncId, Linkage, Module as _, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 
+use super::clif::print_function;
 use super::code::Code;
 use super::math::Libm;
 use super::plan::{Launching, arena};
@@ -49,7 +50,7 @@ pub fn triple() -> target_lexicon::Triple {
     target_lexicon::Triple::host()
 }
 
-fn target() -> Result<OwnedTargetIsa, String> {
+pub(super) fn target() -> Result<OwnedTargetIsa, String> {
     let mut flags = settings::builder();
     for (name, value) in
         [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false"), ("unwind_info", "false")]
@@ -189,7 +190,7 @@ impl Builder {
         }
         self.frontend = frontend;
         if self.wanted.clif {
-            let _ = writeln!(self.clif, "; {name}\n{}", context.func.display());
+            self.clif += &print_function(name, &context.func);
         }
         context.set_disasm(self.wanted.asm);
         self.object.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;

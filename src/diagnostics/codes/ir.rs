@@ -39,4 +39,9 @@ codes! {
     INVALID = "E0710", "an IR module must keep the invariants of its level";
     rule: "The verifier checks types, dominance, the arguments of blocks, parameters and fused regions. The list of\n\
            invariants is the documentation of the verifier's module.";
+
+    /// A text that is no CLIF.
+    CLIF = "E0720", "a text of CLIF must be what Cranelift takes";
+    rule: "A `.clif` file has functions in the language of the code generator, as `--emit clif` writes them. Its reader\n\
+           stops at the first line that it does not understand; its verifier tells what breaks an invariant.";
 }

@@ -54,6 +54,9 @@ pub fn lower(module: &ir::Module) -> Result<tile::Module, String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
+        model: module.model.clone(),
+        doc: module.doc.clone(),
+        entries: ir::entries(module),
         params: module.params.clone(),
         ..tile::Module::default()
     };

@@ -7,6 +7,7 @@
 //! ```text
 //! module "gpt2.attn"
 //! file "nn.attn"
+//! model "Gpt2"
 //! param "h.*.ln_1.weight"[12]            : f32[768]
 //! site "index {0} is out of range"
 //!
@@ -20,6 +21,7 @@
 //! ```
 
 mod attributes;
+mod entries;
 mod forms;
 mod parse;
 mod print;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::attributes::{Attributes, operation};
+use super::entries;
 use super::forms::{Failure, Read, call, fail, form, global, header, literal_operation, only, param, values, words};
 use super::print::{Anchor, At, Owner, is_name};
 use super::types::{self, Names};
@@ -119,6 +120,9 @@ impl Parser {
                     self.name_line(s).map(|name| self.out.module.name = name)
                 }
                 "file" => self.name_line(s).map(|name| self.out.module.files.push(name)),
+                "model" => self.name_line(s).map(|name| self.out.module.model = name),
+                "doc" => self.name_line(s).map(|text| self.out.module.doc = text),
+                "entry" => entries::entry(s).map(|e| self.out.module.entries.push(e)),
                 "site" => self.name_line(s).map(|text| self.out.module.sites.push(text)),
                 "param" => param(s).map(|p| self.out.module.params.push(p)),
                 "kernel" => {
@@ -133,7 +137,7 @@ impl Parser {
                 }
                 other => {
                     let message = format!(
-                        "`{other}` does not stand here: a module has `file`, `param`, `site`, `kernel`, `plan`"
+                        "`{other}` does not stand here: a module has `file`, `model`, `doc`, `param`, `site`, `entry`, `kernel`, `plan`"
                     );
                     fail(codes::STRUCTURE, Parser::head_place(s), message)
                 }

@@ -77,6 +77,12 @@ pub fn print_with_anchors(module: &Module) -> Printed {
         p.text(&format!("file {}", quoted(file)));
         p.newline();
     }
+    for (word, text) in [("model", &module.model), ("doc", &module.doc)] {
+        if !text.is_empty() {
+            p.text(&format!("{word} {}", quoted(text)));
+            p.newline();
+        }
+    }
     for param in &module.params {
         p.text(&format!("param {}", quoted(&param.name)));
         if !param.counts.is_empty() {
@@ -88,6 +94,13 @@ pub fn print_with_anchors(module: &Module) -> Printed {
     for site in &module.sites {
         p.text(&format!("site {}", quoted(site)));
         p.newline();
+    }
+    for e in &module.entries {
+        p.newline();
+        for line in super::entries::lines(e) {
+            p.text(&line);
+            p.newline();
+        }
     }
     for (i, k) in module.kernels.iter().enumerate() {
         p.newline();

@@ -49,6 +49,8 @@
 //! Of plans (`plan`):
 //! 20. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
 //!     the kernel's symbols. Slots and taps are those of the plan, parameters are those of the module with this type.
+//! 21. Entry points (`entries`) have names, each once, and a plain plan; a plan with an entry point has its dimensions and
+//!     taps, and takes and gives contiguous buffers of the declared types.
 //!
 //! # What is not checked
 //!
@@ -57,6 +59,7 @@
 
 mod body;
 mod cpu;
+mod entries;
 mod gpu;
 mod plan;
 
@@ -150,6 +153,7 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
             sink.error(At::Head, format!("the parameter \"{}\" has not one extent for each `*`", p.name));
         }
     }
+    entries::module(module, &mut sink);
     let mut names = BTreeSet::new();
     for (i, k) in module.kernels.iter().enumerate() {
         sink.owner = Owner::Kernel(i);
@@ -168,6 +172,9 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
         body::check(module, body::Unit::Plan(p), &mut sink);
         if sink.list.len() == before {
             plan::check(module, p, &mut sink);
+            if let Some(e) = module.entries.iter().find(|e| e.name == p.name) {
+                entries::plan(e, p, &mut sink);
+            }
         }
     }
     if sink.list.is_empty() {

@@ -1,0 +1,54 @@
+//! What holds of entry points: each has its plan, and the plan takes and gives what is declared.
+
+use std::collections::BTreeSet;
+
+use super::Sink;
+use crate::ir::EntryDecl;
+use crate::shape::TensorType;
+use crate::tile::text::At;
+use crate::tile::{BufferType, Module, Op, Plan, PlanVariant, Type, row_major};
+
+/// Checks the declarations of a module that has any.
+pub(super) fn module(module: &Module, sink: &mut Sink) {
+    let mut names = BTreeSet::new();
+    for e in &module.entries {
+        if e.name.is_empty() || !names.insert(&e.name) {
+            sink.error(At::Head, format!("the entry point's name `{}` is not its own", e.name));
+        }
+        if !module.plans.iter().any(|p| p.name == e.name && p.variant == PlanVariant::Plain) {
+            sink.error(At::Head, format!("the entry point @{} has no plan", e.name));
+        }
+    }
+}
+
+/// Checks a plan, whose body is in order, against its declaration.
+pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
+    let dims = e.run_time_dims();
+    if plan.symbols != dims {
+        sink.error(At::Head, format!("the entry point's dimensions are {}", dims.join(", ")));
+    }
+    let taps: Vec<&str> = e.taps.iter().map(|t| t.name.as_str()).collect();
+    if plan.variant == PlanVariant::Tapped && plan.taps != taps {
+        sink.error(At::Head, format!("the entry point's taps are {taps:?}"));
+    }
+    for i in plan.body.insts() {
+        let data = plan.body.inst(i);
+        let (what, n, declared) = match data.op {
+            Op::Arg(n) => ("argument", n, e.args.get(n as usize).map(|a| &a.ty)),
+            Op::Out(n) => ("result", n, e.results.get(n as usize).map(|r| &r.ty)),
+            _ => continue,
+        };
+        let Some(ty) = declared else {
+            sink.error(At::Inst(i), format!("the entry point has no {what} {n}"));
+            continue;
+        };
+        let whole = buffer(ty);
+        if data.result.is_some_and(|v| *plan.body.ty(v) != Type::Buffer(whole.clone())) {
+            sink.error(At::Inst(i), format!("the {what} is {whole}"));
+        }
+    }
+}
+
+fn buffer(ty: &TensorType) -> BufferType {
+    BufferType { elem: ty.elem, shape: ty.shape.clone(), strides: row_major(&ty.shape) }
+}
