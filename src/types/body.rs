@@ -12,7 +12,7 @@ use super::typed::{
 };
 use super::values::{Ty, Val};
 use crate::diagnostics::codes::{names, shapes};
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::shape::Dim;
 use crate::syntax::ast;
 use crate::syntax::span::{SourceMap, Span};
@@ -156,9 +156,7 @@ impl<'a> Body<'a> {
             }
             None if nothing => Block { statements, value: None },
             None => {
-                // A statement that could not be read may have been the value.
-                let unread = ast.statements.last().is_some_and(|stmt| stmt.kind == ast::StmtKind::Error);
-                if !unread {
+                if !self.is_unread(ast) {
                     let end = Span::new(ast.span.file, ast.span.end.saturating_sub(1), ast.span.end);
                     self.diagnostics.push(
                         Diagnostic::error(shapes::NO_VALUE, format!("`{}` gives no value", item.ast.name.name))
@@ -183,12 +181,29 @@ impl<'a> Body<'a> {
         let value = block.value.as_deref().map(|value| self.tail(value));
         self.pop_frame();
         match value {
+            None if self.is_unread(block) => {
+                (Block { statements, value: None }, Ty::Error)
+            }
             None => (Block { statements, value: None }, Ty::Tuple(Vec::new())),
             Some(value) if value.ty == Ty::Tuple(Vec::new()) => {
                 statements.push(Stmt { span: value.span(), kind: StmtKind::Expr(value.expr) });
                 (Block { statements, value: None }, Ty::Tuple(Vec::new()))
             }
             Some(value) => (Block { statements, value: Some(Box::new(value.expr)) }, value.ty),
+        }
+    }
+
+    /// Could the end of a block not be read, so that its value may be what is missing?
+    fn is_unread(&self, block: &ast::Block) -> bool {
+        let inside = |span: Span| {
+            span.file == block.span.file && block.span.start <= span.start && span.start <= block.span.end
+        };
+        match block.statements.last() {
+            Some(last) => last.kind == ast::StmtKind::Error,
+            // A block that is nested too deeply is left empty.
+            None => self.diagnostics.iter().any(|d| {
+                d.severity == Severity::Error && d.primary.as_ref().is_some_and(|label| inside(label.span))
+            }),
         }
     }
 
