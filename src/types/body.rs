@@ -181,9 +181,7 @@ impl<'a> Body<'a> {
         let value = block.value.as_deref().map(|value| self.tail(value));
         self.pop_frame();
         match value {
-            None if self.is_unread(block) => {
-                (Block { statements, value: None }, Ty::Error)
-            }
+            None if self.is_unread(block) => (Block { statements, value: None }, Ty::Error),
             None => (Block { statements, value: None }, Ty::Tuple(Vec::new())),
             Some(value) if value.ty == Ty::Tuple(Vec::new()) => {
                 statements.push(Stmt { span: value.span(), kind: StmtKind::Expr(value.expr) });
@@ -195,15 +193,15 @@ impl<'a> Body<'a> {
 
     /// Could the end of a block not be read, so that its value may be what is missing?
     fn is_unread(&self, block: &ast::Block) -> bool {
-        let inside = |span: Span| {
-            span.file == block.span.file && block.span.start <= span.start && span.start <= block.span.end
-        };
+        let inside =
+            |span: Span| span.file == block.span.file && block.span.start <= span.start && span.start <= block.span.end;
         match block.statements.last() {
             Some(last) => last.kind == ast::StmtKind::Error,
             // A block that is nested too deeply is left empty.
-            None => self.diagnostics.iter().any(|d| {
-                d.severity == Severity::Error && d.primary.as_ref().is_some_and(|label| inside(label.span))
-            }),
+            None => self
+                .diagnostics
+                .iter()
+                .any(|d| d.severity == Severity::Error && d.primary.as_ref().is_some_and(|label| inside(label.span))),
         }
     }
 

@@ -14,8 +14,8 @@ use super::typed::{
     Call, Constant, Expr, ExprKind, FunctionId, Generic, GenericKind, Instance, LayerPath, Tensor, Type,
 };
 use super::values::{Ty, Val};
+use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, names, parameters};
-use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::shape::Dim;
 use crate::syntax::ast;
 use crate::syntax::span::Span;
@@ -143,17 +143,16 @@ impl<'a> Body<'a> {
         let items = self.items;
         let methods = self.owner.map(|owner| &items.layer(owner).ast.functions);
         let fields = self.owner.map(|owner| &items.layer(owner).ast.fields);
-        let known: Vec<&str> = methods
+        let known = methods
             .into_iter()
             .flatten()
             .map(|function| function.name.name.as_str())
             .chain(fields.into_iter().flatten().map(|field| field.name.name.as_str()))
             .chain(items.function_names(self.module))
-            .chain(builtins::names())
-            .collect();
+            .chain(builtins::names());
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no function `{}`", name.name))
             .at(name.span, "not known");
-        if let Some(near) = did_you_mean(&name.name, known) {
+        if let Some(near) = self.nearest(&name.name, known) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if let Some(advice) = builtins::foreign(&name.name) {
             diagnostic = diagnostic.help(advice);

@@ -16,6 +16,9 @@ use crate::shape::{Dim, Elem};
 use crate::syntax::ast;
 use crate::syntax::span::Span;
 
+/// How many messages get a suggestion.
+const MANY: usize = 200;
+
 /// The most tensors in a tuple, those of tuples in it included.
 const MAX_LEAVES: usize = 1024;
 
@@ -188,6 +191,11 @@ impl<'a> Body<'a> {
         Val::error(name.span)
     }
 
+    /// The name that may have been meant. After many messages none is looked for: it would take long, and nobody reads on.
+    pub(super) fn nearest<'n>(&self, name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+        if self.diagnostics.iter().nth(MANY).is_some() { None } else { did_you_mean(name, known) }
+    }
+
     /// Reports a name that is not known.
     pub(super) fn unknown_name(&mut self, name: &ast::Ident) {
         let layer = self.owner.map(|owner| self.items.layer(owner));
@@ -201,7 +209,7 @@ impl<'a> Body<'a> {
             .collect();
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
             .at(name.span, "not known");
-        if let Some(near) = did_you_mean(&name.name, known) {
+        if let Some(near) = self.nearest(&name.name, known) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if name.name == "self" {
             diagnostic = diagnostic.help("fields are named without `self.`");
