@@ -57,7 +57,7 @@ END
 fi
 
 # 4. The model, compiled: minilm.so, and minilm.py which calls it.
-target/release/attnc examples/09_minilm.attn -o $build/minilm.so --emit so,header,python
+"${CARGO_TARGET_DIR:-target}/release/attnc" examples/09_minilm.attn -o $build/minilm.so --emit so,header,python
 
 # 5. The question.
 case ${1:-} in

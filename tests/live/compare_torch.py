@@ -44,8 +44,8 @@ nn = torch.nn
 class Report:
     """What was compared, compiled and timed."""
 
-    def __init__(self):
-        self.failed, self.compiled, self.timed = 0, [], []
+    def __init__(self, times):
+        self.times, self.failed, self.compiled, self.timed = times, 0, [], []
 
     def compare(self, what, result, expected, tolerance):
         expected = np.asarray(expected)
@@ -60,6 +60,8 @@ class Report:
 
     def time(self, what, ours, theirs):
         """Medians of both, with one thread and with two; `ours` takes the number of threads."""
+        if not self.times:
+            return
         for threads in (1, 2):
             torch.set_num_threads(threads)
             ours_ms, theirs_ms = (1e3 * median_time(call) for call in (ours(threads), theirs))
@@ -361,6 +363,7 @@ def main():
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help=f"some of {' '.join(EXAMPLES)}; all without")
     parser.add_argument("--attnc", type=Path, default=ROOT / "target" / "release" / "attnc", help="the compiler")
     parser.add_argument("--seed", type=int, default=0, help="of the random weights and inputs")
+    parser.add_argument("--no-times", dest="times", action="store_false", help="compare only")
     options = parser.parse_args()
     unknown = set(options.examples) - set(EXAMPLES)
     if unknown:
@@ -368,7 +371,7 @@ def main():
 
     OUT.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(2)
-    report = Report()
+    report = Report(options.times)
     for example in options.examples or EXAMPLES:
         torch.manual_seed(options.seed)
         EXAMPLES[example](Compiled(options.attnc, example, report), report)
