@@ -24,7 +24,13 @@ command -v cargo >/dev/null || fail "cargo is not there; https://rustup.rs insta
 command -v python3 >/dev/null || fail "python3 is not there"
 
 # 1. The compiler. One that was built already is only checked for being up to date.
-cargo build --release --quiet || fail "the compiler could not be built"
+attnc=${CARGO_TARGET_DIR:-target}/release/attnc
+quiet=--quiet
+if ! [ -e "$attnc" ]; then
+    echo "building the compiler; the first time takes some minutes" >&2
+    quiet=
+fi
+cargo build --release $quiet || fail "the compiler could not be built"
 
 # 2. Two Python packages, in a folder of their own.
 mkdir -p $build
@@ -57,7 +63,7 @@ END
 fi
 
 # 4. The model, compiled: minilm.so, and minilm.py which calls it.
-"${CARGO_TARGET_DIR:-target}/release/attnc" examples/09_minilm.attn -o $build/minilm.so --emit so,header,python
+"$attnc" examples/09_minilm.attn -o $build/minilm.so --emit so,header,python
 
 # 5. The question.
 case ${1:-} in
