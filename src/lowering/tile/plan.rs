@@ -116,7 +116,8 @@ impl Lowering<'_> {
             self.builder.switch_to(self.blocks[block].ok_or("a block without a counterpart")?);
             for inst in &self.f.block(block).insts {
                 let data = self.f.inst(*inst);
-                self.builder.at(data.loc);
+                // Constants have no place in the text form of the graph IR, so they have none here.
+                self.builder.at(if matches!(data.op, Op::Const(_)) { ir::Loc::default() } else { data.loc });
                 self.instruction(data)?;
             }
             self.terminator(&self.f.block(block).terminator)?;

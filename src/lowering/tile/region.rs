@@ -153,7 +153,8 @@ impl<'a> Region<'a> {
             if !needed[result] || env[result].is_some() {
                 continue;
             }
-            kb.at(data.loc);
+            // Constants have no place in the text form of the graph IR, so they have none here.
+            kb.at(if matches!(data.op, Op::Const(_)) { ir::Loc::default() } else { data.loc });
             let mut operands = Vec::new();
             for v in &data.operands {
                 operands.push(env[*v].ok_or("an operand was not evaluated")?);

@@ -1,0 +1,143 @@
+//! Does `attnc run` give what the references say, interpreted and compiled, and refuse what does not fit?
+
+#[path = "common/fixtures.rs"]
+mod fixtures;
+
+use std::path::Path;
+use std::process::Command;
+
+use attnc::runtime::npy;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+use safetensors::tensor::Dtype;
+
+fn host(tensor: &fixtures::Tensor) -> Tensor {
+    let elem = match tensor.dtype {
+        Dtype::F32 => Elem::F32,
+        Dtype::I32 => Elem::I32,
+        Dtype::BOOL => Elem::Bool,
+        other => panic!("{other:?} in a fixture"),
+    };
+    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).expect("a tensor")
+}
+
+/// Exit code, stdout and stderr.
+fn attnc(args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_attnc")).args(args).output().expect("attnc starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+fn read(path: &Path) -> Tensor {
+    npy::parse(&std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).expect("a .npy file")
+}
+
+#[test]
+fn results_and_taps_are_those_of_the_references() {
+    for example in ["01_linear", "02_self_attention", "03_masks", "05_cross_attention"] {
+        let fixture = fixtures::load(example);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let weights = path("weights.safetensors");
+        fixture.write_weights(Path::new(&weights));
+        let program = fixtures::program(example).to_string_lossy().into_owned();
+        let dims: Vec<String> = fixture.dims.iter().map(|(name, value)| format!("--dim={name}={value}")).collect();
+        for case in fixture.cases.iter().take(2) {
+            let mut args: Vec<String> = ["run", &program, "--weights", &weights, "--function", &case.entry]
+                .into_iter()
+                .map(String::from)
+                .chain(dims.iter().cloned())
+                .collect();
+            for (name, tensor) in &case.inputs {
+                let file = path(&format!("{}.{name}.npy", case.name));
+                std::fs::write(&file, npy::to_bytes(&host(tensor))).expect("an input");
+                args.extend(["--input".to_string(), format!("{name}={file}")]);
+            }
+            if !case.taps.is_empty() {
+                args.extend(["--tap".to_string(), "*".to_string()]);
+            }
+            for backend in ["interp", "cpu"] {
+                let out = path(&format!("{}.{backend}", case.name));
+                let mut line: Vec<&str> = args.iter().map(String::as_str).collect();
+                line.extend(["--backend", backend, "--output", &out]);
+                let (code, stdout, stderr) = attnc(&line);
+                assert_eq!((code, stdout.as_str()), (0, ""), "{example} {}: {stderr}", case.name);
+                let results =
+                    [("result".to_string(), case.output.clone())].into_iter().chain(case.taps.iter().cloned());
+                for (name, reference) in results {
+                    let result = read(&Path::new(&out).join(format!("{name}.npy")));
+                    assert_eq!(result.shape(), reference.shape, "{example} {} {name}", case.name);
+                    let far = fixtures::difference(&result.to_f32(), &reference.to_f32());
+                    assert!(far <= case.tolerance, "{example} {} {backend} {name}: {far}", case.name);
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with a call, and whose fault it is.
+#[test]
+fn calls_that_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let program = fixtures::program("01_linear").to_string_lossy().into_owned();
+    let weights = path("w.safetensors");
+    fixtures::load("01_linear").write_weights(Path::new(&weights));
+    let dims = fixtures::load("01_linear").dims;
+    let file = |name: &str, tensor: Option<Tensor>| {
+        let path = path(name);
+        std::fs::write(&path, npy::to_bytes(&tensor.expect("a tensor"))).expect("a file");
+        path
+    };
+    let width = dims.iter().find(|(name, _)| name == "I").map_or(4, |(_, n)| usize::try_from(*n).expect("a size"));
+    let good = format!("x={}", file("good.npy", Tensor::from_f32(vec![1, width], &vec![1.0; width])));
+    let narrow = format!("x={}", file("narrow.npy", Tensor::from_f32(vec![1, 1], &[1.0])));
+    let ints = format!("x={}", file("ints.npy", Tensor::from_ints(Elem::I32, vec![1, width], &vec![1; width])));
+    let text = path("text.npy");
+    std::fs::write(&text, "not NumPy's").expect("a file");
+    let text = format!("x={text}");
+    let absent = format!("x={}", path("absent.npy"));
+    let below_a_file = concat!(env!("CARGO_BIN_EXE_attnc"), "/results");
+    let bound: Vec<String> = dims.iter().map(|(name, value)| format!("--dim={name}={value}")).collect();
+    for backend in ["interp", "cpu"] {
+        let call = |more: &[&str]| {
+            let mut args = vec!["run", program.as_str(), "--backend", backend];
+            args.extend(bound.iter().map(String::as_str));
+            args.extend(more);
+            attnc(&args)
+        };
+        let (code, out, err) = call(&["--weights", &weights, "--input", &good]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert!(out.starts_with("result: f32[1, "), "{out}");
+        for (more, code, text) in [
+            (&["--weights", &weights][..], 2, "the argument `x: f32[.., "),
+            (&["--input", &good], 2, "--weights"),
+            (&["--weights", &weights, "--input", "z=z.npy"], 2, "no argument `z`"),
+            (&["--weights", &weights, "--input", &good, "--input", &good], 2, "given twice"),
+            (&["--weights", &weights, "--input", &good, "--function", "backward"], 2, "no entry point `backward`"),
+            (&["--weights", &weights, "--input", &absent], 3, "E0001"),
+            (&["--weights", &weights, "--input", &text], 3, "E0001"),
+            (&["--weights", &absent, "--input", &good], 3, "E0801"),
+            (&["--weights", &text[2..], "--input", &good], 3, "E0801"),
+            (&["--weights", &weights, "--input", &narrow], 1, "E0803"),
+            (&["--weights", &weights, "--input", &ints], 1, "E0803"),
+            (&["--weights", &weights, "--input", &good, "--output", below_a_file], 3, "E0004"),
+        ] {
+            let (exit, out, err) = call(more);
+            assert_eq!((exit, out.as_str()), (code, ""), "{backend} {more:?}: {err}");
+            assert!(err.contains(text) && !err.contains("internal error"), "{backend} {more:?}: {err}");
+        }
+    }
+}
+
+#[test]
+fn the_standard_library_can_be_read() {
+    let (code, out, _) = attnc(&["std"]);
+    assert_eq!((code, out.as_str()), (0, "std.nn\n"));
+    let (code, out, err) = attnc(&["std", "nn"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("layer Linear<") && out.contains("layer LayerNorm<"));
+    let (code, _, err) = attnc(&["std", "nm"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("there is no module `nm`"), "{err}");
+}
