@@ -150,6 +150,53 @@ fn mutated_examples_are_refused_with_a_place() {
     assert!(refused >= 200, "only {refused} of {} are broken", paths.len());
 }
 
+/// Texts of the later stages, mutated: refused with a place, or compiled.
+#[test]
+fn mutated_dumps_are_refused_with_a_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut random = Random(4);
+    let mut paths = Vec::new();
+    for example in ["02_self_attention", "03_masks", "06_encoder_layer"] {
+        let program = format!("{}/examples/{example}.attn", env!("CARGO_MANIFEST_DIR"));
+        for (kind, ending) in [("ir", "air"), ("tile", "tir")] {
+            let dump = run(&[&program, "--emit", &format!("{kind}=-")]);
+            let dump = String::from_utf8(dump.stdout).expect("a dump");
+            for i in 0..20 {
+                let path = folder.path().join(format!("{example}_{i}.{ending}"));
+                std::fs::write(&path, mutate(&dump, i, &mut random)).expect("a file");
+                paths.push(path);
+            }
+        }
+    }
+    let (refused, wrong) = compile_all(&paths);
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), paths.len(), wrong.join("\n"));
+    assert!(refused >= 50, "only {refused} of {} are broken", paths.len());
+}
+
+/// CLIF that is cut off, or has a word too many.
+#[test]
+fn broken_clif_is_refused_with_a_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/01_linear.attn");
+    let dump = String::from_utf8(run(&[program, "--emit", "clif=-"]).stdout).expect("a dump");
+    let lines: Vec<&str> = dump.lines().collect();
+    for i in 0..20 {
+        let at = 2 + i * (lines.len() - 4) / 20;
+        let mut broken = lines.clone();
+        match i % 2 {
+            0 => broken.truncate(at),
+            _ => broken.insert(at, "nonsense v0, v1"),
+        }
+        let path = folder.path().join("broken.clif");
+        std::fs::write(&path, broken.join("\n")).expect("a file");
+        let output = run(&[&path.to_string_lossy(), "--emit", "asm=-"]);
+        let err = String::from_utf8_lossy(&output.stderr);
+        let whole = broken.last().is_none_or(|line| *line == "}" || line.is_empty());
+        assert!(output.status.code() == Some(1) || (i % 2 == 0 && whole), "{i}: {err}");
+        assert!(output.status.success() || err.starts_with("error[E0720]") && err.contains(" --> "), "{i}: {err}");
+    }
+}
+
 #[test]
 fn deep_nesting_is_an_error_with_a_place() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -193,6 +240,9 @@ fn what_is_no_program_is_refused() {
         (file("program.air", b"model M {}\n"), 1, "error[E07"),
         (file("empty.air", b"module\n"), 1, "error[E07"),
         (file("utf16.air", b"\xff\xfe"), 1, "E0002"),
+        (file("program.tir", b"model M {}\n"), 1, "error[E07"),
+        (file("empty.tir", b"module\n"), 1, "error[E07"),
+        (file("utf16.tir", b"\xff\xfe"), 1, "E0002"),
     ] {
         let out = folder.path().join("out.o");
         let output = run(&[&path, "--emit", "obj", "-o", &out.to_string_lossy()]);

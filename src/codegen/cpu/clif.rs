@@ -54,6 +54,9 @@ pub fn read(text: &str) -> Result<Vec<Named>, ClifError> {
     }
     let functions = cranelift_reader::parse_functions(text)
         .map_err(|e| ClifError { line: e.location.line_number, message: e.message })?;
+    if functions.is_empty() {
+        return Err(ClifError { line: 1, message: "there is no function in this text".to_string() });
+    }
     let isa = target().map_err(|message| ClifError { line: 0, message })?;
     let mut out = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
