@@ -39,10 +39,10 @@ pub fn compile(options: &CompileOptions) -> Result<(), Failure> {
 
 fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> {
     let out = Outputs::of(options).map_err(|message| command_line_error(&message))?;
-    let source = Source::of(&options.file);
-
     s.stage("read");
     let file = s.read(&options.file)?;
+    let source = Source::of(&options.file, &s.text(file));
+    out.check(source).map_err(|message| command_line_error(&message))?;
 
     let (tiles, model) = match source {
         Source::Program | Source::Graph => {
@@ -153,7 +153,7 @@ pub fn check(options: &CheckOptions) -> Result<(), Failure> {
 
 fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), Failure> {
     let file = s.read(&options.file)?;
-    match Source::of(&options.file) {
+    match Source::of(&options.file, &s.text(file)) {
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),

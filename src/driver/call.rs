@@ -45,7 +45,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
 
     s.stage("read");
     let file = s.read(&options.file)?;
-    let mut graph = match Source::of(&options.file) {
+    let mut graph = match Source::of(&options.file, &s.text(file)) {
         Source::Program => {
             s.stage("parse");
             let tree = stages::parse(s, file);

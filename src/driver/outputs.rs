@@ -7,7 +7,7 @@ use crate::cli::{CompileOptions, CpuTier, EmitKind, FloatMode};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What a file holds, by the ending of its name.
+/// What a text holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
     /// A program; every name that is none of the others.
@@ -21,12 +21,27 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// What the file of this name holds.
-    pub(super) fn of(path: &Path) -> Source {
+    /// What a text holds, by the ending of its file's name; what comes from stdin shows it by its first words.
+    pub(super) fn of(path: &Path, text: &str) -> Source {
+        if path == Path::new("-") {
+            return Source::of_text(text);
+        }
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("air") => Source::Graph,
             Some("tir") => Source::Tile,
             Some("clif") => Source::Clif,
+            _ => Source::Program,
+        }
+    }
+
+    fn of_text(text: &str) -> Source {
+        let mut lines = text.lines().filter(|line| !line.starts_with("//") && !line.starts_with(';'));
+        match lines.find(|line| !line.trim().is_empty()) {
+            Some(line) if line.starts_with("function ") => Source::Clif,
+            Some(line) if line.starts_with("module \"") => {
+                let is_tile = |line: &str| ["entry @", "kernel @", "plan @"].iter().any(|word| line.starts_with(word));
+                if lines.any(is_tile) { Source::Tile } else { Source::Graph }
+            }
             _ => Source::Program,
         }
     }
@@ -52,13 +67,18 @@ pub(super) struct Outputs {
 impl Outputs {
     /// What to write and where: the kinds asked for (a shared library if none), each with its path.
     pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
-        let places = places(options)?;
-        let first = Source::of(&options.file).first();
-        if let Some((kind, _)) = places.iter().find(|(kind, _)| *kind < first) {
-            let name = options.file.display();
-            return Err(format!("`--emit {}` needs a stage before that of `{name}`", kind.name()));
+        Ok(Outputs { places: places(options)?, command: command(options) })
+    }
+
+    /// Can they be made of such a text?
+    pub(super) fn check(&self, source: Source) -> Result<(), String> {
+        match self.places.iter().find(|(kind, _)| *kind < source.first()) {
+            Some((kind, _)) => {
+                let first = source.first().name();
+                Err(format!("`--emit {}` comes before `{first}`, which is what was given", kind.name()))
+            }
+            None => Ok(()),
         }
-        Ok(Outputs { places, command: command(options) })
     }
 
     /// Where this kind goes, if it was asked for.
@@ -171,4 +191,21 @@ fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> 
         }
     }
     Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_from_stdin_show_what_they_are() {
+        let of = |text: &str| Source::of(Path::new("-"), text);
+        assert_eq!(of("// attnc\nuse std.nn\n"), Source::Program);
+        assert_eq!(of("model M {}\n"), Source::Program);
+        assert_eq!(of("// attnc m.attn --emit ir\nmodule \"m.attn\"\n\nfunc @f() {\n"), Source::Graph);
+        assert_eq!(of("module \"m.attn\"\n\nentry @f() -> () {\n"), Source::Tile);
+        assert_eq!(of("; attnc m.attn --emit clif\n; kernel.f\nfunction u0:0() {\n"), Source::Clif);
+        assert_eq!(of(""), Source::Program);
+        assert_eq!(Source::of(Path::new("m.air"), ""), Source::Graph);
+    }
 }
