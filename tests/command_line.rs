@@ -171,3 +171,64 @@ fn opt_runs_the_passes_it_is_told() {
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("error[E07"), "{err}");
 }
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/02_self_attention.attn");
+
+/// What is shown of the passes goes to stderr, whatever is compiled.
+#[test]
+fn compiling_shows_its_passes() {
+    let compile = |more: &[&str]| {
+        let (code, out, err) = outcome(&[&[EXAMPLE, "--emit", "ir=-"], more].concat());
+        assert_eq!(code, 0, "{more:?}: {err}");
+        assert!(out.starts_with("// attnc 02_self_attention.attn"), "{out}");
+        (out, err)
+    };
+    let (plain, err) = compile(&[]);
+    assert_eq!(err, "");
+    assert!(plain.contains(" = attention "), "{plain}");
+    let (_, err) = compile(&["--print-before", "fuse-attention", "--print-after=fuse-attention"]);
+    for when in ["Before", "After"] {
+        assert!(err.contains(&format!("// -----// IR Dump {when} fuse-attention //----- //\nmodule ")), "{err}");
+    }
+    let (_, err) = compile(&["--remarks", "--stats", "--time-passes"]);
+    for part in
+        ["remark: 02_self_attention.attn:", "fuse-attention: attentions fused", "ms  parse", "ms  passes", "ms  all"]
+    {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    let (stopped, _) = compile(&["--stop-after", "simplify"]);
+    assert!(!stopped.contains(" = attention "), "{stopped}");
+    assert!(stopped.lines().next().is_some_and(|line| line.ends_with(" --stop-after simplify --emit ir")), "{stopped}");
+    let (none, err) = compile(&["--bisect-limit", "0"]);
+    assert!(none.contains(" = softmax ") && err.contains("bisect: not running pass (1)"), "{none}{err}");
+    let (strict, _) = compile(&["--float", "strict"]);
+    assert!(!strict.contains(" = attention "), "{strict}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    compile(&["--dump-dir", &folder.path().join("dumps").to_string_lossy(), "--verify-each=false"]);
+    assert!(std::fs::read_dir(folder.path().join("dumps")).expect("the dumps").count() > 8);
+}
+
+/// What the command line leaves open or gets wrong about a right program.
+#[test]
+fn bindings_are_checked_with_the_program() {
+    let two = b"model A<D = 2> { pub fn f(x: f32[S, D]) -> f32[S, D] { x } }\n\
+        model B<D = 3> where D > 2 { pub fn f(x: f32[S, D]) -> f32[S, D] { x } }\n";
+    let (_folder, path) = file("two.attn", two);
+    for (args, code, text) in [
+        (&["--entry", "A"][..], 0, ""),
+        (&["--entry", "B"], 0, ""),
+        (&[], 1, "E0606"),
+        (&["--entry", "C"], 1, "E0606"),
+        (&["--entry", "B", "--dim", "D=1"], 1, "D > 2"),
+        (&["--entry", "A", "--dim", "E=1"], 1, "E0607"),
+        (&["--entry", "A", "--stop-after", "simplifi"], 2, "simplif"),
+        (&["--entry", "A", "-O", "4"], 2, "4"),
+    ] {
+        let (exit, out, err) = outcome(&[&[path.as_str(), "--emit", "obj=/dev/null"], args].concat());
+        assert_eq!((exit, out.as_str()), (code, ""), "{args:?}: {err}");
+        assert!(err.contains(text), "{args:?}: {err}");
+    }
+    // `check` looks at every model.
+    assert_eq!(outcome(&["check", &path]), (0, String::new(), String::new()));
+    assert_eq!(outcome(&["check", &path, "--entry", "B", "--dim", "D=1"]).0, 1);
+}
