@@ -117,12 +117,12 @@ fn reduce_ints(kind: ReduceKind, row: &[i64], elem: Elem) -> i64 {
 }
 
 /// Softmax (or its logarithm) over an axis, computed in `f32`.
-pub(super) fn softmax<F: Real>(x: &Array<F>, axis: usize, log: bool) -> Result<Array<F>, Failure> {
+pub(super) fn softmax<F: Real>(x: &Array<F>, axis: usize, log: bool, certain: &mut bool) -> Result<Array<F>, Failure> {
     let (moved, length, perm) = rows(x, &[axis]);
     let Data::Float(v) = &moved.data else { return Err(Failure::internal("softmax of integers")) };
     let mut out = Vec::with_capacity(v.len());
     for row in v.chunks(length.max(1)) {
-        softmax_row(row, log, x.elem, &mut out);
+        softmax_row(row, log, x.elem, &mut out, certain);
     }
     let result = Array { elem: x.elem, shape: moved.shape, data: Data::Float(out) };
     if perm.is_sorted() {
@@ -133,10 +133,12 @@ pub(super) fn softmax<F: Real>(x: &Array<F>, axis: usize, log: bool) -> Result<A
     Ok(result.transpose(&back))
 }
 
-fn softmax_row<F: Real>(row: &[F], log: bool, elem: Elem, out: &mut Vec<F>) {
+fn softmax_row<F: Real>(row: &[F], log: bool, elem: Elem, out: &mut Vec<F>, certain: &mut bool) {
     let op = |op: BinaryOp, a: F, b: F| F::binary(op, a, b, Elem::F32);
     let m = maximum(row, Elem::F32);
-    if m.value() == f64::NEG_INFINITY && !log {
+    let (hidden, sure) = F::compare(CmpOp::Eq, m, F::literal(f64::NEG_INFINITY, Elem::F32));
+    *certain &= sure || m.value().is_nan();
+    if hidden && !log {
         out.extend(row.iter().map(|_| F::literal(0.0, elem)));
         return;
     }
@@ -239,12 +241,12 @@ pub(super) fn attention<F: Real>(
     x: &Attention<'_, F>,
     masks: &[MaskKind],
     operands: &[&Array<F>],
+    certain: &mut bool,
 ) -> Result<Array<F>, Failure> {
     let missing = || Failure::internal("an operand of the attention is missing");
     let elem = x.q.elem;
-    let mut sure = true;
-    let wide = |a: &Array<F>, sure: &mut bool| cast(a, Elem::F32, sure);
-    let (q, k, v) = (wide(x.q, &mut sure), wide(x.k, &mut sure), wide(x.v, &mut sure));
+    let wide = |a: &Array<F>, certain: &mut bool| cast(a, Elem::F32, certain);
+    let (q, k, v) = (wide(x.q, certain), wide(x.k, certain), wide(x.v, certain));
     let rank = k.shape.len();
     let mut perm: Vec<usize> = (0..rank).collect();
     perm.swap(rank - 1, rank - 2);
@@ -263,19 +265,19 @@ pub(super) fn attention<F: Real>(
                 scores = select(&seen, &scores, &hidden, &shape)?;
             }
             MaskKind::Add => {
-                let m = wide(rest.next().ok_or_else(missing)?, &mut sure);
+                let m = wide(rest.next().ok_or_else(missing)?, certain);
                 scores = binary(BinaryOp::Add, &scores, &m, &shape)?;
             }
             MaskKind::Keep => {
                 let c = rest.next().ok_or_else(missing)?;
-                let fill = wide(rest.next().ok_or_else(missing)?, &mut sure);
+                let fill = wide(rest.next().ok_or_else(missing)?, certain);
                 scores = select(c, &scores, &fill, &shape)?;
             }
         }
     }
-    let weights = softmax(&scores, shape.len() - 1, false)?;
+    let weights = softmax(&scores, shape.len() - 1, false, certain)?;
     let y = matmul(&weights, &v, x.shape.clone(), Elem::F32)?;
-    Ok(cast(&y, elem, &mut sure))
+    Ok(cast(&y, elem, certain))
 }
 
 /// Query `i` sees key `j` where `j <= i + t - s`.

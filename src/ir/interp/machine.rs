@@ -195,8 +195,8 @@ impl<'a, F: Real> Machine<'a, F> {
                 self.spend(count(&x.shape) as u64)?;
                 contraction::reduce(*kind, x, axes, shape, &mut self.certain)?
             }
-            Op::Softmax { axis } => contraction::softmax(x(0)?, *axis, false)?,
-            Op::LogSoftmax { axis } => contraction::softmax(x(0)?, *axis, true)?,
+            Op::Softmax { axis } => contraction::softmax(x(0)?, *axis, false, &mut self.certain)?,
+            Op::LogSoftmax { axis } => contraction::softmax(x(0)?, *axis, true, &mut self.certain)?,
             Op::Matmul => {
                 let (a, b) = (x(0)?, x(1)?);
                 self.spend(product(&shape, a.shape.last()))?;
@@ -211,7 +211,7 @@ impl<'a, F: Real> Machine<'a, F> {
                 }
                 self.spend(product(&shape, Some(&keys)).saturating_add(product(&scores, q.shape.last())))?;
                 let rest = (4..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, Failure>>()?;
-                contraction::attention(&Attention { q, k, v, scale, shape }, masks, &rest)?
+                contraction::attention(&Attention { q, k, v, scale, shape }, masks, &rest, &mut self.certain)?
             }
             Op::Fused { kind: _, body } => {
                 let args =

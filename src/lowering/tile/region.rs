@@ -228,8 +228,12 @@ impl<'a> Region<'a> {
                 let (Some(q), Some(k)) = (ty.shape.first(), ty.shape.get(1)) else {
                     return Err("causal has two axes".into());
                 };
-                let rows = self.counter(kb, at, 2, 0, Elem::I32);
-                let cols = self.counter(kb, at, 2, 1, Elem::I32);
+                // An axis of extent 1 may be broadcast; then it counts nothing.
+                let count = |kb: &mut KernelBuilder, axis: usize, d: &Dim| match d.as_const() {
+                    Some(1) => kb.scalar(Scalar::Int(0), Elem::I32),
+                    _ => self.counter(kb, at, 2, axis, Elem::I32),
+                };
+                let (rows, cols) = (count(kb, 0, q), count(kb, 1, k));
                 let shift = dim_value(kb, &k.sub(q), Elem::I32);
                 let last = kb.binary(BinaryOp::Add, rows, shift);
                 kb.compare(CmpOp::Le, cols, last)

@@ -108,7 +108,7 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     let lowering = Rows { region: &region, axes, rows: tile_rows, row, chunk };
     let mut env = Env::new();
     if whole.is_some() {
-        lowering.in_one_tile(&mut kb, &mut env, result)?;
+        lowering.in_one_tile(&mut kb, &mut env, result, reduced_result)?;
         let at = lowering.position(&mut kb, None);
         lowering.store(&mut kb, &mut env, buffer, &at, result, reduced_result)?;
     } else {
@@ -191,13 +191,35 @@ impl Rows<'_> {
         }
     }
 
-    fn in_one_tile(&self, kb: &mut KernelBuilder, env: &mut Env, result: ir::Value) -> Result<(), String> {
+    fn in_one_tile(
+        &self,
+        kb: &mut KernelBuilder,
+        env: &mut Env,
+        result: ir::Value,
+        reduced: bool,
+    ) -> Result<(), String> {
         let at = self.position(kb, None);
+        // What is the same in every column is a column, never a tile of the row's width.
+        let mut columns = env.clone();
         for r in self.reductions(result)? {
-            self.region.eval(kb, env, &at, &[r.operand])?;
-            let x = env[r.operand].ok_or("a reduction's operand was not evaluated")?;
-            let y = if self.is_column(r.operand) { self.reduce_column(kb, &r, x) } else { self.reduce(kb, &r, x, &at) };
-            env[r.result] = Some(kb.narrow(y, self.result_elem(&r)));
+            let y = if self.is_column(r.operand) {
+                let one = self.one_column(kb);
+                self.region.eval(kb, &mut columns, &one, &[r.operand])?;
+                let x = columns[r.operand].ok_or("a reduction's operand was not evaluated")?;
+                self.reduce_column(kb, &r, x)
+            } else {
+                self.region.eval(kb, env, &at, &[r.operand])?;
+                let x = env[r.operand].ok_or("a reduction's operand was not evaluated")?;
+                self.reduce(kb, &r, x, &at)
+            };
+            let y = kb.narrow(y, self.result_elem(&r));
+            (env[r.result], columns[r.result]) = (Some(y), Some(y));
+        }
+        if reduced {
+            let one = self.one_column(kb);
+            self.region.eval(kb, &mut columns, &one, &[result])?;
+            *env = columns;
+            return Ok(());
         }
         self.region.eval(kb, env, &at, &[result])
     }
