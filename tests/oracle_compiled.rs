@@ -157,3 +157,48 @@ fn examples_compute_their_references() {
         }
     }
 }
+
+/// A loop that carries a transposition of its own variable: what a jump copies must not overwrite what it reads.
+#[test]
+fn a_loop_may_carry_a_transposition_of_itself() {
+    let source = "model M<N = 37> {
+    pub fn forward(x: f32[N, N]) -> f32[N, N] {
+        var y = x
+        for i in 0..3 { y = y.T }
+        y
+    }
+}";
+    let module = front::module("turn.attn", source, &Options::default()).unwrap();
+    let module = compiled::optimised(module, &passes::Options::default());
+    let folder = tempfile::tempdir().unwrap();
+    let model = compiled::load(&module, &BTreeMap::new(), folder.path());
+    let values: Vec<f32> = (0..37 * 37).map(|i| i as f32).collect();
+    let x = Tensor::from_f32(vec![37, 37], &values).unwrap();
+    let out = model.session().unwrap().call(model.entry("forward").unwrap(), &[x]).unwrap();
+    let turned: Vec<f32> = (0..37 * 37).map(|i| values[i % 37 * 37 + i / 37]).collect();
+    assert_eq!(out[0].to_f32(), turned);
+}
+
+/// A column beside a row's reduction, with a row short enough to be one tile.
+#[test]
+fn a_reduction_may_meet_a_column() {
+    let source = "model M {
+    pub fn forward(x: f32[S, 64], y: f32[S, 1]) -> f32[S, 1] {
+        sqrt(sum(x * x, axis = -1, keep = true)) * y + y
+    }
+}";
+    let module = front::module("column.attn", source, &Options::default()).unwrap();
+    let module = compiled::optimised(module, &passes::Options::default());
+    let folder = tempfile::tempdir().unwrap();
+    let model = compiled::load(&module, &BTreeMap::new(), folder.path());
+    let xs: Vec<f32> = (0..5 * 64).map(|i| (i % 7) as f32 - 3.0).collect();
+    let ys: Vec<f32> = (0..5).map(|i| i as f32 * 0.5 - 1.0).collect();
+    let args = [Tensor::from_f32(vec![5, 64], &xs).unwrap(), Tensor::from_f32(vec![5, 1], &ys).unwrap()];
+    let out = model.session().unwrap().call(model.entry("forward").unwrap(), &args).unwrap();
+    for (row, y) in ys.iter().enumerate() {
+        let sum: f64 = xs[row * 64..][..64].iter().map(|x| f64::from(*x).powi(2)).sum();
+        let want = sum.sqrt() * f64::from(*y) + f64::from(*y);
+        let got = f64::from(out[0].to_f32()[row]);
+        assert!((got - want).abs() <= 1e-6 * want.abs().max(1.0), "row {row}: {got}, not {want}");
+    }
+}

@@ -219,7 +219,10 @@ impl Builder<'_> {
                 let first = self.index(&start, span)?;
                 self.emit(Op::Binary(crate::scalar::BinaryOp::Sub), vec![counter, first], None, span)?
             };
-            operands.push((index, end.sub(&start)));
+            // A range that runs backwards has no turns.
+            let turns = end.sub(&start);
+            let turns = if turns.as_const().is_some_and(|n| n < 0) { Dim::zero() } else { turns };
+            operands.push((index, turns));
         }
         let extents = operands.iter().map(|(_, extent)| extent.clone()).collect();
         let mut values = vec![value];

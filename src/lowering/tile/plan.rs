@@ -605,10 +605,12 @@ impl Lowering<'_> {
                 copies.push((self.view(*v)?, *target));
             }
         }
-        // A copy must not overwrite what a later one reads: such sources are copied aside first.
+        // A copy must not overwrite what a later one reads, nor what it reads itself in another order: such sources are
+        // copied aside first.
         for i in 0..copies.len() {
-            let source = copies[i].0.root;
-            if copies.iter().enumerate().any(|(k, (_, t))| k != i && *t == source) {
+            let (source, target) = (copies[i].0.root, copies[i].1);
+            let turned = target == source && self.places[source].as_ref() != Some(&copies[i].0);
+            if turned || copies.iter().enumerate().any(|(k, (_, t))| k != i && *t == source) {
                 copies[i].0 = self.copied(&copies[i].0.clone())?;
             }
         }
