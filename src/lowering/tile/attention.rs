@@ -16,15 +16,13 @@
 //! 128 the queries are one tile, beyond it the scores are summed over chunks of the width, and the result's columns
 //! are divided among grid points.
 
-use super::region::{
-    Env, Operand, Position, Region, Role, buffer_type, computed, counts_along_axes, literal, tile_size,
-};
+use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, literal, tile_size};
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, MaskKind, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, Extent, KernelBuilder, ParamMode, Type};
+use crate::tile::{self, Extent, KernelBuilder, ParamMode, Type, computed};
 
 /// Queries of a tile.
 const QUERIES: i64 = 32;

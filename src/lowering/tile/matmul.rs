@@ -8,15 +8,13 @@
 //!   acc = 0;  for each 64 of K: acc += A tile @ B tile;  epilogue;  store
 //! ```
 
-use super::region::{
-    Env, Operand, Position, Region, Role, buffer_type, computed, counts_along_axes, merge_axes, tile_size,
-};
+use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Scalar, Terminator};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem};
-use crate::tile::{Extent, KernelBuilder, ParamMode, Type};
+use crate::tile::{Extent, KernelBuilder, ParamMode, Type, computed};
 
 /// Rows of a tile of the result.
 const M: i64 = 32;

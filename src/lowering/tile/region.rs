@@ -10,7 +10,7 @@ use super::views::View;
 use crate::ir::{self, Function, Op, Scalar};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, BufferType, Extent, KernelBuilder, ParamMode};
+use crate::tile::{self, BufferType, Extent, KernelBuilder, ParamMode, computed};
 
 /// What an argument of a region is bound to.
 #[derive(Clone, Debug)]
@@ -288,16 +288,6 @@ pub(super) fn literal(kb: &mut KernelBuilder, s: Scalar, elem: Elem) -> tile::Va
 fn dim_value(kb: &mut KernelBuilder, d: &Dim, elem: Elem) -> tile::Value {
     let v = kb.dim_scalar(d, computed(elem));
     kb.narrow(v, elem)
-}
-
-/// The type in which elements are computed: small floats as `f32`, `i8` as `i32`.
-pub(super) fn computed(elem: Elem) -> Elem {
-    match elem {
-        Elem::F32 | Elem::BF16 | Elem::F16 => Elem::F32,
-        Elem::I8 | Elem::I32 => Elem::I32,
-        Elem::I64 => Elem::I64,
-        Elem::Bool => Elem::Bool,
-    }
 }
 
 /// Merges neighbouring axes of an iteration space where every view allows it, and drops axes of extent 1. `strides` has a

@@ -6,6 +6,7 @@
 
 use crate::ir::Value;
 use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::row_major;
 
 /// A strided window. Strides and offset count elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,18 +23,6 @@ pub(super) struct View {
     pub shape: Vec<Dim>,
     /// Distance between neighbours along each axis; 0 repeats.
     pub strides: Vec<Dim>,
-}
-
-/// Row-major strides of a shape.
-pub(super) fn row_major(shape: &[Dim]) -> Vec<Dim> {
-    let mut strides = Vec::with_capacity(shape.len());
-    let mut next = Dim::one();
-    for d in shape.iter().rev() {
-        strides.push(next.clone());
-        next = next.mul(d);
-    }
-    strides.reverse();
-    strides
 }
 
 impl View {
