@@ -19,6 +19,7 @@ use crate::cli::{CheckOptions, CompileOptions, EmitKind, ExplainOptions, StdOpti
 use crate::codegen::cpu::{Wanted, clif};
 use crate::diagnostics::codes as registry;
 use crate::syntax::span::FileId;
+use crate::tile::CpuLevel;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
 use crate::{ir, runtime, syntax, tile};
@@ -49,16 +50,16 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
             let model = stages::describe(s, &graph)?;
             s.stage("lower to tile IR");
-            let mut tiles = stages::lower_to_tiles(&graph)?;
+            let mut tiles = stages::lower_to_tiles(&graph, CpuLevel::Portable)?;
             s.stage("schedule");
-            stages::schedule(&mut tiles)?;
+            stages::schedule(&mut tiles, CpuLevel::Portable)?;
             (tiles, model)
         }
         Source::Tile => {
             s.stage("parse");
             let mut tiles = stages::tile_text(s, file)?;
             s.stage("schedule");
-            stages::schedule(&mut tiles)?;
+            stages::schedule(&mut tiles, CpuLevel::Portable)?;
             let model = stages::describe_tiles(s, &tiles)?;
             (tiles, model)
         }

@@ -14,7 +14,7 @@ use attnc::ir::interp::{self, Bounded, Data, Failure, Limits, Outcome};
 use attnc::ir::{Module, text, verify};
 use attnc::passes::Options;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, PlanVariant};
+use attnc::tile::{self, CpuLevel, PlanVariant};
 use gen_ir::{Program, program};
 
 /// The bound is for each operation alone; a named rewrite may add a few roundings of its own.
@@ -69,14 +69,14 @@ fn compare(want: &Result<Outcome<Bounded>, Failure>, got: Result<Vec<Tensor>, St
 
 /// Tile IR of a module, unscheduled and scheduled.
 fn tiles(module: &Module, p: &Program, want: &Result<Outcome<Bounded>, Failure>) -> Option<String> {
-    let mut tiles = match attnc::lowering::tile::lower(module) {
+    let mut tiles = match attnc::lowering::tile::lower(module, CpuLevel::Portable) {
         Ok(t) => t,
         Err(e) => return Some(format!("is not lowered: {e}")),
     };
     for scheduled in [false, true] {
         if scheduled {
             for k in &mut tiles.kernels {
-                if let Err(e) = tile::schedule(k) {
+                if let Err(e) = tile::schedule(k, CpuLevel::Portable) {
                     return Some(format!("{} is not scheduled: {e}", k.name));
                 }
             }

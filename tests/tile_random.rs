@@ -255,7 +255,7 @@ fn the_schedule_keeps_every_bit() {
         let open = make(&mut rng);
         let before = verified(&open, &format!("kernel {seed}, unscheduled"));
         let mut scheduled = open.clone();
-        if let Err(e) = schedule(&mut scheduled) {
+        if let Err(e) = schedule(&mut scheduled, CpuLevel::Portable) {
             panic!("kernel {seed}: {e}\n{before}");
         }
         assert_eq!(scheduled.state, State::Cpu(CpuLevel::Portable));

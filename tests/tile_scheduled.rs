@@ -6,7 +6,7 @@ use attnc::tile::{text, verify};
 
 const KERNEL: &str = r#"module "scheduled"
 
-kernel @k(%x: in f32[S, 8], %w: in f32[8, 8], %y: out f32[S, 8]) symbols(S) grid(%i: ceil(S, 4)) cpu(portable) scratch(576) {
+kernel @k(%x: in f32[S, 8], %w: in f32[8, 8], %y: out f32[S, 8]) symbols(S) grid(%i: ceil(S, 4)) cpu(portable) scratch(1088) {
 ^bb0:
   %four = const 4                           : index
   %at = mul %i, %four                       : index
@@ -17,18 +17,18 @@ kernel @k(%x: in f32[S, 8], %w: in f32[8, 8], %y: out f32[S, 8]) symbols(S) grid
   %none = const 0.0                         : f32
   run (%m<=4, 8) {
     %t = load %x[%at, %zero], rows=0, cols=1 : tile f32[%m<=4, 8] @l1(0)
-    %high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @l1(128)
+    %high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @l1(256)
   }
   run (%m<=4, 8) {
     %d = sub %t, %high                      : tile f32[%m<=4, 8] @reg
     %p = exp %d                             : tile f32[%m<=4, 8] @l1(0)
-    %sum = reduce_sum %p, axis=1            : tile f32[%m<=4, 1] @l1(128)
-    %acc0 = full %none                      : tile f32[%m<=4, 8] @l1(448)
+    %sum = reduce_sum %p, axis=1            : tile f32[%m<=4, 1] @l1(256)
+    %acc0 = full %none                      : tile f32[%m<=4, 8] @l1(832)
   }
   run (8, 8) {
-    %b = load %w[%zero, %zero], rows=0, cols=1 : tile f32[8, 8] @l1(192)
+    %b = load %w[%zero, %zero], rows=0, cols=1 : tile f32[8, 8] @l1(320)
   }
-  %acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(448)
+  %acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(832)
   run (%m<=4, 8) {
     %q = div %acc1, %sum                    : tile f32[%m<=4, 8] @reg
     store %y[%at, %zero], %q, rows=0, cols=1
@@ -54,14 +54,14 @@ fn a_right_schedule_is_accepted() {
 fn wrong_schedules_are_refused() {
     let changes = [
         // The place of `%p` would be that of the matrix, before the product has read it.
-        ("tile f32[8, 8] @l1(192)", "tile f32[8, 8] @l1(0)", "which is still needed"),
-        ("tile f32[%m<=4, 1] @l1(128)\n    %acc0", "tile f32[%m<=4, 1] @l1(448)\n    %acc0", "which is still needed"),
-        ("scratch(576)", "scratch(512)", "ends at byte 576 of 512"),
-        ("@l1(448)\n  run", "@l1(256)\n  run", "%acc1 overwrites %b while it is read"),
+        ("tile f32[8, 8] @l1(320)", "tile f32[8, 8] @l1(0)", "which is still needed"),
+        ("tile f32[%m<=4, 1] @l1(256)\n    %acc0", "tile f32[%m<=4, 1] @l1(832)\n    %acc0", "which is still needed"),
+        ("scratch(1088)", "scratch(1024)", "ends at byte 1088 of 1024"),
+        ("@l1(832)\n  run", "@l1(512)\n  run", "%acc1 overwrites %b while it is read"),
         // In place, but not the same place.
         (
             "%p = exp %d                             : tile f32[%m<=4, 8] @l1(0)",
-            "%p = exp %d                             : tile f32[%m<=4, 8] @l1(16)",
+            "%p = exp %d                             : tile f32[%m<=4, 8] @l1(64)",
             "while it is read",
         ),
         (
@@ -70,7 +70,7 @@ fn wrong_schedules_are_refused() {
             "in no space of a run",
         ),
         (
-            "%high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @l1(128)",
+            "%high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @l1(256)",
             "%high = reduce_max %t, axis=1           : tile f32[%m<=4, 1] @reg",
             "%high is in registers of another run",
         ),
@@ -79,7 +79,7 @@ fn wrong_schedules_are_refused() {
         ("%p = exp %d ", "%p = exp %b ", "used where it is not defined yet"),
         ("run (8, 8) {", "run (%m<=4, 8) {", "has other extents than the run"),
         (
-            "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(448)",
+            "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(832)",
             "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @reg",
             "accumulator and result are in scratch",
         ),
@@ -93,10 +93,10 @@ fn wrong_schedules_are_refused() {
             "  %none = const 0.0                         : f32\n  %f = load %x[%at, %zero], rows=0, cols=1  : tile f32[%m<=4, 8] @l1(0)\n",
             "work on elements stands in a run",
         ),
-        ("cpu(portable) scratch(576) ", "", "run: does not stand here"),
+        ("cpu(portable) scratch(1088) ", "", "run: does not stand here"),
         ("store %y[%at, %zero], %q", "store %y[%at, %zero], %sum", "has the extents of the run"),
         ("store %y[%at, %zero], %q", "store %x[%at, %zero], %q", "writes a buffer that is `in`"),
-        ("@l1(192)", "@l1(200)", "not aligned to 16 bytes"),
+        ("@l1(320)", "@l1(328)", "not aligned to 64 bytes"),
         (
             "reduce_sum %p, axis=1            : tile f32[%m<=4, 1]",
             "reduce_sum %p, axis=0            : tile f32[1, 8]",

@@ -97,7 +97,7 @@ fn wrong_panels_are_refused() {
             (All("cpu(avx512)", "cpu(portable)"), "vector registers of 4 lanes"),
             (All("%b: in f32[P, K, 32]", "%b: inout f32[P, K, 32]"), "the buffer is `in`"),
             (All("scratch(16384)", "scratch(16000)"), "of 16000 bytes of scratch"),
-            (All("@l1(0)", "@l1(8)"), "not aligned to 16 bytes"),
+            (All("@l1(0)", "@l1(8)"), "not aligned to 64 bytes"),
             (
                 All("tile f32[%kc<=256, %m<=14] @l1(0)", "tile f32[%kc<=256, %m<=14] @reg"),
                 "in registers of another run",

@@ -18,6 +18,7 @@ use crate::runtime::npy;
 use crate::runtime::weights::WeightsFile;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
+use crate::tile::CpuLevel;
 use crate::types;
 use std::collections::BTreeMap;
 use std::io;
@@ -221,9 +222,9 @@ fn compiled(
     threads: Option<u32>,
 ) -> Result<Values, Failure> {
     s.stage("lower to tile IR");
-    let mut tiles = stages::lower_to_tiles(graph)?;
+    let mut tiles = stages::lower_to_tiles(graph, CpuLevel::Portable)?;
     s.stage("schedule");
-    stages::schedule(&mut tiles)?;
+    stages::schedule(&mut tiles, CpuLevel::Portable)?;
     s.stage("generate code");
     let code = stages::machine_code(&tiles, model, Wanted::default())?;
     s.stage("link");

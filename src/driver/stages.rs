@@ -149,7 +149,7 @@ fn model_name(file: &str) -> String {
 }
 
 /// Kernels and plans, verified, not scheduled yet.
-pub(super) fn lower_to_tiles(graph: &ir::Module) -> Result<tile::Module, Failure> {
+pub(super) fn lower_to_tiles(graph: &ir::Module, level: tile::CpuLevel) -> Result<tile::Module, Failure> {
     let failed = |complaint: &str| {
         let text = ir::text::print(graph);
         bug(
@@ -158,20 +158,20 @@ pub(super) fn lower_to_tiles(graph: &ir::Module) -> Result<tile::Module, Failure
             Some(&Saved { text: &text, ending: "air", arguments: "-O0 --emit tile=-" }),
         )
     };
-    let tiles = lowering::tile::lower(graph).map_err(|complaint| failed(&complaint))?;
+    let tiles = lowering::tile::lower(graph, level).map_err(|complaint| failed(&complaint))?;
     tile::verify::verify(&tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(tiles)
 }
 
 /// Decides for each kernel what is left open, and verifies it.
-pub(super) fn schedule(tiles: &mut tile::Module) -> Result<(), Failure> {
+pub(super) fn schedule(tiles: &mut tile::Module, level: tile::CpuLevel) -> Result<(), Failure> {
     let before = tile::text::print(tiles);
     let failed = |complaint: &str| {
         let saved = Saved { text: &before, ending: "tir", arguments: "--emit tile=-" };
         bug("scheduling", complaint, Some(&saved))
     };
     for kernel in &mut tiles.kernels {
-        tile::schedule(kernel).map_err(|complaint| failed(&format!("kernel {}: {complaint}", kernel.name)))?;
+        tile::schedule(kernel, level).map_err(|complaint| failed(&format!("kernel {}: {complaint}", kernel.name)))?;
     }
     tile::verify::verify(tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(())

@@ -75,6 +75,21 @@ impl CpuLevel {
             CpuLevel::Avx512 => 32,
         }
     }
+
+    /// Rows of a product's register tile. With [`CpuLevel::dot_cols`] the accumulators, a row of the right operand and
+    /// an element of the left one fill the registers.
+    pub fn dot_rows(self) -> u32 {
+        match self {
+            CpuLevel::Portable => 4,
+            CpuLevel::Avx2 => 6,
+            CpuLevel::Avx512 => 14,
+        }
+    }
+
+    /// Columns of a product's register tile, which are those of a packed panel: two vectors.
+    pub fn dot_cols(self) -> u32 {
+        2 * self.lanes()
+    }
 }
 
 /// Kinds of GPU.

@@ -24,11 +24,11 @@ use super::{
 };
 use crate::ir::Loc;
 
-/// Schedules a kernel.
+/// Schedules a kernel for a level; one that is scheduled already stays as it is.
 ///
 /// # Errors
 /// What this schedule cannot express, in words.
-pub fn schedule(kernel: &mut Kernel) -> Result<(), String> {
+pub fn schedule(kernel: &mut Kernel, level: CpuLevel) -> Result<(), String> {
     if kernel.state != State::Unscheduled {
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub fn schedule(kernel: &mut Kernel) -> Result<(), String> {
         s.group(block)?;
     }
     kernel.scratch = s.place()?;
-    kernel.state = State::Cpu(CpuLevel::Portable);
+    kernel.state = State::Cpu(level);
     Ok(())
 }
 

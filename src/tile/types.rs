@@ -155,11 +155,17 @@ impl TileType {
         if self.elem == Elem::I64 { 8 } else { 4 }
     }
 
-    /// Bytes from one row to the next in scratch: the columns rounded up to 16 bytes, except that a single column is
-    /// kept dense.
+    /// Bytes from one row to the next in scratch: the columns rounded up to 64 bytes, a vector of the widest level, except
+    /// that a single column is kept dense. Where that were a multiple of 4096 bytes, and so each row in the same sets of
+    /// the cache as the others, 64 bytes are added. What lies in the padding may be read and written, and means nothing.
     pub fn pitch(&self) -> u32 {
         let bytes = self.cols.capacity().max(0).unsigned_abs().saturating_mul(u64::from(self.element_bytes()));
-        let bytes = if self.cols.is_one() { bytes } else { bytes.next_multiple_of(16) };
+        let bytes = match bytes.checked_next_multiple_of(64) {
+            _ if self.cols.is_one() => bytes,
+            Some(padded) if padded > 0 && padded % 4096 == 0 => padded + 64,
+            Some(padded) => padded,
+            None => u64::MAX,
+        };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 

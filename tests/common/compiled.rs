@@ -26,9 +26,9 @@ pub(crate) fn optimised(mut module: Module, options: &Options) -> Module {
 
 /// The scheduled tile IR of a module after the passes.
 pub(crate) fn scheduled(module: &Module) -> tile::Module {
-    let mut tiles = lowering::tile::lower(module).unwrap_or_else(|e| panic!("lowering: {e}"));
+    let mut tiles = lowering::tile::lower(module, tile::CpuLevel::Portable).unwrap_or_else(|e| panic!("lowering: {e}"));
     for kernel in &mut tiles.kernels {
-        tile::schedule(kernel).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
+        tile::schedule(kernel, tile::CpuLevel::Portable).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
     }
     for plan in &mut tiles.plans {
         tile::share_slots(plan, &tiles.kernels);

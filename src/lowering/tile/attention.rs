@@ -22,7 +22,7 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, MaskKind, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, Extent, KernelBuilder, ParamMode, Type, computed};
+use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
 
 /// Queries of a tile.
 const QUERIES: i64 = 32;
@@ -42,7 +42,13 @@ enum Source {
 ///
 /// # Errors
 /// A body of another form, a mistake of ours.
-pub(super) fn attention(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
+pub(super) fn attention(
+    name: &str,
+    _level: CpuLevel,
+    body: &Function,
+    operands: &[Operand],
+    out: &View,
+) -> Result<Call, String> {
     let (masks, attention) = body
         .insts()
         .find_map(|(_, _, d)| match &d.op {

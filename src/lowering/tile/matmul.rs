@@ -14,7 +14,7 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Scalar, Terminator};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem};
-use crate::tile::{Extent, KernelBuilder, ParamMode, Type, computed};
+use crate::tile::{CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
 
 /// Rows of a tile of the result.
 const M: i64 = 32;
@@ -27,7 +27,13 @@ const K: i64 = 64;
 ///
 /// # Errors
 /// A body of another form, a mistake of ours.
-pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
+pub(super) fn matmul(
+    name: &str,
+    _level: CpuLevel,
+    body: &Function,
+    operands: &[Operand],
+    out: &View,
+) -> Result<Call, String> {
     let (_, _, product) =
         body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
     let product_value = product.result.ok_or("a matmul without a result")?;

@@ -18,7 +18,7 @@ mod views;
 use std::collections::BTreeMap;
 
 use crate::ir;
-use crate::tile::{self, Kernel, KernelBuilder, ParamMode, Type};
+use crate::tile::{self, CpuLevel, Kernel, KernelBuilder, ParamMode, Type};
 use region::Position;
 use views::View;
 
@@ -46,11 +46,11 @@ fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value
     }
 }
 
-/// Lowers a module whose functions went through the passes.
+/// Lowers a module whose functions went through the passes, with tile sizes for a level of processors.
 ///
 /// # Errors
 /// A form that the lowering does not know; a mistake of ours, for the verifier accepted it.
-pub fn lower(module: &ir::Module) -> Result<tile::Module, String> {
+pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -64,7 +64,7 @@ pub fn lower(module: &ir::Module) -> Result<tile::Module, String> {
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
-        plan::lower(&f, &mut known, &mut out)?;
+        plan::lower(&f, level, &mut known, &mut out)?;
     }
     Ok(out)
 }

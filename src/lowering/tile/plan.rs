@@ -22,18 +22,24 @@ use super::{Call, attention, gather, map, matmul, rows};
 use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, Kernel, PlanBuilder, PlanVariant};
+use crate::tile::{self, CpuLevel, Kernel, PlanBuilder, PlanVariant};
 
-/// Lowers a function: its plan and kernels are added to `out`. `known` has the kernels so far, by their text without name
+/// Lowers a function for a level: its plan and kernels are added to `out`. `known` has the kernels so far, by their text without name
 /// and places: a kernel that is there already is launched again, not made again.
 ///
 /// # Errors
 /// A form that is not known here, a mistake of ours.
-pub(super) fn lower(f: &Function, known: &mut BTreeMap<String, String>, out: &mut tile::Module) -> Result<(), String> {
+pub(super) fn lower(
+    f: &Function,
+    level: CpuLevel,
+    known: &mut BTreeMap<String, String>,
+    out: &mut tile::Module,
+) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let mut lowering = Lowering {
         f,
+        level,
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
         known,
@@ -53,6 +59,7 @@ pub(super) fn lower(f: &Function, known: &mut BTreeMap<String, String>, out: &mu
 
 struct Lowering<'a> {
     f: &'a Function,
+    level: CpuLevel,
     uses: SecondaryMap<Value, Vec<User>>,
     builder: PlanBuilder,
     known: &'a mut BTreeMap<String, String>,
@@ -518,8 +525,8 @@ impl Lowering<'_> {
         let call = match kind {
             FusionKind::Map => map::map("map", body, &operands, &to)?,
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
-            FusionKind::Matmul => matmul::matmul("matmul", body, &operands, &to)?,
-            FusionKind::Attention => attention::attention("attention", body, &operands, &to)?,
+            FusionKind::Matmul => matmul::matmul("matmul", self.level, body, &operands, &to)?,
+            FusionKind::Attention => attention::attention("attention", self.level, body, &operands, &to)?,
         };
         self.launch(call)?;
         self.places[v] = Some(to);

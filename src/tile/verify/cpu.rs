@@ -94,8 +94,8 @@ impl Checker<'_, '_> {
         if end > self.k.scratch {
             self.sink.error(at, format!("the tile ends at byte {end} of {} bytes of scratch", self.k.scratch));
         }
-        if start % 16 != 0 {
-            self.sink.error(at, "a tile in scratch is not aligned to 16 bytes");
+        if start % 64 != 0 {
+            self.sink.error(at, "a tile in scratch is not aligned to 64 bytes");
         }
     }
 

@@ -32,7 +32,7 @@
 //! 13. Operands of `dot` are in scratch or windows; accumulator and result are in scratch, perhaps in one place, and the
 //!     result does not overlap the other operands. `dot_panels` has its accumulator in vector registers of the processor's
 //!     width; no more registers are taken at a time than there are.
-//! 14. Tiles in scratch lie inside of it, aligned to 16 bytes. Two that are there at the same time do not overlap. What an
+//! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an
 //!     operation makes overlaps what it reads only where both are the same place with the same extents, those of the run.
 //! 15. A window is of a buffer that the kernel does not write.
 //!
