@@ -1,0 +1,61 @@
+//! Leaf functions: machine code of our own for what a kernel does innermost, at the full width of the processor.
+//!
+//! Cranelift has no vector wider than 128 bits on x86-64. At [`CpuLevel::Avx2`] and [`CpuLevel::Avx512`] the loops of a
+//! kernel are still Cranelift's; each `run` becomes a call of a *leaf*: `extern "C" fn(words: *const u64)`, one for
+//! each instruction, specialised for its extents, places in scratch, strides and element types. What is known only when
+//! the program runs stands in the words, which the kernel fills in before the call, in the order of [`Leaf::words`].
+//!
+//! In: an instruction of a scheduled kernel. Out: a [`Leaf`], or `None` where the leaf generator declines; the kernel then
+//! has Cranelift's code inline, which reads and writes the same scratch. What this must not know: Cranelift, plans, the
+//! runtime.
+//!
+//! The code is position independent, its constants follow it, it has no relocations and calls nothing. It leaves the
+//! upper halves of the vector registers clean (`vzeroupper`).
+
+use crate::tile::{Body, CpuLevel, Extent, Inst, Value};
+
+/// What a kernel puts into one of the 64-bit words that it hands to a leaf.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Word {
+    /// An index.
+    Index(Value),
+    /// A scalar, in the low bytes: the bits of an `f32`, an `i32` or `i64`, a truth value as 0 or 1 (of 64 bits).
+    Scalar(Value),
+    /// The address of an element of a buffer.
+    Address {
+        /// The buffer.
+        buffer: Value,
+        /// An index for each axis.
+        indices: Vec<Value>,
+    },
+    /// The distance in bytes between neighbours along an axis of a buffer.
+    StrideBytes {
+        /// The buffer.
+        buffer: Value,
+        /// The axis.
+        axis: usize,
+    },
+    /// The address of the worker's scratch, a multiple of 64.
+    Scratch,
+}
+
+/// A function in machine code.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    /// What it does, for symbols and listings: `run`.
+    pub(super) name: String,
+    /// Its bytes, constants included; to be placed at a multiple of 64.
+    pub(super) code: Vec<u8>,
+    /// The same as text, one line an instruction.
+    pub(super) listing: String,
+    /// What it is called with.
+    pub(super) words: Vec<Word>,
+}
+
+/// The leaf of a `run`; `None` where this generator declines.
+pub(super) fn run_leaf(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
+    let _ = (body, rows, cols, insts);
+    match level {
+        CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => None,
+    }
+}
