@@ -36,7 +36,7 @@ pub struct GridAxis {
 }
 
 /// Vector units of a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CpuLevel {
     /// 128-bit vectors, 16 registers: any 64-bit processor.
     Portable,

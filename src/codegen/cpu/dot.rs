@@ -86,7 +86,13 @@ impl Code<'_, '_> {
     }
 
     /// Copies a tile to another place of the same shape.
-    fn copy_rows(&mut self, from: &TileType, to: &TileType, rows: Value, scratch: Value) -> Result<(), String> {
+    pub(super) fn copy_rows(
+        &mut self,
+        from: &TileType,
+        to: &TileType,
+        rows: Value,
+        scratch: Value,
+    ) -> Result<(), String> {
         let (source, target) = (self.panel(from, scratch)?, self.panel(to, scratch)?);
         let bytes = self.b.ins().imul_imm_s(rows, target.pitch);
         let at = self.b.declare_var(types::I64);

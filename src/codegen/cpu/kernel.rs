@@ -62,6 +62,9 @@ impl Code<'_, '_> {
 
     fn kernel_body(&mut self, kernel: &Kernel, scratch: cranelift_codegen::ir::Value) -> Result<(), String> {
         let body = &kernel.body;
+        let tile::State::Cpu(level) = kernel.state else {
+            return Err("a kernel that is not scheduled for a CPU".into());
+        };
         let next = self.b.create_block();
         let mut blocks: SecondaryMap<tile::Block, Option<cranelift_codegen::ir::Block>> = SecondaryMap::new();
         for (n, block) in body.layout.iter().enumerate() {
@@ -88,7 +91,11 @@ impl Code<'_, '_> {
                 let data = body.inst(*inst).clone();
                 match &data.op {
                     Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts, scratch)?,
-                    Op::Dot => self.dot(&data, scratch)?,
+                    Op::Dot => {
+                        if !self.wide_dot(level, &data, scratch)? {
+                            self.dot(&data, scratch)?;
+                        }
+                    }
                     _ => {
                         if !self.simple(&data)? {
                             Code::unknown(&data)?;

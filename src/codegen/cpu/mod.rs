@@ -13,7 +13,6 @@ pub mod math;
 mod object;
 mod plan;
 mod run;
-#[allow(dead_code, reason = "the portable level, the only one that is compiled so far, has no leaves")]
 mod wide;
 
 pub use object::{Compiled, Wanted, compile, triple};

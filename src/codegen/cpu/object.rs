@@ -20,6 +20,7 @@ use super::clif::print_function;
 use super::code::Code;
 use super::math::Libm;
 use super::plan::{Launching, arena};
+use super::wide::{Leaves, Objects};
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
@@ -75,6 +76,7 @@ pub fn compile(module: &Module, model: &ModelDescriptor, wanted: Wanted) -> Resu
         clif: String::new(),
         asm: String::new(),
         frontend: FunctionBuilderContext::new(),
+        leaves: Leaves::new(wanted.asm),
     };
     let mut kernels = BTreeMap::new();
     for (i, k) in module.kernels.iter().enumerate() {
@@ -88,7 +90,8 @@ pub fn compile(module: &Module, model: &ModelDescriptor, wanted: Wanted) -> Resu
         plans.insert((p.name.clone(), tapped), name);
     }
     b.descriptor(module, model, &plans)?;
-    let Builder { object, clif, asm, .. } = b;
+    let Builder { object, clif, mut asm, leaves, .. } = b;
+    asm += &leaves.asm;
     let object = object.finish().emit().map_err(|e| e.to_string())?;
     Ok(Compiled { object, clif, asm })
 }
@@ -100,6 +103,7 @@ struct Builder {
     clif: String,
     asm: String,
     frontend: FunctionBuilderContext,
+    leaves: Leaves,
 }
 
 impl Builder {
@@ -169,6 +173,7 @@ impl Builder {
                 symbols: BTreeMap::new(),
                 values: SecondaryMap::new(),
                 kernels: references,
+                objects: Objects { object: &mut self.object, leaves: &mut self.leaves },
                 context: call_context,
                 fail,
                 stop,

@@ -1,16 +1,33 @@
 //! Leaf functions: machine code of our own for what a kernel does innermost, at the full width of the processor.
 //!
 //! Cranelift has no vector wider than 128 bits on x86-64. At [`CpuLevel::Avx2`] and [`CpuLevel::Avx512`] the loops of a
-//! kernel are still Cranelift's; each `run` becomes a call of a *leaf*: `extern "C" fn(words: *const u64)`, one for
-//! each instruction, specialised for its extents, places in scratch, strides and element types. What is known only when
-//! the program runs stands in the words, which the kernel fills in before the call, in the order of [`Leaf::words`].
+//! kernel are still Cranelift's; each `run`, `dot` and `transpose` becomes a call of a *leaf*: `extern "C" fn(words: *const
+//! u64)`, specialised for extents, places in scratch, strides and element types. What is known only when the program
+//! runs stands in the words, which the kernel fills in before the call.
 //!
 //! In: an instruction of a scheduled kernel. Out: a [`Leaf`], or `None` where the leaf generator declines; the kernel then
-//! has Cranelift's code inline, which reads and writes the same scratch. What this must not know: Cranelift, plans, the
-//! runtime.
+//! has Cranelift's code inline, which reads and writes the same scratch. What the generators must not know: Cranelift,
+//! plans, the runtime; `call` and `leaves` alone put leaves into kernels and objects.
+//!
+//! * `registers`: what registers and plain instructions each level has;
+//! * `asm`: instructions, labels and their encoding;
+//! * `dot`, `transpose`: two leaves whose registers follow from the shape alone;
+//! * `leaves`: each leaf is made once;
+//! * `call`: from a kernel to a leaf.
 //!
 //! The code is position independent, its constants follow it, it has no relocations and calls nothing. It leaves the
 //! upper halves of the vector registers clean (`vzeroupper`).
+
+mod asm;
+mod call;
+mod dot;
+mod leaves;
+mod registers;
+#[cfg(test)]
+mod testing;
+mod transpose;
+
+pub(super) use leaves::{Leaves, Objects};
 
 use crate::tile::{Body, CpuLevel, Extent, Inst, Value};
 

@@ -1,0 +1,217 @@
+//! Calls of leaf functions from kernels: where an operation of a scheduled kernel has a leaf, its words are put into a
+//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level.
+//!
+//! In: an operation of a kernel for a wide level. Out: CLIF, and the leaf in the object.
+
+use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
+use cranelift_module::{FuncId, Module as _};
+
+use super::super::code::{Code, Stride, Val};
+use super::super::lanes::plain;
+use super::dot::DotShape;
+use super::leaves::Kind;
+use super::transpose::TransposeShape;
+use super::{Word, run_leaf};
+use crate::shape::Elem;
+use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType};
+
+/// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
+fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {
+    if t.cols.is_one() || t.element_bytes() != 4 {
+        return None;
+    }
+    i32::try_from(t.cols.capacity().max(1)).ok().map(|n| (n + lanes(level) - 1) / lanes(level))
+}
+
+fn lanes(level: CpuLevel) -> i32 {
+    super::registers::bytes(level) / 4
+}
+
+/// What a leaf of a product is given of its left operand: address, stride in bytes, and is the inner axis dense?
+type Left = (Value, Value, bool);
+
+impl Code<'_, '_> {
+    /// Emits a product as a call. False if there is no leaf for it.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(in crate::codegen::cpu) fn wide_dot(
+        &mut self,
+        level: CpuLevel,
+        data: &InstData,
+        scratch: Value,
+    ) -> Result<bool, String> {
+        let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
+        let (ta, tb, tacc) = (tile(*a)?, tile(*b)?, tile(*acc)?);
+        let result = tile(data.result.ok_or("a product without a result")?)?;
+        if result.elem != Elem::F32 || level == CpuLevel::Portable {
+            return Ok(false);
+        }
+        let Some(vectors) = vectors(&result, level) else { return Ok(false) };
+        let pitch = |bytes: u32| i32::try_from(bytes).ok().filter(|p| *p < 1 << 24);
+        let (Some(acc_pitch), Some((b_start, b_pitch))) = (pitch(result.pitch()), self.right(*b, &tb, scratch)?) else {
+            return Ok(false);
+        };
+        // Whole vectors are read of each row of `b`.
+        if i64::from(b_pitch) < i64::from(vectors * lanes(level) * 4) {
+            return Ok(false);
+        }
+        let Some((a_start, stride, inner_dense)) = self.left(*a, &ta, scratch)? else { return Ok(false) };
+        let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
+        if result.space != tacc.space {
+            self.copy_rows(&tacc, &result, rows, scratch)?;
+        }
+        let target = self.in_scratch(&result, scratch)?;
+        let kind = Kind::Dot(level, DotShape { inner_dense, b_pitch, acc_pitch, vectors });
+        let leaf = self.objects.leaf(kind)?;
+        self.call_leaf(leaf, &[a_start, stride, b_start, target, rows, inner])?;
+        Ok(true)
+    }
+
+    fn in_scratch(&mut self, t: &TileType, scratch: Value) -> Result<Value, String> {
+        let Space::L1(offset) = t.space else { return Err("a tile is not in scratch".into()) };
+        Ok(self.b.ins().iadd_imm_s(scratch, i64::from(offset)))
+    }
+
+    /// The buffer access behind a window: its start and the strides along rows and columns.
+    fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2])>, String> {
+        let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
+        let Op::Window { rows, cols } = data.op else { return Ok(None) };
+        let [buffer, indices @ ..] = data.operands.as_slice() else { return Ok(None) };
+        let Some(Val::Buffer { strides, elem: Elem::F32, .. }) = &self.values[*buffer] else { return Ok(None) };
+        let along = |axis: Option<usize>| axis.and_then(|i| strides.get(i)).copied().unwrap_or(Stride::Const(0));
+        let both = [along(rows), along(cols)];
+        let start = self.address(*buffer, indices)?;
+        Ok(Some((start, both)))
+    }
+
+    fn left(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<Left>, String> {
+        if matches!(t.space, Space::L1(_)) {
+            let start = self.in_scratch(t, scratch)?;
+            let pitch = self.int(i64::from(t.pitch()));
+            return Ok(Some((start, pitch, true)));
+        }
+        let Some((start, [rows, cols])) = self.window(v)? else { return Ok(None) };
+        Ok(match (rows, cols) {
+            (rows, Stride::Const(1)) => Some((start, self.stride_bytes(rows, Elem::F32), true)),
+            (Stride::Const(1), cols) => Some((start, self.stride_bytes(cols, Elem::F32), false)),
+            // A single row or a single step: no stride is ever used along it.
+            (rows, _) if t.cols.is_one() => Some((start, self.stride_bytes(rows, Elem::F32), true)),
+            (_, cols) if t.rows.is_one() => Some((start, self.stride_bytes(cols, Elem::F32), false)),
+            _ => None,
+        })
+    }
+
+    /// The right operand: address and bytes from row to row.
+    fn right(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<(Value, i32)>, String> {
+        if matches!(t.space, Space::L1(_)) {
+            if t.cols.is_one() {
+                return Ok(None);
+            }
+            let start = self.in_scratch(t, scratch)?;
+            return Ok(i32::try_from(t.pitch()).ok().map(|p| (start, p)));
+        }
+        Ok(match self.window(v)? {
+            Some((start, [Stride::Const(row), Stride::Const(1)])) => {
+                i32::try_from(row.saturating_mul(4)).ok().filter(|p| *p < 1 << 24).map(|p| (start, p))
+            }
+            _ => None,
+        })
+    }
+
+    /// Emits a transposition as a call. False if there is no leaf for it.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(in crate::codegen::cpu) fn wide_transpose(
+        &mut self,
+        level: CpuLevel,
+        data: &InstData,
+        scratch: Value,
+    ) -> Result<bool, String> {
+        let (Some(x), Some(y)) = (data.operands.first(), data.result) else {
+            return Err("a transposition has an operand and a result".into());
+        };
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("a transposition of a tile");
+        let (from, to) = (tile(*x)?, tile(y)?);
+        if level == CpuLevel::Portable || vectors(&from, level).is_none() || vectors(&to, level).is_none() {
+            return Ok(false);
+        }
+        let number = |n: i64| i32::try_from(n).ok().filter(|n| (1..1 << 20).contains(n));
+        let pitch = |t: &TileType| i32::try_from(t.pitch()).ok().filter(|p| *p < 1 << 24);
+        let (Some(rows), Some(cols), Some(pitch), Some(result_pitch)) =
+            (number(from.rows.capacity()), number(from.cols.capacity()), pitch(&from), pitch(&to))
+        else {
+            return Ok(false);
+        };
+        let shape = TransposeShape { rows, cols, pitch, result_pitch };
+        let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);
+        let leaf = self.objects.leaf(Kind::Transpose(level, shape))?;
+        self.call_leaf(leaf, &[source, target])?;
+        Ok(true)
+    }
+
+    /// Emits a run as a call. False if there is no leaf for it.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(in crate::codegen::cpu) fn wide_run(
+        &mut self,
+        level: CpuLevel,
+        (rows, cols): (Extent, Extent),
+        insts: &[Inst],
+        scratch: Value,
+    ) -> Result<bool, String> {
+        if level == CpuLevel::Portable {
+            return Ok(false);
+        }
+        let Some(leaf) = run_leaf(level, self.body, rows, cols, insts) else { return Ok(false) };
+        let mut words = Vec::new();
+        for w in &leaf.words {
+            words.push(self.word(w, scratch)?);
+        }
+        let id = self.objects.add(&leaf.name, leaf.code, &leaf.listing)?;
+        self.call_leaf(id, &words)?;
+        Ok(true)
+    }
+
+    /// What stands in a word.
+    fn word(&mut self, word: &Word, scratch: Value) -> Result<Value, String> {
+        match word {
+            Word::Index(v) => self.index(*v),
+            Word::Scalar(v) => {
+                let x = self.scalar(*v)?;
+                Ok(match x.elem {
+                    Elem::F32 | Elem::BF16 | Elem::F16 => {
+                        let bits = self.b.ins().bitcast(types::I32, plain(), x.value);
+                        self.b.ins().uextend(types::I64, bits)
+                    }
+                    Elem::I32 | Elem::I8 | Elem::Bool => self.b.ins().uextend(types::I64, x.value),
+                    Elem::I64 => x.value,
+                })
+            }
+            Word::Address { buffer, indices } => self.address(*buffer, indices),
+            Word::StrideBytes { buffer, axis } => {
+                let (_, strides, elem) = self.buffer(*buffer)?;
+                let stride = strides.get(*axis).copied().ok_or("a leaf asks for an axis that is not there")?;
+                Ok(self.stride_bytes(stride, elem))
+            }
+            Word::Scratch => Ok(scratch),
+        }
+    }
+
+    /// Calls a leaf with its words.
+    fn call_leaf(&mut self, leaf: FuncId, words: &[Value]) -> Result<(), String> {
+        let size = u32::try_from(words.len().max(1) * 8).map_err(|_| "too many words")?;
+        let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+        for (i, v) in words.iter().enumerate() {
+            let offset = i32::try_from(i * 8).map_err(|_| "too many words")?;
+            self.b.ins().stack_store(types::I64, *v, slot, offset);
+        }
+        let function = self.objects.object.declare_func_in_func(leaf, self.b.func);
+        let words = self.b.ins().stack_addr(types::I64, slot, 0);
+        self.b.ins().call(function, &[words]);
+        Ok(())
+    }
+}

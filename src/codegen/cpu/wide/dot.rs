@@ -1,0 +1,281 @@
+//! `dot` as a leaf function: `acc + a @ b` in register tiles.
+//!
+//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes six words: `a`, the
+//! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner.
+//!
+//! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
+//! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
+//! `ceil(rows / MR)` tiles whose heights differ by at most one, so no tile is left so low that its few chains of sums
+//! wait for the latency of an FMA. Each height has its own code. Within a tile the whole inner extent is gone through,
+//! four steps written out; a step loads one row of `b` and spreads one element of each row of `a` over a register:
+//! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
+//!
+//! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile.
+
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+use super::asm::Asm;
+use super::registers::{self, vector};
+use crate::tile::CpuLevel;
+
+/// What is known of the operands when the code is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct DotShape {
+    /// Is `a` dense along the inner index? Else it is along its rows.
+    pub(super) inner_dense: bool,
+    /// Bytes from a row of `b` to the next.
+    pub(super) b_pitch: i32,
+    /// Bytes from a row of the accumulator to the next.
+    pub(super) acc_pitch: i32,
+    /// Vectors of columns.
+    pub(super) vectors: i32,
+}
+
+/// Steps of the inner index that are written out.
+const UNROLL: i32 = 4;
+
+const WORDS: Register = Register::RDI;
+/// First row of the tile in `a`, `b` of the group of columns, first row of the tile in the accumulator.
+const A: Register = Register::R8;
+const B: Register = Register::R9;
+const ACC: Register = Register::R10;
+/// Stride of `a`.
+const STRIDE: Register = Register::R11;
+const INNER: Register = Register::RSI;
+/// Tiles left, height of the low ones, how many of those left are one row higher.
+const TILES: Register = Register::RDX;
+const LOW: Register = Register::RCX;
+const HIGH: Register = Register::RBX;
+/// Inside a tile: `b`'s row, the count of steps, and pointers into `a`.
+const B_ROW: Register = Register::RBP;
+const STEPS: Register = Register::RDI;
+const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
+
+/// The code.
+///
+/// # Errors
+/// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
+pub(super) fn dot(level: CpuLevel, shape: DotShape, listing: bool) -> Result<(Vec<u8>, String), String> {
+    let mut d = Dot { asm: Asm::default(), level, shape };
+    d.function();
+    d.asm.finish(listing)
+}
+
+struct Dot {
+    asm: Asm,
+    level: CpuLevel,
+    shape: DotShape,
+}
+
+fn at(base: Register, displacement: i32) -> MemoryOperand {
+    MemoryOperand::with_base_displ(base, i64::from(displacement))
+}
+
+impl Dot {
+    fn vector_bytes(&self) -> i32 {
+        registers::bytes(self.level)
+    }
+
+    fn most_rows(&self) -> i32 {
+        registers::dot_rows(self.level)
+    }
+
+    fn function(&mut self) {
+        let saved = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+        for r in saved {
+            self.asm.emit(Instruction::with1(Code::Push_r64, r));
+        }
+        self.asm.emit(Instruction::with1(Code::Push_r64, WORDS));
+        let done = self.asm.label();
+        let (mut first, mut left) = (0, self.shape.vectors);
+        while left > 0 {
+            let n = left.min(2);
+            self.columns(first, n, done);
+            first += n;
+            left -= n;
+        }
+        self.asm.bind(done);
+        self.asm.emit(Instruction::with1(Code::Pop_r64, WORDS));
+        for r in saved.into_iter().rev() {
+            self.asm.emit(Instruction::with1(Code::Pop_r64, r));
+        }
+        self.asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
+        self.asm.emit(Ok(Instruction::with(Code::Retnq)));
+    }
+
+    /// All rows of `vectors` vectors of columns, from vector `first` on.
+    fn columns(&mut self, first: i32, vectors: i32, done: super::asm::Label) {
+        let load =
+            |d: &mut Self, r, word: i32| d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
+        self.asm.comment(format!("{vectors} vectors of columns from vector {first}"));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, 0)));
+        for (word, r) in [A, STRIDE, B, ACC, Register::RAX, INNER].into_iter().enumerate() {
+            load(self, r, i32::try_from(word).unwrap_or(0));
+        }
+        for r in [Register::RAX, INNER] {
+            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, r, r));
+            self.asm.jump(Code::Jle_rel32_64, done);
+        }
+        let skip = first * self.vector_bytes();
+        if skip != 0 {
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B, skip));
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, skip));
+        }
+        // tiles = ceil(rows / MR); rows = tiles * low + high.
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, HIGH, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, Register::RAX, self.most_rows() - 1));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, LOW, self.most_rows()));
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
+        self.asm.emit(Instruction::with1(Code::Div_rm64, LOW));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, HIGH));
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
+        self.asm.emit(Instruction::with1(Code::Div_rm64, B_ROW));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, HIGH, Register::RDX));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, TILES, B_ROW));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LOW, Register::RAX));
+
+        let next = self.asm.here();
+        let heights: Vec<_> = (1..=self.most_rows()).map(|h| (h, self.asm.label())).collect();
+        let after = self.asm.label();
+        // rax = the height of this tile: LOW, and one more while HIGH lasts.
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX));
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, HIGH, HIGH));
+        self.asm.emit(Instruction::with1(Code::Setne_rm8, Register::AL));
+        self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, HIGH, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, LOW));
+        for (h, label) in heights.iter().rev() {
+            self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, *h));
+            self.asm.jump(Code::Je_rel32_64, *label);
+        }
+        self.asm.jump(Code::Jmp_rel32_64, done);
+        for (h, label) in heights {
+            self.asm.bind(label);
+            self.asm.comment(format!("{h} rows x {vectors} vectors"));
+            self.tile(h, vectors);
+            self.asm.jump(Code::Jmp_rel32_64, after);
+        }
+        self.asm.bind(after);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, TILES, 1));
+        self.asm.jump(Code::Jne_rel32_64, next);
+    }
+
+    /// One register tile; moves on to the next.
+    fn tile(&mut self, height: i32, vectors: i32) {
+        let bytes = self.vector_bytes();
+        let (load, store) = registers::moves(self.level);
+        let level = self.level;
+        let acc = |r: i32, v: i32| vector(level, r * vectors + v);
+        for r in 0..height {
+            for v in 0..vectors {
+                let place = at(ACC, r * self.shape.acc_pitch + v * bytes);
+                self.asm.emit(Instruction::with2(load, acc(r, v), place));
+            }
+        }
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
+        // Where the rows of `a` are: each pointer serves three, at once, twice the stride.
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], A));
+        if self.shape.inner_dense {
+            let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
+            for g in 1..groups {
+                let two = MemoryOperand::with_base_index_scale(POINTERS[g - 1], STRIDE, 2);
+                self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[g], two));
+                self.asm.emit(Instruction::with2(Code::Add_r64_rm64, POINTERS[g], STRIDE));
+            }
+        } else {
+            let two = MemoryOperand::with_base_index_scale(STRIDE, STRIDE, 2);
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[1], two));
+        }
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
+        let (rest, done, four, one) = (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Jl_rel32_64, rest);
+        self.asm.bind(four);
+        self.steps(height, vectors, UNROLL);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Jge_rel32_64, four);
+        self.asm.bind(rest);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Je_rel32_64, done);
+        self.asm.bind(one);
+        self.steps(height, vectors, 1);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 1));
+        self.asm.jump(Code::Jne_rel32_64, one);
+        self.asm.bind(done);
+        for r in 0..height {
+            for v in 0..vectors {
+                let place = at(ACC, r * self.shape.acc_pitch + v * bytes);
+                self.asm.emit(Instruction::with2(store, place, acc(r, v)));
+            }
+        }
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, height * self.shape.acc_pitch));
+        if self.shape.inner_dense {
+            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, STRIDE, height));
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, Register::RAX));
+        } else {
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * height));
+        }
+    }
+
+    /// Some steps of the inner index, and on.
+    fn steps(&mut self, height: i32, vectors: i32, count: i32) {
+        let bytes = self.vector_bytes();
+        let (load, _) = registers::moves(self.level);
+        let (spread, fma) = registers::spread_and_fma(self.level);
+        let columns = height * vectors;
+        // What is left of the registers takes turns with the elements of `a`.
+        let spare = registers::count(self.level) - columns - vectors;
+        let turns = spare.clamp(1, 4);
+        let mut turn = 0;
+        for u in 0..count {
+            for v in 0..vectors {
+                let place = at(B_ROW, u * self.shape.b_pitch + v * bytes);
+                self.asm.emit(Instruction::with2(load, vector(self.level, columns + v), place));
+            }
+            for r in 0..height {
+                let element = vector(self.level, columns + vectors + turn);
+                turn = (turn + 1) % turns;
+                let place = self.element(r, u);
+                self.asm.emit(Instruction::with2(spread, element, place));
+                for v in 0..vectors {
+                    let sum = vector(self.level, r * vectors + v);
+                    self.asm.emit(Instruction::with3(fma, sum, element, vector(self.level, columns + v)));
+                }
+            }
+        }
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, count * self.shape.b_pitch));
+        if self.shape.inner_dense {
+            let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
+            for p in &POINTERS[..groups] {
+                self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, *p, 4 * count));
+            }
+        } else if count == 1 {
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, POINTERS[0], STRIDE));
+        } else {
+            let four = MemoryOperand::with_base_index_scale(POINTERS[0], STRIDE, 4);
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[0], four));
+        }
+    }
+
+    /// Where the element of row `r` and step `u` lies.
+    fn element(&self, r: i32, u: i32) -> MemoryOperand {
+        let with = |base, scale: i32, d: i32| match scale {
+            0 => at(base, d),
+            s => MemoryOperand::with_base_index_scale_displ_size(
+                base,
+                STRIDE,
+                u32::try_from(s).unwrap_or(1),
+                i64::from(d),
+                1,
+            ),
+        };
+        if self.shape.inner_dense {
+            let group = usize::try_from(r / 3).unwrap_or(0);
+            with(POINTERS[group], r % 3, 4 * u)
+        } else if u == 3 {
+            MemoryOperand::with_base_index_scale_displ_size(POINTERS[0], POINTERS[1], 1, i64::from(4 * r), 1)
+        } else {
+            with(POINTERS[0], u, 4 * r)
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The leaf functions of an object: each is made once and put into the object as bytes.
+//!
+//! In: what a leaf shall do, or its code. Out: the function to call. Two leaves with the same code are one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use cranelift_codegen::ir::{AbiParam, types};
+use cranelift_module::{FuncId, Linkage, Module as _};
+use cranelift_object::ObjectModule;
+
+use super::dot::{DotShape, dot};
+use super::transpose::{TransposeShape, transpose};
+use crate::tile::CpuLevel;
+
+/// Leaves that are named by what they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A product.
+    Dot(CpuLevel, DotShape),
+    /// A transposition.
+    Transpose(CpuLevel, TransposeShape),
+}
+
+/// The object under construction and its leaves, as a function under construction sees them.
+pub(in crate::codegen::cpu) struct Objects<'a> {
+    /// The object.
+    pub(in crate::codegen::cpu) object: &'a mut ObjectModule,
+    /// Its leaves.
+    pub(in crate::codegen::cpu) leaves: &'a mut Leaves,
+}
+
+impl Objects<'_> {
+    /// The leaf of a kind.
+    ///
+    /// # Errors
+    /// A form that cannot be encoded, a mistake of ours.
+    pub(super) fn leaf(&mut self, kind: Kind) -> Result<FuncId, String> {
+        self.leaves.of_kind(self.object, kind)
+    }
+
+    /// The leaf with this code.
+    ///
+    /// # Errors
+    /// What the object refuses, a mistake of ours.
+    pub(super) fn add(&mut self, what: &str, code: Vec<u8>, listing: &str) -> Result<FuncId, String> {
+        self.leaves.add(self.object, what, code, listing)
+    }
+}
+
+/// All leaves of an object so far.
+#[derive(Default)]
+pub(in crate::codegen::cpu) struct Leaves {
+    kinds: BTreeMap<Kind, FuncId>,
+    codes: BTreeMap<Vec<u8>, FuncId>,
+    listings: bool,
+    /// The listings.
+    pub(in crate::codegen::cpu) asm: String,
+}
+
+impl Leaves {
+    /// None yet. `listings`: is their text wanted?
+    pub(in crate::codegen::cpu) fn new(listings: bool) -> Leaves {
+        Leaves { listings, ..Leaves::default() }
+    }
+
+    /// The leaf of a kind.
+    ///
+    /// # Errors
+    /// A form that cannot be encoded, a mistake of ours.
+    fn of_kind(&mut self, object: &mut ObjectModule, kind: Kind) -> Result<FuncId, String> {
+        if let Some(id) = self.kinds.get(&kind) {
+            return Ok(*id);
+        }
+        let (name, made) = match kind {
+            Kind::Dot(level, shape) => (format!("dot.{}", level.name()), dot(level, shape, self.listings)?),
+            Kind::Transpose(level, shape) => {
+                (format!("transpose.{}", level.name()), transpose(level, shape, self.listings)?)
+            }
+        };
+        let id = self.add(object, &name, made.0, &made.1)?;
+        self.kinds.insert(kind, id);
+        Ok(id)
+    }
+
+    /// The leaf with this code.
+    ///
+    /// # Errors
+    /// What the object refuses, a mistake of ours.
+    fn add(&mut self, object: &mut ObjectModule, what: &str, code: Vec<u8>, listing: &str) -> Result<FuncId, String> {
+        if let Some(id) = self.codes.get(&code) {
+            return Ok(*id);
+        }
+        let mut signature = object.make_signature();
+        signature.params.push(AbiParam::new(types::I64));
+        let name = format!("leaf.{what}.{}", self.codes.len());
+        let id = object.declare_function(&name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
+        object.define_function_bytes(id, 64, &code, &[]).map_err(|e| format!("{name}: {e:?}"))?;
+        if self.listings {
+            let _ = writeln!(self.asm, "{name}:\n{listing}");
+        }
+        self.codes.insert(code, id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,72 @@
+//! The vector registers and the plain instructions of each wide level.
+
+use iced_x86::{Code, Register};
+
+use crate::tile::CpuLevel;
+
+/// Vector register `n` at the level's width.
+pub(super) fn vector(level: CpuLevel, n: i32) -> Register {
+    let n = u32::try_from(n).unwrap_or(0);
+    match level {
+        CpuLevel::Avx512 => Register::ZMM0 + n % 32,
+        CpuLevel::Avx2 => Register::YMM0 + n % 16,
+        CpuLevel::Portable => Register::XMM0 + n % 16,
+    }
+}
+
+/// How many vector registers there are.
+pub(super) fn count(level: CpuLevel) -> i32 {
+    i32::try_from(level.registers()).unwrap_or(16)
+}
+
+/// Bytes of a vector register.
+pub(super) fn bytes(level: CpuLevel) -> i32 {
+    4 * i32::try_from(level.lanes()).unwrap_or(4)
+}
+
+/// Rows of a register tile of a product.
+pub(super) fn dot_rows(level: CpuLevel) -> i32 {
+    match level {
+        CpuLevel::Avx512 => 14,
+        CpuLevel::Avx2 => 6,
+        CpuLevel::Portable => 4,
+    }
+}
+
+/// A load and a store of a whole register, at any alignment.
+pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
+    match level {
+        CpuLevel::Avx512 => (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm),
+        CpuLevel::Avx2 => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
+        CpuLevel::Portable => (Code::VEX_Vmovups_xmm_xmmm128, Code::VEX_Vmovups_xmmm128_xmm),
+    }
+}
+
+/// An element of memory spread over a register; `sum += a * b`.
+pub(super) fn spread_and_fma(level: CpuLevel) -> (Code, Code) {
+    match level {
+        CpuLevel::Avx512 => (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er),
+        CpuLevel::Avx2 => (Code::VEX_Vbroadcastss_ymm_m32, Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256),
+        CpuLevel::Portable => (Code::VEX_Vbroadcastss_xmm_m32, Code::VEX_Vfmadd231ps_xmm_xmm_xmmm128),
+    }
+}
+
+/// Interleaving of two registers by elements, of the low and of the high half of each 128-bit lane.
+pub(super) fn unpack_singles(level: CpuLevel) -> [Code; 2] {
+    match level {
+        CpuLevel::Avx512 => [Code::EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32],
+        CpuLevel::Avx2 | CpuLevel::Portable => {
+            [Code::VEX_Vunpcklps_ymm_ymm_ymmm256, Code::VEX_Vunpckhps_ymm_ymm_ymmm256]
+        }
+    }
+}
+
+/// The same by pairs of elements.
+pub(super) fn unpack_pairs(level: CpuLevel) -> [Code; 2] {
+    match level {
+        CpuLevel::Avx512 => [Code::EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64, Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64],
+        CpuLevel::Avx2 | CpuLevel::Portable => {
+            [Code::VEX_Vunpcklpd_ymm_ymm_ymmm256, Code::VEX_Vunpckhpd_ymm_ymm_ymmm256]
+        }
+    }
+}
