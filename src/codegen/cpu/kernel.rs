@@ -96,6 +96,11 @@ impl Code<'_, '_> {
                             self.dot(&data, scratch)?;
                         }
                     }
+                    Op::Transpose => {
+                        if !self.wide_transpose(level, &data, scratch)? {
+                            Code::unknown(&data)?;
+                        }
+                    }
                     _ => {
                         if !self.simple(&data)? {
                             Code::unknown(&data)?;

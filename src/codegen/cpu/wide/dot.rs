@@ -279,3 +279,86 @@ impl Dot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Executable;
+    use super::*;
+
+    fn numbers(n: usize, seed: u32) -> Vec<f32> {
+        let mut x = seed;
+        let mut next = || {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f32::from(u16::try_from(x >> 16).unwrap_or(0)) / 65_536.0 - 0.5
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    /// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit; what lies
+    /// around the accumulator stays as it is.
+    fn check(level: CpuLevel, inner_dense: bool, vectors: usize, rows: usize, inner: usize) {
+        let lanes = usize::try_from(level.lanes()).expect("a small number");
+        let cols = vectors * lanes;
+        let (b_row, acc_row, guard) = (cols + lanes, cols + 3, 64);
+        let stride = if inner_dense { inner + 5 } else { rows + 3 };
+        let bytes = |n: usize| i32::try_from(4 * n).expect("a small number");
+        let shape = DotShape {
+            inner_dense,
+            b_pitch: bytes(b_row),
+            acc_pitch: bytes(acc_row),
+            vectors: i32::try_from(vectors).expect("a small number"),
+        };
+        let (code, listing) = dot(level, shape, true).expect("it can be encoded");
+        assert!(listing.contains("vfmadd231ps"));
+        let Some(leaf) = Executable::new(level, &code) else { return };
+        let a = numbers(if inner_dense { rows * stride } else { inner * stride }, 1);
+        let b = numbers(inner * b_row, 2);
+        let start = numbers(rows * acc_row + 2 * guard, 3);
+        let mut want = start.clone();
+        for r in 0..rows {
+            for c in 0..cols {
+                let sum = &mut want[guard + r * acc_row + c];
+                for k in 0..inner {
+                    let x = if inner_dense { a[r * stride + k] } else { a[k * stride + r] };
+                    *sum = x.mul_add(b[k * b_row + c], *sum);
+                }
+            }
+        }
+        let mut acc = start;
+        let words = [
+            a.as_ptr() as u64,
+            4 * stride as u64,
+            b.as_ptr() as u64,
+            acc[guard..].as_mut_ptr() as u64,
+            rows as u64,
+            inner as u64,
+        ];
+        // SAFETY: the buffers have the sizes and strides that the words say.
+        unsafe { leaf.call(&words) };
+        let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&acc), bits(&want), "{} {inner_dense} {rows} x {inner} x {cols}", level.name());
+    }
+
+    #[test]
+    fn products_are_chains_of_fmas() {
+        for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+            for inner_dense in [true, false] {
+                for vectors in 1..=5 {
+                    for (rows, inner) in [(0, 3), (1, 0), (1, 1), (2, 3), (7, 4), (13, 5), (14, 64), (15, 7), (40, 9)] {
+                        check(level, inner_dense, vectors, rows, inner);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_height_has_its_code() {
+        for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+            for rows in 1..=30 {
+                check(level, true, 2, rows, 6);
+                check(level, false, 2, rows, 6);
+            }
+        }
+    }
+}

@@ -164,3 +164,40 @@ impl Transpose {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Executable;
+    use super::*;
+
+    #[test]
+    fn rows_and_columns_are_exchanged() {
+        for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+            for (rows, cols) in
+                [(1, 2), (2, 1), (3, 100), (5, 9), (8, 8), (16, 16), (17, 33), (32, 64), (64, 32), (100, 3), (128, 128)]
+            {
+                let up = |n: usize| n.next_multiple_of(16);
+                let (pitch, result_pitch) = (up(cols), up(rows));
+                let number = |n: usize| i32::try_from(n).expect("a small number");
+                let shape = TransposeShape {
+                    rows: number(rows),
+                    cols: number(cols),
+                    pitch: number(4 * pitch),
+                    result_pitch: number(4 * result_pitch),
+                };
+                let (code, _) = transpose(level, shape, false).expect("it can be encoded");
+                let Some(leaf) = Executable::new(level, &code) else { continue };
+                let from: Vec<u32> = (0..u32::try_from(rows * pitch).expect("a small number")).collect();
+                let mut to = vec![u32::MAX; cols * result_pitch + 64];
+                // SAFETY: both tiles have whole padded rows, and the result room for them.
+                unsafe { leaf.call(&[from.as_ptr() as u64, to.as_mut_ptr() as u64]) };
+                for r in 0..rows {
+                    for c in 0..cols {
+                        assert_eq!(to[c * result_pitch + r], from[r * pitch + c], "{rows} x {cols} at {r}, {c}");
+                    }
+                }
+                assert!(to[cols * result_pitch..].iter().all(|x| *x == u32::MAX), "{rows} x {cols}: past the end");
+            }
+        }
+    }
+}

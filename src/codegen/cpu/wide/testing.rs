@@ -1,0 +1,75 @@
+//! For tests: runs leaf functions in this process, and looks at what they are made of.
+
+use iced_x86::{CpuidFeature, Decoder, DecoderOptions};
+
+use crate::tile::CpuLevel;
+
+/// Has this machine the instructions of a level?
+pub(super) fn has(level: CpuLevel) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return match level {
+        CpuLevel::Avx512 => {
+            is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512bw")
+        }
+        CpuLevel::Avx2 => {
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+        }
+        CpuLevel::Portable => true,
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// A leaf that can be called.
+pub(super) struct Executable(memmap2::Mmap);
+
+impl Executable {
+    /// Checks the code of a leaf ([`decodes`]) and makes it callable; `None`, and a word about it, where this machine
+    /// cannot run it.
+    pub(super) fn new(level: CpuLevel, code: &[u8]) -> Option<Executable> {
+        decodes(level, code);
+        if !has(level) {
+            println!("not run: this machine lacks {}", level.name());
+            return None;
+        }
+        let mut map = memmap2::MmapMut::map_anon(code.len()).expect("memory for code");
+        map.copy_from_slice(code);
+        Some(Executable(map.make_exec().expect("memory that may be executed")))
+    }
+
+    /// Calls the leaf.
+    ///
+    /// # Safety
+    /// What the words point to is as the leaf wants it.
+    pub(super) unsafe fn call(&self, words: &[u64]) {
+        // SAFETY: the bytes are a function of this signature, made by this module.
+        let f = unsafe { std::mem::transmute::<*const u8, extern "C" fn(*const u64)>(self.0.as_ptr()) };
+        f(words.as_ptr());
+    }
+}
+
+/// Every byte belongs to an instruction that a processor of the level has.
+pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        let i = decoder.decode();
+        assert!(!i.is_invalid(), "no instruction at byte {}", i.ip());
+        for f in i.cpuid_features() {
+            let base = matches!(f, CpuidFeature::INTEL8086 | CpuidFeature::INTEL386 | CpuidFeature::X64);
+            let avx2 = matches!(f, CpuidFeature::AVX | CpuidFeature::AVX2 | CpuidFeature::FMA | CpuidFeature::F16C);
+            let avx512 = matches!(
+                f,
+                CpuidFeature::AVX512F | CpuidFeature::AVX512VL | CpuidFeature::AVX512DQ | CpuidFeature::AVX512BW
+            );
+            let allowed = match level {
+                CpuLevel::Portable => base,
+                CpuLevel::Avx2 => base || avx2,
+                CpuLevel::Avx512 => base || avx2 || avx512,
+            };
+            assert!(allowed || *f == CpuidFeature::INTEL486, "{f:?} at {} for {}", i.ip(), level.name());
+        }
+    }
+}
