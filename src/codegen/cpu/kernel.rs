@@ -90,7 +90,11 @@ impl Code<'_, '_> {
             for inst in &body.block(block).insts {
                 let data = body.inst(*inst).clone();
                 match &data.op {
-                    Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts, scratch)?,
+                    Op::Run { rows, cols, insts } => {
+                        if !self.wide_run(level, (*rows, *cols), insts, scratch)? {
+                            self.run(*rows, *cols, insts, scratch)?;
+                        }
+                    }
                     Op::Dot => {
                         if !self.wide_dot(level, &data, scratch)? {
                             self.dot(&data, scratch)?;
