@@ -1,5 +1,5 @@
-//! Does the verifier see what is wrong with a kernel scheduled for a CPU? A kernel that is right (a row softmax times a
-//! matrix), and changes to it, each wrong in one way.
+//! Does the verifier see what is wrong with a kernel scheduled for a CPU? Kernels that are right (a row softmax times a
+//! matrix; a softmax in tiles that lie on their sides), and changes to them, each wrong in one way.
 
 use attnc::syntax::span::SourceMap;
 use attnc::tile::{text, verify};
@@ -98,24 +98,90 @@ fn wrong_schedules_are_refused() {
         ("store %y[%at, %zero], %q", "store %x[%at, %zero], %q", "writes a buffer that is `in`"),
         ("@l1(320)", "@l1(328)", "not aligned to 64 bytes"),
         (
-            "reduce_sum %p, axis=1            : tile f32[%m<=4, 1]",
-            "reduce_sum %p, axis=0            : tile f32[1, 8]",
-            "does not stand in a run",
+            "    %high = reduce_max %t, axis=1",
+            "    %low = reduce_min %t, axis=0            : tile f32[1, 8] @l1(1024)\n    %high = reduce_max %t, axis=1",
+            "reduces along both axes",
         ),
         ("  return", "  br ^bb0", "jumps to the entry"),
     ];
     for (from, to, message) in changes {
-        assert!(KERNEL.contains(from), "the kernel has no {from:?}");
-        let wrong = KERNEL.replacen(from, to, 1);
-        let mut sources = SourceMap::new();
-        let file = sources.add("scheduled.tir", wrong.as_str());
-        let parsed = match text::parse(&wrong, file) {
-            Ok(p) => p,
-            Err(d) => panic!("{}", attnc::diagnostics::render_all(&d, &sources, false)),
-        };
-        match verify::verify(&parsed.module) {
-            Ok(_) => panic!("accepted, though: {message}"),
-            Err(e) => assert!(e.list.iter().any(|(_, m)| m.contains(message)), "wanted: {message}\n{e}"),
-        }
+        refused(KERNEL, from, to, message);
+    }
+}
+
+/// The other orientation: a tile is turned, its columns' softmax is taken with reductions along the rows, and it is turned
+/// back.
+const TURNED: &str = r#"module "scheduled"
+
+kernel @k(%x: in f32[S, 8], %y: out f32[S, 8]) symbols(S) grid(%i: ceil(S, 4)) cpu(avx512) scratch(1088) {
+^bb0:
+  %four = const 4                           : index
+  %at = mul %i, %four                       : index
+  %all = dim S                              : index
+  %rest = sub %all, %at                     : index
+  %m = min %rest, %four                     : index
+  %zero = const 0                           : index
+  run (%m<=4, 8) {
+    %t = load %x[%at, %zero], rows=0, cols=1 : tile f32[%m<=4, 8] @l1(0)
+  }
+  %u = transpose %t                         : tile f32[8, %m<=4] @l1(256)
+  run (8, %m<=4) {
+    %high = reduce_max %u, axis=0           : tile f32[1, %m<=4] @l1(0)
+  }
+  run (8, %m<=4) {
+    %d = sub %u, %high                      : tile f32[8, %m<=4] @reg
+    %p = exp %d                             : tile f32[8, %m<=4] @l1(256)
+    %sum = reduce_sum %p, axis=0            : tile f32[1, %m<=4] @l1(0)
+  }
+  run (8, %m<=4) {
+    %q = div %p, %sum                       : tile f32[8, %m<=4] @l1(256)
+  }
+  %v = transpose %q                         : tile f32[%m<=4, 8] @l1(768)
+  run (%m<=4, 8) {
+    store %y[%at, %zero], %v, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+#[test]
+fn columns_are_reduced_and_tiles_turned() {
+    check(TURNED).unwrap_or_else(|e| panic!("{e}"));
+    let changes = [
+        ("tile f32[%m<=4, 8] @l1(768)", "tile f32[%m<=4, 8] @l1(256)", "%v overwrites %q while it is read"),
+        ("tile f32[8, %m<=4] @l1(256)\n  run", "tile f32[8, %m<=4] @l1(0)\n  run", "%u overwrites %t while it is read"),
+        ("tile f32[8, %m<=4] @l1(256)\n  run", "tile f32[8, %m<=4] @reg\n  run", "operand and result are in scratch"),
+        ("%v = transpose %q", "%v = transpose %d", "in registers of another run"),
+        ("tile f32[1, %m<=4] @l1(0)", "tile f32[1, %m<=4] @l1(512)", "which is still needed"),
+        ("tile f32[1, %m<=4] @l1(0)", "tile f32[1, %m<=4] @reg", "in registers of another run"),
+        (
+            "%v = transpose %q                         : tile f32[%m<=4, 8]",
+            "%v = transpose %q                         : tile f32[8, %m<=4]",
+            "makes tile f32[%m<=4, 8]",
+        ),
+        ("%d = sub %u, %high ", "%d = sub %u, %sum ", "used where it is not defined yet"),
+        (
+            "  run (%m<=4, 8) {\n    store",
+            "  run (%m<=4, 8) {\n    %w = transpose %v                       : tile f32[8, %m<=4] @l1(256)\n    store",
+            "does not stand in a run",
+        ),
+    ];
+    for (from, to, message) in changes {
+        refused(TURNED, from, to, message);
+    }
+}
+
+fn refused(kernel: &str, from: &str, to: &str, message: &str) {
+    assert!(kernel.contains(from), "the kernel has no {from:?}");
+    let wrong = kernel.replacen(from, to, 1);
+    let mut sources = SourceMap::new();
+    let file = sources.add("scheduled.tir", wrong.as_str());
+    let parsed = match text::parse(&wrong, file) {
+        Ok(p) => p,
+        Err(d) => panic!("{}", attnc::diagnostics::render_all(&d, &sources, false)),
+    };
+    match verify::verify(&parsed.module) {
+        Ok(_) => panic!("accepted, though: {message}"),
+        Err(e) => assert!(e.list.iter().any(|(_, m)| m.contains(message)), "wanted: {message}\n{e}"),
     }
 }

@@ -340,6 +340,15 @@ impl KernelBuilder {
         self.value(Op::Reduce { kind, axis }, vec![x], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
     }
 
+    /// Rows and columns exchanged.
+    pub fn transpose(&mut self, x: Value) -> Value {
+        let ty = match self.ty(x).tile() {
+            Some(t) => Type::Tile(KernelBuilder::tile_type(t.elem, t.cols, t.rows)),
+            None => self.ty(x).clone(),
+        };
+        self.value(Op::Transpose, vec![x], ty)
+    }
+
     /// `acc + a @ b`.
     pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
         let ty = self.ty(acc).clone();

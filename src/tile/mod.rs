@@ -18,7 +18,7 @@
 //!
 //! Unscheduled, a tile is just a value. Scheduled for the CPU, `run` regions group what is done in one loop nest over
 //! rows and columns; inside, tiles are vector registers (`@reg`); a tile that lives longer lies in the worker's scratch
-//! (`@l1(OFFSET)`), where `dot` finds its operands. Nothing is left to decide.
+//! (`@l1(OFFSET)`), where `dot` and `transpose` find their operands. Nothing is left to decide.
 //!
 //! The same text carries schedules for wider CPUs (packed panels, accumulators that stay in vector registers) and for GPUs
 //! (shared memory, fragments, what is under way and its waits, barriers, roles of warps). No stage makes these yet; the

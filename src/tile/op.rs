@@ -98,9 +98,10 @@ pub enum Op {
 
     // Scheduled for a CPU.
     /// One loop nest over rows and columns that does all the operations inside for each vector of elements. Its
-    /// instructions are in the same body; those whose result lies in scratch can be used after it. Reductions are along
-    /// columns; their results can be used after the run only. At each place of the iteration space, what lies in scratch
-    /// from before the run is read before anything is written, and a row's reductions are written at its end.
+    /// instructions are in the same body; those whose result lies in scratch can be used after it. Reductions are all
+    /// along rows or all along columns; their results can be used after the run only. At each place of the iteration
+    /// space, what lies in scratch from before the run is read before anything is written. A row's reductions are written
+    /// at its end; so are a column's, which take its rows in order.
     Run {
         /// Rows of the iteration space.
         rows: Extent,

@@ -3,17 +3,18 @@
 //! In: an unscheduled kernel. Out: the same kernel scheduled. What it does, in order:
 //!
 //! 1. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
-//!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run. Loads,
-//!    fills and counters cost no more in a second place than a detour through scratch, so each run that uses one has
-//!    its own.
-//! 2. **Place.** A tile that only its own run uses is in registers. The operands and results of `dot`, the results of
-//!    reductions, arguments of blocks and whatever a later run uses live in scratch.
+//!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
+//!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
+//!    scratch, so each run that uses one has its own. `dot` and `transpose` stand alone.
+//! 2. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
+//!    results of reductions, arguments of blocks and whatever a later run uses live in scratch.
 //! 3. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
 //!    argument and what it is given; the accumulator and the result of a `dot`; an operand and a result of the same shape
 //!    in one run), then any, first fit. Each jump hands over copies; those that share with what they copy go away.
 //!
-//! What it does not do: choose tile sizes (the lowering did), transpose tiles, reduce along rows, pass tiles over a
-//! conditional jump. Those it refuses.
+//! What it does not do: choose tile sizes (the lowering did), pass tiles over a conditional jump. That it refuses.
+
+mod sharing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,7 @@ use super::{
     Block, Body, CpuLevel, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef,
 };
 use crate::ir::Loc;
+use sharing::{Sharing, insts_of, step_back};
 
 /// Schedules a kernel for a level; one that is scheduled already stays as it is.
 ///
@@ -48,10 +50,10 @@ type Shape = (Extent, Extent);
 
 /// A step of a block, in order.
 enum Event {
-    /// An operation on indices or scalars, or a `dot`.
+    /// An operation on indices or scalars, a `dot` or a `transpose`.
     Single(Inst),
-    /// One loop nest.
-    Run { shape: Shape, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
+    /// One loop nest; `reduces` is the axis of its reductions.
+    Run { shape: Shape, reduces: Option<usize>, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
 }
 
 struct Scheduler<'a> {
@@ -137,11 +139,9 @@ impl Scheduler<'_> {
         let d = self.body.inst(inst);
         let of = |v: Option<Value>| v.and_then(|v| tile(self.body, v)).map(|t| (t.rows, t.cols));
         match &d.op {
-            Op::Dot => Ok(None),
+            Op::Dot | Op::Transpose => Ok(None),
             Op::Store { .. } => Ok(of(d.operands.last().copied())),
-            Op::Reduce { axis: 1, .. } => Ok(of(d.operands.first().copied())),
-            Op::Reduce { .. } => Err("a reduction along rows".into()),
-            Op::Transpose => Err("a transposition of a tile".into()),
+            Op::Reduce { .. } => Ok(of(d.operands.first().copied())),
             Op::Run { .. } => Err("a run in a kernel that is not scheduled".into()),
             Op::Const(_)
             | Op::DimValue(_)
@@ -211,7 +211,11 @@ impl Scheduler<'_> {
                     if self.copies.contains(&inst) {
                         from = from.max(*first_copy.get_or_insert(events.len()));
                     }
-                    let at = run_from(&mut events, shape, from);
+                    let reduces = match data.op {
+                        Op::Reduce { axis, .. } => Some(axis),
+                        _ => None,
+                    };
+                    let at = run_from(&mut events, shape, reduces, from);
                     self.add(block, &mut events, at, inst)?;
                 }
             }
@@ -319,7 +323,7 @@ impl Scheduler<'_> {
                     let shape = (t.rows, t.cols);
                     let operands = self.body.inst(source).operands.clone();
                     let from = self.earliest(block, events, shape, &operands);
-                    let at = run_from(events, shape, from);
+                    let at = run_from(events, shape, None, from);
                     self.local(block, events, at, *v, source)?
                 }
             });
@@ -414,7 +418,7 @@ impl Scheduler<'_> {
                     let d = self.body.inst(*i);
                     if let Some(v) = d.result.filter(|v| tile(self.body, *v).is_some()) {
                         home.insert(v, (*block, n));
-                        if matches!(d.op, Op::Dot | Op::Reduce { .. }) {
+                        if matches!(d.op, Op::Dot | Op::Transpose | Op::Reduce { .. }) {
                             out.insert(v);
                         }
                     }
@@ -464,206 +468,18 @@ impl Scheduler<'_> {
     }
 }
 
-/// The first run of a shape from an event on; a new one at the end where there is none.
-fn run_from(events: &mut Vec<Event>, shape: Shape, from: usize) -> usize {
-    for (i, e) in events.iter().enumerate().skip(from) {
-        if matches!(e, Event::Run { shape: s, .. } if *s == shape) {
+/// The first run of a shape from an event on, which reduces along no other axis than `reduces`; a new one at the end where
+/// there is none.
+fn run_from(events: &mut Vec<Event>, shape: Shape, reduces: Option<usize>, from: usize) -> usize {
+    for (i, e) in events.iter_mut().enumerate().skip(from) {
+        if let Event::Run { shape: s, reduces: already, .. } = e
+            && *s == shape
+            && (reduces.is_none() || already.is_none() || *already == reduces)
+        {
+            *already = already.or(reduces);
             return i;
         }
     }
-    events.push(Event::Run { shape, insts: Vec::new(), clones: BTreeMap::new() });
+    events.push(Event::Run { shape, reduces, insts: Vec::new(), clones: BTreeMap::new() });
     events.len() - 1
-}
-
-fn insts_of(e: &Event) -> &[Inst] {
-    match e {
-        Event::Single(i) => std::slice::from_ref(i),
-        Event::Run { insts, .. } => insts,
-    }
-}
-
-fn step_back(body: &Body, e: &Event, in_scratch: &BTreeSet<Value>, live: &mut BTreeSet<Value>) {
-    for i in insts_of(e) {
-        if let Some(v) = body.inst(*i).result {
-            live.remove(&v);
-        }
-    }
-    for i in insts_of(e) {
-        let made_here = |v: &Value| insts_of(e).iter().any(|k| body.inst(*k).result == Some(*v));
-        live.extend(body.inst(*i).operands.iter().filter(|v| in_scratch.contains(v) && !made_here(v)));
-    }
-}
-
-/// Which tiles share memory.
-struct Sharing<'a> {
-    body: &'a Body,
-    values: Vec<Value>,
-    /// Pairs that must not share.
-    conflicts: BTreeSet<(Value, Value)>,
-    /// Pairs whose sharing saves a copy, best first.
-    wishes: Vec<(Value, Value)>,
-    /// Pairs of a jump's argument and what it is given: they have to share.
-    jumps: Vec<(Value, Value)>,
-    class: BTreeMap<Value, usize>,
-}
-
-impl<'a> Sharing<'a> {
-    fn new(
-        body: &'a Body,
-        events: &BTreeMap<Block, Vec<Event>>,
-        in_scratch: &BTreeSet<Value>,
-        live_out: &BTreeMap<Block, BTreeSet<Value>>,
-    ) -> Sharing<'a> {
-        let mut s = Sharing {
-            body,
-            values: in_scratch.iter().copied().collect(),
-            conflicts: BTreeSet::new(),
-            wishes: Vec::new(),
-            jumps: Vec::new(),
-            class: in_scratch.iter().enumerate().map(|(i, v)| (*v, i)).collect(),
-        };
-        for block in &body.layout {
-            let mut live: BTreeSet<Value> = live_out.get(block).cloned().unwrap_or_default();
-            if let Terminator::Br(call) = &body.block(*block).terminator {
-                let args = &body.block(call.block).args;
-                let given: Vec<(Value, Value)> =
-                    call.args.iter().zip(args).filter(|(v, _)| in_scratch.contains(v)).map(|(v, a)| (*v, *a)).collect();
-                for (v, a) in &given {
-                    // The argument takes its place while the others and what lives on are still there.
-                    for other in given.iter().map(|(w, _)| *w).chain(live.iter().copied()) {
-                        if other != *v {
-                            s.conflict(*a, other);
-                        }
-                    }
-                    if v != a {
-                        s.jumps.push((*v, *a));
-                    }
-                }
-                live.extend(given.iter().map(|(v, _)| *v));
-            }
-            for e in events.get(block).map(Vec::as_slice).unwrap_or_default().iter().rev() {
-                s.event(e, in_scratch, &live);
-                step_back(body, e, in_scratch, &mut live);
-            }
-            let args: Vec<Value> = body.block(*block).args.iter().filter(|v| in_scratch.contains(v)).copied().collect();
-            for a in &args {
-                for other in live.iter().chain(&args).filter(|o| *o != a) {
-                    s.conflict(*a, *other);
-                }
-            }
-        }
-        s
-    }
-
-    fn conflict(&mut self, a: Value, b: Value) {
-        self.conflicts.insert((a.min(b), a.max(b)));
-    }
-
-    fn event(&mut self, e: &Event, in_scratch: &BTreeSet<Value>, live_after: &BTreeSet<Value>) {
-        let made: Vec<Value> =
-            insts_of(e).iter().filter_map(|i| self.body.inst(*i).result).filter(|v| in_scratch.contains(v)).collect();
-        let read: BTreeSet<Value> = insts_of(e)
-            .iter()
-            .flat_map(|i| self.body.inst(*i).operands.iter().copied())
-            .filter(|v| in_scratch.contains(v) && !made.contains(v))
-            .collect();
-        for v in &made {
-            for other in live_after.iter().chain(&made).filter(|o| *o != v) {
-                self.conflict(*v, *other);
-            }
-            for o in &read {
-                let same = match (tile(self.body, *v), tile(self.body, *o)) {
-                    (Some(a), Some(b)) => {
-                        a.rows == b.rows && a.cols == b.cols && a.element_bytes() == b.element_bytes()
-                    }
-                    _ => false,
-                };
-                let in_place = match e {
-                    // Only the accumulator is read where the result is written.
-                    Event::Single(i) => {
-                        self.body.inst(*i).operands.get(2) == Some(o) && {
-                            let d = self.body.inst(*i);
-                            d.operands.get(..2).is_some_and(|ab| !ab.contains(o))
-                        }
-                    }
-                    // Every element is read before its place is written; of a row that is written at its end, all are.
-                    Event::Run { .. } => true,
-                };
-                if same && in_place && !live_after.contains(o) {
-                    self.wishes.push((*v, *o));
-                } else {
-                    self.conflict(*v, *o);
-                }
-            }
-        }
-    }
-
-    /// Puts two values into one class if nothing in either conflicts with anything in the other.
-    fn join(&mut self, a: Value, b: Value) -> bool {
-        let (Some(x), Some(y)) = (self.class.get(&a).copied(), self.class.get(&b).copied()) else { return false };
-        if x == y {
-            return true;
-        }
-        let members = |c: usize| -> Vec<Value> {
-            self.values.iter().copied().filter(|v| self.class.get(v) == Some(&c)).collect()
-        };
-        let others = members(y);
-        if members(x).iter().any(|v| others.iter().any(|w| self.conflicts.contains(&((*v).min(*w), (*v).max(*w))))) {
-            return false;
-        }
-        for v in self.values.clone() {
-            if self.class.get(&v) == Some(&y) {
-                self.class.insert(v, x);
-            }
-        }
-        true
-    }
-
-    /// The offset of each value, and the bytes of scratch.
-    fn assign(mut self) -> Result<(BTreeMap<Value, u32>, u64), String> {
-        for (v, a) in self.jumps.clone() {
-            if !self.join(v, a) {
-                return Err("a jump's argument and what it is given are live together".into());
-            }
-        }
-        for (v, o) in self.wishes.clone() {
-            self.join(v, o);
-        }
-        // Classes by first fit, in order of their first value.
-        let mut classes: Vec<Vec<Value>> = Vec::new();
-        for v in &self.values {
-            match classes.iter_mut().find(|c| c.first().and_then(|w| self.class.get(w)) == self.class.get(v)) {
-                Some(c) => c.push(*v),
-                None => classes.push(vec![*v]),
-            }
-        }
-        let bytes =
-            |c: &[Value]| c.iter().filter_map(|v| tile(self.body, *v)).map(TileType::scratch_bytes).max().unwrap_or(0);
-        let mut placed: Vec<(u64, u64, &[Value])> = Vec::new();
-        let mut total = 0;
-        for c in &classes {
-            let size = bytes(c);
-            let clashes = |other: &[Value]| {
-                c.iter().any(|v| other.iter().any(|w| self.conflicts.contains(&((*v).min(*w), (*v).max(*w)))))
-            };
-            let mut taken: Vec<(u64, u64)> =
-                placed.iter().filter(|(_, _, o)| clashes(o)).map(|(at, n, _)| (*at, *at + *n)).collect();
-            taken.sort_unstable();
-            let mut at = 0;
-            for (from, to) in taken {
-                if at + size <= from {
-                    break;
-                }
-                at = at.max(to);
-            }
-            placed.push((at, size, c));
-            total = total.max(at + size);
-        }
-        let mut offsets = BTreeMap::new();
-        for (at, _, c) in &placed {
-            let at = u32::try_from(*at).map_err(|_| "the tiles need more than 4 GiB of scratch")?;
-            offsets.extend(c.iter().map(|v| (*v, at)));
-        }
-        Ok((offsets, total))
-    }
 }

@@ -102,7 +102,7 @@ impl Code<'_, '_> {
                     }
                     Op::Transpose => {
                         if !self.wide_transpose(level, &data, scratch)? {
-                            Code::unknown(&data)?;
+                            self.transpose(&data, scratch)?;
                         }
                     }
                     _ => {

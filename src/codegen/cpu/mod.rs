@@ -13,6 +13,7 @@ pub mod math;
 mod object;
 mod plan;
 mod run;
+mod transpose;
 mod wide;
 
 pub use object::{Compiled, Wanted, compile, triple};

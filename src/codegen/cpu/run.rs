@@ -1,8 +1,10 @@
 //! A `run`: one loop nest over rows and columns, four elements at a time and the rest singly.
 //!
 //! In: a run of a scheduled kernel. Out: CLIF. For each row: what does not change along the row is read once; then groups
-//! of four columns; then single columns; then the row's reductions are put together and written. In each step every
-//! operand in scratch is read before anything is written, so a result may take the place of an operand.
+//! of four columns; then single columns; then the row's reductions are put together and written. A run that reduces rows
+//! away goes the other way: for each four columns, then for each single one, all rows in order, and what they add up to is
+//! in a register all the while. In each step every operand in scratch is read before anything is written, so a result may
+//! take the place of an operand.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +42,7 @@ enum Step {
     Bytes(Value),
 }
 
-/// The accumulators of a reduction while its row goes on.
+/// The accumulators of a reduction while its row, or its columns, go on.
 struct Accumulator {
     kind: ReduceKind,
     /// Element type of the operand.
@@ -51,11 +53,22 @@ struct Accumulator {
     place: Option<Variable>,
 }
 
+impl Accumulator {
+    fn variable(&self, width: Width) -> Variable {
+        match (width, self.four) {
+            (Width::Four, Some(four)) => four,
+            (Width::Four | Width::One, _) => self.one,
+        }
+    }
+}
+
 /// One run being emitted.
 struct Run<'r> {
     insts: &'r [Inst],
     accesses: BTreeMap<Inst, Access>,
     accumulators: BTreeMap<Inst, Accumulator>,
+    /// Are its reductions along rows, so that columns are the outer loop?
+    down: bool,
     scratch: Value,
 }
 
@@ -63,8 +76,8 @@ struct Run<'r> {
 #[derive(Clone, Default)]
 struct Env {
     lanes: BTreeMap<tile::Value, Lane>,
-    /// Single elements that are the same along the row, by load.
-    row: BTreeMap<Inst, Lane>,
+    /// What is the same in every step of the inner loop, by load.
+    loads: BTreeMap<Inst, Lane>,
 }
 
 impl Code<'_, '_> {
@@ -85,7 +98,8 @@ impl Code<'_, '_> {
     /// # Errors
     /// A form that the verifier refuses.
     pub(super) fn run(&mut self, rows: Extent, cols: Extent, insts: &[Inst], scratch: Value) -> Result<(), String> {
-        let mut run = Run { insts, accesses: BTreeMap::new(), accumulators: BTreeMap::new(), scratch };
+        let down = insts.iter().any(|i| matches!(self.body.inst(*i).op, Op::Reduce { axis: 0, .. }));
+        let mut run = Run { insts, accesses: BTreeMap::new(), accumulators: BTreeMap::new(), down, scratch };
         let mut vector = !cols.is_one();
         for i in insts {
             let data = self.body.inst(*i).clone();
@@ -111,37 +125,98 @@ impl Code<'_, '_> {
             }
         }
         let (rows, cols_value) = (self.extent(rows)?, self.extent(cols)?);
+        if down {
+            return self.each_column(cols, cols_value, vector, |code, width, c| code.column(&run, width, rows, c));
+        }
         let row = self.b.declare_var(types::I64);
-        let col = self.b.declare_var(types::I64);
         let zero = self.int(0);
         self.b.def_var(row, zero);
         self.counted(row, rows, 1, |code| {
             let r = code.b.use_var(row);
             let mut env = Env::default();
             code.start_row(&run, &mut env, r)?;
-            if cols.is_one() {
-                let c = code.int(0);
-                code.step(&run, &env, Width::One, r, c)?;
-            } else {
-                let zero = code.int(0);
-                code.b.def_var(col, zero);
-                if vector {
-                    let whole = code.b.ins().band_imm_s(cols_value, -4);
-                    code.counted(col, whole, 4, |code| {
-                        let c = code.b.use_var(col);
-                        code.step(&run, &env, Width::Four, r, c)
-                    })?;
-                }
-                let no_rest = vector && matches!(cols, Extent::Static(n) if n % 4 == 0);
-                if !no_rest {
-                    code.counted(col, cols_value, 1, |code| {
-                        let c = code.b.use_var(col);
-                        code.step(&run, &env, Width::One, r, c)
-                    })?;
-                }
-            }
+            code.each_column(cols, cols_value, vector, |code, width, c| code.step(&run, &env, width, r, c))?;
             code.finish_row(&run, r)
         })
+    }
+
+    /// Goes through the columns: four at a time if `vector`, and the rest singly.
+    fn each_column(
+        &mut self,
+        cols: Extent,
+        end: Value,
+        vector: bool,
+        mut body: impl FnMut(&mut Self, Width, Value) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let zero = self.int(0);
+        if cols.is_one() {
+            return body(self, Width::One, zero);
+        }
+        let col = self.b.declare_var(types::I64);
+        self.b.def_var(col, zero);
+        if vector {
+            let whole = self.b.ins().band_imm_s(end, -4);
+            self.counted(col, whole, 4, |code| {
+                let c = code.b.use_var(col);
+                body(code, Width::Four, c)
+            })?;
+        }
+        if vector && matches!(cols, Extent::Static(n) if n % 4 == 0) {
+            return Ok(());
+        }
+        self.counted(col, end, 1, |code| {
+            let c = code.b.use_var(col);
+            body(code, Width::One, c)
+        })
+    }
+
+    /// All rows of one column, or of four, and their reductions.
+    fn column(&mut self, run: &Run<'_>, width: Width, rows: Value, col: Value) -> Result<(), String> {
+        let row = self.b.declare_var(types::I64);
+        let zero = self.int(0);
+        self.b.def_var(row, zero);
+        let mut env = Env::default();
+        for i in run.insts {
+            let data = self.body.inst(*i).clone();
+            if let (Op::Load { .. }, Some(access)) = (&data.op, run.accesses.get(i).copied())
+                && access.row.is_none()
+            {
+                let x = self.load(&access, width, zero, col);
+                env.loads.insert(*i, x);
+            }
+            for v in &data.operands {
+                if let Some(t) = self.from_before(run, *v)
+                    && t.rows.is_one()
+                    && !env.lanes.contains_key(v)
+                {
+                    let x = self.load_tile(run, &t, width, zero, col)?;
+                    env.lanes.insert(*v, x);
+                }
+            }
+            if let Some(a) = run.accumulators.get(i) {
+                let start = self.lanes().identity(a.kind, a.elem, width);
+                self.b.def_var(a.variable(width), start.value);
+                if let Some(place) = a.place {
+                    let first = self.b.ins().iconst(types::I32, 0);
+                    self.b.def_var(place, first);
+                }
+            }
+        }
+        self.counted(row, rows, 1, |code| {
+            let r = code.b.use_var(row);
+            code.step(run, &env, width, r, col)
+        })?;
+        for (i, a) in &run.accumulators {
+            let result = self.body.inst(*i).result.ok_or("a reduction without a result")?;
+            let t = self.tile(result)?;
+            let total = match a.place {
+                Some(place) => Lane { value: self.b.use_var(place), elem: Elem::I32, width },
+                None => Lane { value: self.b.use_var(a.variable(width)), elem: a.elem, width },
+            };
+            let at = self.scratch_address(run.scratch, &t, None, Some(col))?;
+            self.lanes().store_scratch(total, at);
+        }
+        Ok(())
     }
 
     /// A loop while `variable < end`, which it advances by `step`.
@@ -236,13 +311,11 @@ impl Code<'_, '_> {
             {
                 let at = self.row_address(access, row);
                 let x = self.lanes().load_element(access.elem, at);
-                env.row.insert(*i, x);
+                env.loads.insert(*i, x);
             }
             for v in &data.operands {
-                if let Some(t) = self.body.ty(*v).tile().cloned()
-                    && matches!(t.space, Space::L1(_))
+                if let Some(t) = self.from_before(run, *v)
                     && t.cols.is_one()
-                    && !self.made_in(run, *v)
                     && !env.lanes.contains_key(v)
                 {
                     let at = self.scratch_address(run.scratch, &t, Some(row), None)?;
@@ -266,8 +339,28 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    fn made_in(&self, run: &Run<'_>, v: tile::Value) -> bool {
-        run.insts.iter().any(|i| self.body.inst(*i).result == Some(v))
+    /// The tile behind a value that lies in scratch from before the run.
+    fn from_before(&self, run: &Run<'_>, v: tile::Value) -> Option<TileType> {
+        let t = self.body.ty(v).tile().filter(|t| matches!(t.space, Space::L1(_)))?;
+        let made_here = run.insts.iter().any(|i| self.body.inst(*i).result == Some(v));
+        (!made_here).then(|| t.clone())
+    }
+
+    /// Reads a tile in scratch at a place of the iteration space.
+    fn load_tile(&mut self, run: &Run<'_>, t: &TileType, width: Width, row: Value, col: Value) -> Result<Lane, String> {
+        let at = self.scratch_address(run.scratch, t, Some(row), Some(col))?;
+        let width = if t.cols.is_one() { Width::One } else { width };
+        Ok(self.lanes().load_scratch(t.elem, at, width))
+    }
+
+    /// Reads a buffer at a place of the iteration space; a single element where all columns are the same.
+    fn load(&mut self, access: &Access, width: Width, row: Value, col: Value) -> Lane {
+        let at = self.element_address(access, row, col);
+        match (width, access.col) {
+            (Width::One, _) | (_, Step::Same) => self.lanes().load_element(access.elem, at),
+            (Width::Four, Step::Unit) => self.lanes().load_four(access.elem, at, None),
+            (Width::Four, Step::Bytes(b)) => self.lanes().load_four(access.elem, at, Some(b)),
+        }
     }
 
     fn row_address(&mut self, access: &Access, row: Value) -> Value {
@@ -300,13 +393,10 @@ impl Code<'_, '_> {
         // What comes from scratch, before anything is written there.
         for i in run.insts {
             for v in self.body.inst(*i).operands.clone() {
-                if let Some(t) = self.body.ty(v).tile().cloned()
-                    && matches!(t.space, Space::L1(_))
+                if let Some(t) = self.from_before(run, v)
                     && !lanes.contains_key(&v)
-                    && !self.made_in(run, v)
                 {
-                    let at = self.scratch_address(run.scratch, &t, Some(row), Some(col))?;
-                    let x = self.lanes().load_scratch(t.elem, at, width);
+                    let x = self.load_tile(run, &t, width, row, col)?;
                     lanes.insert(v, x);
                 }
             }
@@ -330,22 +420,11 @@ impl Code<'_, '_> {
             let made = match &data.op {
                 Op::Load { .. } => {
                     let access = run.accesses.get(i).copied().ok_or("a load without an access")?;
-                    Some(match (env.row.get(i), width) {
-                        (Some(x), Width::One) => *x,
-                        (Some(x), Width::Four) => self.lanes().spread(*x),
-                        (None, Width::One) => {
-                            let at = self.element_address(&access, row, col);
-                            self.lanes().load_element(access.elem, at)
-                        }
-                        (None, Width::Four) => {
-                            let at = self.element_address(&access, row, col);
-                            let step = match access.col {
-                                Step::Bytes(b) => Some(b),
-                                Step::Unit | Step::Same => None,
-                            };
-                            self.lanes().load_four(access.elem, at, step)
-                        }
-                    })
+                    let x = match env.loads.get(i) {
+                        Some(x) => *x,
+                        None => self.load(&access, width, row, col),
+                    };
+                    Some(if width == Width::Four { self.lanes().spread(x) } else { x })
                 }
                 Op::Store { .. } => {
                     let access = run.accesses.get(i).copied().ok_or("a store without an access")?;
@@ -372,7 +451,7 @@ impl Code<'_, '_> {
                 }
                 Op::Reduce { .. } => {
                     let a = run.accumulators.get(i).ok_or("a reduction without an accumulator")?;
-                    self.accumulate(a, get(0)?, col);
+                    self.accumulate(a, get(0)?, if run.down { row } else { col });
                     None
                 }
                 _ => {
@@ -414,7 +493,8 @@ impl Code<'_, '_> {
         Ok(self.lanes().lane_binary(crate::scalar::BinaryOp::Add, all, steps))
     }
 
-    fn accumulate(&mut self, a: &Accumulator, x: Lane, col: Value) {
+    /// One more element, or four, at a place along the axis of the reduction.
+    fn accumulate(&mut self, a: &Accumulator, x: Lane, at: Value) {
         if let Some(place) = a.place {
             let best = Lane { value: self.b.use_var(a.one), elem: a.elem, width: Width::One };
             let mut l = self.lanes();
@@ -425,16 +505,13 @@ impl Code<'_, '_> {
             let better = l.lane_binary(crate::scalar::BinaryOp::Or, greater, first_nan);
             let best = l.lane_select(better, x, best);
             self.b.def_var(a.one, best.value);
-            let here = self.b.ins().ireduce(types::I32, col);
+            let here = self.b.ins().ireduce(types::I32, at);
             let old = self.b.use_var(place);
             let new = self.b.ins().select(better.value, here, old);
             self.b.def_var(place, new);
             return;
         }
-        let variable = match (x.width, a.four) {
-            (Width::Four, Some(four)) => four,
-            (Width::Four | Width::One, _) => a.one,
-        };
+        let variable = a.variable(x.width);
         let sum = Lane { value: self.b.use_var(variable), elem: a.elem, width: x.width };
         let sum = self.lanes().combine(a.kind, sum, x);
         self.b.def_var(variable, sum.value);

@@ -82,10 +82,22 @@ impl Checker<'_, '_> {
                     for k in insts {
                         self.in_run(*k, *rows, *cols);
                     }
+                    self.one_axis(*i, insts);
                 } else {
                     self.between_runs(*i);
                 }
             }
+        }
+    }
+
+    /// A run reduces along one axis.
+    fn one_axis(&mut self, run: Inst, insts: &[Inst]) {
+        let axes = insts.iter().filter_map(|k| match self.body.inst(*k).op {
+            Op::Reduce { axis, .. } => Some(axis),
+            _ => None,
+        });
+        if axes.collect::<BTreeSet<_>>().len() > 1 {
+            self.sink.error(At::Inst(run), "run: reduces along both axes");
         }
     }
 
@@ -116,6 +128,12 @@ impl Checker<'_, '_> {
                     _ => self.sink.error(At::Inst(i), "dot: accumulator and result are in scratch"),
                 }
             }
+            Op::Transpose => match result {
+                Some(t) if matches!((t.space, space(self, 0)), (Space::L1(_), Some(Space::L1(_)))) => {
+                    self.in_scratch(At::Inst(i), &t);
+                }
+                _ => self.sink.error(At::Inst(i), "transpose: operand and result are in scratch"),
+            },
             Op::DotPanels { .. } => {
                 if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(_) | Space::Window))) {
                     self.sink.error(At::Inst(i), "dot_panels: its panels are in scratch or windows");
@@ -177,7 +195,7 @@ impl Checker<'_, '_> {
             | Op::Full
             | Op::Copy
             | Op::Iota { .. } => {}
-            Op::Store { .. } | Op::Reduce { axis: 1, .. } => {
+            Op::Store { .. } | Op::Reduce { .. } => {
                 let x = if matches!(data.op, Op::Store { .. }) { data.operands.last() } else { data.operands.first() };
                 if let Some(t) = x.and_then(|v| self.tile(*v))
                     && (t.rows, t.cols) != (rows, cols)
@@ -264,8 +282,9 @@ impl Checker<'_, '_> {
             Op::Dot => {
                 same && data.operands.get(2) == Some(&o) && data.operands.iter().filter(|x| **x == o).count() == 1
             }
-            // Written when the row has been read.
+            // Written when the row, or the column, has been read.
             Op::Reduce { .. } => same,
+            Op::Transpose => false,
             // At each place of the iteration space everything is read before anything is written.
             _ => same && self.run_of(at) == Some((a.rows, a.cols)),
         }
