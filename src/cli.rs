@@ -185,9 +185,10 @@ pub struct TargetOptions {
     /// The machine that runs the program
     #[arg(long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
-    /// The processors it must run on
-    #[arg(long, value_enum, default_value_t = CpuTier::Portable)]
-    pub cpu: CpuTier,
+    /// The best level of processors that gets code of its own; all levels if left out. Each lower one is put in too, and
+    /// the best that the processor has runs. Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub cpu: Option<CpuTier>,
     /// How much to optimise, 0 to 3
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub level: u8,
@@ -399,11 +400,26 @@ pub enum Backend {
     Cpu,
 }
 
-/// Processors, by what they have in common.
+/// Levels of processors, by what they have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum CpuTier {
     /// Every processor of the architecture
     Portable,
+    /// x86-64 with AVX2 and FMA
+    Avx2,
+    /// x86-64 with AVX-512
+    Avx512,
+}
+
+impl CpuTier {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            CpuTier::Portable => "portable",
+            CpuTier::Avx2 => "avx2",
+            CpuTier::Avx512 => "avx512",
+        }
+    }
 }
 
 /// Which changes of rounding are allowed.

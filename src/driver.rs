@@ -19,11 +19,11 @@ use crate::cli::{CheckOptions, CompileOptions, EmitKind, ExplainOptions, StdOpti
 use crate::codegen::cpu::{Wanted, clif};
 use crate::diagnostics::codes as registry;
 use crate::syntax::span::FileId;
-use crate::tile::CpuLevel;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
 use crate::{ir, runtime, syntax, tile};
 use outputs::{Outputs, Source};
+use stages::{Levels, Tiers};
 use std::fmt::Write as _;
 use std::io;
 
@@ -45,33 +45,32 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     let source = Source::of(&options.file, &s.text(file));
     out.check(source).map_err(|message| command_line_error(&message))?;
 
-    let (tiles, model) = match source {
+    // One way for all levels of processors: a library has the code of each, a dump shows one.
+    let levels = Levels::of(&options.target);
+    let (tiers, model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
             let model = stages::describe(s, &graph)?;
-            s.stage("lower to tile IR");
-            let mut tiles = stages::lower_to_tiles(&graph, CpuLevel::Portable)?;
-            s.stage("schedule");
-            stages::schedule(&mut tiles, CpuLevel::Portable)?;
-            (tiles, model)
+            let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
+            let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
+            (Tiers::lower(s, &graph, wanted)?, model)
         }
         Source::Tile => {
             s.stage("parse");
-            let mut tiles = stages::tile_text(s, file)?;
-            s.stage("schedule");
-            stages::schedule(&mut tiles, CpuLevel::Portable)?;
+            let tiles = stages::tile_text(s, file)?;
             let model = stages::describe_tiles(s, &tiles)?;
-            (tiles, model)
+            (Tiers::given(s, tiles, levels.shown)?, model)
         }
         Source::Clif => return clif_text(s, file, &out),
     };
-    out.emit(s, EmitKind::Tile, |_| tile::text::print(&tiles))?;
+    out.emit(s, EmitKind::Tile, |_| tiers.module(levels.shown).map(tile::text::print).unwrap_or_default())?;
 
     // Machine code, and the model that carries it.
     if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
         s.stage("generate code");
-        let wanted = Wanted { clif: out.has(EmitKind::Clif), asm: out.has(EmitKind::Asm) };
-        let code = stages::machine_code(&tiles, &model, wanted)?;
+        let level = (source != Source::Tile).then_some(levels.shown);
+        let wanted = Wanted { clif: out.has(EmitKind::Clif), asm: out.has(EmitKind::Asm), level };
+        let code = stages::machine_code(&tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
         out.emit(s, EmitKind::Obj, |_| &code.object)?;

@@ -49,9 +49,10 @@ fn a_c_program_runs_the_encoder() {
     let options = Options { model: None, dims: fixture.dims.iter().cloned().collect() };
     let module = front::module("07_encoder.attn", &source, &options).unwrap();
     let module = compiled::optimised(module, &passes::Options::default());
-    let tiles = compiled::scheduled(&module);
+    let tiles: Vec<_> = cpu::levels().iter().map(|level| (*level, compiled::scheduled(&module, *level))).collect();
+    let tiers: Vec<_> = tiles.iter().map(|(level, module)| cpu::Tier { level: *level, module }).collect();
     let model = descriptor::describe(&module, "Encoder", "", &cpu::triple().to_string()).unwrap();
-    let object = cpu::compile(&tiles, &model, cpu::Wanted::default()).unwrap().object;
+    let object = cpu::compile(&tiers, &model, cpu::Wanted::default()).unwrap().object;
     let folder = tempfile::tempdir().unwrap();
     let so = folder.path().join("model.so");
     link::link(&[&object], &so).unwrap();

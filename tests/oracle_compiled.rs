@@ -59,7 +59,10 @@ fn compute_what_they_mean(seeds: std::ops::Range<u64>) {
         let params = gen_source::inputs::parameters(&module, seed);
         let optimised = compiled::optimised(module.clone(), &passes::Options::default());
         let folder = tempfile::tempdir().unwrap();
-        let model = compiled::load(&optimised, &params, folder.path());
+        // The levels take turns.
+        let levels = compiled::levels();
+        let level = levels[usize::try_from(seed).unwrap() % levels.len()];
+        let model = compiled::load_at(level, &optimised, &params, folder.path());
         let entry = model.entry("forward").unwrap();
         let mut session = model.session().unwrap();
         for call in 0..3 {
@@ -75,7 +78,7 @@ fn compute_what_they_mean(seeds: std::ops::Range<u64>) {
                 (Ok(_), Err(e)) => Some(format!("failed: {e}")),
             };
             if let Some(text) = complaint {
-                wrong.push(format!("seed {seed}, {sizes:?}: {text}\n{}", program.source));
+                wrong.push(format!("seed {seed} ({}), {sizes:?}: {text}\n{}", level.name(), program.source));
                 break;
             }
         }
@@ -128,31 +131,34 @@ fn examples_compute_their_references() {
         let module = compiled::optimised(module, &passes::Options::default());
         let params: BTreeMap<String, Tensor> =
             fixture.weights().iter().map(|(name, tensor)| (name.clone(), host(tensor))).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let model = compiled::load(&module, &params, folder.path());
-        let mut session = model.session().unwrap();
-        for case in &fixture.cases {
-            let entry = model.entry(&case.entry).unwrap();
-            let f = module.functions.iter().find(|f| f.name == case.entry).unwrap();
-            let input = |name: &str| host(&case.inputs.iter().find(|(n, _)| n == name).unwrap().1);
-            let args: Vec<Tensor> = f.args.iter().map(|arg| input(&arg.name)).collect();
-            let check = |what: &str, result: &Tensor, reference: &fixtures::Tensor| {
-                assert_eq!(result.shape(), reference.shape, "{example} {} {what}", case.name);
-                let far = fixtures::difference(&result.to_f32(), &reference.to_f32());
-                assert!(far <= case.tolerance, "{example} {} {what}: {far} > {}", case.name, case.tolerance);
-            };
-            let plain = session.call(entry, &args).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
-            check("result", &plain[0], &case.output);
-            if case.taps.is_empty() {
-                continue;
-            }
-            let (tapped, taps) =
-                session.call_with_taps(entry, &args, &["*"]).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
-            check("result with taps", &tapped[0], &case.output);
-            for (path, reference) in &case.taps {
-                let tap = taps.iter().find(|(name, _)| name == path).map(|(_, t)| t);
-                let tap = tap.unwrap_or_else(|| panic!("{example}: no tap {path}"));
-                check(path, tap, reference);
+        for level in compiled::levels() {
+            let folder = tempfile::tempdir().unwrap();
+            let model = compiled::load_at(level, &module, &params, folder.path());
+            let mut session = model.session().unwrap();
+            for case in &fixture.cases {
+                let entry = model.entry(&case.entry).unwrap();
+                let f = module.functions.iter().find(|f| f.name == case.entry).unwrap();
+                let input = |name: &str| host(&case.inputs.iter().find(|(n, _)| n == name).unwrap().1);
+                let args: Vec<Tensor> = f.args.iter().map(|arg| input(&arg.name)).collect();
+                let check = |what: &str, result: &Tensor, reference: &fixtures::Tensor| {
+                    assert_eq!(result.shape(), reference.shape, "{example} {} {what}", case.name);
+                    let far = fixtures::difference(&result.to_f32(), &reference.to_f32());
+                    assert!(far <= case.tolerance, "{example} {} {what}: {far} > {}", case.name, case.tolerance);
+                };
+                let plain = session.call(entry, &args).unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
+                check("result", &plain[0], &case.output);
+                if case.taps.is_empty() {
+                    continue;
+                }
+                let (tapped, taps) = session
+                    .call_with_taps(entry, &args, &["*"])
+                    .unwrap_or_else(|e| panic!("{example} {}: {e}", case.name));
+                check("result with taps", &tapped[0], &case.output);
+                for (path, reference) in &case.taps {
+                    let tap = taps.iter().find(|(name, _)| name == path).map(|(_, t)| t);
+                    let tap = tap.unwrap_or_else(|| panic!("{example}: no tap {path}"));
+                    check(path, tap, reference);
+                }
             }
         }
     }

@@ -6,7 +6,7 @@
 use super::outputs::Source;
 use super::passes::pass_options;
 use super::session::{Failure, Session, command_line_error, print, reason};
-use super::stages::{self, Temporary};
+use super::stages::{self, Levels, Temporary, Tiers};
 use crate::cli::{Backend, RunOptions};
 use crate::codegen::cpu::Wanted;
 use crate::diagnostics::codes::{driver as codes, weights};
@@ -18,7 +18,6 @@ use crate::runtime::npy;
 use crate::runtime::weights::WeightsFile;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
-use crate::tile::CpuLevel;
 use crate::types;
 use std::collections::BTreeMap;
 use std::io;
@@ -77,7 +76,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
     let call = Call { name: &name, args: &args, taps: &options.tap, weights: options.weights.as_deref() };
     let values = match options.backend {
         Backend::Interp => interpreted(s, &graph, &model, &call)?,
-        Backend::Cpu => compiled(s, &graph, &model, &call, options.threads)?,
+        Backend::Cpu => compiled(s, &graph, &model, &call, &Levels::of(&options.target), options.threads)?,
     };
     match &options.output {
         Some(path) => write(s, path, &values),
@@ -219,14 +218,12 @@ fn compiled(
     graph: &ir::Module,
     model: &ModelDescriptor,
     call: &Call<'_>,
+    levels: &Levels,
     threads: Option<u32>,
 ) -> Result<Values, Failure> {
-    s.stage("lower to tile IR");
-    let mut tiles = stages::lower_to_tiles(graph, CpuLevel::Portable)?;
-    s.stage("schedule");
-    stages::schedule(&mut tiles, CpuLevel::Portable)?;
+    let tiers = Tiers::lower(s, graph, &levels.all)?;
     s.stage("generate code");
-    let code = stages::machine_code(&tiles, model, Wanted::default())?;
+    let code = stages::machine_code(&tiers, model, Wanted::default())?;
     s.stage("link");
     let folder = Temporary::new(s)?;
     let so = folder.path().join("model.so");

@@ -3,7 +3,7 @@
 //! In: the options of `compile`. Out: a path for each kind of output that was asked for. Nothing is compiled here.
 
 use super::session::{Failure, Session};
-use crate::cli::{CompileOptions, CpuTier, EmitKind, FloatMode};
+use crate::cli::{CompileOptions, EmitKind, FloatMode};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -132,8 +132,8 @@ fn command(options: &CompileOptions) -> String {
     for dim in &options.program.dims {
         let _ = write!(text, " --dim {}={}", dim.name, dim.value);
     }
-    match options.target.cpu {
-        CpuTier::Portable => {}
+    if let Some(level) = options.target.cpu {
+        let _ = write!(text, " --cpu {}", level.name());
     }
     if options.target.level != 2 {
         let _ = write!(text, " -O{}", options.target.level);

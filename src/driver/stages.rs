@@ -6,8 +6,8 @@
 use super::bugs::{Saved, bug};
 use super::passes::{Dumps, broken_pass};
 use super::session::{Failure, Session, reason};
-use crate::cli::{PassOptions, ProgramOptions};
-use crate::codegen::cpu::{self, Compiled, Wanted, clif};
+use crate::cli::{CpuTier, PassOptions, ProgramOptions, TargetOptions};
+use crate::codegen::cpu::{self, Compiled, Tier, Wanted, clif};
 use crate::codegen::descriptor;
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -17,6 +17,7 @@ use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::link;
 use crate::syntax::ast;
 use crate::syntax::span::{FileId, Span};
+use crate::tile::CpuLevel;
 use crate::types::typed::Program;
 use crate::{ir, syntax, tile};
 use std::path::Path;
@@ -148,8 +149,71 @@ fn model_name(file: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("Model{name}") }
 }
 
+/// The levels of processors that code is made for.
+#[derive(Clone, Debug)]
+pub(super) struct Levels {
+    /// Every level that gets code of its own, best first.
+    pub(super) all: Vec<CpuLevel>,
+    /// The one that dumps show: the same on every machine where none is asked for.
+    pub(super) shown: CpuLevel,
+}
+
+impl Levels {
+    /// The levels up to the one that is asked for.
+    pub(super) fn of(target: &TargetOptions) -> Levels {
+        let asked = target.cpu.map(|tier| match tier {
+            CpuTier::Portable => CpuLevel::Portable,
+            CpuTier::Avx2 => CpuLevel::Avx2,
+            CpuTier::Avx512 => CpuLevel::Avx512,
+        });
+        let lower = |l: &CpuLevel| asked.is_none_or(|a| l.lanes() <= a.lanes());
+        let all: Vec<CpuLevel> = cpu::levels().iter().copied().filter(lower).collect();
+        let shown = asked.and_then(|_| all.first().copied()).unwrap_or(CpuLevel::Portable);
+        Levels { all, shown }
+    }
+}
+
+/// A module for each of some levels, scheduled, in the same order.
+pub(super) struct Tiers(Vec<(CpuLevel, tile::Module)>);
+
+impl Tiers {
+    /// Lowers graph IR for levels, and schedules it.
+    pub(super) fn lower(s: &mut Session, graph: &ir::Module, levels: &[CpuLevel]) -> Result<Tiers, Failure> {
+        s.stage("lower to tile IR");
+        let lowered = levels.iter().map(|level| Ok((*level, lower_to_tiles(graph, *level)?)));
+        let mut tiers = lowered.collect::<Result<Vec<_>, _>>()?;
+        s.stage("schedule");
+        for (level, tiles) in &mut tiers {
+            schedule(tiles, *level)?;
+            for plan in &mut tiles.plans {
+                tile::share_slots(plan, &tiles.kernels);
+            }
+        }
+        Ok(Tiers(tiers))
+    }
+
+    /// A module that is given as it is: kernels that are not scheduled yet are, for `level`. It becomes code for the best
+    /// level that one of its kernels is scheduled for.
+    pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: CpuLevel) -> Result<Tiers, Failure> {
+        s.stage("schedule");
+        schedule(&mut tiles, level)?;
+        let of = |k: &tile::Kernel| match k.state {
+            tile::State::Cpu(level) => Some(level),
+            tile::State::Unscheduled | tile::State::Gpu { .. } => None,
+        };
+        let best = tiles.kernels.iter().filter_map(of).max_by_key(|level| level.lanes());
+        Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
+    }
+
+    /// The module of a level; if that is not there, the best.
+    pub(super) fn module(&self, level: CpuLevel) -> Option<&tile::Module> {
+        let own = self.0.iter().find(|(l, _)| *l == level);
+        own.or(self.0.first()).map(|(_, tiles)| tiles)
+    }
+}
+
 /// Kernels and plans, verified, not scheduled yet.
-pub(super) fn lower_to_tiles(graph: &ir::Module, level: tile::CpuLevel) -> Result<tile::Module, Failure> {
+fn lower_to_tiles(graph: &ir::Module, level: CpuLevel) -> Result<tile::Module, Failure> {
     let failed = |complaint: &str| {
         let text = ir::text::print(graph);
         bug(
@@ -164,7 +228,7 @@ pub(super) fn lower_to_tiles(graph: &ir::Module, level: tile::CpuLevel) -> Resul
 }
 
 /// Decides for each kernel what is left open, and verifies it.
-pub(super) fn schedule(tiles: &mut tile::Module, level: tile::CpuLevel) -> Result<(), Failure> {
+fn schedule(tiles: &mut tile::Module, level: CpuLevel) -> Result<(), Failure> {
     let before = tile::text::print(tiles);
     let failed = |complaint: &str| {
         let saved = Saved { text: &before, ending: "tir", arguments: "--emit tile=-" };
@@ -177,10 +241,11 @@ pub(super) fn schedule(tiles: &mut tile::Module, level: tile::CpuLevel) -> Resul
     Ok(())
 }
 
-/// The object file.
-pub(super) fn machine_code(tiles: &tile::Module, model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, Failure> {
-    cpu::compile(tiles, model, wanted).map_err(|complaint| {
-        let text = tile::text::print(tiles);
+/// The object file, with the code of each level; of the texts those of `shown`.
+pub(super) fn machine_code(tiers: &Tiers, model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, Failure> {
+    let list: Vec<Tier<'_>> = tiers.0.iter().map(|(level, module)| Tier { level: *level, module }).collect();
+    cpu::compile(&list, model, wanted).map_err(|complaint| {
+        let text = tiers.0.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
     })
 }

@@ -265,11 +265,17 @@ pub mod feature {
     pub const AVX512_VNNI: u64 = 1 << 5;
 }
 
+/// Levels of processors: names of variants that `ATTNC_CPU` may ask for.
+pub mod level {
+    /// Every level, the lowest first.
+    pub const NAMES: [&str; 3] = ["portable", "avx2", "avx512"];
+}
+
 /// All code of the model for one tier of processors.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VariantDesc {
-    /// Name for the reader: `x86-64-v3`.
+    /// Name for the reader: `avx2`.
     pub name: Str,
     /// Bits of [`feature`] that the processor must have, all of them.
     pub features: u64,

@@ -159,7 +159,7 @@ pub struct PlanCode {
 /// All code for one tier of processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Name: `portable`, `x86-64-v3`.
+    /// Name: `portable`, `avx2`.
     pub name: String,
     /// Bits of [`abi::feature`](super::abi::feature).
     pub features: u64,
@@ -235,12 +235,12 @@ pub fn elem_code(e: Elem) -> u64 {
     }
 }
 
-/// The features of an x86-64 level (`x86-64-v3`, `x86-64-v4`); 0 for `portable`. `None` for an unknown name.
-pub fn features_of(cpu: &str) -> Option<u64> {
-    match cpu {
+/// The features of a level, one of [`abi::level::NAMES`](super::abi::level::NAMES); `None` for an unknown name.
+pub fn features_of(level: &str) -> Option<u64> {
+    match level {
         "portable" => Some(0),
-        "x86-64-v3" => Some(feature::SSE42 | feature::AVX2 | feature::FMA),
-        "x86-64-v4" => Some(feature::SSE42 | feature::AVX2 | feature::FMA | feature::AVX512),
+        "avx2" => Some(feature::SSE42 | feature::AVX2 | feature::FMA),
+        "avx512" => Some(feature::SSE42 | feature::AVX2 | feature::FMA | feature::AVX512),
         _ => None,
     }
 }

@@ -96,7 +96,9 @@ fn class_doc(model: &ModelDescriptor) -> String {
     let mut text = title(model);
     text +=
         "\n\nModel(path=None, weights=None, threads=None): `path` is the library, by default the one beside this file;";
-    text += "\n`weights` a safetensors file. Close it with close(), or use it in a `with` statement.";
+    text +=
+        "\n`weights` a safetensors file, `threads` a number, by default what ATTNC_THREADS says or one for each core.";
+    text += "\nClose it with close(), or use it in a `with` statement.";
     let params = model.params.iter().map(|p| {
         let dims = p.dims.iter().map(|d| d.text.as_str()).collect::<Vec<_>>().join(", ");
         format!("\n    {}: {}[{dims}]", p.pattern, p.elem)

@@ -15,7 +15,7 @@ use attnc::runtime::link;
 use attnc::runtime::load::CompiledModel;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile;
+use attnc::tile::{self, CpuLevel};
 use safetensors::tensor::{Dtype, TensorView};
 
 /// The module after the whole pipeline.
@@ -24,11 +24,11 @@ pub(crate) fn optimised(mut module: Module, options: &Options) -> Module {
     module
 }
 
-/// The scheduled tile IR of a module after the passes.
-pub(crate) fn scheduled(module: &Module) -> tile::Module {
-    let mut tiles = lowering::tile::lower(module, tile::CpuLevel::Portable).unwrap_or_else(|e| panic!("lowering: {e}"));
+/// The scheduled tile IR of a module after the passes, for a level.
+pub(crate) fn scheduled(module: &Module, level: CpuLevel) -> tile::Module {
+    let mut tiles = lowering::tile::lower(module, level).unwrap_or_else(|e| panic!("lowering: {e}"));
     for kernel in &mut tiles.kernels {
-        tile::schedule(kernel, tile::CpuLevel::Portable).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
+        tile::schedule(kernel, level).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
     }
     for plan in &mut tiles.plans {
         tile::share_slots(plan, &tiles.kernels);
@@ -36,11 +36,36 @@ pub(crate) fn scheduled(module: &Module) -> tile::Module {
     tiles
 }
 
-/// Compiles and links a module after the passes into `folder`, with its weights, and loads it.
+/// The levels whose code this processor can run, best first.
+pub(crate) fn levels() -> Vec<CpuLevel> {
+    let here = |level: &CpuLevel| match level {
+        CpuLevel::Portable => true,
+        #[cfg(target_arch = "x86_64")]
+        CpuLevel::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+        #[cfg(target_arch = "x86_64")]
+        CpuLevel::Avx512 => is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq"),
+        #[cfg(not(target_arch = "x86_64"))]
+        CpuLevel::Avx2 | CpuLevel::Avx512 => false,
+    };
+    cpu::levels().iter().copied().filter(here).collect()
+}
+
+/// Compiles and links a module after the passes for the best level that runs here, and loads it.
 pub(crate) fn load(module: &Module, params: &BTreeMap<String, Tensor>, folder: &Path) -> CompiledModel {
-    let tiles = scheduled(module);
+    load_at(levels()[0], module, params, folder)
+}
+
+/// Compiles and links a module after the passes for one level into `folder`, with its weights, and loads it.
+pub(crate) fn load_at(
+    level: CpuLevel,
+    module: &Module,
+    params: &BTreeMap<String, Tensor>,
+    folder: &Path,
+) -> CompiledModel {
+    let tiles = scheduled(module, level);
     let model = descriptor::describe(module, "Test", "", &cpu::triple().to_string()).unwrap();
-    let compiled = cpu::compile(&tiles, &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let tier = cpu::Tier { level, module: &tiles };
+    let compiled = cpu::compile(&[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
     let so = folder.join("model.so");
     link::link(&[&compiled.object], &so).unwrap_or_else(|e| panic!("{e}"));
     let weights = folder.join("weights.safetensors");

@@ -16,4 +16,4 @@ mod run;
 mod transpose;
 mod wide;
 
-pub use object::{Compiled, Wanted, compile, triple};
+pub use object::{Compiled, Tier, Wanted, compile, levels, triple};

@@ -1,8 +1,9 @@
 //! From functions to an object file.
 //!
-//! In: a scheduled module and the descriptor without code. Out: the object, in which everything is local but the
-//! descriptor; on request the CLIF of each function and its machine code as text. Same input, same bytes: functions are
-//! compiled in the order of the module.
+//! In: modules scheduled for levels of processors, and the descriptor without code. Out: the object, in which everything is
+//! local but the descriptor; on request the CLIF of each function and its machine code as text. A level is a variant of the
+//! descriptor, with kernels and plans of its own; what is the same at two levels is there once. Same input, same bytes:
+//! functions are compiled in the order of the modules.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,10 +22,11 @@ use super::code::Code;
 use super::math::Libm;
 use super::plan::{Launching, arena};
 use super::wide::{Leaves, Objects};
-use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
+use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant, features_of};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
-use crate::tile::{Kernel, Module, Plan, PlanVariant};
+use crate::tile::text::print_kernel;
+use crate::tile::{CpuLevel, Kernel, Module, Op, Plan, PlanVariant, State};
 
 /// What a caller wants besides the object.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +35,8 @@ pub struct Wanted {
     pub clif: bool,
     /// The machine code of each function, as text.
     pub asm: bool,
+    /// The level whose functions are shown; all levels' where there is none.
+    pub level: Option<CpuLevel>,
 }
 
 /// What comes out.
@@ -62,36 +66,62 @@ pub(super) fn target() -> Result<OwnedTargetIsa, String> {
     builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
 }
 
-/// Compiles a module. `model` has everything but sites and code.
+/// The levels that objects for this machine may have code for, best first.
+pub fn levels() -> &'static [CpuLevel] {
+    match triple().architecture {
+        target_lexicon::Architecture::X86_64 => &[CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Portable],
+        _ => &[CpuLevel::Portable],
+    }
+}
+
+/// A level of processors, and the module that is scheduled for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tier<'a> {
+    /// The level.
+    pub level: CpuLevel,
+    /// The module.
+    pub module: &'a Module,
+}
+
+/// Compiles a model that was lowered for several levels, best first, into one object. `model` has everything but sites
+/// and code.
 ///
 /// # Errors
 /// A form that the verifier refuses, or that Cranelift does; a mistake of ours either way.
-pub fn compile(module: &Module, model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, String> {
+pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, String> {
+    let first = tiers.first().ok_or("a model without code")?;
+    if tiers.iter().any(|t| t.module.sites != first.module.sites) {
+        return Err("the levels of a model report different errors".into());
+    }
     let isa = target()?;
-    let builder = ObjectBuilder::new(isa, module.name.clone(), default_libcall_names()).map_err(|e| e.to_string())?;
+    let name = first.module.name.clone();
+    let builder = ObjectBuilder::new(isa, name, default_libcall_names()).map_err(|e| e.to_string())?;
     let mut b = Builder {
         object: ObjectModule::new(builder),
         libm: BTreeMap::new(),
         wanted,
+        level: first.level,
+        texts: BTreeMap::new(),
         clif: String::new(),
         asm: String::new(),
+        kernels: BTreeMap::new(),
         frontend: FunctionBuilderContext::new(),
         leaves: Leaves::new(wanted.asm),
     };
-    let mut kernels = BTreeMap::new();
-    for (i, k) in module.kernels.iter().enumerate() {
-        kernels.insert(k.name.clone(), (i, b.kernel(k)?));
+    let mut model = model.clone();
+    model.sites = first.module.sites.clone();
+    // The lowest level first: what a higher one shares with it goes by its name.
+    for tier in tiers.iter().rev() {
+        b.level = tier.level;
+        let variant = b.tier(tier.module, &model)?;
+        let leaves = std::mem::take(&mut b.leaves.asm);
+        if b.is_shown() {
+            b.asm += &leaves;
+        }
+        model.variants.insert(0, variant);
     }
-    let mut plans: BTreeMap<(String, bool), String> = BTreeMap::new();
-    for p in &module.plans {
-        let tapped = p.variant == PlanVariant::Tapped;
-        let name = if tapped { format!("plan.{}.tapped", p.name) } else { format!("plan.{}", p.name) };
-        b.plan(p, &name, module, &kernels)?;
-        plans.insert((p.name.clone(), tapped), name);
-    }
-    b.descriptor(module, model, &plans)?;
-    let Builder { object, clif, mut asm, leaves, .. } = b;
-    asm += &leaves.asm;
+    runtime_object::define(&mut b.object, &model)?;
+    let Builder { object, clif, asm, .. } = b;
     let object = object.finish().emit().map_err(|e| e.to_string())?;
     Ok(Compiled { object, clif, asm })
 }
@@ -100,8 +130,14 @@ struct Builder {
     object: ObjectModule,
     libm: BTreeMap<&'static str, FuncId>,
     wanted: Wanted,
+    /// The level that is being compiled.
+    level: CpuLevel,
+    /// The CLIF and machine code of each function so far, where they are wanted.
+    texts: BTreeMap<FuncId, (String, String)>,
     clif: String,
     asm: String,
+    /// The kernels so far by what their code depends on: levels share those that are the same.
+    kernels: BTreeMap<String, FuncId>,
     frontend: FunctionBuilderContext,
     leaves: Leaves,
 }
@@ -194,17 +230,50 @@ impl Builder {
             builder.finalize(self.object.target_config());
         }
         self.frontend = frontend;
-        if self.wanted.clif {
-            self.clif += &print_function(name, &context.func);
-        }
+        let clif = if self.wanted.clif { print_function(name, &context.func) } else { String::new() };
         context.set_disasm(self.wanted.asm);
         self.object.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;
+        let mut asm = String::new();
         if self.wanted.asm
             && let Some(code) = context.compiled_code()
         {
-            let _ = writeln!(self.asm, "{name}:\n{}", code.vcode.as_deref().unwrap_or_default());
+            let _ = writeln!(asm, "{name}:\n{}", code.vcode.as_deref().unwrap_or_default());
         }
+        self.texts.insert(id, (clif, asm));
+        self.show(id);
         Ok(id)
+    }
+
+    /// Is the text of the level that is being compiled wanted?
+    fn is_shown(&self) -> bool {
+        self.wanted.level.is_none_or(|level| level == self.level)
+    }
+
+    /// Shows a function if its level is wanted.
+    fn show(&mut self, id: FuncId) {
+        if self.is_shown()
+            && let Some((clif, asm)) = self.texts.get(&id)
+        {
+            self.clif += clif;
+            self.asm += asm;
+        }
+    }
+
+    /// All code of a level.
+    fn tier(&mut self, module: &Module, model: &ModelDescriptor) -> Result<Variant, String> {
+        let mut kernels = BTreeMap::new();
+        for (i, k) in module.kernels.iter().enumerate() {
+            kernels.insert(k.name.clone(), (i, self.kernel(k)?));
+        }
+        let mut plans: BTreeMap<(String, bool), String> = BTreeMap::new();
+        for p in &module.plans {
+            let tapped = p.variant == PlanVariant::Tapped;
+            let ending = if tapped { ".tapped" } else { "" };
+            let name = format!("{}.plan.{}{ending}", self.level.name(), p.name);
+            self.plan(p, &name, module, &kernels)?;
+            plans.insert((p.name.clone(), tapped), name);
+        }
+        variant(self.level, module, model, &plans)
     }
 
     fn kernel(&mut self, kernel: &Kernel) -> Result<FuncId, String> {
@@ -213,9 +282,17 @@ impl Builder {
             [args, start, end, scratch, _] => code.kernel(kernel, [*args, *start, *end, *scratch]),
             _ => Err("a kernel has five parameters".into()),
         };
-        let name = format!("kernel.{}", kernel.name);
-        self.function(&name, signature, &kernel.body, emit, &BTreeMap::new())
-            .map_err(|e| format!("kernel {}: {e}", kernel.name))
+        let key = key(kernel);
+        if let Some(id) = self.kernels.get(&key).copied() {
+            self.show(id);
+            return Ok(id);
+        }
+        let name = format!("{}.kernel.{}", self.level.name(), kernel.name);
+        let id = self
+            .function(&name, signature, &kernel.body, emit, &BTreeMap::new())
+            .map_err(|e| format!("kernel {}: {e}", kernel.name))?;
+        self.kernels.insert(key, id);
+        Ok(id)
     }
 
     fn plan(
@@ -234,34 +311,43 @@ impl Builder {
         self.function(name, signature, &plan.body, emit, kernels).map_err(|e| format!("plan {name}: {e}"))?;
         Ok(())
     }
+}
 
-    fn descriptor(
-        &mut self,
-        module: &Module,
-        model: &ModelDescriptor,
-        plans: &BTreeMap<(String, bool), String>,
-    ) -> Result<(), String> {
-        let scratch = module.kernels.iter().map(|k| k.scratch).max().unwrap_or(0).next_multiple_of(64);
-        let arena_of = |name: &str, variant: PlanVariant| {
-            let plan = module.plans.iter().find(|p| p.name == name && p.variant == variant);
-            plan.map_or(Some(Expr::constant(0)), arena).ok_or("the arena's size is too large an expression")
-        };
-        let mut code = Vec::new();
-        for e in &model.entries {
-            let plan = plans.get(&(e.name.clone(), false)).cloned().ok_or_else(|| format!("no plan for {}", e.name))?;
-            code.push(PlanCode {
-                plan,
-                tapped: plans.get(&(e.name.clone(), true)).cloned(),
-                arena: arena_of(&e.name, PlanVariant::Plain)?,
-                tapped_arena: arena_of(&e.name, PlanVariant::Tapped)?,
-                scratch,
-                taps_together: true,
-            });
-        }
-        let mut model = model.clone();
-        model.sites = module.sites.clone();
-        model.variants =
-            vec![Variant { name: "portable".into(), features: 0, prepare: None, packed_bytes: 0, plans: code }];
-        runtime_object::define(&mut self.object, &model)
+/// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves.
+fn key(kernel: &Kernel) -> String {
+    let mut k = kernel.clone();
+    k.name.clear();
+    let has_leaves = |i| matches!(k.body.inst(i).op, Op::Run { .. } | Op::Dot | Op::Transpose);
+    if !k.body.insts().into_iter().any(has_leaves) {
+        k.state = State::Cpu(CpuLevel::Portable);
     }
+    print_kernel(&k, &[])
+}
+
+/// A level in the descriptor; `plans` are the functions of the entry points, plain and tapped.
+fn variant(
+    level: CpuLevel,
+    module: &Module,
+    model: &ModelDescriptor,
+    plans: &BTreeMap<(String, bool), String>,
+) -> Result<Variant, String> {
+    let scratch = module.kernels.iter().map(|k| k.scratch).max().unwrap_or(0).next_multiple_of(64);
+    let arena_of = |name: &str, variant: PlanVariant| {
+        let plan = module.plans.iter().find(|p| p.name == name && p.variant == variant);
+        plan.map_or(Some(Expr::constant(0)), arena).ok_or("the arena's size is too large an expression")
+    };
+    let mut code = Vec::new();
+    for e in &model.entries {
+        let plan = plans.get(&(e.name.clone(), false)).cloned().ok_or_else(|| format!("no plan for {}", e.name))?;
+        code.push(PlanCode {
+            plan,
+            tapped: plans.get(&(e.name.clone(), true)).cloned(),
+            arena: arena_of(&e.name, PlanVariant::Plain)?,
+            tapped_arena: arena_of(&e.name, PlanVariant::Tapped)?,
+            scratch,
+            taps_together: true,
+        });
+    }
+    let features = features_of(level.name()).ok_or("a level without features")?;
+    Ok(Variant { name: level.name().to_string(), features, prepare: None, packed_bytes: 0, plans: code })
 }

@@ -32,7 +32,8 @@ pub extern "C" fn attnc_status_text(status: i32) -> *const c_char {
 }
 
 /// Opens the model with the weights file at `weights` (null for a model without parameters). `threads` is the number of
-/// threads to use, 0 for one per processor. `*out` gets a handle even where opening fails, for the text of the error; it must
+/// threads to use; 0 is what the variable `ATTNC_THREADS` says, else one per processor.
+/// `*out` gets a handle even where opening fails, for the text of the error; it must
 /// be closed either way.
 ///
 /// # Safety

@@ -12,6 +12,7 @@ use crate::abi::{ABI_VERSION, VariantDesc};
 use crate::call::{self, Memory};
 use crate::cpu;
 use crate::desc::model;
+use crate::environment;
 use crate::error::{CText, Error, Result, Status, fail};
 use crate::pool::Pool;
 use crate::sys::{Buffer, Mutex};
@@ -144,12 +145,15 @@ impl Opened {
             fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
         }
         let here = cpu::features();
-        let Some(variant) = model.variants.get().iter().find(|v| v.features & !here == 0) else {
+        let allowed = environment::allows()?;
+        let fits = |v: &&VariantDesc| v.features & !here == 0 && allowed(v);
+        let Some(variant) = model.variants.get().iter().find(fits) else {
             let names: alloc::vec::Vec<&str> = model.variants.get().iter().map(|v| v.name.get()).collect();
             fail!(Processor, "{} was compiled for {}, and this processor is none", model.name.get(), names.join(", "))
         };
         // SAFETY: by the contract above.
         let weights = unsafe { Weights::open(model, weights)? };
+        let threads = if threads == 0 { environment::threads()? } else { threads };
         let pool = Pool::new(threads);
         let packed = call::prepare(model, variant, &weights, &pool)?;
         Ok(Opened { weights, variant, packed, pool })

@@ -26,6 +26,7 @@ mod desc;
 mod dlpack;
 mod door;
 mod entry;
+mod environment;
 mod error;
 mod expr;
 mod glob;

@@ -1,6 +1,6 @@
 //! The C library: memory, files, locks. All other modules reach the system through these few functions.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
 use alloc::boxed::Box;
@@ -19,6 +19,7 @@ unsafe extern "C" {
     fn mmap(at: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
     fn munmap(at: *mut c_void, size: usize) -> c_int;
     fn strlen(text: *const c_char) -> usize;
+    fn getenv(name: *const c_char) -> *const c_char;
     fn __errno_location() -> *mut c_int;
     fn __xpg_strerror_r(code: c_int, text: *mut c_char, size: usize) -> c_int;
     fn pthread_mutex_init(mutex: *mut c_void, attributes: *const c_void) -> c_int;
@@ -332,6 +333,16 @@ pub(crate) fn processors() -> usize {
     let status = unsafe { sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr()) };
     let count: u32 = mask.iter().map(|m| m.count_ones()).sum();
     if status == 0 { (count as usize).max(1) } else { 1 }
+}
+
+/// A variable of the environment, as text; `None` where it is not set or empty.
+pub(crate) fn variable(name: &CStr) -> Option<String> {
+    // SAFETY: a C string; what it gives is null or a C string, copied before anything else runs on this thread.
+    let bytes = unsafe {
+        let value = getenv(name.as_ptr());
+        if value.is_null() { &[] } else { c_bytes(value) }
+    };
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// This process's number.

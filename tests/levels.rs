@@ -1,0 +1,144 @@
+//! Do all levels of processors compute the same, and does the environment choose among them as it is documented?
+
+#[path = "common/fixtures.rs"]
+mod fixtures;
+
+use std::path::Path;
+use std::process::Command;
+
+use attnc::codegen::cpu;
+use attnc::runtime::load::CompiledModel;
+use attnc::runtime::npy;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+use safetensors::tensor::Dtype;
+
+/// The levels of this machine's architecture, best first.
+fn names() -> Vec<&'static str> {
+    cpu::levels().iter().map(|level| level.name()).collect()
+}
+
+/// A library made with these options, in a folder that goes away with the returned guard.
+fn library(options: &[&str]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let so = folder.path().join("model.so").to_string_lossy().into_owned();
+    let program = folder.path().join("double.attn");
+    std::fs::write(&program, "model Double { pub fn forward(x: f32[S]) -> f32[S] { x + x } }\n").expect("a program");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    let done = command.arg(&program).args(options).args(["-o", &so]).output().expect("attnc starts");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    (folder, so)
+}
+
+/// Not a question of its own: what the others start as a process, with an environment of its own. Prints the variant that
+/// runs and the number of threads of the process, or why the model did not open.
+#[test]
+fn opened_in_another_process() {
+    let Some(so) = std::env::var_os("ATTNC_TEST_SO") else { return };
+    // SAFETY: the test that set the variable made the library.
+    match unsafe { CompiledModel::open(Path::new(&so), None, 0) } {
+        Ok(model) => {
+            let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
+            println!("variant {} threads {threads}", model.variant());
+        }
+        Err(error) => println!("error {}", error.text),
+    }
+}
+
+/// What a process says that opens a library with these variables.
+fn opened(so: &str, variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "opened_in_another_process", "--nocapture", "--test-threads", "1"]);
+    command.env_remove("ATTNC_CPU").env_remove("ATTNC_THREADS").env("ATTNC_TEST_SO", so);
+    let out = command.envs(variables.iter().copied()).output().expect("this test starts");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let line = text.lines().find_map(|l| l.find("variant ").or(l.find("error ")).map(|at| l[at..].to_string()));
+    line.unwrap_or_else(|| panic!("{text}"))
+}
+
+#[test]
+fn the_environment_may_only_lower_the_level() {
+    let names = names();
+    let (_folder, so) = library(&[]);
+    let best = opened(&so, &[]);
+    let rank = |text: &str| names.iter().rev().position(|n| text.contains(&format!("variant {n} "))).expect("a level");
+    for (i, name) in names.iter().rev().enumerate() {
+        let got = opened(&so, &[("ATTNC_CPU", name)]);
+        assert_eq!(rank(&got), i.min(rank(&best)), "{name}: {got}");
+    }
+    assert_eq!(opened(&so, &[("ATTNC_CPU", "")]), best);
+    let wrong = opened(&so, &[("ATTNC_CPU", "sse9")]);
+    assert_eq!(wrong, "error ATTNC_CPU is `sse9`; it may be portable, avx2, avx512");
+    // What is not in the library cannot be chosen.
+    let (_folder, so) = library(&["--cpu", "portable"]);
+    assert!(opened(&so, &[]).contains("variant portable "));
+    assert!(opened(&so, &[("ATTNC_CPU", "avx512")]).contains("variant portable "));
+}
+
+#[test]
+fn the_environment_may_say_how_many_threads() {
+    let (_folder, so) = library(&[]);
+    let threads = |n: &str| -> usize {
+        let text = opened(&so, &[("ATTNC_THREADS", n)]);
+        text.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    let one = threads("1");
+    assert_eq!(threads("3"), one + 2);
+    assert_eq!(threads("0"), threads(""));
+    for wrong in ["two", "-1", "1.5", " 2"] {
+        let text = opened(&so, &[("ATTNC_THREADS", wrong)]);
+        assert_eq!(text, format!("error ATTNC_THREADS is `{wrong}`, which is no number of threads"));
+    }
+}
+
+#[test]
+fn levels_that_do_not_exist_are_refused() {
+    let out =
+        Command::new(env!("CARGO_BIN_EXE_attnc")).args(["m.attn", "--cpu", "avx10"]).output().expect("attnc starts");
+    assert_eq!(out.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(text.contains("portable, avx2, avx512"), "{text}");
+}
+
+fn host(tensor: &fixtures::Tensor) -> Tensor {
+    let elem = if tensor.dtype == Dtype::BOOL { Elem::Bool } else { Elem::F32 };
+    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).expect("a tensor")
+}
+
+/// An encoder at each level, through `attnc run`, against the interpreter.
+#[test]
+fn every_level_computes_the_same() {
+    let fixture = fixtures::load("07_encoder");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let weights = path("weights.safetensors");
+    fixture.write_weights(Path::new(&weights));
+    let case = &fixture.cases[0];
+    let mut args = vec!["run".to_string(), fixtures::program("07_encoder").to_string_lossy().into_owned()];
+    args.extend(fixture.dims.iter().map(|(name, value)| format!("--dim={name}={value}")));
+    args.extend(["--function", &case.entry, "--weights", &weights].map(String::from));
+    for (name, tensor) in &case.inputs {
+        let file = path(&format!("{name}.npy"));
+        std::fs::write(&file, npy::to_bytes(&host(tensor))).expect("an input");
+        args.extend(["--input".to_string(), format!("{name}={file}")]);
+    }
+    let run = |level: &str, how: &[&str], set: bool| -> Tensor {
+        let out = path("out.npy");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+        command.args(&args).args(how).args(["--output", &out]).env_remove("ATTNC_CPU");
+        if set {
+            command.env("ATTNC_CPU", level);
+        }
+        let done = command.output().expect("attnc starts");
+        assert!(done.status.success(), "{level}: {}", String::from_utf8_lossy(&done.stderr));
+        npy::parse(&std::fs::read(&out).expect("a result")).expect("a NumPy file")
+    };
+    let expected = run("none", &["--backend", "interp"], false);
+    for level in names() {
+        for got in [run(level, &[], true), run(level, &["--cpu", level], false)] {
+            assert_eq!(got.shape(), expected.shape());
+            let far = fixtures::difference(&got.to_f32(), &expected.to_f32());
+            assert!(far <= case.tolerance, "{level}: {far}");
+        }
+    }
+}
