@@ -105,7 +105,8 @@ fn compiled_kernels_compute_what_the_interpreter_does() {
     }
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
     let model = descriptor::describe_entries(&[], &module.entries, "Random", "", &cpu::triple().to_string()).unwrap();
-    let compiled = cpu::compile(&module, &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let tier = cpu::Tier { level: CpuLevel::Portable, module: &module };
+    let compiled = cpu::compile(&[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
     let folder = tempfile::tempdir().unwrap();
     let so = folder.path().join("model.so");
     link::link(&[&compiled.object], &so).unwrap_or_else(|e| panic!("{e}"));
