@@ -2,19 +2,21 @@
 //!
 //! In: an unscheduled kernel. Out: the same kernel scheduled. What it does, in order:
 //!
-//! 1. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
+//! 1. **Windows.** What products can read in place is not copied (`windows`).
+//! 2. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
 //!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
 //!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
 //!    scratch, so each run that uses one has its own. `dot` and `transpose` stand alone.
-//! 2. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
+//! 3. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
 //!    results of reductions, arguments of blocks and whatever a later run uses live in scratch.
-//! 3. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
+//! 4. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
 //!    argument and what it is given; the accumulator and the result of a `dot`; an operand and a result of the same shape
 //!    in one run), then any, first fit. Each jump hands over copies; those that share with what they copy go away.
 //!
 //! What it does not do: choose tile sizes (the lowering did), pass tiles over a conditional jump. That it refuses.
 
 mod sharing;
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +36,7 @@ pub fn schedule(kernel: &mut Kernel, level: CpuLevel) -> Result<(), String> {
     if kernel.state != State::Unscheduled {
         return Ok(());
     }
+    windows::make_windows(kernel);
     let copies = copy_arguments(&mut kernel.body)?;
     let sources = sources(&kernel.body);
     let mut s =
@@ -50,7 +53,7 @@ type Shape = (Extent, Extent);
 
 /// A step of a block, in order.
 enum Event {
-    /// An operation on indices or scalars, a `dot` or a `transpose`.
+    /// An operation on indices or scalars, a `dot`, a `transpose` or a `window`.
     Single(Inst),
     /// One loop nest; `reduces` is the axis of its reductions.
     Run { shape: Shape, reduces: Option<usize>, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
@@ -139,7 +142,7 @@ impl Scheduler<'_> {
         let d = self.body.inst(inst);
         let of = |v: Option<Value>| v.and_then(|v| tile(self.body, v)).map(|t| (t.rows, t.cols));
         match &d.op {
-            Op::Dot | Op::Transpose => Ok(None),
+            Op::Dot | Op::Transpose | Op::Window { .. } => Ok(None),
             Op::Store { .. } => Ok(of(d.operands.last().copied())),
             Op::Reduce { .. } => Ok(of(d.operands.first().copied())),
             Op::Run { .. } => Err("a run in a kernel that is not scheduled".into()),
@@ -164,7 +167,6 @@ impl Scheduler<'_> {
             | Op::Slot(_)
             | Op::View { .. }
             | Op::Launch { .. }
-            | Op::Window { .. }
             | Op::DotPanels { .. }
             | Op::SharedSlot { .. }
             | Op::CopyAsync { .. }
@@ -339,6 +341,7 @@ impl Scheduler<'_> {
         for (v, t) in self.all_tiles() {
             let space = match offsets.get(&v) {
                 Some(o) => Space::L1(*o),
+                None if t.space == Space::Window => Space::Window,
                 None => Space::Reg,
             };
             self.body.set_ty(v, Type::Tile(TileType { space, ..t }));
@@ -411,18 +414,19 @@ impl Scheduler<'_> {
     fn in_scratch(&self) -> BTreeSet<Value> {
         let mut out = BTreeSet::new();
         let mut home: BTreeMap<Value, (Block, usize)> = BTreeMap::new();
+        let movable = |v: &&Value| tile(self.body, **v).is_some_and(|t| t.space != Space::Window);
         for block in &self.body.layout {
-            out.extend(self.body.block(*block).args.iter().filter(|v| tile(self.body, **v).is_some()));
+            out.extend(self.body.block(*block).args.iter().filter(movable));
             for (n, e) in self.events.get(block).map(Vec::as_slice).unwrap_or_default().iter().enumerate() {
                 for i in insts_of(e) {
                     let d = self.body.inst(*i);
-                    if let Some(v) = d.result.filter(|v| tile(self.body, *v).is_some()) {
+                    if let Some(v) = d.result.filter(|v| movable(&v)) {
                         home.insert(v, (*block, n));
                         if matches!(d.op, Op::Dot | Op::Transpose | Op::Reduce { .. }) {
                             out.insert(v);
                         }
                     }
-                    for v in d.operands.iter().filter(|v| tile(self.body, **v).is_some()) {
+                    for v in d.operands.iter().filter(movable) {
                         if matches!(e, Event::Single(_)) || home.get(v) != Some(&(*block, n)) {
                             out.insert(*v);
                         }
@@ -430,7 +434,7 @@ impl Scheduler<'_> {
                 }
             }
             if let Terminator::Br(call) = &self.body.block(*block).terminator {
-                out.extend(call.args.iter().filter(|v| tile(self.body, **v).is_some()));
+                out.extend(call.args.iter().filter(movable));
             }
         }
         out

@@ -1,16 +1,16 @@
-//! `dot`: a product of tiles in scratch, as register tiles of four rows by eight columns.
+//! `dot`: a product of tiles in scratch or in place, as register tiles of four rows by eight columns.
 //!
-//! In: three tiles in scratch. Out: CLIF. Rows of a tile are padded to whole vectors, so columns are gone through in whole
-//! vectors too; what is computed past the last column is never read.
+//! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to whole vectors, so
+//! columns are gone through in whole vectors too; what is computed past the last column is never read.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 
-use super::code::Code;
+use super::code::{Code, Stride};
 use super::lanes::{Lane, Width, clif_type, plain};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{InstData, Space, TileType};
+use crate::tile::{self, InstData, Op, Space, TileType};
 
 /// A tile in scratch.
 #[derive(Clone, Copy)]
@@ -19,10 +19,18 @@ struct Panel {
     pitch: i64,
 }
 
+/// An operand of a product: distances in bytes.
+#[derive(Clone, Copy)]
+struct Factor {
+    start: Value,
+    row: Value,
+    col: Value,
+}
+
 /// What the loops of a product share.
 struct Product {
-    a: Panel,
-    b: Panel,
+    a: Factor,
+    b: Factor,
     acc: Panel,
     inner: Value,
     elem: Elem,
@@ -37,10 +45,27 @@ impl Code<'_, '_> {
         Ok(Panel { start, pitch: i64::from(t.pitch()) })
     }
 
+    /// An operand in scratch or in place.
+    fn factor(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Factor, String> {
+        if t.space != Space::Window {
+            let Panel { start, pitch } = self.panel(t, scratch)?;
+            let (row, col) = (self.int(pitch), self.int(i64::from(t.element_bytes())));
+            return Ok(Factor { start, row, col });
+        }
+        let data = self.body.def_inst(v).cloned().ok_or("a window that nothing makes")?;
+        let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
+        let [buffer, indices @ ..] = data.operands.as_slice() else { return Err("a window without a buffer".into()) };
+        let (_, strides, elem) = self.buffer(*buffer)?;
+        let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
+        let start = self.address(*buffer, indices)?;
+        let (row, col) = (self.stride_bytes(along(rows), elem), self.stride_bytes(along(cols), elem));
+        Ok(Factor { start, row, col })
+    }
+
     /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
     ///
     /// # Errors
-    /// Operands that are not in scratch.
+    /// Operands that are neither in scratch nor windows.
     pub(super) fn dot(&mut self, data: &InstData, scratch: Value) -> Result<(), String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
@@ -54,8 +79,8 @@ impl Code<'_, '_> {
         }
         let width = if result.elem == Elem::I64 || result.cols.is_one() { Width::One } else { Width::Four };
         let p = Product {
-            a: self.panel(&ta, scratch)?,
-            b: self.panel(&tb, scratch)?,
+            a: self.factor(*a, &ta, scratch)?,
+            b: self.factor(*b, &tb, scratch)?,
             acc: self.panel(&result, scratch)?,
             inner,
             elem: result.elem,
@@ -121,11 +146,8 @@ impl Code<'_, '_> {
         let ty = clif_type(p.elem, p.width);
         let vector_bytes = if p.width == Width::Four { 4 * p.bytes } else { p.bytes };
         let col_bytes = self.b.ins().imul_imm_s(col, p.bytes);
-        let at = |code: &mut Self, panel: Panel, r: Value| {
-            let offset = code.b.ins().imul_imm_s(r, panel.pitch);
-            code.b.ins().iadd(panel.start, offset)
-        };
-        let acc_row = at(self, p.acc, row);
+        let down = self.b.ins().imul_imm_s(row, p.acc.pitch);
+        let acc_row = self.b.ins().iadd(p.acc.start, down);
         let acc_start = self.b.ins().iadd(acc_row, col_bytes);
         let offset = |n: i64| i32::try_from(n).map_err(|_| "a tile in scratch is too large");
         let mut sums: Vec<Variable> = Vec::new();
@@ -137,7 +159,9 @@ impl Code<'_, '_> {
                 sums.push(variable);
             }
         }
-        let a_start = at(self, p.a, row);
+        let down = self.b.ins().imul(row, p.a.row);
+        let a_start = self.b.ins().iadd(p.a.start, down);
+        let rows_of_a: Vec<Value> = (0..height).map(|r| self.b.ins().imul_imm_s(p.a.row, r)).collect();
         let b_start = self.b.ins().iadd(p.b.start, col_bytes);
         let (k, pa, pb) =
             (self.b.declare_var(types::I64), self.b.declare_var(types::I64), self.b.declare_var(types::I64));
@@ -153,9 +177,10 @@ impl Code<'_, '_> {
                 let value = code.dot_load(p, from_b, offset(v * vector_bytes)?);
                 columns.push(Lane { value, elem: p.elem, width: p.width });
             }
-            for r in 0..height {
+            for (r, down) in (0..height).zip(&rows_of_a) {
                 let one = clif_type(p.elem, Width::One);
-                let value = code.b.ins().load(one, plain(), from_a, offset(r * p.a.pitch)?);
+                let at = if r == 0 { from_a } else { code.b.ins().iadd(from_a, *down) };
+                let value = code.b.ins().load(one, plain(), at, 0);
                 let mut x = Lane { value, elem: p.elem, width: Width::One };
                 if p.width == Width::Four {
                     x = code.lanes().spread(x);
@@ -169,8 +194,8 @@ impl Code<'_, '_> {
                     code.b.def_var(variable, sum.value);
                 }
             }
-            let next_a = code.b.ins().iadd_imm_s(from_a, p.bytes);
-            let next_b = code.b.ins().iadd_imm_s(from_b, p.b.pitch);
+            let next_a = code.b.ins().iadd(from_a, p.a.col);
+            let next_b = code.b.ins().iadd(from_b, p.b.row);
             code.b.def_var(pa, next_a);
             code.b.def_var(pb, next_b);
             Ok(())

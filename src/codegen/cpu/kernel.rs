@@ -105,6 +105,8 @@ impl Code<'_, '_> {
                             self.transpose(&data, scratch)?;
                         }
                     }
+                    // It is read where it is used.
+                    Op::Window { .. } => {}
                     _ => {
                         if !self.simple(&data)? {
                             Code::unknown(&data)?;

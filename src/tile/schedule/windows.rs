@@ -1,0 +1,68 @@
+//! Which tiles are read in place: operands of products that need no copy in scratch.
+//!
+//! In: an unscheduled kernel. Out: the same kernel, its loads that may be windows made [`Op::Window`]. A load may if only
+//! products use it, the kernel does not write its buffer, the elements are `f32` in memory, and
+//! * as a left operand, neighbours along its rows or along its columns lie side by side.
+//!
+//! What it must not know: registers, and where the other tiles lie.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::shape::Elem;
+use crate::tile::{Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
+
+/// Makes windows of the loads that may be.
+pub(super) fn make_windows(kernel: &mut Kernel) {
+    for inst in candidates(kernel) {
+        let data = kernel.body.inst_mut(inst);
+        let Op::Load { rows, cols } = data.op else { continue };
+        data.op = Op::Window { rows, cols };
+        let Some(v) = data.result else { continue };
+        if let Type::Tile(t) = kernel.body.ty(v).clone() {
+            kernel.body.set_ty(v, Type::Tile(TileType { space: Space::Window, ..t }));
+        }
+    }
+}
+
+fn candidates(kernel: &Kernel) -> Vec<Inst> {
+    let body = &kernel.body;
+    let mut loads: BTreeMap<Value, Inst> = BTreeMap::new();
+    let mut refused: BTreeSet<Value> = BTreeSet::new();
+    for block in &body.layout {
+        for i in &body.block(*block).insts {
+            let data = body.inst(*i);
+            loads.extend(data.result.filter(|_| in_place(kernel, data)).map(|v| (v, *i)));
+        }
+    }
+    for block in &body.layout {
+        let block = body.block(*block);
+        refused.extend(block.terminator.values());
+        for i in &block.insts {
+            let user = body.inst(*i);
+            for (n, v) in user.operands.iter().enumerate() {
+                let fits = match (&user.op, n) {
+                    (Op::Dot, 0) => loads.get(v).is_some_and(|load| is_left(kernel, body.inst(*load))),
+                    _ => false,
+                };
+                if !fits {
+                    refused.insert(*v);
+                }
+            }
+        }
+    }
+    loads.into_iter().filter(|(v, _)| !refused.contains(v)).map(|(_, i)| i).collect()
+}
+
+/// A load of `f32` from a buffer that is only read?
+fn in_place(kernel: &Kernel, data: &InstData) -> bool {
+    let (Op::Load { .. }, Some(b)) = (&data.op, data.operands.first()) else { return false };
+    let read_only = kernel.params.iter().any(|p| p.value == *b && p.mode == ParamMode::In);
+    read_only && kernel.body.ty(*b).buffer().is_some_and(|b| b.elem == Elem::F32)
+}
+
+/// May a load be the left operand of a product as a window?
+fn is_left(kernel: &Kernel, data: &InstData) -> bool {
+    let (Op::Load { rows, cols }, Some(b)) = (&data.op, data.operands.first()) else { return false };
+    let strides = kernel.body.ty(*b).buffer().map(|b| b.strides.as_slice()).unwrap_or_default();
+    [rows, cols].into_iter().any(|axis| axis.and_then(|a| strides.get(a)).is_some_and(|d| d.as_const() == Some(1)))
+}
