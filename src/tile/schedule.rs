@@ -36,7 +36,7 @@ pub fn schedule(kernel: &mut Kernel, level: CpuLevel) -> Result<(), String> {
     if kernel.state != State::Unscheduled {
         return Ok(());
     }
-    windows::make_windows(kernel);
+    windows::make_windows(kernel, level);
     let copies = copy_arguments(&mut kernel.body)?;
     let sources = sources(&kernel.body);
     let mut s =

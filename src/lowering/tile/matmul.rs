@@ -4,9 +4,20 @@
 //! tall product.
 //!
 //! ```text
-//! grid (batch.., ceil(M, 32), ceil(N, 64))
-//!   acc = 0;  for each 64 of K: acc += A tile @ B tile;  epilogue;  store
+//! grid (batch.., ceil(M, ROWS), ceil(N, NR))
+//!   acc = 0;  for each STEPS of K: acc += A tile @ B panel;  epilogue;  store
 //! ```
+//!
+//! A tile is one panel wide: NR columns, as many as a register tile of the level has. The sizes follow from where the
+//! operands have to lie while they are used again and again:
+//!
+//! * the panel of B, `STEPS x NR`, is gone through once for each register tile of rows, so it should stay in the nearest
+//!   caches: 512 x 32 floats are 64 KiB, most of a first-level cache, and streamed from the second one without loss (a
+//!   register tile of 14 rows takes 14 cycles for a step's 128 bytes);
+//! * the tile of A, `ROWS x STEPS`, is gone through once for each panel, by the grid points that follow each other, so it
+//!   should stay in the second-level cache: 256 x 512 floats are 512 KiB, half of the smallest one;
+//! * the accumulator goes to scratch and back once for each STEPS steps, one cycle in some hundred;
+//! * a panel that is not packed yet is copied once for each ROWS rows: at 256 rows one cycle in a hundred.
 
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::views::View;
@@ -17,11 +28,9 @@ use crate::shape::{Dim, Elem};
 use crate::tile::{CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
 
 /// Rows of a tile of the result.
-const M: i64 = 32;
-/// Columns of a tile of the result.
-const N: i64 = 64;
+const ROWS: i64 = 256;
 /// How much of the inner dimension is taken at a time.
-const K: i64 = 64;
+const STEPS: i64 = 512;
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
 ///
@@ -29,7 +38,7 @@ const K: i64 = 64;
 /// A body of another form, a mistake of ours.
 pub(super) fn matmul(
     name: &str,
-    _level: CpuLevel,
+    level: CpuLevel,
     body: &Function,
     operands: &[Operand],
     out: &View,
@@ -122,8 +131,8 @@ pub(super) fn matmul(
     let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
     for (i, extent) in shape.iter().enumerate() {
         let (role, max) = match rank - i {
-            1 => (Role::Cols, tile_size(extent, N)),
-            2 => (Role::Rows, tile_size(extent, M)),
+            1 => (Role::Cols, tile_size(extent, i64::from(level.dot_cols()))),
+            2 => (Role::Rows, tile_size(extent, ROWS)),
             _ => (Role::Point, 1),
         };
         let point = kb.grid_axis(extent, max);
@@ -143,7 +152,7 @@ pub(super) fn matmul(
     let elem = computed(a.elem);
     let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
     let acc = kb.full(init, elem, rows, cols);
-    let step = tile_size(&k, K);
+    let step = tile_size(&k, STEPS);
     let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
         let ia = [points, &[row_start, kk]].concat();
         let ib = [points, &[kk, col_start]].concat();

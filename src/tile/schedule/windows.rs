@@ -2,18 +2,20 @@
 //!
 //! In: an unscheduled kernel. Out: the same kernel, its loads that may be windows made [`Op::Window`]. A load may if only
 //! products use it, the kernel does not write its buffer, the elements are `f32` in memory, and
-//! * as a left operand, neighbours along its rows or along its columns lie side by side.
+//! * as a left operand, neighbours along its rows or along its columns lie side by side;
+//! * as a right operand, its columns start a row of whole registers: those of a packed panel.
 //!
 //! What it must not know: registers, and where the other tiles lie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ir::Scalar;
 use crate::shape::Elem;
-use crate::tile::{Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
+use crate::tile::{CpuLevel, Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
 
 /// Makes windows of the loads that may be.
-pub(super) fn make_windows(kernel: &mut Kernel) {
-    for inst in candidates(kernel) {
+pub(super) fn make_windows(kernel: &mut Kernel, level: CpuLevel) {
+    for inst in candidates(kernel, level) {
         let data = kernel.body.inst_mut(inst);
         let Op::Load { rows, cols } = data.op else { continue };
         data.op = Op::Window { rows, cols };
@@ -24,7 +26,7 @@ pub(super) fn make_windows(kernel: &mut Kernel) {
     }
 }
 
-fn candidates(kernel: &Kernel) -> Vec<Inst> {
+fn candidates(kernel: &Kernel, level: CpuLevel) -> Vec<Inst> {
     let body = &kernel.body;
     let mut loads: BTreeMap<Value, Inst> = BTreeMap::new();
     let mut refused: BTreeSet<Value> = BTreeSet::new();
@@ -42,6 +44,7 @@ fn candidates(kernel: &Kernel) -> Vec<Inst> {
             for (n, v) in user.operands.iter().enumerate() {
                 let fits = match (&user.op, n) {
                     (Op::Dot, 0) => loads.get(v).is_some_and(|load| is_left(kernel, body.inst(*load))),
+                    (Op::Dot, 1) => loads.get(v).is_some_and(|load| is_right(kernel, body.inst(*load), level)),
                     _ => false,
                 };
                 if !fits {
@@ -65,4 +68,19 @@ fn is_left(kernel: &Kernel, data: &InstData) -> bool {
     let (Op::Load { rows, cols }, Some(b)) = (&data.op, data.operands.first()) else { return false };
     let strides = kernel.body.ty(*b).buffer().map(|b| b.strides.as_slice()).unwrap_or_default();
     [rows, cols].into_iter().any(|axis| axis.and_then(|a| strides.get(a)).is_some_and(|d| d.as_const() == Some(1)))
+}
+
+/// May a load be the right operand of a product as a window?
+fn is_right(kernel: &Kernel, data: &InstData, level: CpuLevel) -> bool {
+    let (Op::Load { rows: Some(rows), cols: Some(cols) }, [b, indices @ ..]) = (&data.op, data.operands.as_slice())
+    else {
+        return false;
+    };
+    let Some(buffer) = kernel.body.ty(*b).buffer() else { return false };
+    let stride = |axis: usize| buffer.strides.get(axis).and_then(|d| d.as_const());
+    let first = indices.get(*cols).and_then(|v| kernel.body.def_inst(*v));
+    stride(*cols) == Some(1)
+        && stride(*rows).is_some()
+        && first.is_some_and(|d| d.op == Op::Const(Scalar::Int(0)))
+        && buffer.shape.get(*cols).and_then(|d| d.as_const()) == Some(i64::from(level.dot_cols()))
 }
