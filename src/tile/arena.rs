@@ -102,7 +102,7 @@ fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
                         }
                     }
                 }
-                Op::Slot(_) | Op::View { .. } => {}
+                Op::Slot(_) | Op::Packed { .. } | Op::View { .. } => {}
                 _ => access.reads.extend(d.operands.iter().filter_map(|v| slot_of(body, *v))),
             }
             list.push(access);

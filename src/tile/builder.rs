@@ -408,6 +408,11 @@ impl PlanBuilder {
         self.value(Op::Slot(number), Vec::new(), Type::Buffer(ty))
     }
 
+    /// Part of the packed area.
+    pub fn packed(&mut self, offset: u64, ty: BufferType) -> Value {
+        self.value(Op::Packed { offset }, Vec::new(), Type::Buffer(ty))
+    }
+
     /// Another window into a buffer's storage.
     pub fn view(&mut self, buffer: Value, offset: Dim, dynamic: &[(Value, Dim)], ty: BufferType) -> Value {
         let operands = std::iter::once(buffer).chain(dynamic.iter().map(|(v, _)| *v)).collect();

@@ -156,16 +156,18 @@ pub struct SlotData {
     pub bytes: Dim,
 }
 
-/// Which variant of an entry point a plan is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which variant of an entry point a plan is, or that it is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlanVariant {
     /// The one that computes the results alone.
     Plain,
     /// The one that fills the taps too.
     Tapped,
+    /// No entry point: it runs once, when the parameters are there, and fills the packed area.
+    Prepare,
 }
 
-/// The host program of an entry point.
+/// The host program of an entry point, or of what is done before all calls.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Name of the entry point.
@@ -199,6 +201,8 @@ pub struct Module {
     pub params: Vec<ParamDecl>,
     /// Messages of errors at run time, `{0}` the index and `{1}` its bound.
     pub sites: Vec<String>,
+    /// Bytes of the packed area: parameters in the order in which kernels read them.
+    pub packed: u64,
     /// Kernels.
     pub kernels: Vec<Kernel>,
     /// Plans.

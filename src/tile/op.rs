@@ -216,6 +216,11 @@ pub enum Op {
     },
     /// Room in the arena.
     Slot(u32),
+    /// Part of the packed area, which the plan that prepares fills and the others read.
+    Packed {
+        /// Where it starts, in bytes.
+        offset: u64,
+    },
     /// Another window (the result's type) into a buffer's storage, which starts `offset` elements further, plus each index
     /// operand times its stride. Operands: buffer, indices.
     View {
@@ -312,6 +317,7 @@ impl Op {
             Op::Tap { .. } => row("tap", &[], Plan, true, "the data of a tap"),
             Op::Param { .. } => row("param", &["index*"], Plan, true, "the data of a parameter"),
             Op::Slot(_) => row("slot", &[], Plan, true, "room in the arena"),
+            Op::Packed { .. } => row("packed", &[], Plan, true, "part of the packed area"),
             Op::View { .. } => row("view", &["buffer", "index*"], Plan, true, "another window into a buffer"),
             Op::Launch { .. } => row("launch", &["buffer*"], Plan, false, "runs a kernel over its grid"),
         }

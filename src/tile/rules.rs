@@ -362,7 +362,7 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
         | Op::WgmmaFence
         | Op::Wgmma { .. }
         | Op::NamedBarrier { .. } => gpu(op, types, declared),
-        Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) => {
+        Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) | Op::Packed { .. } => {
             count(types, 0)?;
             declared_buffer(declared)
         }

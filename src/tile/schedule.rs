@@ -165,6 +165,7 @@ impl Scheduler<'_> {
             | Op::Tap { .. }
             | Op::Param { .. }
             | Op::Slot(_)
+            | Op::Packed { .. }
             | Op::View { .. }
             | Op::Launch { .. }
             | Op::DotPanels { .. }

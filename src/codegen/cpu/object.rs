@@ -265,13 +265,16 @@ impl Builder {
         for (i, k) in module.kernels.iter().enumerate() {
             kernels.insert(k.name.clone(), (i, self.kernel(k)?));
         }
-        let mut plans: BTreeMap<(String, bool), String> = BTreeMap::new();
+        let mut plans = Plans::new();
         for p in &module.plans {
-            let tapped = p.variant == PlanVariant::Tapped;
-            let ending = if tapped { ".tapped" } else { "" };
+            let ending = match p.variant {
+                PlanVariant::Plain => "",
+                PlanVariant::Tapped => ".tapped",
+                PlanVariant::Prepare => ".prepare",
+            };
             let name = format!("{}.plan.{}{ending}", self.level.name(), p.name);
             self.plan(p, &name, module, &kernels)?;
-            plans.insert((p.name.clone(), tapped), name);
+            plans.insert((p.variant, p.name.clone()), name);
         }
         variant(self.level, module, model, &plans)
     }
@@ -324,13 +327,11 @@ fn key(kernel: &Kernel) -> String {
     print_kernel(&k, &[])
 }
 
-/// A level in the descriptor; `plans` are the functions of the entry points, plain and tapped.
-fn variant(
-    level: CpuLevel,
-    module: &Module,
-    model: &ModelDescriptor,
-    plans: &BTreeMap<(String, bool), String>,
-) -> Result<Variant, String> {
+/// The functions of plans, by what they are plans of.
+type Plans = BTreeMap<(PlanVariant, String), String>;
+
+/// A level in the descriptor, with the functions of its plans.
+fn variant(level: CpuLevel, module: &Module, model: &ModelDescriptor, plans: &Plans) -> Result<Variant, String> {
     let scratch = module.kernels.iter().map(|k| k.scratch).max().unwrap_or(0).next_multiple_of(64);
     let arena_of = |name: &str, variant: PlanVariant| {
         let plan = module.plans.iter().find(|p| p.name == name && p.variant == variant);
@@ -338,16 +339,22 @@ fn variant(
     };
     let mut code = Vec::new();
     for e in &model.entries {
-        let plan = plans.get(&(e.name.clone(), false)).cloned().ok_or_else(|| format!("no plan for {}", e.name))?;
+        let plan = plans.get(&(PlanVariant::Plain, e.name.clone())).cloned();
         code.push(PlanCode {
-            plan,
-            tapped: plans.get(&(e.name.clone(), true)).cloned(),
+            plan: plan.ok_or_else(|| format!("no plan for {}", e.name))?,
+            tapped: plans.get(&(PlanVariant::Tapped, e.name.clone())).cloned(),
             arena: arena_of(&e.name, PlanVariant::Plain)?,
             tapped_arena: arena_of(&e.name, PlanVariant::Tapped)?,
             scratch,
             taps_together: true,
         });
     }
-    let features = features_of(level.name()).ok_or("a level without features")?;
-    Ok(Variant { name: level.name().to_string(), features, prepare: None, packed_bytes: 0, plans: code })
+    let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
+    Ok(Variant {
+        name: level.name().to_string(),
+        features: features_of(level.name()).ok_or("a level without features")?,
+        prepare: prepare.map(|(_, function)| function.clone()),
+        packed_bytes: module.packed.next_multiple_of(64),
+        plans: code,
+    })
 }

@@ -130,6 +130,11 @@ impl Code<'_, '_> {
                 self.table(context::TAPS, i)?
             }
             Op::Slot(n) => *slots.get(number(*n)).ok_or("a slot is missing")?,
+            Op::Packed { offset } => {
+                let offset = i64::try_from(*offset).map_err(|_| "the packed area is too large")?;
+                let packed = self.b.ins().load(types::I64, plain(), self.context, context::PACKED);
+                self.b.ins().iadd_imm_s(packed, offset)
+            }
             Op::Param { name } => self.parameter(name, data, launching.module)?,
             Op::View { offset, strides } => {
                 let buffer = data.operands.first().copied().ok_or("a view of nothing")?;

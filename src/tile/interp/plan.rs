@@ -7,25 +7,20 @@ use super::kernel::{Frame, Machine, Next, Val, buffer, get, indices, jump, scala
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, Failure, Limits, Outcome, broken, dim, fail, located};
 use crate::tensor::Tensor;
-use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, State, Type, row_major};
+use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, Type, row_major};
 
 /// Runs a plan.
 pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> {
     let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
         return fail(format!("there is no plan `{}`", call.plan));
     };
-    let mut runner = Runner {
-        module,
-        plan,
-        call,
-        memory: Vec::new(),
-        args: BTreeMap::new(),
-        outs: BTreeMap::new(),
-        taps: BTreeMap::new(),
-        slots: BTreeMap::new(),
-        params: BTreeMap::new(),
-        budget: Budget::new(call.limits),
-    };
+    let mut runner = Runner::new(module, plan, call);
+    if let Some(prepare) = module.plans.iter().find(|p| p.variant == PlanVariant::Prepare) {
+        let mut first = Runner::new(module, prepare, call);
+        first.run()?;
+        let packed = first.packed.and_then(|at| first.memory.into_iter().nth(at));
+        runner.packed = packed.map(|storage| runner.add(storage));
+    }
     runner.run()?;
     let mut results = Vec::new();
     for (i, (n, out)) in runner.outs.iter().enumerate() {
@@ -72,10 +67,27 @@ struct Runner<'a> {
     taps: BTreeMap<String, Out>,
     slots: BTreeMap<u32, usize>,
     params: BTreeMap<String, usize>,
+    packed: Option<usize>,
     budget: Budget,
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    fn new(module: &'a Module, plan: &'a Plan, call: &'a Call<'a>) -> Runner<'a> {
+        Runner {
+            module,
+            plan,
+            call,
+            memory: Vec::new(),
+            args: BTreeMap::new(),
+            outs: BTreeMap::new(),
+            taps: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            params: BTreeMap::new(),
+            packed: None,
+            budget: Budget::new(call.limits),
+        }
+    }
+
     fn add(&mut self, s: Storage) -> usize {
         self.memory.push(s);
         self.memory.len() - 1
@@ -176,6 +188,14 @@ impl Runner<'_> {
                     }
                 };
                 (storage, 0)
+            }
+            Op::Packed { offset } => {
+                let storage = match self.packed {
+                    Some(s) => s,
+                    None => self.room(i64::try_from(self.module.packed).unwrap_or(i64::MAX))?,
+                };
+                self.packed = Some(storage);
+                (storage, i64::try_from(*offset).unwrap_or(i64::MAX))
             }
             Op::View { offset, strides } => {
                 let Some((base, rest)) = data.operands.split_first() else { return broken("a view of nothing") };

@@ -18,6 +18,7 @@ pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
         Op::Const(Scalar::Bool(b)) => Some(b.to_string()),
         Op::DimValue(d) => Some(d.to_string()),
         Op::Arg(n) | Op::Out(n) | Op::Slot(n) => Some(n.to_string()),
+        Op::Packed { offset } => Some(offset.to_string()),
         Op::Tap { name } | Op::Param { name } => Some(quoted(name)),
         Op::Launch { kernel } => Some(format!("@{kernel}")),
         _ => None,
@@ -88,6 +89,7 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
         | Op::Tap { .. }
         | Op::Param { .. }
         | Op::Slot(_)
+        | Op::Packed { .. }
         | Op::Launch { .. } => Vec::new(),
     }
 }

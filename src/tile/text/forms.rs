@@ -72,6 +72,7 @@ pub(super) fn literal_operation(
         "arg" => Op::Arg(form(read::integer(e))?),
         "out" => Op::Out(form(read::integer(e))?),
         "slot" => Op::Slot(form(read::integer(e))?),
+        "packed" => Op::Packed { offset: form(read::integer(e))? },
         "tap" => Op::Tap { name: form(read::text(e))?.to_string() },
         "param" => match &e.kind {
             ExprKind::Index(name, indices) => {

@@ -10,6 +10,7 @@
 //! model "Gpt2"
 //! param "h.*.ln_1.weight"[12]            : f32[768]
 //! site "index {0} is out of range"
+//! packed 4096
 //!
 //! kernel @map.0(%x: in f32[S, 768], %y: out f32[S, 768] strides[1, S], %n: index) symbols(S) grid(%i: ceil(S, 8)) {
 //! ^bb0:
@@ -18,6 +19,7 @@
 //! }
 //!
 //! plan @forward tapped symbols(S) taps("h.*.weights") slots(S*3072, 64) {
+//! plan @weights prepare {
 //! ```
 
 mod attributes;

@@ -124,6 +124,9 @@ impl Parser {
                 "doc" => self.name_line(s).map(|text| self.out.module.doc = text),
                 "entry" => entries::entry(s).map(|e| self.out.module.entries.push(e)),
                 "site" => self.name_line(s).map(|text| self.out.module.sites.push(text)),
+                "packed" => only(&s.args, s.place)
+                    .and_then(|e| form(read::integer(e)))
+                    .map(|bytes| self.out.module.packed = bytes),
                 "param" => param(s).map(|p| self.out.module.params.push(p)),
                 "kernel" => {
                     self.owner = Owner::Kernel(self.out.module.kernels.len());
@@ -137,7 +140,7 @@ impl Parser {
                 }
                 other => {
                     let message = format!(
-                        "`{other}` does not stand here: a module has `file`, `model`, `doc`, `param`, `site`, `entry`, `kernel`, `plan`"
+                        "`{other}` does not stand here: a module has `file`, `model`, `doc`, `param`, `site`, `packed`, `entry`, `kernel`, `plan`"
                     );
                     fail(codes::STRUCTURE, Parser::head_place(s), message)
                 }
@@ -244,6 +247,7 @@ impl Parser {
         for c in clauses {
             match (&c.kind, call(c)) {
                 (ExprKind::Word(w), _) if w == "tapped" => plan.variant = PlanVariant::Tapped,
+                (ExprKind::Word(w), _) if w == "prepare" => plan.variant = PlanVariant::Prepare,
                 (_, Some(("symbols", args))) => plan.symbols = words(args)?,
                 (_, Some(("taps", args))) => {
                     for p in args {
@@ -481,7 +485,7 @@ impl Parser {
                 };
                 Op::Run { rows, cols, insts }
             }
-            "const" | "dim" | "arg" | "out" | "slot" | "tap" | "param" | "launch" => {
+            "const" | "dim" | "arg" | "out" | "slot" | "packed" | "tap" | "param" | "launch" => {
                 let Some(p) = positional.next() else {
                     return fail(codes::FORM, place, "a literal or name is missing");
                 };

@@ -95,6 +95,10 @@ pub fn print_with_anchors(module: &Module) -> Printed {
         p.text(&format!("site {}", quoted(site)));
         p.newline();
     }
+    if module.packed > 0 {
+        p.text(&format!("packed {}", module.packed));
+        p.newline();
+    }
     for e in &module.entries {
         p.newline();
         for line in super::entries::lines(e) {
@@ -388,6 +392,7 @@ impl Printer<'_> {
         match plan.variant {
             PlanVariant::Plain => {}
             PlanVariant::Tapped => self.text(" tapped"),
+            PlanVariant::Prepare => self.text(" prepare"),
         }
         self.symbols(&plan.symbols);
         if !plan.taps.is_empty() {

@@ -50,7 +50,10 @@
 //! Of plans (`plan`):
 //! 20. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
 //!     the kernel's symbols. Slots and taps are those of the plan, parameters are those of the module with this type.
-//! 21. Entry points (`entries`) have names, each once, and a plain plan; a plan with an entry point has its dimensions and
+//! 21. A module with a packed area has one plan that prepares it, which has neither dimensions nor arguments, results, taps
+//!     and slots. What a plan has of the packed area lies inside of it, at a multiple of 64 bytes, with strides that are
+//!     known; it is written in the plan that prepares it alone, and read in the others alone.
+//! 22. Entry points (`entries`) have names, each once, and a plain plan; a plan with an entry point has its dimensions and
 //!     taps, and takes and gives contiguous buffers of the declared types.
 //!
 //! # What is not checked
@@ -163,17 +166,22 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
         }
         kernel(module, k, &mut sink);
     }
+    if module.plans.iter().filter(|p| p.variant == PlanVariant::Prepare).count() != usize::from(module.packed > 0) {
+        sink.owner = Owner::Module;
+        sink.error(At::Head, "a module with a packed area has one plan that prepares it, and others have none");
+    }
     let mut names = BTreeSet::new();
     for (i, p) in module.plans.iter().enumerate() {
         sink.owner = Owner::Plan(i);
-        if p.name.is_empty() || !names.insert((&p.name, p.variant == PlanVariant::Tapped)) {
+        if p.name.is_empty() || !names.insert((&p.name, p.variant)) {
             sink.error(At::Head, format!("the plan's name `{}` is not its own", p.name));
         }
         let before = sink.list.len();
         body::check(module, body::Unit::Plan(p), &mut sink);
         if sink.list.len() == before {
             plan::check(module, p, &mut sink);
-            if let Some(e) = module.entries.iter().find(|e| e.name == p.name) {
+            let entry = module.entries.iter().find(|e| e.name == p.name && p.variant != PlanVariant::Prepare);
+            if let Some(e) = entry {
                 entries::plan(e, p, &mut sink);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::Sink;
 use crate::tile::text::At;
-use crate::tile::{BufferType, Module, Op, Plan, Type};
+use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value};
 
 /// Checks a plan whose body is in order.
 pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
@@ -24,10 +24,32 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     if wanted != given {
                         error(format!("operand {n} of @{kernel} is {given}, and the kernel takes {wanted}"));
                     }
+                    let prepares = plan.variant == PlanVariant::Prepare;
+                    if is_packed(plan, *v) && (p.mode == ParamMode::Out) != prepares {
+                        let rule = if prepares { "written here, and read elsewhere" } else { "read here alone" };
+                        error(format!("operand {n} of @{kernel} is in the packed area, which is {rule}"));
+                    }
                 }
                 for s in k.symbols.iter().filter(|s| !plan.symbols.contains(s)) {
                     error(format!("@{kernel} uses the dimension {s}, which the plan has not"));
                 }
+            }
+            Op::Packed { offset } => {
+                let ty = data.result.and_then(|v| plan.body.ty(v).buffer());
+                let bytes = ty.and_then(span);
+                match bytes.map(|bytes| offset.saturating_add(bytes)) {
+                    None => error("a packed buffer has extents and strides that are known".to_string()),
+                    Some(end) if end > module.packed => {
+                        error(format!("ends at byte {end} of {} bytes of the packed area", module.packed));
+                    }
+                    Some(_) => {}
+                }
+                if offset % 64 != 0 {
+                    error("a packed buffer is aligned to 64 bytes".to_string());
+                }
+            }
+            Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) if plan.variant == PlanVariant::Prepare => {
+                error(format!("{}: does not stand in a plan that prepares", data.op.info().name));
             }
             Op::Slot(n) if *n as usize >= plan.slots.len() => error(format!("the plan has no slot {n}")),
             Op::Tap { name } if !plan.taps.contains(name) => error(format!("the plan has no tap \"{name}\"")),
@@ -52,6 +74,11 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             _ => {}
         }
     }
+    if plan.variant == PlanVariant::Prepare
+        && !(plan.symbols.is_empty() && plan.taps.is_empty() && plan.slots.is_empty())
+    {
+        sink.error(At::Head, "a plan that prepares has no dimensions, taps or slots");
+    }
     for s in &plan.slots {
         for name in s.bytes.symbols() {
             if !plan.symbols.iter().any(|t| **t == *name) {
@@ -59,4 +86,30 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             }
         }
     }
+}
+
+/// Is a buffer in the packed area, through views?
+fn is_packed(plan: &Plan, mut v: Value) -> bool {
+    // Each step goes to an earlier instruction of a body that is in order.
+    while let Some(d) = plan.body.def_inst(v) {
+        match (&d.op, d.operands.first()) {
+            (Op::Packed { .. }, _) => return true,
+            (Op::View { .. }, Some(base)) => v = *base,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Bytes from a buffer's first element to the end of its last, if all is known.
+fn span(b: &BufferType) -> Option<u64> {
+    let mut last = 0i64;
+    for (d, s) in b.shape.iter().zip(&b.strides) {
+        let (n, s) = (d.as_const()?, s.as_const().filter(|s| *s >= 0)?);
+        if n == 0 {
+            return Some(0);
+        }
+        last = last.checked_add((n - 1).checked_mul(s)?)?;
+    }
+    u64::try_from(last).ok()?.checked_add(1)?.checked_mul(b.elem.size() as u64)
 }
