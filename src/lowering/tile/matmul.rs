@@ -17,7 +17,8 @@
 //! * the tile of A, `ROWS x STEPS`, is gone through once for each panel, by the grid points that follow each other, so it
 //!   should stay in the second-level cache: 256 x 512 floats are 512 KiB, half of the smallest one;
 //! * the accumulator goes to scratch and back once for each STEPS steps, one cycle in some hundred;
-//! * a panel that is not packed yet is copied once for each ROWS rows: at 256 rows one cycle in a hundred.
+//! * a panel that is not packed yet is copied once for each ROWS rows: at 256 rows one cycle in a hundred. Parameters are
+//!   packed before all calls (`packing`).
 
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::views::View;
@@ -32,7 +33,8 @@ const ROWS: i64 = 256;
 /// How much of the inner dimension is taken at a time.
 const STEPS: i64 = 512;
 
-/// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
+/// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
+/// right operand `[batch.., K, N]` as packed panels `[batch.., P, K, NR]`, if it has them.
 ///
 /// # Errors
 /// A body of another form, a mistake of ours.
@@ -42,6 +44,7 @@ pub(super) fn matmul(
     body: &Function,
     operands: &[Operand],
     out: &View,
+    panels: impl FnOnce(&View) -> Option<View>,
 ) -> Result<Call, String> {
     let (_, _, product) =
         body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
@@ -120,6 +123,7 @@ pub(super) fn matmul(
         }
     }
 
+    let is_packed = panels(&b2).map(|p| b2 = p).is_some();
     let mut kb = KernelBuilder::new(name);
     kb.at(product.loc);
     let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);
@@ -127,7 +131,7 @@ pub(super) fn matmul(
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
-    let mut axes = Vec::new();
+    let (mut axes, mut grid) = (Vec::new(), Vec::new());
     let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
     for (i, extent) in shape.iter().enumerate() {
         let (role, max) = match rank - i {
@@ -136,6 +140,7 @@ pub(super) fn matmul(
             _ => (Role::Point, 1),
         };
         let point = kb.grid_axis(extent, max);
+        grid.push(point);
         let start = kb.times(point, max);
         match role {
             Role::Cols => cols = kb.extent_at(extent, start, max),
@@ -144,6 +149,8 @@ pub(super) fn matmul(
         }
         axes.push((role, start));
     }
+    // Along the last axis each point has a panel.
+    let panel = *grid.last().ok_or("a matmul without axes")?;
     let at = Position { axes, rows, cols };
     let starts = at.starts();
     let (points, row_start, col_start) = (&starts[..rank - 2], starts[rank - 2], starts[rank - 1]);
@@ -155,9 +162,15 @@ pub(super) fn matmul(
     let step = tile_size(&k, STEPS);
     let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
         let ia = [points, &[row_start, kk]].concat();
-        let ib = [points, &[kk, col_start]].concat();
         let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
-        let tb = kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols);
+        let tb = if is_packed {
+            let first = kb.index(0);
+            let ib = [points, &[panel, kk, first]].concat();
+            kb.load(buffer_b, &ib, (Some(rank - 1), Some(rank)), inner, cols)
+        } else {
+            let ib = [points, &[kk, col_start]].concat();
+            kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols)
+        };
         kb.dot(ta, tb, acc)
     };
     let product_tile = if k.as_const().is_some_and(|n| n == step) {

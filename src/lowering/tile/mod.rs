@@ -3,12 +3,13 @@
 //!
 //! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
 //! (`views`, `plan`), and each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they
-//! share in `region`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
+//! share in `region`), which parameters are packed before all calls (`packing`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
 
 mod attention;
 mod gather;
 mod map;
 mod matmul;
+mod packing;
 mod plan;
 mod prepare;
 mod region;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 
 use crate::ir;
 use crate::tile::{self, CpuLevel, Kernel, KernelBuilder, ParamMode, Type};
+use packing::Packing;
 use region::Position;
 use views::View;
 
@@ -26,6 +28,43 @@ use views::View;
 struct Call {
     kernel: Kernel,
     buffers: Vec<View>,
+}
+
+/// What the functions of a module share.
+struct Shared {
+    /// The kernels so far, by their text without name and places.
+    known: BTreeMap<String, String>,
+    /// The parameters that are packed.
+    packing: Packing,
+}
+
+impl Shared {
+    /// The name of a kernel in the module: one that is there already is not added again.
+    fn kernel(&mut self, out: &mut tile::Module, mut kernel: Kernel) -> String {
+        let kind = kernel.name.clone();
+        let text = nameless(&kernel);
+        if let Some(name) = self.known.get(&text) {
+            return name.clone();
+        }
+        let number = out.kernels.iter().filter(|k| k.name.starts_with(&format!("{kind}."))).count();
+        kernel.name = format!("{kind}.{number}");
+        let name = kernel.name.clone();
+        self.known.insert(text, name.clone());
+        out.kernels.push(kernel);
+        name
+    }
+}
+
+/// The text of a kernel without its name and the places in the source.
+fn nameless(kernel: &Kernel) -> String {
+    let mut k = kernel.clone();
+    k.name.clear();
+    for block in k.body.layout.clone() {
+        for inst in k.body.block(block).insts.clone() {
+            k.body.inst_mut(inst).loc = ir::Loc::default();
+        }
+    }
+    tile::text::print_kernel(&k, &[])
 }
 
 /// Declares the buffer that a kernel writes.
@@ -60,11 +99,12 @@ pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, Strin
         params: module.params.clone(),
         ..tile::Module::default()
     };
-    let mut known = BTreeMap::new();
+    let mut shared = Shared { known: BTreeMap::new(), packing: Packing::new(level) };
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
-        plan::lower(&f, level, &mut known, &mut out)?;
+        plan::lower(&f, level, &mut shared, &mut out)?;
     }
+    packing::finish(&mut shared, &mut out)?;
     Ok(out)
 }

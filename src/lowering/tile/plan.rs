@@ -18,23 +18,18 @@ use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
 use super::views::View;
-use super::{Call, attention, gather, map, matmul, rows};
+use super::{Call, Shared, attention, gather, map, matmul, rows};
 use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, CpuLevel, Kernel, PlanBuilder, PlanVariant};
+use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
 
-/// Lowers a function for a level: its plan and kernels are added to `out`. `known` has the kernels so far, by their text without name
-/// and places: a kernel that is there already is launched again, not made again.
+/// Lowers a function for a level: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
+/// is launched again, not made again.
 ///
 /// # Errors
 /// A form that is not known here, a mistake of ours.
-pub(super) fn lower(
-    f: &Function,
-    level: CpuLevel,
-    known: &mut BTreeMap<String, String>,
-    out: &mut tile::Module,
-) -> Result<(), String> {
+pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let mut lowering = Lowering {
@@ -42,12 +37,13 @@ pub(super) fn lower(
         level,
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
-        known,
+        shared,
         out,
         places: SecondaryMap::new(),
         roots: SecondaryMap::new(),
         indices: SecondaryMap::new(),
         blocks: SecondaryMap::new(),
+        packed: BTreeMap::new(),
         next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
         entry: tile::Block::from_u32(0),
     };
@@ -62,7 +58,7 @@ struct Lowering<'a> {
     level: CpuLevel,
     uses: SecondaryMap<Value, Vec<User>>,
     builder: PlanBuilder,
-    known: &'a mut BTreeMap<String, String>,
+    shared: &'a mut Shared,
     out: &'a mut tile::Module,
     /// Where each tensor lies.
     places: SecondaryMap<Value, Option<View>>,
@@ -71,6 +67,8 @@ struct Lowering<'a> {
     /// Index values.
     indices: SecondaryMap<Value, Option<tile::Value>>,
     blocks: SecondaryMap<ir::Block, Option<tile::Block>>,
+    /// The root of each packed parameter, by its place in the packed area.
+    packed: BTreeMap<u64, Value>,
     next_root: u32,
     entry: tile::Block,
 }
@@ -187,23 +185,34 @@ impl Lowering<'_> {
     }
 
     /// Launches a kernel on its views.
-    fn launch(&mut self, mut call: Call) -> Result<(), String> {
+    fn launch(&mut self, call: Call) -> Result<(), String> {
         let mut operands = Vec::new();
         for v in &call.buffers {
             operands.push(self.buffer(v)?);
         }
-        let kind = call.kernel.name.clone();
-        let text = nameless(&call.kernel);
-        if let Some(name) = self.known.get(&text) {
-            self.builder.launch(name, operands);
-            return Ok(());
-        }
-        let number = self.out.kernels.iter().filter(|k| k.name.starts_with(&format!("{kind}."))).count();
-        call.kernel.name = format!("{kind}.{number}");
-        self.known.insert(text, call.kernel.name.clone());
-        self.builder.launch(&call.kernel.name, operands);
-        self.out.kernels.push(call.kernel);
+        let name = self.shared.kernel(self.out, call.kernel);
+        self.builder.launch(&name, operands);
         Ok(())
+    }
+
+    /// A window of a parameter as packed panels, where it can be packed before all calls.
+    fn panels(&mut self, window: &View) -> Option<View> {
+        // Numbers after the last value are roots of our own.
+        let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
+        let (_, data) = is_value.then(|| self.f.def_inst(window.root)).flatten()?;
+        let Op::Param { name } = &data.op else { return None };
+        let param = self.out.params.iter().find(|p| p.name == *name)?;
+        let place = self.shared.packing.place(param, window)?;
+        let known = self.packed.get(&place.offset).copied();
+        let root = known.unwrap_or_else(|| {
+            let root = self.fresh_root();
+            self.roots[root] = Some(self.in_entry(|b| b.packed(place.offset, place.whole.clone())));
+            self.packed.insert(place.offset, root);
+            root
+        });
+        let dynamic = data.operands.iter().copied().zip(place.whole.strides).collect();
+        let (elem, offset) = (window.elem, Dim::zero());
+        Some(View { root, elem, offset, dynamic, shape: place.shape, strides: place.strides })
     }
 
     /// Where a tensor lies; what is not in memory yet is put there.
@@ -525,7 +534,10 @@ impl Lowering<'_> {
         let call = match kind {
             FusionKind::Map => map::map("map", body, &operands, &to)?,
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
-            FusionKind::Matmul => matmul::matmul("matmul", self.level, body, &operands, &to)?,
+            FusionKind::Matmul => {
+                let level = self.level;
+                matmul::matmul("matmul", level, body, &operands, &to, |window| self.panels(window))?
+            }
             FusionKind::Attention => attention::attention("attention", self.level, body, &operands, &to)?,
         };
         self.launch(call)?;
@@ -649,18 +661,6 @@ impl Lowering<'_> {
     fn is_out(&self, buffer: tile::Value, number: u32) -> bool {
         self.builder.op_of(buffer) == Some(&tile::Op::Out(number))
     }
-}
-
-/// The text of a kernel without its name and the places in the source.
-fn nameless(kernel: &Kernel) -> String {
-    let mut k = kernel.clone();
-    k.name.clear();
-    for block in k.body.layout.clone() {
-        for inst in k.body.block(block).insts.clone() {
-            k.body.inst_mut(inst).loc = ir::Loc::default();
-        }
-    }
-    tile::text::print_kernel(&k, &[])
 }
 
 /// Blocks so that each comes after those that dominate it; unreachable ones are left out.

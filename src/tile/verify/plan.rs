@@ -38,7 +38,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                 let ty = data.result.and_then(|v| plan.body.ty(v).buffer());
                 let bytes = ty.and_then(span);
                 match bytes.map(|bytes| offset.saturating_add(bytes)) {
-                    None => error("a packed buffer has extents and strides that are known".to_string()),
+                    None => error("a packed buffer has extents and strides that are known, none below 0".to_string()),
                     Some(end) if end > module.packed => {
                         error(format!("ends at byte {end} of {} bytes of the packed area", module.packed));
                     }

@@ -1,0 +1,240 @@
+//! Parameters in the order in which products read them: packed once, when the model is opened.
+//!
+//! In: windows of parameters that are right operands of products, `[batch.., K, N]`. Out: where each lies in the packed
+//! area as panels `[batch.., P, K, NR]`, a panel for each NR columns (as many as a register tile of the level has), the last
+//! one filled up with zeros; and the plan that packs them. A parameter of an array of layers is packed for all layers,
+//! `[layers.., batch.., P, K, NR]`. What is packed the same way for several products is packed once.
+//!
+//! Only `f32` is packed: other types are converted to `f32` where they are copied, which would double what a product of one
+//! row reads. Nor is a single column, which is as dense as it can be.
+//!
+//! ```text
+//! grid (batch.., P, ceil(K, 256))
+//!   zeros where the panel is not full;  load 256 x NR (turned, if K is the dense axis);  store
+//! ```
+
+use super::region::{buffer_type, tile_size};
+use super::views::View;
+use super::{Call, Shared, output_buffer};
+use crate::ir::{ParamDecl, Scalar, Value};
+use crate::scalar::CmpOp;
+use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::{self, BufferType, CpuLevel, Extent, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type};
+
+/// Steps of the inner dimension that are packed at a time.
+const STEPS: i64 = 256;
+
+/// A window of a parameter, packed.
+struct Weight {
+    /// The parameter's name.
+    name: String,
+    /// How many tensors it has.
+    counts: Vec<i64>,
+    /// The window, `[batch.., K, N]`; its root means nothing.
+    from: View,
+    /// Where the panels start in the packed area, in bytes.
+    offset: u64,
+}
+
+/// The packed area of a module, for a level.
+pub(super) struct Packing {
+    level: CpuLevel,
+    weights: Vec<Weight>,
+    bytes: u64,
+}
+
+/// Where a window is packed.
+pub(super) struct Place {
+    /// Start in the packed area, in bytes.
+    pub(super) offset: u64,
+    /// Everything that is packed there: `[layers.., batch.., P, K, NR]`.
+    pub(super) whole: BufferType,
+    /// The panels of one layer, with the batch axes of the window: `[batch.., P, K, NR]`.
+    pub(super) shape: Vec<Dim>,
+    /// Their strides.
+    pub(super) strides: Vec<Dim>,
+}
+
+impl Packing {
+    /// An empty area.
+    pub(super) fn new(level: CpuLevel) -> Packing {
+        Packing { level, weights: Vec::new(), bytes: 0 }
+    }
+
+    /// Makes room for a window `[batch.., K, N]` of a parameter; `None` where it is better read as it lies, or where its
+    /// place is known at run time only.
+    pub(super) fn place(&mut self, param: &ParamDecl, window: &View) -> Option<Place> {
+        let rank = window.shape.len();
+        if window.elem != Elem::F32 || !window.dynamic.is_empty() || window.offset.as_const().is_none() || rank < 2 {
+            return None;
+        }
+        // Batch axes along which the window repeats are not packed again and again.
+        let kept: Vec<usize> =
+            (0..rank).filter(|i| *i + 2 >= rank || window.strides.get(*i).is_some_and(|s| *s != Dim::zero())).collect();
+        let pick = |list: &[Dim]| kept.iter().filter_map(|i| list.get(*i).cloned()).collect::<Vec<Dim>>();
+        let from = View { shape: pick(&window.shape), strides: pick(&window.strides), ..window.clone() };
+        let known = |list: &[Dim]| list.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
+        let (shape, _) = (known(&from.shape)?, known(&from.strides)?);
+        let (lead, [k, n]) = shape.split_last_chunk::<2>()?;
+        let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
+        if *n < 2 || shape.iter().chain(&counts).any(|n| *n < 1) {
+            return None;
+        }
+        let columns = i64::from(self.level.dot_cols());
+        let panels = [n.checked_add(columns - 1)?.div_euclid(columns), *k, columns];
+        let all: Vec<i64> = counts.iter().chain(lead).chain(&panels).copied().collect();
+        let elements = all.iter().try_fold(4i64, |bytes, n| bytes.checked_mul(*n))?;
+        let offset = match self.weights.iter().find(|w| w.name == param.name && w.same(&from)) {
+            Some(w) => w.offset,
+            None => {
+                let offset = self.bytes;
+                self.bytes = offset.checked_add(u64::try_from(elements).ok()?)?.checked_next_multiple_of(64)?;
+                self.weights.push(Weight { name: param.name.clone(), counts: counts.clone(), from, offset });
+                offset
+            }
+        };
+        let all: Vec<Dim> = all.into_iter().map(Dim::from).collect();
+        let whole = BufferType { elem: Elem::F32, strides: tile::row_major(&all), shape: all };
+        // The window's batch axes again, with those that repeat.
+        let mut shape = window.shape.get(..rank - 2)?.to_vec();
+        shape.extend(panels.into_iter().map(Dim::from));
+        let mut own = whole.strides.iter().skip(counts.len()).cloned();
+        let mut strides = Vec::new();
+        for i in 0..rank - 2 {
+            strides.push(if kept.contains(&i) { own.next()? } else { Dim::zero() });
+        }
+        strides.extend(own);
+        Some(Place { offset, whole, shape, strides })
+    }
+}
+
+impl Weight {
+    fn same(&self, other: &View) -> bool {
+        let key = |v: &View| (v.offset.clone(), v.shape.clone(), v.strides.clone());
+        key(&self.from) == key(other)
+    }
+}
+
+/// Adds the plan that packs to the module, with its kernels; nothing where nothing is packed.
+///
+/// # Errors
+/// A parameter that is not declared, a mistake of ours.
+pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
+    let packing = std::mem::replace(&mut shared.packing, Packing::new(CpuLevel::Portable));
+    if packing.weights.is_empty() {
+        return Ok(());
+    }
+    out.packed = packing.bytes;
+    let mut b = PlanBuilder::new("weights", PlanVariant::Prepare, Vec::new(), Vec::new());
+    for w in &packing.weights {
+        let param = out.params.iter().find(|p| p.name == w.name).ok_or("a weight that is no parameter")?;
+        let mut window = w.from.clone();
+        window.root = Value::from_u32(0);
+        let (call, target) = pack("pack", packing.level, &window);
+        let mut all: Vec<Dim> = w.counts.iter().copied().map(Dim::from).collect();
+        all.extend(target.shape.iter().cloned());
+        let whole = View::whole(window.root, &TensorType::new(Elem::F32, all));
+        let source = buffer_type(&View::whole(window.root, &param.ty));
+        let name = shared.kernel(out, call.kernel);
+
+        let to = b.packed(w.offset, buffer_type(&whole));
+        let (indices, ends) = open_loops(&mut b, &w.counts);
+        let op = tile::Op::Param { name: w.name.clone() };
+        let mut from = b.value(op, indices.clone(), Type::Buffer(source.clone()));
+        if source != buffer_type(&window) || window.offset != Dim::zero() {
+            from = b.view(from, window.offset.clone(), &[], buffer_type(&window));
+        }
+        let dynamic: Vec<(tile::Value, Dim)> = indices.into_iter().zip(whole.strides.iter().cloned()).collect();
+        let to = if dynamic.is_empty() { to } else { b.view(to, Dim::zero(), &dynamic, buffer_type(&target)) };
+        b.launch(&name, vec![from, to]);
+        close_loops(&mut b, ends);
+    }
+    out.plans.push(b.finish());
+    Ok(())
+}
+
+/// A loop that is being built: its head, what follows it, its counter.
+type Loop = (tile::Block, tile::Block, tile::Value);
+
+/// Opens a loop for each count, outermost first; the counters, and what closes the loops.
+fn open_loops(b: &mut PlanBuilder, counts: &[i64]) -> (Vec<tile::Value>, Vec<Loop>) {
+    let (mut indices, mut loops) = (Vec::new(), Vec::new());
+    for count in counts {
+        let zero = b.index(0);
+        let (head, args) = b.new_block(vec![Type::Index]);
+        let (inner, _) = b.new_block(Vec::new());
+        let (done, _) = b.new_block(Vec::new());
+        b.br(head, &[zero]);
+        b.switch_to(head);
+        let end = b.index(*count);
+        let more = b.compare_scalars(CmpOp::Lt, args[0], end);
+        b.br_if(more, (inner, &[]), (done, &[]));
+        b.switch_to(inner);
+        indices.push(args[0]);
+        loops.push((head, done, args[0]));
+    }
+    (indices, loops)
+}
+
+fn close_loops(b: &mut PlanBuilder, loops: Vec<Loop>) {
+    for (head, done, counter) in loops.into_iter().rev() {
+        let next = b.plus(counter, 1);
+        b.br(head, &[next]);
+        b.switch_to(done);
+    }
+}
+
+/// The kernel that copies a window `[batch.., K, N]` into panels, and where it writes: `[batch.., P, K, NR]`.
+fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
+    let columns = i64::from(level.dot_cols());
+    let (lead, [k, n]) = match from.shape.split_last_chunk::<2>() {
+        Some((lead, pair)) => (lead, pair.clone()),
+        None => (Default::default(), [Dim::one(), Dim::one()]),
+    };
+    let (rank, width) = (from.shape.len(), n.as_const().unwrap_or(1));
+    let panels = Dim::from(width.saturating_add(columns - 1).div_euclid(columns));
+    let shape = [lead, &[panels.clone(), k.clone(), Dim::from(columns)]].concat();
+    let target = View::whole(from.root, &TensorType::new(from.elem, shape));
+
+    let mut kb = KernelBuilder::new(name);
+    let source = kb.buffer(buffer_type(from), ParamMode::In);
+    let buffer = output_buffer(&mut kb, &target);
+    let points: Vec<tile::Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
+    let panel = kb.grid_axis(&panels, 1);
+    let step = tile_size(&k, STEPS);
+    let point = kb.grid_axis(&k, step);
+    let row = kb.times(point, step);
+    let most = tile_size(&n, columns);
+    let column = kb.times(panel, most);
+    let (rows, cols) = (kb.extent_at(&k, row, step), kb.extent_at(&n, column, most));
+    let zero = kb.index(0);
+    let place = [points.as_slice(), &[panel, row, zero]].concat();
+    let along = (Some(rank - 1), Some(rank));
+    if width % columns != 0 {
+        let filled = match cols {
+            Extent::Static(n) => kb.index(n),
+            Extent::Bounded { value, .. } => value,
+        };
+        let full = kb.index(columns);
+        let partial = kb.compare_scalars(CmpOp::Lt, filled, full);
+        let (clear, _) = kb.new_block(Vec::new());
+        let (copy, _) = kb.new_block(Vec::new());
+        kb.br_if(partial, (clear, &[]), (copy, &[]));
+        kb.switch_to(clear);
+        let zeros = kb.full(Scalar::Float(0.0), Elem::F32, rows, Extent::Static(columns));
+        kb.store(buffer, &place, along, zeros);
+        kb.br(copy, &[]);
+        kb.switch_to(copy);
+    }
+    let at = [points.as_slice(), &[row, column]].concat();
+    let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
+    let tile = if is_dense(rank - 2) && !is_dense(rank - 1) {
+        let turned = kb.load(source, &at, (Some(rank - 1), Some(rank - 2)), cols, rows);
+        let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols));
+        kb.value(tile::Op::Transpose, vec![turned], ty)
+    } else {
+        kb.load(source, &at, (Some(rank - 2), Some(rank - 1)), rows, cols)
+    };
+    kb.store(buffer, &place, along, tile);
+    (Call { kernel: kb.finish(), buffers: Vec::new() }, target)
+}

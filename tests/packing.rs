@@ -1,0 +1,275 @@
+//! Are weights packed as they should be: which, where, once, and does everything still compute the same?
+
+#[path = "common/compiled.rs"]
+mod compiled;
+#[path = "common/front.rs"]
+mod front;
+#[path = "common/gen_source/mod.rs"]
+mod gen_source;
+
+use std::collections::BTreeMap;
+
+use attnc::ir::interp::{self, Bounded, Data};
+use attnc::ir::{Module, verify};
+use attnc::lowering::graph::Options;
+use attnc::passes;
+use attnc::tensor::Tensor;
+use attnc::tile::{self, CpuLevel, Op, PlanVariant};
+
+fn module(source: &str) -> Module {
+    let module = front::module("packing.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    compiled::optimised(module, &passes::Options::default())
+}
+
+/// `x @ W` with `W` written in the language, and what its layer declares.
+fn product(params: &str, weight: &str, dims: &str) -> String {
+    format!("model M<{dims}> {{\n    w: {params}\n    pub fn forward(x: f32[S, K]) -> f32[S, N] {{ x @ {weight} }}\n}}")
+}
+
+/// Every value of an argument of some rows is a small number, so that sums are exact and one wrong element shows.
+fn argument(rows: usize, cols: usize) -> Tensor {
+    let values: Vec<f32> = (0..rows * cols).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+    Tensor::from_f32(vec![rows, cols], &values).unwrap()
+}
+
+/// Compares the compiled code of every level, and the tile interpreter, with the graph interpreter.
+fn compute_the_same(what: &str, module: &Module, cols: usize, rows: &[usize]) {
+    let params = gen_source::inputs::parameters(module, 5);
+    for level in compiled::levels() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = compiled::load_at(level, module, &params, folder.path());
+        let mut session = model.session().unwrap();
+        let tiles = compiled::scheduled(module, level);
+        let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{what}: {e}"));
+        for rows in rows {
+            let args = [argument(*rows, cols)];
+            let call =
+                interp::Call { function: "forward", args: &args, params: &params, limits: interp::Limits::default() };
+            let expected = interp::run::<Bounded>(verify(module).unwrap(), &call).unwrap_or_else(|e| panic!("{e}"));
+            let symbols = BTreeMap::from([("S".to_string(), i64::try_from(*rows).unwrap())]);
+            let run = tile::interp::Call {
+                plan: "forward",
+                variant: PlanVariant::Plain,
+                symbols: &symbols,
+                args: &args,
+                params: &params,
+                limits: interp::Limits::default(),
+            };
+            let interpreted = tile::interp::run(verified, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let called = session.call(0, &args).unwrap_or_else(|e| panic!("{what}: {e}"));
+            for got in [&interpreted.results[0], &called[0]] {
+                let (want, have) = (&expected.results[0], got.to_f64());
+                assert_eq!(want.shape, got.shape(), "{what}");
+                let Data::Float(xs) = &want.data else { panic!("floats") };
+                for (i, (x, h)) in xs.iter().zip(&have).enumerate() {
+                    let place = format!("{what}, {} rows, {}: element {i}", rows, level.name());
+                    assert!(x.admits(*h, 1.0), "{place}: {h}, not {} +- {:e}", x.value, x.error);
+                }
+            }
+        }
+    }
+}
+
+/// The packed buffers of the plan that computes, by their offset.
+fn packed(tiles: &tile::Module) -> Vec<(u64, String)> {
+    let plan = tiles.plans.iter().find(|p| p.variant == PlanVariant::Plain).unwrap();
+    let mut out = Vec::new();
+    for i in plan.body.insts() {
+        let data = plan.body.inst(i);
+        if let Op::Packed { offset } = data.op {
+            out.push((offset, plan.body.ty(data.result.unwrap()).to_string()));
+        }
+    }
+    out
+}
+
+/// Row-major, transposed and sliced weights, of sizes that fill panels and sizes that do not.
+#[test]
+fn weights_of_every_form_are_packed() {
+    for (k, n) in [(1, 2), (3, 7), (64, 32), (65, 33), (300, 31), (5, 100), (600, 16)] {
+        let dims = format!("K = {k}, N = {n}");
+        let (k3, n2) = (k + 3, n + 2);
+        for (params, weight) in [
+            ("f32[K, N]".to_string(), "w"),
+            ("f32[N, K]".to_string(), "w.T"),
+            (format!("f32[{k3}, N]"), "w[1..K + 1]"),
+            (format!("f32[{n2}, K]"), "w[2..N + 2].T"),
+        ] {
+            let what = format!("{weight} of {params}, K {k}, N {n}");
+            let module = module(&product(&params, weight, &dims));
+            assert_eq!(packed(&compiled::scheduled(&module, CpuLevel::Portable)).len(), 1, "{what}");
+            compute_the_same(&what, &module, k, &[0, 1, 5, 37]);
+        }
+    }
+}
+
+/// What is not worth it, or has no elements.
+#[test]
+fn some_weights_are_read_as_they_lie() {
+    for (k, n) in [(64, 1), (0, 8), (8, 0)] {
+        let module = module(&product("f32[K, N]", "w", &format!("K = {k}, N = {n}")));
+        let tiles = compiled::scheduled(&module, CpuLevel::Avx512);
+        assert!(packed(&tiles).is_empty() && tiles.packed == 0, "{k} x {n}");
+        assert!(tiles.plans.iter().all(|p| p.variant != PlanVariant::Prepare), "{k} x {n}");
+        compute_the_same(&format!("{k} x {n}"), &module, k, &[0, 1, 9]);
+    }
+}
+
+/// An array of layers is packed for all layers, and a loop picks its own.
+#[test]
+fn layers_are_packed_together() {
+    let source = "layer Mix<D> {
+    a: f32[D, D]
+    b: f32[D, D]
+    fn forward(x: f32[S, D]) -> f32[S, D] { x @ a + x @ b.T }
+}
+model M<D = 20, L = 3> {
+    h: [Mix<D>; L]
+    pub fn forward(x: f32[S, D]) -> f32[S, D] {
+        var y = x
+        for layer in h { y = layer(y) * 0.125 }
+        y
+    }
+}";
+    let module = module(source);
+    let tiles = compiled::scheduled(&module, CpuLevel::Avx512);
+    let whole = "buf f32[3, 1, 20, 32]".to_string();
+    assert_eq!(packed(&tiles), [(0, whole.clone()), (3 * 20 * 32 * 4, whole)]);
+    assert_eq!(tiles.packed, 2 * 3 * 20 * 32 * 4);
+    compute_the_same("layers", &module, 20, &[1, 4]);
+}
+
+/// Heads have panels of their own; what is the same for all of a batch is packed once.
+#[test]
+fn batches_of_weights_have_panels_of_their_own() {
+    let source = "model M<K = 9, N = 17, H = 3> {
+    w: f32[H, K, N]
+    v: f32[N, 2]
+    pub fn forward(x: f32[S, K]) -> f32[H, S, 2] { (x @ w) @ v }
+}";
+    let module = module(source);
+    let tiles = compiled::scheduled(&module, CpuLevel::Portable);
+    let types: Vec<String> = packed(&tiles).into_iter().map(|(_, ty)| ty).collect();
+    assert_eq!(types, ["buf f32[3, 3, 9, 8]", "buf f32[1, 17, 8]"]);
+    compute_the_same("heads", &module, 9, &[1, 6]);
+}
+
+/// The same window of the same weight, used twice, lies in the packed area once; another window of it lies beside.
+#[test]
+fn the_same_is_packed_once() {
+    let source = "model M<K = 40> {
+    w: f32[K, K]
+    pub fn forward(x: f32[S, K]) -> f32[S, K] {
+        let y = tanh(x @ w) @ w
+        tap y
+        y @ w.T
+    }
+}";
+    let module = module(source);
+    let tiles = compiled::scheduled(&module, CpuLevel::Avx2);
+    let offsets: Vec<u64> = packed(&tiles).into_iter().map(|(offset, _)| offset).collect();
+    assert_eq!(offsets, [0, 3 * 40 * 16 * 4]);
+    assert_eq!(tiles.packed, 2 * 3 * 40 * 16 * 4, "the variant with taps has the same weights");
+    compute_the_same("twice", &module, 40, &[2, 3]);
+}
+
+/// A model's packed weights are its sessions', whichever comes first and last.
+#[test]
+fn sessions_share_packed_weights() {
+    let module = module(&product("f32[N, K]", "w.T", "K = 33, N = 50"));
+    let params = gen_source::inputs::parameters(&module, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let model = compiled::load(&module, &params, folder.path());
+    let x = argument(3, 33);
+    let want = model.session().unwrap().call(0, std::slice::from_ref(&x)).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut session = model.session().unwrap();
+                for _ in 0..5 {
+                    assert_eq!(session.call(0, std::slice::from_ref(&x)).unwrap(), want);
+                }
+            });
+        }
+    });
+}
+
+/// Broken modules with a packed area: each wrong in one way, and the verifier's word for it.
+#[test]
+fn wrong_packed_areas_are_refused() {
+    let right = r#"module "packed"
+param "w"                                   : f32[4, 8]
+packed 128
+
+kernel @copy(%from: in f32[4, 8], %to: out f32[4, 8]) {
+^bb0:
+  %0 = const 0                              : index
+  %1 = load %from[%0, %0], rows=0, cols=1   : tile f32[4, 8]
+  store %to[%0, %0], %1, rows=0, cols=1
+  return
+}
+
+plan @weights prepare {
+^bb0:
+  %0 = param "w"                            : buf f32[4, 8]
+  %1 = packed 0                             : buf f32[4, 8]
+  launch @copy(%0, %1)
+  return
+}
+
+plan @forward {
+^bb0:
+  %0 = packed 0                             : buf f32[4, 8]
+  %1 = out 0                                : buf f32[4, 8]
+  launch @copy(%0, %1)
+  return
+}
+"#;
+    let check = |text: &str| -> Result<(), String> {
+        let mut sources = attnc::syntax::span::SourceMap::new();
+        let file = sources.add("packed.tir", text);
+        let parsed = tile::text::parse(text, file)
+            .map_err(|d| attnc::diagnostics::render_all(&d, &sources, false))
+            .unwrap_or_else(|e| panic!("{e}"));
+        tile::verify::verify(&parsed.module).map(|_| ()).map_err(|e| e.to_string())?;
+        assert_eq!(tile::text::print(&parsed.module), text);
+        Ok(())
+    };
+    check(&right).unwrap_or_else(|e| panic!("{e}"));
+    let prepare = &right[right.find("plan @weights").unwrap()..right.find("plan @forward").unwrap()];
+    for (from, to, message) in [
+        ("packed 128", "packed 64", "ends at byte 128 of 64 bytes of the packed area"),
+        ("packed 128\n", "", "others have none"),
+        (prepare, "", "has one plan that prepares it"),
+        (prepare, &(prepare.to_string() + &prepare.replace("@weights", "@again")), "has one plan that prepares it"),
+        ("packed 0 ", "packed 16 ", "aligned to 64 bytes"),
+        (
+            "%1 = packed 0                             : buf f32[4, 8]",
+            "%1 = packed 0 : buf f32[4, 8] strides[-8, 1]",
+            "that are known",
+        ),
+        (
+            "launch @copy(%0, %1)\n  return\n}\n\nplan @f",
+            "launch @copy(%1, %0)\n  return\n}\n\nplan @f",
+            "read elsewhere",
+        ),
+        (
+            "%1 = out 0                                : buf f32[4, 8]",
+            "%1 = packed 0 : buf f32[4, 8]",
+            "read here alone",
+        ),
+        (
+            "%0 = param \"w\"                            : buf",
+            "%0 = arg 0 : buf",
+            "arg: does not stand in a plan that prepares",
+        ),
+        ("plan @weights prepare {", "plan @weights prepare slots(64) {", "has no dimensions, taps or slots"),
+    ] {
+        assert!(right.contains(from), "the text has no {from:?}");
+        let wrong = right.replacen(from, to, 1);
+        match check(&wrong) {
+            Ok(()) => panic!("accepted, though: {message}\n{wrong}"),
+            Err(text) => assert!(text.contains(message), "wanted: {message}\n{text}"),
+        }
+    }
+}
