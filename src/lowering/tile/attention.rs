@@ -1,41 +1,104 @@
-//! Kernels of attention: tiles of queries against tiles of keys with an online softmax, so that the score matrix never
+//! Kernels of attention: tiles of queries against blocks of keys with an online softmax, so that the score matrix never
 //! exists (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135, algorithm 1; normalised once
 //! at the end as in Dao 2023, arXiv:2307.08691, section 3.1).
 //!
-//! For each tile of queries `m` is the running maximum, `l` the running sum, `acc` the running result; a tile of keys
-//! with scores `s` does `m' = max(m, rowmax s)`, `p = exp(s - m')`, `c = exp(m - m')`, `l' = l c + rowsum p`,
-//! `acc' = acc c + p v`. Rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that
-//! ends with `l = 0` gives zeros. Error: each rescaling rounds once, so the relative error grows by at most one unit
-//! of the last place for each tile of keys that raises the maximum.
+//! Tiles lie on their sides: queries are columns, so that each lane of a vector register has a query of its own, and a
+//! maximum or a sum over keys has no horizontal steps. Keys and values need no packing: they are left operands of
+//! products, read in place, an element at a time.
 //!
 //! ```text
-//! grid (batch and heads.., ceil(S, 32), ceil(E, 128))
+//! grid (batch and heads.., ceil(S, Q), ceil(E, 256))          Q: columns of a product's register tile
+//!   qt = transpose(q tile * scale)                             [D, Q]
+//!   for each 256 keys:                                         (`keys`)
+//!     s  = k block @ qt;  masks                                [256, Q]
+//!     m' = max(m, columns' max of s);  p = exp(s - m');  c = exp(m - m')
+//!     l  = l c + columns' sum of p;  acc = acc c + v block^T @ p     [1, Q], [E, Q]
+//!   y = transpose(acc / l);  epilogue;  store                  [Q, E]
 //! ```
 //!
-//! With a causal mask last, tiles of keys that no query of the tile sees are not visited. Any head width works: up to
-//! 128 the queries are one tile, beyond it the scores are summed over chunks of the width, and the result's columns
-//! are divided among grid points.
+//! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
+//! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond it
+//! the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and values
+//! that are no `f32`, or have no dense axis, go through scratch, in smaller blocks.
+//!
+//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
+//! gives zeros. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for each block
+//! of keys that raises the maximum. A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term
+//! of a score then rounds once more, by half a unit of the term's last place (a power of two does not round). Other scales
+//! are multiplied into the scores, as written: they may not be finite, or may overflow.
+
+mod keys;
 
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, literal, tile_size};
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, MaskKind, Op, Scalar, Terminator};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
+use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, computed};
+use keys::Running;
 
-/// Queries of a tile.
-const QUERIES: i64 = 32;
-/// Keys of a tile.
-const KEYS: i64 = 64;
-/// Widest head that is one tile; wider ones are gone through in chunks of this.
-const WIDTH: i64 = 128;
+/// Widest head that is one tile.
+const WIDTH: i64 = 256;
+/// How much of a wider head is taken at a time.
+const CHUNK: i64 = 64;
+/// Keys of a block whose keys and values are read in place.
+const KEYS: i64 = 256;
+/// Keys of a block that is copied to scratch.
+const COPIED_KEYS: i64 = 64;
 
-/// What a mask reads: its buffer, or what is the same everywhere.
+const ONE: Extent = Extent::Static(1);
+
+/// What a mask or the scale is: in a buffer, or the same everywhere.
 enum Source {
     Buffer(tile::Value),
     Literal(Scalar, Elem),
     Dim(Dim, Elem),
+}
+
+/// How the scale comes in.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// It is 1.
+    None,
+    /// Multiplied into the queries.
+    Queries(tile::Value),
+    /// Multiplied into the scores.
+    Scores(tile::Value),
+}
+
+/// A mask, in order of application.
+struct Mask {
+    kind: MaskKind,
+    operand: Option<Source>,
+    /// The score of what a `keep` does not keep.
+    fill: Option<tile::Value>,
+}
+
+/// What the parts of the kernel share.
+struct Attention {
+    /// Rank of the buffers; the last two axes are rows and columns.
+    rank: usize,
+    /// The place along the leading axes.
+    points: Vec<tile::Value>,
+    /// Buffers of queries, keys and values.
+    q: tile::Value,
+    k: tile::Value,
+    v: tile::Value,
+    /// Width of a head, number of keys.
+    d: Dim,
+    t: Dim,
+    /// First query and column of the result; how many there are.
+    row: tile::Value,
+    col: tile::Value,
+    queries: Extent,
+    width: Extent,
+    /// Keys of a block.
+    block: i64,
+    /// Number of keys minus number of queries.
+    shift: tile::Value,
+    scale: Scale,
+    masks: Vec<Mask>,
 }
 
 /// The kernel that computes a body of one attention and elementwise operations on its result into `out`.
@@ -44,7 +107,7 @@ enum Source {
 /// A body of another form, a mistake of ours.
 pub(super) fn attention(
     name: &str,
-    _level: CpuLevel,
+    level: CpuLevel,
     body: &Function,
     operands: &[Operand],
     out: &View,
@@ -135,170 +198,58 @@ pub(super) fn attention(
     for extent in &out.shape[..lead] {
         points.push(kb.grid_axis(extent, 1));
     }
-    let queries = tile_size(&s, QUERIES);
-    let point = kb.grid_axis(&s, queries);
-    let row = kb.times(point, queries);
-    let rows = kb.extent_at(&s, row, queries);
-    let width = tile_size(&e, WIDTH);
-    let point = kb.grid_axis(&e, width);
-    let col = kb.times(point, width);
-    let cols = kb.extent_at(&e, col, width);
+    let tile_of = |kb: &mut KernelBuilder, extent: &Dim, most: i64| {
+        let size = tile_size(extent, most);
+        let point = kb.grid_axis(extent, size);
+        let start = kb.times(point, size);
+        (start, kb.extent_at(extent, start, size))
+    };
+    let (row, queries) = tile_of(&mut kb, &s, i64::from(level.dot_cols()));
+    let (col, width) = tile_of(&mut kb, &e, WIDTH);
 
-    let mut scalars = Vec::new();
-    let mut next = 0;
-    let scale = scalar_of(&mut kb, sources.first().ok_or("an attention without a scale")?);
-    next += 1;
-    for mask in &masks {
+    let mut sources = sources.into_iter();
+    let scale = scale_of(&mut kb, &sources.next().ok_or("an attention without a scale")?);
+    let mut read = Vec::new();
+    for kind in masks {
+        let operand = if kind.operands() > 0 { sources.next() } else { None };
         // A fill is a scalar, read once.
-        scalars.push(match mask {
-            MaskKind::Keep => Some(scalar_of(&mut kb, sources.get(next + 1).ok_or("a mask without a fill")?)),
+        let fill = match kind {
+            MaskKind::Keep => Some(scalar_of(&mut kb, &sources.next().ok_or("a mask without a fill")?)),
             MaskKind::Add | MaskKind::Causal => None,
-        });
-        next += mask.operands();
-    }
-
-    let one = Extent::Static(1);
-    let shift = kb.dim(&t.sub(&s));
-    let end = kb.dim(&t);
-    // Skipping is exact only if nothing is added after the causal mask: a NaN there would show.
-    let skips = masks.last() == Some(&MaskKind::Causal);
-    let end = if skips {
-        let r = extent_value(&mut kb, rows);
-        let seen = kb.index_binary(BinaryOp::Add, row, r);
-        let seen = kb.index_binary(BinaryOp::Add, seen, shift);
-        kb.index_binary(BinaryOp::Min, end, seen)
-    } else {
-        end
-    };
-    let m0 = kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, rows, one);
-    let l0 = kb.full(Scalar::Float(0.0), Elem::F32, rows, one);
-    let acc0 = kb.full(Scalar::Float(0.0), Elem::F32, rows, cols);
-    let whole = d.as_const().filter(|n| (1..=WIDTH).contains(n));
-    let q_index = |c| [points.as_slice(), &[row, c]].concat();
-    let axes = (Some(rank - 2), Some(rank - 1));
-    let first = kb.index(0);
-    let q_tile = whole.map(|n| kb.load(bq, &q_index(first), axes, rows, Extent::Static(n)));
-
-    let zero = kb.index(0);
-    let carried = vec![Type::Index, kb.ty(m0).clone(), kb.ty(l0).clone(), kb.ty(acc0).clone()];
-    let (head, args) = kb.new_block(carried);
-    let (inner, _) = kb.new_block(Vec::new());
-    let (done, _) = kb.new_block(Vec::new());
-    kb.br(head, &[zero, m0, l0, acc0]);
-    kb.switch_to(head);
-    let (j, m, l, acc) = (args[0], args[1], args[2], args[3]);
-    let more = kb.compare_scalars(CmpOp::Lt, j, end);
-    kb.br_if(more, (inner, &[]), (done, &[]));
-    kb.switch_to(inner);
-    let keys_max = tile_size(&t, KEYS);
-    let keys = {
-        let rest = kb.index_binary(BinaryOp::Sub, end, j);
-        let max = kb.index(keys_max);
-        Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, max), max: keys_max }
-    };
-
-    // The scores of this tile; `k` is read transposed.
-    let s0 = kb.full(Scalar::Float(0.0), Elem::F32, rows, keys);
-    let across = (Some(rank - 1), Some(rank - 2));
-    let k_index = |c| [points.as_slice(), &[j, c]].concat();
-    let mut scores = match (whole, q_tile) {
-        (Some(n), Some(qt)) => {
-            let start = kb.index(0);
-            let kt = kb.load(bk, &k_index(start), across, Extent::Static(n), keys);
-            kb.dot(qt, kt, s0)
-        }
-        _ => {
-            let start = kb.index(0);
-            let (dhead, dargs) = kb.new_block(vec![Type::Index, kb.ty(s0).clone()]);
-            let (dbody, _) = kb.new_block(Vec::new());
-            let (ddone, _) = kb.new_block(Vec::new());
-            kb.br(dhead, &[start, s0]);
-            kb.switch_to(dhead);
-            let dend = kb.dim(&d);
-            let more = kb.compare_scalars(CmpOp::Lt, dargs[0], dend);
-            kb.br_if(more, (dbody, &[]), (ddone, &[]));
-            kb.switch_to(dbody);
-            let part = kb.extent_at(&d, dargs[0], KEYS);
-            let qt = kb.load(bq, &q_index(dargs[0]), axes, rows, part);
-            let kt = kb.load(bk, &k_index(dargs[0]), across, part, keys);
-            let sum = kb.dot(qt, kt, dargs[1]);
-            let next = kb.plus(dargs[0], KEYS);
-            kb.br(dhead, &[next, sum]);
-            kb.switch_to(ddone);
-            dargs[1]
-        }
-    };
-    scores = kb.binary(BinaryOp::Mul, scores, scale);
-    let mut next = 1;
-    for (mask, fill) in masks.iter().zip(&scalars) {
-        let read = |kb: &mut KernelBuilder| -> Result<tile::Value, String> {
-            Ok(match sources.get(next).ok_or("a mask without its operand")? {
-                Source::Buffer(b) => {
-                    let rank_of = kb.ty(*b).buffer().map_or(0, |x| x.shape.len());
-                    if rank_of == 0 {
-                        kb.load_scalar(*b, &[])
-                    } else {
-                        let at = [points.as_slice(), &[row, j]].concat();
-                        kb.load(*b, &at, axes, rows, keys)
-                    }
-                }
-                other => scalar_of(kb, other),
-            })
         };
-        match mask {
-            MaskKind::Causal => {
-                let start = kb.index_binary(BinaryOp::Add, row, shift);
-                let last = kb.iota(0, start, Elem::I32, rows, one);
-                let key = kb.iota(1, j, Elem::I32, one, keys);
-                let seen = kb.compare(CmpOp::Le, key, last);
-                let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
-                scores = kb.select(seen, scores, bottom);
-            }
-            MaskKind::Add => {
-                let x = read(&mut kb)?;
-                scores = kb.binary(BinaryOp::Add, scores, x);
-            }
-            MaskKind::Keep => {
-                let x = read(&mut kb)?;
-                let fill = fill.ok_or("a mask without a fill")?;
-                scores = kb.select(x, scores, fill);
-            }
-        }
-        next += mask.operands();
+        read.push(Mask { kind, operand, fill });
     }
+    let block = if in_place(&kb, bk) && in_place(&kb, bv) { KEYS } else { COPIED_KEYS };
+    let parts = Attention {
+        rank,
+        points,
+        q: bq,
+        k: bk,
+        v: bv,
+        block: tile_size(&t, block),
+        shift: kb.dim(&t.sub(&s)),
+        d,
+        t,
+        row,
+        col,
+        queries,
+        width,
+        scale,
+        masks: read,
+    };
+    let Running { sum, result: acc, .. } = parts.all_keys(&mut kb)?;
 
-    // The online softmax.
-    let highest = kb.reduce(ReduceKind::Max, 1, scores);
-    let m1 = kb.binary(BinaryOp::Max, m, highest);
-    let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
-    let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
-    let unseen = kb.compare(CmpOp::Eq, m1, bottom);
-    let base = kb.select(unseen, nothing, m1);
-    let centred = kb.binary(BinaryOp::Sub, scores, base);
-    let p = kb.unary(UnaryOp::Exp, centred);
-    let before = kb.binary(BinaryOp::Sub, m, base);
-    let c = kb.unary(UnaryOp::Exp, before);
-    let sum = kb.reduce(ReduceKind::Sum, 1, p);
-    let l1 = kb.binary(BinaryOp::Mul, l, c);
-    let l1 = kb.binary(BinaryOp::Add, l1, sum);
-    let kept = kb.binary(BinaryOp::Mul, acc, c);
-    let v_index = [points.as_slice(), &[j, col]].concat();
-    let vt = kb.load(bv, &v_index, axes, keys, cols);
-    let acc1 = kb.dot(p, vt, kept);
-    let following = kb.plus(j, keys_max);
-    kb.br(head, &[following, m1, l1, acc1]);
-
-    kb.switch_to(done);
-    let zero = nothing_scalar(&mut kb);
-    let empty = kb.compare(CmpOp::Eq, l, zero);
-    let quotient = kb.binary(BinaryOp::Div, acc, l);
+    let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
+    let empty = kb.compare(CmpOp::Eq, sum, zero);
+    let quotient = kb.binary(BinaryOp::Div, acc, sum);
     let y = kb.select(empty, zero, quotient);
+    let y = kb.transpose(y);
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
     env[attention_value] = Some(kb.narrow(y, elem));
-    let mut place: Vec<(Role, tile::Value)> = points.iter().map(|p| (Role::Point, *p)).collect();
+    let mut place: Vec<(Role, tile::Value)> = parts.points.iter().map(|p| (Role::Point, *p)).collect();
     place.extend([(Role::Rows, row), (Role::Cols, col)]);
-    let at = Position { axes: place, rows, cols };
+    let at = Position { axes: place, rows: queries, cols: width };
     region.eval(&mut kb, &mut env, &at, &[result])?;
     let tile = env[result].ok_or("the result was not evaluated")?;
     let tile = as_tile(&mut kb, tile, &at);
@@ -306,8 +257,49 @@ pub(super) fn attention(
     Ok(Call { kernel: kb.finish(), buffers })
 }
 
-fn nothing_scalar(kb: &mut KernelBuilder) -> tile::Value {
-    kb.scalar(Scalar::Float(0.0), Elem::F32)
+/// Is an axis of a buffer dense?
+fn is_dense(kb: &KernelBuilder, buffer: tile::Value, axis: usize) -> bool {
+    let strides = kb.ty(buffer).buffer().map(|b| b.strides.as_slice()).unwrap_or_default();
+    strides.get(axis).is_some_and(|d| d.as_const() == Some(1))
+}
+
+/// Can a product read tiles of the last two axes in place?
+fn in_place(kb: &KernelBuilder, buffer: tile::Value) -> bool {
+    let Some(b) = kb.ty(buffer).buffer() else { return false };
+    let rank = b.shape.len();
+    b.elem == Elem::F32 && (is_dense(kb, buffer, rank - 2) || is_dense(kb, buffer, rank - 1))
+}
+
+/// A tile whose rows go along one axis and columns along another; where only the rows' axis is dense, it is read the other
+/// way round and turned. `factor` is multiplied into it on the way.
+fn load_turned(
+    kb: &mut KernelBuilder,
+    buffer: tile::Value,
+    at: &[tile::Value],
+    axes: (usize, usize),
+    extents: (Extent, Extent),
+    factor: Option<tile::Value>,
+) -> tile::Value {
+    let turn = is_dense(kb, buffer, axes.0) && !is_dense(kb, buffer, axes.1);
+    let ((rows, cols), (high, wide)) = if turn { ((axes.1, axes.0), (extents.1, extents.0)) } else { (axes, extents) };
+    let mut x = kb.load(buffer, at, (Some(rows), Some(cols)), high, wide);
+    if let Some(f) = factor {
+        x = kb.binary(BinaryOp::Mul, x, f);
+    }
+    if turn { kb.transpose(x) } else { x }
+}
+
+fn scale_of(kb: &mut KernelBuilder, s: &Source) -> Scale {
+    if let Source::Literal(x, _) = s {
+        let x = x.as_f64();
+        if x == 1.0 {
+            return Scale::None;
+        }
+        if (2f64.powi(-20)..=1.0).contains(&x.abs()) {
+            return Scale::Queries(scalar_of(kb, s));
+        }
+    }
+    Scale::Scores(scalar_of(kb, s))
 }
 
 fn scalar_of(kb: &mut KernelBuilder, s: &Source) -> tile::Value {
@@ -318,13 +310,5 @@ fn scalar_of(kb: &mut KernelBuilder, s: &Source) -> tile::Value {
             let v = kb.dim_scalar(d, computed(*elem));
             kb.narrow(v, *elem)
         }
-    }
-}
-
-/// An extent as an index.
-fn extent_value(kb: &mut KernelBuilder, e: Extent) -> tile::Value {
-    match e {
-        Extent::Static(n) => kb.index(n),
-        Extent::Bounded { value, .. } => value,
     }
 }

@@ -1,0 +1,249 @@
+//! The loops over blocks of keys: scores, masks, the step of the online softmax.
+//!
+//! In: the parts of an attention kernel whose builder stands before the loops. Out: the running maximum, sum and result
+//! after the last block, the builder after the loops. Queries are columns, keys are rows.
+
+use super::{Attention, CHUNK, Mask, ONE, Scale, Source, WIDTH, in_place, load_turned, scalar_of};
+use crate::ir::{MaskKind, Scalar};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+use crate::tile::{Extent, KernelBuilder, Type, Value};
+
+/// What goes from block to block.
+#[derive(Clone, Copy)]
+pub(super) struct Running {
+    /// The next key.
+    next: Value,
+    /// Each query's highest score so far.
+    highest: Value,
+    /// Each query's sum so far.
+    pub(super) sum: Value,
+    /// The weighted values so far: their columns are rows here.
+    pub(super) result: Value,
+}
+
+/// One loop over blocks.
+#[derive(Clone, Copy)]
+struct Round {
+    /// Where it ends.
+    end: Value,
+    /// Is every block a whole one?
+    whole: bool,
+    /// Does the causal mask hide anything here?
+    causal: bool,
+}
+
+impl Attention {
+    /// Goes through all keys that a query of the tile may see.
+    pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Result<Running, String> {
+        let mut now = Running {
+            highest: kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, ONE, self.queries),
+            sum: kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries),
+            result: kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
+            next: kb.index(0),
+        };
+        let queries = self.whole_queries(kb);
+        let causal = self.masks.iter().any(|m| m.kind == MaskKind::Causal);
+        // Where no block is whole, one loop is enough.
+        if causal && self.t.as_const().is_none_or(|n| n > self.block) {
+            // The first query sees the fewest keys.
+            let seen = kb.index_binary(BinaryOp::Add, self.row, self.shift);
+            let seen = kb.plus(seen, 1);
+            let block = kb.index(self.block);
+            let blocks = kb.index_binary(BinaryOp::Div, seen, block);
+            let end = kb.index_binary(BinaryOp::Mul, blocks, block);
+            now = self.round(kb, queries, now, Round { end, whole: true, causal: false })?;
+        }
+        let mut end = kb.dim(&self.t);
+        // Skipping is exact only if nothing is added after the causal mask: a NaN there would show.
+        if self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal) {
+            let count = match self.queries {
+                Extent::Static(n) => kb.index(n),
+                Extent::Bounded { value, .. } => value,
+            };
+            let seen = kb.index_binary(BinaryOp::Add, self.row, count);
+            let seen = kb.index_binary(BinaryOp::Add, seen, self.shift);
+            end = kb.index_binary(BinaryOp::Min, end, seen);
+        }
+        self.round(kb, queries, now, Round { end, whole: false, causal })
+    }
+
+    /// The queries on their sides, scaled, if a head is one tile.
+    fn whole_queries(&self, kb: &mut KernelBuilder) -> Option<Value> {
+        let n = self.d.as_const().filter(|n| (1..=WIDTH).contains(n))?;
+        let zero = kb.index(0);
+        Some(self.some_queries(kb, zero, Extent::Static(n)))
+    }
+
+    /// A part of the heads of all queries: `[part, queries]`.
+    fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent) -> Value {
+        let factor = match self.scale {
+            Scale::Queries(x) => Some(x),
+            Scale::None | Scale::Scores(_) => None,
+        };
+        let axes = (self.rank - 1, self.rank - 2);
+        load_turned(kb, self.q, &self.at(self.row, start), axes, (part, self.queries), factor)
+    }
+
+    /// Indices of an element of a buffer.
+    fn at(&self, row: Value, col: Value) -> Vec<Value> {
+        [self.points.as_slice(), &[row, col]].concat()
+    }
+
+    /// A left operand of a product, in place if possible: rows and columns along these axes.
+    fn left(
+        &self,
+        kb: &mut KernelBuilder,
+        b: Value,
+        at: &[Value],
+        axes: (usize, usize),
+        of: (Extent, Extent),
+    ) -> Value {
+        if in_place(kb, b) {
+            kb.load(b, at, (Some(axes.0), Some(axes.1)), of.0, of.1)
+        } else {
+            load_turned(kb, b, at, axes, of, None)
+        }
+    }
+
+    /// One loop over blocks of keys.
+    fn round(
+        &self,
+        kb: &mut KernelBuilder,
+        queries: Option<Value>,
+        now: Running,
+        round: Round,
+    ) -> Result<Running, String> {
+        let carried = [now.next, now.highest, now.sum, now.result];
+        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
+        let (inner, _) = kb.new_block(Vec::new());
+        let (done, _) = kb.new_block(Vec::new());
+        kb.br(head, &carried);
+        kb.switch_to(head);
+        let now = Running { next: args[0], highest: args[1], sum: args[2], result: args[3] };
+        let more = kb.compare_scalars(CmpOp::Lt, now.next, round.end);
+        kb.br_if(more, (inner, &[]), (done, &[]));
+        kb.switch_to(inner);
+        let keys = if round.whole {
+            Extent::Static(self.block)
+        } else if self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal) {
+            let rest = kb.index_binary(BinaryOp::Sub, round.end, now.next);
+            let max = kb.index(self.block);
+            Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, max), max: self.block }
+        } else {
+            kb.extent_at(&self.t, now.next, self.block)
+        };
+        let mut scores = self.scores(kb, queries, now.next, keys);
+        if let Scale::Scores(scale) = self.scale {
+            scores = kb.binary(BinaryOp::Mul, scores, scale);
+        }
+        for mask in &self.masks {
+            if mask.kind != MaskKind::Causal || round.causal {
+                scores = self.masked(kb, mask, scores, now.next, keys)?;
+            }
+        }
+        let then = self.softmax_step(kb, now, scores, keys);
+        kb.br(head, &[then.next, then.highest, then.sum, then.result]);
+        kb.switch_to(done);
+        Ok(now)
+    }
+
+    /// The scores of a block: `[keys, queries]`.
+    fn scores(&self, kb: &mut KernelBuilder, queries: Option<Value>, first: Value, keys: Extent) -> Value {
+        let none = kb.full(Scalar::Float(0.0), Elem::F32, keys, self.queries);
+        let axes = (self.rank - 2, self.rank - 1);
+        if let (Some(q), Some(n)) = (queries, self.d.as_const()) {
+            let zero = kb.index(0);
+            let k = self.left(kb, self.k, &self.at(first, zero), axes, (keys, Extent::Static(n)));
+            return kb.dot(k, q, none);
+        }
+        let start = kb.index(0);
+        let (head, args) = kb.new_block(vec![Type::Index, kb.ty(none).clone()]);
+        let (inner, _) = kb.new_block(Vec::new());
+        let (done, _) = kb.new_block(Vec::new());
+        kb.br(head, &[start, none]);
+        kb.switch_to(head);
+        let end = kb.dim(&self.d);
+        let more = kb.compare_scalars(CmpOp::Lt, args[0], end);
+        kb.br_if(more, (inner, &[]), (done, &[]));
+        kb.switch_to(inner);
+        let part = kb.extent_at(&self.d, args[0], CHUNK);
+        let q = self.some_queries(kb, args[0], part);
+        let k = self.left(kb, self.k, &self.at(first, args[0]), axes, (keys, part));
+        let sum = kb.dot(k, q, args[1]);
+        let next = kb.plus(args[0], CHUNK);
+        kb.br(head, &[next, sum]);
+        kb.switch_to(done);
+        args[1]
+    }
+
+    fn masked(
+        &self,
+        kb: &mut KernelBuilder,
+        mask: &Mask,
+        scores: Value,
+        first: Value,
+        keys: Extent,
+    ) -> Result<Value, String> {
+        let operand = mask.operand.as_ref().ok_or("a mask without its operand");
+        Ok(match mask.kind {
+            MaskKind::Causal => {
+                let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
+                let last = kb.iota(1, start, Elem::I32, ONE, self.queries);
+                let key = kb.iota(0, first, Elem::I32, keys, ONE);
+                let seen = kb.compare(CmpOp::Le, key, last);
+                let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+                kb.select(seen, scores, bottom)
+            }
+            MaskKind::Add => {
+                let x = self.mask_tile(kb, operand?, first, keys);
+                kb.binary(BinaryOp::Add, scores, x)
+            }
+            MaskKind::Keep => {
+                let x = self.mask_tile(kb, operand?, first, keys);
+                let fill = mask.fill.ok_or("a mask without a fill")?;
+                kb.select(x, scores, fill)
+            }
+        })
+    }
+
+    /// What a mask reads at a block: a tile on its side; a column or a row of one where queries or keys share it.
+    fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, first: Value, keys: Extent) -> Value {
+        let Source::Buffer(b) = source else { return scalar_of(kb, source) };
+        let Some(ty) = kb.ty(*b).buffer() else { return scalar_of(kb, source) };
+        if ty.shape.is_empty() {
+            return scalar_of(kb, source);
+        }
+        let (query, key) = (self.rank - 2, self.rank - 1);
+        let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
+        let (same_queries, same_keys) = (same(query), same(key));
+        let at = self.at(self.row, first);
+        match (same_queries, same_keys) {
+            (true, _) => kb.load(*b, &at, (Some(key), None), keys, ONE),
+            (false, true) => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
+            (false, false) => load_turned(kb, *b, &at, (key, query), (keys, self.queries), None),
+        }
+    }
+
+    /// One step of the online softmax: the scores of a block, and its values.
+    fn softmax_step(&self, kb: &mut KernelBuilder, now: Running, scores: Value, keys: Extent) -> Running {
+        let highest = kb.reduce(ReduceKind::Max, 0, scores);
+        let highest = kb.binary(BinaryOp::Max, now.highest, highest);
+        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let unseen = kb.compare(CmpOp::Eq, highest, bottom);
+        let base = kb.select(unseen, nothing, highest);
+        let centred = kb.binary(BinaryOp::Sub, scores, base);
+        let weights = kb.unary(UnaryOp::Exp, centred);
+        let before = kb.binary(BinaryOp::Sub, now.highest, base);
+        let kept = kb.unary(UnaryOp::Exp, before);
+        let more = kb.reduce(ReduceKind::Sum, 0, weights);
+        let sum = kb.binary(BinaryOp::Mul, now.sum, kept);
+        let sum = kb.binary(BinaryOp::Add, sum, more);
+        let result = kb.binary(BinaryOp::Mul, now.result, kept);
+        let axes = (self.rank - 1, self.rank - 2);
+        let values = self.left(kb, self.v, &self.at(now.next, self.col), axes, (self.width, keys));
+        let result = kb.dot(values, weights, result);
+        Running { next: kb.plus(now.next, self.block), highest, sum, result }
+    }
+}
