@@ -6,7 +6,8 @@
 //! 2. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
 //!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
 //!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
-//!    scratch, so each run that uses one has its own. `dot` and `transpose` stand alone.
+//!    scratch, so each run that uses one has its own; work on these alone that is used once goes to its use. `dot` and
+//!    `transpose` stand alone.
 //! 3. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
 //!    results of reductions, arguments of blocks and whatever a later run uses live in scratch.
 //! 4. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
@@ -75,33 +76,68 @@ fn tile(body: &Body, v: Value) -> Option<&TileType> {
     body.ty(v).tile()
 }
 
-/// The operations that are as cheap in each run that uses them as a trip through scratch: fills, counters, and loads that
-/// no other block uses (a tile that a loop uses again and again is loaded once).
+/// The operations that stand in each run that uses them, because that is as cheap as a trip through scratch: fills, counters,
+/// loads that no other block uses (a tile that a loop uses again and again is loaded once); and work on such tiles alone
+/// that has a single use, in a run of its own extents.
 fn sources(body: &Body) -> BTreeSet<Inst> {
     let mut out = BTreeSet::new();
     let mut home = BTreeMap::new();
+    let mut uses: BTreeMap<Value, Vec<(Block, Option<Inst>)>> = BTreeMap::new();
     for block in &body.layout {
-        for inst in &body.block(*block).insts {
+        let data = body.block(*block);
+        for inst in &data.insts {
             let d = body.inst(*inst);
             if matches!(d.op, Op::Load { .. } | Op::Full | Op::Iota { .. }) {
                 out.insert(*inst);
                 home.extend(d.result.map(|v| (v, (*inst, *block))));
             }
+            d.operands.iter().for_each(|v| uses.entry(*v).or_default().push((*block, Some(*inst))));
+        }
+        data.terminator.values().iter().for_each(|v| uses.entry(*v).or_default().push((*block, None)));
+    }
+    for (v, (inst, block)) in &home {
+        let elsewhere = uses.get(v).is_some_and(|u| u.iter().any(|(at, _)| at != block));
+        if elsewhere && matches!(body.inst(*inst).op, Op::Load { .. }) {
+            out.remove(inst);
         }
     }
     for block in &body.layout {
-        let data = body.block(*block);
-        let operands = data.insts.iter().flat_map(|i| body.inst(*i).operands.iter().copied());
-        for v in operands.chain(data.terminator.values()) {
-            if let Some((inst, at)) = home.get(&v)
-                && at != block
-                && matches!(body.inst(*inst).op, Op::Load { .. })
-            {
-                out.remove(inst);
+        for inst in &body.block(*block).insts {
+            let d = body.inst(*inst);
+            let Some((v, shape)) = d.result.and_then(|v| Some((v, extents(body, v)?))) else { continue };
+            let once = match uses.get(&v).map(Vec::as_slice) {
+                Some([(at, Some(user))]) => at == block && run_shape(body, *user) == Some(shape),
+                _ => false,
+            };
+            let from_sources = d.operands.iter().filter(|v| tile(body, **v).is_some()).all(|v| match body.def(*v) {
+                ValueDef::Result(i) => out.contains(&i),
+                _ => false,
+            });
+            if once && from_sources && is_elementwise(&d.op) {
+                out.insert(*inst);
             }
         }
     }
     out
+}
+
+fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast | Op::Narrow { .. } | Op::Copy)
+}
+
+fn extents(body: &Body, v: Value) -> Option<Shape> {
+    tile(body, v).map(|t| (t.rows, t.cols))
+}
+
+/// The iteration space of an operation that stands in a run.
+fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
+    let d = body.inst(inst);
+    match &d.op {
+        Op::Dot | Op::Transpose | Op::Window { .. } => None,
+        Op::Store { .. } => d.operands.last().and_then(|v| extents(body, *v)),
+        Op::Reduce { .. } => d.operands.first().and_then(|v| extents(body, *v)),
+        _ => d.result.and_then(|v| extents(body, v)),
+    }
 }
 
 /// Gives each jump copies of the tiles that it hands over; returns the copies.
@@ -140,13 +176,14 @@ impl Scheduler<'_> {
     /// The loop nest in which an operation belongs; `None` for one that stands alone.
     fn shape_of(&self, inst: Inst) -> Result<Option<Shape>, String> {
         let d = self.body.inst(inst);
-        let of = |v: Option<Value>| v.and_then(|v| tile(self.body, v)).map(|t| (t.rows, t.cols));
         match &d.op {
-            Op::Dot | Op::Transpose | Op::Window { .. } => Ok(None),
-            Op::Store { .. } => Ok(of(d.operands.last().copied())),
-            Op::Reduce { .. } => Ok(of(d.operands.first().copied())),
             Op::Run { .. } => Err("a run in a kernel that is not scheduled".into()),
-            Op::Const(_)
+            Op::Dot
+            | Op::Transpose
+            | Op::Window { .. }
+            | Op::Store { .. }
+            | Op::Reduce { .. }
+            | Op::Const(_)
             | Op::DimValue(_)
             | Op::Unary(_)
             | Op::Binary(_)
@@ -159,7 +196,7 @@ impl Scheduler<'_> {
             | Op::Load { .. }
             | Op::Full
             | Op::Copy
-            | Op::Iota { .. } => Ok(of(d.result)),
+            | Op::Iota { .. } => Ok(run_shape(self.body, inst)),
             Op::Arg(_)
             | Op::Out(_)
             | Op::Tap { .. }
@@ -301,7 +338,12 @@ impl Scheduler<'_> {
         {
             return Ok(*c);
         }
-        let data = self.body.inst(source).clone();
+        let mut data = self.body.inst(source).clone();
+        for operand in &mut data.operands {
+            if let Some(inner) = self.source(*operand) {
+                *operand = self.local(block, events, at, *operand, inner)?;
+            }
+        }
         let copy = self.body.make_inst(data.op, data.operands, Some(self.body.ty(v).clone()), data.loc);
         let result = self.body.inst(copy).result.ok_or("a source without a result")?;
         self.event_of[result] = Some((block, at));
