@@ -1,0 +1,266 @@
+//! Does compiled attention compute what its formula says? Every kind of mask, scales of every kind, head widths from 1 to
+//! beyond one tile, one key and several blocks of keys, at every level of processors that runs here, against `f64`.
+
+#[path = "common/compiled.rs"]
+mod compiled;
+#[path = "common/front.rs"]
+mod front;
+
+use std::collections::BTreeMap;
+
+use attnc::lowering::graph::Options;
+use attnc::passes;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+
+/// SplitMix64 (Steele, Lea & Flood 2014).
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Numbers in -2..2 that `bf16` has too.
+    fn floats(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| (self.next() % 257) as f64 / 64.0 - 2.0).collect()
+    }
+}
+
+/// A score after its masks: of the score, head, query, key, numbers of queries and keys, what the masks read.
+type Masked = fn(f64, [usize; 3], [usize; 2], &[Vec<f64>]) -> f64;
+
+struct Case {
+    name: &'static str,
+    elem: Elem,
+    /// Width of a head and of the result: numbers or dimensions.
+    widths: [&'static str; 2],
+    /// The scores, from `q` and `k`, and what they are before masks in terms of `q . k`.
+    scores: &'static str,
+    scale: f64,
+    /// Types of `a`, `b`.
+    extra: &'static [&'static str],
+    /// What is given to softmax, from `s`.
+    masked: &'static str,
+    apply: Masked,
+    sizes: &'static [(usize, usize)],
+}
+
+const PLAIN: Case = Case {
+    name: "plain",
+    elem: Elem::F32,
+    widths: ["8", "6"],
+    scores: "q @ k.T * 0.35",
+    scale: 0.35,
+    extra: &[],
+    masked: "s",
+    apply: |x, _, _, _| x,
+    sizes: &[(0, 3), (3, 0), (1, 1), (5, 5), (1, 300), (70, 300), (33, 600)],
+};
+
+fn causal(x: f64, [_, i, j]: [usize; 3], [s, t]: [usize; 2]) -> f64 {
+    if j + s <= i + t { x } else { f64::NEG_INFINITY }
+}
+
+const CAUSAL: Case = Case {
+    name: "causal",
+    masked: "where(causal(S, T), s, -inf)",
+    apply: |x, at, n, _| causal(x, at, n),
+    sizes: &[(0, 3), (3, 0), (1, 1), (5, 5), (1, 300), (300, 70), (290, 290), (40, 600), (530, 530)],
+    ..PLAIN
+};
+
+const HIDDEN: f64 = f64::NEG_INFINITY;
+
+fn cases() -> Vec<Case> {
+    let few: &[(usize, usize)] = &[(1, 1), (9, 5), (40, 300)];
+    vec![
+        PLAIN,
+        CAUSAL,
+        Case { name: "an exact scale", scores: "q @ k.T * 0.125", scale: 0.125, ..CAUSAL },
+        Case { name: "no scale", scores: "q @ k.T", scale: 1.0, sizes: few, ..CAUSAL },
+        Case { name: "a large scale", scores: "q @ k.T * 3.0", scale: 3.0, sizes: few, ..CAUSAL },
+        Case { name: "a negative scale", scores: "q @ k.T * -0.5", scale: -0.5, sizes: few, ..PLAIN },
+        Case { name: "heads of one", widths: ["1", "1"], ..CAUSAL },
+        Case { name: "odd heads", widths: ["5", "3"], ..CAUSAL },
+        Case {
+            name: "heads of 64",
+            widths: ["64", "64"],
+            scores: "q @ k.T / sqrt(64)",
+            scale: 0.125,
+            sizes: &[(1, 7), (33, 33), (300, 300)],
+            ..CAUSAL
+        },
+        Case {
+            name: "wide heads",
+            widths: ["300", "270"],
+            scores: "q @ k.T * 0.05",
+            scale: 0.05,
+            sizes: few,
+            ..CAUSAL
+        },
+        Case { name: "heads of any width", widths: ["D", "E"], sizes: few, ..CAUSAL },
+        Case { name: "bf16", elem: Elem::BF16, ..CAUSAL },
+        Case {
+            name: "bf16, wide",
+            elem: Elem::BF16,
+            widths: ["300", "270"],
+            scores: "q @ k.T * 0.05",
+            scale: 0.05,
+            sizes: few,
+            ..PLAIN
+        },
+        Case {
+            name: "added",
+            extra: &["f32[S, T]"],
+            masked: "s + a",
+            apply: |x, [_, i, j], [_, t], a| x + a[0][i * t + j],
+            ..PLAIN
+        },
+        Case {
+            name: "added for each key of a head",
+            extra: &["f32[2, 1, T]"],
+            masked: "s + a",
+            apply: |x, [h, _, j], [_, t], a| x + a[0][h * t + j],
+            ..PLAIN
+        },
+        Case {
+            name: "added, turned, then causal",
+            extra: &["f32[2, T, S]"],
+            masked: "where(causal(S, T), s + a.T, -inf)",
+            apply: |x, [h, i, j], [s, t], a| causal(x + a[0][(h * t + j) * s + i], [h, i, j], [s, t]),
+            ..CAUSAL
+        },
+        Case {
+            name: "kept",
+            extra: &["bool[S, T]"],
+            masked: "where(a, s, -inf)",
+            apply: |x, [_, i, j], [_, t], a| if a[0][i * t + j] != 0.0 { x } else { HIDDEN },
+            ..PLAIN
+        },
+        Case {
+            name: "kept keys, then causal",
+            extra: &["bool[T]"],
+            masked: "where(causal(S, T), where(a, s, -inf), -inf)",
+            apply: |x, at, n, a| causal(if a[0][at[2]] != 0.0 { x } else { HIDDEN }, at, n),
+            ..CAUSAL
+        },
+        Case {
+            name: "causal, then kept with a number, then added",
+            extra: &["bool[2, S, T]", "f32[S, T]"],
+            masked: "where(a, where(causal(S, T), s, -inf), -3.0) + b",
+            apply: |x, [h, i, j], [s, t], a| {
+                let x = causal(x, [h, i, j], [s, t]);
+                (if a[0][(h * s + i) * t + j] != 0.0 { x } else { -3.0 }) + a[1][i * t + j]
+            },
+            sizes: &[(0, 3), (1, 1), (5, 5), (20, 300), (300, 20)],
+            ..PLAIN
+        },
+    ]
+}
+
+const HEADS: usize = 2;
+
+/// What the symbols of a shape are.
+fn size_of(symbol: &str, s: usize, t: usize) -> usize {
+    match symbol {
+        "S" => s,
+        "T" => t,
+        "D" => 11,
+        "E" => 9,
+        n => n.parse().unwrap(),
+    }
+}
+
+fn input(rng: &mut Rng, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
+    let (elem, dims) = ty.trim_end_matches(']').split_once('[').unwrap();
+    let shape: Vec<usize> = dims.split(", ").map(|d| size_of(d, s, t)).collect();
+    let n = shape.iter().product();
+    if elem == "bool" {
+        // Whole rows are hidden too.
+        let width = shape.last().copied().unwrap_or(1).max(1);
+        let bits: Vec<i64> = (0..n).map(|i| i64::from(i / width % 5 != 3 && rng.next() % 3 != 0)).collect();
+        let floats = bits.iter().map(|b| *b as f64).collect();
+        return (Tensor::from_ints(Elem::Bool, shape, &bits).unwrap(), floats);
+    }
+    let values = rng.floats(n);
+    let elem = if elem == "bf16" { Elem::BF16 } else { Elem::F32 };
+    (Tensor::from_floats(elem, shape, &values).unwrap(), values)
+}
+
+/// The formula, row by row; a row without a key gives zeros.
+fn formula(case: &Case, [s, t, d, e]: [usize; 4], q: &[f64], k: &[f64], v: &[f64], extra: &[Vec<f64>]) -> Vec<f64> {
+    let mut out = vec![0.0; HEADS * s * e];
+    for h in 0..HEADS {
+        for i in 0..s {
+            let row = &q[(h * s + i) * d..][..d];
+            let score = |j: usize| {
+                let dot: f64 = row.iter().zip(&k[(h * t + j) * d..][..d]).map(|(x, y)| x * y).sum();
+                (case.apply)(dot * case.scale, [h, i, j], [s, t], extra)
+            };
+            let scores: Vec<f64> = (0..t).map(score).collect();
+            let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            if highest == f64::NEG_INFINITY {
+                continue;
+            }
+            let weights: Vec<f64> = scores.iter().map(|x| (x - highest).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for (j, w) in weights.iter().enumerate() {
+                for c in 0..e {
+                    out[(h * s + i) * e + c] += w / sum * v[(h * t + j) * e + c];
+                }
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn attention_computes_its_formula() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, case) in cases().into_iter().enumerate() {
+        let (name, [d, e]) = (case.name, case.widths);
+        let elem = case.elem;
+        let extra: String = ["a", "b"].iter().zip(case.extra).map(|(n, ty)| format!(", {n}: {ty}")).collect();
+        let source = format!(
+            "model A {{\n    pub fn forward(q: {elem}[2, S, {d}], k: {elem}[2, T, {d}], v: {elem}[2, T, {e}]{extra}) -> {elem}[2, S, {e}] {{\n\
+             \x20       let s = {}\n        softmax({}) @ v\n    }}\n}}\n",
+            case.scores, case.masked
+        );
+        let module = front::module("a.attn", &source, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let module = compiled::optimised(module, &passes::Options::default());
+        for level in compiled::levels() {
+            // Without optimisation, compiling takes its time.
+            if cfg!(debug_assertions) && level != compiled::levels()[0] && number % 3 != 0 {
+                continue;
+            }
+            let kernels: Vec<String> =
+                compiled::scheduled(&module, level).kernels.iter().map(|k| k.name.clone()).collect();
+            assert_eq!(kernels, ["attention.0"], "{name}\n{source}");
+            let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+            let mut session = model.session().unwrap();
+            for (s, t) in case.sizes {
+                let what = format!("{name}, {level:?}, {s} x {t}");
+                let (s, t) = (*s, *t);
+                let mut rng = Rng(7);
+                let types = [format!("{elem}[2, S, {d}]"), format!("{elem}[2, T, {d}]"), format!("{elem}[2, T, {e}]")];
+                let given = types.iter().map(String::as_str).chain(case.extra.iter().copied());
+                let (args, values): (Vec<Tensor>, Vec<Vec<f64>>) = given.map(|ty| input(&mut rng, ty, s, t)).unzip();
+                let out =
+                    session.call(model.entry("forward").unwrap(), &args).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let sizes = [s, t, size_of(d, s, t), size_of(e, s, t)];
+                let want = formula(&case, sizes, &values[0], &values[1], &values[2], &values[3..]);
+                let got = out[0].to_f64();
+                assert_eq!(got.len(), want.len(), "{what}");
+                let bound = if elem == Elem::BF16 { 1.0 / 128.0 } else { 2e-6 };
+                for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+                    assert!((g - w).abs() <= bound * (1.0 + w.abs()), "{what}: element {i} is {g}, not {w}");
+                }
+            }
+        }
+    }
+}
