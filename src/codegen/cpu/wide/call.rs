@@ -8,7 +8,7 @@ use cranelift_module::{FuncId, Module as _};
 
 use super::super::code::{Code, Stride, Val};
 use super::super::lanes::plain;
-use super::dot::DotShape;
+use super::dot::{DotShape, Right};
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
 use super::{Word, run_leaf};
@@ -63,7 +63,7 @@ impl Code<'_, '_> {
             self.copy_rows(&tacc, &result, rows, scratch)?;
         }
         let target = self.in_scratch(&result, scratch)?;
-        let kind = Kind::Dot(level, DotShape { inner_dense, b_pitch, acc_pitch, vectors });
+        let kind = Kind::Dot(level, DotShape { inner_dense, b_pitch, acc_pitch, vectors, right: Right::F32 });
         let leaf = self.objects.leaf(kind)?;
         self.call_leaf(leaf, &[a_start, stride, b_start, target, rows, inner])?;
         Ok(true)

@@ -1,7 +1,8 @@
 //! `dot` as a leaf function: `acc + a @ b` in register tiles.
 //!
-//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes six words: `a`, the
-//! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner.
+//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes seven words: `a`, the
+//! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, and the scales of `b` where it
+//! has any.
 //!
 //! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
 //! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
@@ -11,6 +12,10 @@
 //! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
 //!
 //! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile.
+//!
+//! `b` may be narrower than what is computed ([`Right`]): it is widened where it is loaded, so that a product of few rows
+//! reads fewer bytes. Whole numbers are multiplied by their column's scale, which changes every [`GROUP`] steps; two
+//! registers hold the scales, and the tiles are lower by two rows.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -29,7 +34,32 @@ pub(super) struct DotShape {
     pub(super) acc_pitch: i32,
     /// Vectors of columns.
     pub(super) vectors: i32,
+    /// What `b` is made of.
+    pub(super) right: Right,
 }
+
+/// Elements of a right operand in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Right {
+    /// Of 32 bits.
+    F32,
+    /// The upper half of an `f32`.
+    Bf16,
+    /// `i8`, times a scale.
+    Bytes,
+    /// Numbers from -8 to 7 plus 8 in half a byte, times a scale: a byte has the elements of two steps, the lower half
+    /// that of the first. A row of `b` is then two steps.
+    Nibbles,
+}
+
+impl Right {
+    fn scaled(self) -> bool {
+        matches!(self, Right::Bytes | Right::Nibbles)
+    }
+}
+
+/// Steps of the inner index for which a scale holds.
+pub(super) const GROUP: i32 = 32;
 
 /// Steps of the inner index that are written out.
 const UNROLL: i32 = 4;
@@ -50,6 +80,23 @@ const HIGH: Register = Register::RBX;
 const B_ROW: Register = Register::RBP;
 const STEPS: Register = Register::RDI;
 const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
+/// With scales, tiles are so low that the last pointer is free for them.
+const SCALES: Register = Register::R15;
+/// Holds the values of a half byte.
+const TABLE: Register = Register::ZMM31;
+
+/// What a register that is no accumulator holds.
+#[derive(Clone, Copy)]
+enum Spare {
+    /// A vector of a row of `b`.
+    Column(i32),
+    /// The scales of a vector of columns.
+    Scale(i32),
+    /// The bytes of two rows of a vector of columns.
+    Halves(i32),
+    /// An element of `a`.
+    Element(i32),
+}
 
 /// The code.
 ///
@@ -77,7 +124,8 @@ impl Dot {
     }
 
     fn most_rows(&self) -> i32 {
-        registers::dot_rows(self.level)
+        let rows = registers::dot_rows(self.level);
+        if self.shape.right.scaled() { rows - 2 } else { rows }
     }
 
     fn function(&mut self) {
@@ -86,6 +134,9 @@ impl Dot {
             self.asm.emit(Instruction::with1(Code::Push_r64, r));
         }
         self.asm.emit(Instruction::with1(Code::Push_r64, WORDS));
+        if self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512 {
+            self.nibble_table();
+        }
         let done = self.asm.label();
         let (mut first, mut left) = (0, self.shape.vectors);
         while left > 0 {
@@ -118,7 +169,7 @@ impl Dot {
         }
         let skip = first * self.vector_bytes();
         if skip != 0 {
-            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B, skip));
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B, first * self.right_bytes()));
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, skip));
         }
         // tiles = ceil(rows / MR); rows = tiles * low + high.
@@ -152,7 +203,7 @@ impl Dot {
         for (h, label) in heights {
             self.asm.bind(label);
             self.asm.comment(format!("{h} rows x {vectors} vectors"));
-            self.tile(h, vectors);
+            self.tile(h, first, vectors);
             self.asm.jump(Code::Jmp_rel32_64, after);
         }
         self.asm.bind(after);
@@ -161,7 +212,7 @@ impl Dot {
     }
 
     /// One register tile; moves on to the next.
-    fn tile(&mut self, height: i32, vectors: i32) {
+    fn tile(&mut self, height: i32, first: i32, vectors: i32) {
         let bytes = self.vector_bytes();
         let (load, store) = registers::moves(self.level);
         let level = self.level;
@@ -187,21 +238,11 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[1], two));
         }
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
-        let (rest, done, four, one) = (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
-        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
-        self.asm.jump(Code::Jl_rel32_64, rest);
-        self.asm.bind(four);
-        self.steps(height, vectors, UNROLL);
-        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
-        self.asm.jump(Code::Jge_rel32_64, four);
-        self.asm.bind(rest);
-        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, UNROLL));
-        self.asm.jump(Code::Je_rel32_64, done);
-        self.asm.bind(one);
-        self.steps(height, vectors, 1);
-        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 1));
-        self.asm.jump(Code::Jne_rel32_64, one);
-        self.asm.bind(done);
+        if self.shape.right.scaled() {
+            self.groups(height, first, vectors);
+        } else {
+            self.counted_steps(height, vectors);
+        }
         for r in 0..height {
             for v in 0..vectors {
                 let place = at(ACC, r * self.shape.acc_pitch + v * bytes);
@@ -217,43 +258,186 @@ impl Dot {
         }
     }
 
-    /// Some steps of the inner index, and on.
-    fn steps(&mut self, height: i32, vectors: i32, count: i32) {
+    /// As many steps as `STEPS` says, at least one.
+    fn counted_steps(&mut self, height: i32, vectors: i32) {
+        let (rest, done, four) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Jl_rel32_64, rest);
+        self.asm.bind(four);
+        self.steps(height, vectors, UNROLL);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Jge_rel32_64, four);
+        self.asm.bind(rest);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Je_rel32_64, done);
+        if self.shape.right == Right::Nibbles {
+            // A whole byte's two steps, then perhaps the lower half of one.
+            let last = self.asm.label();
+            self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 2));
+            self.asm.jump(Code::Jl_rel32_64, last);
+            self.steps(height, vectors, 2);
+            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+            self.asm.jump(Code::Je_rel32_64, done);
+            self.asm.bind(last);
+            self.steps(height, vectors, 1);
+        } else {
+            let one = self.asm.here();
+            self.steps(height, vectors, 1);
+            self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 1));
+            self.asm.jump(Code::Jne_rel32_64, one);
+        }
+        self.asm.bind(done);
+    }
+
+    /// All steps, group by group, each with its scales.
+    fn groups(&mut self, height: i32, first: i32, vectors: i32) {
         let bytes = self.vector_bytes();
         let (load, _) = registers::moves(self.level);
+        // What is left lies below the stack pointer; nothing is called here.
+        let left = at(Register::RSP, -8);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(SCALES, 48)));
+        let next = self.asm.here();
+        for v in 0..vectors {
+            let scale = self.spare(height, vectors, Spare::Scale(v));
+            self.asm.emit(Instruction::with2(load, scale, at(SCALES, (first + v) * bytes)));
+        }
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, SCALES, self.shape.vectors * bytes));
+        let part = self.asm.label();
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, GROUP));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, left, STEPS));
+        self.asm.jump(Code::Jle_rel32_64, part);
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDI, Register::EDI));
+        self.asm.bind(part);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, GROUP));
+        self.counted_steps(height, vectors);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, left));
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+        self.asm.jump(Code::Jg_rel32_64, next);
+    }
+
+    /// Bytes that a vector of columns of `b` takes.
+    fn right_bytes(&self) -> i32 {
+        match self.shape.right {
+            Right::F32 => self.vector_bytes(),
+            Right::Bf16 => self.vector_bytes() / 2,
+            Right::Bytes | Right::Nibbles => self.vector_bytes() / 4,
+        }
+    }
+
+    /// A register that is no accumulator.
+    fn spare(&self, height: i32, vectors: i32, what: Spare) -> Register {
+        let first = height * vectors;
+        let scaled = self.shape.right.scaled();
+        let pairs = if scaled { vectors } else { 0 };
+        let halves = if self.shape.right == Right::Nibbles { vectors } else { 0 };
+        let n = match what {
+            Spare::Column(v) => v,
+            Spare::Scale(v) => vectors + v,
+            Spare::Halves(v) => vectors + pairs + v,
+            Spare::Element(turn) => vectors + pairs + halves + turn,
+        };
+        vector(self.level, first + n)
+    }
+
+    /// The values of a half byte, in the last register.
+    fn nibble_table(&mut self) {
+        let (low, high) = (0x0706_0504_0302_0100_u64, 0xfffe_fdfc_fbfa_f9f8_u64);
+        let x = Register::XMM0;
+        self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, low));
+        self.asm.emit(Instruction::with2(Code::VEX_Vmovq_xmm_rm64, x, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, high));
+        self.asm.emit(Instruction::with4(Code::VEX_Vpinsrq_xmm_xmm_rm64_imm8, x, x, Register::RAX, 1));
+        self.asm.emit(Instruction::with2(Code::EVEX_Vpmovsxbd_zmm_k1z_xmmm128, TABLE, x));
+        self.asm.emit(Instruction::with2(Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, TABLE, TABLE));
+    }
+
+    /// Vector `v` of the row of `b` at step `u`, as `f32`.
+    fn column(&mut self, height: i32, vectors: i32, v: i32, u: i32) {
+        let level = self.level;
+        let to = self.spare(height, vectors, Spare::Column(v));
+        let scale = self.spare(height, vectors, Spare::Scale(v));
+        let row = if self.shape.right == Right::Nibbles { u / 2 } else { u };
+        let place = at(B_ROW, row * self.shape.b_pitch + v * self.right_bytes());
+        let w = registers::widening(level);
+        match self.shape.right {
+            Right::F32 => self.asm.emit(Instruction::with2(registers::moves(level).0, to, place)),
+            Right::Bf16 => {
+                self.asm.emit(Instruction::with2(w.words, to, place));
+                self.asm.emit(Instruction::with3(w.shift_left, to, to, 16));
+            }
+            Right::Bytes => {
+                self.asm.emit(Instruction::with2(w.signed_bytes, to, place));
+                self.asm.emit(Instruction::with2(w.to_float, to, to));
+                self.asm.emit(Instruction::with3(w.multiply, to, to, scale));
+            }
+            Right::Nibbles => {
+                let halves = self.spare(height, vectors, Spare::Halves(v));
+                if u % 2 == 0 {
+                    self.asm.emit(Instruction::with2(w.bytes, halves, place));
+                }
+                if level == CpuLevel::Avx512 {
+                    // The permutation looks at the lowest four bits alone.
+                    if u % 2 == 1 {
+                        self.asm.emit(Instruction::with3(w.shift_right, halves, halves, 4));
+                    }
+                    self.asm.emit(Instruction::with3(Code::EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, to, halves, TABLE));
+                } else {
+                    let up = if u % 2 == 0 { 28 } else { 24 };
+                    self.asm.emit(Instruction::with3(w.shift_left, to, halves, up));
+                    self.asm.emit(Instruction::with3(w.shift_right_signed, to, to, 28));
+                    self.asm.emit(Instruction::with2(w.to_float, to, to));
+                }
+                self.asm.emit(Instruction::with3(w.multiply, to, to, scale));
+            }
+        }
+    }
+
+    /// Some steps of the inner index, and on.
+    fn steps(&mut self, height: i32, vectors: i32, count: i32) {
         let (spread, fma) = registers::spread_and_fma(self.level);
-        let columns = height * vectors;
         // What is left of the registers takes turns with the elements of `a`.
-        let spare = registers::count(self.level) - columns - vectors;
+        let table = i32::from(self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512);
+        let taken = match self.shape.right {
+            Right::F32 | Right::Bf16 => 1,
+            Right::Bytes => 2,
+            Right::Nibbles => 3,
+        };
+        let spare = registers::count(self.level) - height * vectors - taken * vectors - table;
         let turns = spare.clamp(1, 4);
         let mut turn = 0;
         for u in 0..count {
             for v in 0..vectors {
-                let place = at(B_ROW, u * self.shape.b_pitch + v * bytes);
-                self.asm.emit(Instruction::with2(load, vector(self.level, columns + v), place));
+                self.column(height, vectors, v, u);
             }
             for r in 0..height {
-                let element = vector(self.level, columns + vectors + turn);
+                let element = self.spare(height, vectors, Spare::Element(turn));
                 turn = (turn + 1) % turns;
                 let place = self.element(r, u);
                 self.asm.emit(Instruction::with2(spread, element, place));
                 for v in 0..vectors {
                     let sum = vector(self.level, r * vectors + v);
-                    self.asm.emit(Instruction::with3(fma, sum, element, vector(self.level, columns + v)));
+                    let column = self.spare(height, vectors, Spare::Column(v));
+                    self.asm.emit(Instruction::with3(fma, sum, element, column));
                 }
             }
         }
-        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, count * self.shape.b_pitch));
+        let rows_of_b = if self.shape.right == Right::Nibbles { (count + 1) / 2 } else { count };
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, rows_of_b * self.shape.b_pitch));
         if self.shape.inner_dense {
             let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
             for p in &POINTERS[..groups] {
                 self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, *p, 4 * count));
             }
-        } else if count == 1 {
-            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, POINTERS[0], STRIDE));
         } else {
-            let four = MemoryOperand::with_base_index_scale(POINTERS[0], STRIDE, 4);
-            self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[0], four));
+            match count {
+                1 => self.asm.emit(Instruction::with2(Code::Add_r64_rm64, POINTERS[0], STRIDE)),
+                n => {
+                    let scale = u32::try_from(n).unwrap_or(1);
+                    let further = MemoryOperand::with_base_index_scale(POINTERS[0], STRIDE, scale);
+                    self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[0], further));
+                }
+            }
         }
     }
 
@@ -307,6 +491,7 @@ mod tests {
             b_pitch: bytes(b_row),
             acc_pitch: bytes(acc_row),
             vectors: i32::try_from(vectors).expect("a small number"),
+            right: Right::F32,
         };
         let (code, listing) = dot(level, shape, true).expect("it can be encoded");
         assert!(listing.contains("vfmadd231ps"));
@@ -358,6 +543,98 @@ mod tests {
             for rows in 1..=30 {
                 check(level, true, 2, rows, 6);
                 check(level, false, 2, rows, 6);
+            }
+        }
+    }
+
+    /// Elements of a right operand in memory, and what they are worth.
+    fn narrow(right: Right, inner: usize, cols: usize, scales: &[f32]) -> (Vec<u8>, Vec<f32>) {
+        let (mut bytes, mut values) = (Vec::new(), Vec::new());
+        for k in 0..inner {
+            for c in 0..cols {
+                let n = i8::try_from((k * cols + c) * 7919 % 251).map_or(-1, |n| n);
+                let scale = scales[k / 32 * cols + c];
+                match right {
+                    Right::F32 => {
+                        bytes.extend((f32::from(n) * 0.37).to_le_bytes());
+                        values.push(f32::from(n) * 0.37);
+                    }
+                    Right::Bf16 => {
+                        let x = half::bf16::from_f32(f32::from(n) * 0.37);
+                        bytes.extend(x.to_le_bytes());
+                        values.push(x.to_f32());
+                    }
+                    Right::Bytes => {
+                        bytes.push(n.cast_unsigned());
+                        values.push(f32::from(n) * scale);
+                    }
+                    Right::Nibbles => {
+                        let n = n.rem_euclid(16) - 8;
+                        let half = n.cast_unsigned() & 15;
+                        if k % 2 == 0 {
+                            bytes.push(half);
+                        } else {
+                            bytes[k / 2 * cols + c] |= half << 4;
+                        }
+                        values.push(f32::from(n) * scale);
+                    }
+                }
+            }
+        }
+        (bytes, values)
+    }
+
+    #[test]
+    fn narrow_operands_are_widened_where_they_are_loaded() {
+        for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+            for (right, size) in [(Right::F32, 4), (Right::Bf16, 2), (Right::Bytes, 1), (Right::Nibbles, 1)] {
+                for (vectors, rows, inner) in [
+                    (2, 1, 1),
+                    (2, 1, 2),
+                    (1, 1, 3),
+                    (2, 2, 5),
+                    (2, 5, 31),
+                    (1, 12, 32),
+                    (2, 13, 33),
+                    (2, 14, 64),
+                    (2, 25, 103),
+                ] {
+                    let cols = vectors * usize::try_from(level.lanes()).expect("a small number");
+                    let number = |n: usize| i32::try_from(n).expect("a small number");
+                    let shape = DotShape {
+                        inner_dense: true,
+                        b_pitch: number(size * cols),
+                        acc_pitch: number(4 * cols),
+                        vectors: number(vectors),
+                        right,
+                    };
+                    let (code, _) = dot(level, shape, false).expect("it can be encoded");
+                    let Some(leaf) = Executable::new(level, &code) else { continue };
+                    let a = numbers(rows * inner, 4);
+                    let scales = numbers(inner.div_ceil(32) * cols, 5);
+                    let (bytes, values) = narrow(right, inner, cols, &scales);
+                    let mut acc = numbers(rows * cols, 6);
+                    let mut want = acc.clone();
+                    for r in 0..rows {
+                        for c in 0..cols {
+                            for k in 0..inner {
+                                want[r * cols + c] = a[r * inner + k].mul_add(values[k * cols + c], want[r * cols + c]);
+                            }
+                        }
+                    }
+                    let words = [
+                        a.as_ptr() as u64,
+                        4 * inner as u64,
+                        bytes.as_ptr() as u64,
+                        acc.as_mut_ptr() as u64,
+                        rows as u64,
+                        inner as u64,
+                        scales.as_ptr() as u64,
+                    ];
+                    // SAFETY: the buffers have the sizes and strides that the words say.
+                    unsafe { leaf.call(&words) };
+                    assert_eq!(acc, want, "{} {right:?} {rows} x {inner} x {cols}", level.name());
+                }
             }
         }
     }

@@ -70,3 +70,48 @@ pub(super) fn unpack_pairs(level: CpuLevel) -> [Code; 2] {
         }
     }
 }
+
+/// Instructions that widen narrow elements to `f32`.
+#[derive(Clone, Copy)]
+pub(super) struct Widening {
+    /// 16 bits to 32, with zeros.
+    pub(super) words: Code,
+    /// 8 bits to 32, with zeros.
+    pub(super) bytes: Code,
+    /// 8 bits to 32, with the sign.
+    pub(super) signed_bytes: Code,
+    /// Shifts of 32-bit elements.
+    pub(super) shift_left: Code,
+    pub(super) shift_right: Code,
+    pub(super) shift_right_signed: Code,
+    /// `i32` to `f32`.
+    pub(super) to_float: Code,
+    /// `f32` products.
+    pub(super) multiply: Code,
+}
+
+/// The widening instructions of a level.
+pub(super) fn widening(level: CpuLevel) -> Widening {
+    match level {
+        CpuLevel::Avx512 => Widening {
+            words: Code::EVEX_Vpmovzxwd_zmm_k1z_ymmm256,
+            bytes: Code::EVEX_Vpmovzxbd_zmm_k1z_xmmm128,
+            signed_bytes: Code::EVEX_Vpmovsxbd_zmm_k1z_xmmm128,
+            shift_left: Code::EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8,
+            shift_right: Code::EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8,
+            shift_right_signed: Code::EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8,
+            to_float: Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er,
+            multiply: Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
+        },
+        CpuLevel::Avx2 | CpuLevel::Portable => Widening {
+            words: Code::VEX_Vpmovzxwd_ymm_xmmm128,
+            bytes: Code::VEX_Vpmovzxbd_ymm_xmmm64,
+            signed_bytes: Code::VEX_Vpmovsxbd_ymm_xmmm64,
+            shift_left: Code::VEX_Vpslld_ymm_ymm_imm8,
+            shift_right: Code::VEX_Vpsrld_ymm_ymm_imm8,
+            shift_right_signed: Code::VEX_Vpsrad_ymm_ymm_imm8,
+            to_float: Code::VEX_Vcvtdq2ps_ymm_ymmm256,
+            multiply: Code::VEX_Vmulps_ymm_ymm_ymmm256,
+        },
+    }
+}
