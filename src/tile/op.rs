@@ -93,7 +93,8 @@ pub enum Op {
     },
     /// Rows and columns exchanged.
     Transpose,
-    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`.
+    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. `acc` is a tile, or a scalar that every element
+    /// starts with.
     Dot,
 
     // Scheduled for a CPU.

@@ -329,10 +329,14 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
         }
         Op::Dot => {
             count(types, 3)?;
-            let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
-            multiplied(a, b, acc)?;
-            product(shape_of(a), shape_of(b), acc)?;
-            Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
+            let (a, b) = (tile(types, 0)?, tile(types, 1)?);
+            let start = match types.get(2) {
+                Some(Type::Scalar(elem)) => TileType { elem: *elem, rows: a.rows, cols: b.cols, space: Space::Any },
+                _ => tile(types, 2)?.clone(),
+            };
+            multiplied(a, b, &start)?;
+            product(shape_of(a), shape_of(b), &start)?;
+            Ok(Some(made(start.elem, Some(shape_of(&start)), declared)))
         }
         Op::DotPanels { unroll } => {
             count(types, 3)?;

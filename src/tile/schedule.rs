@@ -2,7 +2,8 @@
 //!
 //! In: an unscheduled kernel. Out: the same kernel scheduled. What it does, in order:
 //!
-//! 1. **Windows.** What products can read in place is not copied (`windows`).
+//! 1. **Windows.** What products can read in place is not copied (`windows`), and sums that start with a number are not
+//!    filled with it first.
 //! 2. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
 //!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
 //!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
@@ -38,6 +39,7 @@ pub fn schedule(kernel: &mut Kernel, level: CpuLevel) -> Result<(), String> {
         return Ok(());
     }
     windows::make_windows(kernel, level);
+    start_with_scalars(&mut kernel.body);
     let copies = copy_arguments(&mut kernel.body)?;
     let sources = sources(&kernel.body);
     let mut s =
@@ -74,6 +76,18 @@ struct Scheduler<'a> {
 
 fn tile(body: &Body, v: Value) -> Option<&TileType> {
     body.ty(v).tile()
+}
+
+/// A product that adds to a tile of one number starts with the number.
+fn start_with_scalars(body: &mut Body) {
+    for inst in body.insts() {
+        let data = body.inst(inst);
+        let (Op::Dot, Some(acc)) = (&data.op, data.operands.get(2)) else { continue };
+        let filled = body.def_inst(*acc).filter(|d| d.op == Op::Full).and_then(|d| d.operands.first().copied());
+        if let (Some(x), Some(acc)) = (filled, body.inst_mut(inst).operands.get_mut(2)) {
+            *acc = x;
+        }
+    }
 }
 
 /// The operations that stand in each run that uses them, because that is as cheap as a trip through scratch: fills, counters,

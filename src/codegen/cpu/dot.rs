@@ -10,7 +10,7 @@ use super::code::{Code, Stride};
 use super::lanes::{Lane, Width, clif_type, plain};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{self, InstData, Op, Space, TileType};
+use crate::tile::{self, InstData, Op, Space, TileType, Type};
 
 /// A tile in scratch.
 #[derive(Clone, Copy)]
@@ -32,6 +32,8 @@ struct Product {
     a: Factor,
     b: Factor,
     acc: Panel,
+    /// What every sum starts with; what lies in the accumulator's place, if there is nothing here.
+    start: Option<Lane>,
     inner: Value,
     elem: Elem,
     width: Width,
@@ -69,19 +71,27 @@ impl Code<'_, '_> {
     pub(super) fn dot(&mut self, data: &InstData, scratch: Value) -> Result<(), String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
-        let (ta, tb, tacc) = (tile(*a)?, tile(*b)?, tile(*acc)?);
+        let (ta, tb) = (tile(*a)?, tile(*b)?);
         let result = tile(data.result.ok_or("a product without a result")?)?;
         let rows = self.extent(result.rows)?;
         let cols = self.extent(result.cols)?;
         let inner = self.extent(ta.cols)?;
-        if result.space != tacc.space {
-            self.copy_rows(&tacc, &result, rows, scratch)?;
-        }
+        let start = match self.body.ty(*acc) {
+            Type::Scalar(_) => Some(self.scalar(*acc)?),
+            _ => {
+                let from = tile(*acc)?;
+                if result.space != from.space {
+                    self.copy_rows(&from, &result, rows, scratch)?;
+                }
+                None
+            }
+        };
         let width = if result.elem == Elem::I64 || result.cols.is_one() { Width::One } else { Width::Four };
         let p = Product {
             a: self.factor(*a, &ta, scratch)?,
             b: self.factor(*b, &tb, scratch)?,
             acc: self.panel(&result, scratch)?,
+            start,
             inner,
             elem: result.elem,
             width,
@@ -154,7 +164,11 @@ impl Code<'_, '_> {
         for r in 0..height {
             for v in 0..vectors {
                 let variable = self.b.declare_var(ty);
-                let x = self.dot_load(p, acc_start, offset(r * p.acc.pitch + v * vector_bytes)?);
+                let x = match p.start {
+                    Some(x) if p.width == Width::Four => self.lanes().spread(x).value,
+                    Some(x) => x.value,
+                    None => self.dot_load(p, acc_start, offset(r * p.acc.pitch + v * vector_bytes)?),
+                };
                 self.b.def_var(variable, x);
                 sums.push(variable);
             }

@@ -379,7 +379,12 @@ impl Machine<'_> {
     fn dot(&mut self, body: &Body, data: &InstData, frame: &Frame, elem: Elem) -> Result<Val, Failure> {
         let a = self.operand_tile(body, data, frame, 0)?;
         let b = self.operand_tile(body, data, frame, 1)?;
-        let acc = self.operand_tile(body, data, frame, 2)?;
+        let Some(start) = data.operands.get(2) else { return broken("an operand is missing") };
+        let mut acc = self.spread(body, frame, *start)?;
+        if matches!(body.ty(*start), Type::Scalar(_)) {
+            let Some(x) = acc.at(0, 0) else { return broken("a scalar without a value") };
+            acc = Tile { rows: a.rows, cols: b.cols, data: Rc::new(vec![x; a.rows * b.cols]) };
+        }
         let panels = matches!(data.op, Op::DotPanels { .. });
         let inner = if panels { a.rows } else { a.cols };
         self.budget.spend((acc.rows * acc.cols * inner) as u64)?;

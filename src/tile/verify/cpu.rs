@@ -122,7 +122,8 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "dot: its operands are in scratch or windows");
                 }
                 match result {
-                    Some(t) if matches!((t.space, space(self, 2)), (Space::L1(_), Some(Space::L1(_)))) => {
+                    // An accumulator without a space is a scalar.
+                    Some(t) if matches!((t.space, space(self, 2)), (Space::L1(_), Some(Space::L1(_)) | None)) => {
                         self.in_scratch(At::Inst(i), &t);
                     }
                     _ => self.sink.error(At::Inst(i), "dot: accumulator and result are in scratch"),

@@ -30,9 +30,10 @@
 //!     `window`, `dot_panels` and `full` in vector registers.
 //! 12. The tiles of a run have its extents, or 1; what it stores and reduces has its extents. It reduces along one axis,
 //!     rows or columns, not both.
-//! 13. Operands of `dot` are in scratch or windows; accumulator and result are in scratch, perhaps in one place, and the
-//!     result does not overlap the other operands. Operand and result of `transpose` are in scratch and do not overlap. `dot_panels` has its accumulator in vector registers of the processor's
-//!     width; no more registers are taken at a time than there are.
+//! 13. Operands of `dot` are in scratch or windows; result and accumulator (which may be a scalar) are in scratch, perhaps
+//!     in one place, and the result does not overlap the other operands. Operand and result of `transpose` are in
+//!     scratch and do not overlap. `dot_panels` has its accumulator in vector registers of the processor's width; no
+//!     more registers are taken at a time than there are.
 //! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an
 //!     operation makes overlaps what it reads only where both are the same place with the same extents, those of the run.
 //! 15. A window is of a buffer that the kernel does not write.

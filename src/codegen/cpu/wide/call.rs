@@ -13,7 +13,7 @@ use super::leaves::Kind;
 use super::transpose::TransposeShape;
 use super::{Word, run_leaf};
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType};
+use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType, Type};
 
 /// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
 fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {
@@ -43,7 +43,7 @@ impl Code<'_, '_> {
     ) -> Result<bool, String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
-        let (ta, tb, tacc) = (tile(*a)?, tile(*b)?, tile(*acc)?);
+        let (ta, tb) = (tile(*a)?, tile(*b)?);
         let result = tile(data.result.ok_or("a product without a result")?)?;
         if result.elem != Elem::F32 || level == CpuLevel::Portable {
             return Ok(false);
@@ -59,13 +59,21 @@ impl Code<'_, '_> {
         }
         let Some((a_start, stride, inner_dense)) = self.left(*a, &ta, scratch)? else { return Ok(false) };
         let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
-        if result.space != tacc.space {
-            self.copy_rows(&tacc, &result, rows, scratch)?;
-        }
+        let filled = matches!(self.body.ty(*acc), Type::Scalar(_));
+        let start = if filled {
+            self.word(&Word::Scalar(*acc), scratch)?
+        } else {
+            let from = tile(*acc)?;
+            if result.space != from.space {
+                self.copy_rows(&from, &result, rows, scratch)?;
+            }
+            self.int(0)
+        };
         let target = self.in_scratch(&result, scratch)?;
-        let kind = Kind::Dot(level, DotShape { inner_dense, b_pitch, acc_pitch, vectors, right: Right::F32 });
+        let scales = self.int(0);
+        let kind = Kind::Dot(level, DotShape { inner_dense, b_pitch, acc_pitch, vectors, right: Right::F32, filled });
         let leaf = self.objects.leaf(kind)?;
-        self.call_leaf(leaf, &[a_start, stride, b_start, target, rows, inner])?;
+        self.call_leaf(leaf, &[a_start, stride, b_start, target, rows, inner, scales, start])?;
         Ok(true)
     }
 

@@ -1,8 +1,8 @@
 //! `dot` as a leaf function: `acc + a @ b` in register tiles.
 //!
-//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes seven words: `a`, the
-//! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, and the scales of `b` where it
-//! has any.
+//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes eight words: `a`, the
+//! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has
+//! any, and the number that the sums start with where they are not read.
 //!
 //! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
 //! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
@@ -36,6 +36,8 @@ pub(super) struct DotShape {
     pub(super) vectors: i32,
     /// What `b` is made of.
     pub(super) right: Right,
+    /// Do all sums start with one number, not with what lies in the accumulator's place?
+    pub(super) filled: bool,
 }
 
 /// Elements of a right operand in memory.
@@ -163,8 +165,10 @@ impl Dot {
         for (word, r) in [A, STRIDE, B, ACC, Register::RAX, INNER].into_iter().enumerate() {
             load(self, r, i32::try_from(word).unwrap_or(0));
         }
-        for r in [Register::RAX, INNER] {
-            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, r, r));
+        // Without steps there is nothing to do, unless the accumulator is still to be filled.
+        let needed: &[Register] = if self.shape.filled { &[Register::RAX] } else { &[Register::RAX, INNER] };
+        for r in needed {
+            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, *r, *r));
             self.asm.jump(Code::Jle_rel32_64, done);
         }
         let skip = first * self.vector_bytes();
@@ -217,7 +221,15 @@ impl Dot {
         let (load, store) = registers::moves(self.level);
         let level = self.level;
         let acc = |r: i32, v: i32| vector(level, r * vectors + v);
-        for r in 0..height {
+        if self.shape.filled {
+            let (spread, _) = registers::spread_and_fma(level);
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, 0)));
+            self.asm.emit(Instruction::with2(spread, acc(0, 0), at(WORDS, 56)));
+            for n in 1..height * vectors {
+                self.asm.emit(Instruction::with2(registers::copy(level), vector(level, n), acc(0, 0)));
+            }
+        }
+        for r in (0..height).filter(|_| !self.shape.filled) {
             for v in 0..vectors {
                 let place = at(ACC, r * self.shape.acc_pitch + v * bytes);
                 self.asm.emit(Instruction::with2(load, acc(r, v), place));
@@ -297,7 +309,10 @@ impl Dot {
         let left = at(Register::RSP, -8);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(SCALES, 48)));
-        let next = self.asm.here();
+        let (next, done) = (self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+        self.asm.jump(Code::Jle_rel32_64, done);
+        self.asm.bind(next);
         for v in 0..vectors {
             let scale = self.spare(height, vectors, Spare::Scale(v));
             self.asm.emit(Instruction::with2(load, scale, at(SCALES, (first + v) * bytes)));
@@ -314,6 +329,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, left));
         self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
         self.asm.jump(Code::Jg_rel32_64, next);
+        self.asm.bind(done);
     }
 
     /// Bytes that a vector of columns of `b` takes.
@@ -480,7 +496,7 @@ mod tests {
 
     /// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit; what lies
     /// around the accumulator stays as it is.
-    fn check(level: CpuLevel, inner_dense: bool, vectors: usize, rows: usize, inner: usize) {
+    fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows: usize, inner: usize) {
         let lanes = usize::try_from(level.lanes()).expect("a small number");
         let cols = vectors * lanes;
         let (b_row, acc_row, guard) = (cols + lanes, cols + 3, 64);
@@ -492,6 +508,7 @@ mod tests {
             acc_pitch: bytes(acc_row),
             vectors: i32::try_from(vectors).expect("a small number"),
             right: Right::F32,
+            filled,
         };
         let (code, listing) = dot(level, shape, true).expect("it can be encoded");
         assert!(listing.contains("vfmadd231ps"));
@@ -503,6 +520,9 @@ mod tests {
         for r in 0..rows {
             for c in 0..cols {
                 let sum = &mut want[guard + r * acc_row + c];
+                if filled {
+                    *sum = 0.75;
+                }
                 for k in 0..inner {
                     let x = if inner_dense { a[r * stride + k] } else { a[k * stride + r] };
                     *sum = x.mul_add(b[k * b_row + c], *sum);
@@ -517,6 +537,8 @@ mod tests {
             acc[guard..].as_mut_ptr() as u64,
             rows as u64,
             inner as u64,
+            0,
+            u64::from(0.75f32.to_bits()),
         ];
         // SAFETY: the buffers have the sizes and strides that the words say.
         unsafe { leaf.call(&words) };
@@ -530,7 +552,8 @@ mod tests {
             for inner_dense in [true, false] {
                 for vectors in 1..=5 {
                     for (rows, inner) in [(0, 3), (1, 0), (1, 1), (2, 3), (7, 4), (13, 5), (14, 64), (15, 7), (40, 9)] {
-                        check(level, inner_dense, vectors, rows, inner);
+                        check(level, inner_dense, false, vectors, rows, inner);
+                        check(level, inner_dense, true, vectors, rows, inner);
                     }
                 }
             }
@@ -541,8 +564,8 @@ mod tests {
     fn every_height_has_its_code() {
         for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
             for rows in 1..=30 {
-                check(level, true, 2, rows, 6);
-                check(level, false, 2, rows, 6);
+                check(level, true, false, 2, rows, 6);
+                check(level, false, true, 2, rows, 6);
             }
         }
     }
@@ -607,6 +630,7 @@ mod tests {
                         acc_pitch: number(4 * cols),
                         vectors: number(vectors),
                         right,
+                        filled: false,
                     };
                     let (code, _) = dot(level, shape, false).expect("it can be encoded");
                     let Some(leaf) = Executable::new(level, &code) else { continue };

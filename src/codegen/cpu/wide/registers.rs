@@ -42,6 +42,14 @@ pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
     }
 }
 
+/// One register to another.
+pub(super) fn copy(level: CpuLevel) -> Code {
+    match level {
+        CpuLevel::Avx512 => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
+        CpuLevel::Avx2 | CpuLevel::Portable => Code::VEX_Vmovaps_ymm_ymmm256,
+    }
+}
+
 /// An element of memory spread over a register; `sum += a * b`.
 pub(super) fn spread_and_fma(level: CpuLevel) -> (Code, Code) {
     match level {
