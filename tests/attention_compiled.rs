@@ -183,7 +183,7 @@ fn input(rng: &mut Rng, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
     if elem == "bool" {
         // Whole rows are hidden too.
         let width = shape.last().copied().unwrap_or(1).max(1);
-        let bits: Vec<i64> = (0..n).map(|i| i64::from(i / width % 5 != 3 && rng.next() % 3 != 0)).collect();
+        let bits: Vec<i64> = (0..n).map(|i| i64::from(i / width % 5 != 3 && !rng.next().is_multiple_of(3))).collect();
         let floats = bits.iter().map(|b| *b as f64).collect();
         return (Tensor::from_ints(Elem::Bool, shape, &bits).unwrap(), floats);
     }

@@ -111,5 +111,5 @@ fn span(b: &BufferType) -> Option<u64> {
         }
         last = last.checked_add((n - 1).checked_mul(s)?)?;
     }
-    u64::try_from(last).ok()?.checked_add(1)?.checked_mul(b.elem.size() as u64)
+    u64::try_from(last).ok()?.checked_add(1)?.checked_mul(b.elem.size())
 }
