@@ -30,7 +30,6 @@
 mod arena;
 mod body;
 mod builder;
-pub mod cost;
 mod entities;
 pub mod interp;
 mod kernel;

@@ -33,7 +33,7 @@ pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> 
     for (name, out) in &runner.taps {
         taps.insert(name.clone(), out.tensor(&runner.memory, name)?);
     }
-    Ok(Outcome { results, taps, work: runner.budget.spent, flops: runner.budget.flops })
+    Ok(Outcome { results, taps, work: runner.budget.spent })
 }
 
 /// Storage that goes out of a call.
@@ -349,7 +349,9 @@ pub(super) fn run_kernel(
     launch(k, values, &mut memory, symbols, &[], &mut budget)?;
     let mut written = memory.into_iter();
     for a in args {
-        if let (Argument::Buffer(bytes), Some(s)) = (a, written.by_ref().next()) {
+        if let Argument::Buffer(bytes) = a
+            && let Some(s) = written.next()
+        {
             *bytes = s.bytes;
         }
     }

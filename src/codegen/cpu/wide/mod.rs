@@ -12,19 +12,32 @@
 //! * `registers`: what registers and plain instructions each level has;
 //! * `asm`: instructions, labels and their encoding;
 //! * `dot`, `transpose`: two leaves whose registers follow from the shape alone;
+//! * `run`, `steps`: loops and instructions of a run, over virtual registers (`machine`, `lanes`, `math`, `access`) in a
+//!   `frame`; `allocate` gives them registers, `encode` makes bytes of them;
 //! * `leaves`: each leaf is made once;
 //! * `call`: from a kernel to a leaf.
 //!
 //! The code is position independent, its constants follow it, it has no relocations and calls nothing. It leaves the
 //! upper halves of the vector registers clean (`vzeroupper`).
 
+mod access;
+mod allocate;
 mod asm;
 mod call;
 mod dot;
+mod encode;
+mod frame;
+mod lanes;
 mod leaves;
+mod machine;
+mod math;
 mod registers;
+mod run;
+mod steps;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod transpose;
 
 pub(super) use leaves::{Leaves, Objects};
@@ -71,8 +84,8 @@ pub(super) struct Leaf {
 
 /// The leaf of a `run`; `None` where this generator declines.
 pub(super) fn run_leaf(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
-    let _ = (body, rows, cols, insts);
     match level {
-        CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => None,
+        CpuLevel::Portable => None,
+        CpuLevel::Avx2 | CpuLevel::Avx512 => run::select(level, body, rows, cols, insts),
     }
 }

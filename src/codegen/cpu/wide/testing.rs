@@ -1,6 +1,6 @@
 //! For tests: runs leaf functions in this process, and looks at what they are made of.
 
-use iced_x86::{CpuidFeature, Decoder, DecoderOptions};
+use iced_x86::{CpuidFeature, Decoder, DecoderOptions, Mnemonic};
 
 use crate::tile::CpuLevel;
 
@@ -51,7 +51,7 @@ impl Executable {
     }
 }
 
-/// Every byte belongs to an instruction that a processor of the level has.
+/// Every byte up to the return belongs to an instruction that a processor of the level has; after it may come constants.
 pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     while decoder.can_decode() {
@@ -71,5 +71,9 @@ pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
             };
             assert!(allowed || *f == CpuidFeature::INTEL486, "{f:?} at {} for {}", i.ip(), level.name());
         }
+        if i.mnemonic() == Mnemonic::Ret {
+            return;
+        }
     }
+    panic!("code without a return");
 }

@@ -1,0 +1,265 @@
+//! Loads and stores of a vector of elements.
+//!
+//! In: where a tile lies, and how many lanes are there. Out: instructions. Whole vectors of neighbours are read and
+//! written at once; at the end of a row, under a mask. What does not lie side by side, and what has no masked
+//! instruction at this width, goes element by element through the frame. Nothing beyond the lanes asked for is touched in
+//! a buffer; in scratch, the padding of a row may be.
+
+use super::machine::{Class, Inst, Item, Machine, Mem, Op, Operand, Reg, When};
+use crate::shape::Elem;
+
+/// A distance in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Distance {
+    /// Known.
+    Bytes(i32),
+    /// In a word of the call.
+    Word(usize),
+}
+
+/// How many lanes of a vector there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lanes {
+    /// All.
+    All,
+    /// The first ones.
+    Some {
+        /// Which, as truth values.
+        mask: Reg,
+        /// How many, at least 1.
+        count: Reg,
+    },
+}
+
+/// Where the vector's elements lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// Side by side.
+    Unit(Mem),
+    /// So far apart, from the address in a register on.
+    Apart(Reg, Distance),
+}
+
+impl Machine {
+    fn masked(&mut self, op: Op, mask: Option<Reg>, srcs: Vec<Operand>) -> Reg {
+        match mask {
+            Some(k) => self.zeroed(op, k, srcs),
+            None => self.vector(op, srcs),
+        }
+    }
+
+    /// Reads elements from a buffer, in the type in which they are computed.
+    pub(super) fn load(&mut self, elem: Elem, spot: Spot, lanes: Lanes) -> Option<Reg> {
+        let narrow = elem.size() != 4;
+        match (spot, lanes) {
+            (Spot::Unit(m), Lanes::All) => self.load_unit(elem, m, None),
+            (Spot::Unit(m), Lanes::Some { mask, .. }) if self.wide() => self.load_unit(elem, m, Some(mask)),
+            (Spot::Unit(m), Lanes::Some { mask, .. }) if !narrow => {
+                Some(self.vector(Op::MaskLoad, vec![mask.into(), m.into()]))
+            }
+            (Spot::Unit(m), _) => {
+                let start = self.address(m);
+                let step = Distance::Bytes(i32::try_from(elem.size()).ok()?);
+                self.load_apart(elem, start, step, lanes)
+            }
+            (Spot::Apart(start, step), _) => self.load_apart(elem, start, step, lanes),
+        }
+    }
+
+    /// Reads neighbours.
+    fn load_unit(&mut self, elem: Elem, m: Mem, mask: Option<Reg>) -> Option<Reg> {
+        let from = |op| (op, vec![Operand::Mem(m)]);
+        let (op, srcs) = match elem {
+            Elem::F32 | Elem::I32 => from(Op::Load),
+            Elem::BF16 => from(Op::Unsigned16),
+            Elem::F16 => from(Op::FromHalf),
+            Elem::I8 => from(Op::Signed8),
+            Elem::Bool => from(Op::Unsigned8),
+            Elem::I64 => return None,
+        };
+        let x = self.masked(op, mask, srcs);
+        Some(match elem {
+            Elem::BF16 => self.shift(Op::ShiftLeft, x, 16),
+            Elem::Bool => self.not_zero(x),
+            _ => x,
+        })
+    }
+
+    /// Reads one element into all lanes.
+    pub(super) fn load_same(&mut self, elem: Elem, m: Mem) -> Option<Reg> {
+        let op = match elem {
+            Elem::F32 | Elem::I32 => Op::Spread,
+            Elem::BF16 | Elem::F16 => Op::Spread16,
+            Elem::I8 | Elem::Bool => Op::Spread8,
+            Elem::I64 => return None,
+        };
+        let x = self.vector(op, vec![m.into()]);
+        Some(match elem {
+            Elem::BF16 => self.shift(Op::ShiftLeft, x, 16),
+            Elem::F16 => self.vector(Op::FromHalf, vec![x.into()]),
+            Elem::I8 => {
+                let up = self.shift(Op::ShiftLeft, x, 24);
+                self.shift(Op::ShiftSigned, up, 24)
+            }
+            Elem::Bool => self.not_zero(x),
+            _ => x,
+        })
+    }
+
+    /// Writes elements to a buffer.
+    pub(super) fn store(&mut self, elem: Elem, x: Reg, spot: Spot, lanes: Lanes) -> Option<()> {
+        let mask = match lanes {
+            Lanes::Some { mask, .. } => Some(mask),
+            Lanes::All => None,
+        };
+        match spot {
+            Spot::Unit(m) if self.wide() || (elem.size() == 4 || elem == Elem::F16) && mask.is_none() => {
+                self.store_unit(elem, x, m, mask)
+            }
+            Spot::Unit(m) if elem.size() == 4 => {
+                self.effect(Op::MaskStore, vec![m.into(), mask?.into(), x.into()]);
+                Some(())
+            }
+            Spot::Unit(m) => {
+                let start = self.address(m);
+                self.store_apart(elem, x, start, Distance::Bytes(i32::try_from(elem.size()).ok()?), lanes)
+            }
+            Spot::Apart(start, step) => self.store_apart(elem, x, start, step, lanes),
+        }
+    }
+
+    fn store_unit(&mut self, elem: Elem, x: Reg, m: Mem, mask: Option<Reg>) -> Option<()> {
+        let (op, mut srcs) = match elem {
+            Elem::F32 | Elem::I32 => (Op::Store, vec![m.into(), x.into()]),
+            Elem::F16 => (Op::ToHalf, vec![m.into(), x.into()]),
+            Elem::BF16 | Elem::I8 | Elem::Bool => {
+                let bits = self.low_bits(elem, x);
+                (if elem == Elem::BF16 { Op::Store16 } else { Op::Store8 }, vec![m.into(), bits.into()])
+            }
+            Elem::I64 => return None,
+        };
+        if op == Op::ToHalf {
+            srcs.push(Operand::Imm(0));
+        }
+        self.push(Inst { op, dst: None, tied: false, srcs, mask: mask.map(|k| (k, false)) });
+        Some(())
+    }
+
+    /// What is stored, in the low bits of each lane.
+    fn low_bits(&mut self, elem: Elem, x: Reg) -> Reg {
+        match elem {
+            Elem::BF16 => {
+                let bits = self.rounded(x);
+                self.shift(Op::ShiftRight, bits, 16)
+            }
+            Elem::Bool => {
+                let one = self.int(1);
+                self.keep(x, one)
+            }
+            _ => x,
+        }
+    }
+
+    /// An address in a register of its own.
+    fn address(&mut self, m: Mem) -> Reg {
+        self.make(Class::General, Op::Lea, vec![m.into()])
+    }
+
+    /// `body` for each lane there is, with the lane's number in a register.
+    fn each(&mut self, lanes: Lanes, body: impl FnOnce(&mut Self, Reg)) {
+        let i = self.number(0);
+        let top = self.label();
+        self.items.push(Item::Begin);
+        self.place(top);
+        body(self, i);
+        self.set(Op::PlusImm, i, true, vec![Operand::Imm(1)]);
+        match lanes {
+            Lanes::All => {
+                let all = i32::try_from(self.lanes()).unwrap_or(16);
+                self.effect(Op::CompareImm, vec![i.into(), Operand::Imm(all)]);
+            }
+            Lanes::Some { count, .. } => self.effect(Op::Compare, vec![i.into(), count.into()]),
+        }
+        self.jump(When::Less, top);
+        self.items.push(Item::End);
+    }
+
+    /// Moves a pointer on.
+    pub(super) fn advance(&mut self, pointer: Reg, step: Distance) {
+        match step {
+            Distance::Bytes(0) => {}
+            Distance::Bytes(n) => self.set(Op::PlusImm, pointer, true, vec![Operand::Imm(n)]),
+            Distance::Word(w) => self.set(Op::Plus, pointer, true, vec![Mem::word(w).into()]),
+        }
+    }
+
+    fn load_apart(&mut self, elem: Elem, start: Reg, step: Distance, lanes: Lanes) -> Option<Reg> {
+        let (get, put, size) = match elem.size() {
+            1 => (Op::Get8, Op::Put8, 1),
+            2 => (Op::Get16, Op::Put16, 2),
+            4 => (Op::Get32, Op::Put32, 4),
+            _ => return None,
+        };
+        let room = self.staging();
+        let at = self.copy(start);
+        self.each(lanes, |m, i| {
+            let x = m.make(Class::General, get, vec![Mem::at(at).into()]);
+            m.effect(put, vec![room.indexed(i, size).into(), x.into()]);
+            m.advance(at, step);
+        });
+        self.load_unit(elem, room, None)
+    }
+
+    fn store_apart(&mut self, elem: Elem, x: Reg, start: Reg, step: Distance, lanes: Lanes) -> Option<()> {
+        let room = self.staging();
+        // Each lane's bits lie 4 bytes apart, those of f16 2.
+        let between = if elem == Elem::F16 {
+            self.store_unit(Elem::F16, x, room, None)?;
+            2
+        } else {
+            let bits = self.low_bits(elem, x);
+            self.store_unit(Elem::I32, bits, room, None)?;
+            4
+        };
+        let (get, put) = match elem.size() {
+            1 => (Op::Get8, Op::Put8),
+            2 => (Op::Get16, Op::Put16),
+            4 => (Op::Get32, Op::Put32),
+            _ => return None,
+        };
+        let at = self.copy(start);
+        self.each(lanes, |m, i| {
+            let x = m.make(Class::General, get, vec![room.indexed(i, between).into()]);
+            m.effect(put, vec![Mem::at(at).into(), x.into()]);
+            m.advance(at, step);
+        });
+        Some(())
+    }
+
+    /// Room in the frame for the elements of one vector.
+    fn staging(&mut self) -> Mem {
+        if self.frame == 0 {
+            self.room(64);
+        }
+        Mem::frame(0)
+    }
+
+    /// Reads a tile in scratch; truth values are masks of 4 bytes there.
+    pub(super) fn load_scratch(&mut self, elem: Elem, m: Mem, lanes: Lanes) -> Option<Reg> {
+        let bits = if elem == Elem::Bool { Elem::I32 } else { elem };
+        let x = self.load(bits, Spot::Unit(m), lanes)?;
+        Some(if elem == Elem::Bool { self.unspelled(x) } else { x })
+    }
+
+    /// Reads one element of a tile in scratch into all lanes.
+    pub(super) fn load_scratch_same(&mut self, elem: Elem, m: Mem) -> Reg {
+        let x = self.vector(Op::Spread, vec![m.into()]);
+        if elem == Elem::Bool { self.unspelled(x) } else { x }
+    }
+
+    /// Writes to a tile in scratch.
+    pub(super) fn store_scratch(&mut self, elem: Elem, x: Reg, m: Mem, lanes: Lanes) -> Option<()> {
+        let bits = if elem == Elem::Bool { self.spelled(x) } else { x };
+        self.store(Elem::I32, bits, Spot::Unit(m), lanes)
+    }
+}

@@ -1,0 +1,313 @@
+//! Encoding: bytes and a listing, with `iced-x86`.
+//!
+//! In: a function whose registers have their numbers. Out: machine code that follows the System V calling convention
+//! (`rdi` points to the words), constants after the code, addressed relative to `rip`; and the same as text.
+
+use std::collections::BTreeMap;
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Formatter, Instruction, InstructionBlock,
+    MemoryOperand, NasmFormatter, Register,
+};
+
+use super::allocate::Allocated;
+use super::machine::{Base, Class, Constant, Inst, Item, Label, Machine, Mem, Op, Operand, Reg, View, When};
+use crate::tile::CpuLevel;
+
+const GENERAL: [[Register; 4]; 16] = {
+    use Register as R;
+    [
+        [R::RAX, R::EAX, R::AX, R::AL],
+        [R::RCX, R::ECX, R::CX, R::CL],
+        [R::RDX, R::EDX, R::DX, R::DL],
+        [R::RBX, R::EBX, R::BX, R::BL],
+        [R::RSP, R::ESP, R::SP, R::SPL],
+        [R::RBP, R::EBP, R::BP, R::BPL],
+        [R::RSI, R::ESI, R::SI, R::SIL],
+        [R::RDI, R::EDI, R::DI, R::DIL],
+        [R::R8, R::R8D, R::R8W, R::R8L],
+        [R::R9, R::R9D, R::R9W, R::R9L],
+        [R::R10, R::R10D, R::R10W, R::R10L],
+        [R::R11, R::R11D, R::R11W, R::R11L],
+        [R::R12, R::R12D, R::R12W, R::R12L],
+        [R::R13, R::R13D, R::R13W, R::R13L],
+        [R::R14, R::R14D, R::R14W, R::R14L],
+        [R::R15, R::R15D, R::R15W, R::R15L],
+    ]
+};
+
+/// Labels are addresses from here on, constants from [`POOL`]; the encoder puts in the true ones.
+const LABELS: u64 = 1 << 20;
+const POOL: u64 = 1 << 24;
+
+struct Encoder<'a> {
+    machine: &'a Machine,
+    numbers: &'a BTreeMap<Reg, u8>,
+    out: Vec<Instruction>,
+    next: Option<Label>,
+}
+
+/// The bytes of a function, and its text.
+pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>, String)> {
+    let mut e = Encoder { machine, numbers: &function.numbers, out: Vec::new(), next: None };
+    e.enter(function)?;
+    let same = same_place(&function.items);
+    for item in &function.items {
+        match item {
+            Item::Inst(inst) => e.instruction(inst)?,
+            Item::Label(l) => e.next = same.get(l).copied().or(Some(*l)),
+            Item::Jump(when, l) => {
+                let code = match when {
+                    When::Less => Code::Jl_rel32_64,
+                    When::GreaterEqual => Code::Jge_rel32_64,
+                };
+                let l = same.get(l).unwrap_or(l);
+                e.add(Instruction::with_branch(code, LABELS + u64::from(l.0)).ok()?);
+            }
+            Item::Begin | Item::End => {}
+        }
+    }
+    e.leave(function)?;
+    e.finish()
+}
+
+/// Labels that mark the same place as one before them.
+fn same_place(items: &[Item]) -> BTreeMap<Label, Label> {
+    let mut first = None;
+    let mut same = BTreeMap::new();
+    for item in items {
+        match (item, first) {
+            (Item::Label(l), Some(f)) => {
+                same.insert(*l, f);
+            }
+            (Item::Label(l), None) => first = Some(*l),
+            (Item::Begin | Item::End, _) => {}
+            (Item::Inst(_) | Item::Jump(..), _) => first = None,
+        }
+    }
+    same
+}
+
+impl Encoder<'_> {
+    fn add(&mut self, mut i: Instruction) {
+        if let Some(l) = self.next.take() {
+            i.set_ip(LABELS + u64::from(l.0));
+        }
+        self.out.push(i);
+    }
+
+    fn general(n: u8, view: View) -> Register {
+        let column = match view {
+            View::Full => 0,
+            View::Half => 1,
+            View::Low => 2,
+            View::Byte => 3,
+        };
+        GENERAL[usize::from(n) % 16][column]
+    }
+
+    fn register(&self, r: Reg, view: View) -> Option<Register> {
+        let n = *self.numbers.get(&r)?;
+        let vector = |first: Register| Register::try_from(first as usize + usize::from(n)).ok();
+        match (self.machine.class(r), view) {
+            (Class::General, _) => Some(Self::general(n, view)),
+            (Class::Mask, _) => Register::try_from(Register::K0 as usize + usize::from(n)).ok(),
+            (Class::Vector, View::Full) if self.machine.wide() => vector(Register::ZMM0),
+            (Class::Vector, View::Full) => vector(Register::YMM0),
+            (Class::Vector, View::Half) if self.machine.wide() => vector(Register::YMM0),
+            (Class::Vector, View::Half | View::Low | View::Byte) => vector(Register::XMM0),
+        }
+    }
+
+    fn memory(&self, m: &Mem) -> Option<MemoryOperand> {
+        let base = match m.base {
+            Base::Reg(r) => self.register(r, View::Full)?,
+            Base::Words => Register::RDI,
+            Base::Frame => Register::RSP,
+            Base::Pool(n) => {
+                let at = i64::try_from(POOL).ok()? + i64::from(n);
+                return Some(MemoryOperand::with_base_displ(Register::RIP, at));
+            }
+        };
+        let offset = i64::from(m.offset);
+        Some(match m.index {
+            Some((r, scale)) => {
+                let index = self.register(r, View::Full)?;
+                MemoryOperand::with_base_index_scale_displ_size(
+                    base,
+                    index,
+                    scale.into(),
+                    offset,
+                    u32::from(offset != 0),
+                )
+            }
+            None => MemoryOperand::with_base_displ_size(base, offset, u32::from(offset != 0)),
+        })
+    }
+
+    fn instruction(&mut self, inst: &Inst) -> Option<()> {
+        if matches!(inst.op, Op::Copy | Op::Mov | Op::MaskCopy)
+            && inst.mask.is_none()
+            && let (Some(d), [Operand::Reg(s)]) = (inst.dst, inst.srcs.as_slice())
+            && self.numbers.get(&d) == self.numbers.get(s)
+        {
+            return Some(());
+        }
+        let code = inst.op.code(self.machine.level);
+        if code == Code::INVALID {
+            return None;
+        }
+        let mut i = Instruction::default();
+        i.set_code(code);
+        let mut n = 0;
+        if let Some(d) = inst.dst {
+            i.set_op_kind(0, iced_x86::OpKind::Register);
+            i.set_op_register(0, self.register(d, inst.op.view(0))?);
+            n = 1;
+        }
+        for s in &inst.srcs {
+            match s {
+                Operand::Reg(r) => {
+                    i.set_op_kind(n, iced_x86::OpKind::Register);
+                    i.set_op_register(n, self.register(*r, inst.op.view(usize::try_from(n).unwrap_or(0)))?);
+                }
+                Operand::Mem(m) => {
+                    let place = self.memory(m)?;
+                    i.set_op_kind(n, iced_x86::OpKind::Memory);
+                    i.set_memory_base(place.base);
+                    i.set_memory_index(place.index);
+                    i.set_memory_index_scale(place.scale);
+                    i.set_memory_displ_size(place.displ_size);
+                    i.set_memory_displacement64(place.displacement.cast_unsigned());
+                    let folded = inst.op.folds() && self.machine.wide();
+                    if folded && matches!(m.base, Base::Pool(_)) && self.is_same(m) {
+                        i.set_is_broadcast(true);
+                    }
+                }
+                Operand::Imm(x) => {
+                    let kind = match inst.op {
+                        Op::AndImm => iced_x86::OpKind::Immediate8to64,
+                        Op::MovImm | Op::PlusImm | Op::CompareImm | Op::TimesImm => iced_x86::OpKind::Immediate32to64,
+                        _ => iced_x86::OpKind::Immediate8,
+                    };
+                    i.set_op_kind(n, kind);
+                    match kind {
+                        iced_x86::OpKind::Immediate8 => i.set_immediate8(u8::try_from(*x).ok()?),
+                        iced_x86::OpKind::Immediate8to64 => i.set_immediate8to64(i64::from(*x)),
+                        _ => i.set_immediate32to64(i64::from(*x)),
+                    }
+                }
+            }
+            n += 1;
+        }
+        if let Some((k, zero)) = inst.mask {
+            i.set_op_mask(self.register(k, View::Full)?);
+            i.set_zeroing_masking(zero);
+        }
+        self.add(shorter(i));
+        Some(())
+    }
+
+    fn is_same(&self, m: &Mem) -> bool {
+        let Base::Pool(n) = m.base else { return false };
+        matches!(self.machine.pool.get(n as usize), Some(Constant::Same(_)))
+    }
+
+    fn enter(&mut self, function: &Allocated) -> Option<()> {
+        for n in &function.saved {
+            self.add(Instruction::with1(Code::Push_r64, Self::general(*n, View::Full)).ok()?);
+        }
+        if function.frame > 0 {
+            let (rbp, rsp) = (Register::RBP, Register::RSP);
+            self.add(Instruction::with1(Code::Push_r64, rbp).ok()?);
+            self.add(Instruction::with2(Code::Mov_r64_rm64, rbp, rsp).ok()?);
+            self.add(Instruction::with2(Code::Sub_rm64_imm32, rsp, function.frame).ok()?);
+            self.add(Instruction::with2(Code::And_rm64_imm8, rsp, -64i32).ok()?);
+        }
+        Some(())
+    }
+
+    fn leave(&mut self, function: &Allocated) -> Option<()> {
+        self.add(Instruction::with(Code::VEX_Vzeroupper));
+        if function.frame > 0 {
+            self.add(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, Register::RBP).ok()?);
+            self.add(Instruction::with1(Code::Pop_r64, Register::RBP).ok()?);
+        }
+        for n in function.saved.iter().rev() {
+            self.add(Instruction::with1(Code::Pop_r64, Self::general(*n, View::Full)).ok()?);
+        }
+        self.add(Instruction::with(Code::Retnq));
+        Some(())
+    }
+
+    /// Bytes of a constant: one element where the instruction spreads it, else a whole vector.
+    fn bytes(&self, c: &Constant) -> Vec<u8> {
+        match c {
+            Constant::Same(x) => x.to_le_bytes().repeat(if self.machine.level == CpuLevel::Avx512 { 1 } else { 8 }),
+            Constant::Count => (0..self.machine.level.lanes()).flat_map(u32::to_le_bytes).collect(),
+        }
+    }
+
+    fn finish(mut self) -> Option<(Vec<u8>, String)> {
+        let code = self.out.len();
+        // Whole vectors first, so that all are aligned if the first is.
+        let mut order: Vec<(usize, Vec<u8>)> =
+            self.machine.pool.iter().enumerate().map(|(n, c)| (n, self.bytes(c))).collect();
+        order.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
+        for (n, bytes) in &order {
+            for (k, part) in bytes.chunks(16).enumerate() {
+                let mut data = Instruction::with_declare_byte(part).ok()?;
+                if k == 0 {
+                    data.set_ip(POOL + u64::try_from(*n).ok()?);
+                }
+                self.out.push(data);
+            }
+        }
+        let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
+        let first = BlockEncoder::encode(64, InstructionBlock::new(&self.out, 0), options).ok()?;
+        let end = match first.new_instruction_offsets.get(code) {
+            Some(at) => *at as usize,
+            None => first.code_buffer.len(),
+        };
+        let padding = end.next_multiple_of(64) - end;
+        let mut padded = self.out.clone();
+        if !order.is_empty() {
+            let filler = vec![0xcc; padding];
+            let parts: Result<Vec<Instruction>, _> = filler.chunks(16).map(Instruction::with_declare_byte).collect();
+            padded.splice(code..code, parts.ok()?);
+        }
+        let bytes = BlockEncoder::encode(64, InstructionBlock::new(&padded, 0), options).ok()?.code_buffer;
+        let listing = listing(bytes.get(..end)?);
+        Some((bytes, listing))
+    }
+}
+
+/// The same instruction with a short immediate where that will do.
+fn shorter(mut i: Instruction) -> Instruction {
+    let small = i8::try_from(i.immediate32to64()).is_ok();
+    let code = match i.code() {
+        Code::Add_rm64_imm32 => Code::Add_rm64_imm8,
+        Code::Cmp_rm64_imm32 => Code::Cmp_rm64_imm8,
+        _ => return i,
+    };
+    if small {
+        let n = i.immediate32to64();
+        i.set_code(code);
+        i.set_op_kind(1, iced_x86::OpKind::Immediate8to64);
+        i.set_immediate8to64(n);
+    }
+    i
+}
+
+/// The text of code, one line an instruction; targets of jumps as the byte where they are.
+fn listing(code: &[u8]) -> String {
+    let mut text = String::new();
+    let mut formatter = NasmFormatter::new();
+    let mut line = String::new();
+    for i in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter() {
+        line.clear();
+        formatter.format(&i, &mut line);
+        text.push_str(&format!("{:5x}  {line}\n", i.ip()));
+    }
+    text
+}

@@ -1,0 +1,362 @@
+//! Operations on a vector of elements, the same calls at both widths.
+//!
+//! In: registers of a [`Machine`]. Out: registers. `f32` and `i32` are vectors; a truth value for each lane ([`Machine::truth`])
+//! is a mask register at AVX-512 and a vector of all ones or zeros at AVX2. NaN is treated as in `codegen::cpu::lanes`.
+
+use super::machine::{Class, Inst, Machine, Op, Operand, Reg};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+
+/// Predicates of `vcmpps`: ordered and quiet, except that "not equal" holds of NaN.
+const UNORDERED: i32 = 3;
+const ORDERED: i32 = 7;
+
+fn float_predicate(op: CmpOp) -> i32 {
+    match op {
+        CmpOp::Eq => 0x00,
+        CmpOp::Ne => 0x04,
+        CmpOp::Lt => 0x11,
+        CmpOp::Le => 0x12,
+        CmpOp::Gt => 0x1e,
+        CmpOp::Ge => 0x1d,
+    }
+}
+
+impl Machine {
+    /// Class of truth values.
+    pub(super) fn truth(&self) -> Class {
+        if self.wide() { Class::Mask } else { Class::Vector }
+    }
+
+    /// `a * b + c`, rounded once.
+    pub(super) fn fma(&mut self, a: Reg, b: Reg, c: Reg) -> Reg {
+        let d = self.copy(a);
+        self.set(Op::Fma, d, true, vec![b.into(), c.into()]);
+        d
+    }
+
+    /// `c - a * b`, rounded once.
+    pub(super) fn fnma(&mut self, a: Reg, b: Reg, c: Reg) -> Reg {
+        let d = self.copy(a);
+        self.set(Op::Fnma, d, true, vec![b.into(), c.into()]);
+        d
+    }
+
+    /// A comparison of floats by its predicate.
+    pub(super) fn test(&mut self, predicate: i32, x: Reg, y: Reg) -> Reg {
+        let class = self.truth();
+        self.make(class, Op::CompareF, vec![x.into(), y.into(), Operand::Imm(predicate)])
+    }
+
+    /// Is it NaN?
+    pub(super) fn unordered(&mut self, x: Reg) -> Reg {
+        self.test(UNORDERED, x, x)
+    }
+
+    /// `condition ? x : y`.
+    pub(super) fn choose(&mut self, condition: Reg, x: Reg, y: Reg) -> Reg {
+        if self.wide() {
+            let dst = self.reg(Class::Vector);
+            let srcs = vec![y.into(), x.into()];
+            self.push(Inst { op: Op::Blend, dst: Some(dst), tied: false, srcs, mask: Some((condition, false)) });
+            dst
+        } else {
+            self.vector(Op::Blend, vec![y.into(), x.into(), condition.into()])
+        }
+    }
+
+    /// `x` where the condition holds, else zeros.
+    pub(super) fn keep(&mut self, condition: Reg, x: Reg) -> Reg {
+        if self.wide() { self.zeroed(Op::Copy, condition, vec![x.into()]) } else { self.two(Op::And, condition, x) }
+    }
+
+    /// The other truth value.
+    pub(super) fn not(&mut self, x: Reg) -> Reg {
+        if self.wide() {
+            self.make(Class::Mask, Op::MaskNot, vec![x.into()])
+        } else {
+            let ones = self.int(-1);
+            self.two(Op::Xor, x, ones)
+        }
+    }
+
+    fn logic(&mut self, mask: Op, vector: Op, x: Reg, y: Reg) -> Reg {
+        let (class, op) = if self.wide() { (Class::Mask, mask) } else { (Class::Vector, vector) };
+        self.make(class, op, vec![x.into(), y.into()])
+    }
+
+    /// Both.
+    pub(super) fn both(&mut self, x: Reg, y: Reg) -> Reg {
+        self.logic(Op::MaskAnd, Op::And, x, y)
+    }
+
+    /// Either.
+    pub(super) fn either(&mut self, x: Reg, y: Reg) -> Reg {
+        self.logic(Op::MaskOr, Op::Or, x, y)
+    }
+
+    /// Integers that are not zero.
+    pub(super) fn not_zero(&mut self, x: Reg) -> Reg {
+        if self.wide() {
+            self.make(Class::Mask, Op::TestI, vec![x.into(), x.into()])
+        } else {
+            let zero = self.int(0);
+            let equal = self.two(Op::EqualI, x, zero);
+            self.not(equal)
+        }
+    }
+
+    /// Truth values as `i32`, 0 or -1.
+    pub(super) fn spelled(&mut self, x: Reg) -> Reg {
+        if self.wide() { self.vector(Op::MaskToVector, vec![x.into()]) } else { x }
+    }
+
+    /// The opposite.
+    pub(super) fn unspelled(&mut self, x: Reg) -> Reg {
+        if self.wide() { self.make(Class::Mask, Op::MaskFromVector, vec![x.into()]) } else { x }
+    }
+
+    /// The low 32 bits of a general register in every lane.
+    pub(super) fn spread(&mut self, x: Reg) -> Reg {
+        if self.wide() {
+            self.vector(Op::SpreadGeneral, vec![x.into()])
+        } else {
+            let low = self.vector(Op::FromGeneral, vec![x.into()]);
+            self.vector(Op::SpreadLow, vec![low.into()])
+        }
+    }
+
+    /// A shift by a number of bits.
+    pub(super) fn shift(&mut self, op: Op, x: Reg, bits: i32) -> Reg {
+        self.vector(op, vec![x.into(), Operand::Imm(bits)])
+    }
+
+    /// Magnitude.
+    pub(super) fn magnitude(&mut self, x: Reg) -> Reg {
+        let mask = self.int(i32::MAX);
+        self.two(Op::And, x, mask)
+    }
+
+    /// The larger or the smaller; NaN if either is.
+    fn extreme(&mut self, op: Op, x: Reg, y: Reg) -> Reg {
+        // The instruction gives `y` if either is NaN.
+        let m = self.two(op, x, y);
+        let nan = self.unordered(x);
+        self.choose(nan, x, m)
+    }
+
+    /// A unary operation; `None` for those that have no leaf.
+    pub(super) fn unary(&mut self, op: UnaryOp, elem: Elem, x: Reg) -> Option<Reg> {
+        Some(match (elem, op) {
+            (Elem::F32, UnaryOp::Neg) => {
+                let sign = self.float(-0.0);
+                self.two(Op::Xor, x, sign)
+            }
+            (Elem::F32, UnaryOp::Abs) => self.magnitude(x),
+            (Elem::F32, UnaryOp::Sqrt) => self.vector(Op::Sqrt, vec![x.into()]),
+            (Elem::F32, UnaryOp::Relu) => {
+                let zero = self.float(0.0);
+                self.two(Op::Max, zero, x)
+            }
+            (Elem::F32, _) => return self.function(op, x),
+            (Elem::Bool, UnaryOp::Not) => self.not(x),
+            (Elem::I32, UnaryOp::Neg) => {
+                let zero = self.int(0);
+                self.two(Op::SubI, zero, x)
+            }
+            (Elem::I32, UnaryOp::Abs) => self.vector(Op::AbsI, vec![x.into()]),
+            (Elem::I32, UnaryOp::Relu) => {
+                let zero = self.int(0);
+                self.two(Op::MaxI, x, zero)
+            }
+            (Elem::I32, UnaryOp::Floor) => x,
+            _ => return None,
+        })
+    }
+
+    /// A binary operation; `None` for those that have no leaf.
+    pub(super) fn binary(&mut self, op: BinaryOp, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
+        let op = match (elem, op) {
+            (Elem::F32, BinaryOp::Add) => Op::Add,
+            (Elem::F32, BinaryOp::Sub) => Op::Sub,
+            (Elem::F32, BinaryOp::Mul) => Op::Mul,
+            (Elem::F32, BinaryOp::Div) => Op::Div,
+            (Elem::F32, BinaryOp::Max) => return Some(self.extreme(Op::Max, x, y)),
+            (Elem::F32, BinaryOp::Min) => return Some(self.extreme(Op::Min, x, y)),
+            (Elem::Bool, BinaryOp::And) => return Some(self.both(x, y)),
+            (Elem::Bool, BinaryOp::Or) => return Some(self.either(x, y)),
+            (Elem::I32, BinaryOp::Add) => Op::AddI,
+            (Elem::I32, BinaryOp::Sub) => Op::SubI,
+            (Elem::I32, BinaryOp::Mul) => Op::MulI,
+            (Elem::I32, BinaryOp::Max) => Op::MaxI,
+            (Elem::I32, BinaryOp::Min) => Op::MinI,
+            _ => return None,
+        };
+        Some(self.two(op, x, y))
+    }
+
+    /// A comparison, as a truth value.
+    pub(super) fn compare(&mut self, op: CmpOp, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
+        Some(match elem {
+            Elem::F32 => self.test(float_predicate(op), x, y),
+            Elem::I32 if self.wide() => {
+                let predicate = match op {
+                    CmpOp::Eq => 0,
+                    CmpOp::Lt => 1,
+                    CmpOp::Le => 2,
+                    CmpOp::Ne => 4,
+                    CmpOp::Ge => 5,
+                    CmpOp::Gt => 6,
+                };
+                self.make(Class::Mask, Op::CompareI, vec![x.into(), y.into(), Operand::Imm(predicate)])
+            }
+            Elem::I32 => match op {
+                CmpOp::Eq => self.two(Op::EqualI, x, y),
+                CmpOp::Gt => self.two(Op::GreaterI, x, y),
+                CmpOp::Lt => self.two(Op::GreaterI, y, x),
+                CmpOp::Ne | CmpOp::Le | CmpOp::Ge => {
+                    let opposite = match op {
+                        CmpOp::Ne => self.two(Op::EqualI, x, y),
+                        CmpOp::Le => self.two(Op::GreaterI, x, y),
+                        _ => self.two(Op::GreaterI, y, x),
+                    };
+                    self.not(opposite)
+                }
+            },
+            Elem::Bool => match op {
+                CmpOp::Eq | CmpOp::Ne => {
+                    let differ = self.logic(Op::MaskXor, Op::Xor, x, y);
+                    if op == CmpOp::Ne { differ } else { self.not(differ) }
+                }
+                CmpOp::Lt => self.logic(Op::MaskAndNot, Op::AndNot, x, y),
+                CmpOp::Gt => self.logic(Op::MaskAndNot, Op::AndNot, y, x),
+                CmpOp::Le => {
+                    let greater = self.logic(Op::MaskAndNot, Op::AndNot, y, x);
+                    self.not(greater)
+                }
+                CmpOp::Ge => {
+                    let less = self.logic(Op::MaskAndNot, Op::AndNot, x, y);
+                    self.not(less)
+                }
+            },
+            Elem::BF16 | Elem::F16 | Elem::I8 | Elem::I64 => return None,
+        })
+    }
+
+    /// `condition ? x : y` of elements of any type.
+    pub(super) fn select(&mut self, elem: Elem, condition: Reg, x: Reg, y: Reg) -> Reg {
+        if elem == Elem::Bool && self.wide() {
+            let yes = self.both(condition, x);
+            let no = self.logic(Op::MaskAndNot, Op::AndNot, condition, y);
+            self.either(yes, no)
+        } else {
+            self.choose(condition, x, y)
+        }
+    }
+
+    /// Conversion; float to integer truncates and saturates, NaN gives 0.
+    pub(super) fn cast(&mut self, from: Elem, to: Elem, x: Reg) -> Option<Reg> {
+        Some(match (from, to) {
+            (a, b) if a == b => x,
+            (Elem::F32, Elem::I32) => {
+                let n = self.vector(Op::Truncate, vec![x.into()]);
+                let limit = self.float(2_147_483_648.0);
+                let over = self.test(float_predicate(CmpOp::Ge), x, limit);
+                let largest = self.int(i32::MAX);
+                let n = self.choose(over, largest, n);
+                let number = self.test(ORDERED, x, x);
+                self.keep(number, n)
+            }
+            (Elem::F32, Elem::Bool) => {
+                let zero = self.float(0.0);
+                self.test(float_predicate(CmpOp::Ne), x, zero)
+            }
+            (Elem::I32, Elem::F32) => self.vector(Op::FromInt, vec![x.into()]),
+            (Elem::I32, Elem::Bool) => self.not_zero(x),
+            (Elem::Bool, Elem::F32) => {
+                let one = self.float(1.0);
+                self.keep(x, one)
+            }
+            (Elem::Bool, Elem::I32) => {
+                let one = self.int(1);
+                self.keep(x, one)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The nearest value of a narrower type.
+    pub(super) fn narrow(&mut self, x: Reg, to: Elem) -> Option<Reg> {
+        Some(match to {
+            Elem::BF16 => {
+                let bits = self.rounded(x);
+                let high = self.int(-0x1_0000);
+                self.two(Op::And, bits, high)
+            }
+            Elem::F16 => {
+                let half = self.vector(Op::ToHalf, vec![x.into(), Operand::Imm(0)]);
+                self.vector(Op::FromHalf, vec![half.into()])
+            }
+            Elem::I8 => {
+                let up = self.shift(Op::ShiftLeft, x, 24);
+                self.shift(Op::ShiftSigned, up, 24)
+            }
+            Elem::F32 | Elem::I32 | Elem::Bool => x,
+            Elem::I64 => return None,
+        })
+    }
+
+    /// Bits whose upper half is the nearest `bf16`; a NaN stays one.
+    pub(super) fn rounded(&mut self, x: Reg) -> Reg {
+        let half = self.shift(Op::ShiftRight, x, 16);
+        let one = self.int(1);
+        let odd = self.two(Op::And, half, one);
+        let bias = self.int(0x7fff);
+        let sum = self.two(Op::AddI, x, bias);
+        let sum = self.two(Op::AddI, sum, odd);
+        let quiet = self.int(0x40_0000);
+        let nan = self.two(Op::Or, x, quiet);
+        let is_nan = self.unordered(x);
+        self.choose(is_nan, nan, sum)
+    }
+
+    /// What a reduction of no elements gives; truth values are reduced as 0 and -1.
+    pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem) -> Option<Reg> {
+        Some(match (kind, elem) {
+            (ReduceKind::Sum, Elem::F32 | Elem::I32) | (ReduceKind::Any, Elem::Bool) => self.int(0),
+            (ReduceKind::Max, Elem::F32) => self.float(f32::NEG_INFINITY),
+            (ReduceKind::Min, Elem::F32) => self.float(f32::INFINITY),
+            (ReduceKind::Max, Elem::I32) => self.int(i32::MIN),
+            (ReduceKind::Min, Elem::I32) => self.int(i32::MAX),
+            (ReduceKind::All, Elem::Bool) => self.int(-1),
+            _ => return None,
+        })
+    }
+
+    /// Two partial results of a reduction as one.
+    pub(super) fn combine(&mut self, kind: ReduceKind, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
+        match (kind, elem) {
+            (ReduceKind::Sum, _) => self.binary(BinaryOp::Add, elem, x, y),
+            (ReduceKind::Max, _) => self.binary(BinaryOp::Max, elem, x, y),
+            (ReduceKind::Min, _) => self.binary(BinaryOp::Min, elem, x, y),
+            (ReduceKind::All, Elem::Bool) => Some(self.two(Op::And, x, y)),
+            (ReduceKind::Any, Elem::Bool) => Some(self.two(Op::Or, x, y)),
+            _ => None,
+        }
+    }
+
+    /// All lanes of a vector as one, which is then in every lane.
+    pub(super) fn across(&mut self, kind: ReduceKind, elem: Elem, x: Reg) -> Option<Reg> {
+        let mut x = x;
+        let parts: &[i32] = if self.wide() { &[0x4e, 0xb1] } else { &[1] };
+        for p in parts {
+            let other = self.vector(Op::Parts, vec![x.into(), x.into(), Operand::Imm(*p)]);
+            x = self.combine(kind, elem, x, other)?;
+        }
+        for p in [0x4e, 0xb1] {
+            let other = self.vector(Op::Within, vec![x.into(), Operand::Imm(p)]);
+            x = self.combine(kind, elem, x, other)?;
+        }
+        Some(x)
+    }
+}

@@ -1,0 +1,200 @@
+//! Elementary functions on a vector of `f32`.
+//!
+//! In: a register of a [`Machine`]. Out: a register. The polynomials are those of `codegen::cpu::math`, evaluated with
+//! FMA, and each function keeps to the error bound that stands there. `log`, `sin`, `cos` have no leaf.
+
+use super::machine::{Machine, Op, Operand, Reg};
+use crate::codegen::cpu::math::{ERF, ERFC, EXP, TANH};
+use crate::scalar::UnaryOp;
+
+/// Adding this rounds an `f32` of magnitude below 2^22 to a whole number.
+const ROUND: f32 = 12_582_912.0;
+
+impl Machine {
+    /// Horner's scheme, lowest coefficient first.
+    fn polynomial(&mut self, x: Reg, coefficients: &[f32]) -> Reg {
+        let mut rest = coefficients.iter().rev();
+        let mut sum = self.float(rest.next().copied().unwrap_or(0.0));
+        for c in rest {
+            let c = self.float(*c);
+            sum = self.fma(sum, x, c);
+        }
+        sum
+    }
+
+    /// A comparison, then a selection.
+    fn where_less(&mut self, x: Reg, y: Reg, yes: Reg, no: Reg) -> Reg {
+        let less = self.test(0x11, x, y);
+        self.choose(less, yes, no)
+    }
+
+    /// The magnitude of `a` with the sign of `x`.
+    fn with_sign(&mut self, a: Reg, x: Reg) -> Reg {
+        let sign = self.float(-0.0);
+        let s = self.two(Op::And, x, sign);
+        let m = self.two(Op::AndNot, sign, a);
+        self.two(Op::Or, m, s)
+    }
+
+    /// `e^x`: `x = n ln 2 + r` with `ln 2` in two parts (Cody & Waite 1980, chapter 6). Overflow gives inf, underflow is
+    /// gradual.
+    pub(super) fn exp(&mut self, x: Reg) -> Reg {
+        // The bound comes first, so that a NaN in `x` stays.
+        let (high, low) = (self.float(89.0), self.float(-104.5));
+        let x = self.two(Op::Min, high, x);
+        let x = self.two(Op::Max, low, x);
+        self.exp_bounded(x)
+    }
+
+    /// `e^x` of what is at least -104.5 and at most 89, or NaN.
+    fn exp_bounded(&mut self, x: Reg) -> Reg {
+        let (per_ln2, round) = (self.float(std::f32::consts::LOG2_E), self.float(ROUND));
+        let shifted = self.fma(x, per_ln2, round);
+        let n = self.two(Op::Sub, shifted, round);
+        let (hi, lo) = (self.float(0.693_359_4), self.float(-2.121_944_4e-4));
+        let r = self.fnma(n, hi, x);
+        let r = self.fnma(n, lo, r);
+        let one = self.float(1.0);
+        let p = self.polynomial(r, &EXP);
+        let p = self.fma(p, r, one);
+        let p = self.fma(p, r, one);
+        if self.wide() {
+            return self.two(Op::Scale, p, n);
+        }
+        // In two steps: the first changes the exponent of `p`, which is near 1, the second may underflow.
+        let n = self.vector(Op::Nearest, vec![n.into()]);
+        let half = self.shift(Op::ShiftSigned, n, 1);
+        let rest = self.two(Op::SubI, n, half);
+        let half = self.shift(Op::ShiftLeft, half, 23);
+        let p = self.two(Op::AddI, p, half);
+        let rest = self.shift(Op::ShiftLeft, rest, 23);
+        let scale = self.two(Op::AddI, rest, one);
+        self.two(Op::Mul, p, scale)
+    }
+
+    fn tanh(&mut self, x: Reg) -> Reg {
+        let z = self.two(Op::Mul, x, x);
+        let p = self.polynomial(z, &TANH);
+        let p = self.two(Op::Mul, p, z);
+        let near = self.fma(p, x, x);
+        let a = self.magnitude(x);
+        let two_a = self.two(Op::Add, a, a);
+        let e = self.exp(two_a);
+        let (one, two) = (self.float(1.0), self.float(2.0));
+        let d = self.two(Op::Add, e, one);
+        let q = self.two(Op::Div, two, d);
+        let far = self.two(Op::Sub, one, q);
+        let far = self.with_sign(far, x);
+        let limit = self.float(0.625);
+        self.where_less(a, limit, near, far)
+    }
+
+    /// `erf` near 0, `erfc |x|` beyond, `|x|`, and 1.
+    fn erf_parts(&mut self, x: Reg) -> (Reg, Reg, Reg, Reg) {
+        let z = self.two(Op::Mul, x, x);
+        let p = self.polynomial(z, &ERF);
+        let near = self.two(Op::Mul, p, x);
+        let a = self.magnitude(x);
+        let four = self.float(4.0);
+        let clamped = self.two(Op::Min, four, a);
+        let q = self.polynomial(clamped, &ERFC);
+        let sign = self.float(-0.0);
+        let q = self.two(Op::Xor, q, sign);
+        let e = self.exp_bounded(q);
+        let zero = self.float(0.0);
+        let erfc = self.where_less(four, a, zero, e);
+        let one = self.float(1.0);
+        (near, erfc, a, one)
+    }
+
+    fn erf(&mut self, x: Reg) -> Reg {
+        let (near, erfc, a, one) = self.erf_parts(x);
+        let far = self.two(Op::Sub, one, erfc);
+        let far = self.with_sign(far, x);
+        self.where_less(a, one, near, far)
+    }
+
+    fn sigmoid(&mut self, x: Reg) -> Reg {
+        let sign = self.float(-0.0);
+        let n = self.two(Op::Or, x, sign);
+        let e = self.exp(n);
+        let (zero, one) = (self.float(0.0), self.float(1.0));
+        let d = self.two(Op::Add, e, one);
+        let top = self.where_less(x, zero, e, one);
+        self.two(Op::Div, top, d)
+    }
+
+    fn silu(&mut self, x: Reg) -> Reg {
+        let s = self.sigmoid(x);
+        let y = self.two(Op::Mul, x, s);
+        self.zero_at_minus_infinity(x, y)
+    }
+
+    /// -0 where `x` is -inf, else `y`.
+    fn zero_at_minus_infinity(&mut self, x: Reg, y: Reg) -> Reg {
+        let (bottom, zero) = (self.float(f32::NEG_INFINITY), self.float(-0.0));
+        let is = self.test(0, x, bottom);
+        self.choose(is, zero, y)
+    }
+
+    fn gelu(&mut self, x: Reg) -> Reg {
+        let scale = self.float(std::f32::consts::FRAC_1_SQRT_2);
+        let u = self.two(Op::Mul, x, scale);
+        let (near, erfc, a, one) = self.erf_parts(u);
+        let near = self.two(Op::Add, near, one);
+        let two = self.float(2.0);
+        let positive = self.two(Op::Sub, two, erfc);
+        let zero = self.float(0.0);
+        let far = self.where_less(x, zero, erfc, positive);
+        let sum = self.where_less(a, one, near, far);
+        let half = self.float(0.5);
+        let half = self.two(Op::Mul, x, half);
+        let y = self.two(Op::Mul, half, sum);
+        self.zero_at_minus_infinity(x, y)
+    }
+
+    fn gelu_tanh(&mut self, x: Reg) -> Reg {
+        let z = self.two(Op::Mul, x, x);
+        let (cubic, one) = (self.float(0.044_715), self.float(1.0));
+        let cubic = self.fma(z, cubic, one);
+        let inner = self.two(Op::Mul, cubic, x);
+        // 2 sqrt(2 / pi)
+        let scale = self.float(1.595_769);
+        let doubled = self.two(Op::Mul, inner, scale);
+        let s = self.sigmoid(doubled);
+        let y = self.two(Op::Mul, x, s);
+        self.zero_at_minus_infinity(x, y)
+    }
+
+    fn floor(&mut self, x: Reg) -> Reg {
+        // Downwards, without the exception for inexact results.
+        self.vector(Op::Round, vec![x.into(), Operand::Imm(9)])
+    }
+
+    /// A function of floats; `None` for those that have no leaf.
+    pub(super) fn function(&mut self, op: UnaryOp, x: Reg) -> Option<Reg> {
+        Some(match op {
+            UnaryOp::Exp => self.exp(x),
+            UnaryOp::Rsqrt => {
+                let root = self.vector(Op::Sqrt, vec![x.into()]);
+                let one = self.float(1.0);
+                self.two(Op::Div, one, root)
+            }
+            UnaryOp::Tanh => self.tanh(x),
+            UnaryOp::Erf => self.erf(x),
+            UnaryOp::Sigmoid => self.sigmoid(x),
+            UnaryOp::Gelu => self.gelu(x),
+            UnaryOp::GeluTanh => self.gelu_tanh(x),
+            UnaryOp::Silu => self.silu(x),
+            UnaryOp::Floor => self.floor(x),
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Sqrt
+            | UnaryOp::Relu
+            | UnaryOp::Log
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Not => return None,
+        })
+    }
+}

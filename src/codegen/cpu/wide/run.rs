@@ -1,0 +1,449 @@
+//! Instruction selection of a `run`: loops over rows and vectors of columns.
+//!
+//! In: a [`Frame`]. Out: a function over virtual registers; what is done in the loops is in `steps`. Three depths: before the loops (0), in the outer loop (1), in
+//! the inner loop (2); each instruction stands at the least depth at which its operands are known. The inner loop goes
+//! through columns, several vectors at a time, one vector's work after another's: the processor overlaps them, and few
+//! registers are live. Where rows are reduced, it is the inner loop that goes through rows, for a few vectors of columns,
+//! and the sums stay in registers.
+//!
+//! What lies in scratch from before the run and is overwritten in it is read first at each place.
+//!
+//! Declined are `i64`, `log`, `sin`, `cos`, `rem`, `pow`, `argmax`, division of integers, arithmetic of truth values other
+//! than and, or, not and comparisons, `and` and `or` of numbers, stores along an axis that repeats, distances in memory of
+//! 2^31 bytes and more, and a run that reduces along both axes.
+
+use std::collections::BTreeMap;
+
+use super::access::{Distance, Lanes, Spot};
+use super::frame::{Access, Count, Frame, Step, Varies};
+use super::machine::{Class, Constant, Item, Machine, Mem, Op as Do, Operand, Reg, When};
+use super::{Leaf, Word};
+use crate::scalar::{CmpOp, UnaryOp};
+use crate::shape::Elem;
+use crate::tile::{Body, CpuLevel, Extent, Inst, Op, Space, TileType, Type, Value};
+
+/// Some vectors of columns.
+#[derive(Clone, Copy)]
+pub(super) struct Chunk {
+    /// The first column is this register's value ..
+    pub(super) at: Option<Reg>,
+    /// .. and so many further.
+    pub(super) offset: i64,
+    /// How many vectors.
+    pub(super) vectors: usize,
+    /// How many lanes of each.
+    pub(super) lanes: Lanes,
+}
+
+/// A run being selected.
+pub(super) struct Select<'a> {
+    pub(super) m: Machine,
+    pub(super) f: Frame<'a>,
+    pub(super) scratch: usize,
+    /// What is known at each depth; for what varies along columns, by vector.
+    pub(super) env: [BTreeMap<(Value, usize), Reg>; 3],
+    /// `iota` without the place: what it starts from.
+    pub(super) starts: BTreeMap<Inst, Reg>,
+    /// Accumulators of reductions, one for each vector.
+    pub(super) sums: BTreeMap<Inst, Vec<Reg>>,
+    /// Number of the row.
+    pub(super) row: Option<Reg>,
+    /// Address of the row: of accesses, and of scratch by the distance of its rows.
+    pub(super) pointers: BTreeMap<Inst, Reg>,
+    pub(super) scratch_rows: BTreeMap<u32, Reg>,
+    pub(super) scratch_start: Reg,
+    /// How many vectors at a time.
+    pub(super) unroll: usize,
+    /// Are tiles of a single column being written, in a loop of their own?
+    pub(super) single: bool,
+    /// The lanes of the last vector, where it is not whole.
+    pub(super) tail: Option<Lanes>,
+}
+
+/// The leaf of a run.
+pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
+    let mut f = Frame::new(body, rows, cols, insts)?;
+    let scratch = f.word(Word::Scratch);
+    let mut m = Machine::new(level);
+    let scratch_start = m.make(Class::General, Do::Mov, vec![Mem::word(scratch).into()]);
+    let mut s = Select {
+        m,
+        f,
+        scratch,
+        env: Default::default(),
+        starts: BTreeMap::new(),
+        sums: BTreeMap::new(),
+        row: None,
+        pointers: BTreeMap::new(),
+        scratch_rows: BTreeMap::new(),
+        scratch_start,
+        unroll: 1,
+        single: false,
+        tail: None,
+    };
+    s.unroll = s.vectors_at_a_time();
+    s.go()?;
+    let Select { mut m, f, .. } = s;
+    let function = super::allocate::allocate(&mut m)?;
+    let (code, listing) = super::encode::encode(&m, &function)?;
+    Some(Leaf { name: format!("run.{}", level.name()), code, listing, words: f.words })
+}
+
+/// About how many machine instructions an operation is.
+fn cost(op: &Op) -> usize {
+    match op {
+        Op::Unary(UnaryOp::Exp) => 14,
+        Op::Unary(UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::GeluTanh) => 25,
+        Op::Unary(UnaryOp::Erf | UnaryOp::Gelu) => 45,
+        Op::Narrow { .. } => 6,
+        Op::Full | Op::Copy => 0,
+        _ => 1,
+    }
+}
+
+impl<'a> Select<'a> {
+    /// Four vectors where little is done with each, two where more is.
+    fn vectors_at_a_time(&self) -> usize {
+        let work: usize = self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op)).sum();
+        let most = usize::try_from(self.f.cols.most() / self.m.lanes()).unwrap_or(0).max(1);
+        let wanted = match work {
+            0..=12 => 4,
+            13..=60 => 2,
+            _ => 1,
+        };
+        wanted.min(most)
+    }
+
+    /// The depth at which something is known.
+    pub(super) fn depth(&self, v: Varies) -> usize {
+        let (outer, inner) = if self.f.cols_outside { (v.cols, v.rows) } else { (v.rows, v.cols) };
+        if inner { 2 } else { usize::from(outer) }
+    }
+
+    fn go(&mut self) -> Option<()> {
+        if self.f.rows == Count::Static(0) && !self.f.cols_outside
+            || self.f.cols == Count::Static(0) && self.f.cols_outside
+        {
+            return Some(());
+        }
+        self.start_tail();
+        self.start_iotas()?;
+        let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
+        self.step(0, &whole)?;
+        if self.f.cols_outside {
+            // What has a single column is there even if the run has none.
+            if self.f.writes_single_columns() {
+                self.single = true;
+                self.rows(&mut |s| {
+                    s.env[2].clear();
+                    s.step(2, &whole)
+                })?;
+                self.single = false;
+            }
+            self.columns(&mut |s, chunk| {
+                s.env[1].clear();
+                s.pointers.clear();
+                s.row = None;
+                s.step(1, chunk)?;
+                s.start_sums(chunk.vectors)?;
+                s.rows(&mut |s| {
+                    s.env[2].clear();
+                    s.step(2, chunk)
+                })?;
+                s.finish_columns(chunk)
+            })
+        } else {
+            self.rows(&mut |s| {
+                s.env[1].clear();
+                s.step(1, &whole)?;
+                s.start_sums(s.unroll)?;
+                s.columns(&mut |s, chunk| {
+                    s.env[2].clear();
+                    s.step(2, chunk)
+                })?;
+                s.finish_row()
+            })
+        }
+    }
+
+    /// The mask of the last vector, once for all.
+    fn start_tail(&mut self) {
+        let lanes = self.m.lanes();
+        let count = match self.f.cols {
+            Count::Static(n) if n % lanes == 0 => return,
+            Count::Static(n) => self.m.number(i32::try_from(n % lanes).unwrap_or(0)),
+            Count::Word(w, _) => {
+                let n = self.m.make(Class::General, Do::Mov, vec![Mem::word(w).into()]);
+                let low = Operand::Imm(i32::try_from(lanes - 1).unwrap_or(0));
+                self.m.set(Do::AndImm, n, true, vec![low]);
+                n
+            }
+        };
+        let n = self.m.spread(count);
+        let lane = self.m.constant(Constant::Count);
+        let Some(mask) = self.m.compare(CmpOp::Gt, Elem::I32, n, lane) else { return };
+        self.tail = Some(Lanes::Some { mask, count });
+    }
+
+    /// A loop while `i` is less than an end, which it reaches in steps; done at least once.
+    fn turn(&mut self, i: Reg, step: i64, end: Operand, body: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        let top = self.m.label();
+        self.m.items.push(Item::Begin);
+        self.m.place(top);
+        body(self)?;
+        self.m.set(Do::PlusImm, i, true, vec![Operand::Imm(i32::try_from(step).ok()?)]);
+        self.compare(i, end);
+        self.m.jump(When::Less, top);
+        self.m.items.push(Item::End);
+        Some(())
+    }
+
+    fn compare(&mut self, i: Reg, with: Operand) {
+        let op = if matches!(with, Operand::Imm(_)) { Do::CompareImm } else { Do::Compare };
+        self.m.effect(op, vec![i.into(), with]);
+    }
+
+    /// The loop over rows.
+    fn rows(&mut self, body: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        let insts = self.f.insts;
+        for i in insts {
+            if let Some(access) = self.f.accesses.get(i).copied() {
+                let start = Mem::word(access.start).into();
+                let pointer = self.m.make(Class::General, Do::Mov, vec![start]);
+                self.pointers.insert(*i, pointer);
+            }
+        }
+        for pitch in self.f.pitches.clone() {
+            let start = Mem::word(self.scratch).into();
+            let pointer = self.m.make(Class::General, Do::Mov, vec![start]);
+            self.scratch_rows.insert(pitch, pointer);
+        }
+        let end = match self.f.rows {
+            Count::Static(0) => return Some(()),
+            Count::Static(1) => return body(self),
+            Count::Static(n) => Operand::Imm(i32::try_from(n).ok()?),
+            Count::Word(w, _) => Mem::word(w).into(),
+        };
+        let row = self.m.number(0);
+        self.row = Some(row);
+        let none = self.m.label();
+        if let Count::Word(..) = self.f.rows {
+            self.compare(row, end);
+            self.m.jump(When::GreaterEqual, none);
+        }
+        self.turn(row, 1, end, &mut |s| {
+            body(s)?;
+            for i in insts {
+                if let (Some(p), Some(Access { row: Some(step), .. })) = (s.pointers.get(i), s.f.accesses.get(i)) {
+                    s.m.advance(*p, *step);
+                }
+            }
+            for (pitch, p) in s.scratch_rows.clone() {
+                s.m.advance(p, Distance::Bytes(i32::try_from(pitch).ok()?));
+            }
+            Some(())
+        })?;
+        self.m.place(none);
+        Some(())
+    }
+
+    /// The loop over columns.
+    fn columns(&mut self, body: &mut dyn FnMut(&mut Self, &Chunk) -> Option<()>) -> Option<()> {
+        let lanes = self.m.lanes();
+        let some = lanes * i64::try_from(self.unroll).ok()?;
+        let chunk = |at, offset, vectors| Chunk { at, offset, vectors, lanes: Lanes::All };
+        match self.f.cols {
+            Count::Static(n) => {
+                let (mut groups, mut rest) = (n / some, (n % some) / lanes);
+                if groups == 1 && rest == 0 {
+                    (groups, rest) = (0, some / lanes);
+                }
+                if groups > 0 {
+                    let c = self.m.number(0);
+                    let end = Operand::Imm(i32::try_from(groups * some).ok()?);
+                    self.turn(c, some, end, &mut |s| body(s, &chunk(Some(c), 0, s.unroll)))?;
+                }
+                if rest > 0 {
+                    body(self, &chunk(None, groups * some, usize::try_from(rest).ok()?))?;
+                }
+                if let Some(tail) = self.tail {
+                    body(self, &Chunk { at: None, offset: n / lanes * lanes, vectors: 1, lanes: tail })?;
+                }
+            }
+            Count::Word(w, most) => {
+                let c = self.m.number(0);
+                let mut sizes = vec![self.unroll];
+                if self.unroll > 1 {
+                    sizes.push(1);
+                }
+                for size in sizes {
+                    let step = lanes * i64::try_from(size).ok()?;
+                    if step > most {
+                        continue;
+                    }
+                    // As long as a whole step is left.
+                    let end = self.m.make(Class::General, Do::Mov, vec![Mem::word(w).into()]);
+                    self.m.set(Do::PlusImm, end, true, vec![Operand::Imm(i32::try_from(1 - step).ok()?)]);
+                    let done = self.m.label();
+                    self.compare(c, end.into());
+                    self.m.jump(When::GreaterEqual, done);
+                    self.turn(c, step, end.into(), &mut |s| body(s, &chunk(Some(c), 0, size)))?;
+                    self.m.place(done);
+                }
+                let done = self.m.label();
+                self.compare(c, Mem::word(w).into());
+                self.m.jump(When::GreaterEqual, done);
+                let tail = self.tail?;
+                body(self, &Chunk { at: Some(c), offset: 0, vectors: 1, lanes: tail })?;
+                self.m.place(done);
+            }
+        }
+        Some(())
+    }
+
+    /// Everything that is done at one depth.
+    fn step(&mut self, depth: usize, chunk: &Chunk) -> Option<()> {
+        for vector in 0..chunk.vectors {
+            self.read_first(depth, chunk, vector)?;
+            for i in self.f.insts {
+                let data = self.f.body.inst(*i);
+                self.instruction(*i, data, depth, chunk, vector)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Reads what lies in scratch: in the loops' heads all that does not change within, in the innermost what the run
+    /// overwrites.
+    fn read_first(&mut self, depth: usize, chunk: &Chunk, vector: usize) -> Option<()> {
+        for i in self.f.insts {
+            for v in &self.f.body.inst(*i).operands {
+                if self.single && self.f.operand(*v).cols {
+                    continue;
+                }
+                if depth == 0 && matches!(self.f.body.ty(*v), Type::Scalar(_)) {
+                    self.operand(*v, depth, chunk, vector)?;
+                }
+                let Some(t) = self.f.body.ty(*v).tile() else { continue };
+                let overwritten = matches!(t.space, Space::L1(offset) if self.f.written.contains(&offset));
+                if !self.f.made.contains(v)
+                    && self.depth(self.f.operand(*v)) == depth
+                    && (depth < 2 || overwritten)
+                    && self.known(*v, vector).is_none()
+                {
+                    self.read(*v, t, depth, chunk, vector)?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn known(&self, v: Value, vector: usize) -> Option<Reg> {
+        let key = (v, if self.f.operand(v).cols { vector } else { 0 });
+        self.env.iter().find_map(|e| e.get(&key)).copied()
+    }
+
+    pub(super) fn know(&mut self, v: Value, vector: usize, depth: usize, x: Reg) {
+        let key = (v, if self.f.operand(v).cols { vector } else { 0 });
+        self.env[depth].insert(key, x);
+    }
+
+    /// Reads a tile in scratch.
+    fn read(&mut self, v: Value, t: &TileType, depth: usize, chunk: &Chunk, vector: usize) -> Option<Reg> {
+        let (place, lanes) = self.scratch_place(t, chunk, vector)?;
+        let x = if self.f.extents(t).cols {
+            self.m.load_scratch(t.elem, place, lanes)?
+        } else {
+            self.m.load_scratch_same(t.elem, place)
+        };
+        self.know(v, vector, depth, x);
+        Some(x)
+    }
+
+    /// Where a vector of a tile in scratch lies, and which of its lanes may be touched.
+    pub(super) fn scratch_place(&self, t: &TileType, chunk: &Chunk, vector: usize) -> Option<(Mem, Lanes)> {
+        let Space::L1(offset) = t.space else { return None };
+        let offset = i32::try_from(offset).ok()?;
+        let varies = self.f.extents(t);
+        if !varies.cols {
+            let at = Mem::at(self.scratch_start).plus(offset);
+            let row = self.row.filter(|_| varies.rows);
+            return Some((row.map_or(at, |r| at.indexed(r, 4)), Lanes::All));
+        }
+        let start = if varies.rows { *self.scratch_rows.get(&t.pitch())? } else { self.scratch_start };
+        let at = self.column(Mem::at(start).plus(offset), chunk, vector, 4)?;
+        let padded = !t.cols.is_one() && i64::from(t.pitch()) % (4 * self.m.lanes()) == 0;
+        Some((at, if padded { Lanes::All } else { chunk.lanes }))
+    }
+
+    /// The place of a vector of columns.
+    fn column(&self, m: Mem, chunk: &Chunk, vector: usize, size: u8) -> Option<Mem> {
+        let first = chunk.offset + i64::try_from(vector).ok()? * self.m.lanes();
+        let m = m.plus(i32::try_from(first * i64::from(size)).ok()?);
+        Some(match chunk.at {
+            Some(c) => m.indexed(c, size),
+            None => m,
+        })
+    }
+
+    /// The same in a buffer.
+    pub(super) fn spot(&mut self, i: Inst, access: &Access, chunk: &Chunk, vector: usize) -> Option<Spot> {
+        let pointer = match self.pointers.get(&i) {
+            Some(p) => *p,
+            // Before the loops.
+            None => self.m.make(Class::General, Do::Mov, vec![Mem::word(access.start).into()]),
+        };
+        let at = Mem::at(pointer);
+        let step = match access.col {
+            Step::Same => return Some(Spot::Unit(at)),
+            Step::Unit => {
+                let size = u8::try_from(access.elem.size()).ok()?;
+                return Some(Spot::Unit(self.column(at, chunk, vector, size)?));
+            }
+            Step::Apart(step) => step,
+        };
+        let first = chunk.offset + i64::try_from(vector).ok()? * self.m.lanes();
+        let first = Operand::Imm(i32::try_from(first).ok()?);
+        let c = match chunk.at {
+            Some(c) => {
+                let c = self.m.copy(c);
+                self.m.set(Do::PlusImm, c, true, vec![first]);
+                c
+            }
+            None => self.m.make(Class::General, Do::MovImm, vec![first]),
+        };
+        match step {
+            Distance::Bytes(n) => {
+                let distance = vec![c.into(), Operand::Imm(n)];
+                let start = self.m.make(Class::General, Do::TimesImm, distance);
+                self.m.set(Do::Plus, start, true, vec![pointer.into()]);
+                Some(Spot::Apart(start, step))
+            }
+            Distance::Word(w) => {
+                self.m.set(Do::Times, c, true, vec![Mem::word(w).into()]);
+                self.m.set(Do::Plus, c, true, vec![pointer.into()]);
+                Some(Spot::Apart(c, step))
+            }
+        }
+    }
+
+    /// An operand of an instruction.
+    pub(super) fn operand(&mut self, v: Value, depth: usize, chunk: &Chunk, vector: usize) -> Option<Reg> {
+        if let Some(x) = self.known(v, vector) {
+            return Some(x);
+        }
+        match self.f.body.ty(v) {
+            Type::Scalar(elem) => {
+                let w = self.f.word(Word::Scalar(v));
+                let x = self.m.vector(Do::Spread, vec![Mem::word(w).into()]);
+                let x = if *elem == Elem::Bool { self.m.not_zero(x) } else { x };
+                self.know(v, 0, depth, x);
+                Some(x)
+            }
+            Type::Tile(t) if matches!(t.space, Space::L1(_)) && !self.f.made.contains(&v) => {
+                self.read(v, t, depth, chunk, vector)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Runs by hand, one for each way in which a run is gone through, at odd sizes.
+
+use super::{check, floats};
+use crate::tile::interp::Argument;
+
+/// Numbers that are not all alike: small whole ones, and every seventh something special.
+fn numbers(n: usize) -> Argument {
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-40, 3.5, 2_147_483_648.0];
+    floats((0..n).map(|i| if i % 7 == 3 { special[i / 7 % 7] } else { (i * 37 % 23) as f32 - 11.0 }))
+}
+
+fn whole(n: usize) -> Argument {
+    floats((0..n).map(|i| (i * 37 % 23) as f32 - 11.0))
+}
+
+const SIZES: [i64; 9] = [0, 1, 3, 15, 16, 17, 31, 33, 100];
+
+/// A kernel that normalises rows: maxima and sums along columns, then a pass over what lies in scratch.
+fn rows_and_sums(rows: &str, cols: &str) -> String {
+    format!(
+        r#"module "m"
+
+kernel @k(%x: in f32[101, 103], %y: out f32[101, 103], %z: out f32[101], %r: index, %c: index, %zero: index) cpu(avx512) scratch(106496) {{
+^bb0:
+  %two = const 2.0 : f32
+  run ({rows}, {cols}) {{
+    %t = load %x[%zero, %zero], rows=0, cols=1 : tile f32[{rows}, {cols}] @l1(0)
+    %d = mul %t, %two : tile f32[{rows}, {cols}] @l1(51200)
+    %a = reduce_sum %t, axis=1 : tile f32[{rows}, 1] @l1(102400)
+    %h = reduce_max %d, axis=1 : tile f32[{rows}, 1] @l1(103424)
+  }}
+  run ({rows}, {cols}) {{
+    %e = sub %d, %h : tile f32[{rows}, {cols}] @l1(51200)
+    %f = mul %e, %a : tile f32[{rows}, {cols}] @reg
+    store %y[%zero, %zero], %f, rows=0, cols=1
+    %n = reduce_min %e, axis=1 : tile f32[{rows}, 1] @l1(103424)
+  }}
+  run ({rows}, 1) {{
+    %p = mul %n, %two : tile f32[{rows}, 1] @l1(103424)
+    %q = sub %p, %a : tile f32[{rows}, 1] @reg
+    store %z[%zero], %q, rows=0
+  }}
+  return
+}}
+"#
+    )
+}
+
+#[test]
+fn rows_are_reduced() {
+    for r in SIZES {
+        for c in SIZES {
+            let args = |x| {
+                vec![x, numbers(101 * 103), numbers(101), Argument::Index(r), Argument::Index(c), Argument::Index(0)]
+            };
+            check(&rows_and_sums("%r<=100", "%c<=100"), &[], &args(whole(101 * 103)));
+            if r > 0 && c > 0 {
+                check(&rows_and_sums(&r.to_string(), &c.to_string()), &[], &args(whole(101 * 103)));
+            }
+        }
+    }
+}
+
+/// Minimum and maximum keep a NaN, wherever it is.
+#[test]
+fn nan_stays() {
+    let source = rows_and_sums("%r<=100", "%c<=100").replace("reduce_sum", "reduce_min");
+    for c in SIZES {
+        let args = [
+            numbers(101 * 103),
+            numbers(101 * 103),
+            numbers(101),
+            Argument::Index(100),
+            Argument::Index(c),
+            Argument::Index(0),
+        ];
+        check(&source, &[], &args);
+    }
+}
+
+/// Reductions of columns: accumulators in registers while the rows go by.
+#[test]
+fn columns_are_reduced() {
+    let source = r#"module "m"
+
+kernel @k(%x: in f32[101, 103], %y: out f32[103], %z: out f32[103], %r: index, %c: index, %zero: index) cpu(avx512) scratch(1024) {
+^bb0:
+  run (%r<=100, %c<=100) {
+    %t = load %x[%zero, %zero], rows=0, cols=1 : tile f32[%r<=100, %c<=100] @reg
+    %a = reduce_sum %t, axis=0 : tile f32[1, %c<=100] @l1(0)
+    %h = reduce_max %t, axis=0 : tile f32[1, %c<=100] @l1(512)
+  }
+  run (1, %c<=100) {
+    store %y[%zero], %a, cols=0
+    store %z[%zero], %h, cols=0
+  }
+  return
+}
+"#;
+    for r in SIZES {
+        for c in SIZES {
+            let args = [
+                whole(101 * 103),
+                numbers(103),
+                numbers(103),
+                Argument::Index(r),
+                Argument::Index(c),
+                Argument::Index(0),
+            ];
+            check(source, &[], &args);
+        }
+    }
+}
