@@ -54,6 +54,11 @@
 //!   one row, and an empty axis nothing. A schedule for a machine that computes whole tiles turns bounds into masks.
 //! * **Two variants where there are taps.** An entry point with taps is compiled twice; the plain variant does not know
 //!   of them. What a tap keeps from being fused is a remark.
+//! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
+//!   registers, the register tile of a product. A library has kernels and plans for each level; which of them run is
+//!   decided when a model is opened, by what the processor has.
+//! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
+//!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions.
 //! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.
 //!
 //! # Numerics

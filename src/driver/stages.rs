@@ -173,6 +173,15 @@ impl Levels {
     }
 }
 
+/// Does the same for each level, each on a thread of its own; the results in order, or the first failure.
+fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failure> + Sync) -> Result<Vec<U>, Failure> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(|| work(item))).collect();
+        let join = |t: std::thread::ScopedJoinHandle<'_, _>| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        threads.into_iter().map(join).collect()
+    })
+}
+
 /// A module for each of some levels, scheduled, in the same order.
 pub(super) struct Tiers(Vec<(CpuLevel, tile::Module)>);
 
@@ -180,15 +189,15 @@ impl Tiers {
     /// Lowers graph IR for levels, and schedules it.
     pub(super) fn lower(s: &mut Session, graph: &ir::Module, levels: &[CpuLevel]) -> Result<Tiers, Failure> {
         s.stage("lower to tile IR");
-        let lowered = levels.iter().map(|level| Ok((*level, lower_to_tiles(graph, *level)?)));
-        let mut tiers = lowered.collect::<Result<Vec<_>, _>>()?;
+        let lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level)?)))?;
         s.stage("schedule");
-        for (level, tiles) in &mut tiers {
-            schedule(tiles, *level)?;
+        let tiers = at_once(lowered, |(level, mut tiles)| {
+            schedule(&mut tiles, level)?;
             for plan in &mut tiles.plans {
                 tile::share_slots(plan, &tiles.kernels);
             }
-        }
+            Ok((level, tiles))
+        })?;
         Ok(Tiers(tiers))
     }
 

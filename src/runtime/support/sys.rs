@@ -18,6 +18,7 @@ unsafe extern "C" {
     fn write(file: c_int, bytes: *const u8, count: usize) -> isize;
     fn mmap(at: *mut c_void, size: usize, protection: c_int, flags: c_int, file: c_int, offset: i64) -> *mut c_void;
     fn munmap(at: *mut c_void, size: usize) -> c_int;
+    fn madvise(at: *mut c_void, size: usize, advice: c_int) -> c_int;
     fn strlen(text: *const c_char) -> usize;
     fn getenv(name: *const c_char) -> *const c_char;
     fn __errno_location() -> *mut c_int;
@@ -54,6 +55,9 @@ const SEEK_END: c_int = 2;
 const PROT_READ: c_int = 1;
 const MAP_PRIVATE: c_int = 2;
 const CLOCK_MONOTONIC: c_int = 1;
+const MADV_HUGEPAGE: c_int = 14;
+/// A large page of memory, on the machines that have them.
+const HUGE: usize = 2 << 20;
 const SIG_SETMASK: c_int = 2;
 
 /// Ends the process.
@@ -89,7 +93,8 @@ fn last_error() -> String {
     }
 }
 
-/// Memory aligned to 64 bytes, freed when dropped.
+/// Memory aligned to 64 bytes, freed when dropped. What is large asks for large pages: weights that are gone through from
+/// end to end would else wait for the translation of addresses.
 pub(crate) struct Buffer {
     pointer: *mut u8,
     size: usize,
@@ -107,9 +112,17 @@ impl Buffer {
         if size > isize::MAX as usize - 64 {
             return None;
         }
-        let mut pointer = null_mut();
-        // SAFETY: the alignment is a power of two and a multiple of the size of a pointer.
-        let status = unsafe { posix_memalign(&mut pointer, 64, size.max(64)) };
+        let (mut pointer, large) = (null_mut(), size / HUGE * HUGE);
+        let align = if large >= 2 * HUGE { HUGE } else { 64 };
+        // SAFETY: the alignment is a power of two and a multiple of the size of a pointer; advice is about memory that is
+        // ours, and where it is not taken nothing happens.
+        let status = unsafe {
+            let status = posix_memalign(&mut pointer, align, size.max(64));
+            if status == 0 && align == HUGE {
+                madvise(pointer.cast(), large, MADV_HUGEPAGE);
+            }
+            status
+        };
         (status == 0 && !pointer.is_null()).then_some(Buffer { pointer, size })
     }
 
