@@ -30,6 +30,7 @@
 mod arena;
 mod body;
 mod builder;
+pub mod cost;
 mod entities;
 pub mod interp;
 mod kernel;

@@ -267,6 +267,9 @@ impl Machine<'_> {
             Some(Type::Tile(t)) => {
                 let (rows, cols) = (self.extent(frame, t.rows)?, self.extent(frame, t.cols)?);
                 self.budget.spend((rows * cols) as u64)?;
+                if t.elem.is_float() && matches!(data.op, Op::Unary(_) | Op::Binary(_)) {
+                    self.budget.flops += (rows * cols) as u64;
+                }
                 let mut out = Vec::with_capacity(rows * cols);
                 for i in 0..rows {
                     for j in 0..cols {
@@ -355,6 +358,9 @@ impl Machine<'_> {
                 let x = self.operand_tile(body, data, frame, 0)?;
                 self.budget.spend((x.rows * x.cols) as u64)?;
                 let from = data.operands.first().and_then(|v| body.ty(*v).elem()).unwrap_or(Elem::F32);
+                if from.is_float() {
+                    self.budget.flops += (x.rows * x.cols) as u64;
+                }
                 let mut out = Vec::new();
                 let (rows, cols) = if *axis == 0 { (1, x.cols) } else { (x.rows, 1) };
                 let (lines, length) = if *axis == 0 { (x.cols, x.rows) } else { (x.rows, x.cols) };
@@ -382,6 +388,7 @@ impl Machine<'_> {
         let panels = matches!(data.op, Op::DotPanels { .. });
         let inner = if panels { a.rows } else { a.cols };
         self.budget.spend((acc.rows * acc.cols * inner) as u64)?;
+        self.budget.flops += 2 * (acc.rows * acc.cols * inner) as u64;
         let mut out = Vec::with_capacity(acc.data.len());
         if elem == Elem::F32 {
             // The same sums, without asking each element what it is.

@@ -52,6 +52,8 @@ pub struct Outcome {
     pub taps: BTreeMap<String, Tensor>,
     /// The work that was done.
     pub work: u64,
+    /// The floating-point operations among it, as [`super::cost`] counts them.
+    pub flops: u64,
 }
 
 /// Runs a plan.
@@ -117,11 +119,12 @@ fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, Failure> {
 struct Budget {
     left: u64,
     spent: u64,
+    flops: u64,
 }
 
 impl Budget {
     fn new(limits: Limits) -> Budget {
-        Budget { left: limits.work, spent: 0 }
+        Budget { left: limits.work, spent: 0, flops: 0 }
     }
 
     fn spend(&mut self, work: u64) -> Result<(), Failure> {

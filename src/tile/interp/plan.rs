@@ -33,7 +33,7 @@ pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> 
     for (name, out) in &runner.taps {
         taps.insert(name.clone(), out.tensor(&runner.memory, name)?);
     }
-    Ok(Outcome { results, taps, work: runner.budget.spent })
+    Ok(Outcome { results, taps, work: runner.budget.spent, flops: runner.budget.flops })
 }
 
 /// Storage that goes out of a call.

@@ -1,0 +1,399 @@
+//! The walk over one kernel: every grid point, with indices alone.
+//!
+//! In: a kernel, values of its dimensions and index parameters. Out: operations, and of each parameter the box that is
+//! read and the box that is written.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::SecondaryMap;
+
+use super::{Cost, dim};
+use crate::shape::Dim;
+use crate::tile::{Body, BufferType, Extent, Inst, InstData, Kernel, Op, ParamMode, Terminator, TileType, Type, Value};
+
+/// What is known of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Known {
+    /// An index, or an integer or truth value made of indices.
+    Number(i64),
+    /// Data, as it was read from a buffer of the kernel: the number of the parameter.
+    From(usize),
+    /// Data.
+    #[default]
+    Nothing,
+}
+
+impl Known {
+    fn number(self) -> Option<i64> {
+        match self {
+            Known::Number(n) => Some(n),
+            Known::From(_) | Known::Nothing => None,
+        }
+    }
+}
+
+/// The elements of a buffer that are touched.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    /// First and last index along each axis, of all places that are known; empty where there is none.
+    spans: Vec<(i64, i64)>,
+    /// Elements at places that data decides.
+    scattered: u64,
+}
+
+impl Touched {
+    /// `count` elements along each axis from a place on.
+    fn add(&mut self, start: &[Known], counts: &[i64]) {
+        if counts.iter().any(|n| *n <= 0) {
+            return;
+        }
+        let start: Option<Vec<i64>> = start.iter().map(|x| x.number()).collect();
+        let Some(start) = start else {
+            let elements = counts.iter().fold(1u64, |n, c| n.saturating_mul(c.unsigned_abs()));
+            self.scattered = self.scattered.saturating_add(elements);
+            return;
+        };
+        let spans = start.iter().zip(counts).map(|(s, n)| (*s, s.saturating_add(n - 1)));
+        if self.spans.is_empty() {
+            self.spans = spans.collect();
+            // A buffer without axes has one element.
+            if start.is_empty() {
+                self.spans.push((0, 0));
+            }
+            return;
+        }
+        for (old, new) in self.spans.iter_mut().zip(spans) {
+            *old = (old.0.min(new.0), old.1.max(new.1));
+        }
+    }
+
+    /// Bytes of the elements, each counted once; axes that repeat (stride 0) have one.
+    fn bytes(&self, extents: &[i64], strides: &[i64], size: u64) -> u64 {
+        let alive = |axis: usize| strides.get(axis).is_none_or(|s| *s != 0);
+        let product = |counts: &mut dyn Iterator<Item = (usize, u64)>| {
+            counts.filter(|(axis, _)| alive(*axis)).fold(1u64, |n, (_, c)| n.saturating_mul(c))
+        };
+        let all = product(&mut extents.iter().map(|e| e.max(&0).unsigned_abs()).enumerate());
+        let boxed = if self.spans.is_empty() {
+            0
+        } else {
+            let lengths = self.spans.iter().enumerate().map(|(axis, (first, last))| {
+                let end = extents.get(axis).map_or(*last, |e| (e - 1).min(*last));
+                (axis, (end - (*first).max(0) + 1).max(0).unsigned_abs())
+            });
+            product(&mut { lengths })
+        };
+        boxed.saturating_add(self.scattered).min(all).saturating_mul(size)
+    }
+}
+
+/// A buffer parameter of a kernel.
+struct Parameter {
+    read: u64,
+    written: u64,
+}
+
+/// What a kernel does at certain sizes.
+pub(super) struct Done {
+    flops: u64,
+    pub(super) points: i64,
+    exact: bool,
+    /// By parameter; indices have nothing.
+    params: Vec<Parameter>,
+    /// Parameters whose elements are used as indices, with the smallest bound.
+    pub(super) bounds: BTreeMap<usize, i64>,
+}
+
+impl Done {
+    /// The cost, where some parameters are the same memory as an earlier one: `same[i]` is that one's number.
+    pub(super) fn cost(&self, same: &[Option<usize>]) -> Cost {
+        let mut cost = Cost { flops: self.flops, exact: self.exact, ..Cost::default() };
+        for (i, p) in self.params.iter().enumerate() {
+            let twice = same.get(i).copied().flatten().and_then(|j| self.params.get(j));
+            // What an earlier one reads already is not read again.
+            let read = p.read.saturating_sub(twice.map_or(0, |q| q.read));
+            cost.read = cost.read.saturating_add(read);
+            cost.written = cost.written.saturating_add(p.written);
+        }
+        cost
+    }
+}
+
+/// Walks a kernel over its grid.
+pub(super) fn walk(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    indices: &[i64],
+    steps: &mut u64,
+) -> Result<Done, String> {
+    let mut frame: SecondaryMap<Value, Known> = SecondaryMap::new();
+    let mut param_of: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+    let mut given = indices.iter();
+    for (i, p) in kernel.params.iter().enumerate() {
+        match kernel.body.ty(p.value) {
+            Type::Index => {
+                let n = given.next().ok_or_else(|| format!("{} takes more indices", kernel.name))?;
+                frame[p.value] = Known::Number(*n);
+            }
+            _ => param_of[p.value] = Some(i),
+        }
+    }
+    let mut counts = Vec::new();
+    for g in &kernel.grid {
+        let step = g.step.max(1);
+        counts.push(dim(&g.extent, symbols)?.max(0).saturating_add(step - 1) / step);
+    }
+    let points = counts.iter().try_fold(1i64, |n, c| n.checked_mul(*c)).ok_or("the grid is too large")?;
+    let mut w = Walk {
+        kernel,
+        body: &kernel.body,
+        frame,
+        param_of,
+        dims: dims_of(&kernel.body, symbols)?,
+        flops: 0,
+        exact: true,
+        read: vec![Touched::default(); kernel.params.len()],
+        written: vec![Touched::default(); kernel.params.len()],
+        bounds: BTreeMap::new(),
+        steps,
+    };
+    for point in 0..points {
+        let mut rest = point;
+        for (g, n) in kernel.grid.iter().zip(&counts).rev() {
+            w.frame[g.value] = Known::Number(rest % n);
+            rest /= n;
+        }
+        w.point()?;
+    }
+    let mut params = Vec::new();
+    for ((p, read), written) in kernel.params.iter().zip(&w.read).zip(&w.written) {
+        params.push(match kernel.body.ty(p.value).buffer() {
+            Some(ty) => parameter(ty, symbols, read, written, p.mode)?,
+            None => Parameter { read: 0, written: 0 },
+        });
+    }
+    Ok(Done { flops: w.flops, points, exact: w.exact, params, bounds: w.bounds })
+}
+
+fn parameter(
+    ty: &BufferType,
+    symbols: &BTreeMap<String, i64>,
+    read: &Touched,
+    written: &Touched,
+    mode: ParamMode,
+) -> Result<Parameter, String> {
+    let values = |ds: &[Dim]| ds.iter().map(|d| dim(d, symbols)).collect::<Result<Vec<i64>, _>>();
+    let (extents, strides) = (values(&ty.shape)?, values(&ty.strides)?);
+    let bytes = |t: &Touched| t.bytes(&extents, &strides, ty.elem.size());
+    let read = if mode == ParamMode::Out { 0 } else { bytes(read) };
+    Ok(Parameter { read, written: bytes(written) })
+}
+
+/// The values of the dimensions that instructions name, once for the whole walk.
+fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<Inst, i64>, String> {
+    let mut dims = SecondaryMap::new();
+    for i in body.insts() {
+        if let Op::DimValue(d) = &body.inst(i).op {
+            dims[i] = dim(d, symbols)?;
+        }
+    }
+    Ok(dims)
+}
+
+/// Operations that kernels and plans share, on what is known of their operands; `None` for others.
+pub(super) fn simple(body: &Body, i: Inst, dims: &SecondaryMap<Inst, i64>, x: &dyn Fn(Value) -> Known) -> Option<Known> {
+    let data = body.inst(i);
+    let number = |v: &Value| x(*v).number();
+    let whole = data.result.is_some_and(|v| match body.ty(v) {
+        Type::Index => true,
+        Type::Scalar(e) => !e.is_float(),
+        _ => false,
+    });
+    let both = |a: &Value, b: &Value| number(a).zip(number(b));
+    Some(match (&data.op, data.operands.as_slice()) {
+        (_, _) if data.result.is_none_or(|v| !matches!(body.ty(v), Type::Index | Type::Scalar(_))) => return None,
+        (Op::Const(s), _) if whole => Known::Number(s.as_i64()),
+        (Op::DimValue(_), _) if whole => Known::Number(dims[i]),
+        (Op::Binary(op), [a, b]) if whole => {
+            both(a, b).map_or(Known::Nothing, |(a, b)| Known::Number(op.eval_int(a, b)))
+        }
+        (Op::Compare(op), [a, b]) if !body.ty(*a).elem().is_some_and(|e| e.is_float()) => {
+            both(a, b).map_or(Known::Nothing, |(a, b)| Known::Number(i64::from(op.eval(a, b))))
+        }
+        (Op::Select, [c, a, b]) if whole => match number(c) {
+            Some(c) => x(if c != 0 { *a } else { *b }),
+            None => Known::Nothing,
+        },
+        (Op::Cast | Op::CheckIndex { .. }, [a, ..]) if whole => x(*a),
+        (Op::Const(_) | Op::DimValue(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Cast, _) => Known::Nothing,
+        (Op::Unary(_) | Op::Narrow { .. } | Op::CheckIndex { .. }, _) => Known::Nothing,
+        _ => return None,
+    })
+}
+
+/// The jump that is taken; an error where data decides.
+pub(super) fn target<'a>(
+    t: &'a Terminator,
+    x: &dyn Fn(Value) -> Known,
+) -> Result<Option<&'a crate::tile::BlockCall>, String> {
+    match t {
+        Terminator::Return => Ok(None),
+        Terminator::Br(c) => Ok(Some(c)),
+        Terminator::BrIf { condition, then, otherwise } => match x(*condition) {
+            Known::Number(n) => Ok(Some(if n != 0 { then } else { otherwise })),
+            Known::From(_) | Known::Nothing => Err("data decides where it goes on".to_string()),
+        },
+        Terminator::Roles(_) => Err("warps are not walked".to_string()),
+    }
+}
+
+struct Walk<'a> {
+    kernel: &'a Kernel,
+    body: &'a Body,
+    frame: SecondaryMap<Value, Known>,
+    param_of: SecondaryMap<Value, Option<usize>>,
+    dims: SecondaryMap<Inst, i64>,
+    flops: u64,
+    exact: bool,
+    read: Vec<Touched>,
+    written: Vec<Touched>,
+    bounds: BTreeMap<usize, i64>,
+    steps: &'a mut u64,
+}
+
+impl Walk<'_> {
+    fn point(&mut self) -> Result<(), String> {
+        let body = self.body;
+        let mut block = body.entry();
+        loop {
+            for i in &body.block(block).insts {
+                self.instruction(*i)?;
+                if let Op::Run { insts, .. } = &body.inst(*i).op {
+                    for inner in insts {
+                        self.instruction(*inner)?;
+                    }
+                }
+            }
+            let goes = target(&body.block(block).terminator, &|v| self.frame[v])
+                .map_err(|e| format!("{}: {e}", self.kernel.name))?;
+            let Some(call) = goes else { return Ok(()) };
+            let values: Vec<Known> = call.args.iter().map(|v| self.frame[*v]).collect();
+            for (arg, x) in body.block(call.block).args.iter().zip(values) {
+                self.frame[*arg] = x;
+            }
+            block = call.block;
+        }
+    }
+
+    fn instruction(&mut self, i: Inst) -> Result<(), String> {
+        *self.steps = self.steps.checked_sub(1).ok_or("its work is too long to count")?;
+        let body = self.body;
+        let data = body.inst(i);
+        if let Some(x) = simple(body, i, &self.dims, &|v| self.frame[v]) {
+            if let (Op::CheckIndex { .. }, [index, bound]) = (&data.op, data.operands.as_slice())
+                && let (Known::From(param), Known::Number(bound)) = (self.frame[*index], self.frame[*bound])
+            {
+                let least = self.bounds.entry(param).or_insert(bound);
+                *least = bound.min(*least);
+            }
+            if let Some(v) = data.result {
+                self.frame[v] = x;
+            }
+            return Ok(());
+        }
+        let result = data.result.and_then(|v| body.ty(v).tile());
+        let operand = |n: usize| data.operands.get(n).and_then(|v| body.ty(*v).tile());
+        match &data.op {
+            Op::Unary(_) | Op::Binary(_) => {
+                if let Some(t) = result.filter(|t| t.elem.is_float()) {
+                    let n = self.elements(t);
+                    self.add(n);
+                }
+            }
+            Op::Reduce { .. } => {
+                if let Some(t) = operand(0).filter(|t| t.elem.is_float()) {
+                    let n = self.elements(t);
+                    self.add(n);
+                }
+            }
+            Op::Dot | Op::DotPanels { .. } => {
+                if let (Some(a), Some(acc)) = (operand(0), operand(2)) {
+                    let inner = if matches!(data.op, Op::Dot) { a.cols } else { a.rows };
+                    let inner = self.extent(inner).unsigned_abs();
+                    let n = self.elements(acc).saturating_mul(inner).saturating_mul(2);
+                    self.add(n);
+                }
+            }
+            Op::Load { rows, cols } | Op::Window { rows, cols } => {
+                if let Some(t) = result {
+                    let counts = (self.extent(t.rows), self.extent(t.cols));
+                    self.touch(data, 0, (*rows, *cols), counts, false);
+                }
+            }
+            Op::LoadScalar => {
+                self.touch(data, 0, (None, None), (1, 1), false);
+                if let (Some(v), Some(b)) = (data.result, data.operands.first()) {
+                    self.frame[v] = self.param_of[*b].map_or(Known::Nothing, Known::From);
+                }
+            }
+            Op::Store { rows, cols } => {
+                if let Some(t) = data.operands.last().and_then(|v| body.ty(*v).tile()) {
+                    let counts = (self.extent(t.rows), self.extent(t.cols));
+                    self.touch(data, 1, (*rows, *cols), counts, true);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, flops: u64) {
+        self.flops = self.flops.saturating_add(flops);
+    }
+
+    fn extent(&mut self, e: Extent) -> i64 {
+        match e {
+            Extent::Static(n) => n,
+            Extent::Bounded { value, max } => match self.frame[value] {
+                Known::Number(n) => n.clamp(0, max),
+                Known::From(_) | Known::Nothing => {
+                    self.exact = false;
+                    max
+                }
+            },
+        }
+    }
+
+    fn elements(&mut self, t: &TileType) -> u64 {
+        self.extent(t.rows).unsigned_abs().saturating_mul(self.extent(t.cols).unsigned_abs())
+    }
+
+    /// An access: a buffer, its indices, and as many operands `after` them.
+    fn touch(
+        &mut self,
+        data: &InstData,
+        after: usize,
+        (row_axis, col_axis): (Option<usize>, Option<usize>),
+        (rows, cols): (i64, i64),
+        write: bool,
+    ) {
+        let end = data.operands.len().saturating_sub(after);
+        let Some((buffer, indices)) = data.operands.get(..end).and_then(<[Value]>::split_first) else { return };
+        let Some(param) = self.param_of[*buffer] else { return };
+        let start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
+        let mut counts = vec![1; start.len()];
+        for (axis, n) in [(row_axis, rows), (col_axis, cols)] {
+            if let Some(c) = axis.and_then(|a| counts.get_mut(a)) {
+                *c = n;
+            }
+        }
+        if rows <= 0 || cols <= 0 {
+            return;
+        }
+        self.exact &= start.iter().all(|x| x.number().is_some());
+        let side = if write { &mut self.written } else { &mut self.read };
+        if let Some(t) = side.get_mut(param) {
+            t.add(&start, &counts);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The walk over a plan: its loops with indices alone, and what each launch costs.
+//!
+//! In: a plan of a module, values of its dimensions. Out: a [`PlanCost`].
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use cranelift_entity::SecondaryMap;
+
+use super::kernel::{self, Done, Known};
+use super::{Launch, PlanCost, STEPS, dim};
+use crate::tile::{Inst, Kernel, Module, Op, Plan, Type, Value};
+
+/// Memory that a buffer of a plan is in: what was given to the call, or its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Root {
+    Arg(u32),
+    Other(String),
+}
+
+/// A buffer of a plan: where it begins, and its type as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    root: Root,
+    element: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Val {
+    Known(Known),
+    Buffer(Rc<Place>),
+    #[default]
+    None,
+}
+
+pub(super) fn walk(module: &Module, plan: &Plan, symbols: &BTreeMap<String, i64>) -> Result<PlanCost, String> {
+    let kernels: BTreeMap<&str, (usize, &Kernel)> =
+        module.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), (i, k))).collect();
+    let body = &plan.body;
+    let (mut sites, mut dims) = (BTreeMap::new(), SecondaryMap::new());
+    for i in body.insts() {
+        match &body.inst(i).op {
+            Op::Launch { .. } => {
+                let next = sites.len();
+                sites.insert(i, next);
+            }
+            Op::DimValue(d) => dims[i] = dim(d, symbols)?,
+            _ => {}
+        }
+    }
+    let mut w = Walk {
+        plan,
+        symbols,
+        kernels,
+        sites,
+        dims,
+        frame: SecondaryMap::new(),
+        known: BTreeMap::new(),
+        steps: STEPS,
+        out: PlanCost::default(),
+    };
+    w.run().map_err(|e| format!("plan {}: {e}", plan.name))?;
+    Ok(w.out)
+}
+
+struct Walk<'a> {
+    plan: &'a Plan,
+    symbols: &'a BTreeMap<String, i64>,
+    kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
+    sites: BTreeMap<Inst, usize>,
+    dims: SecondaryMap<Inst, i64>,
+    frame: SecondaryMap<Value, Val>,
+    /// Kernels that were walked already, by number and indices.
+    known: BTreeMap<(usize, Vec<i64>), Done>,
+    steps: u64,
+    out: PlanCost,
+}
+
+impl Walk<'_> {
+    fn known(&self, v: Value) -> Known {
+        match &self.frame[v] {
+            Val::Known(x) => *x,
+            Val::Buffer(_) | Val::None => Known::Nothing,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let body = &self.plan.body;
+        let mut block = body.entry();
+        loop {
+            for i in &body.block(block).insts {
+                self.steps = self.steps.checked_sub(1).ok_or("it is too long to count")?;
+                self.instruction(*i)?;
+            }
+            let Some(call) = kernel::target(&body.block(block).terminator, &|v| self.known(v))? else { return Ok(()) };
+            let values: Vec<Val> = call.args.iter().map(|v| self.frame[*v].clone()).collect();
+            for (arg, x) in body.block(call.block).args.iter().zip(values) {
+                self.frame[*arg] = x;
+            }
+            block = call.block;
+        }
+    }
+
+    fn instruction(&mut self, i: Inst) -> Result<(), String> {
+        let body = &self.plan.body;
+        let data = body.inst(i);
+        if let Some(x) = kernel::simple(body, i, &self.dims, &|v| self.known(v)) {
+            if let Some(v) = data.result {
+                self.frame[v] = Val::Known(x);
+            }
+            return Ok(());
+        }
+        if let Op::Launch { kernel } = &data.op {
+            let kernel = kernel.clone();
+            return self.launch(i, &kernel);
+        }
+        let Some(result) = data.result.filter(|v| body.ty(*v).buffer().is_some()) else { return Ok(()) };
+        let place = match &data.op {
+            Op::Arg(n) => Place { root: Root::Arg(*n), element: 0 },
+            Op::View { offset, strides } => {
+                let Some((base, rest)) = data.operands.split_first() else { return Ok(()) };
+                let Val::Buffer(base) = self.frame[*base].clone() else { return Ok(()) };
+                let mut element = base.element.wrapping_add(dim(offset, self.symbols)?);
+                for (v, stride) in rest.iter().zip(strides) {
+                    let Known::Number(n) = self.known(*v) else { return Err("data decides what is viewed".into()) };
+                    element = element.wrapping_add(n.wrapping_mul(dim(stride, self.symbols)?));
+                }
+                Place { root: base.root.clone(), element }
+            }
+            // Room in the arena, results, parameters: the operation with its indices says which.
+            op => {
+                let indices: Vec<Known> = data.operands.iter().map(|v| self.known(*v)).collect();
+                Place { root: Root::Other(format!("{op:?} {indices:?}")), element: 0 }
+            }
+        };
+        self.frame[result] = Val::Buffer(Rc::new(place));
+        Ok(())
+    }
+
+    fn launch(&mut self, i: Inst, name: &str) -> Result<(), String> {
+        let operands = self.plan.body.inst(i).operands.clone();
+        let &(number, k) = self.kernels.get(name).ok_or_else(|| format!("there is no kernel {name}"))?;
+        let mut indices = Vec::new();
+        for (v, p) in operands.iter().zip(&k.params) {
+            if *k.body.ty(p.value) == Type::Index {
+                let Known::Number(n) = self.known(*v) else { return Err(format!("data decides what {name} gets")) };
+                indices.push(n);
+            }
+        }
+        // The same memory seen in the same way is read once.
+        let place = |v: &Value| match &self.frame[*v] {
+            Val::Buffer(p) => Some((p.clone(), self.plan.body.ty(*v))),
+            Val::Known(_) | Val::None => None,
+        };
+        let places: Vec<_> = operands.iter().map(place).collect();
+        let same: Vec<Option<usize>> = (0..places.len())
+            .map(|i| places.get(i)?.as_ref().and_then(|p| places.iter().take(i).position(|q| q.as_ref() == Some(p))))
+            .collect();
+        let args: Vec<Option<u32>> = places
+            .iter()
+            .map(|p| match p.as_ref().map(|(p, _)| &p.root) {
+                Some(Root::Arg(n)) => Some(*n),
+                Some(Root::Other(_)) | None => None,
+            })
+            .collect();
+        let key = (number, indices);
+        if !self.known.contains_key(&key) {
+            let done = kernel::walk(k, self.symbols, &key.1, &mut self.steps)?;
+            self.known.insert(key.clone(), done);
+        }
+        let Some(done) = self.known.get(&key) else { return Ok(()) };
+        for (param, bound) in &done.bounds {
+            if let Some(arg) = args.get(*param).copied().flatten() {
+                let least = self.out.bounds.entry(arg).or_insert(*bound);
+                *least = (*bound).min(*least);
+            }
+        }
+        let site = self.sites.get(&i).copied().unwrap_or_default();
+        let (points, cost) = (done.points, done.cost(&same));
+        self.out.launches.push(Launch { site, kernel: name.to_string(), points, cost });
+        Ok(())
+    }
+}

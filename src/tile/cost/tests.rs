@@ -1,0 +1,185 @@
+//! Costs beside numbers worked out by hand, and beside what the interpreter does.
+
+use std::collections::BTreeMap;
+
+use super::{Cost, Launch, kernel, plan};
+use crate::ir::{self, interp::Limits};
+use crate::tensor::Tensor;
+use crate::tile::{self, Module, PlanVariant, interp};
+
+const ROWS: &str = r#"module "test.attn"
+param "h.*.w"[3]                            : f32[8, 8]
+
+kernel @rows.0(%x: in f32[S, 8], %w: in f32[8, 8], %y: out f32[S, 8], %n: index) symbols(S) grid(%i: ceil(S, 4)) {
+^bb0:
+  %four = const 4                           : index
+  %at = mul %i, %four                       : index
+  %all = dim S                              : index
+  %rest = sub %all, %at                     : index
+  %m = min %rest, %four                     : index
+  %zero = const 0                           : index
+  %t = load %x[%at, %zero], rows=0, cols=1  : tile f32[%m<=4, 8]
+  %high = reduce_max %t, axis=1             : tile f32[%m<=4, 1]
+  %d = sub %t, %high                        : tile f32[%m<=4, 8]
+  %none = const 0.0                         : f32
+  %acc0 = full %none                        : tile f32[%m<=4, 8]
+  br ^steps(%zero, %acc0)
+^steps(%k: index, %acc: tile f32[%m<=4, 8]):
+  %more = lt %k, %n                         : bool
+  br_if %more, ^step, ^done
+^step:
+  %b = load %w[%zero, %zero], rows=0, cols=1 : tile f32[8, 8]
+  %acc1 = dot %d, %b, %acc                  : tile f32[%m<=4, 8]
+  %one = const 1                            : index
+  %k1 = add %k, %one                        : index
+  br ^steps(%k1, %acc1)
+^done:
+  store %y[%at, %zero], %acc, rows=0, cols=1
+  return
+}
+
+plan @forward symbols(S) slots(32*S) {
+^bb0:
+  %0 = arg 0                                : buf f32[S, 8]
+  %1 = out 0                                : buf f32[S, 8]
+  %2 = slot 0                               : buf f32[S, 8]
+  %3 = const 0                              : index
+  %4 = const 1                              : index
+  %5 = const 3                              : index
+  br ^layers(%3)
+^layers(%6: index):
+  %7 = param "h.*.w"[%6]                    : buf f32[8, 8]
+  launch @rows.0(%0, %7, %2, %4)
+  %8 = add %6, %4                           : index
+  %9 = lt %8, %5                            : bool
+  br_if %9, ^layers(%8), ^last
+^last:
+  launch @rows.0(%2, %7, %1, %5)
+  return
+}
+"#;
+
+fn parse(text: &str) -> Module {
+    let module = tile::text::parse(text, Default::default()).unwrap().module;
+    tile::verify::verify(&module).unwrap();
+    module
+}
+
+fn symbols(given: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    given.iter().map(|(name, n)| (name.to_string(), *n)).collect()
+}
+
+/// Rows of 8: a maximum (8 each), a difference (8), `n` products with an 8 x 8 matrix (2 * 8 * 8 each).
+#[test]
+fn a_kernel_costs_what_a_hand_works_out() {
+    let module = parse(ROWS);
+    let k = &module.kernels[0];
+    for s in [0, 1, 4, 10, 67] {
+        for n in [0, 1, 3] {
+            let cost = kernel(k, &symbols(&[("S", s)]), &[n]).unwrap();
+            let rows = s.unsigned_abs();
+            let panel = if n > 0 && s > 0 { 8 * 8 * 4 } else { 0 };
+            let flops = rows * (8 + 8 + n.unsigned_abs() * 2 * 8 * 8);
+            assert_eq!(
+                cost,
+                Cost { flops, read: rows * 32 + panel, written: rows * 32, exact: true },
+                "{s} rows, {n} products"
+            );
+        }
+    }
+    assert!(kernel(k, &symbols(&[]), &[1]).unwrap_err().contains("the dimension S has no value"));
+}
+
+#[test]
+fn a_plan_lists_its_launches_in_order() {
+    let module = parse(ROWS);
+    let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", 10)])).unwrap();
+    let launch = |site, products: u64| {
+        let flops = 10 * (8 + 8 + products * 128);
+        let cost = Cost { flops, read: 320 + 256, written: 320, exact: true };
+        Launch { site, kernel: "rows.0".into(), points: 3, cost }
+    };
+    assert_eq!(done.launches, [launch(0, 1), launch(0, 1), launch(0, 1), launch(1, 3)]);
+    assert!(plan(&module, "backward", PlanVariant::Plain, &symbols(&[])).unwrap_err().contains("no plan `backward`"));
+}
+
+const GRAPH: &str = r#"module "test.attn"
+func @forward(%0 "x": f32[S, 40], %1 "t": i32[S], %2 "e": f32[9, 40]) -> (f32[S, 40]) {
+^bb0:
+  %3 = gather %2, %1, axis=0            : f32[S, 40]
+  %4 = add %0, %3                       : f32[S, 40]
+  %5 = reduce_mean %4, axes=[1], keep=true : f32[S, 1]
+  %6 = sub %4, %5                       : f32[S, 40]
+  %7 = transpose %6, perm=[1, 0]        : f32[40, S]
+  %8 = matmul %0, %7                    : f32[S, S]
+  %9 = softmax %8, axis=1               : f32[S, S]
+  %10 = matmul %9, %6                   : f32[S, 40]
+  %11 = attention %6, %10, %0, scale=0.125, mask=[causal] : f32[S, 40]
+  %12 = gelu %11                        : f32[S, 40]
+  return %12
+}
+"#;
+
+fn tiles(source: &str) -> Module {
+    let graph = ir::text::parse(source, Default::default()).unwrap().module;
+    ir::verify(&graph).unwrap();
+    crate::lowering::tile::lower(&graph).unwrap()
+}
+
+/// The walk counts what the interpreter does, before and after scheduling.
+#[test]
+fn the_walk_counts_what_the_interpreter_does() {
+    let mut module = tiles(GRAPH);
+    for state in ["unscheduled", "scheduled"] {
+        for s in [1, 3, 33, 70, 129] {
+            let n = usize::try_from(s).unwrap();
+            let floats = |shape: Vec<usize>| {
+                let count = shape.iter().product();
+                Tensor::from_f32(shape, &(0..count).map(|i| (i % 7) as f32 / 8.0).collect::<Vec<_>>()).unwrap()
+            };
+            let tokens: Vec<i64> = (0..s).map(|i| i % 9).collect();
+            let tokens = Tensor::from_ints(crate::shape::Elem::I32, vec![n], &tokens).unwrap();
+            let dims = symbols(&[("S", s)]);
+            let call = interp::Call {
+                plan: "forward",
+                variant: PlanVariant::Plain,
+                symbols: &dims,
+                args: &[floats(vec![n, 40]), tokens, floats(vec![9, 40])],
+                params: &ir::interp::NoParams,
+                limits: Limits::default(),
+            };
+            let outcome = interp::run(tile::verify::verify(&module).unwrap(), &call).unwrap();
+            let walked = plan(&module, "forward", PlanVariant::Plain, &dims).unwrap();
+            let flops: u64 = walked.launches.iter().map(|l| l.cost.flops).sum();
+            assert_eq!(flops, outcome.flops, "{state}, S = {s}");
+            // The tokens are indices below nine.
+            assert_eq!(walked.bounds, BTreeMap::from([(1, 9)]), "{state}");
+        }
+        for k in &mut module.kernels {
+            tile::schedule(k).unwrap();
+        }
+    }
+}
+
+/// However it is cut into tiles: a product has its operations, and its operands are moved once.
+#[test]
+fn a_product_has_its_operations() {
+    let source = r#"module "test.attn"
+func @forward(%0 "x": f32[S, 96], %1 "y": f32[96, N]) -> (f32[S, N]) {
+^bb0:
+  %2 = matmul %0, %1                    : f32[S, N]
+  return %2
+}
+"#;
+    let module = tiles(source);
+    for (s, n) in [(1, 1), (32, 64), (100, 33), (129, 300)] {
+        let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", s), ("N", n)])).unwrap();
+        let flops: u64 = done.launches.iter().map(|l| l.cost.flops).sum();
+        assert_eq!(flops, (2 * s * n * 96).unsigned_abs());
+        let written = done.launches.last().unwrap().cost.written;
+        assert_eq!(written, (4 * s * n).unsigned_abs());
+        let read: u64 = done.launches.iter().map(|l| l.cost.read).sum();
+        assert!(read >= (4 * 96 * (s + n)).unsigned_abs(), "{read}");
+        assert!(done.launches.iter().all(|l| l.cost.exact));
+    }
+}
