@@ -46,6 +46,8 @@ pub enum Command {
     Check(CheckOptions),
     /// Compile a program in memory and call an entry point
     Run(RunOptions),
+    /// Time each kernel of an entry point, beside what the machine can do
+    Bench(BenchOptions),
     /// Run passes over IR text (`.air`)
     Opt(OptOptions),
     /// Tell the rule behind a diagnostic's code, with a failing and a mended program
@@ -118,6 +120,46 @@ pub struct RunOptions {
     /// Worker threads; all processors if left out
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
+    /// Bound dimensions, entry.
+    #[command(flatten)]
+    pub program: ProgramOptions,
+    /// What code is made for.
+    #[command(flatten)]
+    pub target: TargetOptions,
+    /// What is shown of the passes.
+    #[command(flatten)]
+    pub passes: PassOptions,
+    /// How messages look.
+    #[command(flatten)]
+    pub messages: MessageOptions,
+}
+
+/// `attnc bench model.attn --size S=128`
+#[derive(Args, Debug, Clone)]
+pub struct BenchOptions {
+    /// The program, or IR text; `-` is stdin
+    pub file: PathBuf,
+    /// The value of a run-time dimension in the calls; `batch=N` for leading axes, 1 if left out
+    #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
+    pub size: Vec<Named<u64>>,
+    /// The parameters' values, a safetensors file; random if left out
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// The function to call, where the model has several
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Worker threads; all processors if left out
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+    /// How long to call; five calls are made in any case
+    #[arg(long, value_name = "N", default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Also write what was measured as JSON; `-` is stdout, in place of the table
+    #[arg(long, value_name = "PATH")]
+    pub json: Option<PathBuf>,
+    /// Also draw it as a roofline picture, an SVG; `-` is stdout, in place of the table
+    #[arg(long, value_name = "PATH")]
+    pub svg: Option<PathBuf>,
     /// Bound dimensions, entry.
     #[command(flatten)]
     pub program: ProgramOptions,

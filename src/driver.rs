@@ -4,6 +4,7 @@
 //! becomes the exit code. [`compile`] is a straight line: a stage is one step in it. All input and output of the
 //! compiler happens here and in [`crate::runtime`]; the stages between are pure.
 
+mod bench;
 mod bugs;
 mod call;
 mod outputs;
@@ -11,6 +12,7 @@ mod passes;
 mod session;
 mod stages;
 
+pub use bench::bench;
 pub use call::run;
 pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use session::{Failure, MAX_SOURCE, Session, command_line_error, whole};
@@ -22,10 +24,10 @@ use crate::syntax::span::FileId;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
 use crate::{ir, runtime, syntax, tile};
+use call::show;
 use outputs::{Outputs, Source};
 use stages::{Levels, Tiers};
 use std::fmt::Write as _;
-use std::io;
 
 /// `attnc FILE`: compiles and writes what was asked for.
 pub fn compile(options: &CompileOptions) -> Result<(), Failure> {
@@ -226,12 +228,4 @@ pub fn explain(options: &ExplainOptions) -> Result<(), Failure> {
         }
     }
     show(&text)
-}
-
-/// Writes to stdout; a reader that has gone is no failure.
-fn show(text: &str) -> Result<(), Failure> {
-    session::print(text.as_bytes()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-        _ => Failure::Surroundings,
-    })
 }

@@ -34,6 +34,7 @@
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | graph IR's operations, Cranelift |
 //! | `codegen` | scheduled tile IR to an object; the model as seen from outside | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
+//! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
 //! | `irtext` | the syntax that both IR texts share | either IR |
 //!
 //! # Decisions that are not obvious
@@ -67,6 +68,7 @@
 //! reductions accumulate in `f32` (`i8` in `i32`). The bits do not depend on the number of threads: a reduction is cut by
 //! shape alone. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
 
+pub mod bench;
 pub mod cli;
 pub mod codegen;
 pub mod diagnostics;

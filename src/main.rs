@@ -42,6 +42,7 @@ fn run() -> u8 {
         Command::Compile(options) => driver::compile(&options),
         Command::Check(options) => driver::check(&options),
         Command::Run(options) => driver::run(&options),
+        Command::Bench(options) => driver::bench(&options),
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
         Command::Std(options) => driver::standard_library(&options),

@@ -7,7 +7,7 @@ use super::outputs::Source;
 use super::passes::pass_options;
 use super::session::{Failure, Session, command_line_error, print, reason};
 use super::stages::{self, Levels, Temporary, Tiers};
-use crate::cli::{Backend, RunOptions};
+use crate::cli::{Backend, ProgramOptions, RunOptions};
 use crate::codegen::cpu::Wanted;
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
@@ -43,24 +43,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
 fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
     let pass_options = pass_options(&options.target, &options.passes)?;
 
-    s.stage("read");
-    let file = s.read(&options.file)?;
-    let mut graph = match Source::of(&options.file, &s.text(file)) {
-        Source::Program => {
-            s.stage("parse");
-            let tree = stages::parse(s, file);
-            s.stage("check types");
-            let program = types::check(&tree, &mut s.sources, &mut s.diagnostics);
-            s.stop_on_errors()?;
-            s.stage("lower to graph IR");
-            stages::lower(s, &program, &options.program)?
-        }
-        Source::Graph => {
-            s.stage("parse");
-            stages::graph_text(s, file)?
-        }
-        Source::Tile | Source::Clif => return Err(command_line_error("`run` takes .attn and .air files")),
-    };
+    let mut graph = read_graph(s, &options.file, &options.program, "run")?;
     let function = function(&graph, options.function.as_deref())?;
     s.stage("read arguments");
     let args = arguments(s, &graph.functions[function], options)?;
@@ -80,11 +63,43 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
     };
     match &options.output {
         Some(path) => write(s, path, &values),
-        None => print(summary(&values).as_bytes()).map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-            _ => Failure::Surroundings,
-        }),
+        None => show(&summary(&values)),
     }
+}
+
+/// Graph IR before the passes, from a program or a text of it; `command` takes no others.
+pub(super) fn read_graph(
+    s: &mut Session,
+    path: &Path,
+    bindings: &ProgramOptions,
+    command: &str,
+) -> Result<ir::Module, Failure> {
+    s.stage("read");
+    let file = s.read(path)?;
+    match Source::of(path, &s.text(file)) {
+        Source::Program => {
+            s.stage("parse");
+            let tree = stages::parse(s, file);
+            s.stage("check types");
+            let program = types::check(&tree, &mut s.sources, &mut s.diagnostics);
+            s.stop_on_errors()?;
+            s.stage("lower to graph IR");
+            stages::lower(s, &program, bindings)
+        }
+        Source::Graph => {
+            s.stage("parse");
+            stages::graph_text(s, file)
+        }
+        Source::Tile | Source::Clif => Err(command_line_error(&format!("`{command}` takes .attn and .air files"))),
+    }
+}
+
+/// Shows a text on stdout; a reader that has gone is no failure.
+pub(super) fn show(text: &str) -> Result<(), Failure> {
+    print(text.as_bytes()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+        _ => Failure::Surroundings,
+    })
 }
 
 /// What is called.
@@ -96,7 +111,7 @@ struct Call<'a> {
 }
 
 /// The entry point of a name, or the only one.
-fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, Failure> {
+pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, Failure> {
     let entries: Vec<(usize, &str)> =
         module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
     let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -243,13 +258,13 @@ fn compiled(
     Ok(named(results, taps))
 }
 
-fn call_failed(s: &mut Session, message: &str) -> Failure {
+pub(super) fn call_failed(s: &mut Session, message: &str) -> Failure {
     s.diagnostics.push(Diagnostic::error(weights::CALL, message));
     Failure::Program
 }
 
 /// Tells of tensors in the weights file that the program does not use.
-fn unused(s: &mut Session, names: Vec<String>) {
+pub(super) fn unused(s: &mut Session, names: Vec<String>) {
     let Some(first) = names.first() else { return };
     let others = match names.len() {
         1 => String::new(),

@@ -82,7 +82,12 @@ functions! {
     attnc_session_close: fn(*mut c_void);
     attnc_session_reset: fn(*mut c_void) -> i32;
     attnc_session_copy_error: fn(*const c_void, *mut c_char, u64) -> u64;
+    attnc_session_profile: fn(*mut c_void, i32) -> i32;
+    attnc_launch_count: fn(*const c_void) -> u64;
+    attnc_launch_nanoseconds: fn(*const c_void, u64) -> i64;
+    attnc_launch_points: fn(*const c_void, u64) -> i64;
     attnc_result_shape: fn(*mut c_void, u64, u64, *const *mut DLTensor, u64, *mut i64, u64, *mut i32) -> i32;
+    attnc_call: fn(*mut c_void, u64, u64, *const *mut DLTensor, u64, *const *mut DLTensor) -> i32;
     attnc_call_taps: fn(
         *mut c_void, u64, u64, *const *mut DLTensor, u64, *const *mut DLTensor, u64, *const *const c_char, *mut *mut c_void
     ) -> i32;
@@ -350,6 +355,29 @@ impl Session<'_> {
         }
     }
 
+    /// Times the launches of kernels from the next call on, or no longer.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn profile(&mut self, on: bool) -> Result<(), LoadError> {
+        // SAFETY: a live handle.
+        match unsafe { (self.model.functions.attnc_session_profile)(self.handle, i32::from(on)) } {
+            0 => Ok(()),
+            status => Err(self.error(status)),
+        }
+    }
+
+    /// The launches of the last call in their order, where they are timed: points of the grid, nanoseconds.
+    pub fn launches(&self) -> Vec<(i64, i64)> {
+        let f = &self.model.functions;
+        // SAFETY: a live handle; any index is answered.
+        unsafe {
+            (0..(f.attnc_launch_count)(self.handle))
+                .map(|i| ((f.attnc_launch_points)(self.handle, i), (f.attnc_launch_nanoseconds)(self.handle, i)))
+                .collect()
+        }
+    }
+
     /// Calls an entry point.
     ///
     /// # Errors
@@ -410,6 +438,20 @@ impl Session<'_> {
         Ok((results.ok_or_else(|| error(8, "the results are not what their types say"))?, found))
     }
 
+    /// Makes ready to call an entry point again and again, with the same arguments and the same room for the results.
+    ///
+    /// # Errors
+    /// What the runtime says against the arguments.
+    pub fn repeat<'s>(&'s mut self, entry: u64, args: &'s [Tensor]) -> Result<Repeated<'s>, LoadError> {
+        let mut borrowed: Vec<Borrowed> = args.iter().map(Borrowed::argument).collect();
+        let args = pointers(&mut borrowed);
+        let mut results = self.make_results(entry, &args)?;
+        borrowed.extend(results.iter_mut().map(|r| Borrowed::new(r.elem, &r.shape, r.bytes.as_mut_ptr())));
+        let (count, mut tensors) = (args.len(), pointers(&mut borrowed));
+        let outs = tensors.split_off(count);
+        Ok(Repeated { session: self, entry, args: tensors, outs, _borrowed: borrowed, _results: results })
+    }
+
     /// Room for the results.
     fn make_results(&self, entry: u64, args: &[*mut DLTensor]) -> Result<Vec<Room>, LoadError> {
         let f = &self.model.functions;
@@ -436,6 +478,39 @@ impl Session<'_> {
             }
         }
         Ok(results)
+    }
+}
+
+/// A call that is made again and again.
+pub struct Repeated<'s> {
+    session: &'s Session<'s>,
+    entry: u64,
+    args: Vec<*mut DLTensor>,
+    outs: Vec<*mut DLTensor>,
+    /// What the pointers point to.
+    _borrowed: Vec<Borrowed>,
+    _results: Vec<Room>,
+}
+
+impl Repeated<'_> {
+    /// Calls once more.
+    ///
+    /// # Errors
+    /// As [`Session::call`].
+    pub fn call(&mut self) -> Result<(), LoadError> {
+        let (handle, args, outs) = (self.session.handle, &self.args, &self.outs);
+        // SAFETY: a live handle; lists of tensors that live as long as `self`, with their counts.
+        let status = unsafe {
+            let f = &self.session.model.functions;
+            let (arg_count, out_count) = (args.len() as u64, outs.len() as u64);
+            (f.attnc_call)(handle, self.entry, arg_count, args.as_ptr(), out_count, outs.as_ptr())
+        };
+        if status == 0 { Ok(()) } else { Err(self.session.error(status)) }
+    }
+
+    /// [`Session::launches`].
+    pub fn launches(&self) -> Vec<(i64, i64)> {
+        self.session.launches()
     }
 }
 

@@ -134,6 +134,12 @@ int32_t attnc_session_reset(attnc_session *session);
 const char *attnc_session_error(const attnc_session *session);
 uint64_t attnc_session_copy_error(const attnc_session *session, char *buffer, uint64_t capacity);
 
+/* Times the launches of kernels from the next call on (on is not 0), or no longer; then those of the last call, in order. */
+int32_t attnc_session_profile(attnc_session *session, int32_t on);
+uint64_t attnc_launch_count(const attnc_session *session);
+int64_t attnc_launch_nanoseconds(const attnc_session *session, uint64_t index);
+int64_t attnc_launch_points(const attnc_session *session, uint64_t index);
+
 /* The shape that a result will have; only shapes and types of the arguments are looked at. */
 int32_t attnc_result_shape(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                            uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim);

@@ -233,6 +233,29 @@ fn threads_end_with_the_model() {
     assert!(count() < before + 100);
 }
 
+/// Launches are timed where somebody asks, in the order of the call.
+#[test]
+fn launches_are_timed_for_those_who_ask() {
+    let model = toy::open_with(2);
+    let mut session = model.session().unwrap();
+    let x = toy::counting(&[30, 5, 4]);
+    session.call(0, std::slice::from_ref(&x)).unwrap();
+    assert_eq!(session.launches(), []);
+    session.profile(true).unwrap();
+    let args = [x];
+    let mut repeated = session.repeat(0, &args).unwrap();
+    for _ in 0..3 {
+        repeated.call().unwrap();
+        let launches = repeated.launches();
+        assert_eq!(launches.iter().map(|l| l.0).collect::<Vec<_>>(), [150]);
+        assert!(launches.iter().all(|l| l.1 > 0), "{launches:?}");
+    }
+    drop(repeated);
+    session.profile(false).unwrap();
+    session.call(0, &args).unwrap();
+    assert_eq!(session.launches(), []);
+}
+
 #[test]
 fn the_so_tells_what_it_is() {
     let model = toy::open();

@@ -9,7 +9,8 @@ use crate::cpu::DefaultMode;
 use crate::error::{Error, Result, Status, fail};
 use crate::expr::eval;
 use crate::pool::{Pool, Report, Work};
-use crate::sys::Buffer;
+use crate::profile::{Launched, Profile};
+use crate::sys::{Buffer, clock};
 use crate::weights::Weights;
 
 /// What a session keeps between calls.
@@ -18,6 +19,7 @@ pub(crate) struct Memory {
     scratch: Buffer,
     states: Vec<Buffer>,
     state_data: Vec<*mut u8>,
+    pub(crate) profile: Profile,
 }
 
 impl Memory {
@@ -33,7 +35,7 @@ impl Memory {
             state_data.push(buffer.pointer());
             states.push(buffer);
         }
-        Ok(Memory { arena: Buffer::empty(), scratch: Buffer::empty(), states, state_data })
+        Ok(Memory { arena: Buffer::empty(), scratch: Buffer::empty(), states, state_data, profile: Profile::off() })
     }
 
     /// Sets every state to zero.
@@ -51,6 +53,8 @@ struct Running<'a> {
     report: Report,
     pool: &'a Pool,
     stride: usize,
+    /// Where launches are timed.
+    launched: Option<&'a mut Vec<Launched>>,
 }
 
 /// All that a plan is run with.
@@ -108,7 +112,7 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
-    unsafe { execute(plan, context, call.model, call.entry.name.get(), call.pool, stride) }
+    unsafe { execute(plan, context, call.model, call.entry.name.get(), call.pool, stride, memory.profile.begin()) }
 }
 
 /// Bytes from one thread's scratch to the next's.
@@ -144,7 +148,7 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
-    unsafe { execute(plan, context, model, "packing weights", pool, stride)? };
+    unsafe { execute(plan, context, model, "packing weights", pool, stride, None)? };
     Ok(packed)
 }
 
@@ -159,8 +163,9 @@ unsafe fn execute(
     name: &str,
     pool: &Pool,
     stride: u64,
+    launched: Option<&mut Vec<Launched>>,
 ) -> Result<()> {
-    let mut running = Running { report: Report::NONE, pool, stride: stride as usize };
+    let mut running = Running { report: Report::NONE, pool, stride: stride as usize, launched };
     context.runtime = (&raw mut running).cast();
     let mode = DefaultMode::enter();
     // SAFETY: by the contract above.
@@ -190,14 +195,19 @@ fn fill(text: &str, values: &[i64; 3]) -> String {
 unsafe extern "C" fn launch(ctx: *mut PlanContext, kernel: Kernel, args: *const u64, total: i64) -> i32 {
     // SAFETY: the plan hands on the context that it was given, and its own kernel with that kernel's arguments.
     unsafe {
-        if total > 0 && (*ctx).failed == 0 {
-            let running = (*ctx).runtime.cast::<Running<'_>>();
+        let failed = (*ctx).failed != 0;
+        let running = (*ctx).runtime.cast::<Running<'_>>();
+        let start = if (*running).launched.is_some() { clock() } else { 0 };
+        if total > 0 && !failed {
             let work = Work { kernel, args, start: 0, end: total, scratch: (*ctx).scratch, stride: (*running).stride };
             let report = (*running).pool.run(ctx, work);
             if report.site >= 0 {
                 (*running).report = report;
                 (*ctx).failed = 1;
             }
+        }
+        if let Some(launched) = &mut (*running).launched {
+            launched.push(Launched { points: total.max(0), time: clock() - start });
         }
         i32::from((*ctx).failed != 0)
     }

@@ -1,7 +1,7 @@
 //! The support library: the part of a `model.so` that is the same for every model.
 //!
 //! In: the model's descriptor (`../abi.rs`), which the linker puts beside it; calls from C. Out: the exported `attnc_`
-//! functions of `api.rs`, `entry.rs` and `introspect.rs`. It opens weights, checks what comes in at the door, gives the
+//! functions of `api.rs`, `entry.rs`, `introspect.rs` and `profile.rs`. It opens weights, checks what comes in at the door, gives the
 //! model's plans their memory and runs them. It knows no tensor operation.
 //!
 //! A `no_std`, `panic = "abort"` program of its own that needs libc alone: `build.rs` compiles it, and the compiler
@@ -34,6 +34,7 @@ mod handle;
 mod header;
 mod introspect;
 mod pool;
+mod profile;
 mod python;
 mod safetensors;
 mod sys;

@@ -144,6 +144,9 @@ pub(super) fn walk(
         counts.push(dim(&g.extent, symbols)?.max(0).saturating_add(step - 1) / step);
     }
     let points = counts.iter().try_fold(1i64, |n, c| n.checked_mul(*c)).ok_or("the grid is too large")?;
+    if points.unsigned_abs() > *steps {
+        return Err("its work is too long to count".to_string());
+    }
     let mut w = Walk {
         kernel,
         body: &kernel.body,
@@ -201,7 +204,12 @@ fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<
 }
 
 /// Operations that kernels and plans share, on what is known of their operands; `None` for others.
-pub(super) fn simple(body: &Body, i: Inst, dims: &SecondaryMap<Inst, i64>, x: &dyn Fn(Value) -> Known) -> Option<Known> {
+pub(super) fn simple(
+    body: &Body,
+    i: Inst,
+    dims: &SecondaryMap<Inst, i64>,
+    x: &dyn Fn(Value) -> Known,
+) -> Option<Known> {
     let data = body.inst(i);
     let number = |v: &Value| x(*v).number();
     let whole = data.result.is_some_and(|v| match body.ty(v) {

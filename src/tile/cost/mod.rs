@@ -92,7 +92,7 @@ pub fn kernel(kernel: &Kernel, symbols: &BTreeMap<String, i64>, indices: &[i64])
 }
 
 /// Instructions that a walk may do, some seconds.
-const STEPS: u64 = 400_000_000;
+const STEPS: u64 = 50_000_000;
 
 /// The value of a dimension.
 fn dim(d: &crate::shape::Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, String> {

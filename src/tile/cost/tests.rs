@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Cost, Launch, kernel, plan};
 use crate::ir::{self, interp::Limits};
 use crate::tensor::Tensor;
-use crate::tile::{self, Module, PlanVariant, interp};
+use crate::tile::{self, CpuLevel, Module, PlanVariant, interp};
 
 const ROWS: &str = r#"module "test.attn"
 param "h.*.w"[3]                            : f32[8, 8]
@@ -120,43 +120,45 @@ func @forward(%0 "x": f32[S, 40], %1 "t": i32[S], %2 "e": f32[9, 40]) -> (f32[S,
 }
 "#;
 
-fn tiles(source: &str) -> Module {
+fn tiles(source: &str, level: CpuLevel) -> Module {
     let graph = ir::text::parse(source, Default::default()).unwrap().module;
     ir::verify(&graph).unwrap();
-    crate::lowering::tile::lower(&graph).unwrap()
+    crate::lowering::tile::lower(&graph, level).unwrap()
 }
 
 /// The walk counts what the interpreter does, before and after scheduling.
 #[test]
 fn the_walk_counts_what_the_interpreter_does() {
-    let mut module = tiles(GRAPH);
-    for state in ["unscheduled", "scheduled"] {
-        for s in [1, 3, 33, 70, 129] {
-            let n = usize::try_from(s).unwrap();
-            let floats = |shape: Vec<usize>| {
-                let count = shape.iter().product();
-                Tensor::from_f32(shape, &(0..count).map(|i| (i % 7) as f32 / 8.0).collect::<Vec<_>>()).unwrap()
-            };
-            let tokens: Vec<i64> = (0..s).map(|i| i % 9).collect();
-            let tokens = Tensor::from_ints(crate::shape::Elem::I32, vec![n], &tokens).unwrap();
-            let dims = symbols(&[("S", s)]);
-            let call = interp::Call {
-                plan: "forward",
-                variant: PlanVariant::Plain,
-                symbols: &dims,
-                args: &[floats(vec![n, 40]), tokens, floats(vec![9, 40])],
-                params: &ir::interp::NoParams,
-                limits: Limits::default(),
-            };
-            let outcome = interp::run(tile::verify::verify(&module).unwrap(), &call).unwrap();
-            let walked = plan(&module, "forward", PlanVariant::Plain, &dims).unwrap();
-            let flops: u64 = walked.launches.iter().map(|l| l.cost.flops).sum();
-            assert_eq!(flops, outcome.flops, "{state}, S = {s}");
-            // The tokens are indices below nine.
-            assert_eq!(walked.bounds, BTreeMap::from([(1, 9)]), "{state}");
-        }
-        for k in &mut module.kernels {
-            tile::schedule(k).unwrap();
+    for level in CpuLevel::ALL {
+        let mut module = tiles(GRAPH, level);
+        for state in ["unscheduled", "scheduled"] {
+            for s in [1, 3, 33, 70, 129] {
+                let n = usize::try_from(s).unwrap();
+                let floats = |shape: Vec<usize>| {
+                    let count = shape.iter().product();
+                    Tensor::from_f32(shape, &(0..count).map(|i| (i % 7) as f32 / 8.0).collect::<Vec<_>>()).unwrap()
+                };
+                let tokens: Vec<i64> = (0..s).map(|i| i % 9).collect();
+                let tokens = Tensor::from_ints(crate::shape::Elem::I32, vec![n], &tokens).unwrap();
+                let dims = symbols(&[("S", s)]);
+                let call = interp::Call {
+                    plan: "forward",
+                    variant: PlanVariant::Plain,
+                    symbols: &dims,
+                    args: &[floats(vec![n, 40]), tokens, floats(vec![9, 40])],
+                    params: &ir::interp::NoParams,
+                    limits: Limits::default(),
+                };
+                let outcome = interp::run(tile::verify::verify(&module).unwrap(), &call).unwrap();
+                let walked = plan(&module, "forward", PlanVariant::Plain, &dims).unwrap();
+                let flops: u64 = walked.launches.iter().map(|l| l.cost.flops).sum();
+                assert_eq!(flops, outcome.flops, "{state} for {}, S = {s}", level.name());
+                // The tokens are indices below nine.
+                assert_eq!(walked.bounds, BTreeMap::from([(1, 9)]), "{state}");
+            }
+            for k in &mut module.kernels {
+                tile::schedule(k, level).unwrap();
+            }
         }
     }
 }
@@ -171,15 +173,17 @@ func @forward(%0 "x": f32[S, 96], %1 "y": f32[96, N]) -> (f32[S, N]) {
   return %2
 }
 "#;
-    let module = tiles(source);
-    for (s, n) in [(1, 1), (32, 64), (100, 33), (129, 300)] {
-        let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", s), ("N", n)])).unwrap();
-        let flops: u64 = done.launches.iter().map(|l| l.cost.flops).sum();
-        assert_eq!(flops, (2 * s * n * 96).unsigned_abs());
-        let written = done.launches.last().unwrap().cost.written;
-        assert_eq!(written, (4 * s * n).unsigned_abs());
-        let read: u64 = done.launches.iter().map(|l| l.cost.read).sum();
-        assert!(read >= (4 * 96 * (s + n)).unsigned_abs(), "{read}");
-        assert!(done.launches.iter().all(|l| l.cost.exact));
+    for level in CpuLevel::ALL {
+        let module = tiles(source, level);
+        for (s, n) in [(1, 1), (32, 64), (100, 33), (129, 300)] {
+            let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", s), ("N", n)])).unwrap();
+            let flops: u64 = done.launches.iter().map(|l| l.cost.flops).sum();
+            assert_eq!(flops, (2 * s * n * 96).unsigned_abs());
+            let written = done.launches.last().unwrap().cost.written;
+            assert_eq!(written, (4 * s * n).unsigned_abs());
+            let read: u64 = done.launches.iter().map(|l| l.cost.read).sum();
+            assert!(read >= (4 * 96 * (s + n)).unsigned_abs(), "{read}");
+            assert!(done.launches.iter().all(|l| l.cost.exact));
+        }
     }
 }

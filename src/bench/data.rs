@@ -1,0 +1,159 @@
+//! Data to call a model with where the user gives none: the same every time.
+//!
+//! In: types and shapes. Out: tensors, and a safetensors file with a value for every parameter.
+
+use std::io::{self, Write};
+
+use crate::runtime::descriptor::Param;
+use crate::runtime::weights::members;
+use crate::shape::Elem;
+use crate::tensor::Tensor;
+
+/// SplitMix64 (Steele, Lea & Flood 2014).
+#[derive(Clone, Debug)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Between -1 and 1.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+/// An argument: floats between -1 and 1; integers below `bound`, 0 and 1 where there is none; truth values, three in four
+/// of them true. `None` where it is too large.
+pub fn tensor(rng: &mut Rng, elem: Elem, shape: &[usize], bound: Option<i64>) -> Option<Tensor> {
+    let count = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= 1 << 40)?;
+    let shape = shape.to_vec();
+    match elem {
+        Elem::F32 => Tensor::from_f32(shape, &(0..count).map(|_| rng.unit() as f32).collect::<Vec<_>>()),
+        Elem::BF16 | Elem::F16 => Tensor::from_floats(elem, shape, &(0..count).map(|_| rng.unit()).collect::<Vec<_>>()),
+        Elem::Bool => {
+            let values: Vec<i64> = (0..count).map(|_| i64::from(!rng.next().is_multiple_of(4))).collect();
+            Tensor::from_ints(elem, shape, &values)
+        }
+        Elem::I8 | Elem::I32 | Elem::I64 => {
+            let bound = bound.unwrap_or(2).max(1).unsigned_abs();
+            let value = |rng: &mut Rng| i64::try_from(rng.next() % bound).unwrap_or(0);
+            Tensor::from_ints(elem, shape, &(0..count).map(|_| value(rng)).collect::<Vec<_>>())
+        }
+    }
+}
+
+/// Numbers that are drawn for a parameter; a larger one repeats them.
+const DRAWN: usize = 65_521;
+
+/// Writes a safetensors file with a value for each parameter: matrices between -1 and 1 over the root of their rows,
+/// vectors between 0.5 and 1.5, integers small.
+///
+/// # Errors
+/// What went wrong while writing.
+pub fn write_weights(rng: &mut Rng, params: &[Param], out: &mut dyn Write) -> io::Result<()> {
+    let mut header = String::from("{");
+    let (mut at, mut tensors) = (0usize, Vec::new());
+    for p in params {
+        let shape: Vec<usize> = p.dims.iter().filter_map(|d| usize::try_from(d.dim.as_const()?).ok()).collect();
+        let count: usize = shape.iter().product();
+        let size = usize::try_from(p.elem.size()).unwrap_or(4);
+        for name in members(&p.pattern, &p.extents) {
+            let end = at + count * size;
+            if header.len() > 1 {
+                header.push(',');
+            }
+            let kind = match p.elem {
+                Elem::F32 => "F32",
+                Elem::BF16 => "BF16",
+                Elem::F16 => "F16",
+                Elem::I8 => "I8",
+                Elem::I32 => "I32",
+                Elem::I64 => "I64",
+                Elem::Bool => "BOOL",
+            };
+            header += &format!("{name:?}:{{\"dtype\":\"{kind}\",\"shape\":{shape:?},\"data_offsets\":[{at},{end}]}}");
+            at = end;
+        }
+        tensors.push((p, shape, count));
+    }
+    header.push('}');
+    while !header.len().is_multiple_of(8) {
+        header.push(' ');
+    }
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(header.as_bytes())?;
+    for (p, shape, count) in tensors {
+        let block = block(rng, p.elem, &shape, count.min(DRAWN));
+        let size = usize::try_from(p.elem.size()).unwrap_or(4);
+        for _ in members(&p.pattern, &p.extents) {
+            let mut left = count * size;
+            while left > 0 && !block.is_empty() {
+                let part = block.get(..left.min(block.len())).unwrap_or_default();
+                out.write_all(part)?;
+                left -= part.len();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of so many elements of a parameter.
+fn block(rng: &mut Rng, elem: Elem, shape: &[usize], count: usize) -> Vec<u8> {
+    let drawn = if elem.is_float() {
+        let value = |rng: &mut Rng| match shape {
+            [] | [_] => 1.0 + rng.unit() / 2.0,
+            [rows, ..] => rng.unit() / (*rows as f64).sqrt(),
+        };
+        Tensor::from_floats(elem, vec![count], &(0..count).map(|_| value(rng)).collect::<Vec<_>>())
+    } else {
+        tensor(rng, elem, &[count], None)
+    };
+    drawn.map(|t| t.bytes().to_vec()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::descriptor::DimText;
+    use crate::shape::Dim;
+
+    #[test]
+    fn weights_read_back() {
+        let dims = |ns: &[i64]| ns.iter().map(|n| DimText::of(Dim::from(*n))).collect::<Vec<_>>();
+        let param = |pattern: &str, extents: &[u64], elem, shape: &[i64]| Param {
+            pattern: pattern.to_string(),
+            extents: extents.to_vec(),
+            elem,
+            dims: dims(shape),
+        };
+        let params = [
+            param("a", &[], Elem::F32, &[300, 300]),
+            param("h.*.b", &[3], Elem::BF16, &[7]),
+            param("c", &[], Elem::I8, &[2, 0]),
+        ];
+        let mut file = Vec::new();
+        write_weights(&mut Rng(1), &params, &mut file).unwrap();
+        let read = safetensors::SafeTensors::deserialize(&file).unwrap();
+        assert_eq!(read.len(), 5);
+        let a = read.tensor("a").unwrap();
+        let floats: Vec<f32> = a.data().chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        assert_eq!(floats.len(), 90_000);
+        assert!(floats.iter().all(|x| x.abs() <= 1.0 / 300f32.sqrt()));
+        assert_eq!(read.tensor("h.2.b").unwrap().shape(), [7]);
+    }
+
+    #[test]
+    fn integers_stay_below_their_bound() {
+        let t = tensor(&mut Rng(3), Elem::I32, &[1000], Some(5)).unwrap();
+        assert!(t.to_i64().iter().all(|n| (0..5).contains(n)));
+        assert!((0..5).all(|n| t.to_i64().contains(&n)));
+        let t = tensor(&mut Rng(3), Elem::Bool, &[1000], None).unwrap();
+        assert!((650..850).contains(&t.to_i64().iter().sum::<i64>()));
+    }
+}

@@ -1,0 +1,264 @@
+//! Two loops in machine code: one that multiplies and adds as fast as the processor can, one that reads memory.
+//!
+//! In: how many steps, or which bytes. Out: nothing but the time that it takes. Each step of the first works on so many
+//! registers that none waits for itself, and on nothing else; each step of the second loads [`STRIDE`] bytes.
+
+/// Bytes that a step of the reading loop takes.
+pub(super) const STRIDE: usize = 512;
+
+/// Numbers with which sums stay finite and normal, however many.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+static FACTORS: [f32; 2] = [1.0, 1e-3];
+
+#[cfg(target_arch = "x86_64")]
+mod here {
+    use super::{FACTORS, STRIDE};
+    use std::arch::asm;
+
+    /// The widest vectors of the processor.
+    #[derive(Clone, Copy)]
+    pub(crate) enum Unit {
+        /// 512 bits, fused.
+        Wide,
+        /// 256 bits, fused.
+        Fused,
+        /// 128 bits, a product and then a sum.
+        Plain,
+    }
+
+    /// Two factors into registers `$a` and `$b`, zeros into the others, then `$line` for each of them, step after step.
+    macro_rules! multiply {
+        ($steps:ident, $v:literal, $zero:literal, $load:literal, $a:literal, $b:literal, $product:literal, $($n:literal)*) => {
+            asm!(
+                concat!($load, " ", $v, $a, ", dword ptr [rdx]"),
+                concat!($load, " ", $v, $b, ", dword ptr [rdx + 4]"),
+                $(concat!($zero, " ", $v, $n, ", ", $v, $n, ", ", $v, $n),)*
+                "2:",
+                $(concat!($product, " ", $v, $n, ", ", $v, $a, ", ", $v, $b),)*
+                "dec rcx",
+                "jnz 2b",
+                inout("rcx") $steps => _,
+                in("rdx") FACTORS.as_ptr(),
+                clobber_abi("C"),
+                options(nostack, readonly),
+            )
+        };
+    }
+
+    /// Loads of `$v` registers at multiples of their size, step after step.
+    macro_rules! read {
+        ($memory:ident, $load:literal, $v:literal, $($at:literal)*) => {
+            asm!(
+                "2:",
+                $(concat!($load, " ", $v, "0, [rcx + ", $at, "]"),)*
+                "add rcx, 512",
+                "cmp rcx, rdx",
+                "jb 2b",
+                inout("rcx") $memory.as_ptr() => _,
+                in("rdx") $memory.as_ptr_range().end,
+                clobber_abi("C"),
+                options(nostack, readonly),
+            )
+        };
+    }
+
+    impl Unit {
+        pub(crate) fn best() -> Unit {
+            if is_x86_feature_detected!("avx512f") {
+                Unit::Wide
+            } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                Unit::Fused
+            } else {
+                Unit::Plain
+            }
+        }
+
+        pub(crate) fn name(self) -> &'static str {
+            match self {
+                Unit::Wide => "512-bit FMA",
+                Unit::Fused => "256-bit FMA",
+                Unit::Plain => "128-bit products and sums",
+            }
+        }
+
+        pub(crate) fn flops_per_step(self) -> f64 {
+            match self {
+                Unit::Wide => 24.0 * 16.0 * 2.0,
+                Unit::Fused => 12.0 * 8.0 * 2.0,
+                Unit::Plain => 6.0 * 4.0 * 2.0,
+            }
+        }
+
+        pub(crate) fn multiply(self, steps: u64) {
+            let steps = steps.max(1);
+            match self {
+                // SAFETY: the processor has AVX-512, see `best`; the factors are two numbers, and nothing else is touched.
+                Unit::Wide => unsafe {
+                    multiply!(steps, "zmm", "vpxord", "vbroadcastss", "24", "25", "vfmadd231ps",
+                        "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11"
+                        "12" "13" "14" "15" "16" "17" "18" "19" "20" "21" "22" "23")
+                },
+                // SAFETY: the processor has AVX2 and FMA; as above.
+                Unit::Fused => unsafe {
+                    multiply!(steps, "ymm", "vxorps", "vbroadcastss", "12", "13", "vfmadd231ps",
+                        "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11")
+                },
+                // SAFETY: every x86-64 processor has SSE2; as above.
+                Unit::Plain => unsafe { multiply_plain(steps) },
+            }
+        }
+
+        pub(crate) fn read(self, memory: &[u8]) {
+            if memory.is_empty() || !memory.len().is_multiple_of(STRIDE) {
+                return;
+            }
+            match self {
+                // SAFETY: the processor has AVX-512, see `best`; whole steps of readable memory.
+                Unit::Wide => unsafe { read!(memory, "vmovups", "zmm", "0" "64" "128" "192" "256" "320" "384" "448") },
+                // SAFETY: the processor has AVX2; as above.
+                Unit::Fused => unsafe {
+                    read!(memory, "vmovups", "ymm", "0" "32" "64" "96" "128" "160" "192" "224"
+                        "256" "288" "320" "352" "384" "416" "448" "480")
+                },
+                // SAFETY: every x86-64 processor has SSE2; as above.
+                Unit::Plain => unsafe {
+                    read!(memory, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112"
+                        "128" "144" "160" "176" "192" "208" "224" "240"
+                        "256" "272" "288" "304" "320" "336" "352" "368"
+                        "384" "400" "416" "432" "448" "464" "480" "496")
+                },
+            }
+        }
+    }
+
+    /// Without fused instructions: a product into one of two registers, and its sum.
+    ///
+    /// # Safety
+    /// None beyond SSE2.
+    unsafe fn multiply_plain(steps: u64) {
+        // SAFETY: the factors are two numbers, and nothing else is touched.
+        unsafe {
+            asm!(
+                "movss xmm12, dword ptr [rdx]", "shufps xmm12, xmm12, 0",
+                "movss xmm13, dword ptr [rdx + 4]", "shufps xmm13, xmm13, 0",
+                "xorps xmm0, xmm0", "xorps xmm1, xmm1", "xorps xmm2, xmm2",
+                "xorps xmm3, xmm3", "xorps xmm4, xmm4", "xorps xmm5, xmm5",
+                "2:",
+                "movaps xmm6, xmm12", "mulps xmm6, xmm13", "addps xmm0, xmm6",
+                "movaps xmm7, xmm12", "mulps xmm7, xmm13", "addps xmm1, xmm7",
+                "movaps xmm8, xmm12", "mulps xmm8, xmm13", "addps xmm2, xmm8",
+                "movaps xmm9, xmm12", "mulps xmm9, xmm13", "addps xmm3, xmm9",
+                "movaps xmm10, xmm12", "mulps xmm10, xmm13", "addps xmm4, xmm10",
+                "movaps xmm11, xmm12", "mulps xmm11, xmm13", "addps xmm5, xmm11",
+                "dec rcx",
+                "jnz 2b",
+                inout("rcx") steps => _,
+                in("rdx") FACTORS.as_ptr(),
+                clobber_abi("C"),
+                options(nostack, readonly),
+            )
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// Narrower units run wherever wider ones do.
+        #[test]
+        fn every_unit_runs() {
+            let memory = vec![1u8; 8 * STRIDE];
+            let units = match Unit::best() {
+                Unit::Wide => &[Unit::Wide, Unit::Fused, Unit::Plain][..],
+                Unit::Fused => &[Unit::Fused, Unit::Plain],
+                Unit::Plain => &[Unit::Plain],
+            };
+            for unit in units {
+                unit.multiply(1000);
+                unit.read(&memory);
+                unit.read(&[]);
+                unit.read(memory.get(..100).unwrap_or_default());
+                assert!(unit.flops_per_step() > 0.0 && !unit.name().is_empty());
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod here {
+    use super::{FACTORS, STRIDE};
+    use std::arch::asm;
+
+    /// NEON, which every 64-bit processor of this kind has.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Unit;
+
+    macro_rules! multiply {
+        ($steps:ident, $($n:literal)*) => {
+            asm!(
+                "ld1r {{v24.4s}}, [x1], #4",
+                "ld1r {{v25.4s}}, [x1]",
+                $(concat!("movi v", $n, ".2d, #0"),)*
+                "2:",
+                $(concat!("fmla v", $n, ".4s, v24.4s, v25.4s"),)*
+                "subs x0, x0, #1",
+                "b.ne 2b",
+                inout("x0") $steps => _,
+                inout("x1") FACTORS.as_ptr() => _,
+                clobber_abi("C"),
+                options(nostack, readonly),
+            )
+        };
+    }
+
+    impl Unit {
+        pub(crate) fn best() -> Unit {
+            Unit
+        }
+
+        pub(crate) fn name(self) -> &'static str {
+            "128-bit FMA"
+        }
+
+        pub(crate) fn flops_per_step(self) -> f64 {
+            24.0 * 4.0 * 2.0
+        }
+
+        pub(crate) fn multiply(self, steps: u64) {
+            let steps = steps.max(1);
+            // SAFETY: the factors are two numbers, and nothing else is touched.
+            unsafe {
+                multiply!(steps, "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11"
+                    "12" "13" "14" "15" "16" "17" "18" "19" "20" "21" "22" "23")
+            }
+        }
+
+        pub(crate) fn read(self, memory: &[u8]) {
+            if memory.is_empty() || !memory.len().is_multiple_of(STRIDE) {
+                return;
+            }
+            // SAFETY: whole steps of readable memory.
+            unsafe {
+                asm!(
+                    "2:",
+                    "ldp q0, q1, [x0]", "ldp q2, q3, [x0, #32]", "ldp q4, q5, [x0, #64]", "ldp q6, q7, [x0, #96]",
+                    "ldp q0, q1, [x0, #128]", "ldp q2, q3, [x0, #160]", "ldp q4, q5, [x0, #192]", "ldp q6, q7, [x0, #224]",
+                    "ldp q0, q1, [x0, #256]", "ldp q2, q3, [x0, #288]", "ldp q4, q5, [x0, #320]", "ldp q6, q7, [x0, #352]",
+                    "ldp q0, q1, [x0, #384]", "ldp q2, q3, [x0, #416]", "ldp q4, q5, [x0, #448]", "ldp q6, q7, [x0, #480]",
+                    "add x0, x0, #512",
+                    "cmp x0, x1",
+                    "b.lo 2b",
+                    inout("x0") memory.as_ptr() => _,
+                    in("x1") memory.as_ptr_range().end,
+                    clobber_abi("C"),
+                    options(nostack, readonly),
+                )
+            }
+        }
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("attnc makes code for x86-64 and aarch64");
+
+pub(super) use here::Unit;

@@ -1,0 +1,283 @@
+//! `attnc bench`: compiles a program, calls an entry point again and again, and shows how fast each kernel is beside what
+//! the machine can do.
+//!
+//! In: a program or graph IR, sizes for the run-time dimensions, weights or none. Out: a table on stdout, and on request
+//! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
+
+use super::call::{call_failed, function, read_graph, show, unused};
+use super::passes::pass_options;
+use super::session::{Failure, Session, command_line_error, reason};
+use super::stages::{self, Levels, Temporary, Tiers};
+use crate::bench::{self, Report, Rng, Site};
+use crate::cli::BenchOptions;
+use crate::codegen::cpu::Wanted;
+use crate::diagnostics::codes::{driver as codes, weights};
+use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::runtime::descriptor::{Entry, ModelDescriptor};
+use crate::runtime::load::{CompiledModel, LoadError};
+use crate::tensor::Tensor;
+use crate::tile::cost::{self, PlanCost};
+use crate::tile::{self, CpuLevel, PlanVariant};
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Calls that are not timed.
+const WARM: usize = 2;
+/// The fewest and the most calls that are timed.
+const CALLS: (usize, usize) = (5, 10_000);
+/// The most elements of an argument.
+const MAX_ELEMENTS: usize = 1 << 32;
+
+/// `attnc bench FILE`
+pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
+    let mut session = Session::new(&options.messages);
+    let result = bench_in(&mut session, options);
+    session.report();
+    if options.passes.time_passes {
+        session.report_times();
+    }
+    result
+}
+
+fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
+    let pass_options = pass_options(&options.target, &options.passes)?;
+    let mut graph = read_graph(s, &options.file, &options.program, "bench")?;
+    let function = function(&graph, options.function.as_deref())?;
+    let name = graph.functions[function].name.clone();
+    s.stage("passes");
+    stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
+    let model = stages::describe(s, &graph)?;
+    let Some(entry) = model.entries.iter().find(|e| e.name == name) else {
+        return Err(command_line_error("the entry point is gone"));
+    };
+    let sizes = sizes(entry, options)?;
+
+    let tiers = Tiers::lower(s, &graph, &Levels::of(&options.target).all)?;
+    s.stage("generate code");
+    let code = stages::machine_code(&tiers, &model, Wanted::default())?;
+    s.stage("link");
+    let folder = Temporary::new(s)?;
+    let so = folder.path().join("model.so");
+    stages::link(s, &code.object, &so, false)?;
+
+    s.stage("load");
+    let given = weights_file(s, &model, options.weights.as_deref(), folder.path())?;
+    let threads = options.threads.map_or_else(usual_threads, |n| usize::try_from(n).unwrap_or(1)).max(1);
+    let asked = i32::try_from(threads).unwrap_or(i32::MAX);
+    // SAFETY: the file was just linked from code of our own.
+    let loaded = unsafe { CompiledModel::open(&so, given.as_deref(), asked) }
+        .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
+    unused(s, loaded.unused_weights());
+
+    s.stage("count");
+    let variant = loaded.variant();
+    let level = CpuLevel::ALL.into_iter().find(|level| level.name() == variant);
+    let Some(tiles) = level.and_then(|level| tiers.module(level)) else {
+        return Err(command_line_error(&format!("the code for `{variant}` is none of this program's")));
+    };
+    let walked = count(tiles, &name, &sizes)?;
+    let args = arguments(entry, &sizes, &walked)?;
+    s.stage("measure");
+    let measured = measure(&loaded, &name, &args, options.seconds).map_err(|error| call_failed(s, &error.text))?;
+    let ceilings = bench::measure(threads);
+    let Some(sites) = sites(&walked, &measured) else {
+        let found = measured.launches.first().map_or(0, Vec::len);
+        let complaint = format!("a call made {found} launches, and {} were counted", walked.launches.len());
+        return Err(super::bugs::bug("counting the work of a plan", &complaint, None));
+    };
+    let report = Report {
+        model: model.name.clone(),
+        entry: name,
+        sizes: entry
+            .symbols
+            .iter()
+            .map(|symbol| (symbol.name.clone(), sizes.get(&symbol.name).copied().unwrap_or(0)))
+            .collect(),
+        variant,
+        calls: measured.calls.len(),
+        seconds: median(measured.calls.iter().map(Duration::as_secs_f64).collect()),
+        sites,
+        ceilings,
+    };
+    if let Some(path) = &options.json {
+        s.write(path, bench::json(&report).as_bytes())?;
+    }
+    if let Some(path) = &options.svg {
+        s.write(path, bench::picture(&report).as_bytes())?;
+    }
+    // What goes to stdout is the one thing there.
+    let stdout = Some(Path::new("-"));
+    if options.json.as_deref() == stdout || options.svg.as_deref() == stdout {
+        return Ok(());
+    }
+    show(&bench::table(&report))
+}
+
+/// The threads that a model has where none are asked for: what `ATTNC_THREADS` says, else one for each processor.
+fn usual_threads() -> usize {
+    let told = std::env::var("ATTNC_THREADS").ok().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+    told.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// A value for each run-time dimension: those given, and one for the batch of a call.
+fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>, Failure> {
+    let mut sizes = BTreeMap::new();
+    let known: Vec<&str> = entry.symbols.iter().map(|symbol| symbol.name.as_str()).collect();
+    for size in &options.size {
+        if !known.contains(&size.name.as_str()) {
+            let near = did_you_mean(&size.name, known.iter().copied());
+            let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let bound = "what is bound when compiling is given with `--dim`";
+            return Err(command_line_error(&format!(
+                "`{}` has no run-time dimension `{}`{hint} ({bound})",
+                entry.name, size.name
+            )));
+        }
+        if sizes.insert(size.name.clone(), i64::try_from(size.value).unwrap_or(i64::MAX)).is_some() {
+            return Err(command_line_error(&format!("`--size {}` is given twice", size.name)));
+        }
+    }
+    if let Some(batch) = entry.batch_symbol.and_then(|i| entry.symbols.get(i)) {
+        sizes.entry(batch.name.clone()).or_insert(1);
+    }
+    let missing: Vec<&str> = known.into_iter().filter(|name| !sizes.contains_key(*name)).collect();
+    if missing.is_empty() {
+        return Ok(sizes);
+    }
+    let names = missing.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let (s, it) = if missing.len() == 1 { ("", "it") } else { ("s", "them") };
+    let how = missing.iter().map(|name| format!("{name}=N")).collect::<Vec<_>>().join(",");
+    Err(command_line_error(&format!(
+        "the run-time dimension{s} {names} of `{}` must have a value; give {it} with `--size {how}`",
+        entry.name
+    )))
+}
+
+/// What the plan does at these sizes.
+fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Result<PlanCost, Failure> {
+    cost::plan(tiles, name, PlanVariant::Plain, sizes)
+        .map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
+}
+
+/// The weights that are given, or a file of random ones; none for a model without parameters.
+fn weights_file(
+    s: &mut Session,
+    model: &ModelDescriptor,
+    given: Option<&Path>,
+    folder: &Path,
+) -> Result<Option<PathBuf>, Failure> {
+    if given.is_some() || model.params.is_empty() {
+        return Ok(given.map(Path::to_path_buf));
+    }
+    let path = folder.join("weights.safetensors");
+    let write = || {
+        let mut file = BufWriter::with_capacity(1 << 20, std::fs::File::create(&path)?);
+        bench::write_weights(&mut Rng(1), &model.params, &mut file)?;
+        file.flush()
+    };
+    match write() {
+        Ok(()) => Ok(Some(path)),
+        Err(error) => {
+            let message = format!("cannot write random weights to `{}`: {}", path.display(), reason(&error));
+            Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)))
+        }
+    }
+}
+
+/// Random arguments of the right shapes; those that are used as indices are good ones.
+fn arguments(entry: &Entry, sizes: &BTreeMap<String, i64>, walked: &PlanCost) -> Result<Vec<Tensor>, Failure> {
+    let mut rng = Rng(2);
+    let batch = entry.batch_symbol.and_then(|i| entry.symbols.get(i)).and_then(|b| sizes.get(&b.name)).copied();
+    let mut args = Vec::new();
+    for (i, arg) in entry.args.iter().enumerate() {
+        let lead = if arg.batch { batch } else { None };
+        let dims = arg.dims.iter().map(|d| d.dim.eval(&|s| sizes.get(s).copied()).ok());
+        let shape: Option<Vec<usize>> =
+            lead.map(Some).into_iter().chain(dims).map(|n| n.and_then(|n| usize::try_from(n).ok())).collect();
+        let shape = shape
+            .filter(|shape| shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_some_and(|n| n <= MAX_ELEMENTS));
+        let bound = u32::try_from(i).ok().and_then(|i| walked.bounds.get(&i)).copied();
+        match shape.and_then(|shape| bench::tensor(&mut rng, arg.elem, &shape, bound)) {
+            Some(tensor) => args.push(tensor),
+            None => {
+                let message = format!("the argument `{}` has no shape, or too large a one, at these sizes", arg.name);
+                return Err(command_line_error(&message));
+            }
+        }
+    }
+    Ok(args)
+}
+
+/// Times of calls, and of the launches of each.
+struct Measured {
+    calls: Vec<Duration>,
+    /// Grid points and nanoseconds, call by call.
+    launches: Vec<Vec<(i64, i64)>>,
+}
+
+/// Calls for so many seconds.
+fn measure(model: &CompiledModel, name: &str, args: &[Tensor], seconds: f64) -> Result<Measured, LoadError> {
+    let mut session = model.session()?;
+    session.profile(true)?;
+    let mut repeated = session.repeat(model.entry(name)?, args)?;
+    for _ in 0..WARM {
+        repeated.call()?;
+    }
+    let mut measured = Measured { calls: Vec::new(), launches: Vec::new() };
+    let begin = Instant::now();
+    while measured.calls.len() < CALLS.0 || (measured.calls.len() < CALLS.1 && begin.elapsed().as_secs_f64() < seconds)
+    {
+        let start = Instant::now();
+        repeated.call()?;
+        measured.calls.push(start.elapsed());
+        measured.launches.push(repeated.launches());
+    }
+    Ok(measured)
+}
+
+/// The launches by their place in the plan; `None` where a call made others than were counted.
+fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
+    let points: Vec<i64> = walked.launches.iter().map(|l| l.points).collect();
+    if measured.launches.iter().any(|call| call.iter().map(|l| l.0).ne(points.iter().copied())) {
+        return None;
+    }
+    let mut sites: BTreeMap<usize, (Site, Vec<f64>)> = BTreeMap::new();
+    for (n, launch) in walked.launches.iter().enumerate() {
+        let (site, times) = sites.entry(launch.site).or_insert_with(|| {
+            let kernel = launch.kernel.clone();
+            let site = Site { kernel, launches: 0, seconds: 0.0, flops: 0, bytes: 0, exact: true };
+            (site, vec![0.0; measured.launches.len()])
+        });
+        site.launches += 1;
+        site.flops = site.flops.saturating_add(launch.cost.flops);
+        site.bytes = site.bytes.saturating_add(launch.cost.bytes());
+        site.exact &= launch.cost.exact;
+        for (time, call) in times.iter_mut().zip(&measured.launches) {
+            *time += call.get(n)?.1 as f64 / 1e9;
+        }
+    }
+    Some(sites.into_values().map(|(site, times)| Site { seconds: median(times), ..site }).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    match (values.get(n.saturating_sub(1) / 2), values.get(n / 2)) {
+        (Some(a), Some(b)) => (a + b) / 2.0,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        for (values, middle) in [(vec![], 0.0), (vec![2.0], 2.0), (vec![3.0, 1.0], 2.0), (vec![9.0, 1.0, 2.0], 2.0)] {
+            assert_eq!(median(values), middle);
+        }
+    }
+}
