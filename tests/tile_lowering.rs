@@ -187,6 +187,20 @@ fn rows() {
     );
 }
 
+/// Rows that are one tile though they are long, and rows of several chunks.
+#[test]
+fn long_rows() {
+    for n in ["1500", "4100", "T"] {
+        let source = format!(
+            "func @f(%0 \"x\": f32[S, {n}]) -> (f32[S, {n}], f32[S, {n}], i32[S]) {{\n^bb0:\n\
+             %1 = reduce_mean %0, axes=[1], keep=true : f32[S, 1]\n%2 = sub %0, %1 : f32[S, {n}]\n\
+             %3 = softmax %2, axis=1 : f32[S, {n}]\n%4 = argmax %0, axes=[1], keep=false : i32[S]\nreturn %2, %3, %4\n}}"
+        );
+        let sizes: &[(&str, i64)] = if n == "T" { &[("S", 3), ("T", 1100)] } else { &[("S", 3)] };
+        program("long rows", &source, &[sizes]);
+    }
+}
+
 #[test]
 fn reductions() {
     program(

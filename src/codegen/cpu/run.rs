@@ -185,7 +185,7 @@ impl Code<'_, '_> {
                 env.loads.insert(*i, x);
             }
             for v in &data.operands {
-                if let Some(t) = self.from_before(run, *v)
+                if let Some(t) = self.lies_before(run, *v)
                     && t.rows.is_one()
                     && !env.lanes.contains_key(v)
                 {
@@ -314,7 +314,7 @@ impl Code<'_, '_> {
                 env.loads.insert(*i, x);
             }
             for v in &data.operands {
-                if let Some(t) = self.from_before(run, *v)
+                if let Some(t) = self.lies_before(run, *v)
                     && t.cols.is_one()
                     && !env.lanes.contains_key(v)
                 {
@@ -340,7 +340,7 @@ impl Code<'_, '_> {
     }
 
     /// The tile behind a value that lies in scratch from before the run.
-    fn from_before(&self, run: &Run<'_>, v: tile::Value) -> Option<TileType> {
+    fn lies_before(&self, run: &Run<'_>, v: tile::Value) -> Option<TileType> {
         let t = self.body.ty(v).tile().filter(|t| matches!(t.space, Space::L1(_)))?;
         let made_here = run.insts.iter().any(|i| self.body.inst(*i).result == Some(v));
         (!made_here).then(|| t.clone())
@@ -393,7 +393,7 @@ impl Code<'_, '_> {
         // What comes from scratch, before anything is written there.
         for i in run.insts {
             for v in self.body.inst(*i).operands.clone() {
-                if let Some(t) = self.from_before(run, v)
+                if let Some(t) = self.lies_before(run, v)
                     && !lanes.contains_key(&v)
                 {
                     let x = self.load_tile(run, &t, width, row, col)?;

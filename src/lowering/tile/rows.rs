@@ -21,7 +21,7 @@ use crate::shape::{Dim, Elem, broadcast};
 use crate::tile::{self, Extent, KernelBuilder, Type, computed};
 
 /// Longest row that is one tile.
-const WHOLE_ROW: i64 = 1024;
+const WHOLE_ROW: i64 = 4096;
 /// Columns of a chunk of a longer row.
 const CHUNK: i64 = 512;
 /// Elements of a tile, at most; rows are added up to that.
