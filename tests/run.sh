@@ -34,4 +34,13 @@ if [ $# = 0 ]; then
     else
         echo "tests/run.sh: MiniLM could not be fetched; its vectors are not compared" >&2
     fi
+
+    # Others compute the same; how fast, is shown by tests/live/compare_speed.sh at full size.
+    status=0
+    tests/live/compare_speed.sh --quick >/dev/null || status=$?
+    if [ $status = 3 ]; then
+        echo "tests/run.sh: ONNX Runtime and OpenVINO could not be fetched; attnc is not compared with them" >&2
+    elif [ $status != 0 ]; then
+        exit $status
+    fi
 fi

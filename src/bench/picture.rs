@@ -41,8 +41,8 @@ impl Axes {
             up = (up.0.min(y), up.1.max(y));
         }
         let decades = |(low, high): (f64, f64)| {
-            let low = low.max(1e-9).log10().floor() as i32;
-            // Some room above the highest.
+            // Some room below the lowest and above the highest.
+            let low = (low * 0.7).max(1e-9).log10().floor() as i32;
             (low, ((high.max(1e-9) * 1.5).log10().ceil() as i32).max(low + 1))
         };
         Axes { across: decades(across), up: decades(up) }
@@ -109,7 +109,7 @@ fn grid(svg: &mut String, axes: &Axes) {
         text(svg, "faint", (left - 8.0, y + 4.0), "end", &number(n - 9));
     }
     text(svg, "ink", ((left + right) / 2.0, bottom + 38.0), "middle", "FLOP for each byte that must be moved");
-    text(svg, "ink", (left, top - 4.0), "end", "GFLOP/s");
+    text(svg, "ink", (left - 8.0, top - 16.0), "end", "GFLOP/s");
 }
 
 /// A power of ten as people write it.
@@ -150,6 +150,9 @@ fn roof(svg: &mut String, report: &Report, axes: &Axes) {
 /// The dots with their names, which keep out of each other's way.
 fn labels(svg: &mut String, report: &Report, axes: &Axes, dots: &[&Site]) {
     let mut placed: Vec<(f64, f64)> = Vec::new();
+    // From the top down, so that names that move down do not cross.
+    let mut dots = dots.to_vec();
+    dots.sort_by(|a, b| place(report, b).1.total_cmp(&place(report, a).1));
     for site in dots {
         let rates = report.rates(site.flops, site.bytes, site.seconds);
         let (intensity, speed) = place(report, site);

@@ -1,0 +1,394 @@
+"""Times attnc beside PyTorch, ONNX Runtime and OpenVINO: all in one run, turn by turn, on the same inputs.
+
+    tests/live/compare_speed.sh [--quick] [WORKLOAD ...]    installs what it needs into build/, and calls this
+
+Every contender gets the same numbers, the same number of threads and float32, is warmed up, and then takes turns
+with the others, so that what else the machine does meets all of them alike. A turn is some calls; the first of a
+turn does not count where calls are short, since caches and threads are still another's. Medians are compared.
+attnc is called through its Python wrapper, the others through theirs. Results must agree with NumPy's in float64.
+
+Beside them stands what the machine can do, as `attnc bench` measures it in the same run. Contenders that are not
+installed are left out; --compile adds torch.compile, which takes minutes, --numpy plain NumPy. --quick has tiny
+sizes: it shows that everything works, and its times mean nothing. Exit code 1 where a result differs.
+"""
+
+import argparse
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path[:0] = [str(HERE / "speed"), str(ROOT / "tests" / "fixtures")]
+OUT = ROOT / "build" / "speed"
+
+# What a result may differ by, as a part of the largest number of the reference.
+TOLERANCE = 2e-4
+
+
+def found(name):
+    """A module, or None where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+class Attnc:
+    """The compiler, and the models that it made."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def compile(self, workload):
+        """The wrapper in Python and the path of the library."""
+        stem = OUT / f"{workload.program.stem}_{workload.model}_{'_'.join(map(str, workload.dims.values()))}"
+        dims = [f"--dim={name}={n}" for name, n in workload.dims.items()]
+        line = [self.program, workload.program, "--entry", workload.model, *dims, "-o", f"{stem}.so"]
+        line += ["--emit", "so,header,python"]
+        start = time.perf_counter()
+        subprocess.run([str(part) for part in line], check=True)
+        self.seconds = time.perf_counter() - start
+        spec = importlib.util.spec_from_file_location(stem.name, f"{stem}.py")
+        wrapper = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(wrapper)
+        return wrapper, f"{stem}.so"
+
+    def ceilings(self, threads):
+        """FLOPs and bytes a second that this machine reaches, as `attnc bench` measures them."""
+        line = [self.program, "bench", HERE / "speed" / "matmul.attn", "--entry", "Product", "--size", "M=8,K=8,N=8"]
+        line += ["--threads", threads, "--seconds", "0", "--json", "-"]
+        done = subprocess.run([str(part) for part in line], check=True, capture_output=True, text=True)
+        return json.loads(done.stdout)["ceilings"]
+
+
+class Built:
+    """A workload's program, compiled, and a file of its weights; models are opened of both."""
+
+    def __init__(self, attnc, workload):
+        import tensors
+
+        self.wrapper, self.so = attnc.compile(workload)
+        self.weights = None
+        if workload.weights:
+            # A file of its own, since open models have theirs mapped.
+            self.weights = Path(self.so).with_suffix(".safetensors")
+            tensors.write(self.weights, workload.weights_for_attnc())
+
+    def open(self, threads):
+        return self.wrapper.Model(self.so, weights=self.weights and str(self.weights), threads=threads)
+
+
+def in_attnc(built, workload, threads):
+    model = built.open(threads)
+    return lambda: model.forward(**workload.inputs)
+
+
+def in_torch(torch, workload, written_out, compiled):
+    import graphs
+
+    graph = graphs.InTorch(torch, written_out)
+    inputs = {name: graph.take(array) for name, array in workload.inputs.items()}
+    weights = {name: graph.weight(array) for name, array in workload.weights.items()}
+
+    def compute(inputs):
+        return workload.compute(graph, inputs, weights)
+
+    compute = torch.compile(compute, dynamic=False) if compiled else compute
+
+    def call():
+        with torch.inference_mode():
+            return compute(inputs).numpy()
+
+    return call
+
+
+def in_onnx(onnx, workload):
+    import graphs
+
+    graph = graphs.InOnnx(onnx)
+    inputs = {name: graph.take(array) for name, array in workload.inputs.items()}
+    weights = {name: graph.weight(array) for name, array in workload.weights.items()}
+    return graph.model(workload.compute(graph, inputs, weights))
+
+
+def in_onnxruntime(ort, model, workload, threads):
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    feed = dict(zip((i.name for i in session.get_inputs()), workload.inputs.values()))
+    return lambda: session.run(None, feed)[0]
+
+
+def in_openvino(openvino, model, workload, threads):
+    core = openvino.Core()
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    compiled = core.compile_model(core.read_model(model), "CPU", settings)
+    request, inputs = compiled.create_infer_request(), list(workload.inputs.values())
+    return lambda: request.infer(inputs)[compiled.output(0)]
+
+
+def in_numpy(workload):
+    import graphs
+    import numpy as np
+
+    graph = graphs.InNumpy(np.float32)
+    return lambda: workload.compute(graph, workload.inputs, workload.weights)
+
+
+def reference(workload):
+    import graphs
+    import numpy as np
+
+    graph = graphs.InNumpy(np.float64)
+    inputs = {name: graph.take(array) for name, array in workload.inputs.items()}
+    return workload.compute(graph, inputs, {name: graph.weight(array) for name, array in workload.weights.items()})
+
+
+def contenders(attnc, workload, options):
+    """Name and a function that calls, attnc first."""
+    threads, built = options.threads, Built(attnc, workload)
+    yield "attnc", lambda: in_attnc(built, workload, threads)
+    if threads > 1:
+        yield "attnc, 1 thread", lambda: in_attnc(built, workload, 1)
+    if torch := found("torch"):
+        torch.set_num_threads(threads)
+        is_attention = workload.model == "Attention"
+        yield "PyTorch", lambda: in_torch(torch, workload, is_attention, False)
+        if is_attention:
+            yield "PyTorch, its attention", lambda: in_torch(torch, workload, False, False)
+        if options.compile:
+            yield "torch.compile", lambda: in_torch(torch, workload, is_attention, True)
+    if onnx := found("onnx"):
+        model = None
+
+        def onnx_model():
+            nonlocal model
+            model = model or in_onnx(onnx, workload)
+            return model
+
+        if ort := found("onnxruntime"):
+            yield "ONNX Runtime", lambda: in_onnxruntime(ort, onnx_model(), workload, threads)
+        if openvino := found("openvino"):
+            yield "OpenVINO", lambda: in_openvino(openvino, onnx_model(), workload, threads)
+    if options.numpy:
+        yield "NumPy", lambda: in_numpy(workload)
+
+
+def difference(result, expected):
+    import numpy as np
+
+    result = np.asarray(result, np.float64)
+    if result.shape != expected.shape:
+        return float("inf")
+    return float(np.abs(result - expected).max(initial=0) / max(np.abs(expected).max(initial=0), 1e-30))
+
+
+def turn(call, times, seconds):
+    """Some calls of one contender; others' threads have come to rest before."""
+    time.sleep(0.01)
+    calls, begin = [], time.perf_counter()
+    while not calls or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        call()
+        calls.append(time.perf_counter() - start)
+    times.extend(calls[1:] if len(calls) > 2 else calls)
+
+
+def compare(attnc, key, workload, options, ceilings):
+    """Times one workload; what was found, for the table and JSON."""
+    print(f"\n{workload.name}", flush=True)
+    expected = reference(workload)
+    ready, times, differs, wrong = {}, {}, {}, []
+    for name, make in contenders(attnc, workload, options):
+        try:
+            call = make()
+            differs[name] = difference(call(), expected)
+        except Exception as error:  # a peer that cannot do it is no reason to stop; attnc is
+            if name.startswith("attnc"):
+                raise
+            print(f"  {name}: {type(error).__name__}: {str(error).splitlines()[0][:100]}", flush=True)
+            continue
+        if not differs[name] <= TOLERANCE:
+            wrong.append(name)
+        call()
+        ready[name], times[name] = call, []
+    del expected
+    begin = time.perf_counter()
+    rounds = 0
+    while rounds < options.rounds or time.perf_counter() - begin < options.seconds:
+        order = list(ready)
+        # Who goes first changes from round to round.
+        for name in order[rounds % len(order) :] + order[: rounds % len(order)]:
+            turn(ready[name], times[name], 0.005 if options.quick else 0.05)
+        rounds += 1
+    medians = {name: statistics.median(calls) for name, calls in times.items()}
+    peers = {name: median for name, median in medians.items() if not name.startswith("attnc")}
+    best = min(peers, key=peers.get) if peers else None
+    rows = {}
+    for name, median in medians.items():
+        row = {"seconds": median, "calls": len(times[name]), "difference": differs[name], "ratio": median / medians["attnc"]}
+        line = f"  {name:24} {median * 1e3:10.3f} ms"
+        if workload.least_bytes:
+            row["bytes_per_second"] = workload.least_bytes / median
+            row["of_ceiling"] = row["bytes_per_second"] / ceilings["bytes_per_second"]
+            line += f" {row['bytes_per_second'] / 1e9:8.1f} GB/s "
+        else:
+            row["flops_per_second"] = workload.flops / median
+            row["of_ceiling"] = row["flops_per_second"] / ceilings["flops_per_second"]
+            line += f" {row['flops_per_second'] / 1e9:8.1f} GFLOP/s"
+        share = f"{row['of_ceiling'] * 100:6.1f} %" if name != "attnc, 1 thread" else " " * 8
+        line += f" {share}  differs by {row['difference']:.0e}"
+        print(line + ("  WRONG" if name in wrong else ""), flush=True)
+        rows[name] = row
+    found = {"name": workload.name, "contenders": rows, "rounds": rounds, "wrong": wrong, "wanted": workload.wanted}
+    if best:
+        found["best"], found["ratio"] = best, peers[best] / medians["attnc"]
+        print(f"  ratio {found['ratio']:.2f} to the best peer, {best}; wanted {workload.wanted:.2f}", flush=True)
+    if "attnc, 1 thread" in medians:
+        found["threads_ratio"] = medians["attnc, 1 thread"] / medians["attnc"]
+        print(f"  ratio {found['threads_ratio']:.2f} from 1 thread to {options.threads}", flush=True)
+    return found
+
+
+def compile_times(attnc, workload, options):
+    """Seconds from the source to the library, the median of several; torch.compile's with its caches filled."""
+    seconds = []
+    for _ in range(3 if options.quick else 7):
+        attnc.compile(workload)
+        seconds.append(attnc.seconds)
+    rows = {"attnc": statistics.median(seconds)}
+    if options.compile and found("torch"):
+        # The first process fills the caches, the second finds them.
+        line = [sys.executable, __file__, "--alone", "compile", *(["--quick"] if options.quick else [])]
+        done = [subprocess.run(line, check=True, capture_output=True, text=True) for _ in range(2)]
+        rows["torch.compile, warm"] = float(done[-1].stdout.split()[-1])
+    print(f"\nfrom the source to code, {workload.name}")
+    for name, value in rows.items():
+        print(f"  {name:24} {value * 1e3:10.1f} ms", flush=True)
+    return rows
+
+
+def kib(field):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
+
+
+def alone(what, options):
+    """In a process of its own: the memory of one contender, or the time of torch.compile."""
+    import workloads
+
+    if what == "compile":
+        import torch
+
+        torch.set_num_threads(options.threads)
+        workload = (workloads.QUICK if options.quick else workloads.FULL)["gpt2"]()
+        call = in_torch(torch, workload, False, True)
+        start = time.perf_counter()
+        call()
+        print(time.perf_counter() - start)
+        return
+    name, rows = what.rsplit(":", 1)
+    attnc = Attnc(options.attnc)
+    d, heads = (64, 4) if options.quick else (768, 12)
+    large = workloads.stack(1, d, heads, 4 * d, int(rows), True, 1.0)
+    small = workloads.stack(1, d, heads, 4 * d, 16, True, 1.0)
+    # What a small call sets up is there for the large one.
+    if name == "attnc":
+        model = Built(attnc, small).open(options.threads)
+        model.forward(**small.inputs)
+
+        def run():
+            return model.forward(**large.inputs)
+
+    else:
+        import torch
+
+        torch.set_num_threads(options.threads)
+        in_torch(torch, small, False, False)()
+        run = in_torch(torch, large, False, False)
+    gc.collect()
+    before = kib("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    result = run()
+    print(max(0, kib("VmHWM") - before) * 1024 - result.nbytes)
+
+
+def memory(options):
+    """Bytes that a call needs beyond weights, arguments and result, in processes of their own."""
+    sizes = (512, 1024) if options.quick else (4096, 8192, 16384)
+    found_rows = {}
+    print("\nworking memory of a causal block, MiB" + "".join(f"{f'S {n}':>12}" for n in sizes))
+    for name in ["attnc"] + (["PyTorch"] if found("torch") else []):
+        found_rows[name] = {}
+        for rows in sizes:
+            line = [sys.executable, __file__, "--attnc", options.attnc, "--threads", str(options.threads)]
+            line += ["--alone", f"{name}:{rows}"] + (["--quick"] if options.quick else [])
+            done = subprocess.run(line, check=True, capture_output=True, text=True)
+            found_rows[name][rows] = int(done.stdout.split()[-1])
+        print(f"  {name:35}" + "".join(f"{found_rows[name][n] / 2**20:12.1f}" for n in sizes), flush=True)
+    return found_rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Times attnc beside others, in one run.")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="some of the names in speed/workloads.py; all without")
+    parser.add_argument("--attnc", default=str(ROOT / "target" / "release" / "attnc"), help="the compiler")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of everybody; all processors without")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each workload, at least")
+    parser.add_argument("--rounds", type=int, default=5, help="of turns for each workload, at least")
+    parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes minutes")
+    parser.add_argument("--numpy", action="store_true", help="plain NumPy too")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes and few calls: does it work?")
+    parser.add_argument("--no-memory", dest="memory", action="store_false", help="without working memory")
+    parser.add_argument("--json", type=Path, default=OUT / "speed.json", help="where the figures go")
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    if options.alone:
+        alone(options.alone, options)
+        return
+    import workloads
+
+    known = workloads.QUICK if options.quick else workloads.FULL
+    if unknown := set(options.workloads) - set(known):
+        parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join(known)}")
+    if options.quick:
+        options.seconds, options.rounds, options.numpy = 0.0, 2, True
+    load = os.getloadavg()[0]
+    attnc = Attnc(options.attnc)
+    ceilings = attnc.ceilings(options.threads)
+    flops, read = ceilings["flops_per_second"] / 1e9, ceilings["bytes_per_second"] / 1e9
+    print(f"{options.threads} threads; this machine reaches {flops:.1f} GFLOP/s ({ceilings['vectors']})")
+    print(f"and reads {read:.1f} GB/s from memory; the percentages are of these", flush=True)
+    if load > 0.3:
+        print(f"the machine is not at rest: its load was {load:.1f} when this began", flush=True)
+    report = {"threads": options.threads, "load": load, "ceilings": ceilings, "quick": options.quick, "workloads": {}}
+    for key in options.workloads or known:
+        report["workloads"][key] = compare(attnc, key, known[key](), options, ceilings)
+        gc.collect()
+    if not options.workloads:
+        report["compile_seconds"] = compile_times(attnc, known["gpt2"](), options)
+        if options.memory:
+            report["working_bytes"] = memory(options)
+    # The machine may have become slower meanwhile; then the percentages are too low.
+    report["ceilings_after"] = attnc.ceilings(options.threads)
+    options.json.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"\n{'ratio to the best peer':50} {'ratio':>6} {'wanted':>7}")
+    for row in report["workloads"].values():
+        if "ratio" in row:
+            print(f"{row['name']:50} {row['ratio']:6.2f} {row['wanted']:7.2f}  {row['best']}")
+    wrong = [f"{row['name']}: {name}" for row in report["workloads"].values() for name in row["wrong"]]
+    if wrong:
+        sys.exit("results that differ from NumPy's in float64: " + "; ".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Times attnc beside PyTorch, ONNX Runtime and OpenVINO in one run; see compare_speed.py for what and how.
+#
+#   tests/live/compare_speed.sh                  everything, half an hour
+#   tests/live/compare_speed.sh layer gpt2       some of it
+#   tests/live/compare_speed.sh --quick          tiny sizes without PyTorch, in less than a minute: does it work?
+#
+# Builds attnc (ATTNC names another one), and installs what is needed into build/speed-venv.
+set -eu
+cd "$(dirname "$0")/../.."
+venv=build/speed-venv
+attnc=${ATTNC:-${CARGO_TARGET_DIR:-target}/release/attnc}
+
+if [ -z "${ATTNC:-}" ]; then
+    cargo build --release --quiet
+fi
+install() {
+    [ -e $venv/complete-"$1" ] && return
+    [ -e $venv/bin/python ] || python3 -m venv $venv
+    name=$1
+    shift
+    echo "fetching the Python packages $*" >&2
+    $venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" && touch $venv/complete-"$name"
+}
+mkdir -p build
+install small numpy onnx onnxruntime openvino || { echo "compare_speed.sh: pip could not fetch them" >&2; exit 3; }
+case " $* " in
+*" --quick "*) ;;
+*) install torch torch || echo "compare_speed.sh: without PyTorch, which pip could not fetch" >&2 ;;
+esac
+exec $venv/bin/python tests/live/compare_speed.py --attnc "$attnc" "$@"
