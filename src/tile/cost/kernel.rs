@@ -325,10 +325,10 @@ impl Walk<'_> {
                 }
             }
             Op::Dot | Op::DotPanels { .. } => {
-                if let (Some(a), Some(acc)) = (operand(0), operand(2)) {
+                if let (Some(a), Some(sums)) = (operand(0), result) {
                     let inner = if matches!(data.op, Op::Dot) { a.cols } else { a.rows };
                     let inner = self.extent(inner).unsigned_abs();
-                    let n = self.elements(acc).saturating_mul(inner).saturating_mul(2);
+                    let n = self.elements(sums).saturating_mul(inner).saturating_mul(2);
                     self.add(n);
                 }
             }
