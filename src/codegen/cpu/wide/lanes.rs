@@ -37,8 +37,8 @@ impl Machine {
 
     /// `c - a * b`, rounded once.
     pub(super) fn fnma(&mut self, a: Reg, b: Reg, c: Reg) -> Reg {
-        let d = self.copy(a);
-        self.set(Op::Fnma, d, true, vec![b.into(), c.into()]);
+        let d = self.copy(c);
+        self.set(Op::Fnma, d, true, vec![a.into(), b.into()]);
         d
     }
 

@@ -165,9 +165,9 @@ instructions! {
     Min: EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vminps_ymm_ymm_ymmm256, true;
     Max: EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vmaxps_ymm_ymm_ymmm256, true;
     Sqrt: EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, VEX_Vsqrtps_ymm_ymmm256, true;
-    // tied: tied * b + c, and -(tied * b) + c
+    // tied: tied * b + c, and tied - b * c
     Fma: EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd213ps_ymm_ymm_ymmm256, true;
-    Fnma: EVEX_Vfnmadd213ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfnmadd213ps_ymm_ymm_ymmm256, true;
+    Fnma: EVEX_Vfnmadd231ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfnmadd231ps_ymm_ymm_ymmm256, true;
     // a * 2^floor(b)
     Scale: EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er, INVALID, true;
     Round: EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, VEX_Vroundps_ymm_ymmm256_imm8, false;

@@ -1,12 +1,44 @@
 //! Elementary functions on a vector of `f32`.
 //!
-//! In: a register of a [`Machine`]. Out: a register. The polynomials are those of `codegen::cpu::math`, evaluated with
-//! FMA, and each function keeps to the error bound that stands there. `log`, `sin`, `cos` have no leaf.
+//! In: a register of a [`Machine`]. Out: a register. Each function keeps to the error bound that stands in
+//! `codegen::cpu::math`. `tanh` and `erf` have the polynomials from there, evaluated with FMA; with FMA one term less is
+//! enough for `exp`. Both GELUs are of one piece: `max(x, 0) - |x| 2^P(|x|)`, where `2^P(a)` is the function's factor at `-a`,
+//! so that nothing cancels and nothing is divided. All are fitted by Lawson's iteration. `log`, `sin`, `cos` have no leaf.
 
 use super::machine::{Machine, Op, Operand, Reg};
-use crate::codegen::cpu::math::{ERF, ERFC, EXP, TANH};
+use crate::codegen::cpu::math::{ERF, ERFC, TANH};
 use crate::scalar::UnaryOp;
 
+/// `e^r = 1 + r + r^2 P(r)` on `|r| <= ln 2 / 2`, lowest coefficient first.
+const EXP: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_726, 0.001_381_459_2];
+/// `2^r = 1 + r P(r)` on `|r| <= 1/2`.
+const EXP2: [f32; 6] = [0.693_147_2, 0.240_226_48, 0.055_503_324, 0.009_618_438, 0.001_339_893, 0.000_153_532_91];
+/// `log2 Phi(-a)`, of the normal distribution, on `0 <= a <= 8`.
+const GELU: [f32; 9] = [
+    -0.999_999_8,
+    -1.151_115,
+    -0.459_128_44,
+    -0.052_736_297,
+    0.007_409_071_5,
+    -0.000_400_732_62,
+    -7.725_230_5e-5,
+    1.650_289_2e-5,
+    -9.287_675e-7,
+];
+/// `log2 sigmoid(-2 sqrt(2 / pi) (a + 0.044715 a^3))` on `0 <= a <= 6`.
+const GELU_TANH: [f32; 11] = [
+    -1.000_000_1,
+    -1.151_095_6,
+    -0.459_299_92,
+    -0.051_246_09,
+    0.007_456_106,
+    -0.000_241_891_95,
+    0.000_216_407_18,
+    -0.000_632_110_34,
+    0.000_229_971_29,
+    -3.294_543_8e-5,
+    1.725_760_6e-6,
+];
 /// Adding this rounds an `f32` of magnitude below 2^22 to a whole number.
 const ROUND: f32 = 12_582_912.0;
 
@@ -38,7 +70,7 @@ impl Machine {
 
     /// `e^x`: `x = n ln 2 + r` with `ln 2` in two parts (Cody & Waite 1980, chapter 6). Overflow gives inf, underflow is
     /// gradual.
-    pub(super) fn exp(&mut self, x: Reg) -> Reg {
+    fn exp(&mut self, x: Reg) -> Reg {
         // The bound comes first, so that a NaN in `x` stays.
         let (high, low) = (self.float(89.0), self.float(-104.5));
         let x = self.two(Op::Min, high, x);
@@ -137,33 +169,29 @@ impl Machine {
         self.choose(is, zero, y)
     }
 
-    fn gelu(&mut self, x: Reg) -> Reg {
-        let scale = self.float(std::f32::consts::FRAC_1_SQRT_2);
-        let u = self.two(Op::Mul, x, scale);
-        let (near, erfc, a, one) = self.erf_parts(u);
-        let near = self.two(Op::Add, near, one);
-        let two = self.float(2.0);
-        let positive = self.two(Op::Sub, two, erfc);
+    /// `max(x, 0) - a 2^P(a)`, `a` being `|x|` up to a limit; beyond, what is taken away is next to nothing.
+    fn gelu(&mut self, x: Reg, coefficients: &[f32], limit: f32) -> Reg {
+        let a = self.magnitude(x);
+        let limit = self.float(limit);
+        let a = self.two(Op::Min, limit, a);
+        let p = self.polynomial(a, coefficients);
+        let round = self.float(ROUND);
+        let shifted = self.two(Op::Add, p, round);
+        let n = self.two(Op::Sub, shifted, round);
+        let r = self.two(Op::Sub, p, n);
+        let one = self.float(1.0);
+        let q = self.polynomial(r, &EXP2);
+        let q = self.fma(q, r, one);
+        let q = if self.wide() {
+            self.two(Op::Scale, q, n)
+        } else {
+            // Nothing underflows here: the exponent is changed in place.
+            let n = self.shift(Op::ShiftLeft, shifted, 23);
+            self.two(Op::AddI, q, n)
+        };
         let zero = self.float(0.0);
-        let far = self.where_less(x, zero, erfc, positive);
-        let sum = self.where_less(a, one, near, far);
-        let half = self.float(0.5);
-        let half = self.two(Op::Mul, x, half);
-        let y = self.two(Op::Mul, half, sum);
-        self.zero_at_minus_infinity(x, y)
-    }
-
-    fn gelu_tanh(&mut self, x: Reg) -> Reg {
-        let z = self.two(Op::Mul, x, x);
-        let (cubic, one) = (self.float(0.044_715), self.float(1.0));
-        let cubic = self.fma(z, cubic, one);
-        let inner = self.two(Op::Mul, cubic, x);
-        // 2 sqrt(2 / pi)
-        let scale = self.float(1.595_769);
-        let doubled = self.two(Op::Mul, inner, scale);
-        let s = self.sigmoid(doubled);
-        let y = self.two(Op::Mul, x, s);
-        self.zero_at_minus_infinity(x, y)
+        let positive = self.two(Op::Max, zero, x);
+        self.fnma(a, q, positive)
     }
 
     fn floor(&mut self, x: Reg) -> Reg {
@@ -183,8 +211,8 @@ impl Machine {
             UnaryOp::Tanh => self.tanh(x),
             UnaryOp::Erf => self.erf(x),
             UnaryOp::Sigmoid => self.sigmoid(x),
-            UnaryOp::Gelu => self.gelu(x),
-            UnaryOp::GeluTanh => self.gelu_tanh(x),
+            UnaryOp::Gelu => self.gelu(x, &GELU, 8.0),
+            UnaryOp::GeluTanh => self.gelu(x, &GELU_TANH, 6.0),
             UnaryOp::Silu => self.silu(x),
             UnaryOp::Floor => self.floor(x),
             UnaryOp::Neg

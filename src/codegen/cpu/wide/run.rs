@@ -93,8 +93,8 @@ pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, i
 fn cost(op: &Op) -> usize {
     match op {
         Op::Unary(UnaryOp::Exp) => 14,
-        Op::Unary(UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::GeluTanh) => 25,
-        Op::Unary(UnaryOp::Erf | UnaryOp::Gelu) => 45,
+        Op::Unary(UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh) => 25,
+        Op::Unary(UnaryOp::Erf) => 45,
         Op::Narrow { .. } => 6,
         Op::Full | Op::Copy => 0,
         _ => 1,
