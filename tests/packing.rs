@@ -273,3 +273,58 @@ plan @forward {
         }
     }
 }
+
+/// Right operands that are arguments: of a tall product they are packed just before it, of a low one they are not.
+#[test]
+fn what_many_rows_are_multiplied_by_is_packed_first() {
+    for (m, k, n, packs) in
+        [(512, 3, 33, true), (600, 40, 2, true), (513, 20, 64, true), (511, 3, 33, false), (512, 3, 1, false)]
+    {
+        for (shape, right) in [("f32[K, N]", "b"), ("f32[N, K]", "b.T"), ("f32[2, K, N]", "b")] {
+            let batch = if shape.contains("[2") { "2, " } else { "" };
+            let source = format!(
+                "model P<M = {m}, K = {k}, N = {n}> {{\n    pub fn forward(a: f32[{batch}M, K], b: {shape}) -> f32[{batch}M, N] {{ a @ {right} }}\n}}"
+            );
+            let module = module(&source);
+            let what = format!("{m} x {k} x {n}, {right} of {shape}");
+            let tiles = compiled::scheduled(&module, CpuLevel::Portable);
+            assert_eq!(tiles.kernels.iter().any(|k| k.name.starts_with("pack")), packs, "{what}");
+            let entry = &module.functions[0];
+            let args: Vec<Tensor> = entry
+                .block(entry.entry())
+                .args
+                .iter()
+                .map(|v| {
+                    let shape: Vec<usize> = entry
+                        .tensor(*v)
+                        .unwrap()
+                        .shape
+                        .iter()
+                        .map(|d| usize::try_from(d.as_const().unwrap()).unwrap())
+                        .collect();
+                    let rows = shape.iter().rev().skip(1).product();
+                    let flat = argument(rows, *shape.last().unwrap()).to_f64();
+                    Tensor::from_f32(shape, &flat.iter().map(|x| *x as f32).collect::<Vec<_>>()).unwrap()
+                })
+                .collect();
+            let (a, b) = (args[0].to_f64(), args[1].to_f64());
+            let batches = if batch.is_empty() { 1 } else { 2 };
+            let mut want = Vec::new();
+            for p in 0..batches {
+                for i in 0..m {
+                    for j in 0..n {
+                        let y = |s| if right == "b.T" { b[j * k + s] } else { b[(p * k + s) * n + j] };
+                        want.push((0..k).map(|s| a[(p * m + i) * k + s] * y(s)).sum::<f64>());
+                    }
+                }
+            }
+            for level in compiled::levels() {
+                let folder = tempfile::tempdir().unwrap();
+                let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+                let got = model.session().unwrap().call(0, &args).unwrap_or_else(|e| panic!("{what}: {e}"));
+                // Sums of small whole numbers are exact.
+                assert_eq!(got[0].to_f64(), want, "{what}, {}", level.name());
+            }
+        }
+    }
+}

@@ -17,8 +17,8 @@
 //! * the tile of A, `ROWS x STEPS`, is gone through once for each panel, by the grid points that follow each other, so it
 //!   should stay in the second-level cache: 256 x 512 floats are 512 KiB, half of the smallest one;
 //! * the accumulator goes to scratch and back once for each STEPS steps, one cycle in some hundred;
-//! * a panel that is not packed yet is copied once for each ROWS rows: at 256 rows one cycle in a hundred. Parameters are
-//!   packed before all calls (`packing`).
+//! * a panel that is not packed yet is copied once for each ROWS rows: at 256 rows one cycle in a hundred, if it is near.
+//!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
 
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::views::View;
@@ -34,7 +34,7 @@ const ROWS: i64 = 256;
 const STEPS: i64 = 512;
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
-/// right operand `[batch.., K, N]` as packed panels `[batch.., P, K, NR]`, if it has them.
+/// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them.
 ///
 /// # Errors
 /// A body of another form, a mistake of ours.
@@ -44,7 +44,7 @@ pub(super) fn matmul(
     body: &Function,
     operands: &[Operand],
     out: &View,
-    panels: impl FnOnce(&View) -> Option<View>,
+    panels: impl FnOnce(&View, &Dim) -> Result<Option<View>, String>,
 ) -> Result<Call, String> {
     let (_, _, product) =
         body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
@@ -123,7 +123,7 @@ pub(super) fn matmul(
         }
     }
 
-    let is_packed = panels(&b2).map(|p| b2 = p).is_some();
+    let is_packed = panels(&b2, &shape[rank - 2])?.map(|p| b2 = p).is_some();
     let mut kb = KernelBuilder::new(name);
     kb.at(product.loc);
     let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);

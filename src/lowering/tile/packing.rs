@@ -1,4 +1,4 @@
-//! Parameters in the order in which products read them: packed once, when the model is opened.
+//! Right operands in the order in which products read them. Parameters are packed once, when the model is opened.
 //!
 //! In: windows of parameters that are right operands of products, `[batch.., K, N]`. Out: where each lies in the packed
 //! area as panels `[batch.., P, K, NR]`, a panel for each NR columns (as many as a register tile of the level has), the last
@@ -23,6 +23,18 @@ use crate::tile::{self, BufferType, CpuLevel, Extent, KernelBuilder, ParamMode, 
 
 /// Steps of the inner dimension that are packed at a time.
 const STEPS: i64 = 256;
+
+/// From so many rows on a product packs a right operand that is no parameter before it starts: packing reads and writes
+/// each element once, at the speed of memory, and then each tile of rows reads it in order.
+pub(super) const MANY_ROWS: i64 = 512;
+
+/// Can panels be made of a window `[batch.., K, N]` where it lies? Not if it repeats, if it is one column, or if nobody knows
+/// how many panels it takes.
+pub(super) fn can_be_packed(window: &View) -> bool {
+    let repeats = window.shape.iter().zip(&window.strides).any(|(n, s)| *s == Dim::zero() && n.as_const() != Some(1));
+    let columns = window.shape.last().and_then(Dim::as_const);
+    window.elem == Elem::F32 && window.shape.len() >= 2 && !repeats && columns.is_some_and(|n| n > 1)
+}
 
 /// A window of a parameter, packed.
 struct Weight {
@@ -185,7 +197,7 @@ fn close_loops(b: &mut PlanBuilder, loops: Vec<Loop>) {
 }
 
 /// The kernel that copies a window `[batch.., K, N]` into panels, and where it writes: `[batch.., P, K, NR]`.
-fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
+pub(super) fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
     let columns = i64::from(level.dot_cols());
     let (lead, [k, n]) = match from.shape.split_last_chunk::<2>() {
         Some((lead, pair)) => (lead, pair.clone()),

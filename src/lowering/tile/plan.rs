@@ -18,7 +18,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
 use super::views::View;
-use super::{Call, Shared, attention, gather, map, matmul, rows};
+use super::{Call, Shared, attention, gather, map, matmul, packing, rows};
 use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, TensorType};
@@ -195,8 +195,26 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// The right operand of a product of so many rows as packed panels: of a parameter, those that were packed before all
+    /// calls; else, where there are many rows, some that are packed just before.
+    fn panels(&mut self, window: &View, rows: &Dim) -> Result<Option<View>, String> {
+        if let Some(view) = self.weight(window) {
+            return Ok(Some(view));
+        }
+        let many = rows.as_const().is_some_and(|n| n >= packing::MANY_ROWS);
+        if !many || !packing::can_be_packed(window) {
+            return Ok(None);
+        }
+        let (mut call, mut panels) = packing::pack("pack", self.level, window);
+        panels.root = self.fresh_root();
+        self.add_slot(panels.root, &panels);
+        call.buffers = vec![window.clone(), panels.clone()];
+        self.launch(call)?;
+        Ok(Some(panels))
+    }
+
     /// A window of a parameter as packed panels, where it can be packed before all calls.
-    fn panels(&mut self, window: &View) -> Option<View> {
+    fn weight(&mut self, window: &View) -> Option<View> {
         // Numbers after the last value are roots of our own.
         let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
         let (_, data) = is_value.then(|| self.f.def_inst(window.root)).flatten()?;
@@ -536,7 +554,7 @@ impl Lowering<'_> {
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => {
                 let level = self.level;
-                matmul::matmul("matmul", level, body, &operands, &to, |window| self.panels(window))?
+                matmul::matmul("matmul", level, body, &operands, &to, |window, rows| self.panels(window, rows))?
             }
             FusionKind::Attention => attention::attention("attention", self.level, body, &operands, &to)?,
         };
