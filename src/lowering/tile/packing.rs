@@ -1,16 +1,21 @@
-//! Right operands in the order in which products read them. Parameters are packed once, when the model is opened.
+//! Right operands of products in the order in which products read them: panels `[batch.., P, K, NR]` of a window
+//! `[batch.., K, N]`, a panel for each NR columns (as many as a register tile of the level has), the last one filled up with
+//! zeros.
 //!
-//! In: windows of parameters that are right operands of products, `[batch.., K, N]`. Out: where each lies in the packed
-//! area as panels `[batch.., P, K, NR]`, a panel for each NR columns (as many as a register tile of the level has), the last
-//! one filled up with zeros; and the plan that packs them. A parameter of an array of layers is packed for all layers,
-//! `[layers.., batch.., P, K, NR]`. What is packed the same way for several products is packed once.
+//! In: windows. Out: where their panels lie, and the kernels that make them. There are two kinds:
+//!
+//! * parameters are packed once, when the model is opened: each has a place in the packed area, and a plan of its own
+//!   packs them all. A parameter of an array of layers is packed for all layers, `[layers.., batch.., P, K, NR]`. What is
+//!   packed the same way for several products is packed once;
+//! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
+//!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
 //! Only `f32` is packed: other types are converted to `f32` where they are copied, which would double what a product of one
 //! row reads. Nor is a single column, which is as dense as it can be.
 //!
 //! ```text
-//! grid (batch.., P, ceil(K, 256))
-//!   zeros where the panel is not full;  load 256 x NR (turned, if K is the dense axis);  store
+//! grid (batch.., ceil(K, 64), P)     if K is the dense axis: grid (batch.., P, ceil(K, 256))
+//!   zeros where the panel is not full;  load 64 x NR (or 256, turned);  store
 //! ```
 
 use super::region::{buffer_type, tile_size};
@@ -21,20 +26,14 @@ use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{self, BufferType, CpuLevel, Extent, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type};
 
-/// Steps of the inner dimension that are packed at a time.
-const STEPS: i64 = 256;
+/// Steps of the inner dimension that are packed at a time: few, for each is a page of its own.
+const STEPS: i64 = 64;
+/// The same where they lie side by side.
+const TURNED_STEPS: i64 = 256;
 
-/// From so many rows on a product packs a right operand that is no parameter before it starts: packing reads and writes
+/// A product of fewer rows does not pack a right operand that is no parameter before it starts: packing reads and writes
 /// each element once, at the speed of memory, and then each tile of rows reads it in order.
 pub(super) const MANY_ROWS: i64 = 512;
-
-/// Can panels be made of a window `[batch.., K, N]` where it lies? Not if it repeats, if it is one column, or if nobody knows
-/// how many panels it takes.
-pub(super) fn can_be_packed(window: &View) -> bool {
-    let repeats = window.shape.iter().zip(&window.strides).any(|(n, s)| *s == Dim::zero() && n.as_const() != Some(1));
-    let columns = window.shape.last().and_then(Dim::as_const);
-    window.elem == Elem::F32 && window.shape.len() >= 2 && !repeats && columns.is_some_and(|n| n > 1)
-}
 
 /// A window of a parameter, packed.
 struct Weight {
@@ -80,11 +79,7 @@ impl Packing {
         if window.elem != Elem::F32 || !window.dynamic.is_empty() || window.offset.as_const().is_none() || rank < 2 {
             return None;
         }
-        // Batch axes along which the window repeats are not packed again and again.
-        let kept: Vec<usize> =
-            (0..rank).filter(|i| *i + 2 >= rank || window.strides.get(*i).is_some_and(|s| *s != Dim::zero())).collect();
-        let pick = |list: &[Dim]| kept.iter().filter_map(|i| list.get(*i).cloned()).collect::<Vec<Dim>>();
-        let from = View { shape: pick(&window.shape), strides: pick(&window.strides), ..window.clone() };
+        let (from, kept) = without_repeats(window);
         let known = |list: &[Dim]| list.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
         let (shape, _) = (known(&from.shape)?, known(&from.strides)?);
         let (lead, [k, n]) = shape.split_last_chunk::<2>()?;
@@ -107,16 +102,71 @@ impl Packing {
         };
         let all: Vec<Dim> = all.into_iter().map(Dim::from).collect();
         let whole = BufferType { elem: Elem::F32, strides: tile::row_major(&all), shape: all };
-        // The window's batch axes again, with those that repeat.
-        let mut shape = window.shape.get(..rank - 2)?.to_vec();
-        shape.extend(panels.into_iter().map(Dim::from));
-        let mut own = whole.strides.iter().skip(counts.len()).cloned();
-        let mut strides = Vec::new();
-        for i in 0..rank - 2 {
-            strides.push(if kept.contains(&i) { own.next()? } else { Dim::zero() });
-        }
-        strides.extend(own);
+        let own = |list: &[Dim]| list.get(counts.len()..).unwrap_or_default().to_vec();
+        let (shape, strides) = with_repeats(window, &kept, &own(&whole.shape), &own(&whole.strides));
         Some(Place { offset, whole, shape, strides })
+    }
+}
+
+/// A window without the batch axes along which it repeats, and the axes that it keeps: nothing is packed twice.
+fn without_repeats(window: &View) -> (View, Vec<usize>) {
+    let rank = window.shape.len();
+    let repeats = |i: &usize| *i + 2 < rank && window.strides.get(*i).is_some_and(|s| *s == Dim::zero());
+    let kept: Vec<usize> = (0..rank).filter(|i| !repeats(i)).collect();
+    let pick = |list: &[Dim]| kept.iter().filter_map(|i| list.get(*i).cloned()).collect::<Vec<Dim>>();
+    (View { shape: pick(&window.shape), strides: pick(&window.strides), ..window.clone() }, kept)
+}
+
+/// The shape and strides of a window's panels with the axes along which it repeats put back.
+fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
+    let (mut shape, mut strides) = (shape.to_vec(), strides.to_vec());
+    let lead = window.shape.len().saturating_sub(2);
+    for (i, d) in window.shape.iter().enumerate().take(lead).filter(|(i, _)| !kept.contains(i)) {
+        shape.insert(i, d.clone());
+        strides.insert(i, Dim::zero());
+    }
+    (shape, strides)
+}
+
+/// A window packed by a launch.
+pub(super) struct Packed {
+    /// The launch: reads the window, writes `panels`.
+    pub(super) call: Call,
+    /// The panels, `[batch.., P, K, NR]`, with the root that was given.
+    pub(super) panels: View,
+    /// All of their room, for the launch to write.
+    pub(super) whole: View,
+    /// Bytes of it.
+    pub(super) bytes: Dim,
+}
+
+/// Packs a window of anything, into room that `root` stands for; `None` where it is better read as it lies.
+pub(super) fn now(level: CpuLevel, window: &View, root: Value) -> Option<Packed> {
+    let [.., n] = window.shape.as_slice() else { return None };
+    if window.elem != Elem::F32 || n.as_const() == Some(1) {
+        return None;
+    }
+    let (from, kept) = without_repeats(window);
+    let (mut call, mut whole) = pack("pack", level, &from);
+    whole.root = root;
+    let (shape, strides) = with_repeats(window, &kept, &whole.shape, &whole.strides);
+    let panels = View { shape, strides, ..whole.clone() };
+    let first = whole.shape.iter().zip(&whole.strides).next();
+    let lead = from.shape.len().saturating_sub(2);
+    let bytes = match (lead, first) {
+        (1.., Some((d, s))) => d.mul(s),
+        _ => from.shape.first().cloned().unwrap_or_default().mul(&room(n, level)),
+    };
+    call.buffers = vec![from, whole.clone()];
+    Some(Packed { call, panels, whole, bytes: bytes.mul(&Dim::from(4)) })
+}
+
+/// Columns that the panels of `n` columns take at most.
+fn room(n: &Dim, level: CpuLevel) -> Dim {
+    let columns = i64::from(level.dot_cols());
+    match n.as_const() {
+        Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns).saturating_mul(columns)),
+        None => n.add(&Dim::from(columns - 1)),
     }
 }
 
@@ -197,38 +247,56 @@ fn close_loops(b: &mut PlanBuilder, loops: Vec<Loop>) {
 }
 
 /// The kernel that copies a window `[batch.., K, N]` into panels, and where it writes: `[batch.., P, K, NR]`.
-pub(super) fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
+fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
     let columns = i64::from(level.dot_cols());
     let (lead, [k, n]) = match from.shape.split_last_chunk::<2>() {
         Some((lead, pair)) => (lead, pair.clone()),
         None => (Default::default(), [Dim::one(), Dim::one()]),
     };
-    let (rank, width) = (from.shape.len(), n.as_const().unwrap_or(1));
-    let panels = Dim::from(width.saturating_add(columns - 1).div_euclid(columns));
+    let rank = from.shape.len();
+    let full = n.as_const().is_some_and(|n| n % columns == 0);
+    let panels = match n.as_const() {
+        Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns)),
+        None => n.clone(),
+    };
     let shape = [lead, &[panels.clone(), k.clone(), Dim::from(columns)]].concat();
-    let target = View::whole(from.root, &TensorType::new(from.elem, shape));
+    let mut target = View::whole(from.root, &TensorType::new(from.elem, shape));
+    // From one element of the batch to the next there is its room, whatever P is.
+    let mut stride = k.mul(&room(&n, level));
+    for (d, s) in lead.iter().zip(target.strides.iter_mut()).rev() {
+        *s = stride.clone();
+        stride = stride.mul(d);
+    }
 
     let mut kb = KernelBuilder::new(name);
     let source = kb.buffer(buffer_type(from), ParamMode::In);
     let buffer = output_buffer(&mut kb, &target);
     let points: Vec<tile::Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
-    let panel = kb.grid_axis(&panels, 1);
-    let step = tile_size(&k, STEPS);
-    let point = kb.grid_axis(&k, step);
-    let row = kb.times(point, step);
+    let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
+    let turned = is_dense(rank - 2) && !is_dense(rank - 1);
     let most = tile_size(&n, columns);
+    let step = tile_size(&k, if turned { TURNED_STEPS } else { STEPS });
+    // Points that follow each other read what lies side by side.
+    let (panel, point) = if turned {
+        let panel = kb.grid_axis(&n, most);
+        (panel, kb.grid_axis(&k, step))
+    } else {
+        let point = kb.grid_axis(&k, step);
+        (kb.grid_axis(&n, most), point)
+    };
+    let row = kb.times(point, step);
     let column = kb.times(panel, most);
     let (rows, cols) = (kb.extent_at(&k, row, step), kb.extent_at(&n, column, most));
     let zero = kb.index(0);
     let place = [points.as_slice(), &[panel, row, zero]].concat();
     let along = (Some(rank - 1), Some(rank));
-    if width % columns != 0 {
+    if !full {
         let filled = match cols {
             Extent::Static(n) => kb.index(n),
             Extent::Bounded { value, .. } => value,
         };
-        let full = kb.index(columns);
-        let partial = kb.compare_scalars(CmpOp::Lt, filled, full);
+        let all = kb.index(columns);
+        let partial = kb.compare_scalars(CmpOp::Lt, filled, all);
         let (clear, _) = kb.new_block(Vec::new());
         let (copy, _) = kb.new_block(Vec::new());
         kb.br_if(partial, (clear, &[]), (copy, &[]));
@@ -239,8 +307,7 @@ pub(super) fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
         kb.switch_to(copy);
     }
     let at = [points.as_slice(), &[row, column]].concat();
-    let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
-    let tile = if is_dense(rank - 2) && !is_dense(rank - 1) {
+    let tile = if turned {
         let turned = kb.load(source, &at, (Some(rank - 1), Some(rank - 2)), cols, rows);
         let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols));
         kb.value(tile::Op::Transpose, vec![turned], ty)

@@ -195,26 +195,22 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The right operand of a product of so many rows as packed panels: of a parameter, those that were packed before all
-    /// calls; else, where there are many rows, some that are packed just before.
+    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, anything
+    /// else now, unless there are few rows.
     fn panels(&mut self, window: &View, rows: &Dim) -> Result<Option<View>, String> {
-        if let Some(view) = self.weight(window) {
-            return Ok(Some(view));
+        if let Some(panels) = self.parameter_panels(window) {
+            return Ok(Some(panels));
         }
-        let many = rows.as_const().is_some_and(|n| n >= packing::MANY_ROWS);
-        if !many || !packing::can_be_packed(window) {
-            return Ok(None);
-        }
-        let (mut call, mut panels) = packing::pack("pack", self.level, window);
-        panels.root = self.fresh_root();
-        self.add_slot(panels.root, &panels);
-        call.buffers = vec![window.clone(), panels.clone()];
-        self.launch(call)?;
-        Ok(Some(panels))
+        let root = self.fresh_root();
+        let few = rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
+        let Some(packed) = packing::now(self.level, window, root).filter(|_| !few) else { return Ok(None) };
+        self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
+        self.launch(packed.call)?;
+        Ok(Some(packed.panels))
     }
 
-    /// A window of a parameter as packed panels, where it can be packed before all calls.
-    fn weight(&mut self, window: &View) -> Option<View> {
+    /// A window of a parameter as panels of the packed area.
+    fn parameter_panels(&mut self, window: &View) -> Option<View> {
         // Numbers after the last value are roots of our own.
         let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
         let (_, data) = is_value.then(|| self.f.def_inst(window.root)).flatten()?;
