@@ -11,7 +11,7 @@
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
-//!   code          codegen/cpu/      Cranelift, 128-bit vectors
+//!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
 //!
@@ -58,6 +58,12 @@
 //! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
 //!   registers, the register tile of a product. A library has kernels and plans for each level; which of them run is
 //!   decided when a model is opened, by what the processor has.
+//! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
+//!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`) is a call of a function that
+//!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch.
+//! * **An element of a product is one chain of sums**, in the order of the inner index, whatever tiles it went through: its
+//!   bits depend neither on how many rows there are nor on who computes them. Attention has queries in the lanes of
+//!   vectors, so that its maxima and sums go from register to register, never across one.
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
 //!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions.
 //! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.

@@ -31,4 +31,4 @@ mod types;
 
 pub use parse::{Parsed, parse};
 pub(crate) use print::with_names;
-pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_plan, print_with_anchors};
+pub use print::{Anchor, At, Owner, Printed, print, print_inst, print_kernel, print_plan, print_with_anchors};

@@ -126,6 +126,15 @@ pub fn print_kernel(kernel: &Kernel, files: &[String]) -> String {
     p.out.text
 }
 
+/// The text of one instruction of a kernel, a run with all that is in it. Values are called as in the kernel's text.
+pub fn print_inst(kernel: &Kernel, inst: Inst) -> String {
+    let mut names = Names::of_parameters(kernel);
+    names.give_all(&kernel.body);
+    let mut p = Printer::new(&[]);
+    p.inst(&kernel.body, inst, &names, 0);
+    p.out.text
+}
+
 /// The text of one plan; `files` are the module's.
 pub fn print_plan(plan: &Plan, files: &[String]) -> String {
     let mut p = Printer::new(files);

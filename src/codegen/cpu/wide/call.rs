@@ -9,6 +9,7 @@ use cranelift_module::{FuncId, Module as _};
 use super::super::code::{Code, Stride, Val};
 use super::super::lanes::plain;
 use super::dot::{DotShape, Right};
+use super::encode::listing;
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
 use super::{Word, run_leaf};
@@ -179,7 +180,8 @@ impl Code<'_, '_> {
         for w in &leaf.words {
             words.push(self.word(w, scratch)?);
         }
-        let id = self.objects.add(&leaf.name, leaf.code, &leaf.listing)?;
+        let end = leaf.instructions;
+        let id = self.objects.add(&leaf.name, leaf.code, |code| listing(code.get(..end).unwrap_or_default()))?;
         self.call_leaf(id, &words)?;
         Ok(true)
     }

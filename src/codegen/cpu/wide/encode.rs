@@ -47,8 +47,8 @@ struct Encoder<'a> {
     next: Option<Label>,
 }
 
-/// The bytes of a function, and its text.
-pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>, String)> {
+/// The bytes of a function, and how many of them are instructions.
+pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>, usize)> {
     let mut e = Encoder { machine, numbers: &function.numbers, out: Vec::new(), next: None };
     e.enter(function)?;
     let same = same_place(&function.items);
@@ -248,7 +248,7 @@ impl Encoder<'_> {
         }
     }
 
-    fn finish(mut self) -> Option<(Vec<u8>, String)> {
+    fn finish(mut self) -> Option<(Vec<u8>, usize)> {
         let code = self.out.len();
         // Whole vectors first, so that all are aligned if the first is.
         let mut order: Vec<(usize, Vec<u8>)> =
@@ -277,8 +277,7 @@ impl Encoder<'_> {
             padded.splice(code..code, parts.ok()?);
         }
         let bytes = BlockEncoder::encode(64, InstructionBlock::new(&padded, 0), options).ok()?.code_buffer;
-        let listing = listing(bytes.get(..end)?);
-        Some((bytes, listing))
+        Some((bytes, end))
     }
 }
 
@@ -300,7 +299,7 @@ fn shorter(mut i: Instruction) -> Instruction {
 }
 
 /// The text of code, one line an instruction; targets of jumps as the byte where they are.
-fn listing(code: &[u8]) -> String {
+pub(super) fn listing(code: &[u8]) -> String {
     let mut text = String::new();
     let mut formatter = NasmFormatter::new();
     let mut line = String::new();

@@ -11,7 +11,8 @@ use cranelift_object::ObjectModule;
 
 use super::dot::{DotShape, dot};
 use super::transpose::{TransposeShape, transpose};
-use crate::tile::CpuLevel;
+use crate::tile::text::print_inst;
+use crate::tile::{CpuLevel, Inst, Kernel};
 
 /// Leaves that are named by what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +44,12 @@ impl Objects<'_> {
     ///
     /// # Errors
     /// What the object refuses, a mistake of ours.
-    pub(super) fn add(&mut self, what: &str, code: Vec<u8>, listing: &str) -> Result<FuncId, String> {
+    pub(super) fn add(
+        &mut self,
+        what: &str,
+        code: Vec<u8>,
+        listing: impl FnOnce(&[u8]) -> String,
+    ) -> Result<FuncId, String> {
         self.leaves.add(self.object, what, code, listing)
     }
 }
@@ -54,11 +60,20 @@ pub(in crate::codegen::cpu) struct Leaves {
     kinds: BTreeMap<Kind, FuncId>,
     codes: BTreeMap<Vec<u8>, FuncId>,
     listings: bool,
+    /// The tile IR that the next leaf is made from, for its listing.
+    from: String,
     /// The listings.
     pub(in crate::codegen::cpu) asm: String,
 }
 
 impl Leaves {
+    /// Where listings are wanted, says what tile IR the next leaf is made from.
+    pub(in crate::codegen::cpu) fn next_is(&mut self, kernel: &Kernel, inst: Inst) {
+        if self.listings {
+            self.from = print_inst(kernel, inst);
+        }
+    }
+
     /// None yet. `listings`: is their text wanted?
     pub(in crate::codegen::cpu) fn new(listings: bool) -> Leaves {
         Leaves { listings, ..Leaves::default() }
@@ -78,7 +93,7 @@ impl Leaves {
                 (format!("transpose.{}", level.name()), transpose(level, shape, self.listings)?)
             }
         };
-        let id = self.add(object, &name, made.0, &made.1)?;
+        let id = self.add(object, &name, made.0, |_| made.1)?;
         self.kinds.insert(kind, id);
         Ok(id)
     }
@@ -87,7 +102,13 @@ impl Leaves {
     ///
     /// # Errors
     /// What the object refuses, a mistake of ours.
-    fn add(&mut self, object: &mut ObjectModule, what: &str, code: Vec<u8>, listing: &str) -> Result<FuncId, String> {
+    fn add(
+        &mut self,
+        object: &mut ObjectModule,
+        what: &str,
+        code: Vec<u8>,
+        listing: impl FnOnce(&[u8]) -> String,
+    ) -> Result<FuncId, String> {
         if let Some(id) = self.codes.get(&code) {
             return Ok(*id);
         }
@@ -97,7 +118,11 @@ impl Leaves {
         let id = object.declare_function(&name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
         object.define_function_bytes(id, 64, &code, &[]).map_err(|e| format!("{name}: {e:?}"))?;
         if self.listings {
-            let _ = writeln!(self.asm, "{name}:\n{listing}");
+            let _ = writeln!(self.asm, "{name}:");
+            for line in self.from.lines() {
+                let _ = writeln!(self.asm, "  ; {line}");
+            }
+            let _ = writeln!(self.asm, "{}", listing(&code));
         }
         self.codes.insert(code, id);
         Ok(id)

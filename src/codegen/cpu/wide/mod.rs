@@ -76,8 +76,8 @@ pub(super) struct Leaf {
     pub(super) name: String,
     /// Its bytes, constants included; to be placed at a multiple of 64.
     pub(super) code: Vec<u8>,
-    /// The same as text, one line an instruction.
-    pub(super) listing: String,
+    /// How many of the bytes are instructions; the rest is padding and constants.
+    pub(super) instructions: usize,
     /// What it is called with.
     pub(super) words: Vec<Word>,
 }

@@ -85,8 +85,8 @@ pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, i
     s.go()?;
     let Select { mut m, f, .. } = s;
     let function = super::allocate::allocate(&mut m)?;
-    let (code, listing) = super::encode::encode(&m, &function)?;
-    Some(Leaf { name: format!("run.{}", level.name()), code, listing, words: f.words })
+    let (code, instructions) = super::encode::encode(&m, &function)?;
+    Some(Leaf { name: format!("run.{}", level.name()), code, instructions, words: f.words })
 }
 
 /// About how many machine instructions an operation is.
