@@ -294,7 +294,7 @@ plan @forward {
         assert_eq!(tile::text::print(&parsed.module), text);
         Ok(())
     };
-    check(&right).unwrap_or_else(|e| panic!("{e}"));
+    check(right).unwrap_or_else(|e| panic!("{e}"));
     let prepare = &right[right.find("plan @weights").unwrap()..right.find("plan @forward").unwrap()];
     for (from, to, message) in [
         ("packed 128", "packed 64", "ends at byte 128 of 64 bytes of the packed area"),

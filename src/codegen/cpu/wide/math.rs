@@ -5,6 +5,8 @@
 //! enough for `exp`. Both GELUs are of one piece: `max(x, 0) - |x| 2^P(|x|)`, where `2^P(a)` is the function's factor at `-a`,
 //! so that nothing cancels and nothing is divided. All are fitted by Lawson's iteration. `log`, `sin`, `cos` have no leaf.
 
+use std::f32::consts::LN_2;
+
 use super::machine::{Machine, Op, Operand, Reg};
 use crate::codegen::cpu::math::{ERF, ERFC, TANH};
 use crate::scalar::UnaryOp;
@@ -12,7 +14,7 @@ use crate::scalar::UnaryOp;
 /// `e^r = 1 + r + r^2 P(r)` on `|r| <= ln 2 / 2`, lowest coefficient first.
 const EXP: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_726, 0.001_381_459_2];
 /// `2^r = 1 + r P(r)` on `|r| <= 1/2`.
-const EXP2: [f32; 6] = [0.693_147_2, 0.240_226_48, 0.055_503_324, 0.009_618_438, 0.001_339_893, 0.000_153_532_91];
+const EXP2: [f32; 6] = [LN_2, 0.240_226_48, 0.055_503_324, 0.009_618_438, 0.001_339_893, 0.000_153_532_9];
 /// `log2 Phi(-a)`, of the normal distribution, on `0 <= a <= 8`.
 const GELU: [f32; 9] = [
     -0.999_999_8,
@@ -35,7 +37,7 @@ const GELU_TANH: [f32; 11] = [
     -0.000_241_891_95,
     0.000_216_407_18,
     -0.000_632_110_34,
-    0.000_229_971_29,
+    0.000_229_971_3,
     -3.294_543_8e-5,
     1.725_760_6e-6,
 ];
