@@ -53,6 +53,11 @@ impl Machine {
         self.test(UNORDERED, x, x)
     }
 
+    /// Is either NaN?
+    pub(super) fn unordered_pair(&mut self, x: Reg, y: Reg) -> Reg {
+        self.test(UNORDERED, x, y)
+    }
+
     /// `condition ? x : y`.
     pub(super) fn choose(&mut self, condition: Reg, x: Reg, y: Reg) -> Reg {
         if self.wide() {

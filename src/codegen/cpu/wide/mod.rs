@@ -12,8 +12,8 @@
 //! * `registers`: what registers and plain instructions each level has;
 //! * `asm`: instructions, labels and their encoding;
 //! * `dot`, `transpose`: two leaves whose registers follow from the shape alone;
-//! * `run`, `steps`: loops and instructions of a run, over virtual registers (`machine`, `lanes`, `math`, `access`) in a
-//!   `frame`; `allocate` gives them registers, `encode` makes bytes of them;
+//! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
+//!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
 //! * `leaves`: each leaf is made once;
 //! * `call`: from a kernel to a leaf.
 //!
@@ -31,6 +31,7 @@ mod lanes;
 mod leaves;
 mod machine;
 mod math;
+mod reduce;
 mod registers;
 mod run;
 mod steps;

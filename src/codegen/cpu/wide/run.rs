@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use super::access::{Distance, Lanes, Spot};
 use super::frame::{Access, Count, Frame, Step, Varies};
 use super::machine::{Class, Constant, Item, Machine, Mem, Op as Do, Operand, Reg, When};
+use super::reduce::Sum;
 use super::{Leaf, Word};
 use crate::scalar::{CmpOp, UnaryOp};
 use crate::shape::Elem;
@@ -35,6 +36,17 @@ pub(super) struct Chunk {
     pub(super) lanes: Lanes,
 }
 
+/// Which row is being emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Of two rows the first.
+    First,
+    /// Of two rows the second.
+    Second,
+    /// One by itself.
+    Single,
+}
+
 /// A run being selected.
 pub(super) struct Select<'a> {
     pub(super) m: Machine,
@@ -44,8 +56,8 @@ pub(super) struct Select<'a> {
     pub(super) env: [BTreeMap<(Value, usize), Reg>; 3],
     /// `iota` without the place: what it starts from.
     pub(super) starts: BTreeMap<Inst, Reg>,
-    /// Accumulators of reductions, one for each vector.
-    pub(super) sums: BTreeMap<Inst, Vec<Reg>>,
+    /// Accumulators of reductions.
+    pub(super) sums: BTreeMap<Inst, Sum>,
     /// Number of the row.
     pub(super) row: Option<Reg>,
     /// Address of the row: of accesses, and of scratch by the distance of its rows.
@@ -54,6 +66,9 @@ pub(super) struct Select<'a> {
     pub(super) scratch_start: Reg,
     /// How many vectors at a time.
     pub(super) unroll: usize,
+    /// Do rows go in pairs, and which row is it now?
+    pub(super) pairs: bool,
+    pub(super) turn: Turn,
     /// Are tiles of a single column being written, in a loop of their own?
     pub(super) single: bool,
     /// The lanes of the last vector, where it is not whole.
@@ -78,10 +93,14 @@ pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, i
         scratch_rows: BTreeMap::new(),
         scratch_start,
         unroll: 1,
+        pairs: false,
+        turn: Turn::Single,
         single: false,
         tail: None,
     };
     s.unroll = s.vectors_at_a_time();
+    // Both rows of a pair need registers: at AVX2 there are enough for two vectors.
+    s.pairs = s.f.cols_outside && s.work() <= LITTLE && (s.m.wide() || s.unroll <= 2);
     s.go()?;
     let Select { mut m, f, .. } = s;
     let function = super::allocate::allocate(&mut m)?;
@@ -101,13 +120,20 @@ fn cost(op: &Op) -> usize {
     }
 }
 
-impl<'a> Select<'a> {
+/// What is little work for each vector.
+const LITTLE: usize = 12;
+
+impl Select<'_> {
+    /// About how many machine instructions there are for each vector.
+    fn work(&self) -> usize {
+        self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op)).sum()
+    }
+
     /// Four vectors where little is done with each, two where more is.
     fn vectors_at_a_time(&self) -> usize {
-        let work: usize = self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op)).sum();
         let most = usize::try_from(self.f.cols.most() / self.m.lanes()).unwrap_or(0).max(1);
-        let wanted = match work {
-            0..=12 => 4,
+        let wanted = match self.work() {
+            0..=LITTLE => 4,
             13..=60 => 2,
             _ => 1,
         };
@@ -186,7 +212,7 @@ impl<'a> Select<'a> {
     }
 
     /// A loop while `i` is less than an end, which it reaches in steps; done at least once.
-    fn turn(&mut self, i: Reg, step: i64, end: Operand, body: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
+    fn repeat(&mut self, i: Reg, step: i64, end: Operand, body: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
         let top = self.m.label();
         self.m.items.push(Item::Begin);
         self.m.place(top);
@@ -227,23 +253,64 @@ impl<'a> Select<'a> {
         let row = self.m.number(0);
         self.row = Some(row);
         let none = self.m.label();
-        if let Count::Word(..) = self.f.rows {
+        let static_rows = match self.f.rows {
+            Count::Static(n) => Some(n),
+            Count::Word(..) => None,
+        };
+        if self.pairs && !self.single {
+            // As long as two rows are left.
+            let last = match static_rows {
+                Some(n) => Operand::Imm(i32::try_from(n - 1).ok()?),
+                None => {
+                    let last = self.m.make(Class::General, Do::Mov, vec![end]);
+                    self.m.set(Do::PlusImm, last, true, vec![Operand::Imm(-1)]);
+                    last.into()
+                }
+            };
+            let done = self.m.label();
+            self.compare(row, last);
+            self.m.jump(When::GreaterEqual, done);
+            self.repeat(row, 1, last, &mut |s| {
+                s.turn = Turn::First;
+                body(s)?;
+                s.next_row()?;
+                s.m.set(Do::PlusImm, row, true, vec![Operand::Imm(1)]);
+                s.turn = Turn::Second;
+                body(s)?;
+                s.next_row()
+            })?;
+            self.turn = Turn::Single;
+            self.m.place(done);
+            if static_rows.is_some_and(|n| n % 2 == 0) {
+                return Some(());
+            }
             self.compare(row, end);
             self.m.jump(When::GreaterEqual, none);
+            body(self)?;
+        } else {
+            if static_rows.is_none() {
+                self.compare(row, end);
+                self.m.jump(When::GreaterEqual, none);
+            }
+            self.repeat(row, 1, end, &mut |s| {
+                body(s)?;
+                s.next_row()
+            })?;
         }
-        self.turn(row, 1, end, &mut |s| {
-            body(s)?;
-            for i in insts {
-                if let (Some(p), Some(Access { row: Some(step), .. })) = (s.pointers.get(i), s.f.accesses.get(i)) {
-                    s.m.advance(*p, *step);
-                }
-            }
-            for (pitch, p) in s.scratch_rows.clone() {
-                s.m.advance(p, Distance::Bytes(i32::try_from(pitch).ok()?));
-            }
-            Some(())
-        })?;
         self.m.place(none);
+        Some(())
+    }
+
+    /// Moves the addresses of the row on.
+    fn next_row(&mut self) -> Option<()> {
+        for i in self.f.insts {
+            if let (Some(p), Some(Access { row: Some(step), .. })) = (self.pointers.get(i), self.f.accesses.get(i)) {
+                self.m.advance(*p, *step);
+            }
+        }
+        for (pitch, p) in self.scratch_rows.clone() {
+            self.m.advance(p, Distance::Bytes(i32::try_from(pitch).ok()?));
+        }
         Some(())
     }
 
@@ -261,7 +328,7 @@ impl<'a> Select<'a> {
                 if groups > 0 {
                     let c = self.m.number(0);
                     let end = Operand::Imm(i32::try_from(groups * some).ok()?);
-                    self.turn(c, some, end, &mut |s| body(s, &chunk(Some(c), 0, s.unroll)))?;
+                    self.repeat(c, some, end, &mut |s| body(s, &chunk(Some(c), 0, s.unroll)))?;
                 }
                 if rest > 0 {
                     body(self, &chunk(None, groups * some, usize::try_from(rest).ok()?))?;
@@ -287,7 +354,7 @@ impl<'a> Select<'a> {
                     let done = self.m.label();
                     self.compare(c, end.into());
                     self.m.jump(When::GreaterEqual, done);
-                    self.turn(c, step, end.into(), &mut |s| body(s, &chunk(Some(c), 0, size)))?;
+                    self.repeat(c, step, end.into(), &mut |s| body(s, &chunk(Some(c), 0, size)))?;
                     self.m.place(done);
                 }
                 let done = self.m.label();

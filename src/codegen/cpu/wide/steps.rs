@@ -4,11 +4,10 @@
 //! at that depth. What it must not know: how the loops go.
 
 use super::Word;
-use super::access::{Lanes, Spot};
+use super::access::Spot;
 use super::frame::{Access, Along, Step, Varies};
-use super::machine::{Constant, Inst as Code, Mem, Op as Do, Reg};
+use super::machine::{Constant, Mem, Op as Do, Reg};
 use super::run::{Chunk, Select};
-use crate::scalar::ReduceKind;
 use crate::shape::Elem;
 use crate::tile::{Inst, InstData, Op, Space, Value};
 
@@ -163,104 +162,6 @@ impl Select<'_> {
                 start = self.m.two(Do::AddI, start, lane);
             }
             self.starts.insert(*i, start);
-        }
-        Some(())
-    }
-
-    /// The reductions of the run that go through the inner loop.
-    fn reductions(&self) -> Vec<(Inst, ReduceKind, Elem)> {
-        let all = self.f.insts.iter().filter_map(|i| {
-            let data = self.f.body.inst(*i);
-            let Op::Reduce { kind, axis } = data.op else { return None };
-            let elem = data.operands.first().and_then(|v| self.f.body.ty(*v).elem())?;
-            (self.f.along(axis) != Along::One).then_some((*i, kind, elem))
-        });
-        all.collect()
-    }
-
-    /// Empties the accumulators.
-    pub(super) fn start_sums(&mut self, vectors: usize) -> Option<()> {
-        for (i, kind, elem) in self.reductions() {
-            let first = self.m.identity(kind, elem)?;
-            let sums = (0..vectors).map(|_| self.m.copy(first)).collect();
-            self.sums.insert(i, sums);
-        }
-        Some(())
-    }
-
-    fn accumulate(&mut self, i: Inst, kind: ReduceKind, v: Value, chunk: &Chunk, vector: usize) -> Option<()> {
-        let elem = self.f.body.ty(v).elem()?;
-        let mut x = self.operand(v, 2, chunk, vector)?;
-        if elem == Elem::Bool {
-            x = self.m.spelled(x);
-        }
-        if let (Lanes::Some { mask, .. }, false) = (chunk.lanes, self.f.cols_outside) {
-            let nothing = self.m.identity(kind, elem)?;
-            x = self.m.choose(mask, x, nothing);
-        }
-        let sums = self.sums.get(&i)?;
-        let sum = *sums.get(vector % sums.len().max(1))?;
-        let op = match (kind, elem) {
-            (ReduceKind::Sum, Elem::F32) => Do::Add,
-            (ReduceKind::Sum, Elem::I32) => Do::AddI,
-            (ReduceKind::Max, Elem::I32) => Do::MaxI,
-            (ReduceKind::Min, Elem::I32) => Do::MinI,
-            (ReduceKind::All, Elem::Bool) => Do::And,
-            (ReduceKind::Any, Elem::Bool) => Do::Or,
-            (ReduceKind::Max | ReduceKind::Min, Elem::F32) => {
-                // The instruction gives the accumulator if either is NaN; a NaN in `x` is put in.
-                let op = if kind == ReduceKind::Max { Do::Max } else { Do::Min };
-                let nan = self.m.unordered(x);
-                if self.m.wide() {
-                    self.m.set(op, sum, false, vec![x.into(), sum.into()]);
-                    let put = Code {
-                        op: Do::Copy,
-                        dst: Some(sum),
-                        tied: true,
-                        srcs: vec![x.into()],
-                        mask: Some((nan, false)),
-                    };
-                    self.m.push(put);
-                } else {
-                    let best = self.m.two(op, x, sum);
-                    self.m.set(Do::Blend, sum, false, vec![best.into(), x.into(), nan.into()]);
-                }
-                return Some(());
-            }
-            _ => return None,
-        };
-        self.m.set(op, sum, false, vec![sum.into(), x.into()]);
-        Some(())
-    }
-
-    /// Puts a row's reductions together and writes them.
-    pub(super) fn finish_row(&mut self) -> Option<()> {
-        for (i, kind, elem) in self.reductions() {
-            let sums = self.sums.get(&i)?.clone();
-            let mut all = *sums.first()?;
-            for other in sums.iter().skip(1) {
-                all = self.m.combine(kind, elem, all, *other)?;
-            }
-            let x = self.m.across(kind, elem, all)?;
-            let v = self.f.body.inst(i).result?;
-            let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
-            let (place, _) = self.scratch_place(self.f.body.ty(v).tile()?, &whole, 0)?;
-            self.m.effect(Do::StoreLow, vec![place.into(), x.into()]);
-        }
-        Some(())
-    }
-
-    /// Writes the reductions of some columns.
-    pub(super) fn finish_columns(&mut self, chunk: &Chunk) -> Option<()> {
-        for (i, _, _) in self.reductions() {
-            let sums = self.sums.get(&i)?.clone();
-            let v = self.f.body.inst(i).result?;
-            let t = self.f.body.ty(v).tile()?;
-            for (vector, x) in sums.iter().enumerate().take(chunk.vectors) {
-                let (place, lanes) = self.scratch_place(t, chunk, vector)?;
-                // Truth values are spelled as they stand in scratch.
-                self.m.store_scratch(if t.elem == Elem::Bool { Elem::I32 } else { t.elem }, *x, place, lanes)?;
-            }
         }
         Some(())
     }
