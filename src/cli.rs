@@ -67,6 +67,9 @@ pub struct CompileOptions {
     /// What to write: tokens, ast, types, ir, tile, clif, asm, obj, so, header, python, dot; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
+    /// What makes the machine code of the kernels
+    #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift)]
+    pub backend: CodeBackend,
     /// What the program's dimensions are bound to, and which model is meant.
     #[command(flatten)]
     pub program: ProgramOptions,
@@ -160,6 +163,9 @@ pub struct BenchOptions {
     /// Also draw it as a roofline picture, an SVG; `-` is stdout, in place of the table
     #[arg(long, value_name = "PATH")]
     pub svg: Option<PathBuf>,
+    /// What makes the machine code of the kernels
+    #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift)]
+    pub backend: CodeBackend,
     /// Bound dimensions, entry.
     #[command(flatten)]
     pub program: ProgramOptions,
@@ -440,6 +446,17 @@ pub enum Backend {
     Interp,
     /// Compiled code
     Cpu,
+    /// Code compiled through LLVM; only if attnc is built with it (cargo feature `llvm`)
+    Llvm,
+}
+
+/// What makes the machine code of kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum CodeBackend {
+    /// Cranelift, and leaf functions of attnc's own
+    Cranelift,
+    /// LLVM; only if attnc is built with it (cargo feature `llvm`)
+    Llvm,
 }
 
 /// Levels of processors, by what they have in common.

@@ -71,14 +71,17 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
         s.stage("generate code");
         let level = (source != Source::Tile).then_some(levels.shown);
-        let wanted = Wanted { clif: out.has(EmitKind::Clif), asm: out.has(EmitKind::Asm), level };
-        let code = stages::machine_code(&tiers, &model, wanted)?;
+        let wanted = Wanted { clif: out.has(EmitKind::Clif), asm: out.has(EmitKind::Asm), level, ..Wanted::default() };
+        let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
-        out.emit(s, EmitKind::Obj, |_| &code.object)?;
+        if out.has(EmitKind::Obj) {
+            let object = stages::one_object(s, &code)?;
+            out.emit(s, EmitKind::Obj, |_| &object)?;
+        }
         if let Some(path) = out.path(EmitKind::So) {
             s.stage("link");
-            stages::link(s, &code.object, path, out.has(EmitKind::Python))?;
+            stages::link(s, &code, path, out.has(EmitKind::Python))?;
         }
     }
     s.stage("wrappers");

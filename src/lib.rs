@@ -12,6 +12,7 @@
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
+//!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
 //!
@@ -66,6 +67,8 @@
 //!   vectors, so that its maxima and sums go from register to register, never across one.
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
 //!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions.
+//! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
+//!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.
 //!
 //! # Numerics

@@ -56,11 +56,11 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
 
     let tiers = Tiers::lower(s, &graph, &Levels::of(&options.target).all)?;
     s.stage("generate code");
-    let code = stages::machine_code(&tiers, &model, Wanted::default())?;
+    let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, Wanted::default())?;
     s.stage("link");
     let folder = Temporary::new(s)?;
     let so = folder.path().join("model.so");
-    stages::link(s, &code.object, &so, false)?;
+    stages::link(s, &code, &so, false)?;
 
     s.stage("load");
     let given = weights_file(s, &model, options.weights.as_deref(), folder.path())?;

@@ -8,7 +8,7 @@ use super::passes::pass_options;
 use super::session::{Failure, Session, command_line_error, print, reason};
 use super::stages::{self, Levels, Temporary, Tiers};
 use crate::cli::{Backend, ProgramOptions, RunOptions};
-use crate::codegen::cpu::Wanted;
+use crate::codegen::{Generator, cpu::Wanted};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ir::{self, interp};
@@ -59,7 +59,11 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
     let call = Call { name: &name, args: &args, taps: &options.tap, weights: options.weights.as_deref() };
     let values = match options.backend {
         Backend::Interp => interpreted(s, &graph, &model, &call)?,
-        Backend::Cpu => compiled(s, &graph, &model, &call, &Levels::of(&options.target), options.threads)?,
+        Backend::Cpu | Backend::Llvm => {
+            let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
+            let levels = Levels::of(&options.target);
+            compiled(s, &graph, &model, &call, &levels, (generator, options.threads))?
+        }
     };
     match &options.output {
         Some(path) => write(s, path, &values),
@@ -234,15 +238,15 @@ fn compiled(
     model: &ModelDescriptor,
     call: &Call<'_>,
     levels: &Levels,
-    threads: Option<u32>,
+    (generator, threads): (Generator, Option<u32>),
 ) -> Result<Values, Failure> {
     let tiers = Tiers::lower(s, graph, &levels.all)?;
     s.stage("generate code");
-    let code = stages::machine_code(&tiers, model, Wanted::default())?;
+    let code = stages::machine_code(generator, &tiers, model, Wanted::default())?;
     s.stage("link");
     let folder = Temporary::new(s)?;
     let so = folder.path().join("model.so");
-    stages::link(s, &code.object, &so, false)?;
+    stages::link(s, &code, &so, false)?;
 
     s.stage("load");
     let threads = threads.map_or(0, |n| i32::try_from(n).unwrap_or(i32::MAX));

@@ -5,10 +5,10 @@
 
 use super::bugs::{Saved, bug};
 use super::passes::{Dumps, broken_pass};
-use super::session::{Failure, Session, reason};
-use crate::cli::{CpuTier, PassOptions, ProgramOptions, TargetOptions};
+use super::session::{Failure, Session, command_line_error, reason};
+use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions};
 use crate::codegen::cpu::{self, Compiled, Tier, Wanted, clif};
-use crate::codegen::descriptor;
+use crate::codegen::{self, Generator, descriptor};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::lowering::{self, graph};
@@ -250,35 +250,66 @@ fn schedule(tiles: &mut tile::Module, level: CpuLevel) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The back end that an option means.
+pub(super) fn generator(backend: CodeBackend) -> Generator {
+    match backend {
+        CodeBackend::Cranelift => Generator::Cranelift,
+        CodeBackend::Llvm => Generator::Llvm,
+    }
+}
+
 /// The object file, with the code of each level; of the texts those of `shown`.
-pub(super) fn machine_code(tiers: &Tiers, model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, Failure> {
+pub(super) fn machine_code(
+    generator: Generator,
+    tiers: &Tiers,
+    model: &ModelDescriptor,
+    wanted: Wanted,
+) -> Result<Compiled, Failure> {
+    generator.available().map_err(command_line_error)?;
     let list: Vec<Tier<'_>> = tiers.0.iter().map(|(level, module)| Tier { level: *level, module }).collect();
-    cpu::compile(&list, model, wanted).map_err(|complaint| {
+    codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         let text = tiers.0.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
     })
 }
 
-/// Links the object with the support library into a shared object at `path`; `-` is stdout.
-pub(super) fn link(s: &mut Session, object: &[u8], path: &Path, for_python: bool) -> Result<(), Failure> {
-    let linked = |to: &Path| if for_python { link::link_for_python(&[object], to) } else { link::link(&[object], to) };
-    let failed = |s: &mut Session, error: link::LinkError| {
-        let code = match &error {
-            link::LinkError::NoLinker { .. } => codes::NO_LINKER,
-            link::LinkError::File { .. } => codes::UNWRITABLE,
-            link::LinkError::Failed { .. } => codes::LINKER_FAILED,
-        };
-        s.fail(Diagnostic::error(code, error.to_string()))
+fn link_failed(s: &mut Session, error: &link::LinkError) -> Failure {
+    let code = match error {
+        link::LinkError::NoLinker { .. } => codes::NO_LINKER,
+        link::LinkError::File { .. } => codes::UNWRITABLE,
+        link::LinkError::Failed { .. } => codes::LINKER_FAILED,
     };
+    s.fail(Diagnostic::error(code, error.to_string()))
+}
+
+/// The objects as a single one, which needs a linker only where there are several.
+pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, Failure> {
+    if code.others.is_empty() {
+        return Ok(code.object.clone());
+    }
+    let folder = Temporary::new(s)?;
+    let file = folder.path().join("model.o");
+    link::join(&code.objects(), &file).map_err(|error| link_failed(s, &error))?;
+    read_back(s, &file)
+}
+
+fn read_back(s: &mut Session, file: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file).map_err(|error| {
+        s.fail(Diagnostic::error(codes::UNREADABLE, format!("cannot read `{}`: {}", file.display(), reason(&error))))
+    })
+}
+
+/// Links the code with the support library into a shared object at `path`; `-` is stdout.
+pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_python: bool) -> Result<(), Failure> {
+    let objects = code.objects();
+    let linked = |to: &Path| if for_python { link::link_for_python(&objects, to) } else { link::link(&objects, to) };
     if path != Path::new("-") {
-        return linked(path).map_err(|error| failed(s, error));
+        return linked(path).map_err(|error| link_failed(s, &error));
     }
     let folder = Temporary::new(s)?;
     let file = folder.path().join("model.so");
-    linked(&file).map_err(|error| failed(s, error))?;
-    let bytes = std::fs::read(&file).map_err(|error| {
-        s.fail(Diagnostic::error(codes::UNREADABLE, format!("cannot read `{}`: {}", file.display(), reason(&error))))
-    })?;
+    linked(&file).map_err(|error| link_failed(s, &error))?;
+    let bytes = read_back(s, &file)?;
     s.write(path, &bytes)
 }
 

@@ -16,6 +16,8 @@ pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/supp
 
 /// What the linker may export. All else is hidden, so that two models in one process do not meet.
 const VERSION_SCRIPT: &str = "{ global: attnc_*; PyInit_*; local: *; };\n";
+/// The file that says so.
+const SCRIPT: &str = "exports.map";
 
 /// Why there is no `model.so`.
 #[derive(Debug)]
@@ -121,6 +123,19 @@ impl Linker {
         c.args(library_files());
         c
     }
+
+    /// Makes one object file of several.
+    fn joining(&self, objects: &[String], output: &str) -> Command {
+        let mut c = Command::new(&self.program);
+        if self.flavor {
+            c.args(["-flavor", "gnu"]);
+        }
+        if self.driver {
+            c.args(["-nostdlib", "-fno-lto"]);
+        }
+        c.args(["-r", "-o", output]).args(objects);
+        c
+    }
 }
 
 /// Is there a file that may be started?
@@ -198,7 +213,26 @@ pub fn link_with(linker: &Linker, objects: &[&[u8]], output: &Path) -> Result<()
     link_as(linker, objects, None, output)
 }
 
+/// Makes one object file of several, without the support library.
+///
+/// # Errors
+/// As [`link`].
+pub fn join(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+    let linker = Linker::find(std::env::var_os("PATH"))?;
+    start(objects.iter().copied(), output, |names, to| linker.joining(names, to))
+}
+
 fn link_as(linker: &Linker, objects: &[&[u8]], module: Option<&str>, output: &Path) -> Result<(), LinkError> {
+    let all = objects.iter().copied().chain([SUPPORT_OBJECT]);
+    start(all, output, |names, to| linker.command(names, SCRIPT, module, to))
+}
+
+/// Starts a linker on objects; `command` has their names and that of what it makes.
+fn start<'o>(
+    objects: impl Iterator<Item = &'o [u8]>,
+    output: &Path,
+    command: impl FnOnce(&[String], &str) -> Command,
+) -> Result<(), LinkError> {
     let folder = match output.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
@@ -206,15 +240,15 @@ fn link_as(linker: &Linker, objects: &[&[u8]], module: Option<&str>, output: &Pa
     // In the output's folder, so that the last step is a rename.
     let work = WorkFolder::new(folder)?;
     let mut names = Vec::new();
-    for (i, bytes) in objects.iter().copied().chain([SUPPORT_OBJECT]).enumerate() {
+    for (i, bytes) in objects.enumerate() {
         let name = format!("{i}.o");
         work.write(&name, bytes)?;
         names.push(name);
     }
-    work.write("exports.map", VERSION_SCRIPT.as_bytes())?;
-    let mut command = linker.command(&names, "exports.map", module, "model.so");
+    work.write(SCRIPT, VERSION_SCRIPT.as_bytes())?;
+    let mut command = command(&names, "linked");
     command.current_dir(&work.path).stdin(Stdio::null());
-    let words = std::iter::once(linker.program.as_os_str()).chain(command.get_args());
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
     let shown = words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
     match command.output() {
         Err(error) => return Err(LinkError::Failed { command: shown, output: error.to_string() }),
@@ -225,7 +259,7 @@ fn link_as(linker: &Linker, objects: &[&[u8]], module: Option<&str>, output: &Pa
         }
         Ok(_) => {}
     }
-    std::fs::rename(work.path.join("model.so"), output)
+    std::fs::rename(work.path.join("linked"), output)
         .map_err(|error| LinkError::File { path: output.to_owned(), error })
 }
 

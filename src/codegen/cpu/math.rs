@@ -37,12 +37,13 @@ pub struct Libm {
 }
 
 /// `e^r = 1 + r + r^2 P(r)` on `|r| <= ln 2 / 2`, lowest coefficient first.
-pub(super) const EXP: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_295, 0.008_333_498, 0.001_394_475_9, 0.000_197_902_48];
+pub(in crate::codegen) const EXP: [f32; 6] =
+    [0.5, 0.166_666_66, 0.041_666_295, 0.008_333_498, 0.001_394_475_9, 0.000_197_902_48];
 /// `tanh x = x + x z P(z)`, `z = x^2`, on `|x| <= 0.625`.
-pub(super) const TANH: [f32; 6] =
+pub(in crate::codegen) const TANH: [f32; 6] =
     [-0.333_333_3, 0.133_332_04, -0.053_946_454, 0.021_698_69, -0.008_171_705, 0.002_137_162_7];
 /// `erf x = x P(x^2)` on `|x| <= 1`.
-pub(super) const ERF: [f32; 7] = [
+pub(in crate::codegen) const ERF: [f32; 7] = [
     std::f32::consts::FRAC_2_SQRT_PI,
     -0.376_126_26,
     0.112_835_854,
@@ -52,7 +53,7 @@ pub(super) const ERF: [f32; 7] = [
     7.853_858e-5,
 ];
 /// `erfc x = exp(-P(x))` on `0.95 <= x <= 4`.
-pub(super) const ERFC: [f32; 9] = [
+pub(in crate::codegen) const ERFC: [f32; 9] = [
     -0.000_178_124_17,
     1.129_527_3,
     0.633_332_85,
@@ -64,7 +65,7 @@ pub(super) const ERFC: [f32; 9] = [
     1.697_456_8e-7,
 ];
 /// Adding this rounds an `f32` of magnitude below 2^22 to a whole number, which then stands in the low bits.
-const ROUND: f32 = 12_582_912.0;
+pub(in crate::codegen) const ROUND: f32 = 12_582_912.0;
 
 /// Emits operations on `F32X4` values.
 pub struct Lanes<'a, 'b> {

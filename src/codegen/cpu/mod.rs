@@ -16,4 +16,5 @@ mod run;
 mod transpose;
 mod wide;
 
+pub(crate) use object::kernel_name;
 pub use object::{Compiled, Tier, Wanted, compile, levels, triple};

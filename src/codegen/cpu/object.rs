@@ -37,6 +37,13 @@ pub struct Wanted {
     pub asm: bool,
     /// The level whose functions are shown; all levels' where there is none.
     pub level: Option<CpuLevel>,
+    /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
+    pub kernels_elsewhere: bool,
+}
+
+/// The symbol of a kernel.
+pub(crate) fn kernel_name(level: CpuLevel, kernel: &str) -> String {
+    format!("{}.kernel.{kernel}", level.name())
 }
 
 /// What comes out.
@@ -44,10 +51,19 @@ pub struct Wanted {
 pub struct Compiled {
     /// The object file.
     pub object: Vec<u8>,
+    /// Objects that it refers to, to be linked with it.
+    pub others: Vec<Vec<u8>>,
     /// CLIF, if wanted.
     pub clif: String,
     /// Assembly, if wanted.
     pub asm: String,
+}
+
+impl Compiled {
+    /// Everything that is linked into a library.
+    pub fn objects(&self) -> Vec<&[u8]> {
+        std::iter::once(&self.object).chain(&self.others).map(Vec::as_slice).collect()
+    }
 }
 
 /// The target triple of this machine, which is what is compiled for.
@@ -123,7 +139,7 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
     runtime_object::define(&mut b.object, &model)?;
     let Builder { object, clif, asm, .. } = b;
     let object = object.finish().emit().map_err(|e| e.to_string())?;
-    Ok(Compiled { object, clif, asm })
+    Ok(Compiled { object, others: Vec::new(), clif, asm })
 }
 
 struct Builder {
@@ -285,12 +301,15 @@ impl Builder {
             [args, start, end, scratch, _] => code.kernel(kernel, [*args, *start, *end, *scratch]),
             _ => Err("a kernel has five parameters".into()),
         };
+        let name = kernel_name(self.level, &kernel.name);
+        if self.wanted.kernels_elsewhere {
+            return self.object.declare_function(&name, Linkage::Import, &signature).map_err(|e| e.to_string());
+        }
         let key = key(kernel);
         if let Some(id) = self.kernels.get(&key).copied() {
             self.show(id);
             return Ok(id);
         }
-        let name = format!("{}.kernel.{}", self.level.name(), kernel.name);
         let id = self
             .function(&name, signature, &kernel.body, emit, &BTreeMap::new())
             .map_err(|e| format!("kernel {}: {e}", kernel.name))?;

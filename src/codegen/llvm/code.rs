@@ -1,0 +1,301 @@
+//! What the rooms of a kernel have in common: run-time dimensions, indices, scalars, buffers, loops.
+//!
+//! In: single instructions of a body. Out: LLVM IR. An index is an `i64`; a scalar is a [`Lane`] of one; a buffer is the
+//! address of its first element and its strides. Tiles are not here: they are in scratch, or inside a run.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::SecondaryMap;
+use inkwell::IntPredicate;
+use inkwell::basic_block::BasicBlock;
+use inkwell::values::{IntValue, PointerValue};
+
+use super::emit::{Emit, Made};
+use super::lanes::Lane;
+use crate::runtime::abi::context;
+use crate::scalar::BinaryOp;
+use crate::shape::{Dim, Elem, Factor};
+use crate::tile::{self, Body, BufferType, Extent, InstData, Op, TileType, Type};
+
+/// A distance, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stride<'c> {
+    /// Known.
+    Const(i64),
+    /// Computed from run-time dimensions.
+    Value(IntValue<'c>),
+}
+
+/// What a value of the tile IR is in LLVM IR.
+#[derive(Clone, Debug)]
+pub(super) enum Val<'c> {
+    /// An index.
+    Index(IntValue<'c>),
+    /// A scalar.
+    Scalar(Lane<'c>),
+    /// A buffer: its first element, strides, and element type.
+    Buffer { base: PointerValue<'c>, strides: Vec<Stride<'c>>, elem: Elem },
+}
+
+/// A kernel under construction.
+pub(super) struct Code<'a, 'm, 'c> {
+    /// Writes instructions.
+    pub(super) e: Emit<'m, 'c>,
+    /// The body that it is made from.
+    pub(super) body: &'a Body,
+    /// Run-time dimensions.
+    pub(super) symbols: BTreeMap<String, IntValue<'c>>,
+    /// Values so far.
+    pub(super) values: SecondaryMap<tile::Value, Option<Val<'c>>>,
+    /// The context of the call.
+    pub(super) context: PointerValue<'c>,
+    /// Where it goes after an error.
+    pub(super) stop: BasicBlock<'c>,
+}
+
+impl<'c> Code<'_, '_, 'c> {
+    /// An index.
+    pub(super) fn index(&self, v: tile::Value) -> Made<IntValue<'c>> {
+        match &self.values[v] {
+            Some(Val::Index(x)) => Ok(*x),
+            _ => Err(format!("{v} is no index").into()),
+        }
+    }
+
+    /// A scalar.
+    pub(super) fn scalar(&self, v: tile::Value) -> Made<Lane<'c>> {
+        match &self.values[v] {
+            Some(Val::Scalar(x)) => Ok(*x),
+            _ => Err(format!("{v} is no scalar").into()),
+        }
+    }
+
+    /// A buffer: its first element, strides, element type.
+    pub(super) fn buffer(&self, v: tile::Value) -> Made<(PointerValue<'c>, Vec<Stride<'c>>, Elem)> {
+        match &self.values[v] {
+            Some(Val::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
+            _ => Err(format!("{v} is no buffer").into()),
+        }
+    }
+
+    /// A tile's type.
+    pub(super) fn tile(&self, v: tile::Value) -> Made<TileType> {
+        Ok(self.body.ty(v).tile().cloned().ok_or_else(|| format!("{v} is no tile"))?)
+    }
+
+    /// The number of rows or columns.
+    pub(super) fn extent(&self, e: Extent) -> Made<IntValue<'c>> {
+        match e {
+            Extent::Static(n) => Ok(self.e.int(n)),
+            Extent::Bounded { value, .. } => self.index(value),
+        }
+    }
+
+    /// The value of a dimension.
+    pub(super) fn dim(&self, d: &Dim) -> Made<IntValue<'c>> {
+        if let Some(n) = d.as_const() {
+            return Ok(self.e.int(n));
+        }
+        let (terms, (divisor, factors)) = d.as_fraction();
+        let mut sum = self.e.int(0);
+        for (coefficient, factors) in &terms {
+            sum = self.e.b.build_int_add(sum, self.product(*coefficient, factors)?, "")?;
+        }
+        if divisor == 1 && factors.is_empty() {
+            return Ok(sum);
+        }
+        let divisor = self.product(divisor, &factors)?;
+        self.divide_exactly(sum, divisor)
+    }
+
+    /// Division that a fact of the program makes exact; by zero (of a dimension of zero) it gives zero and does not trap.
+    fn divide_exactly(&self, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
+        let b = &self.e.b;
+        let zero = self.e.int(0);
+        let is_zero = b.build_int_compare(IntPredicate::EQ, y, zero, "")?;
+        let safe = b.build_select(is_zero, self.e.int(1), y, "")?.into_int_value();
+        let q = b.build_int_signed_div(x, safe, "")?;
+        Ok(b.build_select(is_zero, zero, q, "")?.into_int_value())
+    }
+
+    fn product(&self, coefficient: i128, factors: &[(Factor, u32)]) -> Made<IntValue<'c>> {
+        let n = i64::try_from(coefficient).map_err(|_| "a coefficient of a dimension is too large")?;
+        let mut out = self.e.int(n);
+        for (f, exponent) in factors {
+            let x = match f {
+                Factor::Symbol(s) => {
+                    *self.symbols.get(&**s).ok_or_else(|| format!("the dimension {s} is not known"))?
+                }
+                Factor::Quotient(a, b) => self.divide_exactly(self.dim(a)?, self.dim(b)?)?,
+            };
+            for _ in 0..*exponent {
+                out = self.e.b.build_int_mul(out, x, "")?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// A buffer whose first element is at `base`.
+    pub(super) fn make_buffer(&self, base: PointerValue<'c>, ty: &BufferType) -> Made<Val<'c>> {
+        let mut strides = Vec::new();
+        for d in &ty.strides {
+            strides.push(match d.as_const() {
+                Some(n) => Stride::Const(n),
+                None => Stride::Value(self.dim(d)?),
+            });
+        }
+        Ok(Val::Buffer { base, strides, elem: ty.elem })
+    }
+
+    /// A distance in bytes.
+    pub(super) fn stride_bytes(&self, s: Stride<'c>, elem: Elem) -> Made<IntValue<'c>> {
+        let size = i64::try_from(elem.size()).unwrap_or(1);
+        match s {
+            Stride::Const(n) => Ok(self.e.int(n.wrapping_mul(size))),
+            Stride::Value(v) => Ok(self.e.b.build_int_mul(v, self.e.int(size), "")?),
+        }
+    }
+
+    /// So many steps from an address.
+    pub(super) fn steps(&self, from: PointerValue<'c>, n: IntValue<'c>, bytes: IntValue<'c>) -> Made<PointerValue<'c>> {
+        self.e.offset(from, self.e.b.build_int_mul(n, bytes, "")?)
+    }
+
+    /// The address of an element.
+    pub(super) fn address(&self, buffer: tile::Value, indices: &[tile::Value]) -> Made<PointerValue<'c>> {
+        let (base, strides, elem) = self.buffer(buffer)?;
+        if strides.len() != indices.len() {
+            return Err("a buffer is indexed with the wrong number of indices".into());
+        }
+        let mut at = base;
+        for (s, i) in strides.into_iter().zip(indices) {
+            if !matches!(s, Stride::Const(0)) {
+                at = self.steps(at, self.index(*i)?, self.stride_bytes(s, elem)?)?;
+            }
+        }
+        Ok(at)
+    }
+
+    /// `floor(a / b)`, the remainder, or another operation on two indices.
+    fn index_binary(&self, op: BinaryOp, a: IntValue<'c>, b: IntValue<'c>) -> Made<IntValue<'c>> {
+        match op {
+            BinaryOp::Add => Ok(self.e.b.build_int_add(a, b, "")?),
+            BinaryOp::Sub => Ok(self.e.b.build_int_sub(a, b, "")?),
+            BinaryOp::Mul => Ok(self.e.b.build_int_mul(a, b, "")?),
+            _ => {
+                let y = self.e.lane_binary(op, self.e.one(a, Elem::I64)?, self.e.one(b, Elem::I64)?)?;
+                self.e.first_int(y)
+            }
+        }
+    }
+
+    /// An instruction on indices and scalars. False if it is none of those.
+    pub(super) fn simple(&mut self, data: &InstData) -> Made<bool> {
+        let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
+        let Some(result) = data.result else { return Ok(false) };
+        let ty = self.body.ty(result).clone();
+        let e = &self.e;
+        let value = match (&data.op, &ty) {
+            (Op::Const(s), Type::Index) => Val::Index(e.int(s.as_i64())),
+            (Op::Const(s), Type::Scalar(elem)) => Val::Scalar(e.constant(*s, *elem, 1)),
+            (Op::DimValue(d), Type::Index) => Val::Index(self.dim(d)?),
+            (Op::DimValue(d), Type::Scalar(elem)) => Val::Scalar(e.lane_cast(e.one(self.dim(d)?, Elem::I64)?, *elem)?),
+            (Op::Unary(op), Type::Scalar(_)) => Val::Scalar(e.lane_unary(*op, self.scalar(operand(0)?)?)?),
+            (Op::Narrow { elem }, Type::Scalar(_)) => Val::Scalar(e.lane_narrow(self.scalar(operand(0)?)?, *elem)?),
+            (Op::Binary(op), Type::Index) => {
+                Val::Index(self.index_binary(*op, self.index(operand(0)?)?, self.index(operand(1)?)?)?)
+            }
+            (Op::Binary(op), Type::Scalar(_)) => {
+                Val::Scalar(e.lane_binary(*op, self.scalar(operand(0)?)?, self.scalar(operand(1)?)?)?)
+            }
+            (Op::Compare(op), Type::Scalar(_)) => {
+                Val::Scalar(e.lane_compare(*op, self.as_lane(operand(0)?)?, self.as_lane(operand(1)?)?)?)
+            }
+            (Op::Select, Type::Scalar(_) | Type::Index) => {
+                let (a, b) = (self.as_lane(operand(1)?)?, self.as_lane(operand(2)?)?);
+                let y = e.lane_select(self.scalar(operand(0)?)?, a, b)?;
+                if ty == Type::Index { Val::Index(e.first_int(y)?) } else { Val::Scalar(y) }
+            }
+            (Op::Cast, Type::Index) => {
+                let y = e.lane_cast(self.as_lane(operand(0)?)?, Elem::I64)?;
+                Val::Index(e.first_int(y)?)
+            }
+            (Op::Cast, Type::Scalar(elem)) => Val::Scalar(e.lane_cast(self.as_lane(operand(0)?)?, *elem)?),
+            (Op::LoadScalar, Type::Scalar(_)) => {
+                let buffer = operand(0)?;
+                let at = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
+                let (_, _, elem) = self.buffer(buffer)?;
+                Val::Scalar(e.load_memory(elem, at, None, 1, None)?)
+            }
+            (Op::CheckIndex { site }, Type::Index) => {
+                let (i, bound) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
+                self.check(i, bound, *site)?;
+                Val::Index(i)
+            }
+            _ => return Ok(false),
+        };
+        self.values[result] = Some(value);
+        Ok(true)
+    }
+
+    /// An index or a scalar as a single lane.
+    fn as_lane(&self, v: tile::Value) -> Made<Lane<'c>> {
+        match &self.values[v] {
+            Some(Val::Index(value)) => self.e.one(*value, Elem::I64),
+            Some(Val::Scalar(x)) => Ok(*x),
+            _ => Err(format!("{v} is neither index nor scalar").into()),
+        }
+    }
+
+    /// Reports an index out of range and leaves.
+    fn check(&self, index: IntValue<'c>, bound: IntValue<'c>, site: u32) -> Made<()> {
+        let e = &self.e;
+        let inside = e.b.build_int_compare(IntPredicate::ULT, index, bound, "")?;
+        let (good, bad) = (e.block(), e.block());
+        e.b.build_conditional_branch(inside, good, bad)?;
+        e.b.position_at_end(bad);
+        let place = e.offset(self.context, e.int(i64::from(context::FAIL)))?;
+        let fail = e.b.build_load(e.pointer(), place, "")?.into_pointer_value();
+        let i64s = e.cx.i64_type().into();
+        let ty = e.cx.void_type().fn_type(&[e.pointer().into(), i64s, i64s, i64s, i64s], false);
+        let args = [self.context.into(), e.int(i64::from(site)).into(), index.into(), bound.into(), e.int(0).into()];
+        e.b.build_indirect_call(ty, fail, &args, "")?;
+        e.b.build_unconditional_branch(self.stop)?;
+        e.b.position_at_end(good);
+        Ok(())
+    }
+
+    /// A loop over `start`, `start + step`, .. while less than `end`; gives the number that ended it.
+    pub(super) fn counted(
+        &mut self,
+        start: IntValue<'c>,
+        end: IntValue<'c>,
+        step: i64,
+        body: impl FnOnce(&mut Self, IntValue<'c>) -> Made<()>,
+    ) -> Made<IntValue<'c>> {
+        let (before, head, inner, done) = (self.e.here()?, self.e.block(), self.e.block(), self.e.block());
+        self.e.b.build_unconditional_branch(head)?;
+        self.e.b.position_at_end(head);
+        let phi = self.e.b.build_phi(self.e.cx.i64_type(), "")?;
+        let now = phi.as_basic_value().into_int_value();
+        self.e.b.build_conditional_branch(self.e.less(now, end)?, inner, done)?;
+        self.e.b.position_at_end(inner);
+        body(self, now)?;
+        let next = self.e.b.build_int_add(now, self.e.int(step), "")?;
+        phi.add_incoming(&[(&start, before), (&next, self.e.here()?)]);
+        self.e.b.build_unconditional_branch(head)?;
+        self.e.b.position_at_end(done);
+        Ok(now)
+    }
+
+    /// What is done only if a condition holds.
+    pub(super) fn when(&mut self, condition: IntValue<'c>, body: impl FnOnce(&mut Self) -> Made<()>) -> Made<()> {
+        let (inner, done) = (self.e.block(), self.e.block());
+        self.e.b.build_conditional_branch(condition, inner, done)?;
+        self.e.b.position_at_end(inner);
+        body(self)?;
+        self.e.b.build_unconditional_branch(done)?;
+        self.e.b.position_at_end(done);
+        Ok(())
+    }
+}

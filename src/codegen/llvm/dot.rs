@@ -1,0 +1,222 @@
+//! `dot`: a product of tiles in scratch or in place, as register tiles of the level's size.
+//!
+//! In: an accumulator in scratch, operands there or windows. Out: LLVM IR. Columns go in pairs of vectors, the last of
+//! which may reach past the end, into the padding; rows go in register tiles as even as they can be where their number is
+//! known, else in tiles of the level's rows, of four, and of one. Every element is one chain over the inner index in
+//! order, in a register, whatever the tiles.
+
+use inkwell::values::{IntValue, PointerValue};
+
+use super::code::{Code, Stride};
+use super::emit::Made;
+use super::lanes::Lane;
+use crate::shape::Elem;
+use crate::tile::{self, Extent, InstData, Op, Space, TileType, Type};
+
+/// An operand of a product: distances in bytes.
+#[derive(Clone, Copy)]
+struct Factor<'c> {
+    start: PointerValue<'c>,
+    row: IntValue<'c>,
+    col: IntValue<'c>,
+    /// Element type in memory.
+    elem: Elem,
+}
+
+/// What the loops of a product share.
+struct Product<'c> {
+    a: Factor<'c>,
+    b: Factor<'c>,
+    acc: PointerValue<'c>,
+    /// What every sum starts with; what lies in the accumulator's place, if there is nothing here.
+    start: Option<Lane<'c>>,
+    pitch: i64,
+    inner: IntValue<'c>,
+    elem: Elem,
+    lanes: u32,
+    bytes: i64,
+}
+
+/// A register tile: so many rows and vectors, from a row and a column.
+#[derive(Clone, Copy)]
+struct Place<'c> {
+    height: i64,
+    vectors: i64,
+    row: IntValue<'c>,
+    col: IntValue<'c>,
+}
+
+/// How many there are of what a loop takes in steps of several sizes.
+#[derive(Clone, Copy)]
+enum Count<'c> {
+    Known(i64),
+    Value(IntValue<'c>),
+}
+
+impl<'c> Code<'_, '_, 'c> {
+    /// The address of a tile in scratch.
+    pub(super) fn in_scratch(&self, t: &TileType, scratch: PointerValue<'c>) -> Made<PointerValue<'c>> {
+        let Space::L1(offset) = t.space else { return Err("an operand is not in scratch".into()) };
+        self.e.offset(scratch, self.e.int(i64::from(offset)))
+    }
+
+    /// An operand in scratch or in place.
+    fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> Made<Factor<'c>> {
+        if t.space != Space::Window {
+            let (row, col) = (self.e.int(i64::from(t.pitch())), self.e.int(i64::from(t.element_bytes())));
+            return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, elem: t.elem });
+        }
+        let data = self.body.def_inst(v).ok_or("a window that nothing makes")?;
+        let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
+        let [buffer, indices @ ..] = data.operands.as_slice() else { return Err("a window without a buffer".into()) };
+        let (_, strides, elem) = self.buffer(*buffer)?;
+        let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
+        let (row, col) = (self.stride_bytes(along(rows), elem)?, self.stride_bytes(along(cols), elem)?);
+        Ok(Factor { start: self.address(*buffer, indices)?, row, col, elem })
+    }
+
+    /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
+    pub(super) fn dot(&mut self, data: &InstData, scratch: PointerValue<'c>) -> Made<()> {
+        let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
+        let (ta, tb) = (self.tile(*a)?, self.tile(*b)?);
+        let t = self.tile(data.result.ok_or("a product without a result")?)?;
+        let rows = self.extent(t.rows)?;
+        let (target, pitch) = (self.in_scratch(&t, scratch)?, i64::from(t.pitch()));
+        let start = match self.body.ty(*acc) {
+            Type::Scalar(_) => Some(self.scalar(*acc)?),
+            _ => {
+                let from = self.tile(*acc)?;
+                if t.space != from.space {
+                    let size = self.e.b.build_int_mul(rows, self.e.int(pitch), "")?;
+                    self.e.b.build_memcpy(target, 4, self.in_scratch(&from, scratch)?, 4, size)?;
+                }
+                None
+            }
+        };
+        let bytes = i64::from(t.element_bytes());
+        let level = self.e.level;
+        // A vector of the same bytes whatever the elements: what rows are padded to.
+        let lanes = if t.cols.is_one() { 1 } else { level.lanes() * 4 / t.element_bytes() };
+        let p = Product {
+            a: self.factor(*a, &ta, scratch)?,
+            b: self.factor(*b, &tb, scratch)?,
+            acc: target,
+            start,
+            pitch,
+            inner: self.extent(ta.cols)?,
+            elem: t.elem,
+            lanes,
+            bytes,
+        };
+        let n = i64::from(lanes);
+        let vectors = match t.cols {
+            Extent::Static(k) => Count::Known((k + n - 1) / n),
+            Extent::Bounded { .. } => {
+                let sum = self.e.b.build_int_add(self.extent(t.cols)?, self.e.int(n - 1), "")?;
+                Count::Value(self.e.b.build_int_signed_div(sum, self.e.int(n), "")?)
+            }
+        };
+        let pairs = match vectors {
+            Count::Known(k) => vec![(2, k / 2), (1, k % 2)],
+            Count::Value(_) => vec![(2, 0), (1, 0)],
+        };
+        let highest = i64::from(level.dot_rows());
+        let (rows, heights) = match t.rows {
+            Extent::Static(k) => {
+                let tiles = ((k + highest - 1) / highest).max(1);
+                (Count::Known(k), vec![(k / tiles + 1, k % tiles), (k / tiles, tiles - k % tiles)])
+            }
+            Extent::Bounded { .. } => {
+                let sizes = [highest, 4, 1].into_iter().filter(|h| *h <= highest);
+                let mut sizes: Vec<(i64, i64)> = sizes.map(|h| (h, 0)).collect();
+                sizes.dedup();
+                (Count::Value(rows), sizes)
+            }
+        };
+        self.in_steps(vectors, &pairs, |code, vectors, column| {
+            let col = code.e.b.build_int_mul(column, code.e.int(n), "")?;
+            code.in_steps(rows, &heights, |code, height, row| {
+                code.register_tile(&p, Place { height, vectors, row, col })
+            })
+        })
+    }
+
+    /// Goes through a count in steps of some sizes, largest first: so many of each where the count is known, else as many as
+    /// fit.
+    fn in_steps(
+        &mut self,
+        count: Count<'c>,
+        sizes: &[(i64, i64)],
+        mut body: impl FnMut(&mut Self, i64, IntValue<'c>) -> Made<()>,
+    ) -> Made<()> {
+        let (mut known, mut at) = (0, self.e.int(0));
+        for (size, times) in sizes {
+            match count {
+                Count::Known(_) if *size == 0 || *times == 0 => {}
+                Count::Known(_) if *times == 1 => {
+                    body(self, *size, self.e.int(known))?;
+                    known += size;
+                }
+                Count::Known(_) => {
+                    let (from, to) = (self.e.int(known), self.e.int(known + size * times));
+                    self.counted(from, to, *size, |code, at| body(code, *size, at))?;
+                    known += size * times;
+                }
+                Count::Value(all) => {
+                    let end = self.e.b.build_int_sub(all, self.e.int(size - 1), "")?;
+                    at = self.counted(at, end, *size, |code, at| body(code, *size, at))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn register_tile(&mut self, p: &Product<'c>, place: Place<'c>) -> Made<()> {
+        let vector_bytes = i64::from(p.lanes) * p.bytes;
+        let col_bytes = self.e.b.build_int_mul(place.col, self.e.int(p.bytes), "")?;
+        let acc = self.steps(p.acc, place.row, self.e.int(p.pitch))?;
+        let acc = self.e.offset(acc, col_bytes)?;
+        let ty = self.e.lanes_of(p.elem, p.lanes);
+        let mut sums = Vec::new();
+        for r in 0..place.height {
+            for v in 0..place.vectors {
+                let home = self.e.offset(acc, self.e.int(r * p.pitch + v * vector_bytes))?;
+                let sum = self.e.variable(ty)?;
+                let first = match p.start {
+                    Some(x) => self.e.spread(x, p.lanes)?,
+                    None => self.e.load_scratch(p.elem, home, p.lanes, None)?,
+                };
+                self.e.b.build_store(sum, first.value)?;
+                sums.push((home, sum));
+            }
+        }
+        let a = self.steps(p.a.start, place.row, p.a.row)?;
+        let b_bytes = i64::try_from(p.b.elem.size()).unwrap_or(1);
+        let b = self.steps(p.b.start, place.col, self.e.int(b_bytes))?;
+        self.counted(self.e.int(0), p.inner, 1, |code, k| {
+            let (a, b) = (code.steps(a, k, p.a.col)?, code.steps(b, k, p.b.row)?);
+            let mut columns = Vec::new();
+            for v in 0..place.vectors {
+                let at = code.e.offset(b, code.e.int(v * i64::from(p.lanes) * b_bytes))?;
+                columns.push(code.e.load_memory(p.b.elem, at, None, p.lanes, None)?);
+            }
+            let mut rest = sums.iter();
+            for r in 0..place.height {
+                let at = code.steps(a, code.e.int(r), p.a.row)?;
+                let x = code.e.load_memory(p.a.elem, at, None, 1, None)?;
+                let x = code.e.spread(x, p.lanes)?;
+                for (y, (_, sum)) in columns.iter().zip(&mut rest) {
+                    let value = code.e.b.build_load(ty, *sum, "")?.into_vector_value();
+                    let next = code.e.lane_mul_add(x, *y, Lane { value, elem: p.elem })?;
+                    code.e.b.build_store(*sum, next.value)?;
+                }
+            }
+            Ok(())
+        })?;
+        for (home, sum) in sums {
+            let value = self.e.b.build_load(ty, sum, "")?.into_vector_value();
+            self.e.store_scratch(Lane { value, elem: p.elem }, home, None)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,338 @@
+//! Element operations on vectors of any number of lanes.
+//!
+//! In: operations of the tile IR and operands in lanes. Out: results in lanes. A scalar is a vector of one lane, so there
+//! is one way for all widths, and the bits do not depend on where in a row an element lies. A truth value is one bit.
+
+use inkwell::types::VectorType;
+use inkwell::values::{BasicValueEnum, IntValue, VectorValue};
+use inkwell::{FloatPredicate, IntPredicate};
+
+use super::emit::{Emit, Made};
+use crate::ir::Scalar;
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+
+/// Elements of `f32`, `i32`, `i64` or `bool`, side by side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane<'c> {
+    /// The vector.
+    pub(super) value: VectorValue<'c>,
+    /// Type of the elements.
+    pub(super) elem: Elem,
+}
+
+impl Lane<'_> {
+    /// How many.
+    pub(super) fn count(&self) -> u32 {
+        self.value.get_type().get_size()
+    }
+}
+
+impl<'c> Emit<'_, 'c> {
+    /// The type of lanes.
+    pub(super) fn lanes_of(&self, elem: Elem, n: u32) -> VectorType<'c> {
+        match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => self.cx.f32_type().vec_type(n),
+            Elem::I32 | Elem::I8 => self.cx.i32_type().vec_type(n),
+            Elem::I64 => self.cx.i64_type().vec_type(n),
+            Elem::Bool => self.cx.bool_type().vec_type(n),
+        }
+    }
+
+    /// The same float in each lane.
+    pub(super) fn floats(&self, x: f32, n: u32) -> VectorValue<'c> {
+        let x = self.cx.f32_type().const_float(f64::from(x));
+        VectorType::const_vector(&vec![x; n as usize])
+    }
+
+    /// The same 32 bits in each lane.
+    pub(super) fn ints(&self, x: i32, n: u32) -> VectorValue<'c> {
+        let x = self.cx.i32_type().const_int(u64::from(x.cast_unsigned()), false);
+        VectorType::const_vector(&vec![x; n as usize])
+    }
+
+    /// The lanes as 32-bit integers.
+    pub(super) fn as_ints(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        let ty = self.lanes_of(Elem::I32, x.get_type().get_size());
+        Ok(self.b.build_bit_cast(x, ty, "")?.into_vector_value())
+    }
+
+    /// The lanes as floats.
+    pub(super) fn as_floats(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        let ty = self.lanes_of(Elem::F32, x.get_type().get_size());
+        Ok(self.b.build_bit_cast(x, ty, "")?.into_vector_value())
+    }
+
+    /// Lanes of `x` and then `y`, by number.
+    pub(super) fn shuffle(&self, x: VectorValue<'c>, y: VectorValue<'c>, lanes: &[u32]) -> Made<VectorValue<'c>> {
+        let i32s = self.cx.i32_type();
+        let lanes: Vec<IntValue<'c>> = lanes.iter().map(|i| i32s.const_int(u64::from(*i), false)).collect();
+        Ok(self.b.build_shuffle_vector(x, y, VectorType::const_vector(&lanes), "")?)
+    }
+
+    /// Lanes of `a` where the condition holds, else of `b`.
+    pub(super) fn choose(
+        &self,
+        condition: VectorValue<'c>,
+        a: VectorValue<'c>,
+        b: VectorValue<'c>,
+    ) -> Made<VectorValue<'c>> {
+        Ok(self.b.build_select(condition, a, b, "")?.into_vector_value())
+    }
+
+    /// A literal.
+    pub(super) fn constant(&self, s: Scalar, elem: Elem, n: u32) -> Lane<'c> {
+        let fill = |x: IntValue<'c>| VectorType::const_vector(&vec![x; n as usize]);
+        let value = match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => self.floats(s.as_f64() as f32, n),
+            Elem::I32 | Elem::I8 => self.ints(s.as_i64() as i32, n),
+            Elem::I64 => fill(self.int(s.as_i64())),
+            Elem::Bool => fill(self.cx.bool_type().const_int(u64::from(s.as_f64() != 0.0), false)),
+        };
+        Lane { value, elem }
+    }
+
+    /// 0, 1, 2 and so on.
+    pub(super) fn counting(&self, elem: Elem, n: u32) -> Lane<'c> {
+        let ty = if elem == Elem::I64 { self.cx.i64_type() } else { self.cx.i32_type() };
+        let xs: Vec<IntValue<'c>> = (0..n).map(|i| ty.const_int(u64::from(i), false)).collect();
+        Lane { value: VectorType::const_vector(&xs), elem }
+    }
+
+    /// A single value as a lane.
+    pub(super) fn one(&self, x: IntValue<'c>, elem: Elem) -> Made<Lane<'c>> {
+        let poison = x.get_type().vec_type(1).get_poison();
+        Ok(Lane { value: self.b.build_insert_element(poison, x, self.int(0), "")?, elem })
+    }
+
+    /// The first lane.
+    pub(super) fn first(&self, x: Lane<'c>) -> Made<BasicValueEnum<'c>> {
+        Ok(self.b.build_extract_element(x.value, self.int(0), "")?)
+    }
+
+    /// The first lane of integers or truth values.
+    pub(super) fn first_int(&self, x: Lane<'c>) -> Made<IntValue<'c>> {
+        Ok(self.first(x)?.into_int_value())
+    }
+
+    /// So many times a single element.
+    pub(super) fn spread(&self, x: Lane<'c>, n: u32) -> Made<Lane<'c>> {
+        if x.count() == n {
+            return Ok(x);
+        }
+        Ok(Lane { value: self.shuffle(x.value, x.value, &vec![0; n as usize])?, ..x })
+    }
+
+    /// A single number in each of some lanes.
+    pub(super) fn spread_index(&self, x: IntValue<'c>, n: u32) -> Made<VectorValue<'c>> {
+        let one = self.one(x, Elem::I64)?;
+        Ok(self.spread(one, n)?.value)
+    }
+
+    /// A unary operation.
+    pub(super) fn lane_unary(&self, op: UnaryOp, x: Lane<'c>) -> Made<Lane<'c>> {
+        let zero = self.constant(Scalar::Int(0), x.elem, x.count()).value;
+        let value = match (x.elem, op) {
+            (Elem::F32, _) => self.float_unary(op, x.value)?,
+            (Elem::Bool, _) => self.b.build_not(x.value, "")?,
+            (_, UnaryOp::Neg) => self.b.build_int_neg(x.value, "")?,
+            (_, UnaryOp::Abs | UnaryOp::Relu) => {
+                let below = self.b.build_int_compare(IntPredicate::SLT, x.value, zero, "")?;
+                let other = if op == UnaryOp::Relu { zero } else { self.b.build_int_neg(x.value, "")? };
+                self.choose(below, other, x.value)?
+            }
+            // The floor of an integer; the rest is not defined for integers, and refused by the verifier.
+            (_, _) => x.value,
+        };
+        Ok(Lane { value, ..x })
+    }
+
+    /// A binary operation.
+    pub(super) fn lane_binary(&self, op: BinaryOp, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
+        let (b, v, w) = (&self.b, x.value, y.value);
+        let better = |predicate| -> Made<VectorValue<'c>> {
+            let holds = b.build_int_compare(predicate, v, w, "")?;
+            self.choose(holds, v, w)
+        };
+        let value = match (x.elem, op) {
+            (Elem::F32, _) => self.float_binary(op, v, w)?,
+            (Elem::Bool, BinaryOp::Or | BinaryOp::Max | BinaryOp::Add) => b.build_or(v, w, "")?,
+            (Elem::Bool, _) => b.build_and(v, w, "")?,
+            (_, BinaryOp::Add) => b.build_int_add(v, w, "")?,
+            (_, BinaryOp::Sub) => b.build_int_sub(v, w, "")?,
+            (_, BinaryOp::Mul) => b.build_int_mul(v, w, "")?,
+            (_, BinaryOp::Max) => better(IntPredicate::SGT)?,
+            (_, BinaryOp::Min) => better(IntPredicate::SLT)?,
+            (_, BinaryOp::And) => b.build_and(v, w, "")?,
+            (_, BinaryOp::Or) => b.build_or(v, w, "")?,
+            (_, BinaryOp::Div) => self.divide(x, y)?.0,
+            (_, BinaryOp::Rem) => self.divide(x, y)?.1,
+            (_, BinaryOp::Pow) => self.power(x, y)?,
+        };
+        Ok(Lane { value, ..x })
+    }
+
+    /// `x * y + z`, rounded once where the level has the instruction.
+    pub(super) fn lane_mul_add(&self, x: Lane<'c>, y: Lane<'c>, z: Lane<'c>) -> Made<Lane<'c>> {
+        if x.elem == Elem::F32 {
+            return Ok(Lane { value: self.mul_add(x.value, y.value, z.value)?, ..x });
+        }
+        let product = self.lane_binary(BinaryOp::Mul, x, y)?;
+        self.lane_binary(BinaryOp::Add, z, product)
+    }
+
+    /// Quotients and remainders of integers, rounding down; of a division by zero: 0 and 0.
+    fn divide(&self, x: Lane<'c>, y: Lane<'c>) -> Made<(VectorValue<'c>, VectorValue<'c>)> {
+        let (b, n) = (&self.b, x.count());
+        let number = |k: i64| self.constant(Scalar::Int(k), x.elem, n).value;
+        let (zero, one) = (number(0), number(1));
+        let is_zero = b.build_int_compare(IntPredicate::EQ, y.value, zero, "")?;
+        // A divisor of -1 is a negation, which wraps where the instruction would trap.
+        let is_minus = b.build_int_compare(IntPredicate::EQ, y.value, number(-1), "")?;
+        let is_special = b.build_or(is_zero, is_minus, "")?;
+        let safe = self.choose(is_special, one, y.value)?;
+        let q = b.build_int_signed_div(x.value, safe, "")?;
+        let r = b.build_int_sub(x.value, b.build_int_mul(q, safe, "")?, "")?;
+        let inexact = b.build_int_compare(IntPredicate::NE, r, zero, "")?;
+        let differ = b.build_int_compare(IntPredicate::SLT, b.build_xor(r, safe, "")?, zero, "")?;
+        let down = b.build_and(inexact, differ, "")?;
+        let q = self.choose(down, b.build_int_sub(q, one, "")?, q)?;
+        let r = self.choose(down, b.build_int_add(r, safe, "")?, r)?;
+        let q = self.choose(is_minus, b.build_int_neg(x.value, "")?, q)?;
+        Ok((self.choose(is_zero, zero, q)?, self.choose(is_special, zero, r)?))
+    }
+
+    /// `x^y` of integers by repeated squaring, wrapping; a negative exponent counts as 0. The loop ends when no lane has a
+    /// bit of its exponent left.
+    fn power(&self, x: Lane<'c>, y: Lane<'c>) -> Made<VectorValue<'c>> {
+        let (b, ty) = (&self.b, x.value.get_type());
+        let number = |k: i64| self.constant(Scalar::Int(k), x.elem, x.count()).value;
+        let (zero, one) = (number(0), number(1));
+        let negative = b.build_int_compare(IntPredicate::SLT, y.value, zero, "")?;
+        let exponent = self.choose(negative, zero, y.value)?;
+        let (before, head, body, done) = (self.here()?, self.block(), self.block(), self.block());
+        b.build_unconditional_branch(head)?;
+        b.position_at_end(head);
+        let (result, base, rest) = (b.build_phi(ty, "")?, b.build_phi(ty, "")?, b.build_phi(ty, "")?);
+        let (p, q, e) = (result.as_basic_value(), base.as_basic_value(), rest.as_basic_value());
+        let (p, q, e) = (p.into_vector_value(), q.into_vector_value(), e.into_vector_value());
+        let mut any = self.cx.bool_type().const_zero();
+        for i in 0..x.count() {
+            let element = b.build_extract_element(e, self.int(i64::from(i)), "")?.into_int_value();
+            let left = b.build_int_compare(IntPredicate::NE, element, element.get_type().const_zero(), "")?;
+            any = b.build_or(any, left, "")?;
+        }
+        b.build_conditional_branch(any, body, done)?;
+        b.position_at_end(body);
+        let odd = b.build_int_compare(IntPredicate::NE, b.build_and(e, one, "")?, zero, "")?;
+        let next = self.choose(odd, b.build_int_mul(p, q, "")?, p)?;
+        let square = b.build_int_mul(q, q, "")?;
+        let half = b.build_right_shift(e, one, false, "")?;
+        b.build_unconditional_branch(head)?;
+        result.add_incoming(&[(&one, before), (&next, body)]);
+        base.add_incoming(&[(&x.value, before), (&square, body)]);
+        rest.add_incoming(&[(&exponent, before), (&half, body)]);
+        b.position_at_end(done);
+        Ok(p)
+    }
+
+    /// A comparison.
+    pub(super) fn lane_compare(&self, op: CmpOp, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
+        let value = if x.elem == Elem::F32 {
+            let predicate = match op {
+                CmpOp::Eq => FloatPredicate::OEQ,
+                CmpOp::Ne => FloatPredicate::UNE,
+                CmpOp::Lt => FloatPredicate::OLT,
+                CmpOp::Le => FloatPredicate::OLE,
+                CmpOp::Gt => FloatPredicate::OGT,
+                CmpOp::Ge => FloatPredicate::OGE,
+            };
+            self.b.build_float_compare(predicate, x.value, y.value, "")?
+        } else {
+            // A single bit has its order without a sign.
+            let is_bool = x.elem == Elem::Bool;
+            let order = |signed, unsigned| if is_bool { unsigned } else { signed };
+            let predicate = match op {
+                CmpOp::Eq => IntPredicate::EQ,
+                CmpOp::Ne => IntPredicate::NE,
+                CmpOp::Lt => order(IntPredicate::SLT, IntPredicate::ULT),
+                CmpOp::Le => order(IntPredicate::SLE, IntPredicate::ULE),
+                CmpOp::Gt => order(IntPredicate::SGT, IntPredicate::UGT),
+                CmpOp::Ge => order(IntPredicate::SGE, IntPredicate::UGE),
+            };
+            self.b.build_int_compare(predicate, x.value, y.value, "")?
+        };
+        Ok(Lane { value, elem: Elem::Bool })
+    }
+
+    /// `condition ? x : y`.
+    pub(super) fn lane_select(&self, condition: Lane<'c>, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
+        Ok(Lane { value: self.choose(condition.value, x.value, y.value)?, ..x })
+    }
+
+    /// Conversion to another element type of computation: float to integer truncates and saturates (NaN gives 0).
+    pub(super) fn lane_cast(&self, x: Lane<'c>, to: Elem) -> Made<Lane<'c>> {
+        let (b, ty) = (&self.b, self.lanes_of(to, x.count()));
+        let zero = self.constant(Scalar::Int(0), x.elem, x.count()).value;
+        let value = match (x.elem, to) {
+            (from, to) if from == to => x.value,
+            (Elem::F32, Elem::Bool) => b.build_float_compare(FloatPredicate::UNE, x.value, zero, "")?,
+            (Elem::F32, _) => {
+                let types = [ty.into(), x.value.get_type().into()];
+                self.vector_intrinsic("llvm.fptosi.sat", &types, &[x.value.into()])?
+            }
+            (Elem::Bool, Elem::F32) => b.build_unsigned_int_to_float(x.value, ty, "")?,
+            (_, Elem::F32) => b.build_signed_int_to_float(x.value, ty, "")?,
+            (Elem::Bool, _) => b.build_int_z_extend(x.value, ty, "")?,
+            (_, Elem::Bool) => b.build_int_compare(IntPredicate::NE, x.value, zero, "")?,
+            (_, Elem::I64) => b.build_int_s_extend(x.value, ty, "")?,
+            (Elem::I64, _) => b.build_int_truncate(x.value, ty, "")?,
+            // The other types do not occur in computation.
+            (_, _) => x.value,
+        };
+        Ok(Lane { value, elem: to })
+    }
+
+    /// What a reduction of no elements gives.
+    pub(super) fn identity(&self, kind: ReduceKind, elem: Elem, n: u32) -> Lane<'c> {
+        let (low, high) = match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
+            Elem::I8 | Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
+        };
+        let s = match kind {
+            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
+            ReduceKind::Max | ReduceKind::ArgMax => low,
+            ReduceKind::Min => high,
+            ReduceKind::All => Scalar::Bool(true),
+            ReduceKind::Any => Scalar::Bool(false),
+        };
+        self.constant(s, elem, n)
+    }
+
+    /// Two partial results of a reduction as one.
+    pub(super) fn combine(&self, kind: ReduceKind, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
+        let op = match kind {
+            ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,
+            ReduceKind::Max | ReduceKind::ArgMax => BinaryOp::Max,
+            ReduceKind::Min => BinaryOp::Min,
+            ReduceKind::All => BinaryOp::And,
+            ReduceKind::Any => BinaryOp::Or,
+        };
+        self.lane_binary(op, x, y)
+    }
+
+    /// All lanes of a reduction as one: the upper half onto the lower, until one is left.
+    pub(super) fn fold(&self, kind: ReduceKind, mut x: Lane<'c>) -> Made<Lane<'c>> {
+        while x.count() > 1 {
+            let half = x.count() / 2;
+            let low: Vec<u32> = (0..half).collect();
+            let high: Vec<u32> = (half..2 * half).collect();
+            let part = |lanes: &[u32]| {
+                Ok::<_, super::emit::Error>(Lane { value: self.shuffle(x.value, x.value, lanes)?, ..x })
+            };
+            x = self.combine(kind, part(&low)?, part(&high)?)?;
+        }
+        Ok(x)
+    }
+}

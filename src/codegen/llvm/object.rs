@@ -1,0 +1,113 @@
+//! From kernels to object files: modules, target machines, LLVM's passes.
+//!
+//! In: modules scheduled for levels of processors. Out: an object file for each level, which defines the kernels under the
+//! names that `codegen::cpu` refers to, hidden, and their assembly on request. Same input, same bytes.
+
+use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::context::Context;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple};
+use inkwell::values::BasicValueEnum;
+use inkwell::{AddressSpace, GlobalVisibility, OptimizationLevel};
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::SecondaryMap;
+
+use super::code::Code;
+use super::emit::{Emit, Made};
+use super::kernel::Given;
+use crate::codegen::cpu::{Tier, Wanted, kernel_name, triple};
+use crate::tile::{CpuLevel, Kernel};
+
+/// What comes out.
+#[derive(Clone, Debug)]
+pub struct Kernels {
+    /// The object file of each level, in the order of the levels.
+    pub objects: Vec<Vec<u8>>,
+    /// Assembly, if wanted.
+    pub asm: String,
+}
+
+/// Compiles the kernels of levels.
+///
+/// # Errors
+/// A form that the verifier refuses, or IR that LLVM does; a mistake of ours either way.
+pub fn kernels(tiers: &[Tier<'_>], wanted: Wanted) -> Result<Kernels, String> {
+    Target::initialize_native(&InitializationConfig::default())?;
+    let mut out = Kernels { objects: Vec::new(), asm: String::new() };
+    for tier in tiers {
+        let is_shown = wanted.asm && wanted.level.is_none_or(|level| level == tier.level);
+        let (object, asm) = compile(tier, is_shown).map_err(|e| e.0)?;
+        out.objects.push(object);
+        out.asm += &asm;
+    }
+    Ok(out)
+}
+
+/// A processor with what the level asks for (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4.
+fn machine(level: CpuLevel) -> Made<TargetMachine> {
+    let name = triple();
+    let (cpu, features) = match (name.architecture, level) {
+        (target_lexicon::Architecture::X86_64, CpuLevel::Portable) => ("x86-64", ""),
+        (target_lexicon::Architecture::X86_64, CpuLevel::Avx2) => ("x86-64-v3", ""),
+        (target_lexicon::Architecture::X86_64, CpuLevel::Avx512) => ("x86-64-v4", "-prefer-256-bit"),
+        (_, _) => ("generic", ""),
+    };
+    let triple = TargetTriple::create(&name.to_string());
+    let target = Target::from_triple(&triple).map_err(|e| e.to_string())?;
+    let level = OptimizationLevel::Default;
+    let made = target.create_target_machine(&triple, cpu, features, level, RelocMode::PIC, CodeModel::Default);
+    Ok(made.ok_or("LLVM does not know this machine")?)
+}
+
+/// The object of a level, and its assembly if wanted.
+fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
+    let machine = machine(tier.level)?;
+    let cx = Context::create();
+    let module = cx.create_module(&tier.module.name);
+    module.set_triple(&machine.get_triple());
+    module.set_data_layout(&machine.get_target_data().get_data_layout());
+    for kernel in &tier.module.kernels {
+        define(&cx, &module, tier.level, kernel).map_err(|e| format!("kernel {}: {}", kernel.name, e.0))?;
+    }
+    module.verify().map_err(|e| e.to_string())?;
+    let options = PassBuilderOptions::create();
+    module.run_passes("default<O2>", &machine, options).map_err(|e| e.to_string())?;
+    let write = |kind| machine.write_to_memory_buffer(&module, kind).map_err(|e| e.to_string());
+    let asm = match with_asm {
+        true => String::from_utf8_lossy(write(FileType::Assembly)?.as_slice()).trim_end_matches('\0').to_string(),
+        false => String::new(),
+    };
+    Ok((write(FileType::Object)?.as_slice().to_vec(), asm))
+}
+
+/// The function of a kernel.
+fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, level: CpuLevel, kernel: &Kernel) -> Made<()> {
+    let (pointer, number) = (cx.ptr_type(AddressSpace::default()).into(), cx.i64_type().into());
+    let ty = cx.void_type().fn_type(&[pointer, number, number, pointer, pointer], false);
+    let function = module.add_function(&kernel_name(level, &kernel.name), ty, None);
+    function.as_global_value().set_visibility(GlobalVisibility::Hidden);
+    let nounwind = Attribute::get_named_enum_kind_id("nounwind");
+    function.add_attribute(AttributeLoc::Function, cx.create_enum_attribute(nounwind, 0));
+    let e = Emit::new(cx, module, level, function);
+    let params = function.get_params();
+    let [
+        BasicValueEnum::PointerValue(args),
+        BasicValueEnum::IntValue(start),
+        BasicValueEnum::IntValue(end),
+        BasicValueEnum::PointerValue(scratch),
+        BasicValueEnum::PointerValue(context),
+    ] = params.as_slice()
+    else {
+        return Err("a kernel has five parameters".into());
+    };
+    let stop = e.block();
+    let (symbols, values) = (BTreeMap::new(), SecondaryMap::new());
+    let mut code = Code { e, body: &kernel.body, symbols, values, context: *context, stop };
+    code.kernel(kernel, Given { args: *args, start: *start, end: *end, scratch: *scratch })?;
+    code.e.b.build_unconditional_branch(stop)?;
+    code.e.b.position_at_end(stop);
+    code.e.b.build_return(None)?;
+    code.e.finish()
+}
