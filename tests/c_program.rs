@@ -52,10 +52,10 @@ fn a_c_program_runs_the_encoder() {
     let tiles: Vec<_> = cpu::levels().iter().map(|level| (*level, compiled::scheduled(&module, *level))).collect();
     let tiers: Vec<_> = tiles.iter().map(|(level, module)| cpu::Tier { level: *level, module }).collect();
     let model = descriptor::describe(&module, "Encoder", "", &cpu::triple().to_string()).unwrap();
-    let object = cpu::compile(&tiers, &model, cpu::Wanted::default()).unwrap().object;
+    let code = compiled::compile(&tiers, &model);
     let folder = tempfile::tempdir().unwrap();
     let so = folder.path().join("model.so");
-    link::link(&[&object], &so).unwrap();
+    link::link(&code.objects(), &so).unwrap();
     check_undefined(&so);
     if !is_there("cc") {
         eprintln!("no C compiler: no program built");

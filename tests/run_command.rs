@@ -11,6 +11,9 @@ use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use safetensors::tensor::Dtype;
 
+/// What may run a program.
+const BACKENDS: &[&str] = if cfg!(feature = "llvm") { &["interp", "cpu", "llvm"] } else { &["interp", "cpu"] };
+
 fn host(tensor: &fixtures::Tensor) -> Tensor {
     let elem = match tensor.dtype {
         Dtype::F32 => Elem::F32,
@@ -56,7 +59,7 @@ fn results_and_taps_are_those_of_the_references() {
             if !case.taps.is_empty() {
                 args.extend(["--tap".to_string(), "*".to_string()]);
             }
-            for backend in ["interp", "cpu"] {
+            for backend in BACKENDS {
                 let out = path(&format!("{}.{backend}", case.name));
                 let mut line: Vec<&str> = args.iter().map(String::as_str).collect();
                 line.extend(["--backend", backend, "--output", &out]);
@@ -99,7 +102,7 @@ fn calls_that_do_not_fit_are_refused() {
     let absent = format!("x={}", path("absent.npy"));
     let below_a_file = concat!(env!("CARGO_BIN_EXE_attnc"), "/results");
     let bound: Vec<String> = dims.iter().map(|(name, value)| format!("--dim={name}={value}")).collect();
-    for backend in ["interp", "cpu"] {
+    for backend in BACKENDS {
         let call = |more: &[&str]| {
             let mut args = vec!["run", program.as_str(), "--backend", backend];
             args.extend(bound.iter().map(String::as_str));

@@ -2,6 +2,8 @@
 //! reductions, transpositions, products, loops that carry tiles, extents bounded at run time. Each is verified, printed,
 //! read back, and run unscheduled and scheduled. Those in which every machine computes the same bits are compiled too.
 
+#[path = "common/compiled.rs"]
+mod compiled;
 #[path = "common/gen_tile.rs"]
 mod gen_tile;
 
@@ -23,8 +25,8 @@ use gen_tile::{BUFFERS, Rng, buffer, contents, make, sizes};
 
 /// How many kernels are made.
 const KERNELS: u64 = 400;
-/// How many are compiled.
-const COMPILED: u64 = 48;
+/// How many are compiled, for the levels of this processor in turn; fewer without optimisation, where the compiler is slow.
+const COMPILED: u64 = if cfg!(debug_assertions) { 48 } else { 144 };
 
 fn verified(kernel: &Kernel, what: &str) -> String {
     let module = Module { name: "random".into(), kernels: vec![kernel.clone()], ..Module::default() };
@@ -98,27 +100,35 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 #[test]
 fn compiled_kernels_compute_what_the_interpreter_does() {
-    let open: Vec<Kernel> = (0..COMPILED).map(|seed| make(&format!("k{seed}"), &mut Rng(seed), true)).collect();
+    let levels = compiled::levels();
+    for (level, first) in levels.iter().zip(0..) {
+        let seeds: Vec<u64> = (first..COMPILED).step_by(levels.len()).collect();
+        compute_what_the_interpreter_does(*level, &seeds);
+    }
+}
+
+fn compute_what_the_interpreter_does(level: CpuLevel, seeds: &[u64]) {
+    let open: Vec<Kernel> = seeds.iter().map(|seed| make(&format!("k{seed}"), &mut Rng(*seed), true)).collect();
     let mut module = with_entries(open.clone());
     for k in &mut module.kernels {
-        schedule(k, CpuLevel::Portable).unwrap_or_else(|e| panic!("{}: {e}", k.name));
+        schedule(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
     }
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
     let model = descriptor::describe_entries(&[], &module.entries, "Random", "", &cpu::triple().to_string()).unwrap();
-    let tier = cpu::Tier { level: CpuLevel::Portable, module: &module };
-    let compiled = cpu::compile(&[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let tier = cpu::Tier { level, module: &module };
+    let compiled = compiled::compile(&[tier], &model);
     let folder = tempfile::tempdir().unwrap();
     let so = folder.path().join("model.so");
-    link::link(&[&compiled.object], &so).unwrap_or_else(|e| panic!("{e}"));
+    link::link(&compiled.objects(), &so).unwrap_or_else(|e| panic!("{e}"));
     // SAFETY: linked just above.
     let model = unsafe { CompiledModel::open(&so, None, 1) }.unwrap_or_else(|e| panic!("{e}"));
     let mut session = model.session().unwrap();
     let dims = |shape: &[&str], symbols: &BTreeMap<String, i64>| -> Vec<usize> {
         shape.iter().map(|s| usize::try_from(symbols[*s]).unwrap()).collect()
     };
-    for (k, seed) in open.iter().zip(0..) {
+    for (k, seed) in open.iter().zip(seeds) {
         for symbols in sizes() {
-            let bytes = contents(&mut Rng(seed), &symbols);
+            let bytes = contents(&mut Rng(*seed), &symbols);
             let inputs = BUFFERS.iter().zip(&bytes).filter(|((_, _, mode), _)| *mode == ParamMode::In);
             let args: Vec<Tensor> = inputs
                 .map(|((elem, shape, _), b)| Tensor::new(*elem, dims(shape, &symbols), b.clone()).unwrap())
@@ -141,7 +151,12 @@ fn compiled_kernels_compute_what_the_interpreter_does() {
                 for (i, (g, (w, o))) in g.to_f32().iter().zip(w.iter().zip(o)).enumerate() {
                     let written = w.to_bits() == o.to_bits();
                     let same = g == w || (g.is_nan() && w.is_nan());
-                    assert!(!written || same, "{} at {symbols:?}: result {n}, element {i}: {g}, not {w}", k.name);
+                    assert!(
+                        !written || same,
+                        "{} ({}) at {symbols:?}: result {n}, element {i}: {g}, not {w}",
+                        k.name,
+                        level.name()
+                    );
                 }
             }
         }

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use attnc::codegen::{cpu, descriptor};
+use attnc::codegen::{self, Generator, cpu, descriptor};
 use attnc::ir::Module;
 use attnc::lowering;
 use attnc::passes::{self, Collected, Options};
+use attnc::runtime::descriptor::ModelDescriptor;
 use attnc::runtime::link;
 use attnc::runtime::load::CompiledModel;
 use attnc::shape::Elem;
@@ -50,6 +51,20 @@ pub(crate) fn levels() -> Vec<CpuLevel> {
     cpu::levels().iter().copied().filter(here).collect()
 }
 
+/// The back end that the environment asks for: `ATTNC_TEST_BACKEND=llvm`, where attnc is built with it; else the usual one.
+pub(crate) fn generator() -> Generator {
+    match std::env::var("ATTNC_TEST_BACKEND").as_deref() {
+        Err(_) | Ok("" | "cranelift") => Generator::Cranelift,
+        Ok("llvm") => Generator::Llvm,
+        Ok(other) => panic!("ATTNC_TEST_BACKEND is {other}; it may be cranelift or llvm"),
+    }
+}
+
+/// Compiles with the back end that the environment asks for.
+pub(crate) fn compile(tiers: &[cpu::Tier<'_>], model: &ModelDescriptor) -> cpu::Compiled {
+    codegen::compile(generator(), tiers, model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
 /// Compiles and links a module after the passes for the best level that runs here, and loads it.
 pub(crate) fn load(module: &Module, params: &BTreeMap<String, Tensor>, folder: &Path) -> CompiledModel {
     load_at(levels()[0], module, params, folder)
@@ -65,9 +80,9 @@ pub(crate) fn load_at(
     let tiles = scheduled(module, level);
     let model = descriptor::describe(module, "Test", "", &cpu::triple().to_string()).unwrap();
     let tier = cpu::Tier { level, module: &tiles };
-    let compiled = cpu::compile(&[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = compile(&[tier], &model);
     let so = folder.join("model.so");
-    link::link(&[&compiled.object], &so).unwrap_or_else(|e| panic!("{e}"));
+    link::link(&compiled.objects(), &so).unwrap_or_else(|e| panic!("{e}"));
     let weights = folder.join("weights.safetensors");
     let views: Vec<(String, TensorView<'_>)> = params
         .iter()
