@@ -1,0 +1,26 @@
+#!/bin/sh
+# Runs the tests of compiled code with kernels made by LLVM (cargo feature `llvm`).
+#
+#   tests/llvm.sh                 what .ci/run runs: few random programs
+#   tests/llvm.sh --test packing  only the tests that these arguments of `cargo test` choose
+#
+# Installs LLVM 19 where the system's packages are ours to install. Where it is not there, it says that nothing was run.
+set -eu
+cd "$(dirname "$0")/.."
+
+if ! command -v llvm-config-19 >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends llvm-19-dev libpolly-19-dev libzstd-dev; } \
+        >/dev/null 2>&1 || true
+fi
+if ! command -v llvm-config-19 >/dev/null; then
+    echo "tests/llvm.sh: LLVM 19 is not installed; the kernels are not compiled with it" >&2
+    exit 0
+fi
+
+cargo clippy --quiet --features llvm -- -D warnings
+if [ $# = 0 ]; then
+    set -- --test backends --test functions --test oracle_compiled --test tile_random --test rows_compiled \
+        --test attention_compiled --test c_program
+    export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
+fi
+ATTNC_TEST_BACKEND=llvm cargo test --release --quiet --features llvm "$@"
