@@ -16,5 +16,6 @@ mod run;
 mod transpose;
 mod wide;
 
+#[cfg(feature = "llvm")]
 pub(crate) use object::kernel_name;
 pub use object::{Compiled, Tier, Wanted, compile, levels, triple};
