@@ -237,6 +237,10 @@ pub struct TargetOptions {
     /// the best that the processor has runs. Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
+    /// What weights of matmuls are kept as when they are packed at load: fewer bytes make products of few rows faster, and
+    /// results less exact, by how much `run` tells; computation stays in f32. The interpreter takes them as they are
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = WeightPacking::F32)]
+    pub pack: WeightPacking,
     /// How much to optimise, 0 to 3
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
     pub level: u8,
@@ -477,6 +481,31 @@ impl CpuTier {
             CpuTier::Portable => "portable",
             CpuTier::Avx2 => "avx2",
             CpuTier::Avx512 => "avx512",
+        }
+    }
+}
+
+/// What packed weights are kept as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum WeightPacking {
+    /// As they are
+    F32,
+    /// The nearest bf16
+    Bf16,
+    /// Whole numbers of 8 bits, a scale for each 32
+    Int8,
+    /// Whole numbers of 4 bits, a scale for each 32
+    Int4,
+}
+
+impl WeightPacking {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            WeightPacking::F32 => "f32",
+            WeightPacking::Bf16 => "bf16",
+            WeightPacking::Int8 => "int8",
+            WeightPacking::Int4 => "int4",
         }
     }
 }

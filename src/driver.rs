@@ -55,7 +55,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             let model = stages::describe(s, &graph)?;
             let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
             let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
-            (Tiers::lower(s, &graph, wanted)?, model)
+            (Tiers::lower(s, &graph, wanted, levels.weights)?, model)
         }
         Source::Tile => {
             s.stage("parse");

@@ -9,10 +9,13 @@ mod gen_source;
 
 use std::collections::BTreeMap;
 
+use attnc::codegen::Generator;
 use attnc::ir::interp::{self, Bounded, Data};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
+use attnc::lowering::tile::WeightFormat;
 use attnc::passes;
+use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, CpuLevel, Op, PlanVariant};
 
@@ -32,19 +35,32 @@ fn argument(rows: usize, cols: usize) -> Tensor {
     Tensor::from_f32(vec![rows, cols], &values).unwrap()
 }
 
+type Params = BTreeMap<String, Tensor>;
+
 /// Compares the compiled code of every level, and the tile interpreter, with the graph interpreter.
 fn compute_the_same(what: &str, module: &Module, cols: usize, rows: &[usize]) {
     let params = gen_source::inputs::parameters(module, 5);
+    compute_as(what, module, (WeightFormat::F32, &params), &params, cols, rows);
+}
+
+/// The same, with weights in a format; the graph interpreter has those that they then stand for.
+fn compute_as(
+    what: &str,
+    module: &Module,
+    (format, given): (WeightFormat, &Params),
+    params: &Params,
+    cols: usize,
+    rows: &[usize],
+) {
     for level in compiled::levels() {
         let folder = tempfile::tempdir().unwrap();
-        let model = compiled::load_at(level, module, &params, folder.path());
+        let tiles = compiled::scheduled_with(module, level, format);
+        let model = compiled::load_tiles(level, module, &tiles, given, folder.path());
         let mut session = model.session().unwrap();
-        let tiles = compiled::scheduled(module, level);
         let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{what}: {e}"));
         for rows in rows {
             let args = [argument(*rows, cols)];
-            let call =
-                interp::Call { function: "forward", args: &args, params: &params, limits: interp::Limits::default() };
+            let call = interp::Call { function: "forward", args: &args, params, limits: interp::Limits::default() };
             let expected = interp::run::<Bounded>(verify(module).unwrap(), &call).unwrap_or_else(|e| panic!("{e}"));
             let symbols = BTreeMap::from([("S".to_string(), i64::try_from(*rows).unwrap())]);
             let run = tile::interp::Call {
@@ -52,7 +68,7 @@ fn compute_the_same(what: &str, module: &Module, cols: usize, rows: &[usize]) {
                 variant: PlanVariant::Plain,
                 symbols: &symbols,
                 args: &args,
-                params: &params,
+                params: given,
                 limits: interp::Limits::default(),
             };
             let interpreted = tile::interp::run(verified, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -385,5 +401,166 @@ fn what_many_rows_are_multiplied_by_is_packed_first() {
                 assert_eq!(got[0].to_f64(), want, "{what}, {}", level.name());
             }
         }
+    }
+}
+
+/// The scales of a matrix whose steps go along an axis, from `first` on, `k` of them, and what its elements become. Written
+/// after the words of the language's description, one column after another.
+fn kept(format: WeightFormat, t: &Tensor, axis: usize, (first, k): (usize, usize)) -> (Tensor, Vec<f64>) {
+    let (shape, mut values) = (t.shape().to_vec(), t.to_f32());
+    let (columns, pitch) = (shape[1 - axis], shape[1]);
+    let place = |step: usize, column: usize| if axis == 0 { step * pitch + column } else { column * pitch + step };
+    let most = match format {
+        WeightFormat::Int8 => 127.0,
+        WeightFormat::Int4 => 7.0,
+        WeightFormat::Bf16 => {
+            let all: Vec<f32> = values.iter().map(|x| half::bf16::from_f32(*x).to_f32()).collect();
+            return (Tensor::from_f32(shape, &all).unwrap(), Vec::new());
+        }
+        WeightFormat::F32 => return (t.clone(), Vec::new()),
+    };
+    let mut scales = vec![0.0; k * columns];
+    for column in 0..columns {
+        for group in (0..k).step_by(32) {
+            let steps = group..k.min(group + 32);
+            let own: Vec<usize> = steps.clone().map(|step| place(first + step, column)).collect();
+            let largest = own.iter().fold(0.0f32, |m, at| m.max(values[*at].abs()));
+            let scale = largest / most;
+            for (at, step) in own.into_iter().zip(steps) {
+                let q = if scale == 0.0 { 0.0 } else { (values[at] / scale + 0.5).floor().clamp(-most, most) };
+                // A number times its scale, exactly, and then the nearest f32.
+                values[at] = (f64::from(q) * f64::from(scale)) as f32;
+                scales[step * columns + column] = f64::from(scale);
+            }
+        }
+    }
+    (Tensor::from_f32(shape, &values).unwrap(), scales)
+}
+
+/// The formats that the back end under test has: LLVM does not read whole numbers.
+fn narrow() -> Vec<WeightFormat> {
+    match compiled::generator() {
+        Generator::Cranelift => vec![WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4],
+        Generator::Llvm => vec![WeightFormat::Bf16],
+    }
+}
+
+/// Weights in fewer bytes: every level computes with exactly the numbers that they then stand for.
+#[test]
+fn narrow_weights_stand_for_the_nearest_numbers() {
+    let sizes = [(1, 2), (2, 9), (3, 7), (33, 33), (65, 70), (600, 18), (64, 32), (300, 31)];
+    for (i, (k, n)) in sizes.into_iter().enumerate() {
+        let dims = format!("K = {k}, N = {n}");
+        let (k3, n2) = (k + 3, n + 2);
+        let forms = [
+            ("f32[K, N]".to_string(), "w", 0, 0),
+            ("f32[N, K]".to_string(), "w.T", 1, 0),
+            (format!("f32[{k3}, N]"), "w[1..K + 1]", 0, 1),
+            (format!("f32[{n2}, K]"), "w[2..N + 2].T", 1, 0),
+        ];
+        // Each form once with a small size and once with a large one.
+        for (params, weight, axis, first) in forms.into_iter().skip(i % 4).take(1) {
+            let module = module(&product(&params, weight, &dims));
+            let given = gen_source::inputs::parameters(&module, 7);
+            for format in narrow() {
+                let what = format!("{format:?}: {weight} of {params}, K {k}, N {n}");
+                let tiles = compiled::scheduled_with(&module, CpuLevel::Avx2, format);
+                assert_eq!(packed(&tiles).len(), if format == WeightFormat::Bf16 { 1 } else { 2 }, "{what}");
+                let as_kept = |t: &Tensor| kept(format, t, axis, (first, k)).0;
+                let stands_for = given.iter().map(|(name, t)| (name.clone(), as_kept(t))).collect();
+                compute_as(&what, &module, (format, &given), &stands_for, k, &[0, 1, 5, 37]);
+            }
+        }
+    }
+}
+
+/// The result is off by at most half a scale for each weight, times what it is multiplied by.
+#[test]
+fn narrow_weights_err_by_half_a_scale() {
+    let (k, n, rows) = (100, 40, 3);
+    let module = module(&product("f32[K, N]", "w", "K = 100, N = 40"));
+    let mut params = gen_source::inputs::parameters(&module, 3);
+    let mut values = params["w"].to_f32();
+    // Columns of zeros, of numbers that have few bits, and of large ones.
+    values.iter_mut().skip(1).step_by(n).for_each(|x| *x = 0.0);
+    values.iter_mut().skip(2).step_by(n).for_each(|x| *x *= 1e-43);
+    values.iter_mut().skip(3).step_by(n).for_each(|x| *x *= 1e30);
+    params.insert("w".into(), Tensor::from_f32(vec![k, n], &values).unwrap());
+    let x = argument(rows, k);
+    let xs = x.to_f64();
+    for format in narrow().into_iter().filter(|f| *f != WeightFormat::Bf16) {
+        let (_, scales) = kept(format, &params["w"], 0, (0, k));
+        for level in compiled::levels() {
+            let folder = tempfile::tempdir().unwrap();
+            let tiles = compiled::scheduled_with(&module, level, format);
+            let model = compiled::load_tiles(level, &module, &tiles, &params, folder.path());
+            let got = model.session().unwrap().call(0, std::slice::from_ref(&x)).unwrap()[0].to_f64();
+            let mut worst = 0.0f64;
+            for i in 0..rows {
+                for j in 0..n {
+                    let (mut exact, mut bound) = (0.0, 0.0);
+                    for s in 0..k {
+                        let (a, w, scale) = (xs[i * k + s], f64::from(values[s * n + j]), scales[s * n + j]);
+                        exact += a * w;
+                        // What is rounded besides: the scale (which may have few bits) and the sums.
+                        bound += a.abs() * (scale / 2.0 + 127.0 * 1.5e-45 + w.abs() * 1e-5);
+                    }
+                    let error = (got[i * n + j] - exact).abs();
+                    assert!(error <= bound, "{format:?}, {}: {i}, {j}: {error:e} > {bound:e}", level.name());
+                    worst = worst.max(if bound > 0.0 { error / bound } else { 0.0 });
+                }
+            }
+            assert!(worst > 0.01, "{format:?}, {}: the weights were not rounded", level.name());
+        }
+    }
+}
+
+/// Layers have panels and scales of their own; a weight that is gathered from too is packed beside.
+#[test]
+fn layers_of_narrow_weights() {
+    let source = "layer Mix<D> {
+    a: f32[D, D]
+    b: f32[D, D]
+    fn forward(x: f32[S, D]) -> f32[S, D] { x @ a + x @ b.T }
+}
+model M<D = 70, L = 3> {
+    h: [Mix<D>; L]
+    pub fn forward(x: f32[S, D]) -> f32[S, D] {
+        var y = x
+        for layer in h { y = layer(y) * 0.125 }
+        y
+    }
+}";
+    let module = module(source);
+    let given = gen_source::inputs::parameters(&module, 11);
+    for format in narrow() {
+        let as_kept = |(name, t): (&String, &Tensor)| {
+            (name.clone(), kept(format, t, usize::from(name.ends_with('b')), (0, 70)).0)
+        };
+        let stands_for = given.iter().map(as_kept).collect();
+        compute_as(&format!("layers, {format:?}"), &module, (format, &given), &stands_for, 70, &[1, 4]);
+    }
+    let tiles = compiled::scheduled_with(&module, CpuLevel::Avx512, WeightFormat::Int4);
+    let types: Vec<String> = packed(&tiles).into_iter().map(|(_, ty)| ty).collect();
+    let (numbers, scales) = ("buf i8[3, 3, 35, 32]".to_string(), "buf f32[3, 3, 3, 32]".to_string());
+    assert_eq!(types, [numbers.clone(), scales.clone(), numbers, scales]);
+}
+
+/// Weights that are `bf16` are packed as they are, whatever the format of others.
+#[test]
+fn bf16_weights_are_packed_as_they_are() {
+    let source = "model M<K = 70, N = 33> {
+    w: bf16[K, N]
+    v: bf16[N, K]
+    pub fn forward(x: f32[S, K]) -> bf16[S, N] { cast<bf16>(x) @ w + cast<bf16>(x) @ v.T }
+}";
+    let module = module(source);
+    for format in [WeightFormat::F32, WeightFormat::Bf16] {
+        let tiles = compiled::scheduled_with(&module, CpuLevel::Avx512, format);
+        let types: Vec<String> = packed(&tiles).into_iter().map(|(_, ty)| ty).collect();
+        assert_eq!(types, ["buf bf16[2, 70, 32]", "buf bf16[2, 70, 32]"]);
+        let params = gen_source::inputs::parameters(&module, 2);
+        assert!(params.values().all(|t| t.elem() == Elem::BF16));
+        compute_as("bf16", &module, (format, &params), &params, 70, &[1, 3, 20]);
     }
 }

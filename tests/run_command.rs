@@ -133,6 +133,43 @@ fn calls_that_do_not_fit_are_refused() {
     }
 }
 
+/// Weights in fewer bytes give other results, and it is told by how much.
+#[test]
+fn narrow_weights_tell_their_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let program = path("m.attn");
+    let text = "model M<K = 64, N = 48> {
+    w: f32[K, N]
+    pub fn forward(x: f32[S, K]) -> f32[S, N] { x @ w }
+}";
+    std::fs::write(&program, text).expect("a program");
+    let weights: Vec<u8> = (0..64 * 48).flat_map(|i| ((i * 37 % 101) as f32 / 101.0 - 0.5).to_le_bytes()).collect();
+    let view = safetensors::tensor::TensorView::new(Dtype::F32, vec![64, 48], &weights).expect("a tensor");
+    let (file, input) = (path("w.safetensors"), path("x.npy"));
+    safetensors::serialize_to_file([("w", view)], None, Path::new(&file)).expect("weights");
+    let x =
+        Tensor::from_f32(vec![1, 64], &(0..64).map(|i| (i % 5) as f32 - 1.0).collect::<Vec<_>>()).expect("a tensor");
+    std::fs::write(&input, npy::to_bytes(&x)).expect("an input");
+    let mut last = 0.0;
+    for format in ["f32", "bf16", "int8", "int4"] {
+        let (x, out) = (format!("x={input}"), path(&format!("{format}.npy")));
+        let (code, _, err) =
+            attnc(&["run", &program, "--weights", &file, "--input", &x, "--pack", format, "--output", &out]);
+        assert_eq!(code, 0, "{err}");
+        if format == "f32" {
+            assert_eq!(err, "");
+            continue;
+        }
+        let (exact, values) = (read(Path::new(&path("f32.npy"))).to_f64(), read(Path::new(&out)).to_f64());
+        let largest = exact.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        let far = exact.iter().zip(&values).fold(0.0f64, |m, (x, y)| m.max((x - y).abs())) / largest;
+        assert!(err.starts_with(&format!("result: off by at most {far:.2e} of the largest")), "{format}: {far} {err}");
+        assert!(far > last, "{format}: {far}");
+        last = far;
+    }
+}
+
 #[test]
 fn the_standard_library_can_be_read() {
     let (code, out, _) = attnc(&["std"]);

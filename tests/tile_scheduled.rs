@@ -1,5 +1,5 @@
 //! Does the verifier see what is wrong with a kernel scheduled for a CPU? Kernels that are right (a row softmax times a
-//! matrix; a softmax in tiles that lie on their sides), and changes to them, each wrong in one way.
+//! matrix; a softmax in tiles that lie on their sides; products of weights in fewer bytes), and changes to them, each wrong in one way.
 
 use attnc::syntax::span::SourceMap;
 use attnc::tile::{text, verify};
@@ -168,6 +168,50 @@ fn columns_are_reduced_and_tiles_turned() {
     ];
     for (from, to, message) in changes {
         refused(TURNED, from, to, message);
+    }
+}
+
+const NARROW: &str = r#"module "narrow"
+
+kernel @k(%x: in f32[4, 40], %w: in i8[2, 20, 8], %s: in f32[2, 2, 8], %h: in bf16[2, 40, 8], %y: out f32[4, 16]) grid(%i: ceil(16, 8)) cpu(portable) scratch(1024) {
+^bb0:
+  %zero = const 0                           : index
+  %none = const 0.0                         : f32
+  %eight = const 8                          : index
+  %at = mul %i, %eight                      : index
+  %a = window %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 40] @window
+  %b = load_scaled %w[%i, %zero, %zero], %s, bits=4 : tile f32[40, 8] @window
+  %first = dot %a, %b, %none                : tile f32[4, 8] @l1(0)
+  %c = window %h[%i, %zero, %zero], rows=1, cols=2 : tile f32[40, 8] @window
+  %second = dot %a, %c, %first              : tile f32[4, 8] @l1(0)
+  run (4, 8) {
+    store %y[%zero, %at], %second, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+#[test]
+fn narrow_operands_are_those_of_products() {
+    check(NARROW).unwrap_or_else(|e| panic!("{e}"));
+    let changes = [
+        ("%s: in f32[2, 2, 8]", "%s: in f32[2, 1, 8]", "the scales have not the extents [2, 2, 8]"),
+        ("%s: in f32[2, 2, 8]", "%s: in bf16[2, 2, 8]", "element types bf16 and f32 differ"),
+        ("%s: in f32[2, 2, 8]", "%s: out f32[2, 2, 8]", "reads a buffer that is `out`"),
+        ("%s: in f32[2, 2, 8]", "%s: inout f32[2, 2, 8]", "the buffers are `in`"),
+        ("%w: in i8[2, 20, 8]", "%w: in i32[2, 20, 8]", "element types i32 and i8 differ"),
+        ("%w: in i8[2, 20, 8]", "%w: in i8[2, 19, 8]", "the tile is larger than the buffer"),
+        ("%w: in i8[2, 20, 8]", "%w: in i8[2, 20, 8] strides[320, 16, 2]", "columns dense"),
+        ("bits=4", "bits=8", "the tile is larger than the buffer"),
+        ("bits=4", "bits=3", "8 or 4 bits, not 3"),
+        ("bits=4 : tile f32[40, 8] @window", "bits=4 : tile f32[40, 8] @l1(256)", "the tile is `@window`"),
+        ("%w[%i, %zero, %zero], %s", "%w[%i, %zero], %s", "needs an index for each of the 3 axes"),
+        ("%x: in f32", "%x: in bf16", "the right operand of `dot` alone"),
+        ("%h: in bf16", "%h: in f16", "element types f16 and f32 differ"),
+        ("store %y[%zero, %at], %second", "store %y[%zero, %at], %b", "the right operand of `dot` alone"),
+    ];
+    for (from, to, message) in changes {
+        refused(NARROW, from, to, message);
     }
 }
 

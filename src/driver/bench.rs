@@ -54,7 +54,8 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     };
     let sizes = sizes(entry, options)?;
 
-    let tiers = Tiers::lower(s, &graph, &Levels::of(&options.target).all)?;
+    let levels = Levels::of(&options.target);
+    let tiers = Tiers::lower(s, &graph, &levels.all, levels.weights)?;
     s.stage("generate code");
     let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, Wanted::default())?;
     s.stage("link");

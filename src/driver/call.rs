@@ -5,13 +5,14 @@
 
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{Failure, Session, command_line_error, print, reason};
+use super::session::{Failure, Session, command_line_error, print, reason, tell};
 use super::stages::{self, Levels, Temporary, Tiers};
 use crate::cli::{Backend, ProgramOptions, RunOptions};
 use crate::codegen::{Generator, cpu::Wanted};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ir::{self, interp};
+use crate::lowering::tile::WeightFormat;
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::load::CompiledModel;
 use crate::runtime::npy;
@@ -20,6 +21,7 @@ use crate::shape::Elem;
 use crate::tensor::Tensor;
 use crate::types;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
@@ -231,7 +233,8 @@ fn interpreted(
     Ok(named(results, taps))
 }
 
-/// Compiles the module, loads it, and calls the function.
+/// Compiles the module, loads it, and calls the function. Where packed weights are kept in fewer bytes, tells how far the
+/// results are from those of the same call with the weights as they are.
 fn compiled(
     s: &mut Session,
     graph: &ir::Module,
@@ -240,7 +243,47 @@ fn compiled(
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<Values, Failure> {
-    let tiers = Tiers::lower(s, graph, &levels.all)?;
+    let (values, names) = called(s, graph, model, call, levels, (generator, threads))?;
+    unused(s, names);
+    if levels.weights != WeightFormat::F32 {
+        let exact = Levels { weights: WeightFormat::F32, ..levels.clone() };
+        let (reference, _) = called(s, graph, model, call, &exact, (generator, threads))?;
+        tell(&differences(&values, &reference));
+    }
+    Ok(values)
+}
+
+/// How far values are from a reference, a line for each: the largest difference beside the largest number, and the same of
+/// root mean squares. What has no float elements is left out.
+fn differences(values: &Values, reference: &Values) -> String {
+    let mut text = String::new();
+    for ((name, value), (_, exact)) in values.iter().zip(reference) {
+        if !value.elem().is_float() {
+            continue;
+        }
+        let (mut largest, mut far, mut squares, mut far_squares) = (0.0f64, 0.0f64, 0.0, 0.0);
+        for (x, y) in value.to_f64().into_iter().zip(exact.to_f64()) {
+            (largest, far) = (largest.max(y.abs()), far.max((x - y).abs()));
+            (squares, far_squares) = (squares + y * y, far_squares + (x - y) * (x - y));
+        }
+        let share = |part: f64, whole: f64| if part == 0.0 { 0.0 } else { part / whole };
+        let (most, mean) = (share(far, largest), share(far_squares.sqrt(), squares.sqrt()));
+        let _ =
+            writeln!(text, "{name}: off by at most {most:.2e} of the largest f32 result, {mean:.2e} root mean square");
+    }
+    text
+}
+
+/// Compiles the module, loads it, and calls the function; the values, and names of weights that nothing uses.
+fn called(
+    s: &mut Session,
+    graph: &ir::Module,
+    model: &ModelDescriptor,
+    call: &Call<'_>,
+    levels: &Levels,
+    (generator, threads): (Generator, Option<u32>),
+) -> Result<(Values, Vec<String>), Failure> {
+    let tiers = Tiers::lower(s, graph, &levels.all, levels.weights)?;
     s.stage("generate code");
     let code = stages::machine_code(generator, &tiers, model, Wanted::default())?;
     s.stage("link");
@@ -253,13 +296,13 @@ fn compiled(
     // SAFETY: the file was just linked from code of our own.
     let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
         .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
-    unused(s, loaded.unused_weights());
+    let names = loaded.unused_weights();
 
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
     let done = loaded.entry(call.name).and_then(|entry| loaded.session()?.call_with_taps(entry, call.args, &globs));
     let (results, taps) = done.map_err(|error| call_failed(s, &error.text))?;
-    Ok(named(results, taps))
+    Ok((named(results, taps), names))
 }
 
 pub(super) fn call_failed(s: &mut Session, message: &str) -> Failure {
@@ -374,6 +417,16 @@ fn rows(elements: &[String], shape: &[usize], depth: usize, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn differences_are_shares_of_the_reference() {
+        let of = |values: &[f32]| vec![("y".to_string(), Tensor::from_f32(vec![values.len()], values).unwrap())];
+        let text = differences(&of(&[3.0, -4.5]), &of(&[3.0, -4.0]));
+        assert_eq!(text, "y: off by at most 1.25e-1 of the largest f32 result, 1.00e-1 root mean square\n");
+        assert!(differences(&of(&[0.0]), &of(&[0.0])).contains("at most 0.00e0"));
+        let ints = vec![("i".to_string(), Tensor::from_ints(Elem::I32, vec![1], &[1]).unwrap())];
+        assert_eq!(differences(&ints, &ints), "");
+    }
 
     #[test]
     fn patterns_stand_for_any_text() {

@@ -3,7 +3,7 @@
 //! In: the options of `compile`. Out: a path for each kind of output that was asked for. Nothing is compiled here.
 
 use super::session::{Failure, Session};
-use crate::cli::{CompileOptions, EmitKind, FloatMode};
+use crate::cli::{CompileOptions, EmitKind, FloatMode, WeightPacking};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -134,6 +134,9 @@ fn command(options: &CompileOptions) -> String {
     }
     if let Some(level) = options.target.cpu {
         let _ = write!(text, " --cpu {}", level.name());
+    }
+    if options.target.pack != WeightPacking::F32 {
+        let _ = write!(text, " --pack {}", options.target.pack.name());
     }
     if options.target.level != 2 {
         let _ = write!(text, " -O{}", options.target.level);

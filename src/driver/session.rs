@@ -147,6 +147,11 @@ impl Session {
     }
 }
 
+/// Tells something on stderr. A closed one is no reason to fail.
+pub(super) fn tell(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Writes to stdout and makes sure that it arrived.
 pub(super) fn print(content: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();

@@ -6,11 +6,12 @@
 use super::bugs::{Saved, bug};
 use super::passes::{Dumps, broken_pass};
 use super::session::{Failure, Session, command_line_error, reason};
-use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions};
+use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions, WeightPacking};
 use crate::codegen::cpu::{self, Compiled, Tier, Wanted, clif};
 use crate::codegen::{self, Generator, descriptor};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::lowering::tile::WeightFormat;
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
 use crate::runtime::descriptor::ModelDescriptor;
@@ -156,6 +157,8 @@ pub(super) struct Levels {
     pub(super) all: Vec<CpuLevel>,
     /// The one that dumps show: the same on every machine where none is asked for.
     pub(super) shown: CpuLevel,
+    /// What packed weights are kept as.
+    pub(super) weights: WeightFormat,
 }
 
 impl Levels {
@@ -169,7 +172,13 @@ impl Levels {
         let lower = |l: &CpuLevel| asked.is_none_or(|a| l.lanes() <= a.lanes());
         let all: Vec<CpuLevel> = cpu::levels().iter().copied().filter(lower).collect();
         let shown = asked.and_then(|_| all.first().copied()).unwrap_or(CpuLevel::Portable);
-        Levels { all, shown }
+        let weights = match target.pack {
+            WeightPacking::F32 => WeightFormat::F32,
+            WeightPacking::Bf16 => WeightFormat::Bf16,
+            WeightPacking::Int8 => WeightFormat::Int8,
+            WeightPacking::Int4 => WeightFormat::Int4,
+        };
+        Levels { all, shown, weights }
     }
 }
 
@@ -186,10 +195,15 @@ fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failur
 pub(super) struct Tiers(Vec<(CpuLevel, tile::Module)>);
 
 impl Tiers {
-    /// Lowers graph IR for levels, and schedules it.
-    pub(super) fn lower(s: &mut Session, graph: &ir::Module, levels: &[CpuLevel]) -> Result<Tiers, Failure> {
+    /// Lowers graph IR for levels, and schedules it; packed weights are kept as `weights`.
+    pub(super) fn lower(
+        s: &mut Session,
+        graph: &ir::Module,
+        levels: &[CpuLevel],
+        weights: WeightFormat,
+    ) -> Result<Tiers, Failure> {
         s.stage("lower to tile IR");
-        let lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level)?)))?;
+        let lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
         s.stage("schedule");
         let tiers = at_once(lowered, |(level, mut tiles)| {
             schedule(&mut tiles, level)?;
@@ -214,6 +228,14 @@ impl Tiers {
         Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
     }
 
+    /// Does a kernel read weights as whole numbers with scales?
+    fn have_whole_numbers(&self) -> bool {
+        let scaled = |k: &tile::Kernel| {
+            k.body.insts().into_iter().any(|i| matches!(k.body.inst(i).op, tile::Op::LoadScaled { .. }))
+        };
+        self.0.iter().any(|(_, tiles)| tiles.kernels.iter().any(scaled))
+    }
+
     /// The module of a level; if that is not there, the best.
     pub(super) fn module(&self, level: CpuLevel) -> Option<&tile::Module> {
         let own = self.0.iter().find(|(l, _)| *l == level);
@@ -222,7 +244,7 @@ impl Tiers {
 }
 
 /// Kernels and plans, verified, not scheduled yet.
-fn lower_to_tiles(graph: &ir::Module, level: CpuLevel) -> Result<tile::Module, Failure> {
+fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: WeightFormat) -> Result<tile::Module, Failure> {
     let failed = |complaint: &str| {
         let text = ir::text::print(graph);
         bug(
@@ -231,7 +253,7 @@ fn lower_to_tiles(graph: &ir::Module, level: CpuLevel) -> Result<tile::Module, F
             Some(&Saved { text: &text, ending: "air", arguments: "-O0 --emit tile=-" }),
         )
     };
-    let tiles = lowering::tile::lower(graph, level).map_err(|complaint| failed(&complaint))?;
+    let tiles = lowering::tile::lower_packed(graph, level, weights).map_err(|complaint| failed(&complaint))?;
     tile::verify::verify(&tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(tiles)
 }
@@ -266,6 +288,10 @@ pub(super) fn machine_code(
     wanted: Wanted,
 ) -> Result<Compiled, Failure> {
     generator.available().map_err(command_line_error)?;
+    if generator == Generator::Llvm && tiers.have_whole_numbers() {
+        let message = "`--backend llvm` has no products of weights in whole numbers; `--pack` is f32 or bf16 there";
+        return Err(command_line_error(message));
+    }
     let list: Vec<Tier<'_>> = tiers.0.iter().map(|(level, module)| Tier { level: *level, module }).collect();
     codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         let text = tiers.0.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();

@@ -535,4 +535,26 @@ impl Function {
         }
         out
     }
+
+    /// Blocks so that each comes after those that dominate it; unreachable ones are left out.
+    pub fn reverse_postorder(&self) -> Vec<Block> {
+        let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
+        let mut order = Vec::new();
+        let mut stack = vec![(self.entry(), 0)];
+        seen[self.entry()] = true;
+        while let Some((b, next)) = stack.pop() {
+            let targets = self.block(b).terminator.targets();
+            match targets.get(next) {
+                Some(call) => {
+                    stack.push((b, next + 1));
+                    if !std::mem::replace(&mut seen[call.block], true) {
+                        stack.push((call.block, 0));
+                    }
+                }
+                None => order.push(b),
+            }
+        }
+        order.reverse();
+        order
+    }
 }

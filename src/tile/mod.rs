@@ -47,6 +47,6 @@ pub use builder::{KernelBuilder, PlanBuilder};
 pub use entities::{Block, Inst, Value};
 pub use kernel::{CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State};
 pub(crate) use op::computed;
-pub use op::{Op, OpInfo, Place};
+pub use op::{GROUP, Op, OpInfo, Place};
 pub use schedule::schedule;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};

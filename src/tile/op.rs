@@ -8,6 +8,9 @@ use crate::ir::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
 
+/// Steps of a product's inner index for which a scale of [`Op::LoadScaled`] holds.
+pub const GROUP: i32 = 32;
+
 /// Where an operation may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -93,6 +96,15 @@ pub enum Op {
     },
     /// Rows and columns exchanged.
     Transpose,
+    /// A panel of whole numbers times their scales, as `f32`: the right operand of products alone. Operands: a buffer of
+    /// `i8`, an index for each axis, a buffer of scales with as many axes. Rows (the steps of the product) go along the axis
+    /// before the last, columns along the last. With 4 bits, a byte has two steps, the first in its lower half, in two's
+    /// complement, and indices along that axis count bytes. Each [`GROUP`] steps have a row of scales; the tile starts with
+    /// a group.
+    LoadScaled {
+        /// Bits of a number, 8 or 4.
+        bits: u8,
+    },
     /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. `acc` is a tile, or a scalar that every element
     /// starts with.
     Dot,
@@ -113,7 +125,8 @@ pub enum Op {
     },
 
     /// A tile in place: it is read where it is used. Operands: buffer, an index for each axis, as [`Op::Load`]. The kernel
-    /// does not write the buffer, and its elements are of the type in which they are computed.
+    /// does not write the buffer, and its elements are of the type in which they are computed; those of a right operand
+    /// of `dot` may be `bf16`.
     Window {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -286,6 +299,13 @@ impl Op {
                 row(crate::ir::reduce_name(*kind), &["x"], Kernel, true, "a reduction along an axis")
             }
             Op::Transpose => row("transpose", &["x"], Kernel, true, "rows and columns exchanged"),
+            Op::LoadScaled { .. } => row(
+                "load_scaled",
+                &["buffer", "index*", "scales"],
+                Kernel,
+                true,
+                "a panel of whole numbers times scales",
+            ),
             Op::Dot => row("dot", &["a", "b", "acc"], Kernel, true, "acc + a @ b"),
             Op::Run { .. } => row("run", &[], CpuKernel, false, "one loop nest over rows and columns"),
             Op::Window { .. } => row("window", &["buffer", "index*"], CpuKernel, true, "a tile in place in a buffer"),

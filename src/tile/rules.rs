@@ -6,10 +6,10 @@
 //! decides is judged by the verifier too.
 
 use super::types::{Fragment, Queue, Space, computed};
-use super::{BufferType, Extent, Op, TileType, Type};
+use super::{BufferType, Extent, GROUP, Op, TileType, Type};
 use crate::ir::Scalar;
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
-use crate::shape::Elem;
+use crate::shape::{Dim, Elem};
 
 type Rule<T = Option<Type>> = Result<T, String>;
 
@@ -258,8 +258,10 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
         }
         Op::Window { rows, cols } => {
             let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
-            same(b.elem, computed(b.elem))?;
-            same(t.elem, b.elem)?;
+            if b.elem != Elem::BF16 {
+                same(b.elem, computed(b.elem))?;
+            }
+            same(t.elem, computed(b.elem))?;
             walks(*rows, *cols, t, b)?;
             keep(declared)
         }
@@ -327,6 +329,7 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
             let t = tile(types, 0)?;
             Ok(Some(made(t.elem, Some(turned(t)), declared)))
         }
+        Op::LoadScaled { bits } => scaled(*bits, types, declared),
         Op::Dot => {
             count(types, 3)?;
             let (a, b) = (tile(types, 0)?, tile(types, 1)?);
@@ -396,6 +399,38 @@ fn declared_buffer(declared: Option<&Type>) -> Rule {
         Some(Type::Buffer(_)) => Err("a buffer has as many strides as axes".into()),
         _ => Err("makes a buffer".into()),
     }
+}
+
+/// The buffers have the same axes, but for the last one before the columns, along which a row of scales is for a group.
+fn scaled(bits: u8, types: &[&Type], declared: Option<&Type>) -> Rule {
+    let (b, t) = (accessed(types, 0, 1)?, declared_tile(declared)?);
+    let scales = buffer(types, types.len() - 1)?;
+    let rows_of_group = match bits {
+        8 => i64::from(GROUP),
+        4 => i64::from(GROUP / 2),
+        n => return Err(format!("numbers have 8 or 4 bits, not {n}")),
+    };
+    same(b.elem, Elem::I8)?;
+    same(scales.elem, Elem::F32)?;
+    same(t.elem, Elem::F32)?;
+    let known = |b: &BufferType| {
+        let both = b.shape.len() >= 2 && b.shape.len() == b.strides.len();
+        let last = b.strides.last().and_then(Dim::as_const) == Some(1);
+        let all = b.shape.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
+        all.filter(|_| both && last)
+            .ok_or("takes buffers of two axes or more whose extents are known and columns dense")
+    };
+    let (mut wanted, have) = (known(b)?, known(scales)?);
+    let at = wanted.len() - 2;
+    let rows = wanted[at];
+    if t.rows.capacity() > rows.saturating_mul(i64::from(8 / bits)) || t.cols.capacity() > wanted[at + 1] {
+        return Err("the tile is larger than the buffer".into());
+    }
+    wanted[at] = rows.div_euclid(rows_of_group) + i64::from(rows % rows_of_group != 0);
+    if wanted != have {
+        return Err(format!("the scales have not the extents {wanted:?}"));
+    }
+    keep(declared)
 }
 
 fn multiplied(a: &TileType, b: &TileType, acc: &TileType) -> Rule<()> {

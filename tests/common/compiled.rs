@@ -9,7 +9,7 @@ use std::path::Path;
 
 use attnc::codegen::{self, Generator, cpu, descriptor};
 use attnc::ir::Module;
-use attnc::lowering;
+use attnc::lowering::{self, tile::WeightFormat};
 use attnc::passes::{self, Collected, Options};
 use attnc::runtime::descriptor::ModelDescriptor;
 use attnc::runtime::link;
@@ -27,7 +27,12 @@ pub(crate) fn optimised(mut module: Module, options: &Options) -> Module {
 
 /// The scheduled tile IR of a module after the passes, for a level.
 pub(crate) fn scheduled(module: &Module, level: CpuLevel) -> tile::Module {
-    let mut tiles = lowering::tile::lower(module, level).unwrap_or_else(|e| panic!("lowering: {e}"));
+    scheduled_with(module, level, WeightFormat::F32)
+}
+
+/// The same, with packed weights in a format.
+pub(crate) fn scheduled_with(module: &Module, level: CpuLevel, weights: WeightFormat) -> tile::Module {
+    let mut tiles = lowering::tile::lower_packed(module, level, weights).unwrap_or_else(|e| panic!("lowering: {e}"));
     for kernel in &mut tiles.kernels {
         tile::schedule(kernel, level).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
     }
@@ -77,9 +82,19 @@ pub(crate) fn load_at(
     params: &BTreeMap<String, Tensor>,
     folder: &Path,
 ) -> CompiledModel {
-    let tiles = scheduled(module, level);
+    load_tiles(level, module, &scheduled(module, level), params, folder)
+}
+
+/// Compiles and links scheduled tile IR of a module for its level into `folder`, with its weights, and loads it.
+pub(crate) fn load_tiles(
+    level: CpuLevel,
+    module: &Module,
+    tiles: &tile::Module,
+    params: &BTreeMap<String, Tensor>,
+    folder: &Path,
+) -> CompiledModel {
     let model = descriptor::describe(module, "Test", "", &cpu::triple().to_string()).unwrap();
-    let tier = cpu::Tier { level, module: &tiles };
+    let tier = cpu::Tier { level, module: tiles };
     let compiled = compile(&[tier], &model);
     let so = folder.join("model.so");
     link::link(&compiled.objects(), &so).unwrap_or_else(|e| panic!("{e}"));

@@ -1,7 +1,8 @@
 //! `dot`: a product of tiles in scratch or in place, as register tiles of four rows by eight columns.
 //!
 //! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to whole vectors, so
-//! columns are gone through in whole vectors too; what is computed past the last column is never read.
+//! columns are gone through in whole vectors too; what is computed past the last column is never read. A right operand may
+//! be narrower in memory (`bf16`, or whole numbers with scales): it is widened where it is loaded.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
@@ -11,6 +12,9 @@ use super::lanes::{Lane, Width, clif_type, plain};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, Space, TileType, Type};
+
+/// A group of steps has so many, as a power of two.
+const GROUP_BITS: i64 = tile::GROUP.ilog2() as i64;
 
 /// A tile in scratch.
 #[derive(Clone, Copy)]
@@ -27,10 +31,37 @@ struct Factor {
     col: Value,
 }
 
+/// What a right operand is made of in memory.
+#[derive(Clone, Copy)]
+enum Right {
+    /// Elements of the product.
+    Same,
+    /// `bf16`.
+    Bf16,
+    /// Whole numbers of 8 or 4 bits, times the scale of their column and group: where the first group's scales are, and
+    /// how far the next ones.
+    Scaled { bits: u8, scales: Value, group: i64 },
+}
+
+/// A panel of whole numbers and its scales; distances in bytes.
+pub(super) struct ScaledPanel {
+    /// Its first row.
+    pub(super) start: Value,
+    /// From row to row.
+    pub(super) row: i64,
+    /// The scales of its first group.
+    pub(super) scales: Value,
+    /// From group to group.
+    pub(super) group: i64,
+    /// Bits of a number.
+    pub(super) bits: u8,
+}
+
 /// What the loops of a product share.
 struct Product {
     a: Factor,
     b: Factor,
+    right: Right,
     acc: Panel,
     /// What every sum starts with; what lies in the accumulator's place, if there is nothing here.
     start: Option<Lane>,
@@ -64,6 +95,56 @@ impl Code<'_, '_> {
         Ok(Factor { start, row, col })
     }
 
+    /// The panel behind a `load_scaled`.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(super) fn scaled_panel(&mut self, data: &InstData) -> Result<ScaledPanel, String> {
+        let (Op::LoadScaled { bits }, [buffer, indices @ .., scales]) = (&data.op, data.operands.as_slice()) else {
+            return Err("a panel without scales".into());
+        };
+        let start = self.address(*buffer, indices)?;
+        let axis = indices.len().checked_sub(2).ok_or("a panel has two axes or more")?;
+        let pitch = |strides: &[Stride], size: i64| match strides.get(axis) {
+            Some(Stride::Const(n)) => Ok(n.wrapping_mul(size)),
+            _ => Err("a panel's rows are not at known distances"),
+        };
+        let (_, strides, _) = self.buffer(*buffer)?;
+        let row = pitch(&strides, 1)?;
+        let (mut at, strides, elem) = self.buffer(*scales)?;
+        let group = pitch(&strides, 4)?;
+        for (n, (stride, i)) in strides.iter().zip(indices).enumerate() {
+            let mut i = self.index(*i)?;
+            if n == axis {
+                // From rows of the panel to groups of steps.
+                i = self.b.ins().sshr_imm_u(i, if *bits == 4 { GROUP_BITS - 1 } else { GROUP_BITS });
+            }
+            let bytes = self.stride_bytes(*stride, elem);
+            let further = self.b.ins().imul(i, bytes);
+            at = self.b.ins().iadd(at, further);
+        }
+        Ok(ScaledPanel { start, row, scales: at, group, bits: *bits })
+    }
+
+    /// The right operand.
+    fn right_factor(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<(Factor, Right), String> {
+        match self.body.def_inst(v).cloned() {
+            Some(data) if matches!(data.op, Op::LoadScaled { .. }) => {
+                let ScaledPanel { start, row, scales, group, bits } = self.scaled_panel(&data)?;
+                let (row, col) = (self.int(row), self.int(1));
+                Ok((Factor { start, row, col }, Right::Scaled { bits, scales, group }))
+            }
+            Some(InstData { op: Op::Window { .. }, operands, .. }) => {
+                let narrow = match operands.first() {
+                    Some(b) => self.buffer(*b)?.2 == Elem::BF16,
+                    None => false,
+                };
+                Ok((self.factor(v, t, scratch)?, if narrow { Right::Bf16 } else { Right::Same }))
+            }
+            _ => Ok((self.factor(v, t, scratch)?, Right::Same)),
+        }
+    }
+
     /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
     ///
     /// # Errors
@@ -87,9 +168,12 @@ impl Code<'_, '_> {
             }
         };
         let width = if result.elem == Elem::I64 || result.cols.is_one() { Width::One } else { Width::Four };
+        let a = self.factor(*a, &ta, scratch)?;
+        let (b, right) = self.right_factor(*b, &tb, scratch)?;
         let p = Product {
-            a: self.factor(*a, &ta, scratch)?,
-            b: self.factor(*b, &tb, scratch)?,
+            a,
+            b,
+            right,
             acc: self.panel(&result, scratch)?,
             start,
             inner,
@@ -152,6 +236,41 @@ impl Code<'_, '_> {
         }
     }
 
+    /// One register's worth of narrower elements.
+    fn narrow_load(&mut self, p: &Product, elem: Elem, at: Value) -> Lane {
+        match p.width {
+            Width::Four => self.lanes().load_four(elem, at, None),
+            Width::One => self.lanes().load_element(elem, at),
+        }
+    }
+
+    /// Bytes to the row of a panel of whole numbers that has step `k`.
+    fn scaled_row(&mut self, k: Value, bits: u8, pitch: Value) -> Value {
+        let row = if bits == 4 { self.b.ins().sshr_imm_u(k, 1) } else { k };
+        self.b.ins().imul(row, pitch)
+    }
+
+    /// One register's worth of whole numbers of step `k`, times their scales.
+    fn scaled_load(&mut self, p: &Product, bits: u8, k: Value, at: Value, (scales, group): (Value, i64)) -> Lane {
+        let mut x = self.narrow_load(p, Elem::I8, at);
+        if bits == 4 {
+            // The half that is asked for goes to the top, and down again with its sign.
+            let odd = self.b.ins().band_imm_u(k, 1);
+            let odd = self.b.ins().ireduce(types::I32, odd);
+            let four = self.b.ins().ishl_imm_u(odd, 2);
+            let most = self.b.ins().iconst(types::I32, 28);
+            let up = self.b.ins().isub(most, four);
+            let top = self.b.ins().ishl(x.value, up);
+            x.value = self.b.ins().sshr_imm_u(top, 28);
+        }
+        let x = self.lanes().lane_cast(x, Elem::F32);
+        let number = self.b.ins().sshr_imm_u(k, GROUP_BITS);
+        let further = self.b.ins().imul_imm_s(number, group);
+        let place = self.b.ins().iadd(scales, further);
+        let scale = self.narrow_load(p, Elem::F32, place);
+        self.lanes().lane_binary(BinaryOp::Mul, x, scale)
+    }
+
     fn register_tile(&mut self, p: &Product, height: i64, vectors: i64, row: Value, col: Value) -> Result<(), String> {
         let ty = clif_type(p.elem, p.width);
         let vector_bytes = if p.width == Width::Four { 4 * p.bytes } else { p.bytes };
@@ -176,7 +295,13 @@ impl Code<'_, '_> {
         let down = self.b.ins().imul(row, p.a.row);
         let a_start = self.b.ins().iadd(p.a.start, down);
         let rows_of_a: Vec<Value> = (0..height).map(|r| self.b.ins().imul_imm_s(p.a.row, r)).collect();
-        let b_start = self.b.ins().iadd(p.b.start, col_bytes);
+        let b_start = match p.right {
+            Right::Same => self.b.ins().iadd(p.b.start, col_bytes),
+            Right::Bf16 | Right::Scaled { .. } => {
+                let right_bytes = self.b.ins().imul_imm_s(col, if matches!(p.right, Right::Bf16) { 2 } else { 1 });
+                self.b.ins().iadd(p.b.start, right_bytes)
+            }
+        };
         let (k, pa, pb) =
             (self.b.declare_var(types::I64), self.b.declare_var(types::I64), self.b.declare_var(types::I64));
         let zero = self.int(0);
@@ -188,8 +313,25 @@ impl Code<'_, '_> {
             let (from_a, from_b) = (code.b.use_var(pa), code.b.use_var(pb));
             let mut columns = Vec::new();
             for v in 0..vectors {
-                let value = code.dot_load(p, from_b, offset(v * vector_bytes)?);
-                columns.push(Lane { value, elem: p.elem, width: p.width });
+                columns.push(match p.right {
+                    Right::Same => {
+                        let value = code.dot_load(p, from_b, offset(v * vector_bytes)?);
+                        Lane { value, elem: p.elem, width: p.width }
+                    }
+                    Right::Bf16 => {
+                        let at = code.b.ins().iadd_imm_s(from_b, v * vector_bytes / 2);
+                        code.narrow_load(p, Elem::BF16, at)
+                    }
+                    Right::Scaled { bits, scales, group } => {
+                        let k = code.b.use_var(k);
+                        let scales = code.b.ins().iadd(scales, col_bytes);
+                        let scales = code.b.ins().iadd_imm_s(scales, v * vector_bytes);
+                        let row = code.scaled_row(k, bits, p.b.row);
+                        let at = code.b.ins().iadd(b_start, row);
+                        let at = code.b.ins().iadd_imm_s(at, v * vector_bytes / 4);
+                        code.scaled_load(p, bits, k, at, (scales, group))
+                    }
+                });
             }
             for (r, down) in (0..height).zip(&rows_of_a) {
                 let one = clif_type(p.elem, Width::One);

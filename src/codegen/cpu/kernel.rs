@@ -107,7 +107,7 @@ impl Code<'_, '_> {
                         }
                     }
                     // It is read where it is used.
-                    Op::Window { .. } => {}
+                    Op::Window { .. } | Op::LoadScaled { .. } => {}
                     _ => {
                         if !self.simple(&data)? {
                             Code::unknown(&data)?;

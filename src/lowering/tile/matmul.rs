@@ -20,13 +20,14 @@
 //! * a panel that is not packed yet is copied once for each ROWS rows: at 256 rows one cycle in a hundred, if it is near.
 //!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
 
+use super::packing::Panels;
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Scalar, Terminator};
-use crate::scalar::CmpOp;
+use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
+use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
 
 /// Rows of a tile of the result.
 const ROWS: i64 = 256;
@@ -34,7 +35,8 @@ const ROWS: i64 = 256;
 const STEPS: i64 = 512;
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
-/// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them.
+/// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them. Panels of whole
+/// numbers have scales for groups of steps, of which [`STEPS`] is a multiple.
 ///
 /// # Errors
 /// A body of another form, a mistake of ours.
@@ -44,7 +46,7 @@ pub(super) fn matmul(
     body: &Function,
     operands: &[Operand],
     out: &View,
-    panels: impl FnOnce(&View, &Dim) -> Result<Option<View>, String>,
+    panels: impl FnOnce(&View, &Dim) -> Result<Option<Panels>, String>,
 ) -> Result<Call, String> {
     let (_, _, product) =
         body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
@@ -123,11 +125,16 @@ pub(super) fn matmul(
         }
     }
 
-    let is_packed = panels(&b2, &shape[rank - 2])?.map(|p| b2 = p).is_some();
+    let packed = panels(&b2, &shape[rank - 2])?;
+    if let Some(p) = &packed {
+        b2 = p.numbers.clone();
+    }
     let mut kb = KernelBuilder::new(name);
     kb.at(product.loc);
     let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);
     let buffer_b = kb.buffer(buffer_type(&b2), ParamMode::In);
+    let scales = packed.as_ref().and_then(|p| p.scales.as_ref());
+    let scales = scales.map(|(view, bits)| (view, kb.buffer(buffer_type(view), ParamMode::In), *bits));
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
@@ -163,13 +170,24 @@ pub(super) fn matmul(
     let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
         let ia = [points, &[row_start, kk]].concat();
         let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
-        let tb = if is_packed {
-            let first = kb.index(0);
-            let ib = [points, &[panel, kk, first]].concat();
-            kb.load(buffer_b, &ib, (Some(rank - 1), Some(rank)), inner, cols)
-        } else {
-            let ib = [points, &[kk, col_start]].concat();
-            kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols)
+        let tb = match (&packed, scales) {
+            (_, Some((_, scales, bits))) => {
+                // Bytes of half numbers have two steps.
+                let steps = kb.index(i64::from(8 / bits));
+                let (row, first) = (kb.index_binary(BinaryOp::Div, kk, steps), kb.index(0));
+                let operands = [&[buffer_b], points, &[panel, row, first, scales]].concat();
+                let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, inner, cols));
+                kb.value(tile::Op::LoadScaled { bits }, operands, ty)
+            }
+            (Some(_), None) => {
+                let first = kb.index(0);
+                let ib = [points, &[panel, kk, first]].concat();
+                kb.load(buffer_b, &ib, (Some(rank - 1), Some(rank)), inner, cols)
+            }
+            (None, None) => {
+                let ib = [points, &[kk, col_start]].concat();
+                kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols)
+            }
         };
         kb.dot(ta, tb, acc)
     };
@@ -202,6 +220,7 @@ pub(super) fn matmul(
     let tile = as_tile(&mut kb, tile, &at);
     kb.store(buffer, &starts, at.tile_axes(), tile);
     let mut buffers = vec![a2, b2];
+    buffers.extend(scales.map(|(view, ..)| view.clone()));
     buffers.extend(region.declared());
     buffers.push(target);
     Ok(Call { kernel: kb.finish(), buffers })

@@ -3,7 +3,8 @@
 //!
 //! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
 //! (`views`, `plan`), and each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they
-//! share in `region`), which parameters are packed before all calls (`packing`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
+//! share in `region`), which parameters are packed before all calls, and in how many
+//! bytes (`packing`, `quantise`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
 
 mod attention;
 mod gather;
@@ -12,6 +13,7 @@ mod matmul;
 mod packing;
 mod plan;
 mod prepare;
+mod quantise;
 mod region;
 mod rows;
 mod views;
@@ -21,6 +23,7 @@ use std::collections::BTreeMap;
 use crate::ir;
 use crate::tile::{self, CpuLevel, Kernel, KernelBuilder, ParamMode, Type};
 use packing::Packing;
+pub use packing::WeightFormat;
 use region::Position;
 use views::View;
 
@@ -85,11 +88,20 @@ fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value
     }
 }
 
-/// Lowers a module whose functions went through the passes, with tile sizes for a level of processors.
+/// Lowers a module whose functions went through the passes, with tile sizes for a level of processors. Packed weights stay
+/// as they are.
 ///
 /// # Errors
 /// A form that the lowering does not know; a mistake of ours, for the verifier accepted it.
 pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, String> {
+    lower_packed(module, level, WeightFormat::F32)
+}
+
+/// The same, with packed weights in a format of the caller's choice.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_packed(module: &ir::Module, level: CpuLevel, format: WeightFormat) -> Result<tile::Module, String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -99,7 +111,7 @@ pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, Strin
         params: module.params.clone(),
         ..tile::Module::default()
     };
-    let mut shared = Shared { known: BTreeMap::new(), packing: Packing::new(level) };
+    let mut shared = Shared { known: BTreeMap::new(), packing: Packing::new(level, format) };
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;

@@ -10,21 +10,27 @@
 //! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
 //!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
-//! Only `f32` is packed: other types are converted to `f32` where they are copied, which would double what a product of one
-//! row reads. Nor is a single column, which is as dense as it can be.
+//! `f32` and `bf16` are packed, `bf16` as it is; `f32` may be packed in fewer bytes ([`WeightFormat`]), so that a product of
+//! few rows reads less. Not packed are other types, which are converted to `f32` where they are copied, and a single column,
+//! which is as dense as it can be.
 //!
 //! ```text
 //! grid (batch.., ceil(K, 64), P)     if K is the dense axis: grid (batch.., P, ceil(K, 256))
 //!   zeros where the panel is not full;  load 64 x NR (or 256, turned);  store
 //! ```
+//!
+//! Panels of whole numbers are made by `quantise`.
 
+use super::quantise::{self, Quantised, quantise};
 use super::region::{buffer_type, tile_size};
 use super::views::View;
 use super::{Call, Shared, output_buffer};
 use crate::ir::{ParamDecl, Scalar, Value};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, BufferType, CpuLevel, Extent, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type};
+use crate::tile::{
+    self, BufferType, CpuLevel, Extent, Kernel, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type,
+};
 
 /// Steps of the inner dimension that are packed at a time: few, for each is a page of its own.
 const STEPS: i64 = 64;
@@ -35,6 +41,43 @@ const TURNED_STEPS: i64 = 256;
 /// each element once, at the speed of memory, and then each tile of rows reads it in order.
 pub(super) const MANY_ROWS: i64 = 512;
 
+/// What packed weights are kept as. Computation stays in `f32`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WeightFormat {
+    /// As they are.
+    #[default]
+    F32,
+    /// The nearest `bf16`.
+    Bf16,
+    /// Whole numbers from -127 to 127, times a scale for each column of 32 steps.
+    Int8,
+    /// Whole numbers from -7 to 7, times a scale for each column of 32 steps.
+    Int4,
+}
+
+impl WeightFormat {
+    /// Every format.
+    pub const ALL: [WeightFormat; 4] = [WeightFormat::F32, WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4];
+
+    /// Elements in the packed area.
+    fn elem(self) -> Elem {
+        match self {
+            WeightFormat::F32 => Elem::F32,
+            WeightFormat::Bf16 => Elem::BF16,
+            WeightFormat::Int8 | WeightFormat::Int4 => Elem::I8,
+        }
+    }
+
+    /// Bits of the whole numbers, if it has them.
+    fn bits(self) -> Option<u8> {
+        match self {
+            WeightFormat::F32 | WeightFormat::Bf16 => None,
+            WeightFormat::Int8 => Some(8),
+            WeightFormat::Int4 => Some(4),
+        }
+    }
+}
+
 /// A window of a parameter, packed.
 struct Weight {
     /// The parameter's name.
@@ -43,40 +86,67 @@ struct Weight {
     counts: Vec<i64>,
     /// The window, `[batch.., K, N]`; its root means nothing.
     from: View,
+    /// What it is kept as.
+    format: WeightFormat,
     /// Where the panels start in the packed area, in bytes.
     offset: u64,
+    /// Where their scales do, if they have any.
+    scales: u64,
 }
 
 /// The packed area of a module, for a level.
 pub(super) struct Packing {
     level: CpuLevel,
+    format: WeightFormat,
     weights: Vec<Weight>,
     bytes: u64,
 }
 
-/// Where a window is packed.
-pub(super) struct Place {
+/// A part of the packed area: the panels of a weight, or their scales.
+pub(super) struct Part {
     /// Start in the packed area, in bytes.
     pub(super) offset: u64,
     /// Everything that is packed there: `[layers.., batch.., P, K, NR]`.
     pub(super) whole: BufferType,
-    /// The panels of one layer, with the batch axes of the window: `[batch.., P, K, NR]`.
+    /// That of one layer, with the batch axes of the window: `[batch.., P, K, NR]`.
     pub(super) shape: Vec<Dim>,
-    /// Their strides.
+    /// Its strides.
     pub(super) strides: Vec<Dim>,
+}
+
+/// Where a window is packed.
+pub(super) struct Place {
+    /// Its panels.
+    pub(super) panels: Part,
+    /// Their scales, if they are whole numbers of so many bits.
+    pub(super) scales: Option<(Part, u8)>,
+}
+
+/// Packed panels as a kernel reads them.
+pub(super) struct Panels {
+    /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`.
+    pub(super) numbers: View,
+    /// Scales, `[batch.., P, ceil(K / 32), NR]`, and bits, of panels of whole numbers.
+    pub(super) scales: Option<(View, u8)>,
 }
 
 impl Packing {
     /// An empty area.
-    pub(super) fn new(level: CpuLevel) -> Packing {
-        Packing { level, weights: Vec::new(), bytes: 0 }
+    pub(super) fn new(level: CpuLevel, format: WeightFormat) -> Packing {
+        Packing { level, format, weights: Vec::new(), bytes: 0 }
     }
 
     /// Makes room for a window `[batch.., K, N]` of a parameter; `None` where it is better read as it lies, or where its
     /// place is known at run time only.
     pub(super) fn place(&mut self, param: &ParamDecl, window: &View) -> Option<Place> {
         let rank = window.shape.len();
-        if window.elem != Elem::F32 || !window.dynamic.is_empty() || window.offset.as_const().is_none() || rank < 2 {
+        let format = match (window.elem, self.format) {
+            (Elem::F32, format) => format,
+            (Elem::BF16, WeightFormat::F32) => WeightFormat::Bf16,
+            (Elem::BF16, format) => format,
+            _ => return None,
+        };
+        if !window.dynamic.is_empty() || window.offset.as_const().is_none() || rank < 2 {
             return None;
         }
         let (from, kept) = without_repeats(window);
@@ -88,23 +158,34 @@ impl Packing {
             return None;
         }
         let columns = i64::from(self.level.dot_cols());
-        let panels = [n.checked_add(columns - 1)?.div_euclid(columns), *k, columns];
-        let all: Vec<i64> = counts.iter().chain(lead).chain(&panels).copied().collect();
-        let elements = all.iter().try_fold(4i64, |bytes, n| bytes.checked_mul(*n))?;
-        let offset = match self.weights.iter().find(|w| w.name == param.name && w.same(&from)) {
-            Some(w) => w.offset,
-            None => {
-                let offset = self.bytes;
-                self.bytes = offset.checked_add(u64::try_from(elements).ok()?)?.checked_next_multiple_of(64)?;
-                self.weights.push(Weight { name: param.name.clone(), counts: counts.clone(), from, offset });
-                offset
-            }
+        let count = n.checked_add(columns - 1)?.div_euclid(columns);
+        // What a part has, all layers, and the window's batch axes again with those that repeat.
+        let part = |offset: u64, elem: Elem, rows: i64| -> Option<(Part, u64)> {
+            let panels = [count, rows, columns];
+            let all: Vec<i64> = counts.iter().chain(lead).chain(&panels).copied().collect();
+            let size = i64::try_from(elem.size()).ok()?;
+            let bytes = all.iter().try_fold(size, |bytes, n| bytes.checked_mul(*n))?;
+            let end = offset.checked_add(u64::try_from(bytes).ok()?)?.checked_next_multiple_of(64)?;
+            let all: Vec<Dim> = all.into_iter().map(Dim::from).collect();
+            let whole = BufferType { elem, strides: tile::row_major(&all), shape: all };
+            let own = |list: &[Dim]| list.get(counts.len()..).unwrap_or_default().to_vec();
+            let (shape, strides) = with_repeats(window, &kept, &own(&whole.shape), &own(&whole.strides));
+            Some((Part { offset, whole, shape, strides }, end))
         };
-        let all: Vec<Dim> = all.into_iter().map(Dim::from).collect();
-        let whole = BufferType { elem: Elem::F32, strides: tile::row_major(&all), shape: all };
-        let own = |list: &[Dim]| list.get(counts.len()..).unwrap_or_default().to_vec();
-        let (shape, strides) = with_repeats(window, &kept, &own(&whole.shape), &own(&whole.strides));
-        Some(Place { offset, whole, shape, strides })
+        let known = self.weights.iter().find(|w| w.name == param.name && w.same(&from));
+        let (panels, mut end) =
+            part(known.map_or(self.bytes, |w| w.offset), format.elem(), quantise::rows(format.bits(), *k))?;
+        let mut scales = None;
+        if let Some(bits) = format.bits() {
+            let (scaled, last) = part(known.map_or(end, |w| w.scales), Elem::F32, quantise::groups(*k))?;
+            (scales, end) = (Some((scaled, bits)), last);
+        }
+        if known.is_none() {
+            let (offset, scales) = (panels.offset, scales.as_ref().map_or(0, |(part, _)| part.offset));
+            self.weights.push(Weight { name: param.name.clone(), counts, from, format, offset, scales });
+            self.bytes = end;
+        }
+        Some(Place { panels, scales })
     }
 }
 
@@ -147,7 +228,7 @@ pub(super) fn now(level: CpuLevel, window: &View, root: Value) -> Option<Packed>
         return None;
     }
     let (from, kept) = without_repeats(window);
-    let (mut call, mut whole) = pack("pack", level, &from);
+    let (kernel, mut whole) = pack("pack", level, &from, Elem::F32);
     whole.root = root;
     let (shape, strides) = with_repeats(window, &kept, &whole.shape, &whole.strides);
     let panels = View { shape, strides, ..whole.clone() };
@@ -157,7 +238,7 @@ pub(super) fn now(level: CpuLevel, window: &View, root: Value) -> Option<Packed>
         (1.., Some((d, s))) => d.mul(s),
         _ => from.shape.first().cloned().unwrap_or_default().mul(&room(n, level)),
     };
-    call.buffers = vec![from, whole.clone()];
+    let call = Call { kernel, buffers: vec![from, whole.clone()] };
     Some(Packed { call, panels, whole, bytes: bytes.mul(&Dim::from(4)) })
 }
 
@@ -182,7 +263,7 @@ impl Weight {
 /// # Errors
 /// A parameter that is not declared, a mistake of ours.
 pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
-    let packing = std::mem::replace(&mut shared.packing, Packing::new(CpuLevel::Portable));
+    let packing = std::mem::replace(&mut shared.packing, Packing::new(CpuLevel::Portable, WeightFormat::F32));
     if packing.weights.is_empty() {
         return Ok(());
     }
@@ -192,23 +273,39 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
         let param = out.params.iter().find(|p| p.name == w.name).ok_or("a weight that is no parameter")?;
         let mut window = w.from.clone();
         window.root = Value::from_u32(0);
-        let (call, target) = pack("pack", packing.level, &window);
-        let mut all: Vec<Dim> = w.counts.iter().copied().map(Dim::from).collect();
-        all.extend(target.shape.iter().cloned());
-        let whole = View::whole(window.root, &TensorType::new(Elem::F32, all));
         let source = buffer_type(&View::whole(window.root, &param.ty));
-        let name = shared.kernel(out, call.kernel);
-
-        let to = b.packed(w.offset, buffer_type(&whole));
+        // What the kernel reads and writes, and where the latter starts.
+        let (kernel, sources, targets) = match w.format.bits() {
+            None => {
+                let (kernel, target) = pack("pack", packing.level, &window, w.format.elem());
+                (kernel, vec![window], vec![(target, w.offset)])
+            }
+            Some(bits) => {
+                let Quantised { kernel, sources, panels, scales } = quantise(packing.level, &window, bits)?;
+                (kernel, sources, vec![(panels, w.offset), (scales, w.scales)])
+            }
+        };
+        let name = shared.kernel(out, kernel);
+        let mut areas = Vec::new();
+        for (target, offset) in &targets {
+            let mut all: Vec<Dim> = w.counts.iter().copied().map(Dim::from).collect();
+            all.extend(target.shape.iter().cloned());
+            let whole = View::whole(target.root, &TensorType::new(target.elem, all));
+            areas.push((b.packed(*offset, buffer_type(&whole)), whole.strides, buffer_type(target)));
+        }
         let (indices, ends) = open_loops(&mut b, &w.counts);
         let op = tile::Op::Param { name: w.name.clone() };
-        let mut from = b.value(op, indices.clone(), Type::Buffer(source.clone()));
-        if source != buffer_type(&window) || window.offset != Dim::zero() {
-            from = b.view(from, window.offset.clone(), &[], buffer_type(&window));
+        let from = b.value(op, indices.clone(), Type::Buffer(source.clone()));
+        let mut operands = Vec::new();
+        for view in &sources {
+            let same = source == buffer_type(view) && view.offset == Dim::zero();
+            operands.push(if same { from } else { b.view(from, view.offset.clone(), &[], buffer_type(view)) });
         }
-        let dynamic: Vec<(tile::Value, Dim)> = indices.into_iter().zip(whole.strides.iter().cloned()).collect();
-        let to = if dynamic.is_empty() { to } else { b.view(to, Dim::zero(), &dynamic, buffer_type(&target)) };
-        b.launch(&name, vec![from, to]);
+        for (to, strides, ty) in areas {
+            let dynamic: Vec<(tile::Value, Dim)> = indices.iter().copied().zip(strides).collect();
+            operands.push(if dynamic.is_empty() { to } else { b.view(to, Dim::zero(), &dynamic, ty) });
+        }
+        b.launch(&name, operands);
         close_loops(&mut b, ends);
     }
     out.plans.push(b.finish());
@@ -246,8 +343,8 @@ fn close_loops(b: &mut PlanBuilder, loops: Vec<Loop>) {
     }
 }
 
-/// The kernel that copies a window `[batch.., K, N]` into panels, and where it writes: `[batch.., P, K, NR]`.
-fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
+/// The kernel that copies a window `[batch.., K, N]` into panels of `elem`, and where it writes: `[batch.., P, K, NR]`.
+fn pack(name: &str, level: CpuLevel, from: &View, elem: Elem) -> (Kernel, View) {
     let columns = i64::from(level.dot_cols());
     let (lead, [k, n]) = match from.shape.split_last_chunk::<2>() {
         Some((lead, pair)) => (lead, pair.clone()),
@@ -260,7 +357,7 @@ fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
         None => n.clone(),
     };
     let shape = [lead, &[panels.clone(), k.clone(), Dim::from(columns)]].concat();
-    let mut target = View::whole(from.root, &TensorType::new(from.elem, shape));
+    let mut target = View::whole(from.root, &TensorType::new(elem, shape));
     // From one element of the batch to the next there is its room, whatever P is.
     let mut stride = k.mul(&room(&n, level));
     for (d, s) in lead.iter().zip(target.strides.iter_mut()).rev() {
@@ -314,6 +411,7 @@ fn pack(name: &str, level: CpuLevel, from: &View) -> (Call, View) {
     } else {
         kb.load(source, &at, (Some(rank - 2), Some(rank - 1)), rows, cols)
     };
+    let tile = if elem == from.elem { tile } else { kb.narrow(tile, elem) };
     kb.store(buffer, &place, along, tile);
-    (Call { kernel: kb.finish(), buffers: Vec::new() }, target)
+    (kb.finish(), target)
 }

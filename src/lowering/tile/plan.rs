@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
+use super::packing::{Panels, Part};
 use super::region::{Operand, buffer_type};
 use super::views::View;
 use super::{Call, Shared, attention, gather, map, matmul, packing, rows};
@@ -117,7 +118,7 @@ impl Lowering<'_> {
             }
         }
         // Blocks in an order in which definitions come before uses.
-        for block in reverse_postorder(self.f) {
+        for block in self.f.reverse_postorder() {
             self.builder.switch_to(self.blocks[block].ok_or("a block without a counterpart")?);
             for inst in &self.f.block(block).insts {
                 let data = self.f.inst(*inst);
@@ -197,7 +198,7 @@ impl Lowering<'_> {
 
     /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, anything
     /// else now, unless there are few rows.
-    fn panels(&mut self, window: &View, rows: &Dim) -> Result<Option<View>, String> {
+    fn panels(&mut self, window: &View, rows: &Dim) -> Result<Option<Panels>, String> {
         if let Some(panels) = self.parameter_panels(window) {
             return Ok(Some(panels));
         }
@@ -206,27 +207,34 @@ impl Lowering<'_> {
         let Some(packed) = packing::now(self.level, window, root).filter(|_| !few) else { return Ok(None) };
         self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
         self.launch(packed.call)?;
-        Ok(Some(packed.panels))
+        Ok(Some(Panels { numbers: packed.panels, scales: None }))
     }
 
     /// A window of a parameter as panels of the packed area.
-    fn parameter_panels(&mut self, window: &View) -> Option<View> {
+    fn parameter_panels(&mut self, window: &View) -> Option<Panels> {
         // Numbers after the last value are roots of our own.
         let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
         let (_, data) = is_value.then(|| self.f.def_inst(window.root)).flatten()?;
         let Op::Param { name } = &data.op else { return None };
         let param = self.out.params.iter().find(|p| p.name == *name)?;
         let place = self.shared.packing.place(param, window)?;
-        let known = self.packed.get(&place.offset).copied();
+        let numbers = self.packed_view(place.panels, &data.operands);
+        let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &data.operands), bits));
+        Some(Panels { numbers, scales })
+    }
+
+    /// A part of the packed area at the indices of a parameter.
+    fn packed_view(&mut self, part: Part, indices: &[Value]) -> View {
+        let known = self.packed.get(&part.offset).copied();
         let root = known.unwrap_or_else(|| {
             let root = self.fresh_root();
-            self.roots[root] = Some(self.in_entry(|b| b.packed(place.offset, place.whole.clone())));
-            self.packed.insert(place.offset, root);
+            self.roots[root] = Some(self.in_entry(|b| b.packed(part.offset, part.whole.clone())));
+            self.packed.insert(part.offset, root);
             root
         });
-        let dynamic = data.operands.iter().copied().zip(place.whole.strides).collect();
-        let (elem, offset) = (window.elem, Dim::zero());
-        Some(View { root, elem, offset, dynamic, shape: place.shape, strides: place.strides })
+        let (elem, offset) = (part.whole.elem, Dim::zero());
+        let dynamic = indices.iter().copied().zip(part.whole.strides).collect();
+        View { root, elem, offset, dynamic, shape: part.shape, strides: part.strides }
     }
 
     /// Where a tensor lies; what is not in memory yet is put there.
@@ -675,26 +683,4 @@ impl Lowering<'_> {
     fn is_out(&self, buffer: tile::Value, number: u32) -> bool {
         self.builder.op_of(buffer) == Some(&tile::Op::Out(number))
     }
-}
-
-/// Blocks so that each comes after those that dominate it; unreachable ones are left out.
-fn reverse_postorder(f: &Function) -> Vec<ir::Block> {
-    let mut seen: SecondaryMap<ir::Block, bool> = SecondaryMap::new();
-    let mut order = Vec::new();
-    let mut stack = vec![(f.entry(), 0)];
-    seen[f.entry()] = true;
-    while let Some((b, next)) = stack.pop() {
-        let targets = f.block(b).terminator.targets();
-        match targets.get(next) {
-            Some(call) => {
-                stack.push((b, next + 1));
-                if !std::mem::replace(&mut seen[call.block], true) {
-                    stack.push((call.block, 0));
-                }
-            }
-            None => order.push(b),
-        }
-    }
-    order.reverse();
-    order
 }

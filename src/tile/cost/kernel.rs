@@ -9,7 +9,9 @@ use cranelift_entity::SecondaryMap;
 
 use super::{Cost, dim};
 use crate::shape::Dim;
-use crate::tile::{Body, BufferType, Extent, Inst, InstData, Kernel, Op, ParamMode, Terminator, TileType, Type, Value};
+use crate::tile::{
+    Body, BufferType, Extent, GROUP, Inst, InstData, Kernel, Op, ParamMode, Terminator, TileType, Type, Value,
+};
 
 /// What is known of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -338,6 +340,12 @@ impl Walk<'_> {
                     self.touch(data, 0, (*rows, *cols), counts, false);
                 }
             }
+            Op::LoadScaled { bits } => {
+                if let Some(t) = result {
+                    let counts = (self.extent(t.rows), self.extent(t.cols));
+                    self.touch_scaled(data, i64::from(8 / (*bits).clamp(1, 8)), counts);
+                }
+            }
             Op::LoadScalar => {
                 self.touch(data, 0, (None, None), (1, 1), false);
                 if let (Some(v), Some(b)) = (data.result, data.operands.first()) {
@@ -387,8 +395,34 @@ impl Walk<'_> {
     ) {
         let end = data.operands.len().saturating_sub(after);
         let Some((buffer, indices)) = data.operands.get(..end).and_then(<[Value]>::split_first) else { return };
-        let Some(param) = self.param_of[*buffer] else { return };
         let start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
+        self.touch_at(*buffer, start, (row_axis, col_axis), (rows, cols), write);
+    }
+
+    /// A panel of whole numbers, a byte of which has so many steps, and its scales.
+    fn touch_scaled(&mut self, data: &InstData, steps: i64, (rows, cols): (i64, i64)) {
+        let [buffer, indices @ .., scales] = data.operands.as_slice() else { return };
+        let mut start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
+        let Some(axis) = start.len().checked_sub(2) else { return };
+        let axes = (Some(axis), Some(axis + 1));
+        let up = |n: i64, by: i64| n.saturating_add(by - 1).div_euclid(by);
+        self.touch_at(*buffer, start.clone(), axes, (up(rows, steps), cols), false);
+        let group = i64::from(GROUP);
+        if let Known::Number(n) = &mut start[axis] {
+            *n = n.saturating_mul(steps).div_euclid(group);
+        }
+        self.touch_at(*scales, start, axes, (up(rows, group), cols), false);
+    }
+
+    fn touch_at(
+        &mut self,
+        buffer: Value,
+        start: Vec<Known>,
+        (row_axis, col_axis): (Option<usize>, Option<usize>),
+        (rows, cols): (i64, i64),
+        write: bool,
+    ) {
+        let Some(param) = self.param_of[buffer] else { return };
         let mut counts = vec![1; start.len()];
         for (axis, n) in [(row_axis, rows), (col_axis, cols)] {
             if let Some(c) = axis.and_then(|a| counts.get_mut(a)) {

@@ -8,7 +8,7 @@ use super::memory::{Storage, View};
 use super::{Budget, Failure, broken, dim, fail, located};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{Block, Body, Extent, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value};
+use crate::tile::{Block, Body, Extent, GROUP, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value};
 
 /// The elements of a tile, row by row.
 #[derive(Clone, Debug)]
@@ -318,6 +318,7 @@ impl Machine<'_> {
                 let (view, start) = self.access(data, frame, 0, 0)?;
                 Ok(Some(Val::Window { view, start, rows: *rows, cols: *cols }))
             }
+            Op::LoadScaled { bits } => self.scaled(body, data, frame, *bits).map(Some),
             Op::Store { rows, cols } => {
                 let (view, start) = self.access(data, frame, 0, 1)?;
                 let Some(v) = data.operands.last() else { return broken("a store without a tile") };
@@ -373,6 +374,40 @@ impl Machine<'_> {
             Op::Dot | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
             _ => broken(format!("{} is not run", data.op.info().name)),
         }
+    }
+
+    /// Whole numbers times their scales.
+    fn scaled(&mut self, body: &Body, data: &InstData, frame: &Frame, bits: u8) -> Result<Val, Failure> {
+        let (view, start) = self.access(data, frame, 0, 1)?;
+        let Some(scales) = data.operands.last() else { return broken("a panel without scales") };
+        let scales = buffer(frame, *scales)?;
+        let (rows, cols) = self.result_extents(body, data, frame)?;
+        self.budget.spend((rows * cols) as u64)?;
+        let (steps, group) = (if bits == 4 { 2 } else { 1 }, i64::from(GROUP));
+        let Some(axis) = start.len().checked_sub(2) else { return broken("a panel of less than two axes") };
+        let first = start[axis].wrapping_mul(steps);
+        if first.rem_euclid(group) != 0 {
+            return broken(format!("a panel starts at step {first}, not with a group of {group}"));
+        }
+        let (mut at, mut scale_at) = (start.clone(), start.clone());
+        let mut out = Vec::with_capacity(rows * cols);
+        for i in 0..rows {
+            let step = first.wrapping_add(i64::try_from(i).unwrap_or(i64::MAX));
+            (at[axis], scale_at[axis]) = (step.div_euclid(steps), step.div_euclid(group));
+            for j in 0..cols {
+                let column = start[axis + 1].wrapping_add(i64::try_from(j).unwrap_or(i64::MAX));
+                (at[axis + 1], scale_at[axis + 1]) = (column, column);
+                let byte = view.read(self.memory, &at)?.int();
+                let number = match bits {
+                    4 if step % 2 == 0 => (byte << 60) >> 60,
+                    4 => byte >> 4,
+                    _ => byte,
+                };
+                let scale = scales.read(self.memory, &scale_at)?.float();
+                out.push(Element::Float(number as f32 * scale));
+            }
+        }
+        Ok(Val::Tile(Tile { rows, cols, data: Rc::new(out) }))
     }
 
     /// `acc + a @ b`, the inner index in order.

@@ -1,9 +1,10 @@
 //! Which tiles are read in place: operands of products that need no copy in scratch.
 //!
 //! In: an unscheduled kernel. Out: the same kernel, its loads that may be windows made [`Op::Window`]. A load may if only
-//! products use it, the kernel does not write its buffer, the elements are `f32` in memory, and
-//! * as a left operand, neighbours along its rows or along its columns lie side by side;
-//! * as a right operand, its columns start a row of whole registers: those of a packed panel.
+//! products use it, the kernel does not write its buffer, and
+//! * as a left operand, its elements are `f32` and neighbours along its rows or along its columns lie side by side;
+//! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of whole registers: those of a packed
+//!   panel. Panels of whole numbers (`load_scaled`) are always read in place.
 //!
 //! What it must not know: registers, and where the other tiles lie.
 
@@ -15,10 +16,13 @@ use crate::tile::{CpuLevel, Inst, InstData, Kernel, Op, ParamMode, Space, TileTy
 
 /// Makes windows of the loads that may be.
 pub(super) fn make_windows(kernel: &mut Kernel, level: CpuLevel) {
-    for inst in candidates(kernel, level) {
+    let scaled = kernel.body.insts().into_iter().filter(|i| matches!(kernel.body.inst(*i).op, Op::LoadScaled { .. }));
+    let scaled: Vec<Inst> = scaled.collect();
+    for inst in candidates(kernel, level).into_iter().chain(scaled) {
         let data = kernel.body.inst_mut(inst);
-        let Op::Load { rows, cols } = data.op else { continue };
-        data.op = Op::Window { rows, cols };
+        if let Op::Load { rows, cols } = data.op {
+            data.op = Op::Window { rows, cols };
+        }
         let Some(v) = data.result else { continue };
         if let Type::Tile(t) = kernel.body.ty(v).clone() {
             kernel.body.set_ty(v, Type::Tile(TileType { space: Space::Window, ..t }));
@@ -56,17 +60,18 @@ fn candidates(kernel: &Kernel, level: CpuLevel) -> Vec<Inst> {
     loads.into_iter().filter(|(v, _)| !refused.contains(v)).map(|(_, i)| i).collect()
 }
 
-/// A load of `f32` from a buffer that is only read?
+/// A load of `f32` or `bf16` from a buffer that is only read?
 fn in_place(kernel: &Kernel, data: &InstData) -> bool {
     let (Op::Load { .. }, Some(b)) = (&data.op, data.operands.first()) else { return false };
     let read_only = kernel.params.iter().any(|p| p.value == *b && p.mode == ParamMode::In);
-    read_only && kernel.body.ty(*b).buffer().is_some_and(|b| b.elem == Elem::F32)
+    read_only && kernel.body.ty(*b).buffer().is_some_and(|b| matches!(b.elem, Elem::F32 | Elem::BF16))
 }
 
 /// May a load be the left operand of a product as a window?
 fn is_left(kernel: &Kernel, data: &InstData) -> bool {
     let (Op::Load { rows, cols }, Some(b)) = (&data.op, data.operands.first()) else { return false };
-    let strides = kernel.body.ty(*b).buffer().map(|b| b.strides.as_slice()).unwrap_or_default();
+    let buffer = kernel.body.ty(*b).buffer().filter(|b| b.elem == Elem::F32);
+    let strides = buffer.map(|b| b.strides.as_slice()).unwrap_or_default();
     [rows, cols].into_iter().any(|axis| axis.and_then(|a| strides.get(a)).is_some_and(|d| d.as_const() == Some(1)))
 }
 

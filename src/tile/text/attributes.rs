@@ -51,6 +51,7 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
             }
             out
         }
+        Op::LoadScaled { bits } => vec![("bits", bits.to_string())],
         Op::DotPanels { unroll } => vec![("unroll", unroll.to_string())],
         Op::Wait { pending } => vec![("pending", pending.to_string())],
         Op::SharedSlot { offset } => vec![("offset", offset.to_string())],
@@ -196,6 +197,7 @@ pub(super) fn operation(head: &str, a: &mut Attributes, place: Place) -> Read<Op
         "reduce_any" => Op::Reduce { kind: ReduceKind::Any, axis: a.number("axis")? },
         "argmax" => Op::Reduce { kind: ReduceKind::ArgMax, axis: a.number("axis")? },
         "transpose" => Op::Transpose,
+        "load_scaled" => Op::LoadScaled { bits: a.number("bits")? },
         "dot" => Op::Dot,
         "window" => Op::Window { rows: a.axis("rows")?, cols: a.axis("cols")? },
         "dot_panels" => Op::DotPanels { unroll: a.number("unroll")? },

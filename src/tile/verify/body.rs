@@ -279,6 +279,9 @@ impl Checker<'_, '_> {
         if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
             accesses.push((i, *b, matches!(data.op, Op::Store { .. })));
         }
+        if let (Op::LoadScaled { .. }, Some(scales)) = (&data.op, data.operands.last()) {
+            accesses.push((i, *scales, false));
+        }
     }
 
     /// Rule 9: how buffers are used.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sink;
+use crate::shape::Elem;
 use crate::tile::text::At;
 use crate::tile::{Block, Body, CpuLevel, Extent, Inst, Kernel, Op, Space, TileType, Value};
 
@@ -25,9 +26,37 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
             sink.error(At::Inst(i), "a tile of an unscheduled kernel has no space");
         }
     }
+    right_operands(body, sink);
 }
 
-/// Rules 11 to 15.
+/// Rule 16: what is widened where it is used is the right operand of `dot` alone.
+fn right_operands(body: &Body, sink: &mut Sink) {
+    let is_narrow = |v: &Value| match body.def_inst(*v) {
+        Some(d) => match d.op {
+            Op::LoadScaled { .. } => true,
+            Op::Window { .. } => {
+                d.operands.first().and_then(|b| body.ty(*b).buffer()).is_some_and(|b| b.elem == Elem::BF16)
+            }
+            _ => false,
+        },
+        None => false,
+    };
+    let mut wrong = |at: At| sink.error(at, "what is narrow in place is the right operand of `dot` alone");
+    for i in body.insts() {
+        let data = body.inst(i);
+        let others = data.operands.iter().enumerate().filter(|(n, _)| data.op != Op::Dot || *n != 1);
+        if others.map(|(_, v)| v).any(is_narrow) {
+            wrong(At::Inst(i));
+        }
+    }
+    for b in &body.layout {
+        if body.block(*b).terminator.values().iter().any(is_narrow) {
+            wrong(At::Terminator(*b));
+        }
+    }
+}
+
+/// Rules 11 to 16.
 pub(super) fn scheduled(k: &Kernel, level: CpuLevel, sink: &mut Sink) {
     let before = sink.list.len();
     let mut c = Checker { k, body: &k.body, level, sink };
@@ -36,6 +65,7 @@ pub(super) fn scheduled(k: &Kernel, level: CpuLevel, sink: &mut Sink) {
         c.overlaps();
         c.registers();
     }
+    right_operands(&k.body, sink);
 }
 
 struct Checker<'a, 's> {
@@ -148,6 +178,17 @@ impl Checker<'_, '_> {
                 Some(t) => self.vector(i, &t),
                 None => self.sink.error(At::Inst(i), "full: makes a tile"),
             },
+            Op::LoadScaled { .. } => {
+                if result.is_none_or(|t| t.space != Space::Window) {
+                    self.sink.error(At::Inst(i), "load_scaled: the tile is `@window`");
+                }
+                let mode =
+                    |v: Option<&Value>| v.and_then(|b| self.k.params.iter().find(|p| p.value == *b)).map(|p| p.mode);
+                let both = [mode(data.operands.first()), mode(data.operands.last())];
+                if both.iter().any(|m| *m != Some(crate::tile::ParamMode::In)) {
+                    self.sink.error(At::Inst(i), "load_scaled: the buffers are `in`");
+                }
+            }
             Op::Window { rows, cols } => {
                 if result.is_none_or(|t| t.space != Space::Window) {
                     self.sink.error(At::Inst(i), "window: the tile is `@window`");

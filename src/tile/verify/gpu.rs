@@ -7,7 +7,7 @@ use crate::shape::Elem;
 use crate::tile::text::At;
 use crate::tile::{Block, Body, Extent, Fragment, GpuArch, Inst, Kernel, Op, Space, Terminator, TileType, Type, Value};
 
-/// Rules 16 to 19.
+/// Rules 17 to 20.
 pub(super) fn scheduled(k: &Kernel, arch: GpuArch, warps: u32, sink: &mut Sink) {
     let before = sink.list.len();
     let mut c = Checker { k, body: &k.body, arch, warps, sink };
@@ -49,7 +49,7 @@ fn bytes(t: &TileType) -> u64 {
 }
 
 impl Checker<'_, '_> {
-    /// Rule 17: a space that fits the type.
+    /// Rule 18: a space that fits the type.
     fn place(&mut self, at: At, ty: &Type) {
         let message = match ty {
             Type::Index | Type::Scalar(_) | Type::Buffer(_) => return,
@@ -151,7 +151,9 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "store: writes accumulators, rows and columns");
                 }
             }
-            Op::Transpose | Op::Dot => wrong("does not stand in a kernel scheduled for a GPU".into()),
+            Op::Transpose | Op::Dot | Op::LoadScaled { .. } => {
+                wrong("does not stand in a kernel scheduled for a GPU".into())
+            }
             Op::LoadFragment => {
                 let ok = matches!(self.space(i, 0), Some(Space::Shared { .. }))
                     && result
@@ -236,7 +238,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 19: places in shared memory.
+    /// Rule 20: places in shared memory.
     fn shared(&mut self) {
         let mut taken: Vec<(u64, u64)> = Vec::new();
         for i in self.body.insts() {
@@ -272,7 +274,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 19: roles.
+    /// Rule 20: roles.
     fn roles(&mut self) {
         for b in &self.body.layout {
             let Terminator::Roles(roles) = &self.body.block(*b).terminator else { continue };

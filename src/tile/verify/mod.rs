@@ -23,11 +23,11 @@
 //! 9. Sites are those of the module. Kernels do not write what they take as `in`, nor read what they take as `out`.
 //!
 //! Of unscheduled kernels (`cpu`):
-//! 10. No tile has a space; there are no runs.
+//! 10. No tile has a space; there are no runs. What `load_scaled` makes is the right operand of `dot` alone.
 //!
 //! Of kernels scheduled for a CPU (`cpu`):
 //! 11. Every tile has a space. In a run it is in registers or scratch; between runs there are only `dot`, `transpose`,
-//!     `window`, `dot_panels` and `full` in vector registers.
+//!     `window`, `load_scaled`, `dot_panels` and `full` in vector registers.
 //! 12. The tiles of a run have its extents, or 1; what it stores and reduces has its extents. It reduces along one axis,
 //!     rows or columns, not both.
 //! 13. Operands of `dot` are in scratch or windows; result and accumulator (which may be a scalar) are in scratch, perhaps
@@ -36,25 +36,26 @@
 //!     more registers are taken at a time than there are.
 //! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an
 //!     operation makes overlaps what it reads only where both are the same place with the same extents, those of the run.
-//! 15. A window is of a buffer that the kernel does not write.
+//! 15. A window is of a buffer that the kernel does not write; so is what `load_scaled` makes.
+//! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`) is the right operand of `dot` alone.
 //!
 //! Of kernels scheduled for a GPU (`gpu`):
-//! 16. Slots, what is pending, and groups are used exactly once on every path, in order: groups are waited for first
+//! 17. Slots, what is pending, and groups are used exactly once on every path, in order: groups are waited for first
 //!     come, first served, and a wait leaves exactly `pending` later groups of its queue under way.
-//! 17. Fragments have a layout that fits the operation; operands of products in shared memory are swizzled as the unit
+//! 18. Fragments have a layout that fits the operation; operands of products in shared memory are swizzled as the unit
 //!     asks. A tile of shared memory is not read after its release; what a product under way reads is not released before
 //!     its wait; a slot that was released is filled only after the block has met.
-//! 18. Registers that were written since the last fence are not read by a `wgmma`.
-//! 19. Roles part the warps of the block without rest, and share no block; barriers have places in shared memory that
+//! 19. Registers that were written since the last fence are not read by a `wgmma`.
+//! 20. Roles part the warps of the block without rest, and share no block; barriers have places in shared memory that
 //!     overlap nothing; rings are made before the warps part.
 //!
 //! Of plans (`plan`):
-//! 20. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
+//! 21. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
 //!     the kernel's symbols. Slots and taps are those of the plan, parameters are those of the module with this type.
-//! 21. A module with a packed area has one plan that prepares it, which has neither dimensions nor arguments, results, taps
+//! 22. A module with a packed area has one plan that prepares it, which has neither dimensions nor arguments, results, taps
 //!     and slots. What a plan has of the packed area lies inside of it, at a multiple of 64 bytes, with strides that are
 //!     known; it is written in the plan that prepares it alone, and read in the others alone.
-//! 22. Entry points (`entries`) have names, each once, and a plain plan; a plan with an entry point has its dimensions and
+//! 23. Entry points (`entries`) have names, each once, and a plain plan; a plan with an entry point has its dimensions and
 //!     taps, and takes and gives contiguous buffers of the declared types.
 //!
 //! # What is not checked

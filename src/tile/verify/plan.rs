@@ -25,7 +25,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                         error(format!("operand {n} of @{kernel} is {given}, and the kernel takes {wanted}"));
                     }
                     let prepares = plan.variant == PlanVariant::Prepare;
-                    if is_packed(plan, *v) && (p.mode == ParamMode::Out) != prepares {
+                    if is_packed(plan, *v) && (p.mode != ParamMode::In) != prepares {
                         let rule = if prepares { "written here, and read elsewhere" } else { "read here alone" };
                         error(format!("operand {n} of @{kernel} is in the packed area, which is {rule}"));
                     }

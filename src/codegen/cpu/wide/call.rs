@@ -31,6 +31,17 @@ fn lanes(level: CpuLevel) -> i32 {
 /// What a leaf of a product is given of its left operand: address, stride in bytes, and is the inner axis dense?
 type Left = (Value, Value, bool);
 
+/// What a leaf of a product is given of its right operand.
+struct RightOperand {
+    start: Value,
+    /// Bytes from row to row.
+    pitch: i32,
+    /// What it is made of.
+    elements: Right,
+    /// Its scales, if it has any.
+    scales: Option<Value>,
+}
+
 impl Code<'_, '_> {
     /// Emits a product as a call. False if there is no leaf for it.
     ///
@@ -51,11 +62,16 @@ impl Code<'_, '_> {
         }
         let Some(vectors) = vectors(&result, level) else { return Ok(false) };
         let pitch = |bytes: u32| i32::try_from(bytes).ok().filter(|p| *p < 1 << 24);
-        let (Some(acc_pitch), Some((b_start, b_pitch))) = (pitch(result.pitch()), self.right(*b, &tb, scratch)?) else {
+        let (Some(acc_pitch), Some(right)) = (pitch(result.pitch()), self.right(*b, &tb, scratch)?) else {
             return Ok(false);
         };
         // Whole vectors are read of each row of `b`.
-        if i64::from(b_pitch) < i64::from(vectors * lanes(level) * 4) {
+        let size = match right.elements {
+            Right::F32 => 4,
+            Right::Bf16 => 2,
+            Right::Bytes | Right::Nibbles => 1,
+        };
+        if i64::from(right.pitch) < i64::from(vectors * lanes(level) * size) {
             return Ok(false);
         }
         let Some((a_start, stride, inner_dense)) = self.left(*a, &ta, scratch)? else { return Ok(false) };
@@ -71,10 +87,13 @@ impl Code<'_, '_> {
             self.int(0)
         };
         let target = self.in_scratch(&result, scratch)?;
-        let scales = self.int(0);
-        let kind = Kind::Dot(level, DotShape { inner_dense, b_pitch, acc_pitch, vectors, right: Right::F32, filled });
-        let leaf = self.objects.leaf(kind)?;
-        self.call_leaf(leaf, &[a_start, stride, b_start, target, rows, inner, scales, start])?;
+        let scales = match right.scales {
+            Some(scales) => scales,
+            None => self.int(0),
+        };
+        let shape = DotShape { inner_dense, b_pitch: right.pitch, acc_pitch, vectors, right: right.elements, filled };
+        let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
+        self.call_leaf(leaf, &[a_start, stride, right.start, target, rows, inner, scales, start])?;
         Ok(true)
     }
 
@@ -83,16 +102,16 @@ impl Code<'_, '_> {
         Ok(self.b.ins().iadd_imm_s(scratch, i64::from(offset)))
     }
 
-    /// The buffer access behind a window: its start and the strides along rows and columns.
-    fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2])>, String> {
+    /// The buffer access behind a window: its start, the strides along rows and columns, and its elements.
+    fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2], Elem)>, String> {
         let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
         let Op::Window { rows, cols } = data.op else { return Ok(None) };
         let [buffer, indices @ ..] = data.operands.as_slice() else { return Ok(None) };
-        let Some(Val::Buffer { strides, elem: Elem::F32, .. }) = &self.values[*buffer] else { return Ok(None) };
+        let Some(Val::Buffer { strides, elem, .. }) = &self.values[*buffer] else { return Ok(None) };
         let along = |axis: Option<usize>| axis.and_then(|i| strides.get(i)).copied().unwrap_or(Stride::Const(0));
-        let both = [along(rows), along(cols)];
+        let (both, elem) = ([along(rows), along(cols)], *elem);
         let start = self.address(*buffer, indices)?;
-        Ok(Some((start, both)))
+        Ok(Some((start, both, elem)))
     }
 
     fn left(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<Left>, String> {
@@ -101,7 +120,7 @@ impl Code<'_, '_> {
             let pitch = self.int(i64::from(t.pitch()));
             return Ok(Some((start, pitch, true)));
         }
-        let Some((start, [rows, cols])) = self.window(v)? else { return Ok(None) };
+        let Some((start, [rows, cols], Elem::F32)) = self.window(v)? else { return Ok(None) };
         Ok(match (rows, cols) {
             (rows, Stride::Const(1)) => Some((start, self.stride_bytes(rows, Elem::F32), true)),
             (Stride::Const(1), cols) => Some((start, self.stride_bytes(cols, Elem::F32), false)),
@@ -112,18 +131,30 @@ impl Code<'_, '_> {
         })
     }
 
-    /// The right operand: address and bytes from row to row.
-    fn right(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<(Value, i32)>, String> {
+    /// The right operand, if the leaf can read it.
+    fn right(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<RightOperand>, String> {
+        let bytes = |n: i64| i32::try_from(n).ok().filter(|p| *p < 1 << 24);
         if matches!(t.space, Space::L1(_)) {
             if t.cols.is_one() {
                 return Ok(None);
             }
             let start = self.in_scratch(t, scratch)?;
-            return Ok(i32::try_from(t.pitch()).ok().map(|p| (start, p)));
+            let pitch = i32::try_from(t.pitch()).ok();
+            return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements: Right::F32, scales: None }));
+        }
+        if let Some(data) = self.body.def_inst(v).filter(|d| matches!(d.op, Op::LoadScaled { .. })).cloned() {
+            let panel = self.scaled_panel(&data)?;
+            let elements = if panel.bits == 4 { Right::Nibbles } else { Right::Bytes };
+            // The leaf takes rows of scales to be as long as those of the panel.
+            let pitch = bytes(panel.row).filter(|_| panel.group == panel.row.saturating_mul(4));
+            let (start, scales) = (panel.start, Some(panel.scales));
+            return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements, scales }));
         }
         Ok(match self.window(v)? {
-            Some((start, [Stride::Const(row), Stride::Const(1)])) => {
-                i32::try_from(row.saturating_mul(4)).ok().filter(|p| *p < 1 << 24).map(|p| (start, p))
+            Some((start, [Stride::Const(row), Stride::Const(1)], elem @ (Elem::F32 | Elem::BF16))) => {
+                let (elements, size) = if elem == Elem::F32 { (Right::F32, 4) } else { (Right::Bf16, 2) };
+                let pitch = bytes(row.saturating_mul(size));
+                pitch.map(|pitch| RightOperand { start, pitch, elements, scales: None })
             }
             _ => None,
         })

@@ -2,7 +2,7 @@
 //!
 //! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes eight words: `a`, the
 //! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has
-//! any, and the number that the sums start with where they are not read.
+//! any (rows of as many as `b` has columns), and the number that the sums start with where they are not read.
 //!
 //! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
 //! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
@@ -49,8 +49,8 @@ pub(super) enum Right {
     Bf16,
     /// `i8`, times a scale.
     Bytes,
-    /// Numbers from -8 to 7 plus 8 in half a byte, times a scale: a byte has the elements of two steps, the lower half
-    /// that of the first. A row of `b` is then two steps.
+    /// Numbers from -8 to 7 in half a byte, times a scale: a byte has the elements of two steps, the lower half that of
+    /// the first. A row of `b` is then two steps.
     Nibbles,
 }
 
@@ -61,7 +61,7 @@ impl Right {
 }
 
 /// Steps of the inner index for which a scale holds.
-pub(super) const GROUP: i32 = 32;
+const GROUP: i32 = crate::tile::GROUP;
 
 /// Steps of the inner index that are written out.
 const UNROLL: i32 = 4;
@@ -317,7 +317,8 @@ impl Dot {
             let scale = self.spare(height, vectors, Spare::Scale(v));
             self.asm.emit(Instruction::with2(load, scale, at(SCALES, (first + v) * bytes)));
         }
-        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, SCALES, self.shape.vectors * bytes));
+        // A row of scales is as long as a row of `b`, in elements.
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, SCALES, 4 * self.shape.b_pitch));
         let part = self.asm.label();
         self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, GROUP));
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, left, STEPS));
