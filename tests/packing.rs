@@ -515,7 +515,7 @@ fn narrow_weights_err_by_half_a_scale() {
     }
 }
 
-/// Layers have panels and scales of their own; a weight that is gathered from too is packed beside.
+/// Layers have panels and scales of their own.
 #[test]
 fn layers_of_narrow_weights() {
     let source = "layer Mix<D> {

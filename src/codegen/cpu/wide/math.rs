@@ -171,11 +171,12 @@ impl Machine {
         self.choose(is, zero, y)
     }
 
-    /// `max(x, 0) - a 2^P(a)`, `a` being `|x|` up to a limit; beyond, what is taken away is next to nothing.
+    /// `max(x, 0) - a 2^P(a)`, `a` being `|x|` up to a limit; below its negative, where so little is left that it does not
+    /// count, -0, as of -inf.
     fn gelu(&mut self, x: Reg, coefficients: &[f32], limit: f32) -> Reg {
         let a = self.magnitude(x);
-        let limit = self.float(limit);
-        let a = self.two(Op::Min, limit, a);
+        let (most, least) = (self.float(limit), self.float(-limit));
+        let a = self.two(Op::Min, most, a);
         let p = self.polynomial(a, coefficients);
         let round = self.float(ROUND);
         let shifted = self.two(Op::Add, p, round);
@@ -193,7 +194,9 @@ impl Machine {
         };
         let zero = self.float(0.0);
         let positive = self.two(Op::Max, zero, x);
-        self.fnma(a, q, positive)
+        let y = self.fnma(a, q, positive);
+        let nothing = self.float(-0.0);
+        self.where_less(x, least, nothing, y)
     }
 
     fn floor(&mut self, x: Reg) -> Reg {
