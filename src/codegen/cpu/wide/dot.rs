@@ -20,7 +20,7 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Asm;
-use super::registers::{self, vector};
+use super::registers::{self, at, vector};
 use crate::tile::CpuLevel;
 
 /// What is known of the operands when the code is made.
@@ -114,10 +114,6 @@ struct Dot {
     asm: Asm,
     level: CpuLevel,
     shape: DotShape,
-}
-
-fn at(base: Register, displacement: i32) -> MemoryOperand {
-    MemoryOperand::with_base_displ(base, i64::from(displacement))
 }
 
 impl Dot {

@@ -1,6 +1,6 @@
 //! The vector registers and the plain instructions of each wide level.
 
-use iced_x86::{Code, Register};
+use iced_x86::{Code, MemoryOperand, Register};
 
 use crate::tile::CpuLevel;
 
@@ -26,11 +26,12 @@ pub(super) fn bytes(level: CpuLevel) -> i32 {
 
 /// Rows of a register tile of a product.
 pub(super) fn dot_rows(level: CpuLevel) -> i32 {
-    match level {
-        CpuLevel::Avx512 => 14,
-        CpuLevel::Avx2 => 6,
-        CpuLevel::Portable => 4,
-    }
+    i32::try_from(level.dot_rows()).unwrap_or(4)
+}
+
+/// Memory so many bytes from a register.
+pub(super) fn at(base: Register, displacement: i32) -> MemoryOperand {
+    MemoryOperand::with_base_displ(base, i64::from(displacement))
 }
 
 /// A load and a store of a whole register, at any alignment.

@@ -8,10 +8,10 @@
 //! 128-bit lanes are exchanged. That is one shuffle for each register and stage, 64 or 24 in all. What a block
 //! has past the last row or column is read from rows that are there, and is written to padding or not at all.
 
-use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use iced_x86::{Code, Instruction, Register};
 
 use super::asm::Asm;
-use super::registers::{self, vector};
+use super::registers::{self, at, vector};
 use crate::tile::CpuLevel;
 
 /// Both tiles' layout: the operand's capacities, and the bytes from row to row of each.
@@ -51,10 +51,6 @@ struct Transpose {
     asm: Asm,
     level: CpuLevel,
     shape: TransposeShape,
-}
-
-fn at(base: Register, displacement: i32) -> MemoryOperand {
-    MemoryOperand::with_base_displ(base, i64::from(displacement))
 }
 
 impl Transpose {
