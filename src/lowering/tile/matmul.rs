@@ -11,13 +11,15 @@
 //! A tile is one panel wide: NR columns, as many as a register tile of the level has. The sizes follow from where the
 //! operands have to lie while they are used again and again:
 //!
-//! * the panel of B, `STEPS x NR`, is gone through once for each register tile of rows, so it should stay in the nearest
-//!   caches: 512 x 32 floats are 64 KiB, most of a first-level cache, and streamed from the second one without loss (a
-//!   register tile of 14 rows takes 14 cycles for a step's 128 bytes);
-//! * the tile of A, `ROWS x STEPS`, is gone through once for each panel, by the grid points that follow each other, so it
-//!   should stay in the second-level cache: 256 x 512 floats are 512 KiB, half of the smallest one;
+//! * the tile's rows of A, all K steps of them, are gone through once for each panel, by the grid points that follow each
+//!   other, so they should stay in the second-level cache, beside panels that pass through it: `ROWS` is 64, 128 or 256,
+//!   such that `ROWS x K` floats take at most 384 KiB, a fifth to a third of that cache (but not below 64 rows);
+//! * a panel of B is gone through once for each register tile of rows, from the second-level cache: a register tile of
+//!   14 rows takes 14 cycles for a step's 128 bytes. It comes from memory once for each `ROWS` rows, half a byte to two
+//!   bytes in a cycle; while one panel is used, the leaf function fetches the next one (`far`), or every first
+//!   register tile would wait for memory. `STEPS` bounds what is fetched ahead: 1024 x 32 floats are 128 KiB;
 //! * the accumulator goes to scratch and back once for each STEPS steps, one cycle in some hundred;
-//! * a panel that is not packed yet is copied once for each ROWS rows: at 256 rows one cycle in a hundred, if it is near.
+//! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a hundred, if it is near.
 //!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
 
 use super::packing::Panels;
@@ -29,10 +31,23 @@ use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
 
-/// Rows of a tile of the result.
-const ROWS: i64 = 256;
+/// Rows of a tile of the result, at least and at most.
+const LEAST_ROWS: i64 = 64;
+const MOST_ROWS: i64 = 256;
+/// Elements of the left operand that a tile may read, all steps together.
+const LEFT_ELEMENTS: i64 = 128 * 768;
 /// How much of the inner dimension is taken at a time.
-const STEPS: i64 = 512;
+const STEPS: i64 = 1024;
+
+/// Rows of a tile of the result of a product with so many steps.
+fn tile_rows(k: &Dim) -> i64 {
+    let steps = k.as_const().unwrap_or(STEPS).max(1);
+    let mut rows = MOST_ROWS;
+    while rows > LEAST_ROWS && rows.saturating_mul(steps) > LEFT_ELEMENTS {
+        rows /= 2;
+    }
+    rows
+}
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
 /// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them. Panels of whole
@@ -143,7 +158,7 @@ pub(super) fn matmul(
     for (i, extent) in shape.iter().enumerate() {
         let (role, max) = match rank - i {
             1 => (Role::Cols, tile_size(extent, i64::from(level.dot_cols()))),
-            2 => (Role::Rows, tile_size(extent, ROWS)),
+            2 => (Role::Rows, tile_size(extent, tile_rows(&k))),
             _ => (Role::Point, 1),
         };
         let point = kb.grid_axis(extent, max);

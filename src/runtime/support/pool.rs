@@ -22,8 +22,8 @@ const MOST_THREADS: usize = 256;
 const SPINS: u32 = 4000;
 /// Launches that would take less than this (in nanoseconds) stay on the calling thread.
 const WORTHWHILE: i64 = 15_000;
-/// Ranges that each thread gets, so that one that is slow does not hold up the rest.
-const RANGES_EACH: i64 = 4;
+/// One in so many points tells how long the others will take.
+const TRIED: i64 = 64;
 
 /// What generated code reported, and where.
 #[derive(Clone, Copy)]
@@ -37,6 +37,11 @@ pub(crate) struct Report {
 impl Report {
     /// Nothing.
     pub(crate) const NONE: Report = Report { start: i64::MAX, site: -1, values: [0; 3] };
+
+    /// The one of two that happened in the lower range.
+    fn lower(self, other: Report) -> Report {
+        if other.start < self.start { other } else { self }
+    }
 }
 
 /// A kernel and its grid points.
@@ -77,7 +82,8 @@ impl Work {
 struct Job {
     work: Work,
     ctx: *const PlanContext,
-    step: i64,
+    /// Threads that may be in it.
+    width: i64,
     next: AtomicI64,
 }
 
@@ -167,23 +173,11 @@ impl Pool {
         // SAFETY: passed on.
         unsafe {
             let total = work.end.saturating_sub(work.start);
-            if self.threads.is_empty() || total < 2 {
+            let alone = self.threads.is_empty() || total < 2;
+            if alone || self.shared.busy.swap(true, Ordering::Acquire) {
                 return work.run(ctx, work.start, work.end, 0);
             }
-            // The first points tell how long the others will take.
-            let tried = work.start + (total / 64).max(1);
-            let before = clock();
-            let report = work.run(ctx, work.start, tried, 0);
-            if report.site >= 0 {
-                return report;
-            }
-            let each = (clock() - before).max(0) / (tried - work.start);
-            let rest = Work { start: tried, ..work };
-            let worthwhile = each.saturating_mul(rest.end - rest.start) >= WORTHWHILE;
-            if !worthwhile || self.shared.busy.swap(true, Ordering::Acquire) {
-                return rest.run(ctx, rest.start, rest.end, 0);
-            }
-            let report = self.share(ctx, rest);
+            let report = self.share(ctx, work);
             self.shared.busy.store(false, Ordering::Release);
             report
         }
@@ -191,23 +185,33 @@ impl Pool {
 
     /// As [`Pool::run`], by all threads; this launch has the pool.
     unsafe fn share(&self, ctx: *const PlanContext, work: Work) -> Report {
-        let ranges = RANGES_EACH * self.width() as i64;
-        let step = ((work.end - work.start) / ranges).max(1);
-        let job = Job { work, ctx, step, next: AtomicI64::new(work.start) };
+        let job = Job { work, ctx, width: self.width() as i64, next: AtomicI64::new(work.start) };
         let shared = &**self.shared;
-        {
+        let asleep = {
             let _held = shared.lock.lock();
             // SAFETY: the lock is held.
             let inner = unsafe { &mut *shared.inner.get() };
             inner.job = &raw const job;
             inner.report = Report::NONE;
             shared.generation.fetch_add(1, Ordering::Release);
-            if inner.sleepers > 0 {
+            inner.sleepers > 0
+        };
+        // Threads that are awake see the job. Whether it is worth while to wake the others, its first points tell.
+        let mut own = Report::NONE;
+        let few = (work.end - work.start) / TRIED;
+        if asleep && let Some((start, end)) = job.take(few.max(1)) {
+            let before = clock();
+            // SAFETY: as the caller promises.
+            own = unsafe { job.range(0, start, end) };
+            let each = (clock() - before).max(0) / (end - start);
+            if own.site < 0 && each.saturating_mul(work.end - end) >= WORTHWHILE {
+                let _held = shared.lock.lock();
                 shared.wake.wake_all();
             }
         }
         // SAFETY: as the caller promises.
-        let own = unsafe { job.run(0) };
+        let rest = unsafe { job.run(0) };
+        own = own.lower(rest);
         // Those that are in the job will soon be done with it.
         spin(|| shared.active.load(Ordering::Acquire) == 0);
         let held = shared.lock.lock();
@@ -218,7 +222,7 @@ impl Pool {
                 shared.done.wait(&held);
             }
             let theirs = (*shared.inner.get()).report;
-            if theirs.start < own.start { theirs } else { own }
+            own.lower(theirs)
         }
     }
 }
@@ -244,25 +248,50 @@ impl Drop for Pool {
 }
 
 impl Job {
+    /// The next range, of at most so many points: half of what each thread would get of the rest, so that ranges are
+    /// long at first, and short at the end, where a thread would wait for another's (guided self-scheduling; Polychronopoulos
+    /// and Kuck 1987).
+    fn take(&self, most: i64) -> Option<(i64, i64)> {
+        let mut start = self.next.load(Ordering::Relaxed);
+        loop {
+            let left = self.work.end.saturating_sub(start);
+            if left <= 0 {
+                return None;
+            }
+            let end = start + (left / (2 * self.width)).min(most).max(1);
+            match self.next.compare_exchange_weak(start, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some((start, end)),
+                Err(now) => start = now,
+            }
+        }
+    }
+
+    /// Runs a range; where it had a report, no more are taken: ranges are taken in order, so all lower ones are already.
+    ///
+    /// # Safety
+    /// As [`Pool::run`].
+    unsafe fn range(&self, worker: usize, start: i64, end: i64) -> Report {
+        // SAFETY: as the caller promises.
+        let report = unsafe { self.work.run(self.ctx, start, end, worker) };
+        if report.site >= 0 {
+            self.next.store(self.work.end, Ordering::Relaxed);
+        }
+        report
+    }
+
     /// Takes ranges until none is left; gives the first report, which is of the lowest range of this thread.
     ///
     /// # Safety
     /// As [`Pool::run`].
     unsafe fn run(&self, worker: usize) -> Report {
-        loop {
-            let start = self.next.fetch_add(self.step, Ordering::Relaxed);
-            if start >= self.work.end {
-                return Report::NONE;
-            }
-            let end = start.saturating_add(self.step).min(self.work.end);
+        while let Some((start, end)) = self.take(i64::MAX) {
             // SAFETY: as the caller promises.
-            let report = unsafe { self.work.run(self.ctx, start, end, worker) };
+            let report = unsafe { self.range(worker, start, end) };
             if report.site >= 0 {
-                // Ranges are taken in order, so that all lower ones are taken already; higher ones need not be.
-                self.next.store(self.work.end, Ordering::Relaxed);
                 return report;
             }
         }
+        Report::NONE
     }
 }
 

@@ -40,6 +40,8 @@ struct RightOperand {
     elements: Right,
     /// Its scales, if it has any.
     scales: Option<Value>,
+    /// Is it a panel in memory, with the next one behind it?
+    far: bool,
 }
 
 impl Code<'_, '_> {
@@ -91,7 +93,15 @@ impl Code<'_, '_> {
             Some(scales) => scales,
             None => self.int(0),
         };
-        let shape = DotShape { inner_dense, b_pitch: right.pitch, acc_pitch, vectors, right: right.elements, filled };
+        let shape = DotShape {
+            inner_dense,
+            b_pitch: right.pitch,
+            acc_pitch,
+            vectors,
+            right: right.elements,
+            filled,
+            far: right.far,
+        };
         let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
         self.call_leaf(leaf, &[a_start, stride, right.start, target, rows, inner, scales, start])?;
         Ok(true)
@@ -140,7 +150,13 @@ impl Code<'_, '_> {
             }
             let start = self.in_scratch(t, scratch)?;
             let pitch = i32::try_from(t.pitch()).ok();
-            return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements: Right::F32, scales: None }));
+            return Ok(pitch.map(|pitch| RightOperand {
+                start,
+                pitch,
+                elements: Right::F32,
+                scales: None,
+                far: false,
+            }));
         }
         if let Some(data) = self.body.def_inst(v).filter(|d| matches!(d.op, Op::LoadScaled { .. })).cloned() {
             let panel = self.scaled_panel(&data)?;
@@ -148,13 +164,13 @@ impl Code<'_, '_> {
             // The leaf takes rows of scales to be as long as those of the panel.
             let pitch = bytes(panel.row).filter(|_| panel.group == panel.row.saturating_mul(4));
             let (start, scales) = (panel.start, Some(panel.scales));
-            return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements, scales }));
+            return Ok(pitch.map(|pitch| RightOperand { start, pitch, elements, scales, far: false }));
         }
         Ok(match self.window(v)? {
             Some((start, [Stride::Const(row), Stride::Const(1)], elem @ (Elem::F32 | Elem::BF16))) => {
                 let (elements, size) = if elem == Elem::F32 { (Right::F32, 4) } else { (Right::Bf16, 2) };
                 let pitch = bytes(row.saturating_mul(size));
-                pitch.map(|pitch| RightOperand { start, pitch, elements, scales: None })
+                pitch.map(|pitch| RightOperand { start, pitch, elements, scales: None, far: true })
             }
             _ => None,
         })

@@ -38,6 +38,9 @@ pub(super) struct DotShape {
     pub(super) right: Right,
     /// Do all sums start with one number, not with what lies in the accumulator's place?
     pub(super) filled: bool,
+    /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
+    /// meanwhile, a little in each turn of the inner loop, so that the first register tile does not wait for it.
+    pub(super) far: bool,
 }
 
 /// Elements of a right operand in memory.
@@ -66,6 +69,11 @@ const GROUP: i32 = crate::tile::GROUP;
 /// Steps of the inner index that are written out.
 const UNROLL: i32 = 4;
 
+/// Bytes of a cache line.
+const LINE: i32 = 64;
+/// Lines that are fetched for later in each turn of the inner loop: half of what a turn reads of `b`, or a quarter.
+const FAR_LINES: i32 = 2;
+
 const WORDS: Register = Register::RDI;
 /// First row of the tile in `a`, `b` of the group of columns, first row of the tile in the accumulator.
 const A: Register = Register::R8;
@@ -74,16 +82,21 @@ const ACC: Register = Register::R10;
 /// Stride of `a`.
 const STRIDE: Register = Register::R11;
 const INNER: Register = Register::RSI;
-/// Tiles left, height of the low ones, how many of those left are one row higher.
+/// Tiles left, and the height of the low ones.
 const TILES: Register = Register::RDX;
 const LOW: Register = Register::RCX;
-const HIGH: Register = Register::RBX;
+/// What is fetched next into the second-level cache.
+const NEXT: Register = Register::RBX;
 /// Inside a tile: `b`'s row, the count of steps, and pointers into `a`.
 const B_ROW: Register = Register::RBP;
 const STEPS: Register = Register::RDI;
 const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
 /// With scales, tiles are so low that the last pointer is free for them.
 const SCALES: Register = Register::R15;
+/// Below the stack pointer (nothing is called here): how many of the tiles left are one row higher, and where what is
+/// fetched for later ends. What is left of the steps there lies at -8.
+const HIGH: i32 = -16;
+const END: i32 = -24;
 /// Holds the values of a half byte.
 const TABLE: Register = Register::ZMM31;
 
@@ -172,28 +185,36 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B, first * self.right_bytes()));
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, skip));
         }
-        // tiles = ceil(rows / MR); rows = tiles * low + high.
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, HIGH, Register::RAX));
+        // tiles = ceil(rows / MR); rows = tiles * low + high, of which so many are one row higher.
+        let high = at(Register::RSP, HIGH);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, Register::RAX));
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, Register::RAX, self.most_rows() - 1));
         self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, LOW, self.most_rows()));
         self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
         self.asm.emit(Instruction::with1(Code::Div_rm64, LOW));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, Register::RAX));
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, HIGH));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, NEXT));
         self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
         self.asm.emit(Instruction::with1(Code::Div_rm64, B_ROW));
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, HIGH, Register::RDX));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, high, Register::RDX));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, TILES, B_ROW));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LOW, Register::RAX));
+        if self.shape.far {
+            // What comes after `b`, as long as it.
+            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, INNER, self.shape.b_pitch));
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, MemoryOperand::with_base_index(B, Register::RAX)));
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, NEXT));
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, END), Register::RAX));
+        }
 
         let next = self.asm.here();
         let heights: Vec<_> = (1..=self.most_rows()).map(|h| (h, self.asm.label())).collect();
         let after = self.asm.label();
         // rax = the height of this tile: LOW, and one more while HIGH lasts.
         self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX));
-        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, HIGH, HIGH));
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, high, 0));
         self.asm.emit(Instruction::with1(Code::Setne_rm8, Register::AL));
-        self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, HIGH, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_r64, high, Register::RAX));
         self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, LOW));
         for (h, label) in heights.iter().rev() {
             self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, *h));
@@ -232,6 +253,11 @@ impl Dot {
             }
         }
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
+        if self.shape.far {
+            // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
+            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
+            self.asm.emit(Instruction::with2(Code::Cmovae_r64_rm64, NEXT, B));
+        }
         // Where the rows of `a` are: each pointer serves three, at once, twice the stride.
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], A));
         if self.shape.inner_dense {
@@ -420,6 +446,9 @@ impl Dot {
         let turns = spare.clamp(1, 4);
         let mut turn = 0;
         for u in 0..count {
+            if self.shape.far && count == UNROLL && u < FAR_LINES {
+                self.asm.emit(Instruction::with1(Code::Prefetcht1_m8, at(NEXT, LINE * u)));
+            }
             for v in 0..vectors {
                 self.column(height, vectors, v, u);
             }
@@ -437,6 +466,9 @@ impl Dot {
         }
         let rows_of_b = if self.shape.right == Right::Nibbles { (count + 1) / 2 } else { count };
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, rows_of_b * self.shape.b_pitch));
+        if self.shape.far && count == UNROLL {
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, NEXT, LINE * FAR_LINES));
+        }
         if self.shape.inner_dense {
             let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
             for p in &POINTERS[..groups] {
@@ -506,6 +538,7 @@ mod tests {
             vectors: i32::try_from(vectors).expect("a small number"),
             right: Right::F32,
             filled,
+            far: true,
         };
         let (code, listing) = dot(level, shape, true).expect("it can be encoded");
         assert!(listing.contains("vfmadd231ps"));
@@ -628,6 +661,7 @@ mod tests {
                         vectors: number(vectors),
                         right,
                         filled: false,
+                        far: true,
                     };
                     let (code, _) = dot(level, shape, false).expect("it can be encoded");
                     let Some(leaf) = Executable::new(level, &code) else { continue };
