@@ -13,6 +13,8 @@
 //!
 //! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile.
 //!
+//! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
+//!
 //! `b` may be narrower than what is computed ([`Right`]): it is widened where it is loaded, so that a product of few rows
 //! reads fewer bytes. Whole numbers are multiplied by their column's scale, which changes every [`GROUP`] steps; two
 //! registers hold the scales, and the tiles are lower by two rows.
@@ -67,30 +69,30 @@ impl Right {
 const GROUP: i32 = crate::tile::GROUP;
 
 /// Steps of the inner index that are written out.
-const UNROLL: i32 = 4;
+pub(super) const UNROLL: i32 = 4;
 
 /// Bytes of a cache line.
-const LINE: i32 = 64;
+pub(super) const LINE: i32 = 64;
 /// Lines that are fetched for later in each turn of the inner loop: half of what a turn reads of `b`, or a quarter.
 const FAR_LINES: i32 = 2;
 
-const WORDS: Register = Register::RDI;
+pub(super) const WORDS: Register = Register::RDI;
 /// First row of the tile in `a`, `b` of the group of columns, first row of the tile in the accumulator.
-const A: Register = Register::R8;
-const B: Register = Register::R9;
-const ACC: Register = Register::R10;
+pub(super) const A: Register = Register::R8;
+pub(super) const B: Register = Register::R9;
+pub(super) const ACC: Register = Register::R10;
 /// Stride of `a`.
-const STRIDE: Register = Register::R11;
-const INNER: Register = Register::RSI;
+pub(super) const STRIDE: Register = Register::R11;
+pub(super) const INNER: Register = Register::RSI;
 /// Tiles left, and the height of the low ones.
 const TILES: Register = Register::RDX;
 const LOW: Register = Register::RCX;
 /// What is fetched next into the second-level cache.
 const NEXT: Register = Register::RBX;
 /// Inside a tile: `b`'s row, the count of steps, and pointers into `a`.
-const B_ROW: Register = Register::RBP;
-const STEPS: Register = Register::RDI;
-const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
+pub(super) const B_ROW: Register = Register::RBP;
+pub(super) const STEPS: Register = Register::RDI;
+pub(super) const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
 /// With scales, tiles are so low that the last pointer is free for them.
 const SCALES: Register = Register::R15;
 /// Below the stack pointer (nothing is called here): how many of the tiles left are one row higher, and where what is
@@ -123,10 +125,10 @@ pub(super) fn dot(level: CpuLevel, shape: DotShape, listing: bool) -> Result<(Ve
     d.asm.finish(listing)
 }
 
-struct Dot {
-    asm: Asm,
-    level: CpuLevel,
-    shape: DotShape,
+pub(super) struct Dot {
+    pub(super) asm: Asm,
+    pub(super) level: CpuLevel,
+    pub(super) shape: DotShape,
 }
 
 impl Dot {
@@ -134,7 +136,7 @@ impl Dot {
         registers::bytes(self.level)
     }
 
-    fn most_rows(&self) -> i32 {
+    pub(super) fn most_rows(&self) -> i32 {
         let rows = registers::dot_rows(self.level);
         if self.shape.right.scaled() { rows - 2 } else { rows }
     }
@@ -149,6 +151,9 @@ impl Dot {
             self.nibble_table();
         }
         let done = self.asm.label();
+        if self.is_few() {
+            self.few(done);
+        }
         let (mut first, mut left) = (0, self.shape.vectors);
         while left > 0 {
             let n = left.min(2);
@@ -234,8 +239,33 @@ impl Dot {
 
     /// One register tile; moves on to the next.
     fn tile(&mut self, height: i32, first: i32, vectors: i32) {
-        let bytes = self.vector_bytes();
-        let (load, store) = registers::moves(self.level);
+        self.start_sums(height, vectors);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
+        if self.shape.far {
+            // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
+            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
+            self.asm.emit(Instruction::with2(Code::Cmovae_r64_rm64, NEXT, B));
+        }
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], A));
+        self.set_pointers(height);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
+        if self.shape.right.scaled() {
+            self.groups(height, first, vectors);
+        } else {
+            self.counted_steps(height, vectors);
+        }
+        self.store_sums(height, vectors);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, height * self.shape.acc_pitch));
+        if self.shape.inner_dense {
+            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, STRIDE, height));
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, Register::RAX));
+        } else {
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * height));
+        }
+    }
+
+    /// What the sums of a tile start with. `WORDS` is free afterwards.
+    pub(super) fn start_sums(&mut self, height: i32, vectors: i32) {
         let level = self.level;
         let acc = |r: i32, v: i32| vector(level, r * vectors + v);
         if self.shape.filled {
@@ -245,21 +275,30 @@ impl Dot {
             for n in 1..height * vectors {
                 self.asm.emit(Instruction::with2(registers::copy(level), vector(level, n), acc(0, 0)));
             }
+            return;
         }
-        for r in (0..height).filter(|_| !self.shape.filled) {
+        let (load, _) = registers::moves(level);
+        for r in 0..height {
             for v in 0..vectors {
-                let place = at(ACC, r * self.shape.acc_pitch + v * bytes);
+                let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
                 self.asm.emit(Instruction::with2(load, acc(r, v), place));
             }
         }
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
-        if self.shape.far {
-            // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
-            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
-            self.asm.emit(Instruction::with2(Code::Cmovae_r64_rm64, NEXT, B));
+    }
+
+    /// Puts the sums of a tile where they belong.
+    pub(super) fn store_sums(&mut self, height: i32, vectors: i32) {
+        let (_, store) = registers::moves(self.level);
+        for r in 0..height {
+            for v in 0..vectors {
+                let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
+                self.asm.emit(Instruction::with2(store, place, vector(self.level, r * vectors + v)));
+            }
         }
-        // Where the rows of `a` are: each pointer serves three, at once, twice the stride.
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], A));
+    }
+
+    /// Where the rows of `a` are, from the first of them on: each pointer serves three, at once, twice the stride.
+    pub(super) fn set_pointers(&mut self, height: i32) {
         if self.shape.inner_dense {
             let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
             for g in 1..groups {
@@ -270,25 +309,6 @@ impl Dot {
         } else {
             let two = MemoryOperand::with_base_index_scale(STRIDE, STRIDE, 2);
             self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[1], two));
-        }
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
-        if self.shape.right.scaled() {
-            self.groups(height, first, vectors);
-        } else {
-            self.counted_steps(height, vectors);
-        }
-        for r in 0..height {
-            for v in 0..vectors {
-                let place = at(ACC, r * self.shape.acc_pitch + v * bytes);
-                self.asm.emit(Instruction::with2(store, place, acc(r, v)));
-            }
-        }
-        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, height * self.shape.acc_pitch));
-        if self.shape.inner_dense {
-            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, STRIDE, height));
-            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, Register::RAX));
-        } else {
-            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * height));
         }
     }
 
@@ -356,7 +376,7 @@ impl Dot {
     }
 
     /// Bytes that a vector of columns of `b` takes.
-    fn right_bytes(&self) -> i32 {
+    pub(super) fn right_bytes(&self) -> i32 {
         match self.shape.right {
             Right::F32 => self.vector_bytes(),
             Right::Bf16 => self.vector_bytes() / 2,
@@ -433,7 +453,7 @@ impl Dot {
     }
 
     /// Some steps of the inner index, and on.
-    fn steps(&mut self, height: i32, vectors: i32, count: i32) {
+    pub(super) fn steps(&mut self, height: i32, vectors: i32, count: i32) {
         let (spread, fma) = registers::spread_and_fma(self.level);
         // What is left of the registers takes turns with the elements of `a`.
         let table = i32::from(self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512);
@@ -581,7 +601,10 @@ mod tests {
         for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
             for inner_dense in [true, false] {
                 for vectors in 1..=5 {
-                    for (rows, inner) in [(0, 3), (1, 0), (1, 1), (2, 3), (7, 4), (13, 5), (14, 64), (15, 7), (40, 9)] {
+                    // Some of these are longer than what is fetched at a time.
+                    for (rows, inner) in
+                        [(0, 3), (1, 0), (1, 1), (2, 3), (3, 300), (7, 4), (13, 5), (14, 64), (15, 7), (40, 9)]
+                    {
                         check(level, inner_dense, false, vectors, rows, inner);
                         check(level, inner_dense, true, vectors, rows, inner);
                     }

@@ -11,7 +11,7 @@
 //!
 //! * `registers`: what registers and plain instructions each level has;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot`, `transpose`: two leaves whose registers follow from the shape alone;
+//! * `dot` (`dot_few`: of few rows), `transpose`: two leaves whose registers follow from the shape alone;
 //! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
 //!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
 //! * `leaves`: each leaf is made once;
@@ -25,6 +25,7 @@ mod allocate;
 mod asm;
 mod call;
 mod dot;
+mod dot_few;
 mod encode;
 mod frame;
 mod lanes;

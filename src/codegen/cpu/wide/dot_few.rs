@@ -1,0 +1,139 @@
+//! The part of the `dot` leaf for few rows: one register tile has them all, and `b` is read from memory once.
+//!
+//! In: a product whose right operand comes from memory, in panels that follow each other. Out: code for each number of rows
+//! up to the height of a register tile; more rows go on to the other part of the leaf, and the sums are the same.
+//!
+//! Such a product waits for memory alone, and one stream of addresses does not keep memory busy: a core then reads some
+//! 14 GB/s on a machine that gives it 22 when it reads at four places at once. A panel is one stream. So what lies
+//! [`WINDOW`] bytes on, the rest of the panel and the panels after it, is fetched at four places in turn, a page apart, while
+//! the window before it is multiplied. Larger windows and more places are no faster; smaller ones leave less to be
+//! waited for where a thread begins.
+//!
+//! What it must not know: how many panels there are. The last one's successor is fetched in vain.
+
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+use super::asm::Label;
+use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Right, STEPS, STRIDE, UNROLL, WORDS};
+use super::registers::at;
+
+/// Bytes that are multiplied while as many are fetched.
+const WINDOW: i32 = 16 << 10;
+/// Places at which is fetched in turn.
+const PLACES: i32 = 4;
+
+/// What is fetched next at the first place; distances to the second place and to the fourth; steps after this window.
+const NEXT: Register = Register::R8;
+const PLACE: Register = Register::RCX;
+const THREE_PLACES: Register = Register::RDX;
+const LEFT: Register = Register::RBX;
+
+impl Dot {
+    /// Is there such a part?
+    pub(super) fn is_few(&self) -> bool {
+        let plain = matches!(self.shape.right, Right::F32 | Right::Bf16);
+        // The bytes of a round of steps are a line at each place, or some.
+        let whole = self.round() * self.shape.b_pitch % (PLACES * LINE) == 0;
+        self.shape.far && self.shape.vectors <= 2 && plain && whole
+    }
+
+    /// Steps that are written out.
+    fn round(&self) -> i32 {
+        UNROLL * (PLACES * LINE / (UNROLL * self.shape.b_pitch.max(1))).clamp(1, 4)
+    }
+
+    /// Does everything if there are few rows; else, goes on behind. `WORDS` is as the leaf was given it.
+    pub(super) fn few(&mut self, done: Label) {
+        let (height, vectors) = (self.most_rows(), self.shape.vectors);
+        let many = self.asm.label();
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, at(WORDS, 32)));
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, height));
+        self.asm.jump(Code::Jg_rel32_64, many);
+        let words = [(0, POINTERS[4]), (1, STRIDE), (2, B_ROW), (3, ACC), (5, INNER)];
+        for (word, r) in words {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
+        }
+        // Without steps there is nothing to do, unless the accumulator is still to be filled.
+        if !self.shape.filled {
+            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
+            self.asm.jump(Code::Jle_rel32_64, done);
+        }
+        // Steps of this part do not fetch on their own.
+        let far = std::mem::replace(&mut self.shape.far, false);
+        let heights: Vec<_> = (1..=height).map(|h| (h, self.asm.label())).collect();
+        for (h, label) in &heights {
+            self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, *h));
+            self.asm.jump(Code::Je_rel32_64, *label);
+        }
+        self.asm.jump(Code::Jmp_rel32_64, done);
+        for (h, label) in heights {
+            self.asm.bind(label);
+            self.asm.comment(format!("all of {h} rows x {vectors} vectors"));
+            self.start_sums(h, vectors);
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], POINTERS[4]));
+            self.set_pointers(h);
+            self.windows(h, vectors);
+            self.store_sums(h, vectors);
+            self.asm.jump(Code::Jmp_rel32_64, done);
+        }
+        self.shape.far = far;
+        self.asm.bind(many);
+    }
+
+    /// All steps, window by window.
+    fn windows(&mut self, height: i32, vectors: i32) {
+        let (next, done) = (self.asm.label(), self.asm.label());
+        let (pitch, round) = (self.shape.b_pitch, self.round());
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LEFT, INNER));
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
+        self.asm.jump(Code::Jle_rel32_64, done);
+        self.asm.bind(next);
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, STEPS, (WINDOW / pitch).max(round)));
+        self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, LEFT, STEPS));
+        self.asm.emit(Instruction::with2(Code::Cmovl_r64_rm64, STEPS, LEFT));
+        self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, LEFT, STEPS));
+        // The places divide the window that follows, which is as long as this one.
+        self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, PLACE, STEPS, pitch));
+        let behind = MemoryOperand::with_base_index(B_ROW, PLACE);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, behind));
+        self.asm.emit(Instruction::with2(Code::Shr_rm64_imm8, PLACE, PLACES.trailing_zeros()));
+        self.asm.emit(Instruction::with2(Code::And_rm64_imm8, PLACE, -LINE));
+        let three = MemoryOperand::with_base_index_scale(PLACE, PLACE, 2);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, THREE_PLACES, three));
+
+        let (several, rest, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, round));
+        self.asm.jump(Code::Jl_rel32_64, rest);
+        self.asm.bind(several);
+        self.fetch();
+        for _ in 0..round / UNROLL {
+            self.steps(height, vectors, UNROLL);
+        }
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, round));
+        self.asm.jump(Code::Jge_rel32_64, several);
+        self.asm.bind(rest);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, round));
+        self.asm.jump(Code::Je_rel32_64, end);
+        let one = self.asm.here();
+        self.steps(height, vectors, 1);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 1));
+        self.asm.jump(Code::Jne_rel32_64, one);
+        self.asm.bind(end);
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
+        self.asm.jump(Code::Jg_rel32_64, next);
+        self.asm.bind(done);
+    }
+
+    /// Fetches as many bytes as a round of steps has, and moves on.
+    fn fetch(&mut self) {
+        let lines = self.round() * self.shape.b_pitch / (PLACES * LINE);
+        for line in 0..lines {
+            let displacement = i64::from(line * LINE);
+            let further = |r, scale| MemoryOperand::with_base_index_scale_displ_size(NEXT, r, scale, displacement, 1);
+            for place in [at(NEXT, line * LINE), further(PLACE, 1), further(PLACE, 2), further(THREE_PLACES, 1)] {
+                self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
+            }
+        }
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, NEXT, lines * LINE));
+    }
+}
