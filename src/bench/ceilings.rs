@@ -2,10 +2,10 @@
 //!
 //! In: a number of threads. Out: [`Ceilings`]. The loops are machine code by hand, so that they are the same in every
 //! build: one does nothing but multiply-adds on independent registers of the widest kind that the processor has, the other
-//! reads a buffer much larger than its caches from one end to the other. The best of several rounds counts: a ceiling is
+//! reads a buffer much larger than its caches, at several places at once. The best of several rounds counts: a ceiling is
 //! what the machine reaches when nobody disturbs it. It must not know kernels.
 
-use super::machine::{STRIDE, Unit};
+use super::machine::{BLOCK, Unit};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ pub fn measure(threads: usize) -> Ceilings {
 
     let buffer = buffer_bytes();
     let memory = vec![1u8; buffer];
-    let share = buffer / threads / STRIDE * STRIDE;
+    let share = buffer / threads / BLOCK * BLOCK;
     let read = |thread: usize| unit.read(memory.get(thread * share..(thread + 1) * share).unwrap_or_default());
     let bandwidth = best_rate(threads, share as f64, &read);
     Ceilings { threads, flops, bandwidth, vectors: unit.name(), buffer }
@@ -89,7 +89,7 @@ fn buffer_bytes() -> usize {
         line.split_whitespace().next()?.parse::<usize>().ok()
     });
     let limit = free.map_or(256 << 20, |kib| (kib / 4).saturating_mul(1 << 10));
-    wanted.min(limit).max(1 << 20) / STRIDE * STRIDE
+    wanted.min(limit).max(1 << 20) / BLOCK * BLOCK
 }
 
 /// Bytes of the processor's largest cache, as the system tells; 32 MiB where it does not.
@@ -117,6 +117,6 @@ mod tests {
         // Slower than any machine of this century, faster than any of the next years.
         assert!((1e8..1e13).contains(&ceilings.flops), "{ceilings:?}");
         assert!((1e8..1e13).contains(&ceilings.bandwidth), "{ceilings:?}");
-        assert!(ceilings.buffer >= 1 << 20 && ceilings.buffer.is_multiple_of(STRIDE), "{ceilings:?}");
+        assert!(ceilings.buffer >= BLOCK && ceilings.buffer.is_multiple_of(BLOCK), "{ceilings:?}");
     }
 }

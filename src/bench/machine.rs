@@ -1,10 +1,13 @@
 //! Two loops in machine code: one that multiplies and adds as fast as the processor can, one that reads memory.
 //!
 //! In: how many steps, or which bytes. Out: nothing but the time that it takes. Each step of the first works on so many
-//! registers that none waits for itself, and on nothing else; each step of the second loads [`STRIDE`] bytes.
+//! registers that none waits for itself, and on nothing else. The second goes through a block of memory at four places at
+//! once, and fetches a little ahead at each: a core that reads at one place alone does not keep memory busy.
 
-/// Bytes that a step of the reading loop takes.
-pub(super) const STRIDE: usize = 512;
+/// Bytes from one place to the next.
+const PLACE: usize = 96 << 10;
+/// Bytes that the reading loop takes at a time, those of four places; it reads whole blocks.
+pub(super) const BLOCK: usize = 4 * PLACE;
 
 /// Numbers with which sums stay finite and normal, however many.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -12,7 +15,7 @@ static FACTORS: [f32; 2] = [1.0, 1e-3];
 
 #[cfg(target_arch = "x86_64")]
 mod here {
-    use super::{FACTORS, STRIDE};
+    use super::{BLOCK, FACTORS, PLACE};
     use std::arch::asm;
 
     /// The widest vectors of the processor.
@@ -45,17 +48,32 @@ mod here {
         };
     }
 
-    /// Loads of `$v` registers at multiples of their size, step after step.
+    /// Loads of `$v` registers, 128 bytes at each place of a block, step after step.
     macro_rules! read {
-        ($memory:ident, $load:literal, $v:literal, $($at:literal)*) => {
+        ($block:ident, $load:literal, $v:literal, $($at:literal)*) => {
             asm!(
                 "2:",
-                $(concat!($load, " ", $v, "0, [rcx + ", $at, "]"),)*
-                "add rcx, 512",
+                $(
+                    concat!($load, " ", $v, "0, [rcx + ", $at, "]"),
+                    concat!($load, " ", $v, "1, [rcx + r8 + ", $at, "]"),
+                    concat!($load, " ", $v, "2, [rcx + 2*r8 + ", $at, "]"),
+                    concat!($load, " ", $v, "3, [rcx + r9 + ", $at, "]"),
+                )*
+                "prefetcht0 [rcx + 1024]",
+                "prefetcht0 [rcx + 1088]",
+                "prefetcht0 [rcx + r8 + 1024]",
+                "prefetcht0 [rcx + r8 + 1088]",
+                "prefetcht0 [rcx + 2*r8 + 1024]",
+                "prefetcht0 [rcx + 2*r8 + 1088]",
+                "prefetcht0 [rcx + r9 + 1024]",
+                "prefetcht0 [rcx + r9 + 1088]",
+                "add rcx, 128",
                 "cmp rcx, rdx",
                 "jb 2b",
-                inout("rcx") $memory.as_ptr() => _,
-                in("rdx") $memory.as_ptr_range().end,
+                inout("rcx") $block.as_ptr() => _,
+                in("rdx") $block.as_ptr().wrapping_add(PLACE),
+                in("r8") PLACE,
+                in("r9") 3 * PLACE,
                 clobber_abi("C"),
                 options(nostack, readonly),
             )
@@ -109,24 +127,15 @@ mod here {
         }
 
         pub(crate) fn read(self, memory: &[u8]) {
-            if memory.is_empty() || !memory.len().is_multiple_of(STRIDE) {
-                return;
-            }
-            match self {
-                // SAFETY: the processor has AVX-512, see `best`; whole steps of readable memory.
-                Unit::Wide => unsafe { read!(memory, "vmovups", "zmm", "0" "64" "128" "192" "256" "320" "384" "448") },
-                // SAFETY: the processor has AVX2; as above.
-                Unit::Fused => unsafe {
-                    read!(memory, "vmovups", "ymm", "0" "32" "64" "96" "128" "160" "192" "224"
-                        "256" "288" "320" "352" "384" "416" "448" "480")
-                },
-                // SAFETY: every x86-64 processor has SSE2; as above.
-                Unit::Plain => unsafe {
-                    read!(memory, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112"
-                        "128" "144" "160" "176" "192" "208" "224" "240"
-                        "256" "272" "288" "304" "320" "336" "352" "368"
-                        "384" "400" "416" "432" "448" "464" "480" "496")
-                },
+            for block in memory.chunks_exact(BLOCK) {
+                match self {
+                    // SAFETY: the processor has AVX-512, see `best`; a block of readable memory.
+                    Unit::Wide => unsafe { read!(block, "vmovups", "zmm", "0" "64") },
+                    // SAFETY: the processor has AVX2; as above.
+                    Unit::Fused => unsafe { read!(block, "vmovups", "ymm", "0" "32" "64" "96") },
+                    // SAFETY: every x86-64 processor has SSE2; as above.
+                    Unit::Plain => unsafe { read!(block, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112") },
+                }
             }
         }
     }
@@ -167,7 +176,7 @@ mod here {
         /// Narrower units run wherever wider ones do.
         #[test]
         fn every_unit_runs() {
-            let memory = vec![1u8; 8 * STRIDE];
+            let memory = vec![1u8; 2 * BLOCK];
             let units = match Unit::best() {
                 Unit::Wide => &[Unit::Wide, Unit::Fused, Unit::Plain][..],
                 Unit::Fused => &[Unit::Fused, Unit::Plain],
@@ -186,7 +195,7 @@ mod here {
 
 #[cfg(target_arch = "aarch64")]
 mod here {
-    use super::{FACTORS, STRIDE};
+    use super::{BLOCK, FACTORS, PLACE};
     use std::arch::asm;
 
     /// NEON, which every 64-bit processor of this kind has.
@@ -234,25 +243,27 @@ mod here {
         }
 
         pub(crate) fn read(self, memory: &[u8]) {
-            if memory.is_empty() || !memory.len().is_multiple_of(STRIDE) {
-                return;
-            }
-            // SAFETY: whole steps of readable memory.
-            unsafe {
-                asm!(
-                    "2:",
-                    "ldp q0, q1, [x0]", "ldp q2, q3, [x0, #32]", "ldp q4, q5, [x0, #64]", "ldp q6, q7, [x0, #96]",
-                    "ldp q0, q1, [x0, #128]", "ldp q2, q3, [x0, #160]", "ldp q4, q5, [x0, #192]", "ldp q6, q7, [x0, #224]",
-                    "ldp q0, q1, [x0, #256]", "ldp q2, q3, [x0, #288]", "ldp q4, q5, [x0, #320]", "ldp q6, q7, [x0, #352]",
-                    "ldp q0, q1, [x0, #384]", "ldp q2, q3, [x0, #416]", "ldp q4, q5, [x0, #448]", "ldp q6, q7, [x0, #480]",
-                    "add x0, x0, #512",
-                    "cmp x0, x1",
-                    "b.lo 2b",
-                    inout("x0") memory.as_ptr() => _,
-                    in("x1") memory.as_ptr_range().end,
-                    clobber_abi("C"),
-                    options(nostack, readonly),
-                )
+            for block in memory.chunks_exact(BLOCK) {
+                // SAFETY: a block of readable memory.
+                unsafe {
+                    asm!(
+                        "2:",
+                        "ldp q0, q1, [x0]", "ldp q2, q3, [x1]", "ldp q4, q5, [x2]", "ldp q6, q7, [x3]",
+                        "ldp q0, q1, [x0, #32]", "ldp q2, q3, [x1, #32]", "ldp q4, q5, [x2, #32]", "ldp q6, q7, [x3, #32]",
+                        "ldp q0, q1, [x0, #64]", "ldp q2, q3, [x1, #64]", "ldp q4, q5, [x2, #64]", "ldp q6, q7, [x3, #64]",
+                        "ldp q0, q1, [x0, #96]", "ldp q2, q3, [x1, #96]", "ldp q4, q5, [x2, #96]", "ldp q6, q7, [x3, #96]",
+                        "add x0, x0, #128", "add x1, x1, #128", "add x2, x2, #128", "add x3, x3, #128",
+                        "cmp x0, x4",
+                        "b.lo 2b",
+                        inout("x0") block.as_ptr() => _,
+                        inout("x1") block.as_ptr().wrapping_add(PLACE) => _,
+                        inout("x2") block.as_ptr().wrapping_add(2 * PLACE) => _,
+                        inout("x3") block.as_ptr().wrapping_add(3 * PLACE) => _,
+                        in("x4") block.as_ptr().wrapping_add(PLACE),
+                        clobber_abi("C"),
+                        options(nostack, readonly),
+                    )
+                }
             }
         }
     }
