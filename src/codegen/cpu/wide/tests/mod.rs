@@ -1,6 +1,7 @@
 //! Leaves of runs against the interpreter and against `f64`: kernels of runs are parsed, their leaves are called in this
 //! process on memory that ends where the program may not read on, and what they wrote is compared.
 
+mod dot;
 mod functions;
 mod random;
 mod small;
