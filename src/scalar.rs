@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::shape::Elem;
+
 /// Declares an enum whose variants have a name in programs and dumps.
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)* }) => {
@@ -45,6 +47,8 @@ named_enum! {
         Abs = "abs",
         /// `e^x`
         Exp = "exp",
+        /// `2^x`
+        Exp2 = "exp2",
         /// Natural logarithm.
         Log = "log",
         /// Square root.
@@ -140,6 +144,16 @@ named_enum! {
     }
 }
 
+/// Rounds to the nearest value of a float type, ties to even.
+pub fn round_to(elem: Elem, x: f64) -> f64 {
+    match elem {
+        Elem::F32 => f64::from(x as f32),
+        Elem::BF16 => half::bf16::from_f64(x).to_f64(),
+        Elem::F16 => half::f16::from_f64(x).to_f64(),
+        Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => x,
+    }
+}
+
 /// The error function in `f64`, to about 1e-15 (series below 3, continued fraction above; Abramowitz & Stegun 7.1.5
 /// and 7.1.14).
 pub fn erf(x: f64) -> f64 {
@@ -177,6 +191,7 @@ impl UnaryOp {
             UnaryOp::Neg => -x,
             UnaryOp::Abs => x.abs(),
             UnaryOp::Exp => x.exp(),
+            UnaryOp::Exp2 => x.exp2(),
             UnaryOp::Log => x.ln(),
             UnaryOp::Sqrt => x.sqrt(),
             UnaryOp::Rsqrt => 1.0 / x.sqrt(),
@@ -227,6 +242,7 @@ impl UnaryOp {
             UnaryOp::Floor => Some(x),
             UnaryOp::Not => Some(i64::from(x == 0)),
             UnaryOp::Exp
+            | UnaryOp::Exp2
             | UnaryOp::Log
             | UnaryOp::Sqrt
             | UnaryOp::Rsqrt

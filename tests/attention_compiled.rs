@@ -143,6 +143,21 @@ fn cases() -> Vec<Case> {
             ..PLAIN
         },
         Case {
+            name: "kept with a number",
+            extra: &["bool[S, T]"],
+            masked: "where(a, s, -1.5)",
+            apply: |x, [_, i, j], [_, t], a| if a[0][i * t + j] != 0.0 { x } else { -1.5 },
+            ..PLAIN
+        },
+        Case {
+            // Rows of which nothing is kept have the mean of all values, not zeros.
+            name: "kept with about the least number",
+            extra: &["bool[S, T]"],
+            masked: "where(a, s, -3.4e38)",
+            apply: |x, [_, i, j], [_, t], a| if a[0][i * t + j] != 0.0 { x } else { -3.4e38 },
+            ..PLAIN
+        },
+        Case {
             name: "kept keys, then causal",
             extra: &["bool[T]"],
             masked: "where(causal(S, T), where(a, s, -inf), -inf)",

@@ -138,6 +138,7 @@ fn never_minus_infinity(f: &Function, v: Value, depth: usize) -> bool {
             UnaryOp::Sigmoid
             | UnaryOp::Tanh
             | UnaryOp::Exp
+            | UnaryOp::Exp2
             | UnaryOp::Abs
             | UnaryOp::Relu
             | UnaryOp::Gelu

@@ -6,6 +6,7 @@
 use cranelift_entity::SecondaryMap;
 
 use crate::ir::{Block, Function, Inst, Loc, Op, Scalar, Type, Use, Value, result_type};
+pub(super) use crate::scalar::round_to;
 use crate::shape::{Elem, TensorType};
 
 /// All uses of all values, as [`Function::uses`] gives them.
@@ -38,16 +39,6 @@ pub(super) fn splat(f: &Function, v: Value) -> Option<Scalar> {
 /// Is every element of the value the same number: a tensor of rank 0, or a splat?
 pub(super) fn is_scalar(f: &Function, v: Value) -> bool {
     f.tensor(v).is_some_and(|t| t.rank() == 0) || splat(f, v).is_some()
-}
-
-/// Rounds to the nearest value of a float type, ties to even.
-pub(super) fn round_to(elem: Elem, x: f64) -> f64 {
-    match elem {
-        Elem::F32 => f64::from(x as f32),
-        Elem::BF16 => half::bf16::from_f64(x).to_f64(),
-        Elem::F16 => half::f16::from_f64(x).to_f64(),
-        Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => x,
-    }
 }
 
 /// The permutation that swaps the last two of `rank` axes.

@@ -10,7 +10,7 @@
 //!
 //! | function | error bound |
 //! |---|---|
-//! | exp | 2 ulp (subnormal results: 1 ulp of the smallest subnormal) |
+//! | exp, exp2 | 2 ulp (subnormal results: 1 ulp of the smallest subnormal) |
 //! | tanh | 3 ulp |
 //! | erf | 3 ulp |
 //! | sigmoid | 4 ulp |
@@ -39,6 +39,9 @@ pub struct Libm {
 /// `e^r = 1 + r + r^2 P(r)` on `|r| <= ln 2 / 2`, lowest coefficient first.
 pub(in crate::codegen) const EXP: [f32; 6] =
     [0.5, 0.166_666_66, 0.041_666_295, 0.008_333_498, 0.001_394_475_9, 0.000_197_902_48];
+/// `2^r = 1 + r P(r)` on `|r| <= 1/2`, lowest coefficient first.
+pub(in crate::codegen) const EXP2: [f32; 6] =
+    [std::f32::consts::LN_2, 0.240_226_48, 0.055_503_324, 0.009_618_438, 0.001_339_893, 0.000_153_532_9];
 /// `tanh x = x + x z P(z)`, `z = x^2`, on `|x| <= 0.625`.
 pub(in crate::codegen) const TANH: [f32; 6] =
     [-0.333_333_3, 0.133_332_04, -0.053_946_454, 0.021_698_69, -0.008_171_705, 0.002_137_162_7];
@@ -172,6 +175,11 @@ impl Lanes<'_, '_> {
         let p = self.add(p, r);
         let one = self.splat(1.0);
         let p = self.add(p, one);
+        self.scaled(p, shifted)
+    }
+
+    /// `p 2^n` in two steps, `n` being in the low bits of a number that [`ROUND`] was added to.
+    fn scaled(&mut self, p: Value, shifted: Value) -> Value {
         let (bits, base) = (self.as_int(shifted), self.splat_int(ROUND.to_bits().cast_signed()));
         let n = self.builder.ins().isub(bits, base);
         let half = self.builder.ins().sshr_imm_u(n, 1);
@@ -179,6 +187,22 @@ impl Lanes<'_, '_> {
         let (a, b) = (self.power_of_two(half), self.power_of_two(rest));
         let p = self.mul(p, a);
         self.mul(p, b)
+    }
+
+    /// `2^x`, as `e^x`; nothing is lost where `x` is parted into a whole number and the rest.
+    fn exp2(&mut self, x: Value) -> Value {
+        let (high, low) = (self.splat(129.0), self.splat(-151.0));
+        let x = self.select(FloatCC::GreaterThan, x, high, high, x);
+        let x = self.select(FloatCC::LessThan, x, low, low, x);
+        let round = self.splat(ROUND);
+        let shifted = self.add(x, round);
+        let n = self.sub(shifted, round);
+        let r = self.sub(x, n);
+        let p = self.polynomial(r, &EXP2);
+        let p = self.mul(p, r);
+        let one = self.splat(1.0);
+        let p = self.add(p, one);
+        self.scaled(p, shifted)
     }
 
     /// `tanh x`: a polynomial near 0, `1 - 2 / (e^2x + 1)` beyond.
@@ -316,6 +340,7 @@ impl Lanes<'_, '_> {
             UnaryOp::Neg => self.builder.ins().fneg(x),
             UnaryOp::Abs => self.builder.ins().fabs(x),
             UnaryOp::Exp => self.exp(x),
+            UnaryOp::Exp2 => self.exp2(x),
             UnaryOp::Log => self.each_lane(self.libm.logf, &[x]),
             UnaryOp::Sqrt => self.builder.ins().sqrt(x),
             UnaryOp::Rsqrt => {
@@ -468,6 +493,7 @@ mod tests {
     fn errors_are_within_their_bounds() {
         for (op, bound) in [
             (UnaryOp::Exp, 2.0),
+            (UnaryOp::Exp2, 2.0),
             (UnaryOp::Tanh, 3.0),
             (UnaryOp::Erf, 3.0),
             (UnaryOp::Sigmoid, 4.0),

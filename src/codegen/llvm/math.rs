@@ -8,7 +8,7 @@ use inkwell::FloatPredicate;
 use inkwell::values::VectorValue;
 
 use super::emit::{Emit, Made};
-use crate::codegen::cpu::math::{ERF, ERFC, EXP, ROUND, TANH};
+use crate::codegen::cpu::math::{ERF, ERFC, EXP, EXP2, ROUND, TANH};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::tile::CpuLevel;
 
@@ -88,7 +88,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// `e^x`.
     fn exp(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let (b, n) = (&self.b, x.get_type().get_size());
+        let n = x.get_type().get_size();
         let (high, low) = (self.floats(89.0, n), self.floats(-104.5, n));
         // NaN fails both comparisons and stays.
         let x = self.where_is((FloatPredicate::OGT, x, high), high, x)?;
@@ -101,11 +101,30 @@ impl<'c> Emit<'_, 'c> {
         let p = self.polynomial(r, &EXP)?;
         let p = self.mul_add(p, self.times(r, r)?, r)?;
         let p = self.plus(p, self.floats(1.0, n))?;
+        self.scaled(p, shifted)
+    }
+
+    /// `p 2^k` in two steps, `k` being in the low bits of a number that [`ROUND`] was added to.
+    fn scaled(&self, p: VectorValue<'c>, shifted: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        let (b, n) = (&self.b, p.get_type().get_size());
         let k = b.build_int_sub(self.as_ints(shifted)?, self.ints(ROUND.to_bits().cast_signed(), n), "")?;
         let half = b.build_right_shift(k, self.ints(1, n), true, "")?;
         let rest = b.build_int_sub(k, half, "")?;
         let p = self.times(p, self.power_of_two(half)?)?;
         self.times(p, self.power_of_two(rest)?)
+    }
+
+    /// `2^x`.
+    fn exp2(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        let n = x.get_type().get_size();
+        let (high, low) = (self.floats(129.0, n), self.floats(-151.0, n));
+        let x = self.where_is((FloatPredicate::OGT, x, high), high, x)?;
+        let x = self.where_is((FloatPredicate::OLT, x, low), low, x)?;
+        let round = self.floats(ROUND, n);
+        let shifted = self.plus(x, round)?;
+        let r = self.minus(x, self.minus(shifted, round)?)?;
+        let p = self.mul_add(self.polynomial(r, &EXP2)?, r, self.floats(1.0, n))?;
+        self.scaled(p, shifted)
     }
 
     fn tanh(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
@@ -182,6 +201,7 @@ impl<'c> Emit<'_, 'c> {
             UnaryOp::Neg => Ok(self.b.build_float_neg(x, "")?),
             UnaryOp::Abs => self.absolute(x),
             UnaryOp::Exp => self.exp(x),
+            UnaryOp::Exp2 => self.exp2(x),
             UnaryOp::Log => self.floats_intrinsic("llvm.log", &[x]),
             UnaryOp::Sqrt => self.floats_intrinsic("llvm.sqrt", &[x]),
             UnaryOp::Rsqrt => self.over(one, self.floats_intrinsic("llvm.sqrt", &[x])?),

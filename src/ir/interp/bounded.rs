@@ -121,7 +121,7 @@ impl Real for Bounded {
                 let jumps = x.error > 0.0 && (x.value - x.error).floor() != (x.value + x.error).floor();
                 Bounded { value, error: if jumps { x.error + 1.0 } else { 0.0 } }
             }
-            UnaryOp::Exp => {
+            UnaryOp::Exp | UnaryOp::Exp2 => {
                 let reduction = if x.value.is_finite() { x.value.abs() } else { 0.0 };
                 made(value, x.spread(f), FUNCTION + reduction, elem)
             }

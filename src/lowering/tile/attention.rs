@@ -8,10 +8,10 @@
 //!
 //! ```text
 //! grid (batch and heads.., ceil(S, Q), ceil(E, 256))          Q: columns of a product's register tile
-//!   qt = transpose(q tile * scale)                             [D, Q]
+//!   qt = transpose(q tile * (scale * log2 e))                  [D, Q]
 //!   for each 256 keys:                                         (`keys`)
 //!     s  = k block @ qt;  masks                                [256, Q]
-//!     m' = max(m, columns' max of s);  p = exp(s - m');  c = exp(m - m')
+//!     m' = max(m, columns' max of s);  p = 2^(s - m');  c = 2^(m - m')
 //!     l  = l c + columns' sum of p;  acc = acc c + v block^T @ p     [1, Q], [E, Q]
 //!   y = transpose(acc / l);  epilogue;  store                  [Q, E]
 //! ```
@@ -24,16 +24,23 @@
 //! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
 //! gives zeros. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for each block
 //! of keys that raises the maximum. A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term
-//! of a score then rounds once more, by half a unit of the term's last place (a power of two does not round). Other scales
-//! are multiplied into the scores, as written: they may not be finite, or may overflow.
+//! of a score then rounds once more, by half a unit of the term's last place. Other scales are multiplied into the scores, as
+//! written: they may not be finite, or may overflow.
+//!
+//! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into the
+//! queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written, as exact, and overflow
+//! beyond 2.3e38. Else it is multiplied into `s - m'`, which rounds by half a unit of the last place of a number that is at
+//! most twice as large as a score: no more than the scores themselves were rounded.
 
 mod keys;
+
+use std::f64::consts::LOG2_E;
 
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, literal, tile_size};
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, MaskKind, Op, Scalar, Terminator};
-use crate::scalar::{BinaryOp, CmpOp};
+use crate::scalar::{BinaryOp, CmpOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, computed};
 use keys::Running;
@@ -57,14 +64,14 @@ enum Source {
 }
 
 /// How the scale comes in.
-#[derive(Clone, Copy)]
-enum Scale {
-    /// It is 1.
-    None,
-    /// Multiplied into the queries.
-    Queries(tile::Value),
-    /// Multiplied into the scores.
-    Scores(tile::Value),
+#[derive(Clone, Copy, Default)]
+struct Scale {
+    /// What the queries are multiplied by.
+    queries: Option<tile::Value>,
+    /// What the scores are multiplied by.
+    scores: Option<tile::Value>,
+    /// What differences of scores are multiplied by to be exponents of 2, if they are not yet.
+    exponents: Option<tile::Value>,
 }
 
 /// A mask, in order of application.
@@ -208,15 +215,32 @@ pub(super) fn attention(
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
 
     let mut sources = sources.into_iter();
-    let scale = scale_of(&mut kb, &sources.next().ok_or("an attention without a scale")?);
-    let mut read = Vec::new();
+    let scale = sources.next().ok_or("an attention without a scale")?;
+    let mut written = Vec::new();
     for kind in masks {
         let operand = if kind.operands() > 0 { sources.next() } else { None };
-        // A fill is a scalar, read once.
         let fill = match kind {
-            MaskKind::Keep => Some(scalar_of(&mut kb, &sources.next().ok_or("a mask without a fill")?)),
+            MaskKind::Keep => Some(sources.next().ok_or("a mask without a fill")?),
             MaskKind::Add | MaskKind::Causal => None,
         };
+        written.push((kind, operand, fill));
+    }
+    // What is put in the scores' place can be multiplied beforehand, what is added to them cannot.
+    let literals = written.iter().all(|(kind, _, fill)| match kind {
+        MaskKind::Causal => true,
+        MaskKind::Keep => matches!(fill, Some(Source::Literal(..))),
+        MaskKind::Add => false,
+    });
+    let scale = scale_of(&mut kb, &scale, literals);
+    let mut read = Vec::new();
+    for (kind, operand, fill) in written {
+        // A fill is a scalar, read once.
+        let fill = fill.map(|x| match x {
+            Source::Literal(x, elem) if scale.exponents.is_none() => {
+                kb.scalar(Scalar::Float(exponent(round_to(elem, x.as_f64()))), Elem::F32)
+            }
+            x => scalar_of(&mut kb, &x),
+        });
         read.push(Mask { kind, operand, fill });
     }
     let block = if in_place(&kb, bk) && in_place(&kb, bv) { KEYS } else { COPIED_KEYS };
@@ -289,17 +313,28 @@ fn load_turned(
     if turn { kb.transpose(x) } else { x }
 }
 
-fn scale_of(kb: &mut KernelBuilder, s: &Source) -> Scale {
-    if let Source::Literal(x, _) = s {
-        let x = x.as_f64();
-        if x == 1.0 {
-            return Scale::None;
+/// `literals`: may the scores be other than what was written, by a factor?
+fn scale_of(kb: &mut KernelBuilder, s: &Source, literals: bool) -> Scale {
+    let float = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
+    let exponents = |kb| Some(float(kb, LOG2_E));
+    match s {
+        Source::Literal(x, elem) if (2f64.powi(-20)..=1.0).contains(&x.as_f64().abs()) => {
+            let x = round_to(*elem, x.as_f64());
+            if literals {
+                Scale { queries: Some(float(kb, exponent(x))), ..Scale::default() }
+            } else {
+                let queries = if x == 1.0 { None } else { Some(float(kb, x)) };
+                Scale { queries, exponents: exponents(kb), ..Scale::default() }
+            }
         }
-        if (2f64.powi(-20)..=1.0).contains(&x.abs()) {
-            return Scale::Queries(scalar_of(kb, s));
-        }
+        _ => Scale { scores: Some(scalar_of(kb, s)), exponents: exponents(kb), ..Scale::default() },
     }
-    Scale::Scores(scalar_of(kb, s))
+}
+
+/// What `e` to the `x` is 2 to the power of; what was finite stays so.
+fn exponent(x: f64) -> f64 {
+    let y = x * LOG2_E;
+    if x.is_finite() { y.clamp(-f64::from(f32::MAX), f64::from(f32::MAX)) } else { y }
 }
 
 fn scalar_of(kb: &mut KernelBuilder, s: &Source) -> tile::Value {

@@ -171,6 +171,8 @@ instructions! {
     // a * 2^floor(b)
     Scale: EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er, INVALID, true;
     Round: EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, VEX_Vroundps_ymm_ymmm256_imm8, false;
+    // What rounding leaves: a - round(a)
+    Reduce: EVEX_Vreduceps_zmm_k1z_zmmm512b32_imm8_sae, INVALID, false;
     // Comparisons, into a mask or a vector
     CompareF: EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae, VEX_Vcmpps_ymm_ymm_ymmm256_imm8, false;
     CompareI: EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8, INVALID, false;

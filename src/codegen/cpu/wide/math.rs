@@ -5,16 +5,14 @@
 //! enough for `exp`. Both GELUs are of one piece: `max(x, 0) - |x| 2^P(|x|)`, where `2^P(a)` is the function's factor at `-a`,
 //! so that nothing cancels and nothing is divided. All are fitted by Lawson's iteration. `log`, `sin`, `cos` have no leaf.
 
-use std::f32::consts::LN_2;
-
 use super::machine::{Machine, Op, Operand, Reg};
-use crate::codegen::cpu::math::{ERF, ERFC, TANH};
+use crate::codegen::cpu::math::{ERF, ERFC, EXP2, TANH};
 use crate::scalar::UnaryOp;
 
 /// `e^r = 1 + r + r^2 P(r)` on `|r| <= ln 2 / 2`, lowest coefficient first.
 const EXP: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_726, 0.001_381_459_2];
-/// `2^r = 1 + r P(r)` on `|r| <= 1/2`.
-const EXP2: [f32; 6] = [LN_2, 0.240_226_48, 0.055_503_324, 0.009_618_438, 0.001_339_893, 0.000_153_532_9];
+/// `2^r = 1 + r P(r)` on `0 <= r <= 1`, nearer where more is rounded, towards 1; with the rounding 1.9 ulp.
+const EXP2_UPWARDS: [f32; 5] = [0.693_154, 0.240_138_93, 0.055_877_01, 0.008_925_202, 0.001_904_834_9];
 /// `log2 Phi(-a)`, of the normal distribution, on `0 <= a <= 8`.
 const GELU: [f32; 9] = [
     -0.999_999_8,
@@ -41,6 +39,8 @@ const GELU_TANH: [f32; 11] = [
     -3.294_543_8e-5,
     1.725_760_6e-6,
 ];
+/// How to round: to the next whole number down, without the exception for inexact results.
+const DOWNWARDS: i32 = 9;
 /// Adding this rounds an `f32` of magnitude below 2^22 to a whole number.
 const ROUND: f32 = 12_582_912.0;
 
@@ -92,6 +92,11 @@ impl Machine {
         let p = self.polynomial(r, &EXP);
         let p = self.fma(p, r, one);
         let p = self.fma(p, r, one);
+        self.scaled(p, n)
+    }
+
+    /// `p 2^n` for a whole number `n`.
+    fn scaled(&mut self, p: Reg, n: Reg) -> Reg {
         if self.wide() {
             return self.two(Op::Scale, p, n);
         }
@@ -102,8 +107,30 @@ impl Machine {
         let half = self.shift(Op::ShiftLeft, half, 23);
         let p = self.two(Op::AddI, p, half);
         let rest = self.shift(Op::ShiftLeft, rest, 23);
+        let one = self.float(1.0);
         let scale = self.two(Op::AddI, rest, one);
         self.two(Op::Mul, p, scale)
+    }
+
+    /// `2^x`. At AVX-512 two instructions part `x` at the next whole number down: one gives the rest above it, the other
+    /// scales by two to it. Both know of infinities, overflow and underflow.
+    fn exp2(&mut self, x: Reg) -> Reg {
+        let one = self.float(1.0);
+        if self.wide() {
+            let r = self.vector(Op::Reduce, vec![x.into(), Operand::Imm(DOWNWARDS)]);
+            let p = self.polynomial(r, &EXP2_UPWARDS);
+            let p = self.fma(p, r, one);
+            return self.two(Op::Scale, p, x);
+        }
+        let (high, low, round) = (self.float(129.0), self.float(-151.0), self.float(ROUND));
+        let x = self.two(Op::Min, high, x);
+        let x = self.two(Op::Max, low, x);
+        let shifted = self.two(Op::Add, x, round);
+        let n = self.two(Op::Sub, shifted, round);
+        let r = self.two(Op::Sub, x, n);
+        let p = self.polynomial(r, &EXP2);
+        let p = self.fma(p, r, one);
+        self.scaled(p, n)
     }
 
     fn tanh(&mut self, x: Reg) -> Reg {
@@ -200,14 +227,14 @@ impl Machine {
     }
 
     fn floor(&mut self, x: Reg) -> Reg {
-        // Downwards, without the exception for inexact results.
-        self.vector(Op::Round, vec![x.into(), Operand::Imm(9)])
+        self.vector(Op::Round, vec![x.into(), Operand::Imm(DOWNWARDS)])
     }
 
     /// A function of floats; `None` for those that have no leaf.
     pub(super) fn function(&mut self, op: UnaryOp, x: Reg) -> Option<Reg> {
         Some(match op {
             UnaryOp::Exp => self.exp(x),
+            UnaryOp::Exp2 => self.exp2(x),
             UnaryOp::Rsqrt => {
                 let root = self.vector(Op::Sqrt, vec![x.into()]);
                 let one = self.float(1.0);

@@ -112,6 +112,7 @@ pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, i
 fn cost(op: &Op) -> usize {
     match op {
         Op::Unary(UnaryOp::Exp) => 14,
+        Op::Unary(UnaryOp::Exp2) => 8,
         Op::Unary(UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh) => 25,
         Op::Unary(UnaryOp::Erf) => 45,
         Op::Narrow { .. } => 6,

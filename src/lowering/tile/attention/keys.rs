@@ -3,7 +3,7 @@
 //! In: the parts of an attention kernel whose builder stands before the loops. Out: the running maximum, sum and result
 //! after the last block, the builder after the loops. Queries are columns, keys are rows.
 
-use super::{Attention, CHUNK, Mask, ONE, Scale, Source, WIDTH, in_place, load_turned, scalar_of};
+use super::{Attention, CHUNK, Mask, ONE, Source, WIDTH, in_place, load_turned, scalar_of};
 use crate::ir::{MaskKind, Scalar};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -77,12 +77,8 @@ impl Attention {
 
     /// A part of the heads of all queries: `[part, queries]`.
     fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent) -> Value {
-        let factor = match self.scale {
-            Scale::Queries(x) => Some(x),
-            Scale::None | Scale::Scores(_) => None,
-        };
         let axes = (self.rank - 1, self.rank - 2);
-        load_turned(kb, self.q, &self.at(self.row, start), axes, (part, self.queries), factor)
+        load_turned(kb, self.q, &self.at(self.row, start), axes, (part, self.queries), self.scale.queries)
     }
 
     /// Indices of an element of a buffer.
@@ -134,7 +130,7 @@ impl Attention {
             kb.extent_at(&self.t, now.next, self.block)
         };
         let mut scores = self.scores(kb, queries, now.next, keys);
-        if let Scale::Scores(scale) = self.scale {
+        if let Some(scale) = self.scale.scores {
             scores = kb.binary(BinaryOp::Mul, scores, scale);
         }
         for mask in &self.masks {
@@ -225,6 +221,15 @@ impl Attention {
         }
     }
 
+    /// `e` to what was written as scores, minus a base.
+    fn power(&self, kb: &mut KernelBuilder, scores: Value, base: Value) -> Value {
+        let mut x = kb.binary(BinaryOp::Sub, scores, base);
+        if let Some(factor) = self.scale.exponents {
+            x = kb.binary(BinaryOp::Mul, x, factor);
+        }
+        kb.unary(UnaryOp::Exp2, x)
+    }
+
     /// One step of the online softmax: the scores of a block, and its values.
     fn softmax_step(&self, kb: &mut KernelBuilder, now: Running, scores: Value, keys: Extent) -> Running {
         let highest = kb.reduce(ReduceKind::Max, 0, scores);
@@ -233,10 +238,8 @@ impl Attention {
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
         let unseen = kb.compare(CmpOp::Eq, highest, bottom);
         let base = kb.select(unseen, nothing, highest);
-        let centred = kb.binary(BinaryOp::Sub, scores, base);
-        let weights = kb.unary(UnaryOp::Exp, centred);
-        let before = kb.binary(BinaryOp::Sub, now.highest, base);
-        let kept = kb.unary(UnaryOp::Exp, before);
+        let weights = self.power(kb, scores, base);
+        let kept = self.power(kb, now.highest, base);
         let more = kb.reduce(ReduceKind::Sum, 0, weights);
         let sum = kb.binary(BinaryOp::Mul, now.sum, kept);
         let sum = kb.binary(BinaryOp::Add, sum, more);

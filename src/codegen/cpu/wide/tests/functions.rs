@@ -65,8 +65,9 @@ fn samples() -> Vec<f32> {
 fn errors_are_within_their_bounds() {
     let xs = samples();
     type Error = fn(f32, f64) -> f64;
-    let table: [(UnaryOp, f64, Error); 11] = [
+    let table: [(UnaryOp, f64, Error); 12] = [
         (UnaryOp::Exp, 2.0, ulps),
+        (UnaryOp::Exp2, 2.0, ulps),
         (UnaryOp::Tanh, 3.0, ulps),
         (UnaryOp::Erf, 3.0, ulps),
         (UnaryOp::Sigmoid, 4.0, ulps),
@@ -94,7 +95,9 @@ fn errors_are_within_their_bounds() {
 #[test]
 fn the_exponential_of_zero_is_one() {
     for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
-        let Some(ys) = compiled(level, UnaryOp::Exp, &[0.0, -0.0, f32::NEG_INFINITY, -1e30, -3e38]) else { continue };
-        assert_eq!(ys, [1.0, 1.0, 0.0, 0.0, 0.0]);
+        for op in [UnaryOp::Exp, UnaryOp::Exp2] {
+            let Some(ys) = compiled(level, op, &[0.0, -0.0, f32::NEG_INFINITY, -1e30, -3e38]) else { continue };
+            assert_eq!(ys, [1.0, 1.0, 0.0, 0.0, 0.0]);
+        }
     }
 }
