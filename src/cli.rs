@@ -234,7 +234,7 @@ pub struct TargetOptions {
     #[arg(long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
     /// The best level of processors that gets code of its own; all levels if left out. Each lower one is put in too, and
-    /// the best that the processor has runs. Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
+    /// the best that the processor has runs. Those for bf16 are put in where the program multiplies bf16 by bf16. Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
     /// What weights of matmuls are kept as when they are packed at load: fewer bytes make products of few rows faster, and
@@ -472,6 +472,10 @@ pub enum CpuTier {
     Avx2,
     /// x86-64 with AVX-512
     Avx512,
+    /// The same, with its products of bf16
+    Avx512bf16,
+    /// x86-64 with AVX-512 and tiles of bf16 (AMX)
+    Amx,
 }
 
 impl CpuTier {
@@ -481,6 +485,8 @@ impl CpuTier {
             CpuTier::Portable => "portable",
             CpuTier::Avx2 => "avx2",
             CpuTier::Avx512 => "avx512",
+            CpuTier::Avx512bf16 => "avx512bf16",
+            CpuTier::Amx => "amx",
         }
     }
 }

@@ -48,12 +48,13 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     out.check(source).map_err(|message| command_line_error(&message))?;
 
     // One way for all levels of processors: a library has the code of each, a dump shows one.
-    let levels = Levels::of(&options.target);
+    let mut levels = Levels::of(&options.target);
     let (tiers, model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
             let model = stages::describe(s, &graph)?;
             let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
+            levels = levels.for_graph(&graph, stages::generator(options.backend));
             let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
             (Tiers::lower(s, &graph, wanted, levels.weights)?, model)
         }

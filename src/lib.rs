@@ -62,8 +62,14 @@
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`) is a call of a function that
 //!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch.
+//! * **`bf16` by `bf16` has levels of its own.** `avx512bf16` (`vdpbf16ps`) and `amx` (`tdpbf16ps`) are AVX-512 in everything but
+//!   products of two `bf16` operands, whose right one lies in pairs of steps there. A library has them only if its program
+//!   has such a product, and shares all other kernels with `avx512`; the system is asked for AMX tiles when a model
+//!   is opened, and if it refuses, the next level runs. On Intel's processors `vdpbf16ps` is slower than FMA, so there
+//!   `avx512bf16` runs only where `ATTNC_CPU` names it.
 //! * **An element of a product is one chain of sums**, in the order of the inner index, whatever tiles it went through: its
-//!   bits depend neither on how many rows there are nor on who computes them. Attention has queries in the lanes of
+//!   bits depend neither on how many rows there are nor on who computes them (with AMX it is two chains for each 32 steps,
+//!   `wide/amx.rs` tells). Attention has queries in the lanes of
 //!   vectors, so that its maxima and sums go from register to register, never across one.
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
 //!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions.

@@ -68,7 +68,7 @@ fn the_environment_may_only_lower_the_level() {
     }
     assert_eq!(opened(&so, &[("ATTNC_CPU", "")]), best);
     let wrong = opened(&so, &[("ATTNC_CPU", "sse9")]);
-    assert_eq!(wrong, "error ATTNC_CPU is `sse9`; it may be portable, avx2, avx512");
+    assert_eq!(wrong, "error ATTNC_CPU is `sse9`; it may be portable, avx2, avx512, avx512bf16, amx");
     // What is not in the library cannot be chosen.
     let (_folder, so) = library(&["--cpu", "portable"]);
     assert!(opened(&so, &[]).contains("variant portable "));

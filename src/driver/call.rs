@@ -63,7 +63,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
         Backend::Interp => interpreted(s, &graph, &model, &call)?,
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
-            let levels = Levels::of(&options.target);
+            let levels = Levels::of(&options.target).for_graph(&graph, generator);
             compiled(s, &graph, &model, &call, &levels, (generator, options.threads))?
         }
     };

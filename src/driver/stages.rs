@@ -168,9 +168,11 @@ impl Levels {
             CpuTier::Portable => CpuLevel::Portable,
             CpuTier::Avx2 => CpuLevel::Avx2,
             CpuTier::Avx512 => CpuLevel::Avx512,
+            CpuTier::Avx512bf16 => CpuLevel::Avx512Bf16,
+            CpuTier::Amx => CpuLevel::Amx,
         });
-        let lower = |l: &CpuLevel| asked.is_none_or(|a| l.lanes() <= a.lanes());
-        let all: Vec<CpuLevel> = cpu::levels().iter().copied().filter(lower).collect();
+        let lower = |l: &CpuLevel| asked.is_none_or(|a| *l <= a);
+        let all: Vec<CpuLevel> = cpu::bf16_levels().iter().chain(cpu::levels()).copied().filter(lower).collect();
         let shown = asked.and_then(|_| all.first().copied()).unwrap_or(CpuLevel::Portable);
         let weights = match target.pack {
             WeightPacking::F32 => WeightFormat::F32,
@@ -179,6 +181,16 @@ impl Levels {
             WeightPacking::Int4 => WeightFormat::Int4,
         };
         Levels { all, shown, weights }
+    }
+
+    /// Those of them that make a difference: the levels for `bf16` do where there are products of it, and to the back end
+    /// that has code of its own for them.
+    pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
+        if generator == Generator::Llvm || !lowering::tile::multiplies_bf16(graph) {
+            self.all.retain(|level| level.vectors() == *level);
+            self.shown = self.shown.vectors();
+        }
+        self
     }
 }
 
@@ -224,7 +236,7 @@ impl Tiers {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
-        let best = tiles.kernels.iter().filter_map(of).max_by_key(|level| level.lanes());
+        let best = tiles.kernels.iter().filter_map(of).max();
         Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
     }
 

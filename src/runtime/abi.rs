@@ -263,12 +263,14 @@ pub mod feature {
     pub const AVX512_BF16: u64 = 1 << 4;
     /// AVX-512 VNNI.
     pub const AVX512_VNNI: u64 = 1 << 5;
+    /// AMX tiles and their products of BF16. Before its code runs, the system must have been asked for the tiles.
+    pub const AMX_BF16: u64 = 1 << 6;
 }
 
 /// Levels of processors: names of variants that `ATTNC_CPU` may ask for.
 pub mod level {
     /// Every level, the lowest first.
-    pub const NAMES: [&str; 3] = ["portable", "avx2", "avx512"];
+    pub const NAMES: [&str; 5] = ["portable", "avx2", "avx512", "avx512bf16", "amx"];
 }
 
 /// All code of the model for one tier of processors.

@@ -44,11 +44,25 @@ pub enum CpuLevel {
     Avx2,
     /// 512-bit vectors, 32 registers.
     Avx512,
+    /// The same, with products of pairs of `bf16` (`vdpbf16ps`).
+    Avx512Bf16,
+    /// The same, with products of tiles of `bf16` (`tdpbf16ps`).
+    Amx,
 }
 
 impl CpuLevel {
-    /// Every level.
-    pub const ALL: [CpuLevel; 3] = [CpuLevel::Portable, CpuLevel::Avx2, CpuLevel::Avx512];
+    /// Every level, the lowest first.
+    pub const ALL: [CpuLevel; 5] =
+        [CpuLevel::Portable, CpuLevel::Avx2, CpuLevel::Avx512, CpuLevel::Avx512Bf16, CpuLevel::Amx];
+
+    /// The level of the same vectors that has no instructions for `bf16`: what all code but that of products of `bf16` is
+    /// made for.
+    pub fn vectors(self) -> CpuLevel {
+        match self {
+            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => self,
+            CpuLevel::Avx512Bf16 | CpuLevel::Amx => CpuLevel::Avx512,
+        }
+    }
 
     /// Name in the text form.
     pub fn name(self) -> &'static str {
@@ -56,6 +70,8 @@ impl CpuLevel {
             CpuLevel::Portable => "portable",
             CpuLevel::Avx2 => "avx2",
             CpuLevel::Avx512 => "avx512",
+            CpuLevel::Avx512Bf16 => "avx512bf16",
+            CpuLevel::Amx => "amx",
         }
     }
 
@@ -64,7 +80,7 @@ impl CpuLevel {
         match self {
             CpuLevel::Portable => 4,
             CpuLevel::Avx2 => 8,
-            CpuLevel::Avx512 => 16,
+            CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 16,
         }
     }
 
@@ -72,7 +88,7 @@ impl CpuLevel {
     pub fn registers(self) -> u32 {
         match self {
             CpuLevel::Portable | CpuLevel::Avx2 => 16,
-            CpuLevel::Avx512 => 32,
+            CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 32,
         }
     }
 
@@ -82,7 +98,7 @@ impl CpuLevel {
         match self {
             CpuLevel::Portable => 4,
             CpuLevel::Avx2 => 6,
-            CpuLevel::Avx512 => 14,
+            CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 14,
         }
     }
 

@@ -105,6 +105,11 @@ pub enum Op {
         /// Bits of a number, 8 or 4.
         bits: u8,
     },
+    /// A panel of `bf16` whose steps lie in pairs, as `f32`: the right operand of products alone, whose left operand may
+    /// then be a window of `bf16`. Operands: a buffer `[.., pairs, columns, 2]` of `bf16`, an index for each axis (the last
+    /// one 0). Rows (the steps of the product) go two to a pair; the tile starts with a pair. Where the number of
+    /// steps is odd, the second half of the last pair is zero.
+    LoadPairs,
     /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. `acc` is a tile, or a scalar that every element
     /// starts with.
     Dot,
@@ -126,7 +131,7 @@ pub enum Op {
 
     /// A tile in place: it is read where it is used. Operands: buffer, an index for each axis, as [`Op::Load`]. The kernel
     /// does not write the buffer, and its elements are of the type in which they are computed; those of a right operand
-    /// of `dot` may be `bf16`.
+    /// of `dot` may be `bf16`, and those of a left one whose right operand is `load_pairs`.
     Window {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -306,6 +311,7 @@ impl Op {
                 true,
                 "a panel of whole numbers times scales",
             ),
+            Op::LoadPairs => row("load_pairs", &["buffer", "index*"], Kernel, true, "a panel of pairs of steps"),
             Op::Dot => row("dot", &["a", "b", "acc"], Kernel, true, "acc + a @ b"),
             Op::Run { .. } => row("run", &[], CpuKernel, false, "one loop nest over rows and columns"),
             Op::Window { .. } => row("window", &["buffer", "index*"], CpuKernel, true, "a tile in place in a buffer"),

@@ -330,6 +330,7 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
             Ok(Some(made(t.elem, Some(turned(t)), declared)))
         }
         Op::LoadScaled { bits } => scaled(*bits, types, declared),
+        Op::LoadPairs => pairs(types, declared),
         Op::Dot => {
             count(types, 3)?;
             let (a, b) = (tile(types, 0)?, tile(types, 1)?);
@@ -429,6 +430,23 @@ fn scaled(bits: u8, types: &[&Type], declared: Option<&Type>) -> Rule {
     wanted[at] = rows.div_euclid(rows_of_group) + i64::from(rows % rows_of_group != 0);
     if wanted != have {
         return Err(format!("the scales have not the extents {wanted:?}"));
+    }
+    keep(declared)
+}
+
+/// A buffer of `bf16` whose last two axes are columns and the halves of a pair, dense, all extents known from the pairs on.
+fn pairs(types: &[&Type], declared: Option<&Type>) -> Rule {
+    let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
+    same(b.elem, Elem::BF16)?;
+    same(t.elem, Elem::F32)?;
+    let last = |list: &[Dim]| list.last_chunk::<3>().map(|last| [0, 1, 2].map(|i| last[i].as_const()));
+    let (Some([Some(rows), Some(columns), Some(2)]), Some([Some(_), Some(2), Some(1)])) =
+        (last(&b.shape), last(&b.strides))
+    else {
+        return Err("takes a buffer of pairs: `[.., pairs, columns, 2]`, the last two axes dense".into());
+    };
+    if t.rows.capacity() > rows.saturating_mul(2) || t.cols.capacity() > columns {
+        return Err("the tile is larger than the buffer".into());
     }
     keep(declared)
 }

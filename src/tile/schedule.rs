@@ -56,7 +56,7 @@ type Shape = (Extent, Extent);
 
 /// A step of a block, in order.
 enum Event {
-    /// An operation on indices or scalars, a `dot`, a `transpose`, a `window` or a `load_scaled`.
+    /// An operation on indices or scalars, a `dot`, a `transpose`, a `window`, a `load_scaled` or a `load_pairs`.
     Single(Inst),
     /// One loop nest; `reduces` is the axis of its reductions.
     Run { shape: Shape, reduces: Option<usize>, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
@@ -147,7 +147,7 @@ fn extents(body: &Body, v: Value) -> Option<Shape> {
 fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
     let d = body.inst(inst);
     match &d.op {
-        Op::Dot | Op::Transpose | Op::Window { .. } | Op::LoadScaled { .. } => None,
+        Op::Dot | Op::Transpose | Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => None,
         Op::Store { .. } => d.operands.last().and_then(|v| extents(body, *v)),
         Op::Reduce { .. } => d.operands.first().and_then(|v| extents(body, *v)),
         _ => d.result.and_then(|v| extents(body, v)),
@@ -196,6 +196,7 @@ impl Scheduler<'_> {
             | Op::Transpose
             | Op::Window { .. }
             | Op::LoadScaled { .. }
+            | Op::LoadPairs
             | Op::Store { .. }
             | Op::Reduce { .. }
             | Op::Const(_)

@@ -52,8 +52,38 @@ pub(crate) fn levels() -> Vec<CpuLevel> {
         CpuLevel::Avx512 => is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq"),
         #[cfg(not(target_arch = "x86_64"))]
         CpuLevel::Avx2 | CpuLevel::Avx512 => false,
+        CpuLevel::Avx512Bf16 | CpuLevel::Amx => false,
     };
     cpu::levels().iter().copied().filter(here).collect()
+}
+
+/// The levels whose code for products of `bf16` this processor can run, among them all of [`levels`]. Says which are left out.
+pub(crate) fn bf16_levels() -> Vec<CpuLevel> {
+    #[cfg(target_arch = "x86_64")]
+    let here = |level: &CpuLevel| {
+        use std::arch::x86_64::__cpuid_count;
+        let tiles = || {
+            let (mut answer, request, tile_data) = (158_i64, 0x1023_u64, 18_u64);
+            // SAFETY: arch_prctl (158) with ARCH_REQ_XCOMP_PERM takes two numbers and touches no memory.
+            unsafe {
+                std::arch::asm!("syscall", inout("rax") answer, in("rdi") request, in("rsi") tile_data,
+                    out("rcx") _, out("r11") _, options(nostack));
+            }
+            cfg!(target_os = "linux") && answer == 0
+        };
+        let known = match level {
+            CpuLevel::Amx => __cpuid_count(7, 0).edx >> 22 & 0b101 == 0b101 && tiles(),
+            _ => is_x86_feature_detected!("avx512bf16"),
+        };
+        if !known {
+            println!("not run: this machine lacks {}", level.name());
+        }
+        known
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let here = |_: &CpuLevel| false;
+    let own = cpu::bf16_levels().iter().copied().filter(|_| levels().len() > 2);
+    own.filter(here).chain(levels()).collect()
 }
 
 /// The back end that the environment asks for: `ATTNC_TEST_BACKEND=llvm`, where attnc is built with it; else the usual one.

@@ -29,6 +29,8 @@ struct Factor {
     start: Value,
     row: Value,
     col: Value,
+    /// What it is made of in memory.
+    elem: Elem,
 }
 
 /// What a right operand is made of in memory.
@@ -38,6 +40,8 @@ enum Right {
     Same,
     /// `bf16`.
     Bf16,
+    /// Pairs of `bf16`.
+    Pairs,
     /// Whole numbers of 8 or 4 bits, times the scale of their column and group: where the first group's scales are, and
     /// how far the next ones.
     Scaled { bits: u8, scales: Value, group: i64 },
@@ -83,7 +87,7 @@ impl Code<'_, '_> {
         if t.space != Space::Window {
             let Panel { start, pitch } = self.panel(t, scratch)?;
             let (row, col) = (self.int(pitch), self.int(i64::from(t.element_bytes())));
-            return Ok(Factor { start, row, col });
+            return Ok(Factor { start, row, col, elem: t.elem });
         }
         let data = self.body.def_inst(v).cloned().ok_or("a window that nothing makes")?;
         let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
@@ -92,7 +96,7 @@ impl Code<'_, '_> {
         let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
         let start = self.address(*buffer, indices)?;
         let (row, col) = (self.stride_bytes(along(rows), elem), self.stride_bytes(along(cols), elem));
-        Ok(Factor { start, row, col })
+        Ok(Factor { start, row, col, elem })
     }
 
     /// The panel behind a `load_scaled`.
@@ -132,7 +136,14 @@ impl Code<'_, '_> {
             Some(data) if matches!(data.op, Op::LoadScaled { .. }) => {
                 let ScaledPanel { start, row, scales, group, bits } = self.scaled_panel(&data)?;
                 let (row, col) = (self.int(row), self.int(1));
-                Ok((Factor { start, row, col }, Right::Scaled { bits, scales, group }))
+                Ok((Factor { start, row, col, elem: Elem::I8 }, Right::Scaled { bits, scales, group }))
+            }
+            Some(InstData { op: Op::LoadPairs, operands, .. }) => {
+                let [buffer, indices @ ..] = operands.as_slice() else { return Err("a panel without a buffer".into()) };
+                let (_, strides, elem) = self.buffer(*buffer)?;
+                let pitch = strides.iter().rev().nth(2).copied().ok_or("a panel of less than three axes")?;
+                let (row, col) = (self.stride_bytes(pitch, elem), self.int(4));
+                Ok((Factor { start: self.address(*buffer, indices)?, row, col, elem }, Right::Pairs))
             }
             Some(InstData { op: Op::Window { .. }, operands, .. }) => {
                 let narrow = match operands.first() {
@@ -271,6 +282,21 @@ impl Code<'_, '_> {
         self.lanes().lane_binary(BinaryOp::Mul, x, scale)
     }
 
+    /// One register's worth of step `k` of the pairs at `at`: the lower half of each where `k` is even, else the upper one.
+    fn half_of_pair(&mut self, p: &Product, k: Value, at: Value) -> Lane {
+        let mut x = self.narrow_load(p, Elem::I32, at);
+        let odd = self.b.ins().band_imm_u(k, 1);
+        let odd = self.b.ins().ireduce(types::I32, odd);
+        let down = self.b.ins().ishl_imm_u(odd, 4);
+        let sixteen = self.b.ins().iconst(types::I32, 16);
+        let up = self.b.ins().isub(sixteen, down);
+        let top = self.b.ins().ishl(x.value, up);
+        // The other half goes.
+        let kept = self.b.ins().ushr_imm_u(top, 16);
+        x.value = self.b.ins().ishl_imm_u(kept, 16);
+        self.lanes().floats_of_bits(x)
+    }
+
     fn register_tile(&mut self, p: &Product, height: i64, vectors: i64, row: Value, col: Value) -> Result<(), String> {
         let ty = clif_type(p.elem, p.width);
         let vector_bytes = if p.width == Width::Four { 4 * p.bytes } else { p.bytes };
@@ -296,7 +322,7 @@ impl Code<'_, '_> {
         let a_start = self.b.ins().iadd(p.a.start, down);
         let rows_of_a: Vec<Value> = (0..height).map(|r| self.b.ins().imul_imm_s(p.a.row, r)).collect();
         let b_start = match p.right {
-            Right::Same => self.b.ins().iadd(p.b.start, col_bytes),
+            Right::Same | Right::Pairs => self.b.ins().iadd(p.b.start, col_bytes),
             Right::Bf16 | Right::Scaled { .. } => {
                 let right_bytes = self.b.ins().imul_imm_s(col, if matches!(p.right, Right::Bf16) { 2 } else { 1 });
                 self.b.ins().iadd(p.b.start, right_bytes)
@@ -322,6 +348,14 @@ impl Code<'_, '_> {
                         let at = code.b.ins().iadd_imm_s(from_b, v * vector_bytes / 2);
                         code.narrow_load(p, Elem::BF16, at)
                     }
+                    Right::Pairs => {
+                        let k = code.b.use_var(k);
+                        let pair = code.b.ins().sshr_imm_u(k, 1);
+                        let down = code.b.ins().imul(pair, p.b.row);
+                        let at = code.b.ins().iadd(b_start, down);
+                        let at = code.b.ins().iadd_imm_s(at, v * vector_bytes);
+                        code.half_of_pair(p, k, at)
+                    }
                     Right::Scaled { bits, scales, group } => {
                         let k = code.b.use_var(k);
                         let scales = code.b.ins().iadd(scales, col_bytes);
@@ -336,8 +370,12 @@ impl Code<'_, '_> {
             for (r, down) in (0..height).zip(&rows_of_a) {
                 let one = clif_type(p.elem, Width::One);
                 let at = if r == 0 { from_a } else { code.b.ins().iadd(from_a, *down) };
-                let value = code.b.ins().load(one, plain(), at, 0);
-                let mut x = Lane { value, elem: p.elem, width: Width::One };
+                let mut x = if p.a.elem == Elem::BF16 {
+                    code.lanes().load_element(Elem::BF16, at)
+                } else {
+                    let value = code.b.ins().load(one, plain(), at, 0);
+                    Lane { value, elem: p.elem, width: Width::One }
+                };
                 if p.width == Width::Four {
                     x = code.lanes().spread(x);
                 }

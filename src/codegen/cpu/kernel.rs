@@ -107,7 +107,7 @@ impl Code<'_, '_> {
                         }
                     }
                     // It is read where it is used.
-                    Op::Window { .. } | Op::LoadScaled { .. } => {}
+                    Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     _ => {
                         if !self.simple(&data)? {
                             Code::unknown(&data)?;

@@ -83,6 +83,12 @@ impl Lanes<'_, '_> {
         self.builder.ins().bitcast(to, little(), x)
     }
 
+    /// The floats with the bits of these `i32`.
+    pub(super) fn floats_of_bits(&mut self, x: Lane) -> Lane {
+        let value = self.cast_bits(clif_type(Elem::F32, x.width), x.value);
+        Lane { value, elem: Elem::F32, width: x.width }
+    }
+
     /// A literal.
     pub(super) fn constant(&mut self, s: Scalar, elem: Elem, width: Width) -> Lane {
         let value = match (elem, width) {

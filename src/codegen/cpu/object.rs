@@ -82,6 +82,14 @@ pub(super) fn target() -> Result<OwnedTargetIsa, String> {
     builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
 }
 
+/// The levels above those of [`levels`] at which products of `bf16` alone are other code, best first.
+pub fn bf16_levels() -> &'static [CpuLevel] {
+    match triple().architecture {
+        target_lexicon::Architecture::X86_64 => &[CpuLevel::Amx, CpuLevel::Avx512Bf16],
+        _ => &[],
+    }
+}
+
 /// The levels that objects for this machine may have code for, best first.
 pub fn levels() -> &'static [CpuLevel] {
     match triple().architecture {
@@ -335,13 +343,18 @@ impl Builder {
     }
 }
 
-/// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves.
+/// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves, and those
+/// for `bf16` where steps lie in pairs.
 fn key(kernel: &Kernel) -> String {
     let mut k = kernel.clone();
     k.name.clear();
     let has_leaves = |i| matches!(k.body.inst(i).op, Op::Run { .. } | Op::Dot | Op::Transpose);
     if !k.body.insts().into_iter().any(has_leaves) {
         k.state = State::Cpu(CpuLevel::Portable);
+    } else if let State::Cpu(level) = k.state
+        && !k.body.insts().into_iter().any(|i| k.body.inst(i).op == Op::LoadPairs)
+    {
+        k.state = State::Cpu(level.vectors());
     }
     print_kernel(&k, &[])
 }

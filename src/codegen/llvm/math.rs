@@ -37,7 +37,7 @@ impl<'c> Emit<'_, 'c> {
     pub(super) fn mul_add(&self, a: VectorValue<'c>, b: VectorValue<'c>, c: VectorValue<'c>) -> Made<VectorValue<'c>> {
         match self.level {
             CpuLevel::Portable => self.plus(self.times(a, b)?, c),
-            CpuLevel::Avx2 | CpuLevel::Avx512 => self.floats_intrinsic("llvm.fma", &[a, b, c]),
+            _ => self.floats_intrinsic("llvm.fma", &[a, b, c]),
         }
     }
 

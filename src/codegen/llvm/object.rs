@@ -51,7 +51,9 @@ fn machine(level: CpuLevel) -> Made<TargetMachine> {
     let (cpu, features) = match (name.architecture, level) {
         (target_lexicon::Architecture::X86_64, CpuLevel::Portable) => ("x86-64", ""),
         (target_lexicon::Architecture::X86_64, CpuLevel::Avx2) => ("x86-64-v3", ""),
-        (target_lexicon::Architecture::X86_64, CpuLevel::Avx512) => ("x86-64-v4", "-prefer-256-bit"),
+        (target_lexicon::Architecture::X86_64, CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx) => {
+            ("x86-64-v4", "-prefer-256-bit")
+        }
         (_, _) => ("generic", ""),
     };
     let triple = TargetTriple::create(&name.to_string());

@@ -21,8 +21,12 @@
 //! * the accumulator goes to scratch and back once for each STEPS steps, one cycle in some hundred;
 //! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a hundred, if it is near.
 //!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
+//!
+//! Where both operands are `bf16` and the level multiplies such pairs, panels have the steps in pairs (`pairs`), the left
+//! operand is read as it lies, and as many bytes are twice the steps.
 
 use super::packing::Panels;
+use super::pairs;
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
@@ -50,7 +54,8 @@ fn tile_rows(k: &Dim) -> i64 {
 }
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
-/// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them. Panels of whole
+/// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them; in pairs, if that
+/// is asked for and can be. Panels of whole
 /// numbers have scales for groups of steps, of which [`STEPS`] is a multiple.
 ///
 /// # Errors
@@ -61,7 +66,7 @@ pub(super) fn matmul(
     body: &Function,
     operands: &[Operand],
     out: &View,
-    panels: impl FnOnce(&View, &Dim) -> Result<Option<Panels>, String>,
+    panels: impl FnOnce(&View, &Dim, bool) -> Result<Option<Panels>, String>,
 ) -> Result<Call, String> {
     let (_, _, product) =
         body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
@@ -140,7 +145,9 @@ pub(super) fn matmul(
         }
     }
 
-    let packed = panels(&b2, &shape[rank - 2])?;
+    let wanted = pairs::are_wanted(level, &a2, &b2);
+    let packed = panels(&b2, &shape[rank - 2], wanted)?;
+    let in_pairs = packed.as_ref().is_some_and(|p| p.in_pairs);
     if let Some(p) = &packed {
         b2 = p.numbers.clone();
     }
@@ -181,7 +188,7 @@ pub(super) fn matmul(
     let elem = computed(a.elem);
     let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
     let acc = kb.full(init, elem, rows, cols);
-    let step = tile_size(&k, STEPS);
+    let step = tile_size(&k, if in_pairs { 2 * STEPS } else { STEPS });
     let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
         let ia = [points, &[row_start, kk]].concat();
         let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
@@ -193,6 +200,13 @@ pub(super) fn matmul(
                 let operands = [&[buffer_b], points, &[panel, row, first, scales]].concat();
                 let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, inner, cols));
                 kb.value(tile::Op::LoadScaled { bits }, operands, ty)
+            }
+            (Some(_), None) if in_pairs => {
+                let (two, first) = (kb.index(2), kb.index(0));
+                let pair = kb.index_binary(BinaryOp::Div, kk, two);
+                let operands = [&[buffer_b], points, &[panel, pair, first, first]].concat();
+                let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, inner, cols));
+                kb.value(tile::Op::LoadPairs, operands, ty)
             }
             (Some(_), None) => {
                 let first = kb.index(0);

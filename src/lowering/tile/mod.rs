@@ -4,13 +4,14 @@
 //! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
 //! (`views`, `plan`), and each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they
 //! share in `region`), which parameters are packed before all calls, and in how many
-//! bytes (`packing`, `quantise`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
+//! bytes (`packing`, `pairs`, `quantise`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
 
 mod attention;
 mod gather;
 mod map;
 mod matmul;
 mod packing;
+mod pairs;
 mod plan;
 mod prepare;
 mod quantise;
@@ -86,6 +87,19 @@ fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value
         None => kb.value(tile::Op::Full, vec![v], full),
         Some(_) => kb.value(tile::Op::Copy, vec![v], full),
     }
+}
+
+/// Does a module multiply `bf16` by `bf16`? Then levels that have instructions for that make other code of it.
+pub fn multiplies_bf16(module: &ir::Module) -> bool {
+    fn in_function(f: &ir::Function) -> bool {
+        let is_bf16 = |v: &ir::Value| f.tensor(*v).is_some_and(|t| t.elem == crate::shape::Elem::BF16);
+        f.insts().any(|(_, _, d)| match &d.op {
+            ir::Op::Matmul => d.operands.iter().all(is_bf16),
+            ir::Op::Fused { body, .. } => in_function(body),
+            _ => false,
+        })
+    }
+    module.functions.iter().any(in_function)
 }
 
 /// Lowers a module whose functions went through the passes, with tile sizes for a level of processors. Packed weights stay

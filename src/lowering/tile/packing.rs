@@ -10,7 +10,7 @@
 //! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
 //!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
-//! `f32` and `bf16` are packed, `bf16` as it is; `f32` may be packed in fewer bytes ([`WeightFormat`]), so that a product of
+//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` may be packed in fewer bytes ([`WeightFormat`]), so that a product of
 //! few rows reads less. Not packed are other types, which are converted to `f32` where they are copied, and a single column,
 //! which is as dense as it can be.
 //!
@@ -21,6 +21,7 @@
 //!
 //! Panels of whole numbers are made by `quantise`.
 
+use super::pairs::{self, Pairs};
 use super::quantise::{self, Quantised, quantise};
 use super::region::{buffer_type, tile_size};
 use super::views::View;
@@ -88,6 +89,8 @@ struct Weight {
     from: View,
     /// What it is kept as.
     format: WeightFormat,
+    /// Are the steps in pairs?
+    in_pairs: bool,
     /// Where the panels start in the packed area, in bytes.
     offset: u64,
     /// Where their scales do, if they have any.
@@ -106,7 +109,7 @@ pub(super) struct Packing {
 pub(super) struct Part {
     /// Start in the packed area, in bytes.
     pub(super) offset: u64,
-    /// Everything that is packed there: `[layers.., batch.., P, K, NR]`.
+    /// Everything that is packed there: `[layers.., batch.., P, K, NR]`; `[.., P, ceil(K / 2), NR, 2]` where steps are in pairs.
     pub(super) whole: BufferType,
     /// That of one layer, with the batch axes of the window: `[batch.., P, K, NR]`.
     pub(super) shape: Vec<Dim>,
@@ -120,14 +123,18 @@ pub(super) struct Place {
     pub(super) panels: Part,
     /// Their scales, if they are whole numbers of so many bits.
     pub(super) scales: Option<(Part, u8)>,
+    /// Are the steps in pairs?
+    pub(super) in_pairs: bool,
 }
 
 /// Packed panels as a kernel reads them.
 pub(super) struct Panels {
-    /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`.
+    /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`; in pairs, `[batch.., P, ceil(K / 2), NR, 2]`.
     pub(super) numbers: View,
     /// Scales, `[batch.., P, ceil(K / 32), NR]`, and bits, of panels of whole numbers.
     pub(super) scales: Option<(View, u8)>,
+    /// Are the steps in pairs?
+    pub(super) in_pairs: bool,
 }
 
 impl Packing {
@@ -136,9 +143,9 @@ impl Packing {
         Packing { level, format, weights: Vec::new(), bytes: 0 }
     }
 
-    /// Makes room for a window `[batch.., K, N]` of a parameter; `None` where it is better read as it lies, or where its
-    /// place is known at run time only.
-    pub(super) fn place(&mut self, param: &ParamDecl, window: &View) -> Option<Place> {
+    /// Makes room for a window `[batch.., K, N]` of a parameter, its steps in pairs if that is asked for and weights of
+    /// `bf16` stay what they are; `None` where it is better read as it lies, or where its place is known at run time only.
+    pub(super) fn place(&mut self, param: &ParamDecl, window: &View, pairs: bool) -> Option<Place> {
         let rank = window.shape.len();
         let format = match (window.elem, self.format) {
             (Elem::F32, format) => format,
@@ -146,6 +153,7 @@ impl Packing {
             (Elem::BF16, format) => format,
             _ => return None,
         };
+        let in_pairs = pairs && window.elem == Elem::BF16 && format == WeightFormat::Bf16;
         if !window.dynamic.is_empty() || window.offset.as_const().is_none() || rank < 2 {
             return None;
         }
@@ -161,8 +169,8 @@ impl Packing {
         let count = n.checked_add(columns - 1)?.div_euclid(columns);
         // What a part has, all layers, and the window's batch axes again with those that repeat.
         let part = |offset: u64, elem: Elem, rows: i64| -> Option<(Part, u64)> {
-            let panels = [count, rows, columns];
-            let all: Vec<i64> = counts.iter().chain(lead).chain(&panels).copied().collect();
+            let panels: &[i64] = if in_pairs { &[count, pairs::of(rows), columns, 2] } else { &[count, rows, columns] };
+            let all: Vec<i64> = counts.iter().chain(lead).chain(panels).copied().collect();
             let size = i64::try_from(elem.size()).ok()?;
             let bytes = all.iter().try_fold(size, |bytes, n| bytes.checked_mul(*n))?;
             let end = offset.checked_add(u64::try_from(bytes).ok()?)?.checked_next_multiple_of(64)?;
@@ -172,7 +180,7 @@ impl Packing {
             let (shape, strides) = with_repeats(window, &kept, &own(&whole.shape), &own(&whole.strides));
             Some((Part { offset, whole, shape, strides }, end))
         };
-        let known = self.weights.iter().find(|w| w.name == param.name && w.same(&from));
+        let known = self.weights.iter().find(|w| w.name == param.name && w.in_pairs == in_pairs && w.same(&from));
         let (panels, mut end) =
             part(known.map_or(self.bytes, |w| w.offset), format.elem(), quantise::rows(format.bits(), *k))?;
         let mut scales = None;
@@ -182,10 +190,11 @@ impl Packing {
         }
         if known.is_none() {
             let (offset, scales) = (panels.offset, scales.as_ref().map_or(0, |(part, _)| part.offset));
-            self.weights.push(Weight { name: param.name.clone(), counts, from, format, offset, scales });
+            let name = param.name.clone();
+            self.weights.push(Weight { name, counts, from, format, in_pairs, offset, scales });
             self.bytes = end;
         }
-        Some(Place { panels, scales })
+        Some(Place { panels, scales, in_pairs })
     }
 }
 
@@ -221,29 +230,37 @@ pub(super) struct Packed {
     pub(super) bytes: Dim,
 }
 
-/// Packs a window of anything, into room that `root` stands for; `None` where it is better read as it lies.
-pub(super) fn now(level: CpuLevel, window: &View, root: Value) -> Option<Packed> {
-    let [.., n] = window.shape.as_slice() else { return None };
-    if window.elem != Elem::F32 || n.as_const() == Some(1) {
-        return None;
+/// Packs a window of anything, its steps in pairs or not, into room that `root` stands for; `None` where it is better read
+/// as it lies.
+///
+/// # Errors
+/// A window without steps and columns, a mistake of ours.
+pub(super) fn now(level: CpuLevel, window: &View, root: Value, in_pairs: bool) -> Result<Option<Packed>, String> {
+    let [.., k, n] = window.shape.as_slice() else { return Ok(None) };
+    if (window.elem != Elem::F32 && !in_pairs) || n.as_const() == Some(1) {
+        return Ok(None);
     }
     let (from, kept) = without_repeats(window);
-    let (kernel, mut whole) = pack("pack", level, &from, Elem::F32);
+    // Rows of the panels, in which a column takes 4 bytes.
+    let (kernel, sources, mut whole, rows) = if in_pairs {
+        let Pairs { kernel, sources, panels } = pairs::pack(level, &from)?;
+        let rows = panels.shape.iter().rev().nth(2).cloned().unwrap_or_default();
+        (kernel, sources, panels, rows)
+    } else {
+        let (kernel, panels) = pack("pack", level, &from, Elem::F32);
+        (kernel, vec![from.clone()], panels, k.clone())
+    };
     whole.root = root;
     let (shape, strides) = with_repeats(window, &kept, &whole.shape, &whole.strides);
     let panels = View { shape, strides, ..whole.clone() };
-    let first = whole.shape.iter().zip(&whole.strides).next();
-    let lead = from.shape.len().saturating_sub(2);
-    let bytes = match (lead, first) {
-        (1.., Some((d, s))) => d.mul(s),
-        _ => from.shape.first().cloned().unwrap_or_default().mul(&room(n, level)),
-    };
-    let call = Call { kernel, buffers: vec![from, whole.clone()] };
-    Some(Packed { call, panels, whole, bytes: bytes.mul(&Dim::from(4)) })
+    let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
+    let bytes = Dim::product(lead).mul(&rows).mul(&room(n, level)).mul(&Dim::from(4));
+    let call = Call { kernel, buffers: [sources, vec![whole.clone()]].concat() };
+    Ok(Some(Packed { call, panels, whole, bytes }))
 }
 
 /// Columns that the panels of `n` columns take at most.
-fn room(n: &Dim, level: CpuLevel) -> Dim {
+pub(super) fn room(n: &Dim, level: CpuLevel) -> Dim {
     let columns = i64::from(level.dot_cols());
     match n.as_const() {
         Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns).saturating_mul(columns)),
@@ -276,6 +293,10 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
         let source = buffer_type(&View::whole(window.root, &param.ty));
         // What the kernel reads and writes, and where the latter starts.
         let (kernel, sources, targets) = match w.format.bits() {
+            None if w.in_pairs => {
+                let Pairs { kernel, sources, panels } = pairs::pack(packing.level, &window)?;
+                (kernel, sources, vec![(panels, w.offset)])
+            }
             None => {
                 let (kernel, target) = pack("pack", packing.level, &window, w.format.elem());
                 (kernel, vec![window], vec![(target, w.offset)])

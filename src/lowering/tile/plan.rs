@@ -198,29 +198,29 @@ impl Lowering<'_> {
 
     /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, anything
     /// else now, unless there are few rows.
-    fn panels(&mut self, window: &View, rows: &Dim) -> Result<Option<Panels>, String> {
-        if let Some(panels) = self.parameter_panels(window) {
+    fn panels(&mut self, window: &View, rows: &Dim, pairs: bool) -> Result<Option<Panels>, String> {
+        if let Some(panels) = self.parameter_panels(window, pairs) {
             return Ok(Some(panels));
         }
         let root = self.fresh_root();
         let few = rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
-        let Some(packed) = packing::now(self.level, window, root).filter(|_| !few) else { return Ok(None) };
+        let Some(packed) = packing::now(self.level, window, root, pairs)?.filter(|_| !few) else { return Ok(None) };
         self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
         self.launch(packed.call)?;
-        Ok(Some(Panels { numbers: packed.panels, scales: None }))
+        Ok(Some(Panels { numbers: packed.panels, scales: None, in_pairs: pairs }))
     }
 
     /// A window of a parameter as panels of the packed area.
-    fn parameter_panels(&mut self, window: &View) -> Option<Panels> {
+    fn parameter_panels(&mut self, window: &View, pairs: bool) -> Option<Panels> {
         // Numbers after the last value are roots of our own.
         let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
         let (_, data) = is_value.then(|| self.f.def_inst(window.root)).flatten()?;
         let Op::Param { name } = &data.op else { return None };
         let param = self.out.params.iter().find(|p| p.name == *name)?;
-        let place = self.shared.packing.place(param, window)?;
+        let place = self.shared.packing.place(param, window, pairs)?;
         let numbers = self.packed_view(place.panels, &data.operands);
         let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &data.operands), bits));
-        Some(Panels { numbers, scales })
+        Some(Panels { numbers, scales, in_pairs: place.in_pairs })
     }
 
     /// A part of the packed area at the indices of a parameter.
@@ -558,7 +558,9 @@ impl Lowering<'_> {
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => {
                 let level = self.level;
-                matmul::matmul("matmul", level, body, &operands, &to, |window, rows| self.panels(window, rows))?
+                matmul::matmul("matmul", level, body, &operands, &to, |window, rows, pairs| {
+                    self.panels(window, rows, pairs)
+                })?
             }
             FusionKind::Attention => attention::attention("attention", self.level, body, &operands, &to)?,
         };

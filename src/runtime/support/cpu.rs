@@ -45,6 +45,10 @@ pub(crate) fn features() -> u64 {
         if all(seven.ecx, &[11]) {
             out |= feature::AVX512_VNNI;
         }
+        // AMX-BF16 and AMX-TILE; the configuration and the data of tiles are saved.
+        if all(seven.edx, &[22, 24]) && all(saved, &[17, 18]) {
+            out |= feature::AMX_BF16;
+        }
     }
     out
 }
@@ -53,6 +57,49 @@ pub(crate) fn features() -> u64 {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn features() -> u64 {
     0
+}
+
+/// Lets the system this process use tiles (AMX)? To ask is to get them, for all threads; a system that does not know of them,
+/// or has no room for them where a signal is handled, refuses.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) fn may_use_tiles() -> bool {
+    const ARCH_PRCTL: i64 = 158;
+    const REQUEST_PERMISSION: u64 = 0x1023;
+    const TILE_DATA: u64 = 18;
+    let mut answer = ARCH_PRCTL;
+    // SAFETY: this call takes two numbers and touches no memory of the process; the kernel clobbers rcx and r11.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inout("rax") answer,
+            in("rdi") REQUEST_PERMISSION,
+            in("rsi") TILE_DATA,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack)
+        );
+    }
+    answer == 0
+}
+
+/// There are no tiles.
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub(crate) fn may_use_tiles() -> bool {
+    false
+}
+
+/// Is code for these features slower here than what the features below it give? Intel's processors have the BF16 products of
+/// AVX-512 at half the speed of FMA, or a quarter.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_slow(features: u64) -> bool {
+    let intel = core::arch::x86_64::__cpuid(0).ebx == u32::from_le_bytes(*b"Genu");
+    intel && features & crate::abi::feature::AVX512_BF16 != 0
+}
+
+/// Other processors have one tier.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn is_slow(_: u64) -> bool {
+    false
 }
 
 /// The default floating-point mode (round to nearest, subnormal numbers kept, nothing trapped) while it lives; a

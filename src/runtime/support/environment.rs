@@ -7,8 +7,8 @@ use crate::abi::{VariantDesc, level};
 use crate::error::{Result, fail};
 use crate::sys::variable;
 
-/// Is a variant's level at most the one that `ATTNC_CPU` names? Without the variable every one is.
-pub(crate) fn allows() -> Result<impl Fn(&VariantDesc) -> bool> {
+/// Is a variant's level at most the one that `ATTNC_CPU` names, and is it the one? Without the variable every one is allowed.
+pub(crate) fn allows() -> Result<impl Fn(&VariantDesc) -> (bool, bool)> {
     let rank = |name: &str| level::NAMES.iter().position(|n| *n == name);
     let highest = match variable(c"ATTNC_CPU") {
         None => None,
@@ -18,8 +18,8 @@ pub(crate) fn allows() -> Result<impl Fn(&VariantDesc) -> bool> {
         },
     };
     Ok(move |v: &VariantDesc| match (rank(v.name.get()), highest) {
-        (Some(own), Some(highest)) => own <= highest,
-        _ => true,
+        (Some(own), Some(highest)) => (own <= highest, own == highest),
+        _ => (true, false),
     })
 }
 

@@ -8,7 +8,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::abi::{ABI_VERSION, VariantDesc};
+use crate::abi::{ABI_VERSION, VariantDesc, feature};
 use crate::call::{self, Memory};
 use crate::cpu;
 use crate::desc::model;
@@ -146,8 +146,15 @@ impl Opened {
         }
         let here = cpu::features();
         let allowed = environment::allows()?;
-        let fits = |v: &&VariantDesc| v.features & !here == 0 && allowed(v);
-        let Some(variant) = model.variants.get().iter().find(fits) else {
+        // What is slower than the next level runs only if it is asked for; the system is asked for tiles when they are
+        // about to be used, and may refuse them.
+        let fits = |v: &&VariantDesc| {
+            let tiles = v.features & feature::AMX_BF16 != 0;
+            v.features & !here == 0 && allowed(v).0 && (!tiles || cpu::may_use_tiles())
+        };
+        let quick = |v: &&VariantDesc| (allowed(v).1 || !cpu::is_slow(v.features)) && fits(v);
+        let all = model.variants.get();
+        let Some(variant) = all.iter().find(quick).or_else(|| all.iter().find(fits)) else {
             let names: alloc::vec::Vec<&str> = model.variants.get().iter().map(|v| v.name.get()).collect();
             fail!(Processor, "{} was compiled for {}, and this processor is none", model.name.get(), names.join(", "))
         };

@@ -346,6 +346,12 @@ impl Walk<'_> {
                     self.touch_scaled(data, i64::from(8 / (*bits).clamp(1, 8)), counts);
                 }
             }
+            Op::LoadPairs => {
+                if let Some(t) = result {
+                    let counts = (self.extent(t.rows), self.extent(t.cols));
+                    self.touch_pairs(data, counts);
+                }
+            }
             Op::LoadScalar => {
                 self.touch(data, 0, (None, None), (1, 1), false);
                 if let (Some(v), Some(b)) = (data.result, data.operands.first()) {
@@ -414,6 +420,17 @@ impl Walk<'_> {
         self.touch_at(*scales, start, axes, (up(rows, group), cols), false);
     }
 
+    /// A panel of pairs of steps.
+    fn touch_pairs(&mut self, data: &InstData, (rows, cols): (i64, i64)) {
+        let [buffer, indices @ ..] = data.operands.as_slice() else { return };
+        let start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();
+        let mut counts = vec![1; start.len()];
+        if let Some(last) = counts.last_chunk_mut::<3>() {
+            *last = [rows.saturating_add(1).div_euclid(2), cols, 2];
+        }
+        self.touch_box(*buffer, start, counts, false);
+    }
+
     fn touch_at(
         &mut self,
         buffer: Value,
@@ -422,14 +439,21 @@ impl Walk<'_> {
         (rows, cols): (i64, i64),
         write: bool,
     ) {
-        let Some(param) = self.param_of[buffer] else { return };
         let mut counts = vec![1; start.len()];
         for (axis, n) in [(row_axis, rows), (col_axis, cols)] {
             if let Some(c) = axis.and_then(|a| counts.get_mut(a)) {
                 *c = n;
             }
         }
-        if rows <= 0 || cols <= 0 {
+        if rows > 0 && cols > 0 {
+            self.touch_box(buffer, start, counts, write);
+        }
+    }
+
+    /// So many elements along each axis.
+    fn touch_box(&mut self, buffer: Value, start: Vec<Known>, counts: Vec<i64>, write: bool) {
+        let Some(param) = self.param_of[buffer] else { return };
+        if counts.iter().any(|n| *n <= 0) {
             return;
         }
         self.exact &= start.iter().all(|x| x.number().is_some());

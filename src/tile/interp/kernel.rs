@@ -319,6 +319,7 @@ impl Machine<'_> {
                 Ok(Some(Val::Window { view, start, rows: *rows, cols: *cols }))
             }
             Op::LoadScaled { bits } => self.scaled(body, data, frame, *bits).map(Some),
+            Op::LoadPairs => self.pairs(body, data, frame).map(Some),
             Op::Store { rows, cols } => {
                 let (view, start) = self.access(data, frame, 0, 1)?;
                 let Some(v) = data.operands.last() else { return broken("a store without a tile") };
@@ -405,6 +406,23 @@ impl Machine<'_> {
                 };
                 let scale = scales.read(self.memory, &scale_at)?.float();
                 out.push(Element::Float(number as f32 * scale));
+            }
+        }
+        Ok(Val::Tile(Tile { rows, cols, data: Rc::new(out) }))
+    }
+
+    /// Steps that lie in pairs.
+    fn pairs(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<Val, Failure> {
+        let (view, start) = self.access(data, frame, 0, 0)?;
+        let (rows, cols) = self.result_extents(body, data, frame)?;
+        self.budget.spend((rows * cols) as u64)?;
+        let [lead @ .., pair, column, _] = start.as_slice() else { return broken("a panel of less than three axes") };
+        let mut out = Vec::with_capacity(rows * cols);
+        let further = |n: &i64, by: usize| n.wrapping_add(i64::try_from(by).unwrap_or(i64::MAX));
+        for i in 0..rows {
+            for j in 0..cols {
+                let own = [further(pair, i / 2), further(column, j), further(&0, i % 2)];
+                out.push(view.read(self.memory, &[lead, &own].concat())?);
             }
         }
         Ok(Val::Tile(Tile { rows, cols, data: Rc::new(out) }))

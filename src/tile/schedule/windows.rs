@@ -2,9 +2,12 @@
 //!
 //! In: an unscheduled kernel. Out: the same kernel, its loads that may be windows made [`Op::Window`]. A load may if only
 //! products use it, the kernel does not write its buffer, and
-//! * as a left operand, its elements are `f32` and neighbours along its rows or along its columns lie side by side;
+//! * as a left operand, its elements are `f32` and neighbours along its rows or along its columns lie side by side; or they
+//!   are `bf16`, neighbours along the columns (the steps of the product) lie side by side, and so do the steps of the right
+//!   operand, in pairs (`load_pairs`);
 //! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of whole registers: those of a packed
-//!   panel. Panels of whole numbers (`load_scaled`) are always read in place.
+//!   panel. Panels of whole numbers (`load_scaled`) and of pairs (`load_pairs`) are always
+//!   read in place.
 //!
 //! What it must not know: registers, and where the other tiles lie.
 
@@ -16,9 +19,9 @@ use crate::tile::{CpuLevel, Inst, InstData, Kernel, Op, ParamMode, Space, TileTy
 
 /// Makes windows of the loads that may be.
 pub(super) fn make_windows(kernel: &mut Kernel, level: CpuLevel) {
-    let scaled = kernel.body.insts().into_iter().filter(|i| matches!(kernel.body.inst(*i).op, Op::LoadScaled { .. }));
-    let scaled: Vec<Inst> = scaled.collect();
-    for inst in candidates(kernel, level).into_iter().chain(scaled) {
+    let is_panel = |i: &Inst| matches!(kernel.body.inst(*i).op, Op::LoadScaled { .. } | Op::LoadPairs);
+    let panels: Vec<Inst> = kernel.body.insts().into_iter().filter(is_panel).collect();
+    for inst in candidates(kernel, level).into_iter().chain(panels) {
         let data = kernel.body.inst_mut(inst);
         if let Op::Load { rows, cols } = data.op {
             data.op = Op::Window { rows, cols };
@@ -47,7 +50,11 @@ fn candidates(kernel: &Kernel, level: CpuLevel) -> Vec<Inst> {
             let user = body.inst(*i);
             for (n, v) in user.operands.iter().enumerate() {
                 let fits = match (&user.op, n) {
-                    (Op::Dot, 0) => loads.get(v).is_some_and(|load| is_left(kernel, body.inst(*load))),
+                    (Op::Dot, 0) => {
+                        let right = user.operands.get(1).and_then(|b| body.def_inst(*b));
+                        let in_pairs = right.is_some_and(|d| d.op == Op::LoadPairs);
+                        loads.get(v).is_some_and(|load| is_left(kernel, body.inst(*load), in_pairs))
+                    }
                     (Op::Dot, 1) => loads.get(v).is_some_and(|load| is_right(kernel, body.inst(*load), level)),
                     _ => false,
                 };
@@ -67,12 +74,17 @@ fn in_place(kernel: &Kernel, data: &InstData) -> bool {
     read_only && kernel.body.ty(*b).buffer().is_some_and(|b| matches!(b.elem, Elem::F32 | Elem::BF16))
 }
 
-/// May a load be the left operand of a product as a window?
-fn is_left(kernel: &Kernel, data: &InstData) -> bool {
+/// May a load be the left operand of a product as a window? `in_pairs`: does the right one lie in pairs of steps?
+fn is_left(kernel: &Kernel, data: &InstData, in_pairs: bool) -> bool {
     let (Op::Load { rows, cols }, Some(b)) = (&data.op, data.operands.first()) else { return false };
-    let buffer = kernel.body.ty(*b).buffer().filter(|b| b.elem == Elem::F32);
-    let strides = buffer.map(|b| b.strides.as_slice()).unwrap_or_default();
-    [rows, cols].into_iter().any(|axis| axis.and_then(|a| strides.get(a)).is_some_and(|d| d.as_const() == Some(1)))
+    let Some(buffer) = kernel.body.ty(*b).buffer() else { return false };
+    let dense =
+        |axis: &Option<usize>| axis.and_then(|a| buffer.strides.get(a)).is_some_and(|d| d.as_const() == Some(1));
+    match buffer.elem {
+        Elem::F32 => dense(rows) || dense(cols),
+        Elem::BF16 => in_pairs && dense(cols),
+        _ => false,
+    }
 }
 
 /// May a load be the right operand of a product as a window?

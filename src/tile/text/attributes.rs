@@ -73,6 +73,7 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
         | Op::Full
         | Op::Copy
         | Op::Transpose
+        | Op::LoadPairs
         | Op::Dot
         | Op::Run { .. }
         | Op::Commit
@@ -198,6 +199,7 @@ pub(super) fn operation(head: &str, a: &mut Attributes, place: Place) -> Read<Op
         "argmax" => Op::Reduce { kind: ReduceKind::ArgMax, axis: a.number("axis")? },
         "transpose" => Op::Transpose,
         "load_scaled" => Op::LoadScaled { bits: a.number("bits")? },
+        "load_pairs" => Op::LoadPairs,
         "dot" => Op::Dot,
         "window" => Op::Window { rows: a.axis("rows")?, cols: a.axis("cols")? },
         "dot_panels" => Op::DotPanels { unroll: a.number("unroll")? },

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Sink;
 use crate::shape::Elem;
 use crate::tile::text::At;
-use crate::tile::{Block, Body, CpuLevel, Extent, Inst, Kernel, Op, Space, TileType, Value};
+use crate::tile::{Block, Body, CpuLevel, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};
 
 const ONE: Extent = Extent::Static(1);
 
@@ -29,22 +29,26 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
     right_operands(body, sink);
 }
 
-/// Rule 16: what is widened where it is used is the right operand of `dot` alone.
+/// Rule 16: what is widened where it is used is the right operand of `dot` alone, or the left one of a panel of pairs.
 fn right_operands(body: &Body, sink: &mut Sink) {
-    let is_narrow = |v: &Value| match body.def_inst(*v) {
-        Some(d) => match d.op {
-            Op::LoadScaled { .. } => true,
-            Op::Window { .. } => {
-                d.operands.first().and_then(|b| body.ty(*b).buffer()).is_some_and(|b| b.elem == Elem::BF16)
-            }
-            _ => false,
-        },
-        None => false,
+    let is_window = |d: &InstData| {
+        let buffer = d.operands.first().and_then(|b| body.ty(*b).buffer());
+        matches!(d.op, Op::Window { .. }) && buffer.is_some_and(|b| b.elem == Elem::BF16)
+    };
+    let is_narrow = |v: &Value| {
+        body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::LoadScaled { .. } | Op::LoadPairs) || is_window(d))
     };
     let mut wrong = |at: At| sink.error(at, "what is narrow in place is the right operand of `dot` alone");
     for i in body.insts() {
         let data = body.inst(i);
-        let others = data.operands.iter().enumerate().filter(|(n, _)| data.op != Op::Dot || *n != 1);
+        let defined = |n: usize| data.operands.get(n).and_then(|v| body.def_inst(*v));
+        let in_pairs = data.op == Op::Dot && defined(1).is_some_and(|d| d.op == Op::LoadPairs);
+        let allowed = |n: usize| match n {
+            0 => in_pairs && defined(0).is_some_and(is_window),
+            1 => data.op == Op::Dot,
+            _ => false,
+        };
+        let others = data.operands.iter().enumerate().filter(|(n, _)| !allowed(*n));
         if others.map(|(_, v)| v).any(is_narrow) {
             wrong(At::Inst(i));
         }
@@ -178,15 +182,16 @@ impl Checker<'_, '_> {
                 Some(t) => self.vector(i, &t),
                 None => self.sink.error(At::Inst(i), "full: makes a tile"),
             },
-            Op::LoadScaled { .. } => {
+            Op::LoadScaled { .. } | Op::LoadPairs => {
                 if result.is_none_or(|t| t.space != Space::Window) {
-                    self.sink.error(At::Inst(i), "load_scaled: the tile is `@window`");
+                    self.sink.error(At::Inst(i), format!("{name}: the tile is `@window`"));
                 }
                 let mode =
                     |v: Option<&Value>| v.and_then(|b| self.k.params.iter().find(|p| p.value == *b)).map(|p| p.mode);
-                let both = [mode(data.operands.first()), mode(data.operands.last())];
+                let scales = if data.op == Op::LoadPairs { data.operands.first() } else { data.operands.last() };
+                let both = [mode(data.operands.first()), mode(scales)];
                 if both.iter().any(|m| *m != Some(crate::tile::ParamMode::In)) {
-                    self.sink.error(At::Inst(i), "load_scaled: the buffers are `in`");
+                    self.sink.error(At::Inst(i), format!("{name}: the buffers are `in`"));
                 }
             }
             Op::Window { rows, cols } => {

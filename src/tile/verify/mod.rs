@@ -23,11 +23,12 @@
 //! 9. Sites are those of the module. Kernels do not write what they take as `in`, nor read what they take as `out`.
 //!
 //! Of unscheduled kernels (`cpu`):
-//! 10. No tile has a space; there are no runs. What `load_scaled` makes is the right operand of `dot` alone.
+//! 10. No tile has a space; there are no runs. What `load_scaled` and `load_pairs` make is the right operand of
+//!     `dot` alone.
 //!
 //! Of kernels scheduled for a CPU (`cpu`):
 //! 11. Every tile has a space. In a run it is in registers or scratch; between runs there are only `dot`, `transpose`,
-//!     `window`, `load_scaled`, `dot_panels` and `full` in vector registers.
+//!     `window`, `load_scaled`, `load_pairs`, `dot_panels` and `full` in vector registers.
 //! 12. The tiles of a run have its extents, or 1; what it stores and reduces has its extents. It reduces along one axis,
 //!     rows or columns, not both.
 //! 13. Operands of `dot` are in scratch or windows; result and accumulator (which may be a scalar) are in scratch, perhaps
@@ -36,8 +37,9 @@
 //!     more registers are taken at a time than there are.
 //! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an
 //!     operation makes overlaps what it reads only where both are the same place with the same extents, those of the run.
-//! 15. A window is of a buffer that the kernel does not write; so is what `load_scaled` makes.
-//! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`) is the right operand of `dot` alone.
+//! 15. A window is of a buffer that the kernel does not write; so is what `load_scaled` and `load_pairs` make.
+//! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`, `load_pairs`) is the right operand of
+//!     `dot` alone; a `bf16` window may be the left one where the right one is `load_pairs`.
 //!
 //! Of kernels scheduled for a GPU (`gpu`):
 //! 17. Slots, what is pending, and groups are used exactly once on every path, in order: groups are waited for first

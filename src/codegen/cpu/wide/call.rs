@@ -17,7 +17,7 @@ use crate::shape::Elem;
 use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType, Type};
 
 /// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
-fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {
+pub(super) fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {
     if t.cols.is_one() || t.element_bytes() != 4 {
         return None;
     }
@@ -56,6 +56,10 @@ impl Code<'_, '_> {
         scratch: Value,
     ) -> Result<bool, String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
+        if self.body.def_inst(*b).is_some_and(|d| d.op == Op::LoadPairs) {
+            return self.wide_pairs(level, data, scratch);
+        }
+        let level = level.vectors();
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
         let (ta, tb) = (tile(*a)?, tile(*b)?);
         let result = tile(data.result.ok_or("a product without a result")?)?;
@@ -69,7 +73,7 @@ impl Code<'_, '_> {
         };
         // Whole vectors are read of each row of `b`.
         let size = match right.elements {
-            Right::F32 => 4,
+            Right::F32 | Right::Pairs => 4,
             Right::Bf16 => 2,
             Right::Bytes | Right::Nibbles => 1,
         };
@@ -107,13 +111,13 @@ impl Code<'_, '_> {
         Ok(true)
     }
 
-    fn in_scratch(&mut self, t: &TileType, scratch: Value) -> Result<Value, String> {
+    pub(super) fn in_scratch(&mut self, t: &TileType, scratch: Value) -> Result<Value, String> {
         let Space::L1(offset) = t.space else { return Err("a tile is not in scratch".into()) };
         Ok(self.b.ins().iadd_imm_s(scratch, i64::from(offset)))
     }
 
     /// The buffer access behind a window: its start, the strides along rows and columns, and its elements.
-    fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2], Elem)>, String> {
+    pub(super) fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2], Elem)>, String> {
         let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
         let Op::Window { rows, cols } = data.op else { return Ok(None) };
         let [buffer, indices @ ..] = data.operands.as_slice() else { return Ok(None) };
@@ -191,6 +195,7 @@ impl Code<'_, '_> {
         };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a transposition of a tile");
         let (from, to) = (tile(*x)?, tile(y)?);
+        let level = level.vectors();
         if level == CpuLevel::Portable || vectors(&from, level).is_none() || vectors(&to, level).is_none() {
             return Ok(false);
         }
@@ -234,7 +239,7 @@ impl Code<'_, '_> {
     }
 
     /// What stands in a word.
-    fn word(&mut self, word: &Word, scratch: Value) -> Result<Value, String> {
+    pub(super) fn word(&mut self, word: &Word, scratch: Value) -> Result<Value, String> {
         match word {
             Word::Index(v) => self.index(*v),
             Word::Scalar(v) => {
@@ -259,7 +264,7 @@ impl Code<'_, '_> {
     }
 
     /// Calls a leaf with its words.
-    fn call_leaf(&mut self, leaf: FuncId, words: &[Value]) -> Result<(), String> {
+    pub(super) fn call_leaf(&mut self, leaf: FuncId, words: &[Value]) -> Result<(), String> {
         let size = u32::try_from(words.len().max(1) * 8).map_err(|_| "too many words")?;
         let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
         for (i, v) in words.iter().enumerate() {

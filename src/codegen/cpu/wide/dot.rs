@@ -52,6 +52,8 @@ pub(super) enum Right {
     F32,
     /// The upper half of an `f32`.
     Bf16,
+    /// Two `bf16`, of two steps: a step of this code is a pair of both operands (`vdpbf16ps`).
+    Pairs,
     /// `i8`, times a scale.
     Bytes,
     /// Numbers from -8 to 7 in half a byte, times a scale: a byte has the elements of two steps, the lower half that of
@@ -378,7 +380,7 @@ impl Dot {
     /// Bytes that a vector of columns of `b` takes.
     pub(super) fn right_bytes(&self) -> i32 {
         match self.shape.right {
-            Right::F32 => self.vector_bytes(),
+            Right::F32 | Right::Pairs => self.vector_bytes(),
             Right::Bf16 => self.vector_bytes() / 2,
             Right::Bytes | Right::Nibbles => self.vector_bytes() / 4,
         }
@@ -420,7 +422,7 @@ impl Dot {
         let place = at(B_ROW, row * self.shape.b_pitch + v * self.right_bytes());
         let w = registers::widening(level);
         match self.shape.right {
-            Right::F32 => self.asm.emit(Instruction::with2(registers::moves(level).0, to, place)),
+            Right::F32 | Right::Pairs => self.asm.emit(Instruction::with2(registers::moves(level).0, to, place)),
             Right::Bf16 => {
                 self.asm.emit(Instruction::with2(w.words, to, place));
                 self.asm.emit(Instruction::with3(w.shift_left, to, to, 16));
@@ -454,11 +456,14 @@ impl Dot {
 
     /// Some steps of the inner index, and on.
     pub(super) fn steps(&mut self, height: i32, vectors: i32, count: i32) {
-        let (spread, fma) = registers::spread_and_fma(self.level);
+        let (spread, fma) = match self.shape.right {
+            Right::Pairs => (registers::spread_and_fma(self.level).0, Code::EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32),
+            _ => registers::spread_and_fma(self.level),
+        };
         // What is left of the registers takes turns with the elements of `a`.
         let table = i32::from(self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512);
         let taken = match self.shape.right {
-            Right::F32 | Right::Bf16 => 1,
+            Right::F32 | Right::Bf16 | Right::Pairs => 1,
             Right::Bytes => 2,
             Right::Nibbles => 3,
         };

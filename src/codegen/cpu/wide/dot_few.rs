@@ -31,7 +31,7 @@ const LEFT: Register = Register::RBX;
 impl Dot {
     /// Is there such a part?
     pub(super) fn is_few(&self) -> bool {
-        let plain = matches!(self.shape.right, Right::F32 | Right::Bf16);
+        let plain = matches!(self.shape.right, Right::F32 | Right::Bf16 | Right::Pairs);
         // The bytes of a round of steps are a line at each place, or some.
         let whole = self.round() * self.shape.b_pitch % (PLACES * LINE) == 0;
         self.shape.far && self.shape.vectors <= 2 && plain && whole

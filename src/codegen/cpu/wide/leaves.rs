@@ -9,6 +9,7 @@ use cranelift_codegen::ir::{AbiParam, types};
 use cranelift_module::{FuncId, Linkage, Module as _};
 use cranelift_object::ObjectModule;
 
+use super::amx::{TilesShape, tiles};
 use super::dot::{DotShape, dot};
 use super::transpose::{TransposeShape, transpose};
 use crate::tile::text::print_inst;
@@ -19,6 +20,8 @@ use crate::tile::{CpuLevel, Inst, Kernel};
 pub(super) enum Kind {
     /// A product.
     Dot(CpuLevel, DotShape),
+    /// A product of tiles of `bf16`.
+    Tiles(TilesShape),
     /// A transposition.
     Transpose(CpuLevel, TransposeShape),
 }
@@ -89,6 +92,7 @@ impl Leaves {
         }
         let (name, made) = match kind {
             Kind::Dot(level, shape) => (format!("dot.{}", level.name()), dot(level, shape, self.listings)?),
+            Kind::Tiles(shape) => ("dot.amx".to_string(), tiles(shape, self.listings)?),
             Kind::Transpose(level, shape) => {
                 (format!("transpose.{}", level.name()), transpose(level, shape, self.listings)?)
             }

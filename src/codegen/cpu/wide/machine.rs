@@ -142,7 +142,7 @@ macro_rules! instructions {
             /// The instruction's encoding at a level; `INVALID` where there is none.
             pub(super) fn code(self, level: CpuLevel) -> Code {
                 match (self, level) {
-                    $((Op::$name, CpuLevel::Avx512) => Code::$wide,)*
+                    $((Op::$name, CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx) => Code::$wide,)*
                     $((Op::$name, CpuLevel::Avx2) => Code::$narrow,)*
                     (_, CpuLevel::Portable) => Code::INVALID,
                 }

@@ -11,7 +11,8 @@
 //!
 //! * `registers`: what registers and plain instructions each level has;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows), `transpose`: two leaves whose registers follow from the shape alone;
+//! * `dot` (`dot_few`: of few rows), `amx`, `transpose`: leaves whose registers follow from the shape alone; `pairs`: which
+//!   of them a product of `bf16` calls;
 //! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
 //!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
 //! * `leaves`: each leaf is made once;
@@ -22,6 +23,7 @@
 
 mod access;
 mod allocate;
+mod amx;
 mod asm;
 mod call;
 mod dot;
@@ -32,6 +34,7 @@ mod lanes;
 mod leaves;
 mod machine;
 mod math;
+mod pairs;
 mod reduce;
 mod registers;
 mod run;
@@ -86,8 +89,8 @@ pub(super) struct Leaf {
 
 /// The leaf of a `run`; `None` where this generator declines.
 pub(super) fn run_leaf(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
-    match level {
+    match level.vectors() {
         CpuLevel::Portable => None,
-        CpuLevel::Avx2 | CpuLevel::Avx512 => run::select(level, body, rows, cols, insts),
+        level => run::select(level, body, rows, cols, insts),
     }
 }

@@ -8,7 +8,7 @@ use crate::tile::CpuLevel;
 pub(super) fn vector(level: CpuLevel, n: i32) -> Register {
     let n = u32::try_from(n).unwrap_or(0);
     match level {
-        CpuLevel::Avx512 => Register::ZMM0 + n % 32,
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Register::ZMM0 + n % 32,
         CpuLevel::Avx2 => Register::YMM0 + n % 16,
         CpuLevel::Portable => Register::XMM0 + n % 16,
     }
@@ -37,7 +37,9 @@ pub(super) fn at(base: Register, displacement: i32) -> MemoryOperand {
 /// A load and a store of a whole register, at any alignment.
 pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
     match level {
-        CpuLevel::Avx512 => (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm),
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
+            (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm)
+        }
         CpuLevel::Avx2 => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
         CpuLevel::Portable => (Code::VEX_Vmovups_xmm_xmmm128, Code::VEX_Vmovups_xmmm128_xmm),
     }
@@ -46,7 +48,7 @@ pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
 /// One register to another.
 pub(super) fn copy(level: CpuLevel) -> Code {
     match level {
-        CpuLevel::Avx512 => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
         CpuLevel::Avx2 | CpuLevel::Portable => Code::VEX_Vmovaps_ymm_ymmm256,
     }
 }
@@ -54,7 +56,9 @@ pub(super) fn copy(level: CpuLevel) -> Code {
 /// An element of memory spread over a register; `sum += a * b`.
 pub(super) fn spread_and_fma(level: CpuLevel) -> (Code, Code) {
     match level {
-        CpuLevel::Avx512 => (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er),
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
+            (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er)
+        }
         CpuLevel::Avx2 => (Code::VEX_Vbroadcastss_ymm_m32, Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256),
         CpuLevel::Portable => (Code::VEX_Vbroadcastss_xmm_m32, Code::VEX_Vfmadd231ps_xmm_xmm_xmmm128),
     }
@@ -63,7 +67,9 @@ pub(super) fn spread_and_fma(level: CpuLevel) -> (Code, Code) {
 /// Interleaving of two registers by elements, of the low and of the high half of each 128-bit lane.
 pub(super) fn unpack_singles(level: CpuLevel) -> [Code; 2] {
     match level {
-        CpuLevel::Avx512 => [Code::EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32],
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
+            [Code::EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32]
+        }
         CpuLevel::Avx2 | CpuLevel::Portable => {
             [Code::VEX_Vunpcklps_ymm_ymm_ymmm256, Code::VEX_Vunpckhps_ymm_ymm_ymmm256]
         }
@@ -73,7 +79,9 @@ pub(super) fn unpack_singles(level: CpuLevel) -> [Code; 2] {
 /// The same by pairs of elements.
 pub(super) fn unpack_pairs(level: CpuLevel) -> [Code; 2] {
     match level {
-        CpuLevel::Avx512 => [Code::EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64, Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64],
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
+            [Code::EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64, Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64]
+        }
         CpuLevel::Avx2 | CpuLevel::Portable => {
             [Code::VEX_Vunpcklpd_ymm_ymm_ymmm256, Code::VEX_Vunpckhpd_ymm_ymm_ymmm256]
         }
@@ -102,7 +110,7 @@ pub(super) struct Widening {
 /// The widening instructions of a level.
 pub(super) fn widening(level: CpuLevel) -> Widening {
     match level {
-        CpuLevel::Avx512 => Widening {
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Widening {
             words: Code::EVEX_Vpmovzxwd_zmm_k1z_ymmm256,
             bytes: Code::EVEX_Vpmovzxbd_zmm_k1z_xmmm128,
             signed_bytes: Code::EVEX_Vpmovsxbd_zmm_k1z_xmmm128,

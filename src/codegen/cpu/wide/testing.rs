@@ -17,10 +17,26 @@ pub(super) fn has(level: CpuLevel) -> bool {
         CpuLevel::Avx2 => {
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
         }
+        CpuLevel::Avx512Bf16 => has(CpuLevel::Avx512) && is_x86_feature_detected!("avx512bf16"),
+        CpuLevel::Amx => has(CpuLevel::Avx512) && has_tiles(),
         CpuLevel::Portable => true,
     };
     #[cfg(not(target_arch = "x86_64"))]
     return false;
+}
+
+/// Has this machine tiles of `bf16`, and lets the system this process use them? To ask is to get them.
+#[cfg(target_arch = "x86_64")]
+fn has_tiles() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    let known = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx >> 22 & 0b101 == 0b101;
+    let (mut answer, request, tile_data) = (158_i64, 0x1023_u64, 18_u64);
+    // SAFETY: arch_prctl (158) with ARCH_REQ_XCOMP_PERM takes two numbers and touches no memory.
+    unsafe {
+        std::arch::asm!("syscall", inout("rax") answer, in("rdi") request, in("rsi") tile_data,
+            out("rcx") _, out("r11") _, options(nostack));
+    }
+    known && cfg!(target_os = "linux") && answer == 0
 }
 
 /// A leaf that can be called.
@@ -72,10 +88,12 @@ pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
                 f,
                 CpuidFeature::AVX512F | CpuidFeature::AVX512VL | CpuidFeature::AVX512DQ | CpuidFeature::AVX512BW
             );
-            let allowed = match level {
+            let pairs = level == CpuLevel::Avx512Bf16 && *f == CpuidFeature::AVX512_BF16;
+            let tiles = level == CpuLevel::Amx && matches!(f, CpuidFeature::AMX_TILE | CpuidFeature::AMX_BF16);
+            let allowed = match level.vectors() {
                 CpuLevel::Portable => base,
                 CpuLevel::Avx2 => base || avx2,
-                CpuLevel::Avx512 => base || avx2 || avx512,
+                _ => base || avx2 || avx512 || pairs || tiles,
             };
             assert!(allowed, "{f:?} at {} for {}", i.ip(), level.name());
         }

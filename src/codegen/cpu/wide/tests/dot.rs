@@ -101,7 +101,7 @@ fn narrow(right: Right, inner: usize, cols: usize, scales: &[f32]) -> (Vec<u8>, 
             let n = i8::try_from((k * cols + c) * 7919 % 251).map_or(-1, |n| n);
             let scale = scales[k / 32 * cols + c];
             match right {
-                Right::F32 => {
+                Right::F32 | Right::Pairs => {
                     bytes.extend((f32::from(n) * 0.37).to_le_bytes());
                     values.push(f32::from(n) * 0.37);
                 }

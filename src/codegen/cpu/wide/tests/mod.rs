@@ -3,6 +3,7 @@
 
 mod dot;
 mod functions;
+mod pairs;
 mod random;
 mod small;
 

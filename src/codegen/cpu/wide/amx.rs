@@ -1,0 +1,319 @@
+//! `dot` of `bf16` as a leaf function of tiles: `acc + a @ b` by `tdpbf16ps`.
+//!
+//! In: what is known of the layout ([`TilesShape`]). Out: code that takes six words: `a`, the bytes from a row of `a` to the
+//! next, `b`, `acc`, rows, inner. A row of `a` is dense; `b` has a row for each pair of steps, in which the two elements
+//! of a column are neighbours; `acc` is of `f32`.
+//!
+//! A tile register is 16 rows of 64 bytes. Four are sums: two bands of 16 rows by two vectors of columns; two are of `a` (a
+//! band, 32 steps), two of `b` (16 pairs of steps, a vector of columns). So each tile that is loaded is used
+//! twice, and four chains of sums run side by side. The last rows have bands that are lower, or one band.
+//!
+//! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
+//! all tiles: the sums go to memory and come back. Their elements of `a` are copied to the stack first, zeros
+//! behind them, so that nothing past an odd number of steps is read.
+//!
+//! What an element is, by Intel's definition: for each 32 steps, two chains of FMAs from 0, over the even and the odd steps
+//! in order, their sum, added to what was there. All of it is rounded to nearest even. Products of `bf16` are exact in `f32`,
+//! so with n steps a product goes through at most 17 + n / 32 roundings, and never through more than n + 1: the error is
+//! within the bound that holds for any order of the sum, (n + 1) 2^-24 times the sum of the products' sizes. Subnormal
+//! numbers are taken as 0 and become 0, which adds at most 2^-126 for each sum and each product of one. An
+//! element depends on neither rows nor columns around it.
+
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+use super::asm::Asm;
+use super::registers::at;
+
+/// What is known of the operands when the code is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TilesShape {
+    /// Bytes from a pair of steps of `b` to the next.
+    pub(super) b_pitch: i32,
+    /// Bytes from a row of the accumulator to the next.
+    pub(super) acc_pitch: i32,
+    /// Vectors of columns, 1 or 2.
+    pub(super) vectors: i32,
+    /// Do all sums start with 0, not with what lies in the accumulator's place?
+    pub(super) zero: bool,
+}
+
+const WORDS: Register = Register::RDI;
+/// First row of the bands in `a`, `b`, first row of the bands in the accumulator.
+const A: Register = Register::R8;
+const B: Register = Register::R9;
+const ACC: Register = Register::R10;
+/// Bytes from row to row: of `a`, of `b`, of the accumulator.
+const A_STRIDE: Register = Register::R11;
+const B_STRIDE: Register = Register::R14;
+const ACC_STRIDE: Register = Register::R15;
+/// Rows left, steps.
+const ROWS: Register = Register::RDX;
+const INNER: Register = Register::RSI;
+/// Inside: the steps of each band, `b`'s row, the count, the accumulator's second band.
+const UPPER: Register = Register::RAX;
+const LOWER: Register = Register::R12;
+const B_ROW: Register = Register::R13;
+const COUNT: Register = Register::RCX;
+const ACC_LOWER: Register = Register::RBX;
+
+/// On the stack: the configuration, then 32 rows of 32 elements of `a`.
+const CONFIG: i32 = 0;
+const REST: i32 = 64;
+const FRAME: i32 = REST + 32 * 64;
+/// In a configuration: bytes of a row of tile 0 (two bytes for each tile), rows of tile 0 (one byte for each).
+const WIDTHS: i32 = CONFIG + 16;
+const HEIGHTS: i32 = CONFIG + 48;
+
+/// Rows of a tile.
+const BAND: i32 = 16;
+/// Steps of a tile.
+const STEPS: i32 = 32;
+
+/// The tile of sums of a band and a vector of columns.
+fn sums(band: i32, vector: i32) -> Register {
+    register(2 * band + vector)
+}
+
+/// The tile of `a` of a band.
+fn left(band: i32) -> Register {
+    register(4 + band)
+}
+
+/// The tile of `b` of a vector of columns.
+fn right(vector: i32) -> Register {
+    register(6 + vector)
+}
+
+fn register(n: i32) -> Register {
+    Register::TMM0 + u32::try_from(n).unwrap_or(0)
+}
+
+/// Rows that lie `stride` bytes apart, from `displacement` bytes after `base` on.
+fn rows(base: Register, stride: Register, displacement: i32) -> MemoryOperand {
+    MemoryOperand::with_base_index_scale_displ_size(base, stride, 1, i64::from(displacement), 1)
+}
+
+/// The code.
+///
+/// # Errors
+/// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
+pub(super) fn tiles(shape: TilesShape, listing: bool) -> Result<(Vec<u8>, String), String> {
+    let mut t = Tiles { asm: Asm::default(), shape };
+    t.function();
+    t.asm.finish(listing)
+}
+
+struct Tiles {
+    asm: Asm,
+    shape: TilesShape,
+}
+
+impl Tiles {
+    fn two(&mut self, code: Code, to: Register, from: Register) {
+        self.asm.emit(Instruction::with2(code, to, from));
+    }
+
+    fn number(&mut self, code: Code, to: Register, n: i32) {
+        self.asm.emit(Instruction::with2(code, to, n));
+    }
+
+    fn function(&mut self) {
+        let saved = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+        for r in saved {
+            self.asm.emit(Instruction::with1(Code::Push_r64, r));
+        }
+        self.two(Code::Mov_r64_rm64, Register::RBP, Register::RSP);
+        self.number(Code::Sub_rm64_imm32, Register::RSP, FRAME);
+        self.number(Code::And_rm64_imm8, Register::RSP, -64);
+        for (word, r) in [A, A_STRIDE, B, ACC, ROWS, INNER].into_iter().enumerate() {
+            let place = at(WORDS, 8 * i32::try_from(word).unwrap_or(0));
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, place));
+        }
+        let (next, one_band, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.two(Code::Test_rm64_r64, ROWS, ROWS);
+        self.asm.jump(Code::Jle_rel32_64, done);
+        self.number(Code::Mov_rm64_imm32, B_STRIDE, self.shape.b_pitch);
+        self.number(Code::Mov_rm64_imm32, ACC_STRIDE, self.shape.acc_pitch);
+        self.configuration();
+        self.asm.bind(next);
+        let full = self.asm.label();
+        self.number(Code::Cmp_rm64_imm8, ROWS, 2 * BAND);
+        self.asm.jump(Code::Jge_rel32_64, full);
+        self.number(Code::Cmp_rm64_imm8, ROWS, BAND);
+        self.asm.jump(Code::Jle_rel32_64, one_band);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, COUNT, at(ROWS, -BAND)));
+        self.heights(1);
+        self.asm.bind(full);
+        self.asm.comment("two bands of rows");
+        self.bands(2);
+        self.number(Code::Add_rm64_imm32, ACC, 2 * BAND * self.shape.acc_pitch);
+        self.two(Code::Mov_r64_rm64, UPPER, A_STRIDE);
+        self.number(Code::Shl_rm64_imm8, UPPER, 5);
+        self.two(Code::Add_r64_rm64, A, UPPER);
+        self.number(Code::Sub_rm64_imm8, ROWS, 2 * BAND);
+        self.asm.jump(Code::Jg_rel32_64, next);
+        self.asm.jump(Code::Jmp_rel32_64, done);
+        self.asm.bind(one_band);
+        self.asm.comment("one band of rows");
+        self.two(Code::Mov_r64_rm64, COUNT, ROWS);
+        self.heights(0);
+        self.bands(1);
+        self.asm.bind(done);
+        self.asm.emit(Ok(Instruction::with(Code::VEX_Tilerelease)));
+        self.two(Code::Mov_r64_rm64, Register::RSP, Register::RBP);
+        for r in saved.into_iter().rev() {
+            self.asm.emit(Instruction::with1(Code::Pop_r64, r));
+        }
+        self.asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
+        self.asm.emit(Ok(Instruction::with(Code::Retnq)));
+    }
+
+    /// Writes the configuration of whole tiles, and makes it hold.
+    fn configuration(&mut self) {
+        let zero = Register::ZMM0;
+        self.asm.comment("tiles of 16 rows of 64 bytes");
+        self.asm.emit(Instruction::with3(Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, zero, zero, zero));
+        let store = Code::EVEX_Vmovups_zmmm512_k1z_zmm;
+        self.asm.emit(Instruction::with2(store, at(Register::RSP, CONFIG), zero));
+        self.asm.emit(Instruction::with2(Code::Mov_rm8_imm8, at(Register::RSP, CONFIG), 1));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, 0x0040_0040_0040_0040_u64));
+        for half in [0, 8] {
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, WIDTHS + half), Register::RAX));
+        }
+        self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, 0x1010_1010_1010_1010_u64));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, HEIGHTS), Register::RAX));
+        self.configure();
+    }
+
+    fn configure(&mut self) {
+        self.asm.emit(Instruction::with1(Code::VEX_Ldtilecfg_m512, at(Register::RSP, CONFIG)));
+    }
+
+    /// Gives the tiles of a band as many rows as `COUNT` says.
+    fn heights(&mut self, band: i32) {
+        for tile in [2 * band, 2 * band + 1, 4 + band] {
+            self.asm.emit(Instruction::with2(Code::Mov_rm8_r8, at(Register::RSP, HEIGHTS + tile), Register::CL));
+        }
+        self.configure();
+    }
+
+    /// The sums of some bands.
+    fn each_sum(&self, bands: i32) -> Vec<(Register, MemoryOperand)> {
+        let each = (0..bands).flat_map(|band| (0..self.shape.vectors).map(move |v| (band, v)));
+        let place =
+            |(band, v): (i32, i32)| (sums(band, v), rows(if band == 0 { ACC } else { ACC_LOWER }, ACC_STRIDE, 64 * v));
+        each.map(place).collect()
+    }
+
+    fn load_sums(&mut self, bands: i32) {
+        for (tile, place) in self.each_sum(bands) {
+            self.asm.emit(Instruction::with2(Code::VEX_Tileloadd_tmm_sibmem, tile, place));
+        }
+    }
+
+    fn store_sums(&mut self, bands: i32) {
+        for (tile, place) in self.each_sum(bands) {
+            self.asm.emit(Instruction::with2(Code::VEX_Tilestored_sibmem_tmm, place, tile));
+        }
+    }
+
+    /// All steps of one or two bands of rows.
+    fn bands(&mut self, bands: i32) {
+        self.two(Code::Mov_r64_rm64, UPPER, A);
+        self.two(Code::Mov_r64_rm64, LOWER, A_STRIDE);
+        self.number(Code::Shl_rm64_imm8, LOWER, 4);
+        self.two(Code::Add_r64_rm64, LOWER, A);
+        self.two(Code::Mov_r64_rm64, ACC_LOWER, ACC);
+        self.number(Code::Add_rm64_imm32, ACC_LOWER, BAND * self.shape.acc_pitch);
+        if self.shape.zero {
+            for (tile, _) in self.each_sum(bands) {
+                self.asm.emit(Instruction::with1(Code::VEX_Tilezero_tmm, tile));
+            }
+        } else {
+            self.load_sums(bands);
+        }
+        self.two(Code::Mov_r64_rm64, B_ROW, B);
+        self.two(Code::Mov_r64_rm64, COUNT, INNER);
+        let (rest, after) = (self.asm.label(), self.asm.label());
+        self.number(Code::Shr_rm64_imm8, COUNT, 5);
+        self.asm.jump(Code::Je_rel32_64, rest);
+        let again = self.asm.here();
+        self.products(bands, |band| rows(if band == 0 { UPPER } else { LOWER }, A_STRIDE, 0));
+        self.number(Code::Add_rm64_imm8, UPPER, 2 * STEPS);
+        self.number(Code::Add_rm64_imm8, LOWER, 2 * STEPS);
+        self.number(Code::Add_rm64_imm32, B_ROW, STEPS / 2 * self.shape.b_pitch);
+        self.number(Code::Sub_rm64_imm8, COUNT, 1);
+        self.asm.jump(Code::Jne_rel32_64, again);
+        self.asm.bind(rest);
+        self.store_sums(bands);
+        self.two(Code::Mov_r64_rm64, COUNT, INNER);
+        self.number(Code::And_rm64_imm8, COUNT, STEPS - 1);
+        self.asm.jump(Code::Je_rel32_64, after);
+        self.rest(bands);
+        self.asm.bind(after);
+    }
+
+    /// As many steps as a tile has, of tiles of `a` where the closure says.
+    fn products(&mut self, bands: i32, a: impl Fn(i32) -> MemoryOperand) {
+        for band in 0..bands {
+            self.asm.emit(Instruction::with2(Code::VEX_Tileloadd_tmm_sibmem, left(band), a(band)));
+            for v in 0..self.shape.vectors {
+                if band == 0 {
+                    let place = rows(B_ROW, B_STRIDE, 64 * v);
+                    self.asm.emit(Instruction::with2(Code::VEX_Tileloadd_tmm_sibmem, right(v), place));
+                }
+                let code = Code::VEX_Tdpbf16ps_tmm_tmm_tmm;
+                self.asm.emit(Instruction::with3(code, sums(band, v), left(band), right(v)));
+            }
+        }
+    }
+
+    /// The last `COUNT` steps, less than a tile has; the sums are in memory before and after.
+    fn rest(&mut self, bands: i32) {
+        let (to, left_over) = (Register::RDI, LOWER);
+        self.asm.comment("the last steps");
+        self.number(Code::Mov_rm64_imm32, to, 1);
+        self.two(Code::Shl_rm64_CL, to, Register::CL);
+        self.number(Code::Sub_rm64_imm8, to, 1);
+        self.two(Code::VEX_Kmovd_kr_r32, Register::K1, Register::EDI);
+        // The rows of the bands, at most.
+        self.number(Code::Mov_rm64_imm32, left_over, bands * BAND);
+        self.two(Code::Cmp_r64_rm64, left_over, ROWS);
+        self.two(Code::Cmovg_r64_rm64, left_over, ROWS);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, to, at(Register::RSP, REST)));
+        let row = self.asm.here();
+        let load = Instruction::with2(Code::EVEX_Vmovdqu16_zmm_k1z_zmmm512, Register::ZMM0, at(UPPER, 0));
+        self.asm.emit(load.map(|mut i| {
+            i.set_op_mask(Register::K1);
+            i.set_zeroing_masking(true);
+            i
+        }));
+        self.asm.emit(Instruction::with2(Code::EVEX_Vmovups_zmmm512_k1z_zmm, at(to, 0), Register::ZMM0));
+        self.two(Code::Add_r64_rm64, UPPER, A_STRIDE);
+        self.number(Code::Add_rm64_imm8, to, 64);
+        self.number(Code::Sub_rm64_imm8, left_over, 1);
+        self.asm.jump(Code::Jne_rel32_64, row);
+        // Tiles of as many pairs as there are.
+        self.number(Code::Add_rm64_imm8, COUNT, 1);
+        self.number(Code::Shr_rm64_imm8, COUNT, 1);
+        for v in 0..2 {
+            self.asm.emit(Instruction::with2(Code::Mov_rm8_r8, at(Register::RSP, HEIGHTS + 6 + v), Register::CL));
+        }
+        self.number(Code::Shl_rm64_imm8, COUNT, 2);
+        for band in 0..2 {
+            let place = at(Register::RSP, WIDTHS + 2 * (4 + band));
+            self.asm.emit(Instruction::with2(Code::Mov_rm8_r8, place, Register::CL));
+        }
+        self.configure();
+        self.load_sums(bands);
+        self.number(Code::Mov_rm64_imm32, to, 64);
+        self.products(bands, |band| rows(Register::RSP, to, REST + 64 * BAND * band));
+        self.store_sums(bands);
+        for v in 0..2 {
+            self.asm.emit(Instruction::with2(Code::Mov_rm8_imm8, at(Register::RSP, HEIGHTS + 6 + v), BAND));
+            let place = at(Register::RSP, WIDTHS + 2 * (4 + v));
+            self.asm.emit(Instruction::with2(Code::Mov_rm8_imm8, place, 64));
+        }
+        self.configure();
+    }
+}

@@ -1,0 +1,157 @@
+//! The leaves of `bf16` products against Intel's definition of their instructions, bit for bit, and against `f64`.
+
+use half::bf16;
+
+use super::super::amx::{TilesShape, tiles};
+use super::super::dot::{DotShape, Right, dot};
+use super::super::testing::Executable;
+use crate::tile::CpuLevel;
+
+/// A product of `rows` x `inner` by 16 columns for each vector, and what lies around it.
+struct Case {
+    rows: usize,
+    inner: usize,
+    vectors: usize,
+    /// Elements from a row of `a` to the next; what lies behind a row is no number.
+    a_stride: usize,
+    a: Vec<bf16>,
+    /// `[pairs, columns, 2]`.
+    b: Vec<bf16>,
+    acc_row: usize,
+    acc: Vec<f32>,
+}
+
+fn number(n: i32) -> bf16 {
+    let x = n.wrapping_mul(1_103_515_245).wrapping_add(12_345) >> 8 & 0xffff;
+    bf16::from_f32((f32::from(u16::try_from(x).unwrap_or(0)) - 32_768.0) / 20_000.0)
+}
+
+impl Case {
+    fn new(rows: usize, inner: usize, vectors: usize) -> Case {
+        let (columns, a_stride, acc_row) = (16 * vectors, inner + 3, 16 * vectors + 16);
+        let index = |n: usize| i32::try_from(n).expect("a small number");
+        let a = (0..rows * a_stride).map(|n| match n % a_stride {
+            k if k < inner => number(index(n)),
+            _ => bf16::NAN,
+        });
+        let b = (0..inner.div_ceil(2) * columns * 2).map(|n| match n / (2 * columns) * 2 + n % 2 {
+            k if k < inner => number(7 * index(n) + 3),
+            _ => bf16::ZERO,
+        });
+        let acc = (0..rows * acc_row).map(|n| number(3 * index(n) + 1).to_f32());
+        Case { rows, inner, vectors, a_stride, a: a.collect(), b: b.collect(), acc_row, acc: acc.collect() }
+    }
+
+    fn left(&self, i: usize, k: usize) -> f32 {
+        self.a[i * self.a_stride + k].to_f32()
+    }
+
+    fn right(&self, k: usize, j: usize) -> f32 {
+        self.b[(k / 2 * 16 * self.vectors + j) * 2 + k % 2].to_f32()
+    }
+
+    /// What comes out where an element is what `sum` says, of its row, its column and what it starts with.
+    fn expected(&self, zero: bool, sum: impl Fn(usize, usize, f32) -> f32) -> Vec<f32> {
+        let mut out = self.acc.clone();
+        for i in 0..self.rows {
+            for j in 0..16 * self.vectors {
+                let x = &mut out[i * self.acc_row + j];
+                *x = sum(i, j, if zero { 0.0 } else { *x });
+            }
+        }
+        out
+    }
+
+    fn words(&self, acc: &mut [f32], steps: usize) -> [u64; 8] {
+        let (a, b, stride) = (self.a.as_ptr() as u64, self.b.as_ptr() as u64, 2 * self.a_stride as u64);
+        [a, stride, b, acc.as_mut_ptr() as u64, self.rows as u64, steps as u64, 0, 0]
+    }
+
+    fn compare(&self, got: &[f32], want: &[f32], zero: bool, what: &str) {
+        let what = format!("{what}: {} x {} x {} vectors", self.rows, self.inner, self.vectors);
+        let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(got), bits(want), "{what}");
+        // The exact sum, within the bound of any order of as many roundings.
+        let unit = f64::from(f32::EPSILON) / 2.0;
+        let n = (self.inner + self.inner.div_ceil(32) + 2) as f64;
+        let exact = self.expected(zero, |_, _, x| x);
+        for i in 0..self.rows {
+            for j in 0..16 * self.vectors {
+                let at = i * self.acc_row + j;
+                let products = (0..self.inner).map(|k| f64::from(self.left(i, k)) * f64::from(self.right(k, j)));
+                let (sum, size) =
+                    products.fold((f64::from(exact[at]), f64::from(exact[at]).abs()), |(s, m), p| (s + p, m + p.abs()));
+                assert!((f64::from(got[at]) - sum).abs() <= 1.01 * n * unit * size, "{what}: {} and {sum}", got[at]);
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_tiles() {
+    let sizes = [1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 70];
+    let steps = [0, 1, 2, 3, 30, 31, 32, 33, 34, 64, 95, 160];
+    for (vectors, zero) in [(1, false), (1, true), (2, false), (2, true)] {
+        for (n, rows) in sizes.into_iter().enumerate() {
+            for inner in steps.into_iter().skip(n % 2).step_by(2) {
+                let case = Case::new(rows, inner, vectors);
+                let bytes = |n: usize| i32::try_from(n).expect("a small number");
+                let shape = TilesShape {
+                    b_pitch: bytes(64 * vectors),
+                    acc_pitch: bytes(4 * case.acc_row),
+                    vectors: bytes(vectors),
+                    zero,
+                };
+                let (code, listing) = tiles(shape, true).expect("it can be encoded");
+                assert!(listing.contains("tdpbf16ps tmm0,tmm4,tmm6"));
+                let Some(leaf) = Executable::new(CpuLevel::Amx, &code) else { return };
+                let mut got = case.acc.clone();
+                // SAFETY: the buffers have the sizes and strides that the words say.
+                unsafe { leaf.call(&case.words(&mut got, inner)) };
+                let want = case.expected(zero, |i, j, start| {
+                    (0..inner).step_by(32).fold(start, |sum, first| {
+                        let chain = |odd: usize| {
+                            let all = (first + odd..inner.min(first + 32)).step_by(2);
+                            all.fold(0.0, |x: f32, k| case.left(i, k).mul_add(case.right(k, j), x))
+                        };
+                        sum + (chain(0) + chain(1))
+                    })
+                });
+                case.compare(&got, &want, zero, "tiles");
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_pairs() {
+    for (vectors, filled) in [(1, false), (2, true), (2, false)] {
+        for (rows, inner) in [(0, 2), (1, 2), (3, 4), (14, 6), (15, 8), (31, 34), (40, 96)] {
+            let case = Case::new(rows, inner, vectors);
+            let bytes = |n: usize| i32::try_from(n).expect("a small number");
+            let shape = DotShape {
+                inner_dense: true,
+                b_pitch: bytes(64 * vectors),
+                acc_pitch: bytes(4 * case.acc_row),
+                vectors: bytes(vectors),
+                right: Right::Pairs,
+                filled,
+                far: true,
+            };
+            let (code, listing) = dot(CpuLevel::Avx512Bf16, shape, true).expect("it can be encoded");
+            assert!(listing.contains("vdpbf16ps"));
+            let Some(leaf) = Executable::new(CpuLevel::Avx512Bf16, &code) else { return };
+            let mut got = case.acc.clone();
+            // SAFETY: the buffers have the sizes and strides that the words say.
+            unsafe { leaf.call(&case.words(&mut got, inner / 2)) };
+            // The odd step of a pair comes first.
+            let want = case.expected(filled, |i, j, start| {
+                (0..inner).step_by(2).fold(start, |sum, k| {
+                    let sum = case.left(i, k + 1).mul_add(case.right(k + 1, j), sum);
+                    case.left(i, k).mul_add(case.right(k, j), sum)
+                })
+            });
+            case.compare(&got, &want, filled, "pairs");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Right operands of `bf16` products in pairs of steps: panels `[batch.., P, ceil(K / 2), NR, 2]` of a window
+//! `[batch.., K, N]`, in which the elements of a column at an even step and at the next one are neighbours, 4 bytes, as
+//! `vdpbf16ps` and `tdpbf16ps` take them. What is left of the last panel and of the last pair is zero.
+//!
+//! In: operands of a product. Out: whether its right operand should lie so, and the kernel that lays it.
+//!
+//! ```text
+//! grid (batch.., P, ceil(K / 2 / 64))
+//!   zeros where panel or pairs are not full;  the even steps: load, store;  the odd steps: load, store
+//! ```
+
+use super::output_buffer;
+use super::packing::room;
+use super::region::{buffer_type, tile_size};
+use super::views::View;
+use crate::ir::Scalar;
+use crate::scalar::BinaryOp;
+use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::{self, CpuLevel, Extent, Kernel, KernelBuilder, ParamMode, Type, row_major};
+
+/// Pairs that are packed at a time.
+const PAIRS: i64 = 64;
+
+/// Pairs of so many steps.
+pub(super) fn of(steps: i64) -> i64 {
+    steps.div_euclid(2) + steps.rem_euclid(2)
+}
+
+/// Should a product of these operands, `[batch.., M, K]` and `[batch.., K, N]`, have panels of pairs? Both are `bf16`, the
+/// steps of the left one are dense, and their number is known; `vdpbf16ps` reads pairs of the left one too, so there it is
+/// even.
+pub(super) fn are_wanted(level: CpuLevel, a: &View, b: &View) -> bool {
+    let steps = a.shape.last().and_then(Dim::as_const).filter(|k| *k > 0);
+    let dense = a.strides.last().and_then(Dim::as_const) == Some(1);
+    let fits = match level {
+        CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => false,
+        CpuLevel::Avx512Bf16 => steps.is_some_and(|k| k % 2 == 0),
+        CpuLevel::Amx => steps.is_some(),
+    };
+    let columns = b.shape.last().and_then(Dim::as_const);
+    fits && dense && a.elem == Elem::BF16 && b.elem == Elem::BF16 && columns != Some(1)
+}
+
+/// The kernel that packs a window, the views that it reads, and what it writes; their roots are those of the window.
+pub(super) struct Pairs {
+    pub(super) kernel: Kernel,
+    pub(super) sources: Vec<View>,
+    pub(super) panels: View,
+}
+
+/// The kernel for a window of a known number of steps.
+///
+/// # Errors
+/// A window of another form, a mistake of ours.
+pub(super) fn pack(level: CpuLevel, from: &View) -> Result<Pairs, String> {
+    let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("an operand of a product has two axes or more")?;
+    let k = k.as_const().filter(|k| *k > 0).ok_or("pairs of an unknown number of steps")?;
+    let (rank, columns, all) = (from.shape.len(), i64::from(level.dot_cols()), of(k));
+    let count = match n.as_const() {
+        Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns)),
+        None => n.clone(),
+    };
+    let own = [count, Dim::from(all), Dim::from(columns), Dim::from(2)];
+    let shape = [lead, &own].concat();
+    let mut panels = View::whole(from.root, &TensorType::new(Elem::BF16, shape));
+    // From one element of the batch to the next there is its room, whatever P is.
+    let room = Dim::product([&Dim::from(2 * all), &room(n, level)]);
+    let strides = row_major(lead);
+    for (to, own) in panels.strides.iter_mut().zip(strides) {
+        *to = own.mul(&room);
+    }
+    let half = |first: i64| {
+        let mut view = from.slice(rank - 2, &Dim::from(first), &Dim::from(k));
+        if let (Some(extent), Some(stride)) = (view.shape.get_mut(rank - 2), view.strides.get_mut(rank - 2)) {
+            *extent = Dim::from(of(k - first));
+            *stride = stride.mul(&Dim::from(2));
+        }
+        view
+    };
+    let sources: Vec<View> = (0..k.min(2)).map(half).collect();
+
+    let mut kb = KernelBuilder::new("pack_pairs");
+    let buffers: Vec<tile::Value> = sources.iter().map(|v| kb.buffer(buffer_type(v), ParamMode::In)).collect();
+    let to = output_buffer(&mut kb, &panels);
+    let points: Vec<tile::Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
+    let most = tile_size(n, columns);
+    let step = all.min(PAIRS);
+    let panel = kb.grid_axis(n, most);
+    let block = kb.grid_axis(&Dim::from(all), step);
+    let (row, column) = (kb.times(block, step), kb.times(panel, most));
+    let cols = kb.extent_at(n, column, most);
+    let height = kb.extent_at(&Dim::from(all), row, step);
+    // Of an odd number of steps there is one odd step less.
+    let odd = if k % 2 == 0 {
+        height
+    } else {
+        let (end, max) = (kb.index(all - 1), kb.index(step));
+        let rest = kb.index_binary(BinaryOp::Sub, end, row);
+        Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, max), max: step }
+    };
+    let along = (Some(rank - 1), Some(rank));
+    let halves = [kb.index(0), kb.index(1)];
+    let place = |half: usize| [points.as_slice(), &[panel, row, halves[0], halves[half.min(1)]]].concat();
+    if k % 2 != 0 || n.as_const().is_none_or(|n| n % columns != 0) {
+        for half in 0..2 {
+            let zeros = kb.full(Scalar::Float(0.0), Elem::F32, height, Extent::Static(columns));
+            kb.store(to, &place(half), along, zeros);
+        }
+        let (next, _) = kb.new_block(Vec::new());
+        kb.br(next, &[]);
+        kb.switch_to(next);
+    }
+    let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
+    let turned = is_dense(rank - 2) && !is_dense(rank - 1);
+    let at = [points.as_slice(), &[row, column]].concat();
+    for (half, (buffer, rows)) in buffers.iter().zip([height, odd]).enumerate() {
+        let tile = if turned {
+            let turned = kb.load(*buffer, &at, (Some(rank - 1), Some(rank - 2)), cols, rows);
+            let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols));
+            kb.value(tile::Op::Transpose, vec![turned], ty)
+        } else {
+            kb.load(*buffer, &at, (Some(rank - 2), Some(rank - 1)), rows, cols)
+        };
+        kb.store(to, &place(half), along, tile);
+    }
+    Ok(Pairs { kernel: kb.finish(), sources, panels })
+}

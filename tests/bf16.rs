@@ -1,0 +1,213 @@
+//! Products of `bf16` at every level, those with instructions for them among them: against the graph interpreter with its
+//! error bounds, and the tile interpreter on the same kernels.
+
+#[path = "common/compiled.rs"]
+mod compiled;
+#[path = "common/front.rs"]
+mod front;
+
+use std::collections::BTreeMap;
+
+use attnc::ir::interp::{self, Bounded, Data};
+use attnc::ir::{Module, verify};
+use attnc::lowering::graph::Options;
+use attnc::passes;
+use attnc::shape::Elem;
+use attnc::tensor::Tensor;
+use attnc::tile::{self, CpuLevel, Op, PlanVariant};
+
+fn module(source: &str) -> Module {
+    let module = front::module("bf16.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    compiled::optimised(module, &passes::Options::default())
+}
+
+/// Numbers of all sizes from 2^-8 to 1, with either sign.
+fn tensor(elem: Elem, shape: &[usize], seed: usize) -> Tensor {
+    let number = |i: usize| {
+        let n = (i + 1).wrapping_mul(2_654_435_761 + 2 * seed) >> 7;
+        let size = (n % 509) as f32 / 256.0 - 1.0;
+        size / (1 << (n / 509 % 8)) as f32
+    };
+    let values: Vec<f32> = (0..shape.iter().product()).map(number).collect();
+    match elem {
+        Elem::BF16 => {
+            let bytes = values.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes()).collect();
+            Tensor::new(elem, shape.to_vec(), bytes).unwrap()
+        }
+        _ => Tensor::from_f32(shape.to_vec(), &values).unwrap(),
+    }
+}
+
+/// Values of all parameters; those of an array of layers have a tensor for each.
+fn parameters(module: &Module) -> BTreeMap<String, Tensor> {
+    let mut out = BTreeMap::new();
+    for (n, p) in module.params.iter().enumerate() {
+        let shape: Vec<usize> = p.ty.shape.iter().map(|d| usize::try_from(d.as_const().unwrap()).unwrap()).collect();
+        let count = p.counts.first().copied().unwrap_or(1);
+        for i in 0..count {
+            out.insert(
+                p.name.replacen('*', &i.to_string(), 1),
+                tensor(p.ty.elem, &shape, 100 * n + 7 * i as usize + 1),
+            );
+        }
+    }
+    out
+}
+
+/// Does a kernel of the module have products of pairs, with the left operand in place?
+fn has_pairs(tiles: &tile::Module) -> bool {
+    tiles.kernels.iter().any(|k| {
+        let made_by = |v: &tile::Value| k.body.def_inst(*v).map(|d| d.op.clone());
+        k.body.insts().into_iter().any(|i| match (&k.body.inst(i).op, k.body.inst(i).operands.as_slice()) {
+            (Op::Dot, [a, b, _]) => {
+                matches!((made_by(a), made_by(b)), (Some(Op::Window { .. }), Some(Op::LoadPairs)))
+            }
+            _ => false,
+        })
+    })
+}
+
+/// Compares compiled code and interpreted tiles of every level with the graph interpreter, for arguments of given shapes.
+/// `pairs`: at which of the levels for `bf16` are there products of pairs?
+fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[&str], pairs: &[CpuLevel]) {
+    let module = module(source);
+    let params = parameters(&module);
+    for level in CpuLevel::ALL {
+        let tiles = compiled::scheduled(&module, level);
+        assert_eq!(has_pairs(&tiles), pairs.contains(&level), "{what}, {}", level.name());
+        // What cannot run here is compiled all the same.
+        if !compiled::bf16_levels().contains(&level) {
+            let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+            compiled::compile(&[attnc::codegen::cpu::Tier { level, module: &tiles }], &model);
+            continue;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let model = compiled::load_tiles(level, &module, &tiles, &params, folder.path());
+        let mut session = model.session().unwrap();
+        let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{what}: {e}"));
+        for args in calls {
+            let call = interp::Call { function: "forward", args, params: &params, limits: interp::Limits::default() };
+            let expected = interp::run::<Bounded>(verify(&module).unwrap(), &call).unwrap_or_else(|e| panic!("{e}"));
+            let shapes: Vec<usize> = args.iter().flat_map(|a| a.shape().iter().copied().take(1)).collect();
+            let bound = |(name, n): (&&str, usize)| (name.to_string(), i64::try_from(n).unwrap());
+            let symbols: BTreeMap<String, i64> = symbols.iter().zip(shapes).map(bound).collect();
+            let run = tile::interp::Call {
+                plan: "forward",
+                variant: PlanVariant::Plain,
+                symbols: &symbols,
+                args,
+                params: &params,
+                limits: interp::Limits::default(),
+            };
+            let interpreted = tile::interp::run(verified, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let called = session.call(0, args).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let what = format!("{what}, {:?}, {}", args[0].shape(), level.name());
+            agree(&format!("{what}, interpreted"), &expected, &interpreted.results[0]);
+            agree(&what, &expected, &called[0]);
+        }
+    }
+}
+
+/// Is every element of the result within the bound of what is expected?
+fn agree(what: &str, expected: &interp::Outcome<Bounded>, got: &Tensor) {
+    let want = &expected.results[0];
+    assert_eq!(want.shape, got.shape(), "{what}");
+    let Data::Float(xs) = &want.data else { panic!("floats") };
+    for (i, (x, h)) in xs.iter().zip(got.to_f64()).enumerate() {
+        assert!(x.admits(h, 1.0), "{what}: element {i}: {h}, not {} +- {:e}", x.value, x.error);
+    }
+}
+
+const BOTH: [CpuLevel; 2] = [CpuLevel::Avx512Bf16, CpuLevel::Amx];
+const TILES: [CpuLevel; 1] = [CpuLevel::Amx];
+
+/// `f32` in and out, `bf16` between, weights of every form, sizes at the edges of tiles, panels and pairs.
+#[test]
+fn weights() {
+    let sizes =
+        [(2, 3, &BOTH[..]), (32, 16, &BOTH), (33, 40, &TILES), (66, 31, &BOTH), (1, 2, &TILES), (1100, 50, &BOTH)];
+    for (k, n, pairs) in sizes {
+        let (k3, n2) = (k + 3, n + 2);
+        let forms = [
+            ("bf16[K, N]".to_string(), "w"),
+            ("bf16[N, K]".to_string(), "w.T"),
+            (format!("bf16[{k3}, N]"), "w[1..K + 1]"),
+            (format!("bf16[{n2}, K]"), "w[2..N + 2].T"),
+        ];
+        for (params, weight) in forms.into_iter().skip(if k > 100 { 1 } else { 0 }).take(if k > 100 { 1 } else { 4 }) {
+            let source = format!(
+                "model M<K = {k}, N = {n}> {{\n    w: {params}\n    b: f32[N]\n    pub fn forward(x: f32[S, K]) -> f32[S, N] {{\n        \
+                 cast<f32>(cast<bf16>(x) @ {weight}) + b\n    }}\n}}"
+            );
+            let rows: &[usize] = if k > 100 { &[1, 40] } else { &[0, 1, 15, 17, 33, 70] };
+            let calls: Vec<_> = rows.iter().map(|rows| vec![tensor(Elem::F32, &[*rows, k], 5)]).collect();
+            compute_the_same(&format!("{weight} of {params}, K {k}, N {n}"), &source, &calls, &["S"], pairs);
+        }
+    }
+}
+
+/// Layers whose weights lie in an array, one product after the other, the second one's left operand made by the first.
+#[test]
+fn layers() {
+    let source = "layer Two<D, F> {\n    up: bf16[F, D]\n    down: bf16[D, F]\n    fn forward(x: f32[S, D]) -> f32[S, D] {\n        \
+                  let y = gelu_tanh(cast<f32>(cast<bf16>(x) @ up.T))\n        \
+                  x + cast<f32>(cast<bf16>(y) @ down.T)\n    }\n}\n\
+                  model M<L = 3, D = 48, F = 80> {\n    blocks: [Two<D, F>; L]\n    pub fn forward(x: f32[S, D]) -> f32[S, D] {\n        \
+                  var y = x\n        for block in blocks { y = block(y) }\n        y\n    }\n}";
+    let calls: Vec<_> = [1, 16, 45].iter().map(|rows| vec![tensor(Elem::F32, &[*rows, 48], 9)]).collect();
+    compute_the_same("layers", source, &calls, &["S"], &BOTH);
+}
+
+/// Two arguments: the right one is packed by a launch where its rows may be many.
+#[test]
+fn arguments() {
+    for (k, pairs) in [(6, &BOTH[..]), (35, &TILES)] {
+        for (b, right) in [("bf16[T, K]", "b.T"), ("bf16[K, 37]", "b")] {
+            let result = if right == "b" { "37" } else { "T" };
+            let source = format!(
+                "model M<K = {k}> {{\n    pub fn forward(a: bf16[S, K], b: {b}) -> bf16[S, {result}] {{ a @ {right} }}\n}}"
+            );
+            let symbols: &[&str] = if right == "b" { &["S"] } else { &["S", "T"] };
+            let calls: Vec<_> = [(0, 1), (1, 5), (20, 32), (49, 70)]
+                .iter()
+                .map(|(s, t)| {
+                    let shape = if right == "b" { [k, 37] } else { [*t, k] };
+                    vec![tensor(Elem::BF16, &[*s, k], 3), tensor(Elem::BF16, &shape, 4)]
+                })
+                .collect();
+            compute_the_same(&format!("{right}, K {k}"), &source, &calls, symbols, pairs);
+        }
+    }
+    // Batches, and a right operand that repeats along them.
+    for (b, right) in [("bf16[3, 21, 40]", "b.T"), ("bf16[40, 21]", "b")] {
+        let source = format!(
+            "model M {{\n    pub fn forward(a: bf16[3, S, 40], b: {b}) -> bf16[3, S, 21] {{ a @ {right} }}\n}}"
+        );
+        let shape: &[usize] = if right == "b" { &[40, 21] } else { &[3, 21, 40] };
+        let calls = [vec![tensor(Elem::BF16, &[3, 18, 40], 3), tensor(Elem::BF16, shape, 4)]];
+        let module = module(&source);
+        // The symbol is the second axis here; the interpreted plan asks for it by name.
+        let symbols = BTreeMap::from([("S".to_string(), 18)]);
+        let params = BTreeMap::new();
+        let call =
+            interp::Call { function: "forward", args: &calls[0], params: &params, limits: interp::Limits::default() };
+        let expected = interp::run::<Bounded>(verify(&module).unwrap(), &call).unwrap();
+        for level in compiled::bf16_levels() {
+            let tiles = compiled::scheduled(&module, level);
+            let folder = tempfile::tempdir().unwrap();
+            let model = compiled::load_tiles(level, &module, &tiles, &params, folder.path());
+            let run = tile::interp::Call {
+                plan: "forward",
+                variant: PlanVariant::Plain,
+                symbols: &symbols,
+                args: &calls[0],
+                params: &params,
+                limits: interp::Limits::default(),
+            };
+            let interpreted = tile::interp::run(tile::verify::verify(&tiles).unwrap(), &run).unwrap();
+            agree(&format!("{b}, {}, interpreted", level.name()), &expected, &interpreted.results[0]);
+            let got = model.session().unwrap().call(0, &calls[0]).unwrap_or_else(|e| panic!("{e}"));
+            agree(&format!("{b}, {}", level.name()), &expected, &got[0]);
+        }
+    }
+}
