@@ -69,8 +69,8 @@
 //!   `avx512bf16` runs only where `ATTNC_CPU` names it.
 //! * **An element of a product is one chain of sums**, in the order of the inner index, whatever tiles it went through: its
 //!   bits depend neither on how many rows there are nor on who computes them (with AMX it is two chains for each 32 steps,
-//!   `wide/amx.rs` tells). Attention has queries in the lanes of
-//!   vectors, so that its maxima and sums go from register to register, never across one.
+//!   `wide/amx.rs` tells). Attention has queries in the lanes of vectors, so that its maxima and sums go from register to
+//!   register, never across one.
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
 //!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions.
 //! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
