@@ -28,6 +28,8 @@ pub struct Ceilings {
 const ROUNDS: usize = 7;
 /// How long a thread multiplies in a round.
 const ROUND: Duration = Duration::from_millis(15);
+/// How long all threads multiply before the first round.
+const WARM: Duration = Duration::from_millis(700);
 /// The buffer is this many times the largest cache.
 const CACHES: usize = 4;
 
@@ -40,6 +42,16 @@ pub fn measure(threads: usize) -> Ceilings {
     while time(|| unit.multiply(steps)) < ROUND && steps < 1 << 40 {
         steps *= 2;
     }
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while start.elapsed() < WARM {
+                    unit.multiply(steps);
+                }
+            });
+        }
+    });
     let operations = steps as f64 * unit.flops_per_step();
     let flops = best_rate(threads, operations, &|_| unit.multiply(steps));
 
