@@ -476,6 +476,8 @@ pub enum CpuTier {
     Avx512bf16,
     /// x86-64 with AVX-512 and tiles of bf16 (AMX)
     Amx,
+    /// aarch64, whose vectors are NEON's; on other machines as an object or text only
+    Neon,
 }
 
 impl CpuTier {
@@ -487,6 +489,7 @@ impl CpuTier {
             CpuTier::Avx512 => "avx512",
             CpuTier::Avx512bf16 => "avx512bf16",
             CpuTier::Amx => "amx",
+            CpuTier::Neon => "neon",
         }
     }
 }

@@ -49,6 +49,9 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
 
     // One way for all levels of processors: a library has the code of each, a dump shows one.
     let mut levels = Levels::of(&options.target);
+    if out.has(EmitKind::So) {
+        levels.run_here()?;
+    }
     let (tiers, model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
@@ -72,7 +75,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
         s.stage("generate code");
         let level = (source != Source::Tile).then_some(levels.shown);
-        let wanted = Wanted { clif: out.has(EmitKind::Clif), asm: out.has(EmitKind::Asm), level, ..Wanted::default() };
+        let wanted = Wanted { clif: out.has(EmitKind::Clif), asm: out.has(EmitKind::Asm), level, machine: levels.machine, ..Wanted::default() };
         let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;

@@ -142,3 +142,39 @@ fn every_level_computes_the_same() {
         }
     }
 }
+
+/// Code for aarch64 is made on any machine, and Cranelift's verifier has nothing against it; it runs only there.
+#[test]
+fn neon_is_an_object_for_another_machine() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let mut examples = 0;
+    for entry in std::fs::read_dir("examples").expect("examples") {
+        let program = entry.expect("an example").path();
+        if program.extension().is_none_or(|e| e != "attn") {
+            continue;
+        }
+        for pack in ["f32", "bf16", "int8", "int4"] {
+            let (object, text) = (path("model.o"), path("model.s"));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+            command.arg(&program).args(["--cpu", "neon", "--pack", pack, "--emit"]);
+            let done = command.arg(format!("obj={object},asm={text}")).output().expect("attnc starts");
+            assert!(done.status.success(), "{}: {}", program.display(), String::from_utf8_lossy(&done.stderr));
+            let bytes = std::fs::read(&object).expect("an object");
+            // ELF, and the machine that the header names: EM_AARCH64.
+            assert_eq!(bytes.get(..4), Some(b"\x7fELF".as_slice()));
+            assert_eq!(bytes.get(18..20), Some([183, 0].as_slice()));
+            let asm = std::fs::read_to_string(&text).expect("assembly");
+            assert!(asm.contains(".4s, ") && asm.contains("ret"), "{} has no vectors", program.display());
+        }
+        examples += 1;
+    }
+    assert!(examples > 5);
+    if cfg!(target_arch = "x86_64") {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+        let done = command.args(["examples/01_linear.attn", "--cpu", "neon", "-o", &path("model.so")]).output();
+        let done = done.expect("attnc starts");
+        assert_eq!(done.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&done.stderr).contains("`--cpu neon` is for aarch64"));
+    }
+}

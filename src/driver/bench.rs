@@ -55,6 +55,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     let sizes = sizes(entry, options)?;
 
     let levels = Levels::of(&options.target).for_graph(&graph, stages::generator(options.backend));
+    levels.run_here()?;
     let tiers = Tiers::lower(s, &graph, &levels.all, levels.weights)?;
     s.stage("generate code");
     let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, Wanted::default())?;

@@ -283,6 +283,7 @@ fn called(
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<(Values, Vec<String>), Failure> {
+    levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, levels.weights)?;
     s.stage("generate code");
     let code = stages::machine_code(generator, &tiers, model, Wanted::default())?;

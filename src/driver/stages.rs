@@ -7,7 +7,7 @@ use super::bugs::{Saved, bug};
 use super::passes::{Dumps, broken_pass};
 use super::session::{Failure, Session, command_line_error, reason};
 use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions, WeightPacking};
-use crate::codegen::cpu::{self, Compiled, Tier, Wanted, clif};
+use crate::codegen::cpu::{self, Compiled, Machine, Tier, Wanted, clif};
 use crate::codegen::{self, Generator, descriptor};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -135,7 +135,7 @@ fn describe_entries(
 ) -> Result<ModelDescriptor, Failure> {
     // A text that names no model is called as its file.
     let name = if model.is_empty() { model_name(file) } else { model.to_string() };
-    descriptor::describe_entries(params, entries, &name, doc, &cpu::triple().to_string()).map_err(|message| {
+    descriptor::describe_entries(params, entries, &name, doc, &Machine::host().triple().to_string()).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
         Failure::Program
     })
@@ -159,6 +159,8 @@ pub(super) struct Levels {
     pub(super) shown: CpuLevel,
     /// What packed weights are kept as.
     pub(super) weights: WeightFormat,
+    /// The architecture.
+    pub(super) machine: Machine,
 }
 
 impl Levels {
@@ -170,7 +172,9 @@ impl Levels {
             CpuTier::Avx512 => CpuLevel::Avx512,
             CpuTier::Avx512bf16 => CpuLevel::Avx512Bf16,
             CpuTier::Amx => CpuLevel::Amx,
+            CpuTier::Neon => CpuLevel::Portable,
         });
+        let machine = if target.cpu == Some(CpuTier::Neon) { Machine::Aarch64 } else { Machine::host() };
         let lower = |l: &CpuLevel| asked.is_none_or(|a| *l <= a);
         let all: Vec<CpuLevel> = cpu::bf16_levels().iter().chain(cpu::levels()).copied().filter(lower).collect();
         let shown = asked.and_then(|_| all.first().copied()).unwrap_or(CpuLevel::Portable);
@@ -180,7 +184,16 @@ impl Levels {
             WeightPacking::Int8 => WeightFormat::Int8,
             WeightPacking::Int4 => WeightFormat::Int4,
         };
-        Levels { all, shown, weights }
+        Levels { all, shown, weights, machine }
+    }
+
+    /// Complains where what is made could not be linked and run here.
+    pub(super) fn run_here(&self) -> Result<(), Failure> {
+        if self.machine == Machine::host() {
+            return Ok(());
+        }
+        let message = "`--cpu neon` is for aarch64; on this machine it makes `--emit obj`, `asm` and `clif`, and nothing that runs";
+        Err(command_line_error(message))
     }
 
     /// Those of them that make a difference: the levels for `bf16` do where there are products of it, and to the back end
@@ -300,6 +313,9 @@ pub(super) fn machine_code(
     wanted: Wanted,
 ) -> Result<Compiled, Failure> {
     generator.available().map_err(command_line_error)?;
+    if generator == Generator::Llvm && wanted.machine != Machine::host() {
+        return Err(command_line_error("`--backend llvm` makes code for this machine only"));
+    }
     if generator == Generator::Llvm && tiers.have_whole_numbers() {
         let message = "`--backend llvm` has no products of weights in whole numbers; `--pack` is f32 or bf16 there";
         return Err(command_line_error(message));

@@ -8,11 +8,12 @@ turn does not count where calls are short, since caches and threads are still an
 attnc is called through its Python wrapper, the others through theirs. Results must agree with NumPy's in float64.
 
 Beside them stands what the machine can do, as `attnc bench` measures it in the same run. Contenders that are not
-installed are left out; --compile adds torch.compile, which takes minutes, --numpy plain NumPy. --quick has tiny
+installed are left out, and so is attnc's LLVM back end where attnc is built without it; --compile adds torch.compile, which takes minutes, --numpy plain NumPy. --quick has tiny
 sizes: it shows that everything works, and its times mean nothing. Exit code 1 where a result differs.
 """
 
 import argparse
+import functools
 import gc
 import importlib
 import importlib.util
@@ -50,12 +51,20 @@ class Attnc:
     def __init__(self, program):
         self.program = program
 
-    def compile(self, workload):
+    @functools.cache
+    def has_llvm(self):
+        """Is it built with its second back end?"""
+        line = [self.program, HERE / "speed" / "matmul.attn", "--entry", "Product", "--backend", "llvm"]
+        line += ["-o", OUT / "llvm.so"]
+        return subprocess.run([str(part) for part in line], capture_output=True).returncode == 0
+
+    def compile(self, workload, backend="cranelift"):
         """The wrapper in Python and the path of the library."""
-        stem = OUT / f"{workload.program.stem}_{workload.model}_{'_'.join(map(str, workload.dims.values()))}"
+        stem = f"{workload.program.stem}_{workload.model}_{'_'.join(map(str, workload.dims.values()))}"
+        stem = OUT / (stem + "_llvm" * (backend == "llvm"))
         dims = [f"--dim={name}={n}" for name, n in workload.dims.items()]
         line = [self.program, workload.program, "--entry", workload.model, *dims, "-o", f"{stem}.so"]
-        line += ["--emit", "so,header,python"]
+        line += ["--emit", "so,header,python", "--backend", backend]
         start = time.perf_counter()
         subprocess.run([str(part) for part in line], check=True)
         self.seconds = time.perf_counter() - start
@@ -75,10 +84,10 @@ class Attnc:
 class Built:
     """A workload's program, compiled, and a file of its weights; models are opened of both."""
 
-    def __init__(self, attnc, workload):
+    def __init__(self, attnc, workload, backend="cranelift"):
         import tensors
 
-        self.wrapper, self.so = attnc.compile(workload)
+        self.wrapper, self.so = attnc.compile(workload, backend)
         self.weights = None
         if workload.weights:
             # A file of its own, since open models have theirs mapped.
@@ -161,6 +170,8 @@ def contenders(attnc, workload, options):
     yield "attnc", lambda: in_attnc(built, workload, threads)
     if threads > 1:
         yield "attnc, 1 thread", lambda: in_attnc(built, workload, 1)
+    if attnc.has_llvm():
+        yield "attnc, LLVM", lambda: in_attnc(Built(attnc, workload, "llvm"), workload, threads)
     if torch := found("torch"):
         torch.set_num_threads(threads)
         is_attention = workload.model == "Attention"
@@ -265,11 +276,13 @@ def compare(attnc, key, workload, options, ceilings):
 
 def compile_times(attnc, workload, options):
     """Seconds from the source to the library, the median of several; torch.compile's with its caches filled."""
-    seconds = []
-    for _ in range(3 if options.quick else 7):
-        attnc.compile(workload)
-        seconds.append(attnc.seconds)
-    rows = {"attnc": statistics.median(seconds)}
+    rows = {}
+    for name, backend in [("attnc", "cranelift")] + [("attnc, LLVM", "llvm")] * attnc.has_llvm():
+        seconds = []
+        for _ in range(3 if options.quick else 7):
+            attnc.compile(workload, backend)
+            seconds.append(attnc.seconds)
+        rows[name] = statistics.median(seconds)
     if options.compile and found("torch"):
         # The first process fills the caches, the second finds them.
         line = [sys.executable, __file__, "--alone", "compile", *(["--quick"] if options.quick else [])]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::{Context, ir::Function, verify_function};
 
-use super::object::target;
+use super::object::{Machine, target};
 
 /// A function and its name.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub fn read(text: &str) -> Result<Vec<Named>, ClifError> {
     if functions.is_empty() {
         return Err(ClifError { line: 1, message: "there is no function in this text".to_string() });
     }
-    let isa = target().map_err(|message| ClifError { line: 0, message })?;
+    let isa = target(Machine::host()).map_err(|message| ClifError { line: 0, message })?;
     let mut out = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
         let line = starts.get(i).copied().unwrap_or_default();
@@ -72,7 +72,7 @@ pub fn read(text: &str) -> Result<Vec<Named>, ClifError> {
 /// # Errors
 /// What the code generator cannot compile.
 pub fn assembly(functions: &[Named]) -> Result<String, String> {
-    let isa = target()?;
+    let isa = target(Machine::host())?;
     let mut out = String::new();
     for f in functions {
         let mut context = Context::for_function(f.function.clone());

@@ -18,4 +18,4 @@ mod wide;
 
 #[cfg(feature = "llvm")]
 pub(crate) use object::kernel_name;
-pub use object::{Compiled, Tier, Wanted, bf16_levels, compile, levels, triple};
+pub use object::{Compiled, Machine, Tier, Wanted, bf16_levels, compile, levels};

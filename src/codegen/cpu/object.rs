@@ -16,6 +16,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{FuncId, Linkage, Module as _, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
+use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
 use super::clif::print_function;
 use super::code::Code;
@@ -28,9 +29,42 @@ use crate::runtime::object as runtime_object;
 use crate::tile::text::print_kernel;
 use crate::tile::{CpuLevel, Kernel, Module, Op, Plan, PlanVariant, State};
 
+/// An architecture that code is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// x86-64.
+    #[cfg_attr(target_arch = "x86_64", default)]
+    X86,
+    /// aarch64, with NEON.
+    #[cfg_attr(target_arch = "aarch64", default)]
+    Aarch64,
+}
+
+impl Machine {
+    /// That of this machine.
+    pub fn host() -> Machine {
+        Machine::default()
+    }
+
+    /// The target triple: of this machine, or of Linux on another one.
+    pub fn triple(self) -> Triple {
+        if self == Machine::host() {
+            return Triple::host();
+        }
+        let architecture = match self {
+            Machine::X86 => Architecture::X86_64,
+            Machine::Aarch64 => Architecture::Aarch64(Aarch64Architecture::Aarch64),
+        };
+        let (operating_system, environment) = (OperatingSystem::Linux, Environment::Gnu);
+        Triple { architecture, vendor: Vendor::Unknown, operating_system, environment, binary_format: BinaryFormat::Elf }
+    }
+}
+
 /// What a caller wants besides the object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
+    /// What the code runs on.
+    pub machine: Machine,
     /// The CLIF of each function, as text.
     pub clif: bool,
     /// The machine code of each function, as text.
@@ -66,35 +100,33 @@ impl Compiled {
     }
 }
 
-/// The target triple of this machine, which is what is compiled for.
-pub fn triple() -> target_lexicon::Triple {
-    target_lexicon::Triple::host()
-}
-
-pub(super) fn target() -> Result<OwnedTargetIsa, String> {
+/// The code generator for a machine. What it is given is verified where nobody waits for that: where the code does not run
+/// here.
+pub(super) fn target(machine: Machine) -> Result<OwnedTargetIsa, String> {
+    let verify = if machine == Machine::host() { "false" } else { "true" };
     let mut flags = settings::builder();
     for (name, value) in
-        [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", "false"), ("unwind_info", "false")]
+        [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", verify), ("unwind_info", "false")]
     {
         flags.set(name, value).map_err(|e| e.to_string())?;
     }
-    let builder = isa::lookup(triple()).map_err(|e| format!("this machine is no target of the code generator: {e}"))?;
+    let builder = isa::lookup(machine.triple()).map_err(|e| format!("this machine is no target of the code generator: {e}"))?;
     builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
 }
 
 /// The levels above those of [`levels`] at which products of `bf16` alone are other code, best first.
 pub fn bf16_levels() -> &'static [CpuLevel] {
-    match triple().architecture {
-        target_lexicon::Architecture::X86_64 => &[CpuLevel::Amx, CpuLevel::Avx512Bf16],
-        _ => &[],
+    match Machine::host() {
+        Machine::X86 => &[CpuLevel::Amx, CpuLevel::Avx512Bf16],
+        Machine::Aarch64 => &[],
     }
 }
 
 /// The levels that objects for this machine may have code for, best first.
 pub fn levels() -> &'static [CpuLevel] {
-    match triple().architecture {
-        target_lexicon::Architecture::X86_64 => &[CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Portable],
-        _ => &[CpuLevel::Portable],
+    match Machine::host() {
+        Machine::X86 => &[CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Portable],
+        Machine::Aarch64 => &[CpuLevel::Portable],
     }
 }
 
@@ -117,7 +149,7 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
     if tiers.iter().any(|t| t.module.sites != first.module.sites) {
         return Err("the levels of a model report different errors".into());
     }
-    let isa = target()?;
+    let isa = target(wanted.machine)?;
     let name = first.module.name.clone();
     let builder = ObjectBuilder::new(isa, name, default_libcall_names()).map_err(|e| e.to_string())?;
     let mut b = Builder {
@@ -134,6 +166,7 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
     };
     let mut model = model.clone();
     model.sites = first.module.sites.clone();
+    model.target = wanted.machine.triple().to_string();
     // The lowest level first: what a higher one shares with it goes by its name.
     for tier in tiers.iter().rev() {
         b.level = tier.level;

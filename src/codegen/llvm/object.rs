@@ -17,7 +17,7 @@ use cranelift_entity::SecondaryMap;
 use super::code::Code;
 use super::emit::{Emit, Made};
 use super::kernel::Given;
-use crate::codegen::cpu::{Tier, Wanted, kernel_name, triple};
+use crate::codegen::cpu::{Machine, Tier, Wanted, kernel_name};
 use crate::tile::{CpuLevel, Kernel};
 
 /// What comes out.
@@ -47,7 +47,7 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: Wanted) -> Result<Kernels, String> {
 
 /// A processor with what the level asks for (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4.
 fn machine(level: CpuLevel) -> Made<TargetMachine> {
-    let name = triple();
+    let name = Machine::host().triple();
     let (cpu, features) = match (name.architecture, level) {
         (target_lexicon::Architecture::X86_64, CpuLevel::Portable) => ("x86-64", ""),
         (target_lexicon::Architecture::X86_64, CpuLevel::Avx2) => ("x86-64-v3", ""),
