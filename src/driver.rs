@@ -75,7 +75,13 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
         s.stage("generate code");
         let level = (source != Source::Tile).then_some(levels.shown);
-        let wanted = Wanted { clif: out.has(EmitKind::Clif), asm: out.has(EmitKind::Asm), level, machine: levels.machine, ..Wanted::default() };
+        let wanted = Wanted {
+            clif: out.has(EmitKind::Clif),
+            asm: out.has(EmitKind::Asm),
+            level,
+            machine: levels.machine,
+            ..Wanted::default()
+        };
         let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;

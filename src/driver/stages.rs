@@ -135,10 +135,12 @@ fn describe_entries(
 ) -> Result<ModelDescriptor, Failure> {
     // A text that names no model is called as its file.
     let name = if model.is_empty() { model_name(file) } else { model.to_string() };
-    descriptor::describe_entries(params, entries, &name, doc, &Machine::host().triple().to_string()).map_err(|message| {
-        s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
-        Failure::Program
-    })
+    descriptor::describe_entries(params, entries, &name, doc, &Machine::host().triple().to_string()).map_err(
+        |message| {
+            s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
+            Failure::Program
+        },
+    )
 }
 
 /// `gpt2.attn` as a name: `Gpt2`.

@@ -8,8 +8,9 @@ turn does not count where calls are short, since caches and threads are still an
 attnc is called through its Python wrapper, the others through theirs. Results must agree with NumPy's in float64.
 
 Beside them stands what the machine can do, as `attnc bench` measures it in the same run. Contenders that are not
-installed are left out, and so is attnc's LLVM back end where attnc is built without it; --compile adds torch.compile, which takes minutes, --numpy plain NumPy. --quick has tiny
-sizes: it shows that everything works, and its times mean nothing. Exit code 1 where a result differs.
+installed are left out, and so is attnc's LLVM back end where attnc is built without it; --compile adds torch.compile,
+which takes minutes, --numpy plain NumPy. --quick has tiny sizes: it shows that everything works, and its times mean
+nothing. Exit code 1 where a result differs.
 """
 
 import argparse

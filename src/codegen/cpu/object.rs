@@ -56,7 +56,13 @@ impl Machine {
             Machine::Aarch64 => Architecture::Aarch64(Aarch64Architecture::Aarch64),
         };
         let (operating_system, environment) = (OperatingSystem::Linux, Environment::Gnu);
-        Triple { architecture, vendor: Vendor::Unknown, operating_system, environment, binary_format: BinaryFormat::Elf }
+        Triple {
+            architecture,
+            vendor: Vendor::Unknown,
+            operating_system,
+            environment,
+            binary_format: BinaryFormat::Elf,
+        }
     }
 }
 
@@ -110,7 +116,8 @@ pub(super) fn target(machine: Machine) -> Result<OwnedTargetIsa, String> {
     {
         flags.set(name, value).map_err(|e| e.to_string())?;
     }
-    let builder = isa::lookup(machine.triple()).map_err(|e| format!("this machine is no target of the code generator: {e}"))?;
+    let builder =
+        isa::lookup(machine.triple()).map_err(|e| format!("this machine is no target of the code generator: {e}"))?;
     builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
 }
 
