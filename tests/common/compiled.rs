@@ -123,7 +123,7 @@ pub(crate) fn load_tiles(
     params: &BTreeMap<String, Tensor>,
     folder: &Path,
 ) -> CompiledModel {
-    let model = descriptor::describe(module, "Test", "", &cpu::triple().to_string()).unwrap();
+    let model = descriptor::describe(module, "Test", "", &cpu::Machine::host().triple().to_string()).unwrap();
     let tier = cpu::Tier { level, module: tiles };
     let compiled = compile(&[tier], &model);
     let so = folder.join("model.so");
