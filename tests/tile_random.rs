@@ -114,7 +114,9 @@ fn compute_what_the_interpreter_does(level: CpuLevel, seeds: &[u64]) {
         schedule(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
     }
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    let model = descriptor::describe_entries(&[], &module.entries, "Random", "", &cpu::triple().to_string()).unwrap();
+    let model =
+        descriptor::describe_entries(&[], &module.entries, "Random", "", &cpu::Machine::host().triple().to_string())
+            .unwrap();
     let tier = cpu::Tier { level, module: &module };
     let compiled = compiled::compile(&[tier], &model);
     let folder = tempfile::tempdir().unwrap();
