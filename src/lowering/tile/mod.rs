@@ -4,10 +4,11 @@
 //! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
 //! (`views`, `plan`), and each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they
 //! share in `region`), which parameters are packed before all calls, and in how many
-//! bytes (`packing`, `pairs`, `quantise`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
+//! bytes (`packing`, `pairs`, `quantise`, `join`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
 
 mod attention;
 mod gather;
+mod join;
 mod map;
 mod matmul;
 mod packing;

@@ -6,7 +6,8 @@
 //!
 //! * parameters are packed once, when the model is opened: each has a place in the packed area, and a plan of its own
 //!   packs them all. A parameter of an array of layers is packed for all layers, `[layers.., batch.., P, K, NR]`. What is
-//!   packed the same way for several products is packed once;
+//!   packed the same way for several products is packed once. Windows of several parameters may lie one after another as
+//!   the panels of one operand, where each but the last fills its panels;
 //! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
 //!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
@@ -19,8 +20,9 @@
 //!   zeros where the panel is not full;  load 64 x NR (or 256, turned);  store
 //! ```
 //!
-//! Panels of whole numbers are made by `quantise`.
+//! Panels of whole numbers are made by `quantise`; parameters that lie joined, but in no panels, are in `join`.
 
+use super::join::{self, Joined};
 use super::pairs::{self, Pairs};
 use super::quantise::{self, Quantised, quantise};
 use super::region::{buffer_type, tile_size};
@@ -79,14 +81,15 @@ impl WeightFormat {
     }
 }
 
-/// A window of a parameter, packed.
+/// A window of a parameter, its root meaning nothing.
+pub(super) type Source = (String, View);
+
+/// Windows of parameters, packed one after another.
 struct Weight {
-    /// The parameter's name.
-    name: String,
-    /// How many tensors it has.
+    /// The parameters' names and the windows, `[batch.., K, N]`; `[K, N]` if there are several.
+    parts: Vec<Source>,
+    /// How many tensors each has.
     counts: Vec<i64>,
-    /// The window, `[batch.., K, N]`; its root means nothing.
-    from: View,
     /// What it is kept as.
     format: WeightFormat,
     /// Are the steps in pairs?
@@ -102,7 +105,8 @@ pub(super) struct Packing {
     level: CpuLevel,
     format: WeightFormat,
     weights: Vec<Weight>,
-    bytes: u64,
+    pub(super) joined: Vec<Joined>,
+    pub(super) bytes: u64,
 }
 
 /// A part of the packed area: the panels of a weight, or their scales.
@@ -140,13 +144,14 @@ pub(super) struct Panels {
 impl Packing {
     /// An empty area.
     pub(super) fn new(level: CpuLevel, format: WeightFormat) -> Packing {
-        Packing { level, format, weights: Vec::new(), bytes: 0 }
+        Packing { level, format, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
     }
 
-    /// Makes room for a window `[batch.., K, N]` of a parameter, its steps in pairs if that is asked for and weights of
-    /// `bf16` stay what they are; `None` where it is better read as it lies, or where its place is known at run time only.
-    pub(super) fn place(&mut self, param: &ParamDecl, window: &View, pairs: bool) -> Option<Place> {
-        let rank = window.shape.len();
+    /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
+    /// in pairs if that is asked for and weights of `bf16` stay what they are. `None` where it is better read as it lies, or
+    /// where its place is known at run time only.
+    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], pairs: bool) -> Option<Place> {
+        let ((param, window), others) = windows.split_first()?;
         let format = match (window.elem, self.format) {
             (Elem::F32, format) => format,
             (Elem::BF16, WeightFormat::F32) => WeightFormat::Bf16,
@@ -154,19 +159,34 @@ impl Packing {
             _ => return None,
         };
         let in_pairs = pairs && window.elem == Elem::BF16 && format == WeightFormat::Bf16;
-        if !window.dynamic.is_empty() || window.offset.as_const().is_none() || rank < 2 {
-            return None;
-        }
-        let (from, kept) = without_repeats(window);
         let known = |list: &[Dim]| list.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
-        let (shape, _) = (known(&from.shape)?, known(&from.strides)?);
-        let (lead, [k, n]) = shape.split_last_chunk::<2>()?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
-        if *n < 2 || shape.iter().chain(&counts).any(|n| *n < 1) {
+        let columns = i64::from(self.level.dot_cols());
+        let (elem, (from, kept)) = (window.elem, without_repeats(window));
+        let shape = known(&from.shape)?;
+        let (lead, [k, n]) = shape.split_last_chunk::<2>()?;
+        if (*n < 2 && others.is_empty()) || shape.iter().chain(&counts).any(|n| *n < 1) {
             return None;
         }
-        let columns = i64::from(self.level.dot_cols());
-        let count = n.checked_add(columns - 1)?.div_euclid(columns);
+        // The panels of all windows, and where all but the last must end: at the end of one.
+        let (mut parts, mut count, mut end) = (Vec::new(), 0i64, 0);
+        for (p, window) in windows {
+            let (from, _) = without_repeats(window);
+            let shape = known(&from.shape)?;
+            known(&from.strides)?;
+            let alike =
+                window.elem == elem && p.counts == param.counts && shape.split_last()?.1 == [lead, &[*k]].concat();
+            if !window.dynamic.is_empty() || window.offset.as_const().is_none() || !alike || end != 0 {
+                return None;
+            }
+            let n = *shape.last().filter(|n| **n > 0)?;
+            end = n % columns;
+            count = count.checked_add(n.checked_add(columns - 1)?.div_euclid(columns))?;
+            parts.push((p.name.clone(), from));
+        }
+        if !others.is_empty() && !lead.is_empty() {
+            return None;
+        }
         // What a part has, all layers, and the window's batch axes again with those that repeat.
         let part = |offset: u64, elem: Elem, rows: i64| -> Option<(Part, u64)> {
             let panels: &[i64] = if in_pairs { &[count, pairs::of(rows), columns, 2] } else { &[count, rows, columns] };
@@ -180,7 +200,7 @@ impl Packing {
             let (shape, strides) = with_repeats(window, &kept, &own(&whole.shape), &own(&whole.strides));
             Some((Part { offset, whole, shape, strides }, end))
         };
-        let known = self.weights.iter().find(|w| w.name == param.name && w.in_pairs == in_pairs && w.same(&from));
+        let known = self.weights.iter().find(|w| w.in_pairs == in_pairs && same(&w.parts, &parts));
         let (panels, mut end) =
             part(known.map_or(self.bytes, |w| w.offset), format.elem(), quantise::rows(format.bits(), *k))?;
         let mut scales = None;
@@ -190,8 +210,7 @@ impl Packing {
         }
         if known.is_none() {
             let (offset, scales) = (panels.offset, scales.as_ref().map_or(0, |(part, _)| part.offset));
-            let name = param.name.clone();
-            self.weights.push(Weight { name, counts, from, format, in_pairs, offset, scales });
+            self.weights.push(Weight { parts, counts, format, in_pairs, offset, scales });
             self.bytes = end;
         }
         Some(Place { panels, scales, in_pairs })
@@ -268,11 +287,12 @@ pub(super) fn room(n: &Dim, level: CpuLevel) -> Dim {
     }
 }
 
-impl Weight {
-    fn same(&self, other: &View) -> bool {
-        let key = |v: &View| (v.offset.clone(), v.shape.clone(), v.strides.clone());
-        key(&self.from) == key(other)
-    }
+/// Are these the same windows?
+pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
+    let alike = |((a, v), (b, w)): (&Source, &Source)| {
+        a == b && v.elem == w.elem && v.offset == w.offset && v.shape == w.shape && v.strides == w.strides
+    };
+    one.len() == other.len() && one.iter().zip(other).all(alike)
 }
 
 /// Adds the plan that packs to the module, with its kernels; nothing where nothing is packed.
@@ -281,55 +301,111 @@ impl Weight {
 /// A parameter that is not declared, a mistake of ours.
 pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let packing = std::mem::replace(&mut shared.packing, Packing::new(CpuLevel::Portable, WeightFormat::F32));
-    if packing.weights.is_empty() {
+    if packing.weights.is_empty() && packing.joined.is_empty() {
         return Ok(());
     }
     out.packed = packing.bytes;
     let mut b = PlanBuilder::new("weights", PlanVariant::Prepare, Vec::new(), Vec::new());
     for w in &packing.weights {
-        let param = out.params.iter().find(|p| p.name == w.name).ok_or("a weight that is no parameter")?;
-        let mut window = w.from.clone();
-        window.root = Value::from_u32(0);
-        let source = buffer_type(&View::whole(window.root, &param.ty));
-        // What the kernel reads and writes, and where the latter starts.
-        let (kernel, sources, targets) = match w.format.bits() {
-            None if w.in_pairs => {
-                let Pairs { kernel, sources, panels } = pairs::pack(packing.level, &window)?;
-                (kernel, sources, vec![(panels, w.offset)])
-            }
-            None => {
-                let (kernel, target) = pack("pack", packing.level, &window, w.format.elem());
-                (kernel, vec![window], vec![(target, w.offset)])
-            }
-            Some(bits) => {
-                let Quantised { kernel, sources, panels, scales } = quantise(packing.level, &window, bits)?;
-                (kernel, sources, vec![(panels, w.offset), (scales, w.scales)])
-            }
-        };
-        let name = shared.kernel(out, kernel);
-        let mut areas = Vec::new();
-        for (target, offset) in &targets {
-            let mut all: Vec<Dim> = w.counts.iter().copied().map(Dim::from).collect();
-            all.extend(target.shape.iter().cloned());
-            let whole = View::whole(target.root, &TensorType::new(target.elem, all));
-            areas.push((b.packed(*offset, buffer_type(&whole)), whole.strides, buffer_type(target)));
+        let mut calls = Vec::new();
+        for (name, from) in &w.parts {
+            let mut window = from.clone();
+            window.root = Value::from_u32(0);
+            // What the kernel reads and writes, and where the latter starts.
+            calls.push((
+                name,
+                from.shape.len().saturating_sub(2),
+                match w.format.bits() {
+                    None if w.in_pairs => {
+                        let Pairs { kernel, sources, panels } = pairs::pack(packing.level, &window)?;
+                        (kernel, sources, vec![(panels, w.offset)])
+                    }
+                    None => {
+                        let (kernel, target) = pack("pack", packing.level, &window, w.format.elem());
+                        (kernel, vec![window], vec![(target, w.offset)])
+                    }
+                    Some(bits) => {
+                        let Quantised { kernel, sources, panels, scales } = quantise(packing.level, &window, bits)?;
+                        (kernel, sources, vec![(panels, w.offset), (scales, w.scales)])
+                    }
+                },
+            ));
         }
-        let (indices, ends) = open_loops(&mut b, &w.counts);
-        let op = tile::Op::Param { name: w.name.clone() };
-        let from = b.value(op, indices.clone(), Type::Buffer(source.clone()));
-        let mut operands = Vec::new();
-        for view in &sources {
-            let same = source == buffer_type(view) && view.offset == Dim::zero();
-            operands.push(if same { from } else { b.view(from, view.offset.clone(), &[], buffer_type(view)) });
+        // Several parts have no batch axes, so their panels follow each other.
+        let panels =
+            |axis: usize, targets: &[(View, u64)]| targets.first().and_then(|(v, _)| v.shape.get(axis).cloned());
+        let count = calls.iter().filter_map(|(_, axis, (_, _, targets))| panels(*axis, targets));
+        let count = count.fold(Dim::zero(), |sum, n| sum.add(&n));
+        let mut first = Dim::zero();
+        for (name, axis, (kernel, sources, targets)) in calls {
+            let kernel = shared.kernel(out, kernel);
+            let here = panels(axis, &targets).unwrap_or_default();
+            let mut areas = Vec::new();
+            for (part, offset) in targets {
+                let mut whole = part.shape.clone();
+                if let Some(n) = whole.get_mut(axis) {
+                    *n = count.clone();
+                }
+                let start = part.strides.get(axis).map_or(Dim::zero(), |s| s.mul(&first));
+                areas.push(Area { offset, whole, part, start });
+            }
+            launch_for_each(&mut b, out, (name, &w.counts), &kernel, &sources, areas)?;
+            first = first.add(&here);
         }
-        for (to, strides, ty) in areas {
-            let dynamic: Vec<(tile::Value, Dim)> = indices.iter().copied().zip(strides).collect();
-            operands.push(if dynamic.is_empty() { to } else { b.view(to, Dim::zero(), &dynamic, ty) });
-        }
-        b.launch(&name, operands);
-        close_loops(&mut b, ends);
     }
+    join::finish(shared, out, &mut b, &packing.joined)?;
     out.plans.push(b.finish());
+    Ok(())
+}
+
+/// What a launch writes of the packed area, for one tensor of an array: a part of so large a whole.
+pub(super) struct Area {
+    /// Start of what all tensors of the array have there.
+    pub(super) offset: u64,
+    /// The extents of what one has.
+    pub(super) whole: Vec<Dim>,
+    /// What the kernel takes, the strides being those of the whole.
+    pub(super) part: View,
+    /// Its first element in the whole.
+    pub(super) start: Dim,
+}
+
+/// Launches a kernel for each tensor of a parameter, of which there are so many: it reads windows of it and writes areas.
+///
+/// # Errors
+/// A parameter that is not declared, a mistake of ours.
+pub(super) fn launch_for_each(
+    b: &mut PlanBuilder,
+    out: &tile::Module,
+    (name, counts): (&str, &[i64]),
+    kernel: &str,
+    sources: &[View],
+    areas: Vec<Area>,
+) -> Result<(), String> {
+    let param = out.params.iter().find(|p| p.name == name).ok_or("a weight that is no parameter")?;
+    let source = buffer_type(&View::whole(Value::from_u32(0), &param.ty));
+    let mut targets = Vec::new();
+    for Area { offset, whole, part, start } in areas {
+        let mut all: Vec<Dim> = counts.iter().copied().map(Dim::from).collect();
+        all.extend(whole);
+        let whole = View::whole(part.root, &TensorType::new(part.elem, all));
+        targets.push((b.packed(offset, buffer_type(&whole)), whole.strides, start, buffer_type(&part)));
+    }
+    let (indices, ends) = open_loops(b, counts);
+    let op = tile::Op::Param { name: name.to_string() };
+    let from = b.value(op, indices.clone(), Type::Buffer(source.clone()));
+    let mut operands = Vec::new();
+    for view in sources {
+        let same = source == buffer_type(view) && view.offset == Dim::zero();
+        operands.push(if same { from } else { b.view(from, view.offset.clone(), &[], buffer_type(view)) });
+    }
+    for (to, strides, start, ty) in targets {
+        let dynamic: Vec<(tile::Value, Dim)> = indices.iter().copied().zip(strides).collect();
+        let same = dynamic.is_empty() && start == Dim::zero() && b.ty(to).buffer() == Some(&ty);
+        operands.push(if same { to } else { b.view(to, start, &dynamic, ty) });
+    }
+    b.launch(kernel, operands);
+    close_loops(b, ends);
     Ok(())
 }
 

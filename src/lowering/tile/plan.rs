@@ -12,11 +12,13 @@
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
 //! * a block argument that is a tensor has a slot, into which each jump copies.
 
+mod parameters;
+
 use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
-use super::packing::{Panels, Part};
+use super::packing::Panels;
 use super::region::{Operand, buffer_type};
 use super::views::View;
 use super::{Call, Shared, attention, gather, map, matmul, packing, rows};
@@ -24,6 +26,7 @@ use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
+use parameters::Join;
 
 /// Lowers a function for a level: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
 /// is launched again, not made again.
@@ -45,6 +48,7 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
         indices: SecondaryMap::new(),
         blocks: SecondaryMap::new(),
         packed: BTreeMap::new(),
+        joins: BTreeMap::new(),
         next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
         entry: tile::Block::from_u32(0),
     };
@@ -70,6 +74,8 @@ struct Lowering<'a> {
     blocks: SecondaryMap<ir::Block, Option<tile::Block>>,
     /// The root of each packed parameter, by its place in the packed area.
     packed: BTreeMap<u64, Value>,
+    /// Parameters that stand one after another, by the root of the views of them all.
+    joins: BTreeMap<Value, Join>,
     next_root: u32,
     entry: tile::Block,
 }
@@ -161,6 +167,8 @@ impl Lowering<'_> {
 
     /// A buffer of the plan for a view: the root itself where it is the same window, else a `view` of it.
     fn buffer(&mut self, view: &View) -> Result<tile::Value, String> {
+        let joined = self.joined_in_memory(view)?;
+        let view = joined.as_ref().unwrap_or(view);
         let root = self.roots[view.root].ok_or_else(|| format!("{} is not in memory", view.root))?;
         let ty = buffer_type(view);
         let same = self.builder.ty(root).buffer() == Some(&ty);
@@ -208,33 +216,6 @@ impl Lowering<'_> {
         self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
         self.launch(packed.call)?;
         Ok(Some(Panels { numbers: packed.panels, scales: None, in_pairs: pairs }))
-    }
-
-    /// A window of a parameter as panels of the packed area.
-    fn parameter_panels(&mut self, window: &View, pairs: bool) -> Option<Panels> {
-        // Numbers after the last value are roots of our own.
-        let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
-        let (_, data) = is_value.then(|| self.f.def_inst(window.root)).flatten()?;
-        let Op::Param { name } = &data.op else { return None };
-        let param = self.out.params.iter().find(|p| p.name == *name)?;
-        let place = self.shared.packing.place(param, window, pairs)?;
-        let numbers = self.packed_view(place.panels, &data.operands);
-        let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &data.operands), bits));
-        Some(Panels { numbers, scales, in_pairs: place.in_pairs })
-    }
-
-    /// A part of the packed area at the indices of a parameter.
-    fn packed_view(&mut self, part: Part, indices: &[Value]) -> View {
-        let known = self.packed.get(&part.offset).copied();
-        let root = known.unwrap_or_else(|| {
-            let root = self.fresh_root();
-            self.roots[root] = Some(self.in_entry(|b| b.packed(part.offset, part.whole.clone())));
-            self.packed.insert(part.offset, root);
-            root
-        });
-        let (elem, offset) = (part.whole.elem, Dim::zero());
-        let dynamic = indices.iter().copied().zip(part.whole.strides).collect();
-        View { root, elem, offset, dynamic, shape: part.shape, strides: part.strides }
     }
 
     /// Where a tensor lies; what is not in memory yet is put there.
@@ -445,6 +426,10 @@ impl Lowering<'_> {
             }
             Op::Concat { axis } => {
                 let v = data.result.ok_or("a concat without a result")?;
+                if let Some(joined) = self.join(v, &data.operands, *axis) {
+                    self.places[v] = Some(joined);
+                    return Ok(());
+                }
                 let to = self.destination(v)?;
                 let mut start = Dim::zero();
                 for x in &data.operands {
@@ -557,10 +542,14 @@ impl Lowering<'_> {
             FusionKind::Map => map::map("map", body, &operands, &to)?,
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => {
-                let level = self.level;
-                matmul::matmul("matmul", level, body, &operands, &to, |window, rows, pairs| {
-                    self.panels(window, rows, pairs)
-                })?
+                for (operands, to) in self.pieces(body, operands, &to) {
+                    let call = matmul::matmul("matmul", self.level, body, &operands, &to, |window, rows, pairs| {
+                        self.panels(window, rows, pairs)
+                    })?;
+                    self.launch(call)?;
+                }
+                self.places[v] = Some(to);
+                return Ok(());
             }
             FusionKind::Attention => attention::attention("attention", self.level, body, &operands, &to)?,
         };
