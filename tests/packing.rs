@@ -35,6 +35,13 @@ fn argument(rows: usize, cols: usize) -> Tensor {
     Tensor::from_f32(vec![rows, cols], &values).unwrap()
 }
 
+/// The same, but each group of 32 steps has a 127, so that the products that round their left operand find whole numbers.
+fn whole_argument(rows: usize, cols: usize) -> Tensor {
+    let values = argument(rows, cols).to_f32().into_iter().enumerate();
+    let values: Vec<f32> = values.map(|(i, x)| if i % cols % 32 == 0 { 127.0 } else { x }).collect();
+    Tensor::from_f32(vec![rows, cols], &values).unwrap()
+}
+
 type Params = BTreeMap<String, Tensor>;
 
 /// Compares the compiled code of every level, and the tile interpreter, with the graph interpreter.
@@ -59,7 +66,8 @@ fn compute_as(
         let mut session = model.session().unwrap();
         let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{what}: {e}"));
         for rows in rows {
-            let args = [argument(*rows, cols)];
+            let whole = matches!(format, WeightFormat::Int8 | WeightFormat::Int4);
+            let args = [if whole { whole_argument(*rows, cols) } else { argument(*rows, cols) }];
             let call = interp::Call { function: "forward", args: &args, params, limits: interp::Limits::default() };
             let expected = interp::run::<Bounded>(verify(module).unwrap(), &call).unwrap_or_else(|e| panic!("{e}"));
             let symbols = BTreeMap::from([("S".to_string(), i64::try_from(*rows).unwrap())]);
@@ -448,7 +456,7 @@ fn narrow() -> Vec<WeightFormat> {
 /// Weights in fewer bytes: every level computes with exactly the numbers that they then stand for.
 #[test]
 fn narrow_weights_stand_for_the_nearest_numbers() {
-    let sizes = [(1, 2), (2, 9), (3, 7), (33, 33), (65, 70), (600, 18), (64, 32), (300, 31)];
+    let sizes = [(1, 2), (2, 9), (3, 7), (33, 33), (65, 70), (96, 18), (64, 32), (300, 31), (32, 1), (1056, 3)];
     for (i, (k, n)) in sizes.into_iter().enumerate() {
         let dims = format!("K = {k}, N = {n}");
         let (k3, n2) = (k + 3, n + 2);
@@ -465,20 +473,32 @@ fn narrow_weights_stand_for_the_nearest_numbers() {
             for format in narrow() {
                 let what = format!("{format:?}: {weight} of {params}, K {k}, N {n}");
                 let tiles = compiled::scheduled_with(&module, CpuLevel::Avx2, format);
-                assert_eq!(packed(&tiles).len(), if format == WeightFormat::Bf16 { 1 } else { 2 }, "{what}");
+                let parts = if format == WeightFormat::Bf16 { 1 } else { 2 };
+                assert_eq!(packed(&tiles).len(), if n == 1 { 0 } else { parts }, "{what}");
+                if n == 1 {
+                    compute_as(&what, &module, (format, &given), &given, k, &[0, 1, 17]);
+                    continue;
+                }
                 let as_kept = |t: &Tensor| kept(format, t, axis, (first, k)).0;
                 let stands_for = given.iter().map(|(name, t)| (name.clone(), as_kept(t))).collect();
-                compute_as(&what, &module, (format, &given), &stands_for, k, &[0, 1, 5, 37]);
+                compute_as(&what, &module, (format, &given), &stands_for, k, &[0, 1, 2, 3, 17]);
             }
         }
     }
 }
 
-/// The result is off by at most half a scale for each weight, times what it is multiplied by.
+/// The result is off by at most half a scale for each weight, times what it is multiplied by; and where the steps are whole
+/// groups, by what rounding that to 255 numbers does.
 #[test]
 fn narrow_weights_err_by_half_a_scale() {
-    let (k, n, rows) = (100, 40, 3);
-    let module = module(&product("f32[K, N]", "w", "K = 100, N = 40"));
+    for k in [100, 96] {
+        err_by_half_a_scale(k);
+    }
+}
+
+fn err_by_half_a_scale(k: usize) {
+    let (n, rows) = (40, 6);
+    let module = module(&product("f32[K, N]", "w", &format!("K = {k}, N = {n}")));
     let mut params = gen_source::inputs::parameters(&module, 3);
     let mut values = params["w"].to_f32();
     // Columns of zeros, of numbers that have few bits, and of large ones.
@@ -504,6 +524,11 @@ fn narrow_weights_err_by_half_a_scale() {
                         exact += a * w;
                         // What is rounded besides: the scale (which may have few bits) and the sums.
                         bound += a.abs() * (scale / 2.0 + 127.0 * 1.5e-45 + w.abs() * 1e-5);
+                        if level.vectors() == CpuLevel::Avx512 && k % 32 == 0 {
+                            let group = &xs[i * k + s / 32 * 32..][..32];
+                            let unit = group.iter().fold(0.0f64, |m, a| m.max(a.abs())) / 127.0;
+                            bound += unit / 2.0 * (w.abs() + scale / 2.0) * 1.001;
+                        }
                     }
                     let error = (got[i * n + j] - exact).abs();
                     assert!(error <= bound, "{format:?}, {}: {i}, {j}: {error:e} > {bound:e}", level.name());
@@ -512,6 +537,41 @@ fn narrow_weights_err_by_half_a_scale() {
             }
             assert!(worst > 0.01, "{format:?}, {}: the weights were not rounded", level.name());
         }
+    }
+}
+
+/// A table that is gathered from and multiplied by: the rows are taken as they are, the product has the packed one.
+#[test]
+fn a_tied_table_is_packed_for_its_product_alone() {
+    let source = |own: &str, head: &str| {
+        format!(
+            "model M<V = 70, D = 64> {{
+    table: f32[V, D]
+    {own}
+    pub fn forward(tokens: i32[S]) -> f32[S, V] {{ table[tokens] @ {head}.T }}
+}}"
+        )
+    };
+    let (tied, untied) = (module(&source("", "table")), module(&source("head: f32[V, D]", "head")));
+    let mut params = gen_source::inputs::parameters(&tied, 9);
+    let table = params["table"].clone();
+    let tokens = Tensor::from_ints(Elem::I32, vec![5], &[3, 69, 0, 3, 31]).unwrap();
+    let call = |module: &Module, format, level| {
+        let folder = tempfile::tempdir().unwrap();
+        let tiles = compiled::scheduled_with(module, level, format);
+        let model = compiled::load_tiles(level, module, &tiles, &params, folder.path());
+        model.session().unwrap().call(0, std::slice::from_ref(&tokens)).unwrap().remove(0)
+    };
+    let levels = compiled::levels();
+    let both = narrow().into_iter().flat_map(|format| levels.iter().map(move |level| (format, *level)));
+    let results: Vec<_> = both.map(|(format, level)| (format, level, call(&tied, format, level))).collect();
+    params.insert("head".into(), table);
+    for (format, level, got) in results {
+        let folder = tempfile::tempdir().unwrap();
+        let tiles = compiled::scheduled_with(&untied, level, format);
+        let model = compiled::load_tiles(level, &untied, &tiles, &params, folder.path());
+        let want = model.session().unwrap().call(0, std::slice::from_ref(&tokens)).unwrap().remove(0);
+        assert_eq!(got, want, "{format:?}, {}", level.name());
     }
 }
 

@@ -261,7 +261,7 @@ pub mod feature {
     pub const AVX512: u64 = 1 << 3;
     /// AVX-512 BF16.
     pub const AVX512_BF16: u64 = 1 << 4;
-    /// AVX-512 VNNI.
+    /// AVX-512 VNNI, and VBMI, which processors with VNNI have but for two.
     pub const AVX512_VNNI: u64 = 1 << 5;
     /// AMX tiles and their products of BF16. Before its code runs, the system must have been asked for the tiles.
     pub const AMX_BF16: u64 = 1 << 6;

@@ -100,7 +100,8 @@ pub enum Op {
     /// `i8`, an index for each axis, a buffer of scales with as many axes. Rows (the steps of the product) go along the axis
     /// before the last, columns along the last. With 4 bits, a byte has two steps, the first in its lower half, in two's
     /// complement, and indices along that axis count bytes. Each [`GROUP`] steps have a row of scales; the tile starts with
-    /// a group.
+    /// a group. A product with it may round each row of its left operand, in groups of as many steps, to multiples of a
+    /// 127th of the group's largest magnitude.
     LoadScaled {
         /// Bits of a number, 8 or 4.
         bits: u8,

@@ -23,6 +23,7 @@ use super::code::Code;
 use super::math::Libm;
 use super::plan::{Launching, arena};
 use super::wide::{Leaves, Objects};
+use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant, features_of};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
@@ -422,9 +423,15 @@ fn variant(level: CpuLevel, module: &Module, model: &ModelDescriptor, plans: &Pl
         });
     }
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
+    let mut features = features_of(level.name()).ok_or("a level without features")?;
+    let scaled = |k: &Kernel| k.body.insts().into_iter().any(|i| matches!(k.body.inst(i).op, Op::LoadScaled { .. }));
+    if level.vectors() == CpuLevel::Avx512 && module.kernels.iter().any(scaled) {
+        // Sums of bytes, see `wide::dot_whole`.
+        features |= feature::AVX512_VNNI;
+    }
     Ok(Variant {
         name: level.name().to_string(),
-        features: features_of(level.name()).ok_or("a level without features")?,
+        features,
         prepare: prepare.map(|(_, function)| function.clone()),
         packed_bytes: module.packed.next_multiple_of(64),
         plans: code,

@@ -42,7 +42,7 @@ pub(crate) fn features() -> u64 {
         if all(more.eax, &[5]) {
             out |= feature::AVX512_BF16;
         }
-        if all(seven.ecx, &[11]) {
+        if all(seven.ecx, &[1, 11]) {
             out |= feature::AVX512_VNNI;
         }
         // AMX-BF16 and AMX-TILE; the configuration and the data of tiles are saved.

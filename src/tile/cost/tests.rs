@@ -90,6 +90,51 @@ fn a_kernel_costs_what_a_hand_works_out() {
     assert!(kernel(k, &symbols(&[]), &[1]).unwrap_err().contains("the dimension S has no value"));
 }
 
+/// Half bytes count half, and so many steps have a row of scales; panels count whole.
+#[test]
+fn numbers_with_scales_are_read_in_their_bytes() {
+    let text = |bits: i64| {
+        let steps = 8 / bits;
+        let rows = 40 / steps;
+        format!(
+            "module \"narrow\"
+
+kernel @k(%x: in f32[S, 40], %w: in i8[2, {rows}, 8], %s: in f32[2, 2, 8], %y: out f32[S, 13]) symbols(S) grid(%m: ceil(S, 4), %p: ceil(13, 8)) {{
+^bb0:
+  %zero = const 0                           : index
+  %none = const 0.0                         : f32
+  %four = const 4                           : index
+  %eight = const 8                          : index
+  %r = mul %m, %four                        : index
+  %n = dim S                                : index
+  %rest = sub %n, %r                        : index
+  %rows = min %rest, %four                  : index
+  %c = mul %p, %eight                       : index
+  %all = const 13                           : index
+  %right = sub %all, %c                     : index
+  %cols = min %right, %eight                : index
+  %a = load %x[%r, %zero], rows=0, cols=1   : tile f32[%rows<=4, 40]
+  %b = load_scaled %w[%p, %zero, %zero], %s, bits={bits} : tile f32[40, %cols<=8]
+  %sums = dot %a, %b, %none                 : tile f32[%rows<=4, %cols<=8]
+  store %y[%r, %c], %sums, rows=0, cols=1
+  return
+}}
+"
+        )
+    };
+    for bits in [8, 4] {
+        let module = parse(&text(bits));
+        for s in [0, 1, 4, 7] {
+            let cost = kernel(&module.kernels[0], &symbols(&[("S", s)]), &[]).unwrap();
+            let rows = s.unsigned_abs();
+            let panels = if s > 0 { 16 * 40 * bits.unsigned_abs() / 8 + 16 * 2 * 4 } else { 0 };
+            let flops = rows * 13 * 40 * 2;
+            let read = rows * 40 * 4 + panels;
+            assert_eq!(cost, Cost { flops, read, written: rows * 13 * 4, exact: true }, "{s} rows, {bits} bits");
+        }
+    }
+}
+
 #[test]
 fn a_plan_lists_its_launches_in_order() {
     let module = parse(ROWS);

@@ -62,7 +62,7 @@ pub(super) enum Right {
 }
 
 impl Right {
-    fn scaled(self) -> bool {
+    pub(super) fn scaled(self) -> bool {
         matches!(self, Right::Bytes | Right::Nibbles)
     }
 }
@@ -149,12 +149,14 @@ impl Dot {
             self.asm.emit(Instruction::with1(Code::Push_r64, r));
         }
         self.asm.emit(Instruction::with1(Code::Push_r64, WORDS));
-        if self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512 {
-            self.nibble_table();
-        }
         let done = self.asm.label();
         if self.is_few() {
             self.few(done);
+        }
+        if self.is_whole() {
+            self.whole(done);
+        } else if self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512 {
+            self.nibble_table();
         }
         let (mut first, mut left) = (0, self.shape.vectors);
         while left > 0 {
@@ -402,7 +404,7 @@ impl Dot {
     }
 
     /// The values of a half byte, in the last register.
-    fn nibble_table(&mut self) {
+    pub(super) fn nibble_table(&mut self) {
         let (low, high) = (0x0706_0504_0302_0100_u64, 0xfffe_fdfc_fbfa_f9f8_u64);
         let x = Register::XMM0;
         self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, low));

@@ -4,10 +4,10 @@
 //! up to the height of a register tile; more rows go on to the other part of the leaf, and the sums are the same.
 //!
 //! Such a product waits for memory alone, and one stream of addresses does not keep memory busy: a core then reads some
-//! 14 GB/s on a machine that gives it 22 when it reads at four places at once. A panel is one stream. So what lies
-//! [`WINDOW`] bytes on, the rest of the panel and the panels after it, is fetched at four places in turn, a page apart, while
-//! the window before it is multiplied. Larger windows and more places are no faster; smaller ones leave less to be
-//! waited for where a thread begins.
+//! 14 GB/s on a machine that gives it 22 when it reads at several places at once. A panel is one stream. So memory is taken
+//! as windows of [`PLACES`] pages, and while one is multiplied, the one behind it is fetched at all its pages in turn: what
+//! is left of the panel and the panels after it, wherever they begin. Places less than a page apart are a quarter slower
+//! (the processor's own prefetchers keep to a page each), larger windows and more places no faster.
 //!
 //! What it must not know: how many panels there are. The last one's successor is fetched in vain.
 
@@ -17,16 +17,15 @@ use super::asm::Label;
 use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Right, STEPS, STRIDE, UNROLL, WORDS};
 use super::registers::at;
 
-/// Bytes that are multiplied while as many are fetched.
-const WINDOW: i32 = 16 << 10;
-/// Places at which is fetched in turn.
+/// Places at which is fetched in turn, a page apart.
 const PLACES: i32 = 4;
+/// Bytes of a page, and of a window.
+const PAGE: i32 = 4096;
+const WINDOW: i32 = PLACES * PAGE;
 
-/// What is fetched next at the first place; distances to the second place and to the fourth; steps after this window.
-const NEXT: Register = Register::R8;
-const PLACE: Register = Register::RCX;
-const THREE_PLACES: Register = Register::RDX;
-const LEFT: Register = Register::RBX;
+/// The window that is multiplied, and how far into each page of the next one is fetched.
+const HERE: Register = Register::RCX;
+const NEXT: Register = Register::R9;
 
 impl Dot {
     /// Is there such a part?
@@ -72,7 +71,7 @@ impl Dot {
             self.start_sums(h, vectors);
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], POINTERS[4]));
             self.set_pointers(h);
-            self.windows(h, vectors);
+            self.fetching_steps(h, vectors);
             self.store_sums(h, vectors);
             self.asm.jump(Code::Jmp_rel32_64, done);
         }
@@ -80,32 +79,17 @@ impl Dot {
         self.asm.bind(many);
     }
 
-    /// All steps, window by window.
-    fn windows(&mut self, height: i32, vectors: i32) {
-        let (next, done) = (self.asm.label(), self.asm.label());
-        let (pitch, round) = (self.shape.b_pitch, self.round());
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LEFT, INNER));
-        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
-        self.asm.jump(Code::Jle_rel32_64, done);
-        self.asm.bind(next);
-        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, STEPS, (WINDOW / pitch).max(round)));
-        self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, LEFT, STEPS));
-        self.asm.emit(Instruction::with2(Code::Cmovl_r64_rm64, STEPS, LEFT));
-        self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, LEFT, STEPS));
-        // The places divide the window that follows, which is as long as this one.
-        self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, PLACE, STEPS, pitch));
-        let behind = MemoryOperand::with_base_index(B_ROW, PLACE);
-        self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, behind));
-        self.asm.emit(Instruction::with2(Code::Shr_rm64_imm8, PLACE, PLACES.trailing_zeros()));
-        self.asm.emit(Instruction::with2(Code::And_rm64_imm8, PLACE, -LINE));
-        let three = MemoryOperand::with_base_index_scale(PLACE, PLACE, 2);
-        self.asm.emit(Instruction::with2(Code::Lea_r64_m, THREE_PLACES, three));
-
+    /// All steps.
+    fn fetching_steps(&mut self, height: i32, vectors: i32) {
+        let round = self.round();
         let (several, rest, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+        self.asm.jump(Code::Jle_rel32_64, end);
         self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, round));
         self.asm.jump(Code::Jl_rel32_64, rest);
         self.asm.bind(several);
-        self.fetch();
+        self.fetch_part(round * self.shape.b_pitch, 0, 1);
         for _ in 0..round / UNROLL {
             self.steps(height, vectors, UNROLL);
         }
@@ -119,21 +103,23 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 1));
         self.asm.jump(Code::Jne_rel32_64, one);
         self.asm.bind(end);
-        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
-        self.asm.jump(Code::Jg_rel32_64, next);
-        self.asm.bind(done);
     }
 
-    /// Fetches as many bytes as a round of steps has, and moves on.
-    fn fetch(&mut self) {
-        let lines = self.round() * self.shape.b_pitch / (PLACES * LINE);
-        for line in 0..lines {
-            let displacement = i64::from(line * LINE);
-            let further = |r, scale| MemoryOperand::with_base_index_scale_displ_size(NEXT, r, scale, displacement, 1);
-            for place in [at(NEXT, line * LINE), further(PLACE, 1), further(PLACE, 2), further(THREE_PLACES, 1)] {
-                self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
-            }
+    /// Fetches part `part` of `parts` of as many bytes of the next window as are being multiplied, from `B_ROW` on.
+    pub(super) fn fetch_part(&mut self, bytes: i32, part: i32, parts: i32) {
+        if part == 0 {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, B_ROW));
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, HERE, B_ROW));
+            self.asm.emit(Instruction::with2(Code::And_rm64_imm32, NEXT, WINDOW - 1));
+            self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, HERE, NEXT));
+            self.asm.emit(Instruction::with2(Code::Shr_rm64_imm8, NEXT, PLACES.trailing_zeros()));
+            self.asm.emit(Instruction::with2(Code::And_rm64_imm8, NEXT, -LINE));
         }
-        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, NEXT, lines * LINE));
+        let lines = bytes / LINE;
+        for n in part * lines / parts..(part + 1) * lines / parts {
+            let further = i64::from(WINDOW + n % PLACES * PAGE + n / PLACES * LINE);
+            let place = MemoryOperand::with_base_index_scale_displ_size(HERE, NEXT, 1, further, 1);
+            self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
+        }
     }
 }

@@ -11,8 +11,8 @@
 //!
 //! * `registers`: what registers and plain instructions each level has;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows), `amx`, `transpose`: leaves whose registers follow from the shape alone; `pairs`: which
-//!   of them a product of `bf16` calls;
+//! * `dot` (`dot_few`: of few rows; `dot_whole`: by whole numbers), `amx`, `transpose`: leaves whose registers follow from
+//!   the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
 //!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
 //! * `leaves`: each leaf is made once;
@@ -28,6 +28,7 @@ mod asm;
 mod call;
 mod dot;
 mod dot_few;
+mod dot_whole;
 mod encode;
 mod frame;
 mod lanes;

@@ -13,6 +13,8 @@ pub(super) fn has(level: CpuLevel) -> bool {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vnni")
+                && is_x86_feature_detected!("avx512vbmi")
         }
         CpuLevel::Avx2 => {
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
@@ -86,7 +88,13 @@ pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
             let avx2 = matches!(f, CpuidFeature::AVX | CpuidFeature::AVX2 | CpuidFeature::FMA | CpuidFeature::F16C);
             let avx512 = matches!(
                 f,
-                CpuidFeature::AVX512F | CpuidFeature::AVX512VL | CpuidFeature::AVX512DQ | CpuidFeature::AVX512BW
+                CpuidFeature::AVX512F
+                    | CpuidFeature::AVX512VL
+                    | CpuidFeature::AVX512DQ
+                    | CpuidFeature::AVX512BW
+                    // Of kernels with whole numbers alone, whose variant asks for these.
+                    | CpuidFeature::AVX512_VNNI
+                    | CpuidFeature::AVX512_VBMI
             );
             let pairs = level == CpuLevel::Avx512Bf16 && *f == CpuidFeature::AVX512_BF16;
             let tiles = level == CpuLevel::Amx && matches!(f, CpuidFeature::AMX_TILE | CpuidFeature::AMX_BF16);

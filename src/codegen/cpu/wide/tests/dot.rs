@@ -130,6 +130,23 @@ fn narrow(right: Right, inner: usize, cols: usize, scales: &[f32]) -> (Vec<u8>, 
     (bytes, values)
 }
 
+/// A row times a column of numbers with scales, the row rounded in groups of 32 steps; numbers count `part` times.
+fn rounded(row: &[f32], start: f32, part: f32, column: impl Fn(usize) -> (f32, f32)) -> f32 {
+    row.chunks(32).enumerate().fold(start, |acc, (g, group)| {
+        let most = group.iter().fold(1e-30f32, |m, x| m.max(x.abs()));
+        let factor = 127.0 / most;
+        let sum: f32 = group
+            .iter()
+            .enumerate()
+            .map(|(i, x)| {
+                let (value, scale) = column(32 * g + i);
+                (x.mul_add(factor, 128.0).round_ties_even() - 128.0) * (value / scale).round() * part
+            })
+            .sum();
+        sum.mul_add(most * (1.0 / (127.0 * part)) * column(32 * g).1, acc)
+    })
+}
+
 #[test]
 fn narrow_operands_are_widened_where_they_are_loaded() {
     for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
@@ -144,6 +161,10 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                 (2, 13, 33),
                 (2, 14, 64),
                 (2, 25, 103),
+                (2, 1, 768),
+                (2, 2, 32),
+                (2, 3, 1024),
+                (2, 17, 96),
             ] {
                 let cols = vectors * usize::try_from(level.lanes()).expect("a small number");
                 let number = |n: usize| i32::try_from(n).expect("a small number");
@@ -162,14 +183,19 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                 let scales = numbers(inner.div_ceil(32) * cols, 5);
                 let (bytes, values) = narrow(right, inner, cols, &scales);
                 let mut acc = numbers(rows * cols, 6);
-                let mut want = acc.clone();
-                for r in 0..rows {
-                    for c in 0..cols {
-                        for k in 0..inner {
-                            want[r * cols + c] = a[r * inner + k].mul_add(values[k * cols + c], want[r * cols + c]);
+                let start = acc.clone();
+                let whole = level == CpuLevel::Avx512 && matches!(right, Right::Bytes | Right::Nibbles);
+                let want: Vec<f32> = (0..rows * cols)
+                    .map(|i| {
+                        let (r, c) = (i / cols, i % cols);
+                        let row = &a[r * inner..(r + 1) * inner];
+                        if whole && vectors == 2 && inner % 32 == 0 {
+                            let part = if right == Right::Bytes { 1.0 } else { 16.0 };
+                            return rounded(row, start[i], part, |k| (values[k * cols + c], scales[k / 32 * cols + c]));
                         }
-                    }
-                }
+                        row.iter().enumerate().fold(start[i], |sum, (k, x)| x.mul_add(values[k * cols + c], sum))
+                    })
+                    .collect();
                 let words = [
                     a.as_ptr() as u64,
                     4 * inner as u64,
@@ -182,6 +208,51 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                 // SAFETY: the buffers have the sizes and strides that the words say.
                 unsafe { leaf.call(&words) };
                 assert_eq!(acc, want, "{} {right:?} {rows} x {inner} x {cols}", level.name());
+            }
+        }
+    }
+}
+
+/// Groups of zeros, of numbers that have few bits, and a NaN or an infinity, which reaches its row and no other.
+#[test]
+fn rounded_groups_of_every_kind() {
+    let (rows, inner, cols) = (5, 64, 32);
+    for (right, bytes_of_row) in [(Right::Bytes, cols), (Right::Nibbles, cols / 2)] {
+        let shape =
+            DotShape { inner_dense: true, b_pitch: 32, acc_pitch: 128, vectors: 2, right, filled: true, far: true };
+        let (code, _) = dot(CpuLevel::Avx512, shape, false).expect("it can be encoded");
+        let Some(leaf) = Executable::new(CpuLevel::Avx512, &code) else { return };
+        let mut a = numbers(rows * inner, 8);
+        a[..32].fill(0.0);
+        a[inner..2 * inner].iter_mut().for_each(|x| *x *= 1e-44);
+        a[2 * inner + 40] = f32::NAN;
+        a[3 * inner + 1] = f32::NEG_INFINITY;
+        let b = vec![0x11u8; inner * bytes_of_row];
+        let scales = vec![0.5f32; 2 * cols];
+        let mut acc = vec![0.0f32; rows * cols];
+        let (start, number) = (3.0f32, if right == Right::Bytes { 17.0 } else { 1.0 });
+        let words = [
+            a.as_ptr() as u64,
+            4 * inner as u64,
+            b.as_ptr() as u64,
+            acc.as_mut_ptr() as u64,
+            rows as u64,
+            inner as u64,
+            scales.as_ptr() as u64,
+            u64::from(start.to_bits()),
+        ];
+        // SAFETY: the buffers have the sizes and strides that the words say.
+        unsafe { leaf.call(&words) };
+        for (r, sums) in acc.chunks(cols).enumerate() {
+            let exact: f32 = a[r * inner..][..inner].iter().sum::<f32>() * 0.5 * number + start;
+            // Half a 127th of the largest magnitude for each step.
+            let off = 64.0 * 0.5 / 254.0 * 0.5 * number;
+            for sum in sums {
+                match r {
+                    2 | 3 => assert!(!sum.is_finite(), "{right:?}, row {r}: {sum}"),
+                    1 => assert_eq!(*sum, start, "{right:?}"),
+                    _ => assert!((sum - exact).abs() < off, "{right:?}, row {r}: {sum}, not {exact}"),
+                }
             }
         }
     }
