@@ -28,6 +28,7 @@ class Workload:
     least_bytes: float = 0
     wanted: float = 1.0
     rename: Callable = lambda name, array: (name, array)
+    precision: str = "f32"
 
     def weights_for_attnc(self):
         return dict(self.rename(name, array) for name, array in self.weights.items())
@@ -140,6 +141,22 @@ def stack(layers, d, heads, f, rows, causal, wanted):
     )
 
 
+def bf16_bits(array):
+    """The nearest bf16, ties to even, as its bits."""
+    bits = array.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def bf16_stack(layers, d, heads, f, rows, wanted):
+    """The same with matrices in bf16, and what they are multiplied by."""
+    workload = stack(layers, d, heads, f, rows, False, wanted)
+    workload.name += ", bf16"
+    workload.program = HERE / "blocks_bf16.attn"
+    workload.precision = "bf16"
+    workload.rename = lambda name, array: (name, bf16_bits(array) if array.ndim > 1 else array)
+    return workload
+
+
 GPT2 = {"norm1": "ln_1", "norm2": "ln_2", "attn.qkv": "attn.c_attn", "attn.out": "attn.c_proj"}
 GPT2 |= {"ff.up": "mlp.c_fc", "ff.down": "mlp.c_proj"}
 
@@ -189,6 +206,7 @@ FULL = {
     "layer": lambda: stack(1, 512, 8, 2048, 512, False, 1.05),
     "layers128": lambda: stack(12, 768, 12, 3072, 128, False, 1.05),
     "layers512": lambda: stack(12, 768, 12, 3072, 512, False, 1.05),
+    "layers512bf16": lambda: bf16_stack(12, 768, 12, 3072, 512, 1.05),
     "causal1024": lambda: stack(12, 768, 12, 3072, 1024, True, 1.2),
     "attention2048": lambda: attention(12, 2048, 64, 2.5),
     "attention8192": lambda: attention(4, 8192, 64, 2.5),
@@ -200,6 +218,7 @@ QUICK = {
     "product": lambda: product(96, 1.1),
     "weight": lambda: weight(64, 1.1),
     "layer": lambda: stack(1, 64, 4, 128, 33, False, 1.05),
+    "bf16": lambda: bf16_stack(2, 64, 4, 128, 33, 1.05),
     "causal": lambda: stack(2, 64, 4, 128, 40, True, 1.2),
     "attention": lambda: attention(3, 130, 16, 2.5),
     "token": lambda: stack(2, 64, 4, 128, 1, True, 1.0),

@@ -8,6 +8,11 @@
 //! band, 32 steps), two of `b` (16 pairs of steps, a vector of columns). So each tile that is loaded is used
 //! twice, and four chains of sums run side by side. The last rows have bands that are lower, or one band.
 //!
+//! The panel after this one is fetched while this one is multiplied: what lies behind `b`, as long as it. Two bands fetch
+//! four lines for each 32 steps, so that eight pairs of bands (256 rows) have fetched all of it; one band, after which
+//! nothing else comes, as much as it reads, at four places of the next panel at once, for one stream of addresses does not keep
+//! memory busy. On a Sapphire Rapids this is a fifth faster than without, where weights come from memory.
+//!
 //! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
 //! all tiles: the sums go to memory and come back. Their elements of `a` are copied to the stack first, zeros
 //! behind them, so that nothing past an odd number of steps is read.
@@ -55,11 +60,15 @@ const LOWER: Register = Register::R12;
 const B_ROW: Register = Register::R13;
 const COUNT: Register = Register::RCX;
 const ACC_LOWER: Register = Register::RBX;
+/// What is fetched next.
+const NEXT: Register = Register::RDI;
 
-/// On the stack: the configuration, then 32 rows of 32 elements of `a`.
+/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, room for a register.
 const CONFIG: i32 = 0;
 const REST: i32 = 64;
-const FRAME: i32 = REST + 32 * 64;
+const END: i32 = REST + 32 * 64;
+const SAVED: i32 = END + 8;
+const FRAME: i32 = END + 64;
 /// In a configuration: bytes of a row of tile 0 (two bytes for each tile), rows of tile 0 (one byte for each).
 const WIDTHS: i32 = CONFIG + 16;
 const HEIGHTS: i32 = CONFIG + 48;
@@ -68,6 +77,12 @@ const HEIGHTS: i32 = CONFIG + 48;
 const BAND: i32 = 16;
 /// Steps of a tile.
 const STEPS: i32 = 32;
+/// Bytes of a line of the cache.
+const LINE: i32 = 64;
+/// Lines that two bands fetch for each tile of steps.
+const LINES: i32 = 4;
+/// Places at which one band fetches.
+const PLACES: i32 = 4;
 
 /// The tile of sums of a band and a vector of columns.
 fn sums(band: i32, vector: i32) -> Register {
@@ -135,6 +150,11 @@ impl Tiles {
         self.number(Code::Mov_rm64_imm32, B_STRIDE, self.shape.b_pitch);
         self.number(Code::Mov_rm64_imm32, ACC_STRIDE, self.shape.acc_pitch);
         self.configuration();
+        // What comes after `b`, as long as it.
+        self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, UPPER, INNER, self.shape.b_pitch / 2));
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, MemoryOperand::with_base_index(B, UPPER)));
+        self.two(Code::Add_r64_rm64, UPPER, NEXT);
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, END), UPPER));
         self.asm.bind(next);
         let full = self.asm.label();
         self.number(Code::Cmp_rm64_imm8, ROWS, 2 * BAND);
@@ -233,14 +253,31 @@ impl Tiles {
             self.load_sums(bands);
         }
         self.two(Code::Mov_r64_rm64, B_ROW, B);
+        if bands == 2 {
+            // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
+            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
+            self.two(Code::Cmovae_r64_rm64, NEXT, B);
+        } else {
+            // From place to place: whole lines of a quarter of the panel. The second band's registers are free.
+            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, LOWER, INNER, self.shape.b_pitch / 2));
+            self.two(Code::Mov_r64_rm64, NEXT, B);
+            self.two(Code::Add_r64_rm64, NEXT, LOWER);
+            self.number(Code::Shr_rm64_imm8, LOWER, 2);
+            self.number(Code::And_rm64_imm8, LOWER, -LINE);
+            let three = MemoryOperand::with_base_index_scale(LOWER, LOWER, 2);
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, ACC_LOWER, three));
+        }
         self.two(Code::Mov_r64_rm64, COUNT, INNER);
         let (rest, after) = (self.asm.label(), self.asm.label());
         self.number(Code::Shr_rm64_imm8, COUNT, 5);
         self.asm.jump(Code::Je_rel32_64, rest);
         let again = self.asm.here();
+        self.fetch(bands);
         self.products(bands, |band| rows(if band == 0 { UPPER } else { LOWER }, A_STRIDE, 0));
         self.number(Code::Add_rm64_imm8, UPPER, 2 * STEPS);
-        self.number(Code::Add_rm64_imm8, LOWER, 2 * STEPS);
+        if bands == 2 {
+            self.number(Code::Add_rm64_imm8, LOWER, 2 * STEPS);
+        }
         self.number(Code::Add_rm64_imm32, B_ROW, STEPS / 2 * self.shape.b_pitch);
         self.number(Code::Sub_rm64_imm8, COUNT, 1);
         self.asm.jump(Code::Jne_rel32_64, again);
@@ -251,6 +288,22 @@ impl Tiles {
         self.asm.jump(Code::Je_rel32_64, after);
         self.rest(bands);
         self.asm.bind(after);
+    }
+
+    /// Fetches some of what comes next.
+    fn fetch(&mut self, bands: i32) {
+        let mut ask = |place| self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
+        let lines = if bands == 2 { LINES } else { STEPS / 2 * self.shape.b_pitch / LINE / PLACES };
+        for line in 0..lines {
+            ask(at(NEXT, line * LINE));
+            if bands == 1 {
+                for (r, scale) in [(LOWER, 1), (LOWER, 2), (ACC_LOWER, 1)] {
+                    let displacement = i64::from(line * LINE);
+                    ask(MemoryOperand::with_base_index_scale_displ_size(NEXT, r, scale, displacement, 1));
+                }
+            }
+        }
+        self.number(Code::Add_rm64_imm32, NEXT, lines * LINE);
     }
 
     /// As many steps as a tile has, of tiles of `a` where the closure says.
@@ -272,6 +325,7 @@ impl Tiles {
     fn rest(&mut self, bands: i32) {
         let (to, left_over) = (Register::RDI, LOWER);
         self.asm.comment("the last steps");
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, SAVED), NEXT));
         self.number(Code::Mov_rm64_imm32, to, 1);
         self.two(Code::Shl_rm64_CL, to, Register::CL);
         self.number(Code::Sub_rm64_imm8, to, 1);
@@ -315,5 +369,6 @@ impl Tiles {
             self.asm.emit(Instruction::with2(Code::Mov_rm8_imm8, place, 64));
         }
         self.configure();
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, at(Register::RSP, SAVED)));
     }
 }
