@@ -8,6 +8,7 @@ mod front;
 
 use std::collections::BTreeMap;
 
+use attnc::codegen::cpu;
 use attnc::ir::interp::{self, Bounded, Data};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
@@ -78,7 +79,7 @@ fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[
         // What cannot run here is compiled all the same.
         if !compiled::bf16_levels().contains(&level) {
             let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
-            compiled::compile(&[attnc::codegen::cpu::Tier { level, module: &tiles }], &model);
+            compiled::compile(&[cpu::Tier { level, module: &tiles }], &model);
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -210,4 +211,20 @@ fn arguments() {
             agree(&format!("{b}, {}", level.name()), &expected, &got[0]);
         }
     }
+}
+
+/// A level's listing has the leaves that its kernels share with lower levels.
+#[test]
+fn a_listing_has_all_leaves_of_its_level() {
+    let module =
+        module("model M { pub fn forward(a: bf16[S, 64], b: bf16[64, 40]) -> f32[S, 40] { exp(cast<f32>(a @ b)) } }");
+    let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+    let tiles = [CpuLevel::Amx, CpuLevel::Avx512].map(|level| (level, compiled::scheduled(&module, level)));
+    let tiers = tiles.each_ref().map(|(level, module)| cpu::Tier { level: *level, module });
+    let wanted = cpu::Wanted { asm: true, level: Some(CpuLevel::Amx), ..cpu::Wanted::default() };
+    let listing = cpu::compile(&tiers, &model, wanted).unwrap().asm;
+    for text in ["leaf.dot.amx", "tdpbf16ps tmm0,tmm4,tmm6", "leaf.run.avx512", "  ; %"] {
+        assert!(listing.contains(text), "{text}: {listing}");
+    }
+    assert!(!listing.contains("leaf.dot.avx512"));
 }

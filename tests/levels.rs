@@ -18,16 +18,22 @@ fn names() -> Vec<&'static str> {
     cpu::levels().iter().map(|level| level.name()).collect()
 }
 
-/// A library made with these options, in a folder that goes away with the returned guard.
-fn library(options: &[&str]) -> (tempfile::TempDir, String) {
+const DOUBLE: &str = "model Double { pub fn forward(x: f32[S]) -> f32[S] { x + x } }\n";
+
+/// A library made of a program with these options, in a folder that goes away with the returned guard.
+fn library_of(text: &str, options: &[&str]) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let so = folder.path().join("model.so").to_string_lossy().into_owned();
     let program = folder.path().join("double.attn");
-    std::fs::write(&program, "model Double { pub fn forward(x: f32[S]) -> f32[S] { x + x } }\n").expect("a program");
+    std::fs::write(&program, text).expect("a program");
     let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
     let done = command.arg(&program).args(options).args(["-o", &so]).output().expect("attnc starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     (folder, so)
+}
+
+fn library(options: &[&str]) -> (tempfile::TempDir, String) {
+    library_of(DOUBLE, options)
 }
 
 /// Not a question of its own: what the others start as a process, with an environment of its own. Prints the variant that
@@ -73,6 +79,31 @@ fn the_environment_may_only_lower_the_level() {
     let (_folder, so) = library(&["--cpu", "portable"]);
     assert!(opened(&so, &[]).contains("variant portable "));
     assert!(opened(&so, &[("ATTNC_CPU", "avx512")]).contains("variant portable "));
+}
+
+/// A program that multiplies `bf16` by `bf16` has code for two more levels, and they are chosen as the others are.
+#[test]
+fn products_of_bf16_have_levels_of_their_own() {
+    let own = ["avx512bf16", "amx"];
+    let names: Vec<&str> = names().into_iter().rev().chain(own).collect();
+    let text = "model Product { pub fn forward(a: bf16[S, 8], b: bf16[8, 40]) -> bf16[S, 40] { a @ b } }\n";
+    let rank = |text: &str| names.iter().position(|n| text.contains(&format!("variant {n} "))).expect("a level");
+    let (_folder, so) = library_of(text, &[]);
+    let best = rank(&opened(&so, &[]));
+    let mut before = 0;
+    for (i, name) in names.iter().enumerate() {
+        let got = rank(&opened(&so, &[("ATTNC_CPU", name)]));
+        // What this processor lacks is left out, and no level but the one that is asked for is better than the best.
+        assert!((before..=i).contains(&got) && (got <= best || got == i), "{name}: {}", names[got]);
+        before = got;
+    }
+    assert!(before >= best);
+    // The others have none of that, nor has what is made for less.
+    for (text, options) in [(DOUBLE, &[][..]), (text, &["--cpu", "avx512"])] {
+        let (_folder, so) = library_of(text, options);
+        let got = opened(&so, &[("ATTNC_CPU", "amx")]);
+        assert!(!own.iter().any(|n| got.contains(&format!("variant {n} "))), "{got}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! descriptor, with kernels and plans of its own; what is the same at two levels is there once. Same input, same bytes:
 //! functions are compiled in the order of the modules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use cranelift_codegen::ir::{AbiParam, FuncRef, Function, InstBuilder, Signature, UserFuncName, types};
@@ -166,6 +166,8 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
         wanted,
         level: first.level,
         texts: BTreeMap::new(),
+        leaves_of: BTreeMap::new(),
+        leaves_to_show: BTreeSet::new(),
         clif: String::new(),
         asm: String::new(),
         kernels: BTreeMap::new(),
@@ -179,9 +181,10 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
     for tier in tiers.iter().rev() {
         b.level = tier.level;
         let variant = b.tier(tier.module, &model)?;
-        let leaves = std::mem::take(&mut b.leaves.asm);
-        if b.is_shown() {
-            b.asm += &leaves;
+        for leaf in std::mem::take(&mut b.leaves_to_show) {
+            if let Some(text) = b.leaves.texts.remove(&leaf) {
+                b.asm += &text;
+            }
         }
         model.variants.insert(0, variant);
     }
@@ -199,6 +202,9 @@ struct Builder {
     level: CpuLevel,
     /// The CLIF and machine code of each function so far, where they are wanted.
     texts: BTreeMap<FuncId, (String, String)>,
+    /// The leaves of each function so far, and those of the functions that were shown at this level, each once.
+    leaves_of: BTreeMap<FuncId, Vec<FuncId>>,
+    leaves_to_show: BTreeSet<FuncId>,
     clif: String,
     asm: String,
     /// The kernels so far by what their code depends on: levels share those that are the same.
@@ -305,6 +311,7 @@ impl Builder {
             let _ = writeln!(asm, "{name}:\n{}", code.vcode.as_deref().unwrap_or_default());
         }
         self.texts.insert(id, (clif, asm));
+        self.leaves_of.insert(id, std::mem::take(&mut self.leaves.used));
         self.show(id);
         Ok(id)
     }
@@ -319,6 +326,7 @@ impl Builder {
         if self.is_shown()
             && let Some((clif, asm)) = self.texts.get(&id)
         {
+            self.leaves_to_show.extend(self.leaves_of.get(&id).into_iter().flatten());
             self.clif += clif;
             self.asm += asm;
         }

@@ -3,7 +3,6 @@
 //! In: what a leaf shall do, or its code. Out: the function to call. Two leaves with the same code are one.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use cranelift_codegen::ir::{AbiParam, types};
 use cranelift_module::{FuncId, Linkage, Module as _};
@@ -65,8 +64,10 @@ pub(in crate::codegen::cpu) struct Leaves {
     listings: bool,
     /// The tile IR that the next leaf is made from, for its listing.
     from: String,
-    /// The listings.
-    pub(in crate::codegen::cpu) asm: String,
+    /// The listing of each leaf, where they are wanted.
+    pub(in crate::codegen::cpu) texts: BTreeMap<FuncId, String>,
+    /// The leaves that were asked for since this was emptied.
+    pub(in crate::codegen::cpu) used: Vec<FuncId>,
 }
 
 impl Leaves {
@@ -88,6 +89,7 @@ impl Leaves {
     /// A form that cannot be encoded, a mistake of ours.
     fn of_kind(&mut self, object: &mut ObjectModule, kind: Kind) -> Result<FuncId, String> {
         if let Some(id) = self.kinds.get(&kind) {
+            self.used.push(*id);
             return Ok(*id);
         }
         let (name, made) = match kind {
@@ -114,6 +116,7 @@ impl Leaves {
         listing: impl FnOnce(&[u8]) -> String,
     ) -> Result<FuncId, String> {
         if let Some(id) = self.codes.get(&code) {
+            self.used.push(*id);
             return Ok(*id);
         }
         let mut signature = object.make_signature();
@@ -122,13 +125,11 @@ impl Leaves {
         let id = object.declare_function(&name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
         object.define_function_bytes(id, 64, &code, &[]).map_err(|e| format!("{name}: {e:?}"))?;
         if self.listings {
-            let _ = writeln!(self.asm, "{name}:");
-            for line in self.from.lines() {
-                let _ = writeln!(self.asm, "  ; {line}");
-            }
-            let _ = writeln!(self.asm, "{}", listing(&code));
+            let from: String = self.from.lines().map(|line| format!("  ; {line}\n")).collect();
+            self.texts.insert(id, format!("{name}:\n{from}{}\n", listing(&code)));
         }
         self.codes.insert(code, id);
+        self.used.push(id);
         Ok(id)
     }
 }
