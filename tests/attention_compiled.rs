@@ -1,5 +1,5 @@
 //! Does compiled attention compute what its formula says? Every kind of mask, scales of every kind, head widths from 1 to
-//! beyond one tile, one key and several blocks of keys, at every level of processors that runs here, against `f64`.
+//! beyond one tile, one key and several blocks of keys, heads behind and beside each other, at every level of processors that runs here, against `f64`.
 
 #[path = "common/compiled.rs"]
 mod compiled;
@@ -48,6 +48,8 @@ struct Case {
     masked: &'static str,
     apply: Masked,
     sizes: &'static [(usize, usize)],
+    /// Do the heads lie beside each other, `[S, 2 * D]`?
+    beside: bool,
 }
 
 const PLAIN: Case = Case {
@@ -60,6 +62,7 @@ const PLAIN: Case = Case {
     masked: "s",
     apply: |x, _, _, _| x,
     sizes: &[(0, 3), (3, 0), (1, 1), (5, 5), (1, 300), (70, 300), (33, 600)],
+    beside: false,
 };
 
 fn causal(x: f64, [_, i, j]: [usize; 3], [s, t]: [usize; 2]) -> f64 {
@@ -96,6 +99,15 @@ fn cases() -> Vec<Case> {
             ..CAUSAL
         },
         Case {
+            name: "heads beside each other",
+            widths: ["64", "64"],
+            scores: "q @ k.T / sqrt(64)",
+            scale: 0.125,
+            sizes: &[(0, 3), (3, 0), (1, 7), (255, 33), (256, 300), (300, 300)],
+            beside: true,
+            ..CAUSAL
+        },
+        Case {
             name: "wide heads",
             widths: ["300", "270"],
             scores: "q @ k.T * 0.05",
@@ -105,6 +117,13 @@ fn cases() -> Vec<Case> {
         },
         Case { name: "heads of any width", widths: ["D", "E"], sizes: few, ..CAUSAL },
         Case { name: "bf16", elem: Elem::BF16, ..CAUSAL },
+        Case {
+            name: "bf16, heads beside each other",
+            elem: Elem::BF16,
+            sizes: &[(0, 3), (3, 0), (63, 33), (64, 300), (70, 70)],
+            beside: true,
+            ..PLAIN
+        },
         Case {
             name: "bf16, wide",
             elem: Elem::BF16,
@@ -207,6 +226,14 @@ fn input(rng: &mut Rng, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
     (Tensor::from_floats(elem, shape, &values).unwrap(), values)
 }
 
+/// Heads behind each other, put beside each other.
+fn beside(x: &Tensor, values: &[f64]) -> Tensor {
+    let (rows, width) = (x.shape()[1], x.shape()[2]);
+    let at = |i: usize| values[(i / width % HEADS * rows + i / width / HEADS) * width + i % width];
+    let values: Vec<f64> = (0..values.len()).map(at).collect();
+    Tensor::from_floats(x.elem(), vec![rows, HEADS * width], &values).unwrap()
+}
+
 /// The formula, row by row; a row without a key gives zeros.
 fn formula(case: &Case, [s, t, d, e]: [usize; 4], q: &[f64], k: &[f64], v: &[f64], extra: &[Vec<f64>]) -> Vec<f64> {
     let mut out = vec![0.0; HEADS * s * e];
@@ -241,10 +268,17 @@ fn attention_computes_its_formula() {
         let (name, [d, e]) = (case.name, case.widths);
         let elem = case.elem;
         let extra: String = ["a", "b"].iter().zip(case.extra).map(|(n, ty)| format!(", {n}: {ty}")).collect();
+        let of = |rows: &str, width: &str| match case.beside {
+            true => format!("{elem}[{rows}, 2 * {width}]"),
+            false => format!("{elem}[2, {rows}, {width}]"),
+        };
+        let types = [of("S", d), of("T", d), of("T", e)];
+        let apart = |x| format!("        let {x} = rearrange({x}, \"s (h d) -> h s d\", h = 2)\n");
+        let apart = if case.beside { ["q", "k", "v"].map(apart).concat() } else { String::new() };
         let source = format!(
-            "model A {{\n    pub fn forward(q: {elem}[2, S, {d}], k: {elem}[2, T, {d}], v: {elem}[2, T, {e}]{extra}) -> {elem}[2, S, {e}] {{\n\
-             \x20       let s = {}\n        softmax({}) @ v\n    }}\n}}\n",
-            case.scores, case.masked
+            "model A {{\n    pub fn forward(q: {}, k: {}, v: {}{extra}) -> {elem}[2, S, {e}] {{\n\
+             {apart}        let s = {}\n        softmax({}) @ v\n    }}\n}}\n",
+            types[0], types[1], types[2], case.scores, case.masked
         );
         let module = front::module("a.attn", &source, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let module = compiled::optimised(module, &passes::Options::default());
@@ -255,16 +289,26 @@ fn attention_computes_its_formula() {
             }
             let kernels: Vec<String> =
                 compiled::scheduled(&module, level).kernels.iter().map(|k| k.name.clone()).collect();
-            assert_eq!(kernels, ["attention.0"], "{name}\n{source}");
+            // Copies of keys and values come before it only where they lie apart or are not `f32`.
+            let is_copied = case.beside || elem != Elem::F32;
+            let expected = |k: &String| k.starts_with("attention.") || is_copied && k.starts_with("heads.");
+            assert!(kernels.iter().all(expected), "{name}: {kernels:?}\n{source}");
+            assert_eq!(kernels.len() > 1, is_copied, "{name}: {kernels:?}");
             let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
             let mut session = model.session().unwrap();
             for (s, t) in case.sizes {
                 let what = format!("{name}, {level:?}, {s} x {t}");
                 let (s, t) = (*s, *t);
                 let mut rng = Rng(7);
-                let types = [format!("{elem}[2, S, {d}]"), format!("{elem}[2, T, {d}]"), format!("{elem}[2, T, {e}]")];
-                let given = types.iter().map(String::as_str).chain(case.extra.iter().copied());
-                let (args, values): (Vec<Tensor>, Vec<Vec<f64>>) = given.map(|ty| input(&mut rng, ty, s, t)).unzip();
+                let behind = [format!("{elem}[2, S, {d}]"), format!("{elem}[2, T, {d}]"), format!("{elem}[2, T, {e}]")];
+                let given = behind.iter().map(String::as_str).chain(case.extra.iter().copied());
+                let (mut args, values): (Vec<Tensor>, Vec<Vec<f64>>) =
+                    given.map(|ty| input(&mut rng, ty, s, t)).unzip();
+                if case.beside {
+                    for (x, values) in args.iter_mut().zip(&values).take(3) {
+                        *x = beside(x, values);
+                    }
+                }
                 let out =
                     session.call(model.entry("forward").unwrap(), &args).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let sizes = [s, t, size_of(d, s, t), size_of(e, s, t)];

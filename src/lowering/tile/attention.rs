@@ -19,7 +19,8 @@
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
 //! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond it
 //! the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and values
-//! that are no `f32`, or have no dense axis, go through scratch, in smaller blocks.
+//! that are no `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before where there are
+//! many queries (`plan::attention`).
 //!
 //! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
 //! gives zeros. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for each block

@@ -218,7 +218,7 @@ impl Packing {
 }
 
 /// A window without the batch axes along which it repeats, and the axes that it keeps: nothing is packed twice.
-fn without_repeats(window: &View) -> (View, Vec<usize>) {
+pub(super) fn without_repeats(window: &View) -> (View, Vec<usize>) {
     let rank = window.shape.len();
     let repeats = |i: &usize| *i + 2 < rank && window.strides.get(*i).is_some_and(|s| *s == Dim::zero());
     let kept: Vec<usize> = (0..rank).filter(|i| !repeats(i)).collect();
@@ -227,7 +227,7 @@ fn without_repeats(window: &View) -> (View, Vec<usize>) {
 }
 
 /// The shape and strides of a window's panels with the axes along which it repeats put back.
-fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
+pub(super) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
     let (mut shape, mut strides) = (shape.to_vec(), strides.to_vec());
     let lead = window.shape.len().saturating_sub(2);
     for (i, d) in window.shape.iter().enumerate().take(lead).filter(|(i, _)| !kept.contains(i)) {

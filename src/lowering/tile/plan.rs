@@ -12,6 +12,7 @@
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
 //! * a block argument that is a tensor has a slot, into which each jump copies.
 
+mod attention;
 mod parameters;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use cranelift_entity::SecondaryMap;
 use super::packing::Panels;
 use super::region::{Operand, buffer_type};
 use super::views::View;
-use super::{Call, Shared, attention, gather, map, matmul, packing, rows};
+use super::{Call, Shared, gather, map, matmul, packing, rows};
 use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, TensorType};
@@ -551,7 +552,11 @@ impl Lowering<'_> {
                 self.places[v] = Some(to);
                 return Ok(());
             }
-            FusionKind::Attention => attention::attention("attention", self.level, body, &operands, &to)?,
+            FusionKind::Attention => {
+                self.attention(body, &operands, &to)?;
+                self.places[v] = Some(to);
+                return Ok(());
+            }
         };
         self.launch(call)?;
         self.places[v] = Some(to);
