@@ -1,6 +1,7 @@
 """Times attnc beside PyTorch, ONNX Runtime and OpenVINO: all in one run, turn by turn, on the same inputs.
 
     tests/live/compare_speed.sh [--quick] [WORKLOAD ...]    installs what it needs into build/, and calls this
+    tests/live/compare_speed.sh --llama tokens              one token after another beside llama.cpp, built before
 
 Every contender gets the same numbers, the same number of threads and float32, is warmed up, and then takes turns
 with the others, so that what else the machine does meets all of them alike. A turn is some calls; the first of a
@@ -59,13 +60,13 @@ class Attnc:
         line += ["-o", OUT / "llvm.so"]
         return subprocess.run([str(part) for part in line], capture_output=True).returncode == 0
 
-    def compile(self, workload, backend="cranelift"):
+    def compile(self, workload, backend="cranelift", pack="f32"):
         """The wrapper in Python and the path of the library."""
         stem = f"{workload.program.stem}_{workload.model}_{'_'.join(map(str, workload.dims.values()))}"
-        stem = OUT / (stem + "_llvm" * (backend == "llvm"))
+        stem = OUT / (stem + "_llvm" * (backend == "llvm") + f"_{pack}" * (pack != "f32"))
         dims = [f"--dim={name}={n}" for name, n in workload.dims.items()]
         line = [self.program, workload.program, "--entry", workload.model, *dims, "-o", f"{stem}.so"]
-        line += ["--emit", "so,header,python", "--backend", backend]
+        line += ["--emit", "so,header,python", "--backend", backend, "--pack", pack]
         start = time.perf_counter()
         subprocess.run([str(part) for part in line], check=True)
         self.seconds = time.perf_counter() - start
@@ -97,6 +98,19 @@ class Built:
 
     def open(self, threads):
         return self.wrapper.Model(self.so, weights=self.weights and str(self.weights), threads=threads)
+
+
+def token_rates(attnc, workload, options, ceilings):
+    """Every form of packed weights, beside llama.cpp where it is built."""
+    import tokens
+
+    built = Built(attnc, workload)
+
+    def opened(pack):
+        wrapper, so = attnc.compile(workload, pack=pack)
+        return wrapper.Model(so, weights=str(built.weights), threads=options.threads)
+
+    return tokens.compare(opened, workload, OUT, options.llama, options, ceilings)
 
 
 def in_attnc(built, workload, threads):
@@ -367,6 +381,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="of turns for each workload, at least")
     parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes minutes")
     parser.add_argument("--numpy", action="store_true", help="plain NumPy too")
+    parser.add_argument("--llama", metavar="PROGRAM", help="llama.cpp's llama-bench, for the workload `tokens`")
     parser.add_argument("--quick", action="store_true", help="tiny sizes and few calls: does it work?")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="without working memory")
     parser.add_argument("--json", type=Path, default=OUT / "speed.json", help="where the figures go")
@@ -379,8 +394,8 @@ def main():
     import workloads
 
     known = workloads.QUICK if options.quick else workloads.FULL
-    if unknown := set(options.workloads) - set(known):
-        parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join(known)}")
+    if unknown := set(options.workloads) - set(known) - {"tokens"}:
+        parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join(known)} tokens")
     if options.quick:
         options.seconds, options.rounds, options.numpy = 0.0, 2, True
     load = os.getloadavg()[0]
@@ -393,8 +408,12 @@ def main():
         print(f"the machine is not at rest: its load was {load:.1f} when this began", flush=True)
     report = {"threads": options.threads, "load": load, "ceilings": ceilings, "quick": options.quick, "workloads": {}}
     for key in options.workloads or known:
+        if key == "tokens":
+            continue
         report["workloads"][key] = compare(attnc, key, known[key](), options, ceilings)
         gc.collect()
+    if not options.workloads or "tokens" in options.workloads:
+        report["tokens"] = token_rates(attnc, known["gpt2"](), options, ceilings)
     if not options.workloads:
         report["compile_seconds"] = compile_times(attnc, known["gpt2"](), options)
         if options.memory:

@@ -3,6 +3,8 @@
 #
 #   tests/live/compare_speed.sh                  everything, half an hour
 #   tests/live/compare_speed.sh layer gpt2       some of it
+#   tests/live/compare_speed.sh --llama tokens   one token after another, beside llama.cpp (LLAMA_BENCH names its llama-bench; else
+#                                                it is built, see speed/llama.sh)
 #   tests/live/compare_speed.sh --quick          tiny sizes without PyTorch, in less than a minute: does it work?
 #
 # Builds attnc (ATTNC names another one), and installs what is needed into build/speed-venv.
@@ -27,5 +29,20 @@ install small numpy onnx onnxruntime openvino || { echo "compare_speed.sh: pip c
 case " $* " in
 *" --quick "*) ;;
 *) install torch torch || echo "compare_speed.sh: without PyTorch, which pip could not fetch" >&2 ;;
+esac
+case " $* " in
+*" --llama "*)
+    # The word is this script's: the program behind it takes a path.
+    for word; do
+        shift
+        [ "$word" = --llama ] || set -- "$@" "$word"
+    done
+    llama=${LLAMA_BENCH:-build/llama/llama-bench}
+    if install gguf gguf cmake && { [ -e "$llama" ] || tests/live/speed/llama.sh "$PWD/$venv/bin/python" build/llama; }; then
+        set -- --llama "$llama" "$@"
+    else
+        echo "compare_speed.sh: without llama.cpp, which could not be built; build/llama has its logs" >&2
+    fi
+    ;;
 esac
 exec $venv/bin/python tests/live/compare_speed.py --attnc "$attnc" "$@"

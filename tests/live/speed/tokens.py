@@ -1,0 +1,130 @@
+"""One token after another: attnc with every form of packed weights beside llama.cpp with its own, in tokens a second.
+
+Both have GPT-2 small with its head and random weights of the same shapes: attnc its program and a safetensors file,
+llama.cpp gguf files, all of whose matrices are of one type. They take turns: attnc here, llama.cpp by its `llama-bench`,
+which generates tokens from an empty context. attnc's error is beside it, as a part of the result in f32 (root mean
+square); llama.cpp works on other numbers and has none here.
+"""
+
+import json
+import statistics
+import subprocess
+import time
+
+# What attnc packs weights as, and the type of llama.cpp that is most like it.
+FORMATS = {"f32": "F32", "bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
+# The least that attnc wants to be faster by; with bytes as they are, memory decides.
+WANTED = {"f32": 1.0, "bf16": 1.0, "int8": 1.4, "int4": 1.6}
+
+
+def write_gguf(path, kind, layers, d, heads, vocabulary, context=1024):
+    """A model of GPT-2's kind with random weights, its matrices of type `kind`."""
+    import gguf
+    import numpy as np
+
+    quantised = gguf.GGMLQuantizationType[kind]
+    file_type = gguf.LlamaFileType[("ALL_" if kind == "F32" else "MOSTLY_") + kind]
+    rng = np.random.default_rng(0)
+    out = gguf.GGUFWriter(path, "gpt2")
+    out.add_block_count(layers)
+    out.add_context_length(context)
+    out.add_embedding_length(d)
+    out.add_feed_forward_length(4 * d)
+    out.add_head_count(heads)
+    out.add_layer_norm_eps(1e-5)
+    out.add_file_type(file_type)
+    out.add_tokenizer_model("gpt2")
+    out.add_tokenizer_pre("gpt-2")
+    out.add_token_list([f"<{i}>".encode() for i in range(vocabulary)])
+    out.add_token_types([1] * vocabulary)
+    out.add_token_merges(["< 1"])
+    out.add_bos_token_id(vocabulary - 1)
+    out.add_eos_token_id(vocabulary - 1)
+
+    def matrix(name, rows, columns):
+        values = rng.standard_normal((rows, columns), np.float32) * np.float32(columns**-0.5)
+        out.add_tensor(name, gguf.quants.quantize(values, quantised), raw_dtype=quantised)
+
+    def vector(name, n, centre):
+        out.add_tensor(name, (centre + rng.standard_normal(n, np.float32) * 0.1).astype(np.float32))
+
+    def norm(name):
+        vector(f"{name}.weight", d, 1)
+        vector(f"{name}.bias", d, 0)
+
+    matrix("token_embd.weight", vocabulary, d)
+    out.add_tensor("position_embd.weight", rng.standard_normal((context, d), np.float32) * np.float32(0.1))
+    norm("output_norm")
+    for i in range(layers):
+        norm(f"blk.{i}.attn_norm")
+        norm(f"blk.{i}.ffn_norm")
+        sizes = {"attn_qkv": (3 * d, d), "attn_output": (d, d), "ffn_up": (4 * d, d), "ffn_down": (d, 4 * d)}
+        for name, (rows, columns) in sizes.items():
+            matrix(f"blk.{i}.{name}.weight", rows, columns)
+            vector(f"blk.{i}.{name}.bias", rows, 0)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def llama_turn(program, path, threads, tokens):
+    """Tokens a second of one run, in which the model is opened anew."""
+    line = [program, "-m", path, "-t", threads, "-p", 0, "-n", tokens, "-r", 1, "-o", "json"]
+    done = subprocess.run([str(part) for part in line], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)[0]["avg_ts"]
+
+
+def attnc_turn(call, seconds):
+    """Tokens a second of some calls, after one that finds its caches and threads again."""
+    call()
+    times, begin = [], time.perf_counter()
+    while not times or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1 / statistics.median(times)
+
+
+def compare(opened, workload, folder, llama, options, ceilings):
+    """Times everybody. `opened` gives the model of a packing; `llama` is the path of llama-bench, or None."""
+    import numpy as np
+
+    print(f"\n{workload.name}, one after another, packed", flush=True)
+    calls, errors, files, exact = {}, {}, {}, None
+    for packing, kind in FORMATS.items():
+        model = opened(packing)
+        result = np.asarray(model.forward(**workload.inputs), np.float64)
+        exact = result if exact is None else exact
+        errors[packing] = float(np.sqrt(((result - exact) ** 2).mean() / (exact**2).mean()))
+        calls[packing] = lambda model=model: model.forward(**workload.inputs)
+        if llama:
+            dims = [workload.dims[name] for name in "LDHV"]
+            files[packing] = folder / ("gpt2_" + "_".join(map(str, dims)) + f"_{kind}.gguf")
+            if not files[packing].exists():
+                write_gguf(files[packing], kind, *dims)
+    rates = {(packing, who): [] for packing in FORMATS for who in ("attnc", "llama.cpp")}
+    begin, rounds = time.perf_counter(), 0
+    while rounds < options.rounds or time.perf_counter() - begin < options.seconds:
+        for packing in FORMATS:
+            rates[packing, "attnc"].append(attnc_turn(calls[packing], 0.005 if options.quick else 0.3))
+            if llama:
+                tokens = 4 if options.quick else 32
+                rates[packing, "llama.cpp"].append(llama_turn(llama, files[packing], options.threads, tokens))
+        rounds += 1
+    # Bytes that a number takes with its scale.
+    sizes, rows = {"f32": 4, "bf16": 2, "int8": 1 + 4 / 32, "int4": 0.5 + 4 / 32}, {}
+    numbers = workload.least_bytes / 4
+    for packing, kind in FORMATS.items():
+        own = statistics.median(rates[packing, "attnc"])
+        row = {"tokens_per_second": own, "error": errors[packing], "wanted": WANTED[packing]}
+        row["of_ceiling"] = own * numbers * sizes[packing] / ceilings["bytes_per_second"]
+        line = f"  attnc {packing:5} {own:8.1f} tokens/s {row['of_ceiling'] * 100:6.1f} % of the bandwidth"
+        line += f"  differs by {errors[packing]:.0e}"
+        if llama:
+            row["llama"] = statistics.median(rates[packing, "llama.cpp"])
+            row["ratio"] = own / row["llama"]
+            line += f"   llama.cpp {kind:5} {row['llama']:8.1f}  ratio {row['ratio']:.2f}, wanted {WANTED[packing]:.2f}"
+        print(line, flush=True)
+        rows[packing] = row
+    return rows
