@@ -8,10 +8,10 @@
 //! band, 32 steps), two of `b` (16 pairs of steps, a vector of columns). So each tile that is loaded is used
 //! twice, and four chains of sums run side by side. The last rows have bands that are lower, or one band.
 //!
-//! The panel after this one is fetched while this one is multiplied: what lies behind `b`, as long as it. Two bands fetch
-//! four lines for each 32 steps, so that eight pairs of bands (256 rows) have fetched all of it; one band, after which
-//! nothing else comes, as much as it reads, at four places of the next panel at once, for one stream of addresses does not keep
-//! memory busy. On a Sapphire Rapids this is a fifth faster than without, where weights come from memory.
+//! What comes next of `b` is fetched while this is multiplied. Two bands fetch the panel behind this one, as long as it, four lines
+//! for each 32 steps, so that eight pairs of bands (256 rows) have fetched all of it. One band, after which nothing else
+//! comes, fetches as much as it reads, at four places of the 16 KiB after those it is in (one stream of addresses does not keep
+//! memory busy, see `dot_few`). On a Sapphire Rapids this makes 12 layers of 512 rows a ninth faster.
 //!
 //! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
 //! all tiles: the sums go to memory and come back. Their elements of `a` are copied to the stack first, zeros
@@ -81,8 +81,9 @@ const STEPS: i32 = 32;
 const LINE: i32 = 64;
 /// Lines that two bands fetch for each tile of steps.
 const LINES: i32 = 4;
-/// Places at which one band fetches.
+/// Places at which one band fetches, and the tiles of steps that are divided among them.
 const PLACES: i32 = 4;
+const WINDOW: i32 = 8;
 
 /// The tile of sums of a band and a vector of columns.
 fn sums(band: i32, vector: i32) -> Register {
@@ -258,14 +259,7 @@ impl Tiles {
             self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
             self.two(Code::Cmovae_r64_rm64, NEXT, B);
         } else {
-            // From place to place: whole lines of a quarter of the panel. The second band's registers are free.
-            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, LOWER, INNER, self.shape.b_pitch / 2));
-            self.two(Code::Mov_r64_rm64, NEXT, B);
-            self.two(Code::Add_r64_rm64, NEXT, LOWER);
-            self.number(Code::Shr_rm64_imm8, LOWER, 2);
-            self.number(Code::And_rm64_imm8, LOWER, -LINE);
-            let three = MemoryOperand::with_base_index_scale(LOWER, LOWER, 2);
-            self.asm.emit(Instruction::with2(Code::Lea_r64_m, ACC_LOWER, three));
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, at(B, WINDOW * self.step_bytes())));
         }
         self.two(Code::Mov_r64_rm64, COUNT, INNER);
         let (rest, after) = (self.asm.label(), self.asm.label());
@@ -279,6 +273,16 @@ impl Tiles {
             self.number(Code::Add_rm64_imm8, LOWER, 2 * STEPS);
         }
         self.number(Code::Add_rm64_imm32, B_ROW, STEPS / 2 * self.shape.b_pitch);
+        if bands == 1 {
+            // At the end of a window on to the next but one, of which the first place is where this one's second would be.
+            let inside = self.asm.label();
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, LOWER, at(COUNT, -1)));
+            self.number(Code::Test_rm64_imm32, LOWER, WINDOW - 1);
+            self.asm.jump(Code::Jne_rel32_64, inside);
+            let skipped = (PLACES - 1) * (WINDOW * self.step_bytes() / PLACES);
+            self.number(Code::Add_rm64_imm32, NEXT, skipped);
+            self.asm.bind(inside);
+        }
         self.number(Code::Sub_rm64_imm8, COUNT, 1);
         self.asm.jump(Code::Jne_rel32_64, again);
         self.asm.bind(rest);
@@ -290,17 +294,19 @@ impl Tiles {
         self.asm.bind(after);
     }
 
+    /// Bytes of `b` that a tile of steps has.
+    fn step_bytes(&self) -> i32 {
+        STEPS / 2 * self.shape.b_pitch
+    }
+
     /// Fetches some of what comes next.
     fn fetch(&mut self, bands: i32) {
+        let step_bytes = self.step_bytes();
         let mut ask = |place| self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
-        let lines = if bands == 2 { LINES } else { STEPS / 2 * self.shape.b_pitch / LINE / PLACES };
+        let (lines, places) = if bands == 2 { (LINES, 1) } else { (step_bytes / LINE / PLACES, PLACES) };
         for line in 0..lines {
-            ask(at(NEXT, line * LINE));
-            if bands == 1 {
-                for (r, scale) in [(LOWER, 1), (LOWER, 2), (ACC_LOWER, 1)] {
-                    let displacement = i64::from(line * LINE);
-                    ask(MemoryOperand::with_base_index_scale_displ_size(NEXT, r, scale, displacement, 1));
-                }
+            for place in 0..places {
+                ask(at(NEXT, line * LINE + place * (WINDOW * step_bytes / PLACES)));
             }
         }
         self.number(Code::Add_rm64_imm32, NEXT, lines * LINE);
