@@ -346,6 +346,20 @@ impl CmpOp {
     }
 }
 
+impl ReduceKind {
+    /// How two partial results are combined; `None` for `argmax`, which is no operation on two values alone.
+    pub fn combination(self) -> Option<BinaryOp> {
+        match self {
+            ReduceKind::Sum | ReduceKind::Mean => Some(BinaryOp::Add),
+            ReduceKind::Max => Some(BinaryOp::Max),
+            ReduceKind::Min => Some(BinaryOp::Min),
+            ReduceKind::All => Some(BinaryOp::And),
+            ReduceKind::Any => Some(BinaryOp::Or),
+            ReduceKind::ArgMax => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

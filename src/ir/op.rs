@@ -39,6 +39,24 @@ impl Scalar {
             Scalar::Bool(b) => i64::from(b),
         }
     }
+
+    /// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
+    pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
+        let (low, high) = match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
+            Elem::I8 => (Scalar::Int(i64::from(i8::MIN)), Scalar::Int(i64::from(i8::MAX))),
+            Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
+        };
+        match kind {
+            ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
+            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
+            ReduceKind::Max | ReduceKind::ArgMax => low,
+            ReduceKind::Min => high,
+            ReduceKind::All => Scalar::Bool(true),
+            ReduceKind::Any => Scalar::Bool(false),
+        }
+    }
 }
 
 /// Floats are equal if their bits are, so that NaN equals itself and `-0.0` differs from `0.0`.

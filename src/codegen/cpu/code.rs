@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, FuncRef, InstBuilder, SigRef, Value, types};
+use cranelift_codegen::ir::{Block, BlockArg, FuncRef, InstBuilder, SigRef, Value, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::FunctionBuilder;
 
@@ -16,7 +16,7 @@ use super::wide::Objects;
 use crate::runtime::abi::context;
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem, Factor};
-use crate::tile::{self, Body, BufferType, InstData, Op, Type};
+use crate::tile::{self, Body, BufferType, InstData, Op, Terminator, Type};
 
 /// A distance, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +192,38 @@ impl<'a, 'b> Code<'a, 'b> {
             at = self.b.ins().iadd(at, step);
         }
         Ok(at)
+    }
+
+    /// Ends a block; a return goes to `end`. Of a jump's arguments only indices are passed: tiles lie in scratch, where
+    /// the other side finds them.
+    pub(super) fn terminator(
+        &mut self,
+        terminator: &Terminator,
+        blocks: &SecondaryMap<tile::Block, Option<Block>>,
+        end: Block,
+    ) -> Result<(), String> {
+        let call = |code: &Self, c: &tile::BlockCall| -> Result<(Block, Vec<BlockArg>), String> {
+            let target = blocks[c.block].ok_or("a block without a counterpart")?;
+            let indices = c.args.iter().filter(|v| *code.body.ty(**v) == Type::Index);
+            let args = indices.map(|v| code.index(*v).map(BlockArg::Value)).collect::<Result<_, _>>()?;
+            Ok((target, args))
+        };
+        match terminator {
+            Terminator::Return => {
+                self.b.ins().jump(end, &[]);
+            }
+            Terminator::Br(c) => {
+                let (target, args) = call(self, c)?;
+                self.b.ins().jump(target, &args);
+            }
+            Terminator::BrIf { condition, then, otherwise } => {
+                let condition = self.condition(*condition)?;
+                let ((a, x), (b, y)) = (call(self, then)?, call(self, otherwise)?);
+                self.b.ins().brif(condition, a, &x, b, &y);
+            }
+            Terminator::Roles(_) => return Err("warps have no place on a CPU".into()),
+        }
+        Ok(())
     }
 
     /// `floor(a / b)`, the remainder, or another operation on two indices.

@@ -4,12 +4,12 @@
 //! run-time dimensions that it names, in order, then its parameters (addresses and indices). It goes through the flat
 //! range of grid points, works out each point's place, and runs the body, whose blocks are CLIF blocks.
 
-use cranelift_codegen::ir::{BlockArg, InstBuilder, types};
+use cranelift_codegen::ir::{InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 
 use super::code::{Code, Val};
 use super::lanes::plain;
-use crate::tile::{self, Kernel, Op, Terminator, Type};
+use crate::tile::{self, Kernel, Op, Type};
 
 impl Code<'_, '_> {
     /// Emits a kernel after its parameters `args`, `start`, `end` and `scratch` are known; leaves through `stop`.
@@ -115,31 +115,7 @@ impl Code<'_, '_> {
                     }
                 }
             }
-            let call = |code: &Self, c: &tile::BlockCall| -> Result<_, String> {
-                let target = blocks[c.block].ok_or("a block without a counterpart")?;
-                let mut args = Vec::new();
-                for v in &c.args {
-                    if *body.ty(*v) == Type::Index {
-                        args.push(BlockArg::Value(code.index(*v)?));
-                    }
-                }
-                Ok((target, args))
-            };
-            match &body.block(block).terminator {
-                Terminator::Return => {
-                    self.b.ins().jump(next, &[]);
-                }
-                Terminator::Br(c) => {
-                    let (target, args) = call(self, c)?;
-                    self.b.ins().jump(target, &args);
-                }
-                Terminator::BrIf { condition, then, otherwise } => {
-                    let condition = self.condition(*condition)?;
-                    let ((a, x), (b, y)) = (call(self, then)?, call(self, otherwise)?);
-                    self.b.ins().brif(condition, a, &x, b, &y);
-                }
-                Terminator::Roles(_) => return Err("warps have no place on a CPU".into()),
-            }
+            self.terminator(&body.block(block).terminator, &blocks, next)?;
         }
         for block in &body.layout {
             if let Some(b) = blocks[*block] {

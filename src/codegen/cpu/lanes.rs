@@ -596,30 +596,13 @@ impl Lanes<'_, '_> {
 
     /// What a reduction of no elements gives.
     pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem, width: Width) -> Lane {
-        let (low, high) = match elem {
-            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
-            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
-            Elem::I8 | Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
-        };
-        let s = match kind {
-            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
-            ReduceKind::Max | ReduceKind::ArgMax => low,
-            ReduceKind::Min => high,
-            ReduceKind::All => Scalar::Bool(true),
-            ReduceKind::Any => Scalar::Bool(false),
-        };
-        self.constant(s, elem, width)
+        self.constant(Scalar::identity(kind, elem), elem, width)
     }
 
     /// Two partial results of a reduction as one.
     pub(super) fn combine(&mut self, kind: ReduceKind, x: Lane, y: Lane) -> Lane {
-        let op = match kind {
-            ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,
-            ReduceKind::Max | ReduceKind::ArgMax => BinaryOp::Max,
-            ReduceKind::Min => BinaryOp::Min,
-            ReduceKind::All => BinaryOp::And,
-            ReduceKind::Any => BinaryOp::Or,
-        };
+        // Of an argmax the maximum.
+        let op = kind.combination().unwrap_or(BinaryOp::Max);
         self.lane_binary(op, x, y)
     }
 }

@@ -3,14 +3,14 @@
 //! In: a plan and the kernels that it launches. Out: a CLIF function. Slots follow each other in the arena, each start
 //! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime.
 
-use cranelift_codegen::ir::{BlockArg, InstBuilder, SigRef, StackSlotData, StackSlotKind, Value, types};
+use cranelift_codegen::ir::{InstBuilder, SigRef, StackSlotData, StackSlotKind, Value, types};
 use cranelift_entity::SecondaryMap;
 
 use super::code::{Code, Val};
 use super::lanes::plain;
 use crate::runtime::abi::context;
 use crate::runtime::expr::Expr;
-use crate::tile::{self, InstData, Kernel, Module, Op, Plan, Terminator, Type};
+use crate::tile::{self, InstData, Kernel, Module, Op, Plan, Type};
 
 /// What a plan's code refers to.
 pub(super) struct Launching<'a> {
@@ -76,26 +76,7 @@ impl Code<'_, '_> {
                     self.plan_op(plan, &data, &slots, launching)?;
                 }
             }
-            let call = |code: &Self, c: &tile::BlockCall| -> Result<_, String> {
-                let target = blocks[c.block].ok_or("a block without a counterpart")?;
-                let args = c.args.iter().map(|v| code.index(*v).map(BlockArg::Value)).collect::<Result<Vec<_>, _>>()?;
-                Ok((target, args))
-            };
-            match &body.block(block).terminator {
-                Terminator::Return => {
-                    self.b.ins().jump(finish, &[]);
-                }
-                Terminator::Br(c) => {
-                    let (target, args) = call(self, c)?;
-                    self.b.ins().jump(target, &args);
-                }
-                Terminator::BrIf { condition, then, otherwise } => {
-                    let condition = self.condition(*condition)?;
-                    let ((a, x), (b, y)) = (call(self, then)?, call(self, otherwise)?);
-                    self.b.ins().brif(condition, a, &x, b, &y);
-                }
-                Terminator::Roles(_) => return Err("warps have no place in a plan".into()),
-            }
+            self.terminator(&body.block(block).terminator, &blocks, finish)?;
         }
         for block in &body.layout {
             if let Some(b) = blocks[*block] {

@@ -295,30 +295,13 @@ impl<'c> Emit<'_, 'c> {
 
     /// What a reduction of no elements gives.
     pub(super) fn identity(&self, kind: ReduceKind, elem: Elem, n: u32) -> Lane<'c> {
-        let (low, high) = match elem {
-            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
-            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
-            Elem::I8 | Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
-        };
-        let s = match kind {
-            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
-            ReduceKind::Max | ReduceKind::ArgMax => low,
-            ReduceKind::Min => high,
-            ReduceKind::All => Scalar::Bool(true),
-            ReduceKind::Any => Scalar::Bool(false),
-        };
-        self.constant(s, elem, n)
+        self.constant(Scalar::identity(kind, elem), elem, n)
     }
 
     /// Two partial results of a reduction as one.
     pub(super) fn combine(&self, kind: ReduceKind, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
-        let op = match kind {
-            ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,
-            ReduceKind::Max | ReduceKind::ArgMax => BinaryOp::Max,
-            ReduceKind::Min => BinaryOp::Min,
-            ReduceKind::All => BinaryOp::And,
-            ReduceKind::Any => BinaryOp::Or,
-        };
+        // Of an argmax the maximum.
+        let op = kind.combination().unwrap_or(BinaryOp::Max);
         self.lane_binary(op, x, y)
     }
 

@@ -335,7 +335,7 @@ impl Rows<'_> {
         let mut initial = Vec::new();
         for r in reductions {
             let elem = computed(r.elem);
-            initial.push(kb.full(identity(r.kind, r.elem), elem, self.rows, one));
+            initial.push(kb.full(Scalar::identity(r.kind, r.elem), elem, self.rows, one));
             if r.kind == ReduceKind::ArgMax {
                 initial.push(kb.full(Scalar::Int(0), Elem::I32, self.rows, one));
             }
@@ -353,7 +353,7 @@ impl Rows<'_> {
             let x = inner[r.operand].ok_or("a reduction's operand was not evaluated")?;
             let x = as_tile(kb, x, &at);
             let acc = next_slot()?;
-            match combination(r.kind) {
+            match r.kind.combination() {
                 Some(op) => {
                     let part = kb.reduce(r.kind, 1, x);
                     carried.push(kb.binary(op, acc, part));
@@ -386,35 +386,5 @@ impl Rows<'_> {
             env[r.result] = Some(kb.narrow(v, self.result_elem(r)));
         }
         Ok(())
-    }
-}
-
-/// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
-fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
-    let (low, high) = match elem {
-        Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
-        Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
-        Elem::I8 => (Scalar::Int(i64::from(i8::MIN)), Scalar::Int(i64::from(i8::MAX))),
-        Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
-    };
-    match kind {
-        ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
-        ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
-        ReduceKind::Max | ReduceKind::ArgMax => low,
-        ReduceKind::Min => high,
-        ReduceKind::All => Scalar::Bool(true),
-        ReduceKind::Any => Scalar::Bool(false),
-    }
-}
-
-/// How two partial results are combined; `None` for `argmax`.
-fn combination(kind: ReduceKind) -> Option<BinaryOp> {
-    match kind {
-        ReduceKind::Sum | ReduceKind::Mean => Some(BinaryOp::Add),
-        ReduceKind::Max => Some(BinaryOp::Max),
-        ReduceKind::Min => Some(BinaryOp::Min),
-        ReduceKind::All => Some(BinaryOp::And),
-        ReduceKind::Any => Some(BinaryOp::Or),
-        ReduceKind::ArgMax => None,
     }
 }
