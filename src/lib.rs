@@ -72,7 +72,8 @@
 //!   `wide/amx.rs` tells). Attention has queries in the lanes of vectors, so that its maxima and sums go from register to
 //!   register, never across one.
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
-//!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions.
+//!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions. Queries, keys and values are one
+//!   product by parameters that are put together there, though a program has three.
 //! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
 //!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.

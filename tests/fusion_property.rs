@@ -16,7 +16,7 @@ use passes::canonical;
 
 /// Passes of the pipeline up to the regions, in its order.
 const PASSES: &str = "canonicalise-heads,canonicalise-transpose,canonicalise-softmax,canonicalise-mask,canonicalise-scale,fuse-attention,\
-                      canonicalise-reduce,fuse-epilogue,fuse-rows,fuse-map";
+                      canonicalise-reduce,merge-matmuls,fuse-epilogue,fuse-rows,fuse-map";
 
 /// How many programs are made; `ATTNC_SEEDS` says otherwise.
 fn programs() -> u64 {

@@ -277,3 +277,109 @@ func @in_a_loop(%0 \"x\": f32[S, 512]) -> (f32[S, 512]) {
 "
     );
 }
+
+#[test]
+fn products_of_one_tensor_by_parameters_become_one() {
+    pass_snapshot!(
+        "merge_matmuls_more",
+        "merge-matmuls",
+        CONTRACT,
+        "
+param \"a\" : f32[64, 32]
+param \"b\" : f32[64, 32]
+param \"c\" : f32[16, 64]
+param \"i\" : f32[32]
+param \"j\" : f32[32]
+param \"h.*.a\"[3] : f32[64, 64]
+param \"h.*.b\"[3] : f32[64, 64]
+param \"g.*.a\"[2] : f32[64, 64]
+param \"s\" : f32[64, 64]
+func @three_widths(%0 \"x\": f32[B, S, 64]) -> (f32[B, S, 16], f32[B, 32, 32]) {
+  tapped
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %0, %1 : f32[B, S, 32] loc(1:1)
+  tap %2, \"q\"
+  %3 = transpose %2, perm=[0, 2, 1] : f32[B, 32, S] loc(1:2)
+  %4 = param \"b\" : f32[64, 32]
+  %5 = matmul %0, %4 : f32[B, S, 32] loc(2:1)
+  %6 = matmul %3, %5 : f32[B, 32, 32] loc(2:2)
+  %7 = param \"c\" : f32[16, 64]
+  %8 = transpose %7, perm=[1, 0] : f32[64, 16] loc(3:1)
+  %9 = matmul %0, %8 : f32[B, S, 16] loc(3:2)
+  %10 = matmul %5, %6 : f32[B, S, 32] loc(4:1)
+  %11 = transpose %10, perm=[0, 2, 1] : f32[B, 32, S] loc(4:2)
+  %12 = matmul %11, %9 : f32[B, 32, 16] loc(4:3)
+  %13 = matmul %10, %12 : f32[B, S, 16] loc(4:4)
+  return %13, %6
+}
+func @bias_or_none(%0 \"x\": f32[S, 64]) -> (f32[S, 32]) {
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %0, %1 : f32[S, 32] loc(5:1)
+  %3 = param \"i\" : f32[32]
+  %4 = add %3, %2 : f32[S, 32] loc(5:2)
+  %5 = param \"b\" : f32[64, 32]
+  %6 = matmul %0, %5 : f32[S, 32] loc(6:1)
+  %7 = transpose %6, perm=[1, 0] : f32[32, S] loc(6:2)
+  %8 = matmul %4, %7 : f32[S, S] loc(7:1)
+  %9 = matmul %8, %4 : f32[S, 32] loc(7:2)
+  return %9
+}
+func @gate_and_up(%0 \"x\": f32[S, 64]) -> (f32[S, 32]) {
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %0, %1 : f32[S, 32] loc(8:1)
+  %3 = silu %2 : f32[S, 32] loc(8:2)
+  %4 = param \"b\" : f32[64, 32]
+  %5 = matmul %0, %4 : f32[S, 32] loc(9:1)
+  %6 = mul %3, %5 : f32[S, 32] loc(9:2)
+  return %6
+}
+func @one_has_an_epilogue(%0 \"x\": f32[S, 64]) -> (f32[S, 32], f32[8, 32], f32[S, 4, 8]) {
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %0, %1 : f32[S, 32] loc(10:1)
+  %3 = gelu %2 : f32[S, 32] loc(10:2)
+  %4 = param \"b\" : f32[64, 32]
+  %5 = matmul %0, %4 : f32[S, 32] loc(11:1)
+  %6 = transpose %5, perm=[1, 0] : f32[32, S] loc(11:2)
+  %7 = matmul %6, %5 : f32[32, 32] loc(11:3)
+  %8 = param \"c\" : f32[16, 64]
+  %9 = slice %8, axis=0, start=0, stop=8 : f32[8, 64]
+  %10 = transpose %9, perm=[1, 0] : f32[64, 8] loc(12:1)
+  %11 = matmul %0, %10 : f32[S, 8] loc(12:2)
+  %12 = transpose %11, perm=[1, 0] : f32[8, S] loc(12:3)
+  %13 = matmul %12, %5 : f32[8, 32] loc(12:4)
+  %14 = param \"a\" : f32[64, 32]
+  %15 = param \"j\" : f32[32]
+  %16 = mul %0, %0 : f32[S, 64] loc(13:1)
+  %17 = matmul %0, %14 : f32[S, 32] loc(13:2)
+  %18 = reshape %17 : f32[S, 4, 8] loc(13:3)
+  %19 = matmul %13, %7 : f32[8, 32] loc(13:4)
+  return %3, %19, %18
+}
+func @layers(%0 \"x\": f32[S, 64]) -> (f32[S, 64]) {
+^bb0:
+  br ^bb1(0, %0)
+^bb1(%i: index, %x: f32[S, 64]):
+  %c = lt %i, 3 : bool[]
+  br_if %c, ^bb2, ^bb3
+^bb2:
+  %1 = param \"h.*.a\"[%i] : f32[64, 64]
+  %2 = matmul %x, %1 : f32[S, 64] loc(14:1)
+  %3 = param \"h.*.b\"[%i] : f32[64, 64]
+  %4 = matmul %x, %3 : f32[S, 64] loc(15:1)
+  %5 = transpose %4, perm=[1, 0] : f32[64, S] loc(15:2)
+  %6 = param \"s\" : f32[64, 64]
+  %7 = matmul %x, %6 : f32[S, 64] loc(16:1)
+  %8 = matmul %5, %7 : f32[64, 64] loc(16:2)
+  %9 = matmul %2, %8 : f32[S, 64] loc(17:1)
+  %j = add %i, 1 : index
+  br ^bb1(%j, %9)
+^bb3:
+  return %x
+}
+"
+    );
+}

@@ -228,3 +228,34 @@ fn layers_have_joined_weights_of_their_own() {
         );
     }
 }
+
+/// Queries, keys and values as an author writes them: one product in the end, with or without biases, of a layer or not.
+#[test]
+fn projections_are_one_product() {
+    for (i, (n, m, biased)) in [(32, 48, true), (32, 32, false), (5, 9, true), (16, 2, false)].into_iter().enumerate() {
+        let names = [("q", n, i % 2 == 0), ("k", n, true), ("v", m, false)];
+        let names = if i == 3 { &names[1..] } else { &names };
+        let (mut fields, mut lets) = (String::new(), String::new());
+        for (name, width, turned) in names {
+            let (shape, weight) = if *turned { (format!("{width}, 20"), ".T") } else { (format!("20, {width}"), "") };
+            fields += &format!("    w_{name}: f32[{shape}]\n    b_{name}: f32[{width}]\n");
+            let bias = if biased { format!(" + b_{name}") } else { String::new() };
+            lets += &format!("        let {name} = x @ w_{name}{weight}{bias}\n");
+        }
+        let mixed = if i == 3 { "(k @ k.T) @ v" } else { "(q @ k.T) @ v" };
+        let back = format!("    o: f32[{m}, 20]\n");
+        let source = format!(
+            "layer Mix {{\n{fields}{back}    fn forward(x: f32[S, 20]) -> f32[S, 20] {{\n{lets}        ({mixed}) @ o\n    }}\n}}\n\
+             model M {{\n    h: [Mix; 2]\n    pub fn forward(x: f32[S, 20]) -> f32[S, 20] {{\n        var y = x\n        \
+             for layer in h {{ y = layer(y) * 0.01 }}\n        y\n    }}\n}}"
+        );
+        let list = formats();
+        let few = if i == 0 { &list[..] } else { &list[..1] };
+        compute_the_same(&format!("{n}, {m}, {biased}"), (&source, &source), 20, &[0, 1, 7], (few, false));
+        let tiles = compiled::scheduled(&module(&source, Level::O2), CpuLevel::Avx512);
+        // Three products more; of odd widths the merged one is a launch for each.
+        let want = if n % 32 == 0 { 1 } else { names.len() };
+        assert_eq!((launches(&tiles, "matmul").0, launches(&tiles, "concat").0), (want + 3, 0), "{n}, {m}");
+        assert_eq!(launches(&tiles, "map").0, 0, "biases stay in the product's kernel");
+    }
+}

@@ -45,6 +45,7 @@ essay!(canonicalise_mask, "canonicalise_mask", "canonicalise-mask", "");
 essay!(canonicalise_scale, "canonicalise_scale", "canonicalise-scale", "", attnc::passes::Float::Contract);
 essay!(fuse_attention, "fuse_attention", "fuse-attention", "", attnc::passes::Float::Contract);
 essay!(canonicalise_reduce, "canonicalise_reduce", "canonicalise-reduce", "");
+essay!(merge_matmuls, "merge_matmuls", "merge-matmuls", "");
 essay!(fuse_epilogue, "fuse_epilogue", "fuse-epilogue", "");
 essay!(fuse_rows, "fuse_rows", "fuse-rows", "");
 essay!(fuse_map, "fuse_map", "fuse-map", "");

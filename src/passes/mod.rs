@@ -26,6 +26,7 @@ mod fuse_map;
 mod fuse_rows;
 mod licm;
 mod manager;
+mod merge_matmuls;
 mod options;
 mod outline;
 mod pipeline;

@@ -39,6 +39,7 @@ pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
 
     // What is left becomes regions, one kernel each: the largest kinds first, each taking what the ones before it left.
     m.run(&registry::CANONICALISE_REDUCE)?;
+    m.run(&registry::MERGE_MATMULS)?;
     m.run(&registry::FUSE_EPILOGUE)?;
     m.run(&registry::FUSE_ROWS)?;
     m.run(&registry::FUSE_MAP)?;

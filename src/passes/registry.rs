@@ -3,7 +3,7 @@
 use super::{
     Changed, Context, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_scale,
     canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention, fuse_epilogue, fuse_map,
-    fuse_rows, licm, simplify, simplify_cfg,
+    fuse_rows, licm, merge_matmuls, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -57,6 +57,7 @@ passes! {
     CANONICALISE_SCALE = "canonicalise-scale", false, canonicalise_scale, "scales of attention as one product next to q @ k.T";
     FUSE_ATTENTION = "fuse-attention", false, fuse_attention, "softmax with its two matmuls as one attention";
     CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";
+    MERGE_MATMULS = "merge-matmuls", true, merge_matmuls, "products of one tensor by several parameters as one product";
     FUSE_EPILOGUE = "fuse-epilogue", true, fuse_epilogue, "elementwise work after a matmul into its kernel";
     FUSE_ROWS = "fuse-rows", true, fuse_rows, "norms and softmaxes with what surrounds them as one kernel";
     FUSE_MAP = "fuse-map", true, fuse_map, "runs of elementwise work as one kernel";

@@ -274,8 +274,9 @@ impl Gen {
     }
 
     fn statement(&mut self) {
-        match self.rng.below(36) {
+        match self.rng.below(38) {
             32..36 => self.identity(),
+            36..38 => self.projections(),
             0..3 => {
                 let v = self.any();
                 let op = self.rng.pick(UnaryOp::ALL);
@@ -712,6 +713,52 @@ impl Gen {
         let name = format!("p{n}");
         self.params.push(ParamDecl { name: name.clone(), counts: Vec::new(), ty: ty.clone() });
         self.add(Op::Param { name }, &[], Some(ty));
+    }
+
+    /// Products of one value by parameters, with biases or without, as queries, keys and values are made.
+    fn projections(&mut self) {
+        let Some(x) = self.some(|t| t.rank() >= 2 && matches!(t.elem, Elem::F32 | Elem::BF16)) else { return };
+        let ty = self.ty(x);
+        let Some(k) = ty.shape.last().and_then(Dim::as_const) else { return };
+        let biased = self.rng.chance(50);
+        let layer = self.indices.last().copied().filter(|(_, n)| *n > 0 && self.rng.chance(60));
+        let parameter = |g: &mut Gen, shape: Vec<i64>| {
+            let ty = TensorType::new(ty.elem, shape.into_iter().map(Dim::from).collect::<Vec<Dim>>());
+            let (name, indices, counts) = match layer {
+                Some((i, n)) => (format!("h.*.p{}", g.params.len()), vec![i], vec![u64::try_from(n).unwrap_or(1)]),
+                None => (format!("p{}", g.params.len()), Vec::new(), Vec::new()),
+            };
+            g.params.push(ParamDecl { name: name.clone(), counts, ty: ty.clone() });
+            g.add(Op::Param { name }, &indices, Some(ty))
+        };
+        let width = 2 + self.rng.below(3) as i64;
+        let mut made = Vec::new();
+        for _ in 0..2 + self.rng.below(2) {
+            let n = if self.rng.chance(70) { width } else { 1 + self.rng.below(4) as i64 };
+            let turned = self.rng.chance(30);
+            let weight = parameter(self, if turned { vec![n, k] } else { vec![k, n] });
+            let weight = if turned { weight.and_then(|w| self.transposed(w)) } else { weight };
+            let Some(mut y) = weight.and_then(|w| self.add(Op::Matmul, &[x, w], None)) else { return };
+            if biased != self.rng.chance(10)
+                && let Some(b) = parameter(self, vec![n])
+            {
+                let pair = if self.rng.chance(70) { [y, b] } else { [b, y] };
+                y = self.add(Op::Binary(BinaryOp::Add), &pair, None).unwrap_or(y);
+            }
+            match self.rng.below(6) {
+                0 => {
+                    self.add(Op::Unary(UnaryOp::Gelu), &[y], None);
+                }
+                1 => self.tap(),
+                _ => {}
+            }
+            made.push(y);
+        }
+        if let [q, .., k] = made.as_slice()
+            && let Some(keys) = self.transposed(*k)
+        {
+            self.add(Op::Matmul, &[*q, keys], None);
+        }
     }
 
     fn tap(&mut self) {

@@ -71,8 +71,8 @@ impl Lowering<'_> {
         let (shape, strides) = (window.shape.get(lead..)?, window.strides.get(lead..)?);
         let elem = window.elem;
         let mut extents: Vec<Dim> = join.parts.first()?.shape.clone();
-        let along = |i: usize| join.parts.iter().filter_map(|p| p.shape.get(i)).fold(Dim::zero(), |sum, d| sum.add(d));
-        *extents.get_mut(join.axis)? = along(join.axis);
+        let along = join.parts.iter().filter_map(|p| p.shape.get(join.axis));
+        *extents.get_mut(join.axis)? = along.fold(Dim::zero(), |sum, d| sum.add(d));
         if !repeats || extents.len() != 2 || window.offset != Dim::zero() || !window.dynamic.is_empty() {
             return None;
         }
