@@ -13,7 +13,7 @@
 //!     s  = k block @ qt;  masks                                [256, Q]
 //!     m' = max(m, columns' max of s);  p = 2^(s - m');  c = 2^(m - m')
 //!     l  = l c + columns' sum of p;  acc = acc c + v block^T @ p     [1, Q], [E, Q]
-//!   y = transpose(acc / l);  epilogue;  store                  [Q, E]
+//!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
 //! ```
 //!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
@@ -24,7 +24,7 @@
 //!
 //! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
 //! gives zeros. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for each block
-//! of keys that raises the maximum. A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term
+//! of keys that raises the maximum; the sum is at least 1, and its inverse rounds once too. A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term
 //! of a score then rounds once more, by half a unit of the term's last place. Other scales are multiplied into the scores, as
 //! written: they may not be finite, or may overflow.
 //!
@@ -266,8 +266,10 @@ pub(super) fn attention(
 
     let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
     let empty = kb.compare(CmpOp::Eq, sum, zero);
-    let quotient = kb.binary(BinaryOp::Div, acc, sum);
-    let y = kb.select(empty, zero, quotient);
+    let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
+    let inverse = kb.binary(BinaryOp::Div, one, sum);
+    let mean = kb.binary(BinaryOp::Mul, acc, inverse);
+    let y = kb.select(empty, zero, mean);
     let y = kb.transpose(y);
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
