@@ -79,7 +79,11 @@ impl Machine {
         };
         let x = self.masked(op, mask, srcs);
         Some(match elem {
-            Elem::BF16 => self.shift(Op::ShiftLeft, x, 16),
+            Elem::BF16 => {
+                let y = self.shift(Op::ShiftLeft, x, 16);
+                self.short.insert(y);
+                y
+            }
             Elem::Bool => self.not_zero(x),
             _ => x,
         })

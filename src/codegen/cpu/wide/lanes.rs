@@ -296,7 +296,9 @@ impl Machine {
             Elem::BF16 => {
                 let bits = self.rounded(x);
                 let high = self.int(-0x1_0000);
-                self.two(Op::And, bits, high)
+                let y = self.two(Op::And, bits, high);
+                self.short.insert(y);
+                y
             }
             Elem::F16 => {
                 let half = self.vector(Op::ToHalf, vec![x.into(), Operand::Imm(0)]);
@@ -313,6 +315,9 @@ impl Machine {
 
     /// Bits whose upper half is the nearest `bf16`; a NaN stays one.
     pub(super) fn rounded(&mut self, x: Reg) -> Reg {
+        if self.short.contains(&x) {
+            return x;
+        }
         let half = self.shift(Op::ShiftRight, x, 16);
         let one = self.int(1);
         let odd = self.two(Op::And, half, one);

@@ -9,7 +9,7 @@
 //! merging under a mask), it is *tied*. Constants are registers that are set once before everything else; the allocator
 //! may leave them in memory and fold them into their uses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Code;
 
@@ -350,6 +350,8 @@ pub(super) struct Machine {
     pub(super) constants: BTreeMap<Reg, u32>,
     /// Bytes of the frame that are used for other than spills, a multiple of 64.
     pub(super) frame: i32,
+    /// Registers whose lanes are `bf16` already, the lower halves zero.
+    pub(super) short: BTreeSet<Reg>,
     labels: u32,
     known: BTreeMap<Constant, Reg>,
 }
@@ -365,6 +367,7 @@ impl Machine {
             pool: Vec::new(),
             constants: BTreeMap::new(),
             frame: 0,
+            short: BTreeSet::new(),
             labels: 0,
             known: BTreeMap::new(),
         }

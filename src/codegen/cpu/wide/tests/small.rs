@@ -111,3 +111,27 @@ kernel @k(%x: in f32[101, 103], %y: out f32[103], %z: out f32[103], %r: index, %
         }
     }
 }
+
+/// What was rounded to `bf16`, or comes from it, is stored as it is.
+#[test]
+fn bf16_is_rounded_once() {
+    let text = r#"module "m"
+
+kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf16[5, 40], %zero: index) cpu(avx512) scratch(0) {
+^bb0:
+  run (5, 40) {
+    %a = load %x[%zero, %zero], rows=0, cols=1 : tile f32[5, 40] @reg
+    %b = load %w[%zero, %zero], rows=0, cols=1 : tile f32[5, 40] @reg
+    %c = add %a, %b : tile f32[5, 40] @reg
+    %d = narrow %c, elem=bf16 : tile f32[5, 40] @reg
+    store %y[%zero, %zero], %d, rows=0, cols=1
+    store %z[%zero, %zero], %b, rows=0, cols=1
+  }
+  return
+}
+"#;
+    let short = (0..200).flat_map(|i| half::bf16::from_f32(0.37 * (i * 37 % 23) as f32 - 4.0).to_le_bytes());
+    let short = Argument::Buffer(short.collect());
+    let empty = || Argument::Buffer(vec![0; 400]);
+    check(text, &[], &[numbers(200), short, empty(), empty(), Argument::Index(0)]);
+}
