@@ -487,6 +487,29 @@ fn narrow_weights_stand_for_the_nearest_numbers() {
     }
 }
 
+/// The same at sizes that nobody chose, and at each number of rows that has code of its own.
+#[test]
+fn narrow_weights_of_any_size() {
+    let mut x = 17u64;
+    let mut below = |n: u64| {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((x >> 33) % n).unwrap()
+    };
+    for format in narrow() {
+        for groups in [false, true] {
+            let (k, n) = if groups { (32 * (1 + below(6)), 2 + below(70)) } else { (1 + below(190), 2 + below(70)) };
+            let (weight, params, axis) = if below(2) == 0 { ("w", "f32[K, N]", 0) } else { ("w.T", "f32[N, K]", 1) };
+            let module = module(&product(params, weight, &format!("K = {k}, N = {n}")));
+            let given = gen_source::inputs::parameters(&module, 13);
+            let as_kept = |t: &Tensor| kept(format, t, axis, (0, k)).0;
+            let stands_for = given.iter().map(|(name, t)| (name.clone(), as_kept(t))).collect();
+            let rows: Vec<usize> = (0..=17).filter(|r| *r < 6 || below(3) == 0).collect();
+            let what = format!("{format:?}: {weight}, K {k}, N {n}");
+            compute_as(&what, &module, (format, &given), &stands_for, k, &rows);
+        }
+    }
+}
+
 /// The result is off by at most half a scale for each weight, times what it is multiplied by; and where the steps are whole
 /// groups, by what rounding that to 255 numbers does.
 #[test]
