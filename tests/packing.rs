@@ -38,7 +38,7 @@ fn argument(rows: usize, cols: usize) -> Tensor {
 /// The same, but each group of 32 steps has a 127, so that the products that round their left operand find whole numbers.
 fn whole_argument(rows: usize, cols: usize) -> Tensor {
     let values = argument(rows, cols).to_f32().into_iter().enumerate();
-    let values: Vec<f32> = values.map(|(i, x)| if i % cols % 32 == 0 { 127.0 } else { x }).collect();
+    let values: Vec<f32> = values.map(|(i, x)| if (i % cols).is_multiple_of(32) { 127.0 } else { x }).collect();
     Tensor::from_f32(vec![rows, cols], &values).unwrap()
 }
 
@@ -547,7 +547,7 @@ fn err_by_half_a_scale(k: usize) {
                         exact += a * w;
                         // What is rounded besides: the scale (which may have few bits) and the sums.
                         bound += a.abs() * (scale / 2.0 + 127.0 * 1.5e-45 + w.abs() * 1e-5);
-                        if level.vectors() == CpuLevel::Avx512 && k % 32 == 0 {
+                        if level.vectors() == CpuLevel::Avx512 && k.is_multiple_of(32) {
                             let group = &xs[i * k + s / 32 * 32..][..32];
                             let unit = group.iter().fold(0.0f64, |m, a| m.max(a.abs())) / 127.0;
                             bound += unit / 2.0 * (w.abs() + scale / 2.0) * 1.001;
