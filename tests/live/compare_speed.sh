@@ -13,6 +13,14 @@ cd "$(dirname "$0")/../.."
 venv=build/speed-venv
 attnc=${ATTNC:-${CARGO_TARGET_DIR:-target}/release/attnc}
 
+case " $* " in
+*" --llama "*)
+    if [ -n "${LLAMA_BENCH:-}" ] && { [ ! -f "$LLAMA_BENCH" ] || [ ! -x "$LLAMA_BENCH" ]; }; then
+        echo "compare_speed.sh: LLAMA_BENCH is $LLAMA_BENCH, which is no program" >&2
+        exit 2
+    fi
+    ;;
+esac
 if [ -z "${ATTNC:-}" ]; then
     cargo build --release --quiet
 fi
@@ -41,7 +49,7 @@ case " $* " in
     if install gguf gguf cmake && { [ -e "$llama" ] || tests/live/speed/llama.sh "$PWD/$venv/bin/python" build/llama; }; then
         set -- --llama "$llama" "$@"
     else
-        echo "compare_speed.sh: without llama.cpp, which could not be built; build/llama has its logs" >&2
+        echo "compare_speed.sh: without llama.cpp, which could not be built, as told above" >&2
     fi
     ;;
 esac
