@@ -234,7 +234,8 @@ pub struct TargetOptions {
     #[arg(long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
     /// The best level of processors that gets code of its own; all levels if left out. Each lower one is put in too, and
-    /// the best that the processor has runs. Those for bf16 are put in where the program multiplies bf16 by bf16. Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
+    /// the best that the processor has runs, but avx512bf16 on Intel's only with `ATTNC_CPU=avx512bf16`. Those for bf16 are
+    /// put in where the program multiplies bf16 by bf16. Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
     /// What weights of matmuls are kept as when they are packed at load: fewer bytes make products of few rows faster, and

@@ -17,20 +17,25 @@
 //! ```
 //!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
-//! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond it
-//! the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and values
-//! that are no `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before where there are
-//! many queries (`plan::attention`).
+//! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
+//! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
+//! values that are no `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before
+//! where there are many queries (`plan::attention`).
 //!
-//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
-//! gives zeros. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for each block
-//! of keys that raises the maximum; the sum is at least 1, and its inverse rounds once too. A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term
-//! of a score then rounds once more, by half a unit of the term's last place. Other scales are multiplied into the scores, as
-//! written: they may not be finite, or may overflow.
+//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with
+//! `l = 0` gives zeros. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for
+//! each block of keys that raises the maximum; the sum is at least 1, and its inverse rounds once too. Where keys or
+//! values are no `f32`, or have no dense axis, a row's bits depend on the number of queries of the call: blocks are of
+//! 64 keys below 64 queries, of 256 from there on (`plan::attention`).
 //!
-//! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into the
-//! queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written, as exact, and overflow
-//! beyond 2.3e38. Else it is multiplied into `s - m'`, which rounds by half a unit of the last place of a number that is at
+//! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a score then rounds once more,
+//! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be
+//! finite, or may overflow.
+//!
+//! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into
+//! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow
+//! beyond 2.3e38 (scale times `log2 e` is rounded to `f32`, which moves all scores by one and the same part, at most
+//! 2^-24). Else it is multiplied into `s - m'`, which rounds by half a unit of the last place of a number that is at
 //! most twice as large as a score: no more than the scores themselves were rounded.
 
 mod keys;

@@ -60,8 +60,7 @@ fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
 /// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them; in pairs, if that
-/// is asked for and can be. Panels of whole
-/// numbers have scales for groups of steps, of which [`STEPS`] is a multiple.
+/// is asked for and can be. Panels of whole numbers have scales for groups of steps, of which [`STEPS`] is a multiple.
 ///
 /// # Errors
 /// A body of another form, a mistake of ours.

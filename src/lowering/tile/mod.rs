@@ -2,9 +2,9 @@
 //! that launches them, and movement becomes strided views.
 //!
 //! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
-//! (`views`, `plan`), and each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they
-//! share in `region`), which parameters are packed before all calls, and in how many
-//! bytes (`packing`, `pairs`, `quantise`, `join`). Not decided here: what a tile becomes on a machine, and which buffers share memory.
+//! (`views`, `plan`), each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they share in
+//! `region`), which parameters are packed before all calls, and in how many bytes (`packing`, `pairs`, `quantise`, `join`).
+//! Not decided here: what a tile becomes on a machine, and which buffers share memory.
 
 mod attention;
 mod gather;

@@ -11,9 +11,9 @@
 //! * what is computed is packed by a launch before the product, into room in the arena. The number of columns may not be
 //!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
-//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` may be packed in fewer bytes ([`WeightFormat`]), so that a product of
-//! few rows reads less. Not packed are other types, which are converted to `f32` where they are copied, and a single column,
-//! which is as dense as it can be.
+//! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` may be
+//! packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less. Not packed are other types, which
+//! are converted to `f32` where they are copied, and a single column, which is as dense as it can be.
 //!
 //! ```text
 //! grid (batch.., ceil(K, 64), P)     if K is the dense axis: grid (batch.., P, ceil(K, 256))

@@ -11,7 +11,9 @@
 //! four steps written out; a step loads one row of `b` and spreads one element of each row of `a` over a register:
 //! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
 //!
-//! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile.
+//! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile. Pairs of `bf16` go through
+//! `vdpbf16ps`, the odd step of each pair first, without subnormals; whole numbers at AVX-512 are summed exactly in groups,
+//! by left operands in 8 bits (`dot_whole`).
 //!
 //! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
 //!
