@@ -7,6 +7,7 @@
 #
 # Needs a Rust toolchain, a linker, and Python 3 with its venv module. All that is
 # fetched or made goes into build/ and target/; what is there is not fetched again.
+# ATTNC=PATH names a compiler to take in place of building one.
 set -eu
 
 fail() {
@@ -24,13 +25,15 @@ command -v cargo >/dev/null || fail "cargo is not there; https://rustup.rs insta
 command -v python3 >/dev/null || fail "python3 is not there"
 
 # 1. The compiler. One that was built already is only checked for being up to date.
-attnc=${CARGO_TARGET_DIR:-target}/release/attnc
-quiet=--quiet
-if ! [ -e "$attnc" ]; then
-    echo "building the compiler; the first time takes some minutes" >&2
-    quiet=
+attnc=${ATTNC:-${CARGO_TARGET_DIR:-target}/release/attnc}
+if [ -z "${ATTNC:-}" ]; then
+    quiet=--quiet
+    if ! [ -e "$attnc" ]; then
+        echo "building the compiler; the first time takes some minutes" >&2
+        quiet=
+    fi
+    cargo build --release $quiet || fail "the compiler could not be built"
 fi
-cargo build --release $quiet || fail "the compiler could not be built"
 
 # 2. Two Python packages, in a folder of their own.
 mkdir -p $build

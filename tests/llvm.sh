@@ -3,6 +3,7 @@
 #
 #   tests/llvm.sh                 what .ci/run runs: few random programs
 #   tests/llvm.sh --test packing  only the tests that these arguments of `cargo test` choose
+#   tests/llvm.sh --install       only installs LLVM
 #
 # Installs LLVM 19 where the system's packages are ours to install. Where it is not there, it says that nothing was run.
 set -eu
@@ -16,8 +17,9 @@ if ! command -v llvm-config-19 >/dev/null; then
     echo "tests/llvm.sh: LLVM 19 is not installed; the kernels are not compiled with it" >&2
     exit 0
 fi
+[ "${1:-}" != --install ] || exit 0
 
-cargo clippy --quiet --features llvm -- -D warnings
+cargo clippy --release --quiet --features llvm -- -D warnings
 if [ $# = 0 ]; then
     set -- --test backends --test functions --test oracle_compiled --test tile_random --test rows_compiled \
         --test attention_compiled --test c_program
