@@ -18,7 +18,7 @@ pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use session::{Failure, MAX_SOURCE, Session, command_line_error, whole};
 
 use crate::cli::{CheckOptions, CompileOptions, EmitKind, ExplainOptions, StdOptions};
-use crate::codegen::cpu::{Wanted, clif};
+use crate::codegen::cpu::{Machine, Wanted, clif};
 use crate::diagnostics::codes as registry;
 use crate::syntax::span::FileId;
 use crate::types::typed::{LayerKind, Program};
@@ -67,7 +67,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             let model = stages::describe_tiles(s, &tiles)?;
             (Tiers::given(s, tiles, levels.shown)?, model)
         }
-        Source::Clif => return clif_text(s, file, &out),
+        Source::Clif => return clif_text(s, file, &out, levels.machine),
     };
     out.emit(s, EmitKind::Tile, |_| tiers.module(levels.shown).map(tile::text::print).unwrap_or_default())?;
 
@@ -137,7 +137,7 @@ fn graph_ir(
 }
 
 /// Cranelift's IR: what it says again, and as machine code.
-fn clif_text(s: &mut Session, file: FileId, out: &Outputs) -> Result<(), Failure> {
+fn clif_text(s: &mut Session, file: FileId, out: &Outputs, machine: Machine) -> Result<(), Failure> {
     if let Some(kind) =
         [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python].into_iter().find(|k| out.has(*k))
     {
@@ -146,12 +146,12 @@ fn clif_text(s: &mut Session, file: FileId, out: &Outputs) -> Result<(), Failure
         return Err(command_line_error(&message));
     }
     s.stage("parse");
-    let functions = stages::clif_text(s, file)?;
+    let functions = stages::clif_text(s, file, machine)?;
     out.emit(s, EmitKind::Clif, |_| clif::print(&functions))?;
     s.stage("generate code");
     match out.has(EmitKind::Asm) {
         true => {
-            let asm = stages::assemble(s, &functions)?;
+            let asm = stages::assemble(s, &functions, machine)?;
             out.emit(s, EmitKind::Asm, |_| &asm)
         }
         false => Ok(()),
@@ -172,7 +172,7 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), Failure> {
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),
-        Source::Clif => return stages::clif_text(s, file).map(|_| ()),
+        Source::Clif => return stages::clif_text(s, file, Machine::host()).map(|_| ()),
     }
     let program = front_end(s, file);
     s.stop_on_errors()?;

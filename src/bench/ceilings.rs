@@ -55,7 +55,7 @@ pub fn measure(threads: usize) -> Ceilings {
     let operations = steps as f64 * unit.flops_per_step();
     let flops = best_rate(threads, operations, &|_| unit.multiply(steps));
 
-    let buffer = buffer_bytes();
+    let buffer = buffer_bytes().max(threads * BLOCK);
     let memory = vec![1u8; buffer];
     let share = buffer / threads / BLOCK * BLOCK;
     let read = |thread: usize| unit.read(memory.get(thread * share..(thread + 1) * share).unwrap_or_default());

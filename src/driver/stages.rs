@@ -82,9 +82,9 @@ pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, F
 }
 
 /// A text of CLIF, verified.
-pub(super) fn clif_text(s: &mut Session, file: FileId) -> Result<Vec<clif::Named>, Failure> {
+pub(super) fn clif_text(s: &mut Session, file: FileId, machine: Machine) -> Result<Vec<clif::Named>, Failure> {
     let text = s.text(file);
-    clif::read(&text).map_err(|error| {
+    clif::read(&text, machine).map_err(|error| {
         let before = text.split_inclusive('\n').take(error.line.saturating_sub(1)).map(str::len).sum::<usize>();
         let line = text.get(before..).and_then(|rest| rest.lines().next()).unwrap_or_default();
         let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
@@ -95,8 +95,8 @@ pub(super) fn clif_text(s: &mut Session, file: FileId) -> Result<Vec<clif::Named
 }
 
 /// Machine code of CLIF, as text.
-pub(super) fn assemble(s: &mut Session, functions: &[clif::Named]) -> Result<String, Failure> {
-    clif::assembly(functions).map_err(|message| {
+pub(super) fn assemble(s: &mut Session, functions: &[clif::Named], machine: Machine) -> Result<String, Failure> {
+    clif::assembly(functions, machine).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(ir_codes::CLIF, message));
         Failure::Program
     })
@@ -255,12 +255,10 @@ impl Tiers {
         Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
     }
 
-    /// Does a kernel read weights as whole numbers with scales?
-    fn have_whole_numbers(&self) -> bool {
-        let scaled = |k: &tile::Kernel| {
-            k.body.insts().into_iter().any(|i| matches!(k.body.inst(i).op, tile::Op::LoadScaled { .. }))
-        };
-        self.0.iter().any(|(_, tiles)| tiles.kernels.iter().any(scaled))
+    /// Does a kernel have such an operation?
+    fn have(&self, wanted: impl Fn(&tile::Op) -> bool) -> bool {
+        let has = |k: &tile::Kernel| k.body.insts().into_iter().any(|i| wanted(&k.body.inst(i).op));
+        self.0.iter().any(|(_, tiles)| tiles.kernels.iter().any(has))
     }
 
     /// The module of a level; if that is not there, the best.
@@ -318,9 +316,18 @@ pub(super) fn machine_code(
     if generator == Generator::Llvm && wanted.machine != Machine::host() {
         return Err(command_line_error("`--backend llvm` makes code for this machine only"));
     }
-    if generator == Generator::Llvm && tiers.have_whole_numbers() {
+    if generator == Generator::Llvm && tiers.have(|op| matches!(op, tile::Op::LoadScaled { .. })) {
         let message = "`--backend llvm` has no products of weights in whole numbers; `--pack` is f32 or bf16 there";
         return Err(command_line_error(message));
+    }
+    if generator == Generator::Llvm && tiers.have(|op| *op == tile::Op::LoadPairs) {
+        return Err(command_line_error("`--backend llvm` has no products of pairs of bf16; lower for `--cpu avx512`"));
+    }
+    if wanted.machine == Machine::Aarch64
+        && let Some((level, _)) = tiers.0.iter().find(|(level, _)| *level != CpuLevel::Portable)
+    {
+        let message = format!("kernels that are scheduled for {} are none for aarch64", level.name());
+        return Err(command_line_error(&message));
     }
     let list: Vec<Tier<'_>> = tiers.0.iter().map(|(level, module)| Tier { level: *level, module }).collect();
     codegen::compile(generator, &list, model, wanted).map_err(|complaint| {

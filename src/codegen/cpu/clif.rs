@@ -42,7 +42,7 @@ pub fn print(functions: &[Named]) -> String {
 ///
 /// # Errors
 /// The first thing that Cranelift's reader does not understand, or all that its verifier says of a function.
-pub fn read(text: &str) -> Result<Vec<Named>, ClifError> {
+pub fn read(text: &str, machine: Machine) -> Result<Vec<Named>, ClifError> {
     let (mut names, mut comment, mut starts) = (Vec::new(), "", Vec::new());
     for (i, line) in text.lines().enumerate() {
         if line.starts_with("function ") {
@@ -57,7 +57,7 @@ pub fn read(text: &str) -> Result<Vec<Named>, ClifError> {
     if functions.is_empty() {
         return Err(ClifError { line: 1, message: "there is no function in this text".to_string() });
     }
-    let isa = target(Machine::host()).map_err(|message| ClifError { line: 0, message })?;
+    let isa = target(machine).map_err(|message| ClifError { line: 0, message })?;
     let mut out = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
         let line = starts.get(i).copied().unwrap_or_default();
@@ -71,8 +71,8 @@ pub fn read(text: &str) -> Result<Vec<Named>, ClifError> {
 ///
 /// # Errors
 /// What the code generator cannot compile.
-pub fn assembly(functions: &[Named]) -> Result<String, String> {
-    let isa = target(Machine::host())?;
+pub fn assembly(functions: &[Named], machine: Machine) -> Result<String, String> {
+    let isa = target(machine)?;
     let mut out = String::new();
     for f in functions {
         let mut context = Context::for_function(f.function.clone());

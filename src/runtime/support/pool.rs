@@ -20,7 +20,7 @@ use crate::sys::{Condition, Mutex, Thread, clock, process, processors};
 const MOST_THREADS: usize = 256;
 /// Looks at a flag before a thread goes to sleep; some 20 microseconds.
 const SPINS: u32 = 4000;
-/// Launches that would take less than this (in nanoseconds) stay on the calling thread.
+/// No thread is woken for what would take less than this, in nanoseconds. Those that are awake take part in any case.
 const WORTHWHILE: i64 = 15_000;
 /// One in so many points tells how long the others will take.
 const TRIED: i64 = 64;
@@ -173,7 +173,8 @@ impl Pool {
         // SAFETY: passed on.
         unsafe {
             let total = work.end.saturating_sub(work.start);
-            let alone = self.threads.is_empty() || total < 2;
+            // A process that was forked has none of the threads, and one of them may have held the lock.
+            let alone = self.threads.is_empty() || total < 2 || self.process != process();
             if alone || self.shared.busy.swap(true, Ordering::Acquire) {
                 return work.run(ctx, work.start, work.end, 0);
             }
@@ -203,8 +204,8 @@ impl Pool {
             let before = clock();
             // SAFETY: as the caller promises.
             own = unsafe { job.range(0, start, end) };
-            let each = (clock() - before).max(0) / (end - start);
-            if own.site < 0 && each.saturating_mul(work.end - end) >= WORTHWHILE {
+            let left = (clock() - before).max(0).saturating_mul(work.end - end) / (end - start);
+            if own.site < 0 && left >= WORTHWHILE {
                 let _held = shared.lock.lock();
                 shared.wake.wake_all();
             }

@@ -16,6 +16,9 @@ use super::{Word, run_leaf};
 use crate::shape::Elem;
 use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType, Type};
 
+/// Bytes from row to row of what may be a panel: leaves write out what they fetch ahead, and that grows with it.
+pub(super) const MOST_PITCH: i32 = 4096;
+
 /// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
 pub(super) fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {
     if t.cols.is_one() || t.element_bytes() != 4 {
@@ -40,7 +43,7 @@ struct RightOperand {
     elements: Right,
     /// Its scales, if it has any.
     scales: Option<Value>,
-    /// Is it a panel in memory, with the next one behind it?
+    /// Is it a panel in memory, with the next one behind it? (Those with scales see to that themselves.)
     far: bool,
 }
 
@@ -104,7 +107,7 @@ impl Code<'_, '_> {
             vectors,
             right: right.elements,
             filled,
-            far: right.far,
+            far: right.far && right.pitch <= MOST_PITCH,
         };
         let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
         self.call_leaf(leaf, &[a_start, stride, right.start, target, rows, inner, scales, start])?;

@@ -13,7 +13,7 @@
 //!
 //! so that an element depends on its own row and column alone, as everywhere. What the rounding does to a result is bounded
 //! in `lowering::tile::quantise`. Groups below 1e-30 are rounded coarser, `t` is at least that of 1e-30; a NaN or an infinity
-//! in a group makes `t` one, and the result.
+//! in a group makes `t` NaN, and the result.
 //!
 //! * The instruction multiplies unsigned bytes by signed ones: `q + 128` by `w`. What that adds, `128 w`, is summed along and
 //!   taken off, once for all rows.
@@ -308,7 +308,9 @@ impl Dot {
         }
         self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(LEAST)).map(broadcast));
         self.asm.emit(Instruction::with3(Code::EVEX_Vpsrld_xmm_k1z_xmmm128b32_imm8, xmm(m), xmm(m), 1));
-        let multiply = Code::EVEX_Vmulss_xmm_k1z_xmm_xmmm32_er;
+        // NaN where the largest is infinite or NaN (its difference from itself is), else 0 and what is added to it.
+        self.asm.emit(Instruction::with3(Code::EVEX_Vsubss_xmm_k1z_xmm_xmmm32_er, xmm(n), xmm(m), xmm(m)));
+        let multiply = Code::EVEX_Vfmadd231ss_xmm_k1z_xmm_xmmm32_er;
         self.asm.emit(Instruction::with3(multiply, xmm(n), xmm(m), frame(OF_MOST)));
         self.asm.emit(Instruction::with2(Code::EVEX_Vmovss_m32_k1_xmm, frame(UNITS + 4 * r), xmm(n)));
         self.asm.emit(Instruction::with2(Code::EVEX_Vmovss_xmm_k1z_m32, xmm(n), frame(MOST)));

@@ -1,21 +1,20 @@
 //! Calls of the leaves of `bf16` products: both operands `bf16`, the right one in panels of pairs of steps.
 //!
 //! In: a `dot` whose right operand is `load_pairs`, in a kernel for a wide level. Out: CLIF, and the leaf in the object:
-//! tiles at [`CpuLevel::Amx`], `vdpbf16ps` at [`CpuLevel::Avx512Bf16`]. Anything else is declined, and the caller widens step by step: another
-//! level, a left operand in scratch, sums that start with another number than 0, an odd number of steps for
-//! `vdpbf16ps`, which takes them in pairs alone.
+//! tiles at [`CpuLevel::Amx`], `vdpbf16ps` at [`CpuLevel::Avx512Bf16`]. Anything else is declined, and the caller widens
+//! step by step: another level, a left operand in scratch, sums that start with another number than 0, panels with more
+//! than two vectors of columns, an odd number of steps for `vdpbf16ps`, which takes them in pairs alone.
 
-use cranelift_codegen::ir::InstBuilder;
+use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::super::code::{Code, Stride};
 use super::amx::TilesShape;
-use super::call::vectors;
+use super::call::{MOST_PITCH, vectors};
 use super::dot::{DotShape, Right};
 use super::leaves::Kind;
 use crate::ir::Scalar;
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, InstData, Op, Type};
-use cranelift_codegen::ir::Value;
+use crate::tile::{self, CpuLevel, Extent, InstData, Op, Type};
 
 impl Code<'_, '_> {
     /// Emits a product with a panel of pairs as a call. False if there is no leaf for it.
@@ -53,9 +52,9 @@ impl Code<'_, '_> {
             Some(Stride::Const(n)) => small(n.saturating_mul(2)),
             _ => None,
         };
-        let Some(b_pitch) = b_pitch else { return Ok(false) };
+        let Some(b_pitch) = b_pitch.filter(|p| *p <= MOST_PITCH) else { return Ok(false) };
         let Some((a_start, [rows_of_a, Stride::Const(1)], Elem::BF16)) = self.window(*a)? else { return Ok(false) };
-        if level == CpuLevel::Avx512Bf16 && !self.has_even_steps(*a) {
+        if level == CpuLevel::Avx512Bf16 && !self.has_even_steps(*a, ta.cols) {
             return Ok(false);
         }
         let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
@@ -84,11 +83,12 @@ impl Code<'_, '_> {
         Ok(true)
     }
 
-    /// Is a window's buffer even along its columns, so that pairs never reach past a row?
-    fn has_even_steps(&self, window: tile::Value) -> bool {
+    /// Are the steps that are taken at a time, and a window's buffer, even along its columns, so that pairs never reach past a row?
+    fn has_even_steps(&self, window: tile::Value, steps: Extent) -> bool {
         let Some(data) = self.body.def_inst(window) else { return false };
         let Op::Window { cols: Some(axis), .. } = data.op else { return false };
         let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
-        buffer.and_then(|b| b.shape.get(axis)?.as_const()).is_some_and(|n| n % 2 == 0)
+        let even = |n: i64| n % 2 == 0;
+        even(steps.capacity()) && buffer.and_then(|b| b.shape.get(axis)?.as_const()).is_some_and(even)
     }
 }
