@@ -303,10 +303,10 @@ func @three_widths(%0 \"x\": f32[B, S, 64]) -> (f32[B, S, 16], f32[B, 32, 32]) {
   %3 = transpose %2, perm=[0, 2, 1] : f32[B, 32, S] loc(1:2)
   %4 = param \"b\" : f32[64, 32]
   %5 = matmul %0, %4 : f32[B, S, 32] loc(2:1)
-  %6 = matmul %3, %5 : f32[B, 32, 32] loc(2:2)
   %7 = param \"c\" : f32[16, 64]
   %8 = transpose %7, perm=[1, 0] : f32[64, 16] loc(3:1)
   %9 = matmul %0, %8 : f32[B, S, 16] loc(3:2)
+  %6 = matmul %3, %5 : f32[B, 32, 32] loc(2:2)
   %10 = matmul %5, %6 : f32[B, S, 32] loc(4:1)
   %11 = transpose %10, perm=[0, 2, 1] : f32[B, 32, S] loc(4:2)
   %12 = matmul %11, %9 : f32[B, 32, 16] loc(4:3)
@@ -344,18 +344,18 @@ func @one_has_an_epilogue(%0 \"x\": f32[S, 64]) -> (f32[S, 32], f32[8, 32], f32[
   %4 = param \"b\" : f32[64, 32]
   %5 = matmul %0, %4 : f32[S, 32] loc(11:1)
   %6 = transpose %5, perm=[1, 0] : f32[32, S] loc(11:2)
-  %7 = matmul %6, %5 : f32[32, 32] loc(11:3)
   %8 = param \"c\" : f32[16, 64]
   %9 = slice %8, axis=0, start=0, stop=8 : f32[8, 64]
   %10 = transpose %9, perm=[1, 0] : f32[64, 8] loc(12:1)
   %11 = matmul %0, %10 : f32[S, 8] loc(12:2)
   %12 = transpose %11, perm=[1, 0] : f32[8, S] loc(12:3)
-  %13 = matmul %12, %5 : f32[8, 32] loc(12:4)
   %14 = param \"a\" : f32[64, 32]
   %15 = param \"j\" : f32[32]
   %16 = mul %0, %0 : f32[S, 64] loc(13:1)
   %17 = matmul %0, %14 : f32[S, 32] loc(13:2)
   %18 = reshape %17 : f32[S, 4, 8] loc(13:3)
+  %7 = matmul %6, %5 : f32[32, 32] loc(11:3)
+  %13 = matmul %12, %5 : f32[8, 32] loc(12:4)
   %19 = matmul %13, %7 : f32[8, 32] loc(13:4)
   return %3, %19, %18
 }
@@ -379,6 +379,105 @@ func @layers(%0 \"x\": f32[S, 64]) -> (f32[S, 64]) {
   br ^bb1(%j, %9)
 ^bb3:
   return %x
+}
+"
+    );
+}
+
+#[test]
+fn products_stay_apart_where_one_would_cost() {
+    pass_snapshot!(
+        "merge_matmuls_missed",
+        "merge-matmuls",
+        CONTRACT,
+        "
+param \"a\" : f32[64, 32]
+param \"b\" : f32[64, 32]
+param \"c\" : f32[64, 32]
+param \"d\" : f32[64, 32]
+param \"e\" : f32[64, 32]
+param \"n\" : f32[64, 16]
+func @layers_of_one_memory(%x \"x\": f32[S, 32], %m \"m\": f32[T, 64]) -> (f32[S, 32]) {
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %m, %1 : f32[T, 32] loc(1:1)
+  %3 = param \"b\" : f32[64, 32]
+  %4 = matmul %m, %3 : f32[T, 32] loc(1:2)
+  %5 = transpose %2, perm=[1, 0] : f32[32, T]
+  %6 = matmul %x, %5 : f32[S, T] loc(1:3)
+  %7 = softmax %6, axis=1 : f32[S, T]
+  %8 = matmul %7, %4 : f32[S, 32] loc(1:4)
+  %9 = param \"c\" : f32[64, 32]
+  %10 = matmul %m, %9 : f32[T, 32] loc(2:1)
+  %11 = param \"d\" : f32[64, 32]
+  %12 = matmul %m, %11 : f32[T, 32] loc(2:2)
+  %13 = transpose %10, perm=[1, 0] : f32[32, T]
+  %14 = matmul %8, %13 : f32[S, T] loc(2:3)
+  %15 = softmax %14, axis=1 : f32[S, T]
+  %16 = matmul %15, %12 : f32[S, 32] loc(2:4)
+  return %16
+}
+func @five(%x \"x\": f32[S, 64]) -> (f32[S, 32]) {
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %x, %1 : f32[S, 32] loc(3:1)
+  %3 = param \"b\" : f32[64, 32]
+  %4 = matmul %x, %3 : f32[S, 32] loc(3:2)
+  %5 = param \"c\" : f32[64, 32]
+  %6 = matmul %x, %5 : f32[S, 32] loc(3:3)
+  %7 = param \"d\" : f32[64, 32]
+  %8 = matmul %x, %7 : f32[S, 32] loc(3:4)
+  %9 = param \"e\" : f32[64, 32]
+  %10 = matmul %x, %9 : f32[S, 32] loc(3:5)
+  %11 = concat %2, %4, %6, %8, %10, axis=0 : f32[S * 5, 32]
+  %12 = slice %11, axis=0, start=0, stop=S : f32[S, 32]
+  return %12
+}
+func @rows_and_columns(%x \"x\": f32[16, 64]) -> (f32[4, 4], f32[4, 16, 16]) {
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %x, %1 : f32[16, 32] loc(4:1)
+  %3 = reshape %2 : f32[16, 4, 8] loc(4:2)
+  %4 = transpose %3, perm=[1, 0, 2] : f32[4, 16, 8]
+  %5 = param \"b\" : f32[64, 32]
+  %6 = matmul %x, %5 : f32[16, 32] loc(5:1)
+  %7 = reshape %6 : f32[16, 4, 8] loc(5:2)
+  %8 = transpose %7, perm=[1, 2, 0] : f32[4, 8, 16]
+  %9 = param \"c\" : f32[64, 32]
+  %10 = matmul %x, %9 : f32[16, 32] loc(6:1)
+  %11 = reshape %10 : f32[4, 128] loc(6:2)
+  %12 = transpose %11, perm=[1, 0] : f32[128, 4]
+  %13 = matmul %11, %12 : f32[4, 4] loc(6:3)
+  %14 = matmul %4, %8 : f32[4, 16, 16] loc(7:1)
+  return %13, %14
+}
+func @more_than_an_epilogue(%x \"x\": f32[S, 64]) -> (f32[S, S], f32[32], f32[S, S]) {
+^bb0:
+  %1 = param \"a\" : f32[64, 32]
+  %2 = matmul %x, %1 : f32[S, 32] loc(8:1)
+  %3 = softmax %2, axis=1 : f32[S, 32] loc(8:2)
+  %4 = param \"b\" : f32[64, 32]
+  %5 = matmul %x, %4 : f32[S, 32] loc(9:1)
+  %6 = reduce_sum %5, axes=[0] : f32[32] loc(9:2)
+  %7 = param \"c\" : f32[64, 32]
+  %8 = matmul %x, %7 : f32[S, 32] loc(10:1)
+  %9 = gelu %8 : f32[S, 32] loc(10:2)
+  %10 = transpose %8, perm=[1, 0] : f32[32, S]
+  %11 = matmul %3, %10 : f32[S, S] loc(11:1)
+  %12 = matmul %9, %10 : f32[S, S] loc(11:2)
+  return %11, %6, %12
+}
+func @half_a_panel(%x \"x\": f32[S, 64]) -> (f32[S, S], f32[S, S]) {
+^bb0:
+  %1 = param \"n\" : f32[64, 16]
+  %2 = matmul %x, %1 : f32[S, 16] loc(12:1)
+  %3 = transpose %2, perm=[1, 0] : f32[16, S]
+  %4 = param \"b\" : f32[64, 32]
+  %5 = matmul %x, %4 : f32[S, 32] loc(13:1)
+  %6 = transpose %5, perm=[1, 0] : f32[32, S]
+  %7 = matmul %2, %3 : f32[S, S] loc(14:1)
+  %8 = matmul %5, %6 : f32[S, S] loc(14:2)
+  return %7, %8
 }
 "
     );

@@ -229,7 +229,7 @@ fn layers_have_joined_weights_of_their_own() {
     }
 }
 
-/// Queries, keys and values as an author writes them: one product in the end, with or without biases, of a layer or not.
+/// Queries, keys and values as an author writes them: one product in the end where they fill panels, with or without biases.
 #[test]
 fn projections_are_one_product() {
     for (i, (n, m, biased)) in [(32, 48, true), (32, 32, false), (5, 9, true), (16, 2, false)].into_iter().enumerate() {
@@ -253,9 +253,35 @@ fn projections_are_one_product() {
         let few = if i == 0 { &list[..] } else { &list[..1] };
         compute_the_same(&format!("{n}, {m}, {biased}"), (&source, &source), 20, &[0, 1, 7], (few, false));
         let tiles = compiled::scheduled(&module(&source, Level::O2), CpuLevel::Avx512);
-        // Three products more; of odd widths the merged one is a launch for each.
+        // Three products more; those of odd widths stay apart.
         let want = if n % 32 == 0 { 1 } else { names.len() };
         assert_eq!((launches(&tiles, "matmul").0, launches(&tiles, "concat").0), (want + 3, 0), "{n}, {m}");
         assert_eq!(launches(&tiles, "map").0, 0, "biases stay in the product's kernel");
     }
+}
+
+/// What follows a product reads its columns of a merged one: rows of a softmax, sums, and a reshape that needs the rows without
+/// gaps, which keeps its product apart.
+#[test]
+fn what_follows_reads_its_columns() {
+    let source = |q: &str, k: &str, mixed: &str| {
+        format!(
+            "model M {{\n    a: f32[20, 32]\n    b: f32[20, 32]\n    c: f32[20, 64]\n    \
+             pub fn forward(x: f32[S, 20]) -> f32[S, 32] {{\n        \
+             let q = {q}\n        let k = {k}\n        let v = x @ c\n        {mixed}\n    }}\n}}"
+        )
+    };
+    let one = source("softmax(x @ a)", "x @ b", "q * sum(k, axis = 0) + (v.T @ v)[0, 32..64]");
+    compute_the_same("softmax", (&one, &one), 20, &[0, 1, 7, 130], (&[WeightFormat::F32], false));
+    let tiles = compiled::scheduled(&module(&one, Level::O2), CpuLevel::Avx512);
+    assert_eq!(launches(&tiles, "matmul").0, 2, "x @ a, x @ b and x @ c are one");
+
+    let regrouped = source(
+        "softmax(x @ a)",
+        "rearrange(x @ b, \"s (g e) -> (s g) e\", g = 2)",
+        "q * sum(k @ k.T, axis = 1, keep = true)[0..S] + (v.T @ v)[0, 32..64]",
+    );
+    compute_the_same("regrouped", (&regrouped, &regrouped), 20, &[0, 1, 7], (&[WeightFormat::F32], false));
+    let tiles = compiled::scheduled(&module(&regrouped, Level::O2), CpuLevel::Avx512);
+    assert_eq!((launches(&tiles, "matmul").0, launches(&tiles, "copy").0), (4, 0), "x @ b is alone, and is not copied");
 }

@@ -49,22 +49,33 @@
 //!
 //! # Conditions
 //!
-//! * The left operand is the same value, no parameter; the right ones are parameters of one shape but for their columns, all
-//!   extents known, at least two columns each, read as they are, transposed, or cut at known places. Parameters of an array
-//!   of layers are of the same array at the same index.
-//! * The products stand in one block. If what uses a product is one `add` of a parameter with an element for each column, in the
-//!   same block, that goes along; products with such an `add` and products without it are not merged with each other.
-//! * `uses`: what then uses the result moves it, contracts it (`matmul`, `attention`), or taps it. Elementwise work would be
-//!   lost as the epilogue of a product (in `silu(gate(x)) * up(x)` both products stay), and what the function gives back is
-//!   written in place by a product of its own.
+//! * Elements are `f32` or `bf16`. The left operand is the same value, no parameter; the right ones are parameters of one shape
+//!   but for their columns, all extents known, at least two columns each, read as they are, transposed, or cut at known places.
+//!   Parameters of an array of layers are of the same array at the same index.
+//! * The products stand in one block, at most four, and none stands behind a `matmul` or an `attention` of what became of
+//!   another. Up to there all of them are kept in any case. So the keys and values that twelve layers, one after the other, take of the
+//!   same memory are twelve products, not one that is kept throughout.
+//! * If what uses a product is one `add` of a parameter with an element for each column, in the same block, that goes along;
+//!   products with such an `add` and products without it are not merged with each other.
+//! * `shape`: the columns of each but the last are a multiple of 32, which is the widest panel of weights that any level of the
+//!   CPU has. Where a product ends inside a panel, the merged one would be a launch for each part and save nothing.
+//! * `shape`: the rows of the result are as far apart as the merged product is wide. So no `reshape` of the result, nor of its
+//!   transposition, makes one axis of rows and columns: that would copy them in each call.
+//! * `uses`: elementwise work of the product's shape, if nothing else uses the product, would be lost as its epilogue (in
+//!   `silu(gate(x)) * up(x)` both products stay), and what the function gives back, transposed and reshaped or not, is written in
+//!   place by a product of its own. Anything else may use it, and after other movement anything may follow.
 //!
 //! It is exact: each element is the same sum in the same order.
 //!
 //! # What it does not do
 //!
-//! It adds no transposition and moves no product behind another: the merged one stands where the first stood.
+//! It adds no transposition. The merged product stands where the first stood, with the columns in the order of the products: one
+//! that ends inside a panel is not put last. A `reshape` of what was cut out of the result is not looked at, and one after a
+//! transposition may be refused where it copies in any case.
 
 use std::collections::BTreeMap;
+
+use cranelift_entity::SecondaryMap;
 
 use super::rewrite::{Cursor, Uses, remove_unused, replace_result};
 use super::{Changed, Condition, Context};
@@ -74,6 +85,12 @@ use crate::shape::{Dim, Elem};
 
 /// The most steps of movement between a parameter and a product.
 const FARTHEST: usize = 4;
+
+/// The most products that become one: queries, keys, values, and one more.
+const MOST: usize = 4;
+
+/// The columns of the widest panel of weights that any level of the CPU has; the other levels' divide it.
+const WIDEST_PANEL: i64 = 32;
 
 /// A product that may be merged with others.
 struct Product {
@@ -98,26 +115,32 @@ struct Key {
     bias: Option<(String, Vec<Value>)>,
 }
 
+/// Products with the same key, in the order of the block.
+#[derive(Default)]
+struct Group {
+    fit: Vec<Product>,
+    /// Those that would lose something.
+    lost: Vec<(Product, Loss)>,
+    /// Where in the block one of those that fit is contracted first.
+    until: Option<usize>,
+}
+
+/// What a product would lose, the condition that says so, and the user because of whom.
+struct Loss {
+    condition: Condition,
+    user: Option<Inst>,
+    text: String,
+}
+
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut merged = 0;
     for block in f.layout.clone() {
-        let uses = f.uses();
-        let mut groups: BTreeMap<Key, Vec<Product>> = BTreeMap::new();
-        for inst in f.block(block).insts.clone() {
-            if let Some((key, product)) = candidate(f, &uses, block, inst) {
-                groups.entry(key).or_default().push(product);
-            }
-        }
-        for products in groups.into_values().filter(|g| g.len() > 1) {
-            let (fit, lost): (Vec<Product>, Vec<Product>) =
-                products.into_iter().partition(|p| spoiler(f, &uses, p).is_none());
+        for Group { fit, lost, .. } in groups(f, block, ctx) {
             // Where none can be merged, the author means something else.
-            for p in lost.iter().filter(|_| !fit.is_empty()) {
-                if let Some((user, text)) = spoiler(f, &uses, p) {
-                    let notes = user.map(|i| (f.inst(i).loc, "here".to_string())).into_iter().collect();
-                    ctx.missed(f, f.inst(p.matmul).loc, Condition::Uses, text, notes);
-                }
+            for (p, loss) in lost.into_iter().filter(|_| !fit.is_empty()) {
+                let notes = loss.user.map(|i| (f.inst(i).loc, "here".to_string())).into_iter().collect();
+                ctx.missed(f, f.inst(p.matmul).loc, loss.condition, loss.text, notes);
             }
             let loc = fit.first().map(|p| f.inst(p.matmul).loc).unwrap_or_default();
             let count = fit.len();
@@ -133,6 +156,56 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     }
     ctx.count("products merged", merged);
     Changed::from(merged > 0)
+}
+
+/// The products of a block that may become one, and those beside them that would lose by it.
+fn groups(f: &Function, block: Block, ctx: &mut Context) -> Vec<Group> {
+    let (uses, contracted) = (f.uses(), contracted(f, block));
+    let mut open: BTreeMap<Key, Group> = BTreeMap::new();
+    let mut done = Vec::new();
+    for (at, inst) in f.block(block).insts.iter().enumerate() {
+        let Some((key, product)) = candidate(f, &uses, block, *inst) else { continue };
+        let loss = loss(f, &uses, &product);
+        let group = open.entry(key).or_default();
+        let mut full = group.until.is_some_and(|end| end < at);
+        if let (false, None, Some(before)) = (full, &loss, group.fit.last()) {
+            let ends_inside = before.columns % WIDEST_PANEL != 0;
+            if ends_inside {
+                let text = format!("the {} columns before it do not fill panels of {WIDEST_PANEL}", before.columns);
+                let notes = vec![(f.inst(before.matmul).loc, "here".to_string())];
+                ctx.missed(f, f.inst(product.matmul).loc, Condition::Shape, text, notes);
+            }
+            full = ends_inside || group.fit.len() == MOST;
+        }
+        if full {
+            done.push(std::mem::take(group));
+        }
+        match loss {
+            Some(loss) => group.lost.push((product, loss)),
+            None => {
+                group.until = [group.until, contracted[product.result]].into_iter().flatten().min();
+                group.fit.push(product);
+            }
+        }
+    }
+    done.extend(open.into_values());
+    done
+}
+
+/// Where in the block a value, or what became of it, is first contracted.
+fn contracted(f: &Function, block: Block) -> SecondaryMap<Value, Option<usize>> {
+    let mut first: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+    for (at, inst) in f.block(block).insts.iter().enumerate().rev() {
+        let data = f.inst(*inst);
+        let own = match data.op {
+            Op::Matmul | Op::Attention { .. } | Op::Fused { .. } => Some(at),
+            _ => data.result.and_then(|v| first[v]),
+        };
+        for v in &data.operands {
+            first[*v] = [first[*v], own].into_iter().flatten().min();
+        }
+    }
+    first
 }
 
 /// A product by a parameter, with the bias that is added to it, if nothing else uses it.
@@ -185,26 +258,72 @@ fn parameter(f: &Function, v: Value) -> Option<(String, Vec<Value>)> {
     None
 }
 
-/// What would be lost, and the user because of whom.
-fn spoiler(f: &Function, uses: &Uses, product: &Product) -> Option<(Option<Inst>, String)> {
-    let (mut work, mut next) = (vec![product.result], 0);
-    while let Some(v) = work.get(next).copied() {
+/// What a product would lose, if anything.
+fn loss(f: &Function, uses: &Uses, product: &Product) -> Option<Loss> {
+    let shape = |v: Value| f.tensor(v).map(|t| t.shape.as_slice());
+    let own = shape(product.result)?;
+    let elementwise = |u: &Use| match u {
+        Use::Operand(i, _) => {
+            f.inst(*i).op.info().class == Class::Elementwise && f.inst(*i).result.and_then(shape) == Some(own)
+        }
+        Use::Terminator(_) => false,
+    };
+    if let Some(Use::Operand(user, _)) =
+        uses[product.result].first().filter(|_| uses[product.result].iter().all(elementwise))
+    {
+        let text = format!("`{}` is done in the product's kernel", f.inst(*user).op);
+        return Some(Loss { condition: Condition::Uses, user: Some(*user), text });
+    }
+    // Moved results, and which of their axes are columns.
+    let columns: Vec<bool> = (1..=own.len()).map(|i| i == own.len()).collect();
+    let mut work = vec![(product.result, columns)];
+    while let Some((v, columns)) = work.pop() {
         for u in &uses[v] {
             let Use::Operand(user, _) = u else {
-                return Some((None, "the result leaves its block".to_string()));
+                let text = "the result leaves its block".to_string();
+                return Some(Loss { condition: Condition::Uses, user: None, text });
             };
             let data = f.inst(*user);
-            match (&data.op, data.op.info().class) {
-                // What is merely moved and then given back is written in its place, too.
-                (Op::Reshape | Op::Transpose { .. }, _) => work.extend(data.result),
-                (Op::Matmul | Op::Attention { .. } | Op::Tap { .. }, _) | (_, Class::Movement) => {}
-                (op, _) if next == 0 => return Some((Some(*user), format!("`{op}` is done in the product's kernel"))),
-                _ => {}
-            }
+            // What is merely moved and then given back is written in its place, too.
+            let moved = match &data.op {
+                Op::Transpose { perm } => perm.iter().map(|i| columns.get(*i).copied()).collect(),
+                Op::Reshape => recut(shape(v)?, &columns, data.result.and_then(shape)?),
+                _ => continue,
+            };
+            let (Some(result), Some(columns)) = (data.result, moved) else {
+                let text = format!("`{}` makes one axis of rows and columns, which would be a copy", data.op);
+                return Some(Loss { condition: Condition::Shape, user: Some(*user), text });
+            };
+            work.push((result, columns));
         }
-        next += 1;
     }
     None
+}
+
+/// Which axes of a reshaped tensor are columns, if each is made of columns or of rows alone.
+fn recut(from: &[Dim], columns: &[bool], to: &[Dim]) -> Option<Vec<bool>> {
+    // From the last axis on: neighbours that are both rows or both columns, and how many elements they have together.
+    let mut runs: Vec<(bool, Dim)> = Vec::new();
+    for (d, is) in from.iter().zip(columns).rev() {
+        match runs.last_mut() {
+            Some((last, extent)) if last == is => *extent = extent.mul(d),
+            _ => runs.push((*is, d.clone())),
+        }
+    }
+    let (first, rest) = runs.split_last()?;
+    let (mut out, mut left) = (Vec::new(), to);
+    for (is, extent) in rest {
+        let mut have = Dim::one();
+        while have != *extent {
+            let (d, others) = left.split_last()?;
+            have = have.mul(d);
+            left = others;
+            out.push(*is);
+        }
+    }
+    out.extend(left.iter().map(|_| first.0));
+    out.reverse();
+    Some(out)
 }
 
 /// Puts one product where the first one stands, and slices of it in the places of all.
@@ -255,5 +374,35 @@ fn hoist(f: &mut Function, at: Cursor, v: Value) {
             f.block_mut(at.block).insts.retain(|i| *i != inst);
             f.insert_before(at.block, at.before, inst);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `[S, 32]`, or what became of it, to another shape: its axes, columns as 1, or nothing.
+    fn cut(from: &[i64], columns: &[u8], to: &[i64]) -> Option<Vec<u8>> {
+        // No program has 0 here: it stands for an extent that is not known.
+        let dims = |list: &[i64]| -> Vec<Dim> {
+            list.iter().map(|n| if *n == 0 { Dim::symbol("S") } else { Dim::from(*n) }).collect()
+        };
+        let columns: Vec<bool> = columns.iter().map(|c| *c == 1).collect();
+        recut(&dims(from), &columns, &dims(to)).map(|axes| axes.into_iter().map(u8::from).collect())
+    }
+
+    #[test]
+    fn columns_are_cut_up_but_not_joined_with_rows() {
+        assert_eq!(cut(&[0, 32], &[0, 1], &[0, 4, 8]), Some(vec![0, 1, 1]));
+        assert_eq!(cut(&[6, 32], &[0, 1], &[2, 3, 1, 32, 1]), Some(vec![0, 0, 0, 1, 1]));
+        assert_eq!(cut(&[0, 4, 8], &[0, 1, 1], &[0, 32]), Some(vec![0, 1]));
+        // Heads before positions, each regrouped for itself.
+        assert_eq!(cut(&[4, 0, 8], &[1, 0, 1], &[2, 2, 0, 8]), Some(vec![1, 1, 0, 1]));
+        for to in [&[4, 128][..], &[64, 8], &[512], &[32, 16]] {
+            assert_eq!(cut(&[16, 32], &[0, 1], to), None, "{to:?}");
+        }
+        // The last extent stays, and yet heads and rows become one axis.
+        assert_eq!(cut(&[16, 4, 8], &[0, 1, 1], &[64, 8]), None);
+        assert_eq!(cut(&[32, 16], &[1, 0], &[512]), None);
     }
 }

@@ -4,6 +4,10 @@
 //! first but a view with a root of its own. A product by it takes panels of the windows: all of them together, or, where one
 //! window's end is not a panel's end, window by window, each launch writing its own columns of the result. Whatever else
 //! reads it finds it row-major in the packed area.
+//!
+//! One exception: a product whose kernel cannot be cut into windows, because it reads the left or the right operand elsewhere too
+//! (`x * (x @ w)`) or counts along an axis, takes no panels where a window ends inside one: it packs the row-major matrix in each
+//! call. No pass makes such a `concat`: merge-matmuls joins only what fills panels.
 
 use super::super::packing::{Panels, Part};
 use super::super::region::{Operand, counts_along_axes};
