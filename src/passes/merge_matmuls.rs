@@ -53,8 +53,8 @@
 //!   but for their columns, all extents known, at least two columns each, read as they are, transposed, or cut at known places.
 //!   Parameters of an array of layers are of the same array at the same index.
 //! * The products stand in one block, at most four, and none stands behind a `matmul` or an `attention` of what became of
-//!   another. Up to there all of them are kept in any case. So the keys and values that twelve layers, one after the other, take of the
-//!   same memory are twelve products, not one that is kept throughout.
+//!   another. Up to there all of them are kept in any case. So the keys and values that twelve layers, one after the other,
+//!   take of the same memory are twelve products, not one that is kept throughout.
 //! * If what uses a product is one `add` of a parameter with an element for each column, in the same block, that goes along;
 //!   products with such an `add` and products without it are not merged with each other.
 //! * `shape`: the columns of each but the last are a multiple of 32, which is the widest panel of weights that any level of the
