@@ -731,7 +731,11 @@ impl Gen {
             g.params.push(ParamDecl { name: name.clone(), counts, ty: ty.clone() });
             g.add(Op::Param { name }, &indices, Some(ty))
         };
-        let width = 2 + self.rng.below(3) as i64;
+        // Of 32 columns, which fill panels, or of a few.
+        let width = match self.rng.below(3) {
+            2 => 32,
+            n => 2 + n as i64,
+        };
         let mut made = Vec::new();
         for _ in 0..2 + self.rng.below(2) {
             let n = if self.rng.chance(70) { width } else { 1 + self.rng.below(4) as i64 };
