@@ -78,4 +78,40 @@ mod with_llvm {
             assert!(text.contains(register) && !text.contains(wider), "{level}:\n{text}");
         }
     }
+
+    /// Whole numbers and pairs of `bf16` go through the instructions that the level has for them, and through no others.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn narrow_products_have_their_instructions() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let source = "model M<K = 64, N = 40> {
+    w: f32[K, N]
+    v: bf16[K, N]
+    pub fn forward(x: f32[S, K]) -> f32[S, N] { x @ w + cast<f32>(cast<bf16>(x) @ v) }
+}
+";
+        std::fs::write(folder.path().join("narrow.attn"), source).expect("a program");
+        let listing = |level: &str, pack: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+            command.current_dir(folder.path()).args(["narrow.attn", "--backend", "llvm", "--emit", "asm=-"]);
+            let done = command.args(["--cpu", level, "--pack", pack]).output().expect("attnc starts");
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            String::from_utf8_lossy(&done.stdout).into_owned()
+        };
+        for (level, pack, bytes, pairs) in [
+            ("avx2", "int8", false, false),
+            ("avx512", "int4", true, false),
+            ("avx512", "f32", false, false),
+            // Weights of `bf16` are whole numbers then, too.
+            ("avx512bf16", "int8", true, false),
+            ("avx512bf16", "f32", false, true),
+        ] {
+            let text = listing(level, pack);
+            assert_eq!(text.contains("vpdpbusd"), bytes, "{level}, {pack}");
+            assert_eq!(text.contains("vdpbf16ps"), pairs, "{level}, {pack}");
+        }
+        // There is no code for tiles: the best level below is made.
+        let of = |level| listing(level, "f32").lines().skip(1).map(str::to_string).collect::<Vec<_>>();
+        assert!(of("amx") == of("avx512bf16"));
+    }
 }

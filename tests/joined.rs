@@ -10,7 +10,6 @@ mod gen_source;
 
 use std::collections::BTreeMap;
 
-use attnc::codegen::Generator;
 use attnc::ir::interp::{self, Bounded, Data};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph;
@@ -72,14 +71,6 @@ fn is_right(what: &str, module: &Module, x: &Tensor, got: &[Tensor]) {
         for (i, (x, h)) in xs.iter().zip(got.to_f64()).enumerate() {
             assert!(x.admits(h, 1.0), "{what}: element {i}: {h}, not {} +- {:e}", x.value, x.error);
         }
-    }
-}
-
-/// The formats that the back end under test has: LLVM does not read whole numbers.
-fn formats() -> Vec<WeightFormat> {
-    match compiled::generator() {
-        Generator::Cranelift => WeightFormat::ALL.to_vec(),
-        Generator::Llvm => vec![WeightFormat::F32, WeightFormat::Bf16],
     }
 }
 
@@ -155,7 +146,7 @@ fn concats_of_parameters_are_made_before_all_calls() {
         let one = source(&dims, &parts, &format!("relu(x @ concat({weights}, axis = 1) + concat({biases})) * 2.0"));
         let each = list(&|p| format!("relu(x @ {} + b_{}) * 2.0", part(p), p.0));
         let other = source(&dims, &parts, &format!("concat({each}, axis = 1)"));
-        let all = formats();
+        let all = WeightFormat::ALL;
         let few = if i == 0 { &all[..] } else { &[WeightFormat::F32] };
         compute_the_same(&format!("{widths:?}"), (&one, &other), k, &[0, 1, 7, 130], (few, widths.contains(&1)));
 
@@ -224,7 +215,7 @@ fn layers_have_joined_weights_of_their_own() {
             (&one, &other),
             a + b,
             &[0, 1, 5],
-            (&formats()[..if a == 32 { formats().len() } else { 1 }], false),
+            (&WeightFormat::ALL[..if a == 32 { WeightFormat::ALL.len() } else { 1 }], false),
         );
     }
 }
@@ -249,7 +240,7 @@ fn projections_are_one_product() {
              model M {{\n    h: [Mix; 2]\n    pub fn forward(x: f32[S, 20]) -> f32[S, 20] {{\n        var y = x\n        \
              for layer in h {{ y = layer(y) * 0.01 }}\n        y\n    }}\n}}"
         );
-        let list = formats();
+        let list = WeightFormat::ALL;
         let few = if i == 0 { &list[..] } else { &list[..1] };
         compute_the_same(&format!("{n}, {m}, {biased}"), (&source, &source), 20, &[0, 1, 7], (few, false));
         let tiles = compiled::scheduled(&module(&source, Level::O2), CpuLevel::Avx512);

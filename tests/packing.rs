@@ -9,7 +9,6 @@ mod gen_source;
 
 use std::collections::BTreeMap;
 
-use attnc::codegen::Generator;
 use attnc::ir::interp::{self, Bounded, Data};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
@@ -445,13 +444,8 @@ fn kept(format: WeightFormat, t: &Tensor, axis: usize, (first, k): (usize, usize
     (Tensor::from_f32(shape, &values).unwrap(), scales)
 }
 
-/// The formats that the back end under test has: LLVM does not read whole numbers.
-fn narrow() -> Vec<WeightFormat> {
-    match compiled::generator() {
-        Generator::Cranelift => vec![WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4],
-        Generator::Llvm => vec![WeightFormat::Bf16],
-    }
-}
+/// Formats of fewer bytes.
+const NARROW: [WeightFormat; 3] = [WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4];
 
 /// Weights in fewer bytes: every level computes with exactly the numbers that they then stand for.
 #[test]
@@ -470,7 +464,7 @@ fn narrow_weights_stand_for_the_nearest_numbers() {
         for (params, weight, axis, first) in forms.into_iter().skip(i % 4).take(1) {
             let module = module(&product(&params, weight, &dims));
             let given = gen_source::inputs::parameters(&module, 7);
-            for format in narrow() {
+            for format in NARROW {
                 let what = format!("{format:?}: {weight} of {params}, K {k}, N {n}");
                 let tiles = compiled::scheduled_with(&module, CpuLevel::Avx2, format);
                 let parts = if format == WeightFormat::Bf16 { 1 } else { 2 };
@@ -495,7 +489,7 @@ fn narrow_weights_of_any_size() {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((x >> 33) % n).unwrap()
     };
-    for format in narrow() {
+    for format in NARROW {
         for groups in [false, true] {
             let (k, n) = if groups { (32 * (1 + below(6)), 2 + below(70)) } else { (1 + below(190), 2 + below(70)) };
             let (weight, params, axis) = if below(2) == 0 { ("w", "f32[K, N]", 0) } else { ("w.T", "f32[N, K]", 1) };
@@ -531,7 +525,7 @@ fn err_by_half_a_scale(k: usize) {
     params.insert("w".into(), Tensor::from_f32(vec![k, n], &values).unwrap());
     let x = argument(rows, k);
     let xs = x.to_f64();
-    for format in narrow().into_iter().filter(|f| *f != WeightFormat::Bf16) {
+    for format in NARROW.into_iter().filter(|f| *f != WeightFormat::Bf16) {
         let (_, scales) = kept(format, &params["w"], 0, (0, k));
         for level in compiled::levels() {
             let folder = tempfile::tempdir().unwrap();
@@ -563,6 +557,51 @@ fn err_by_half_a_scale(k: usize) {
     }
 }
 
+/// The back ends give the same bits, whatever is rounded on the way: of any size, of few rows and of many, with a NaN, an
+/// infinity, zeros and tiny numbers among them.
+#[cfg(feature = "llvm")]
+#[test]
+fn both_back_ends_give_the_same_bits() {
+    use attnc::codegen::Generator;
+    for (i, (k, n)) in [(1, 2), (33, 33), (64, 40), (96, 17), (100, 70), (300, 31), (1056, 3)].into_iter().enumerate() {
+        let (weight, params) = if i % 2 == 0 { ("w", "f32[K, N]") } else { ("w.T", "f32[N, K]") };
+        let module = module(&product(params, weight, &format!("K = {k}, N = {n}")));
+        let given = gen_source::inputs::parameters(&module, 7);
+        let argument = |rows: usize| {
+            let size = |at: usize| 10f32.powi(i32::try_from(at / 7 % 9).unwrap() - 4);
+            let mut values: Vec<f32> =
+                (0..rows * k).map(|at| ((at * 7919 % 1009) as f32 / 504.0 - 1.0) * size(at)).collect();
+            let mut row = |r: usize, change: &dyn Fn(&mut [f32])| {
+                if let Some(row) = values.chunks_mut(k).nth(r) {
+                    change(row);
+                }
+            };
+            row(2, &|row| row[k / 2] = f32::NAN);
+            row(3, &|row| row[k - 1] = f32::NEG_INFINITY);
+            row(4, &|row| row.fill(0.0));
+            row(5, &|row| row.iter_mut().for_each(|x| *x *= 1e-36));
+            Tensor::from_f32(vec![rows, k], &values).unwrap()
+        };
+        for format in NARROW {
+            for level in compiled::levels() {
+                let tiles = compiled::scheduled_with(&module, level, format);
+                let results = [Generator::Cranelift, Generator::Llvm].map(|generator| {
+                    let folder = tempfile::tempdir().unwrap();
+                    let model = compiled::load_made_by(generator, level, &module, &tiles, &given, folder.path());
+                    let mut session = model.session().unwrap();
+                    [0, 1, 2, 3, 7, 37].map(|rows| {
+                        let got = session.call(0, &[argument(rows)]).unwrap_or_else(|e| panic!("{e}")).remove(0);
+                        let bits = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+                        got.to_f32().into_iter().map(bits).collect::<Vec<_>>()
+                    })
+                });
+                let [one, other] = results;
+                assert_eq!(one, other, "{format:?}: {weight}, K {k}, N {n}, {}", level.name());
+            }
+        }
+    }
+}
+
 /// A table that is gathered from and multiplied by: the rows are taken as they are, the product has the packed one.
 #[test]
 fn a_tied_table_is_packed_for_its_product_alone() {
@@ -586,7 +625,7 @@ fn a_tied_table_is_packed_for_its_product_alone() {
         model.session().unwrap().call(0, std::slice::from_ref(&tokens)).unwrap().remove(0)
     };
     let levels = compiled::levels();
-    let both = narrow().into_iter().flat_map(|format| levels.iter().map(move |level| (format, *level)));
+    let both = NARROW.into_iter().flat_map(|format| levels.iter().map(move |level| (format, *level)));
     let results: Vec<_> = both.map(|(format, level)| (format, level, call(&tied, format, level))).collect();
     params.insert("head".into(), table);
     for (format, level, got) in results {
@@ -616,7 +655,7 @@ model M<D = 70, L = 3> {
 }";
     let module = module(source);
     let given = gen_source::inputs::parameters(&module, 11);
-    for format in narrow() {
+    for format in NARROW {
         let as_kept = |(name, t): (&String, &Tensor)| {
             (name.clone(), kept(format, t, usize::from(name.ends_with('b')), (0, 70)).0)
         };

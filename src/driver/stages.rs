@@ -198,12 +198,16 @@ impl Levels {
         Err(command_line_error(message))
     }
 
-    /// Those of them that make a difference: the levels for `bf16` do where there are products of it, and to the back end
-    /// that has code of its own for them.
+    /// Those of them that make a difference: the levels for `bf16` do where there are products of it, that for tiles to the
+    /// back end that has code of its own for them.
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
-        if generator == Generator::Llvm || !lowering::tile::multiplies_bf16(graph) {
+        if !lowering::tile::multiplies_bf16(graph) {
             self.all.retain(|level| level.vectors() == *level);
             self.shown = self.shown.vectors();
+        }
+        if generator == Generator::Llvm {
+            self.all.retain(|level| *level != CpuLevel::Amx);
+            self.shown = self.shown.min(CpuLevel::Avx512Bf16);
         }
         self
     }
@@ -253,12 +257,6 @@ impl Tiers {
         };
         let best = tiles.kernels.iter().filter_map(of).max();
         Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
-    }
-
-    /// Does a kernel have such an operation?
-    fn have(&self, wanted: impl Fn(&tile::Op) -> bool) -> bool {
-        let has = |k: &tile::Kernel| k.body.insts().into_iter().any(|i| wanted(&k.body.inst(i).op));
-        self.0.iter().any(|(_, tiles)| tiles.kernels.iter().any(has))
     }
 
     /// The module of a level; if that is not there, the best.
@@ -315,13 +313,6 @@ pub(super) fn machine_code(
     generator.available().map_err(command_line_error)?;
     if generator == Generator::Llvm && wanted.machine != Machine::host() {
         return Err(command_line_error("`--backend llvm` makes code for this machine only"));
-    }
-    if generator == Generator::Llvm && tiers.have(|op| matches!(op, tile::Op::LoadScaled { .. })) {
-        let message = "`--backend llvm` has no products of weights in whole numbers; `--pack` is f32 or bf16 there";
-        return Err(command_line_error(message));
-    }
-    if generator == Generator::Llvm && tiers.have(|op| *op == tile::Op::LoadPairs) {
-        return Err(command_line_error("`--backend llvm` has no products of pairs of bf16; lower for `--cpu avx512`"));
     }
     if wanted.machine == Machine::Aarch64
         && let Some((level, _)) = tiers.0.iter().find(|(level, _)| *level != CpuLevel::Portable)

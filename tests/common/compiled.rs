@@ -123,9 +123,22 @@ pub(crate) fn load_tiles(
     params: &BTreeMap<String, Tensor>,
     folder: &Path,
 ) -> CompiledModel {
+    load_made_by(generator(), level, module, tiles, params, folder)
+}
+
+/// The same with a back end that the caller chooses.
+pub(crate) fn load_made_by(
+    generator: Generator,
+    level: CpuLevel,
+    module: &Module,
+    tiles: &tile::Module,
+    params: &BTreeMap<String, Tensor>,
+    folder: &Path,
+) -> CompiledModel {
     let model = descriptor::describe(module, "Test", "", &cpu::Machine::host().triple().to_string()).unwrap();
     let tier = cpu::Tier { level, module: tiles };
-    let compiled = compile(&[tier], &model);
+    let compiled =
+        codegen::compile(generator, &[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
     let so = folder.join("model.so");
     link::link(&compiled.objects(), &so).unwrap_or_else(|e| panic!("{e}"));
     let weights = folder.join("weights.safetensors");

@@ -1,54 +1,64 @@
 //! `dot`: a product of tiles in scratch or in place, as register tiles of the level's size.
 //!
-//! In: an accumulator in scratch, operands there or windows. Out: LLVM IR. Columns go in pairs of vectors, the last of
-//! which may reach past the end, into the padding; rows go in register tiles as even as they can be where their number is
+//! In: an accumulator in scratch, operands there, windows, or panels. Out: LLVM IR. Columns go in pairs of vectors, the last
+//! of which may reach past the end, into the padding; rows go in register tiles as even as they can be where their number is
 //! known, else in tiles of the level's rows, of four, and of one. Every element is one chain over the inner index in
 //! order, in a register, whatever the tiles.
+//!
+//! Panels of narrow numbers are widened step by step (`panels`); where the level has sums of products of bytes, or of pairs
+//! of `bf16`, those are taken (`dot_whole`, `panels`).
 
+use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::code::{Code, Stride};
 use super::emit::Made;
 use super::lanes::Lane;
+use super::panels::{Right, RightOperand};
 use crate::shape::Elem;
 use crate::tile::{self, Extent, InstData, Op, Space, TileType, Type};
 
 /// An operand of a product: distances in bytes.
 #[derive(Clone, Copy)]
-struct Factor<'c> {
-    start: PointerValue<'c>,
-    row: IntValue<'c>,
-    col: IntValue<'c>,
+pub(super) struct Factor<'c> {
+    pub(super) start: PointerValue<'c>,
+    pub(super) row: IntValue<'c>,
+    pub(super) col: IntValue<'c>,
+    /// Do the elements of a row lie side by side?
+    pub(super) dense: bool,
     /// Element type in memory.
-    elem: Elem,
+    pub(super) elem: Elem,
 }
 
 /// What the loops of a product share.
-struct Product<'c> {
-    a: Factor<'c>,
-    b: Factor<'c>,
-    acc: PointerValue<'c>,
+pub(super) struct Product<'c> {
+    pub(super) a: Factor<'c>,
+    pub(super) b: RightOperand<'c>,
+    pub(super) acc: PointerValue<'c>,
     /// What every sum starts with; what lies in the accumulator's place, if there is nothing here.
-    start: Option<Lane<'c>>,
-    pitch: i64,
-    inner: IntValue<'c>,
-    elem: Elem,
-    lanes: u32,
+    pub(super) start: Option<Lane<'c>>,
+    pub(super) pitch: i64,
+    pub(super) inner: IntValue<'c>,
+    pub(super) elem: Elem,
+    pub(super) lanes: u32,
     bytes: i64,
 }
 
 /// A register tile: so many rows and vectors, from a row and a column.
 #[derive(Clone, Copy)]
-struct Place<'c> {
-    height: i64,
-    vectors: i64,
-    row: IntValue<'c>,
-    col: IntValue<'c>,
+pub(super) struct Place<'c> {
+    pub(super) height: i64,
+    pub(super) vectors: i64,
+    pub(super) row: IntValue<'c>,
+    pub(super) col: IntValue<'c>,
 }
+
+/// The sums of a register tile, row by row: where each vector of them belongs, and the variable that it is in meanwhile.
+pub(super) type Sums<'c> = Vec<(PointerValue<'c>, PointerValue<'c>)>;
 
 /// How many there are of what a loop takes in steps of several sizes.
 #[derive(Clone, Copy)]
-enum Count<'c> {
+pub(super) enum Count<'c> {
     Known(i64),
     Value(IntValue<'c>),
 }
@@ -61,10 +71,10 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// An operand in scratch or in place.
-    fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> Made<Factor<'c>> {
+    pub(super) fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> Made<Factor<'c>> {
         if t.space != Space::Window {
             let (row, col) = (self.e.int(i64::from(t.pitch())), self.e.int(i64::from(t.element_bytes())));
-            return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, elem: t.elem });
+            return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, dense: true, elem: t.elem });
         }
         let data = self.body.def_inst(v).ok_or("a window that nothing makes")?;
         let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
@@ -72,7 +82,8 @@ impl<'c> Code<'_, '_, 'c> {
         let (_, strides, elem) = self.buffer(*buffer)?;
         let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
         let (row, col) = (self.stride_bytes(along(rows), elem)?, self.stride_bytes(along(cols), elem)?);
-        Ok(Factor { start: self.address(*buffer, indices)?, row, col, elem })
+        let dense = matches!(along(cols), Stride::Const(1));
+        Ok(Factor { start: self.address(*buffer, indices)?, row, col, dense, elem })
     }
 
     /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
@@ -99,7 +110,7 @@ impl<'c> Code<'_, '_, 'c> {
         let lanes = if t.cols.is_one() { 1 } else { level.lanes() * 4 / t.element_bytes() };
         let p = Product {
             a: self.factor(*a, &ta, scratch)?,
-            b: self.factor(*b, &tb, scratch)?,
+            b: self.right_operand(*b, &tb, scratch)?,
             acc: target,
             start,
             pitch,
@@ -108,7 +119,24 @@ impl<'c> Code<'_, '_, 'c> {
             lanes,
             bytes,
         };
-        let n = i64::from(lanes);
+        match (self.sums_of_bytes(&p, &t), ta.cols) {
+            (None, _) => self.chains(&p, &t, self.takes_pairs(&p, *a, ta.cols)),
+            (Some(s), Extent::Static(k)) if k % i64::from(tile::GROUP) == 0 => self.whole(&p, s, rows),
+            (Some(_), Extent::Static(_)) => self.chains(&p, &t, false),
+            (Some(s), Extent::Bounded { .. }) => {
+                // The last steps may be no whole groups.
+                let rest = self.e.b.build_and(p.inner, self.e.int(i64::from(tile::GROUP) - 1), "")?;
+                let is_whole = self.e.b.build_int_compare(IntPredicate::EQ, rest, self.e.int(0), "")?;
+                self.when(is_whole, |code| code.whole(&p, s, rows))?;
+                self.when(self.e.b.build_not(is_whole, "")?, |code| code.chains(&p, &t, false))
+            }
+        }
+    }
+
+    /// The product as a chain of sums over all steps for each element; over pairs of steps, if they are taken.
+    fn chains(&mut self, p: &Product<'c>, t: &TileType, pairs_of_steps: bool) -> Made<()> {
+        let (n, level) = (i64::from(p.lanes), self.e.level);
+        let rows = self.extent(t.rows)?;
         let vectors = match t.cols {
             Extent::Static(k) => Count::Known((k + n - 1) / n),
             Extent::Bounded { .. } => {
@@ -136,14 +164,14 @@ impl<'c> Code<'_, '_, 'c> {
         self.in_steps(vectors, &pairs, |code, vectors, column| {
             let col = code.e.b.build_int_mul(column, code.e.int(n), "")?;
             code.in_steps(rows, &heights, |code, height, row| {
-                code.register_tile(&p, Place { height, vectors, row, col })
+                code.register_tile(p, Place { height, vectors, row, col }, pairs_of_steps)
             })
         })
     }
 
     /// Goes through a count in steps of some sizes, largest first: so many of each where the count is known, else as many as
     /// fit.
-    fn in_steps(
+    pub(super) fn in_steps(
         &mut self,
         count: Count<'c>,
         sizes: &[(i64, i64)],
@@ -171,7 +199,8 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(())
     }
 
-    fn register_tile(&mut self, p: &Product<'c>, place: Place<'c>) -> Made<()> {
+    /// What the sums of a register tile start with.
+    pub(super) fn start_sums(&self, p: &Product<'c>, place: Place<'c>) -> Made<Sums<'c>> {
         let vector_bytes = i64::from(p.lanes) * p.bytes;
         let col_bytes = self.e.b.build_int_mul(place.col, self.e.int(p.bytes), "")?;
         let acc = self.steps(p.acc, place.row, self.e.int(p.pitch))?;
@@ -190,32 +219,68 @@ impl<'c> Code<'_, '_, 'c> {
                 sums.push((home, sum));
             }
         }
-        let a = self.steps(p.a.start, place.row, p.a.row)?;
-        let b_bytes = i64::try_from(p.b.elem.size()).unwrap_or(1);
-        let b = self.steps(p.b.start, place.col, self.e.int(b_bytes))?;
-        self.counted(self.e.int(0), p.inner, 1, |code, k| {
-            let (a, b) = (code.steps(a, k, p.a.col)?, code.steps(b, k, p.b.row)?);
-            let mut columns = Vec::new();
-            for v in 0..place.vectors {
-                let at = code.e.offset(b, code.e.int(v * i64::from(p.lanes) * b_bytes))?;
-                columns.push(code.e.load_memory(p.b.elem, at, None, p.lanes, None)?);
-            }
-            let mut rest = sums.iter();
-            for r in 0..place.height {
-                let at = code.steps(a, code.e.int(r), p.a.row)?;
-                let x = code.e.load_memory(p.a.elem, at, None, 1, None)?;
-                let x = code.e.spread(x, p.lanes)?;
-                for (y, (_, sum)) in columns.iter().zip(&mut rest) {
-                    let value = code.e.b.build_load(ty, *sum, "")?.into_vector_value();
-                    let next = code.e.lane_mul_add(x, *y, Lane { value, elem: p.elem })?;
-                    code.e.b.build_store(*sum, next.value)?;
-                }
-            }
-            Ok(())
-        })?;
+        Ok(sums)
+    }
+
+    /// Puts the sums of a register tile where they belong.
+    pub(super) fn store_sums(&self, p: &Product<'c>, sums: &Sums<'c>) -> Made<()> {
+        let ty = self.e.lanes_of(p.elem, p.lanes);
         for (home, sum) in sums {
-            let value = self.e.b.build_load(ty, sum, "")?.into_vector_value();
-            self.e.store_scratch(Lane { value, elem: p.elem }, home, None)?;
+            let value = self.e.b.build_load(ty, *sum, "")?.into_vector_value();
+            self.e.store_scratch(Lane { value, elem: p.elem }, *home, None)?;
+        }
+        Ok(())
+    }
+
+    fn register_tile(&mut self, p: &Product<'c>, place: Place<'c>, pairs_of_steps: bool) -> Made<()> {
+        let sums = self.start_sums(p, place)?;
+        let a = self.steps(p.a.start, place.row, p.a.row)?;
+        let b = self.steps(p.b.start, place.col, self.e.int(p.b.bytes()))?;
+        let (zero, group) = (self.e.int(0), i64::from(tile::GROUP));
+        match p.b.kind {
+            Right::Pairs if pairs_of_steps => {
+                self.pairs_of_steps(p, place, (a, b), &sums)?;
+            }
+            Right::Elements(_) | Right::Pairs => {
+                self.counted(zero, p.inner, 1, |code, k| code.product_step(p, place, (a, b), k, &[], &sums))?;
+            }
+            Right::Scaled(s) => {
+                self.counted(zero, p.inner, group, |code, first| {
+                    let scales = code.scales(p, place, s, first)?;
+                    let end = code.e.b.build_int_add(first, code.e.int(group), "")?;
+                    let all = code.e.less(end, p.inner)?;
+                    let end = code.e.b.build_select(all, end, p.inner, "")?.into_int_value();
+                    code.counted(first, end, 1, |code, k| code.product_step(p, place, (a, b), k, &scales, &sums))?;
+                    Ok(())
+                })?;
+            }
+        }
+        self.store_sums(p, &sums)
+    }
+
+    /// Step `k` of a register tile whose operands begin at `a` and `b`, with the scales of the step's group, if there are any.
+    fn product_step(
+        &self,
+        p: &Product<'c>,
+        place: Place<'c>,
+        (a, b): (PointerValue<'c>, PointerValue<'c>),
+        k: IntValue<'c>,
+        scales: &[Lane<'c>],
+        sums: &Sums<'c>,
+    ) -> Made<()> {
+        let ty = self.e.lanes_of(p.elem, p.lanes);
+        let a = self.steps(a, k, p.a.col)?;
+        let columns = self.columns(p, place, b, k, scales)?;
+        let mut rest = sums.iter();
+        for r in 0..place.height {
+            let at = self.steps(a, self.e.int(r), p.a.row)?;
+            let x = self.e.load_memory(p.a.elem, at, None, 1, None)?;
+            let x = self.e.spread(x, p.lanes)?;
+            for (y, (_, sum)) in columns.iter().zip(&mut rest) {
+                let value = self.e.b.build_load(ty, *sum, "")?.into_vector_value();
+                let next = self.e.lane_mul_add(x, *y, Lane { value, elem: p.elem })?;
+                self.e.b.build_store(*sum, next.value)?;
+            }
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use inkwell::builder::{Builder, BuilderError};
 use inkwell::context::Context;
 use inkwell::intrinsics::Intrinsic;
 use inkwell::module::Module;
-use inkwell::types::{BasicType, BasicTypeEnum, PointerType};
+use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, PointerType, VectorType};
 use inkwell::values::{BasicMetadataValueEnum, FunctionValue, IntValue, PointerValue, ValueKind, VectorValue};
 use inkwell::{AddressSpace, IntPredicate};
 
@@ -125,6 +125,16 @@ impl<'m, 'c> Emit<'m, 'c> {
         let found = Intrinsic::find(name).and_then(|i| i.get_declaration(self.module, types));
         let function = found.ok_or_else(|| format!("LLVM has no {name}"))?;
         Ok(self.b.build_call(function, args, "")?.try_as_basic_value())
+    }
+
+    /// The type of a parameter of an intrinsic function that has one form.
+    pub(super) fn parameter_of(&self, name: &str, parameter: usize) -> Made<VectorType<'c>> {
+        let function = Intrinsic::find(name).and_then(|i| i.get_declaration(self.module, &[]));
+        let types = function.ok_or_else(|| format!("LLVM has no {name}"))?.get_type().get_param_types();
+        match types.get(parameter) {
+            Some(BasicMetadataTypeEnum::VectorType(ty)) => Ok(*ty),
+            _ => Err(format!("{name} takes no vector there").into()),
+        }
     }
 
     /// An intrinsic function from vectors to a vector.

@@ -97,7 +97,7 @@ impl<'c> Code<'_, '_, 'c> {
                     Op::Dot => self.dot(&data, scratch)?,
                     Op::Transpose => self.transpose(&data, scratch)?,
                     // It is read where it is used.
-                    Op::Window { .. } => {}
+                    Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     op => {
                         if !self.simple(&data)? {
                             return Err(format!("{} has no place here", op.info().name).into());

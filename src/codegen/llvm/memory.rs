@@ -93,6 +93,11 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
+    /// So many bytes, side by side.
+    pub(super) fn load_bytes(&self, at: PointerValue<'c>, n: u32) -> Made<VectorValue<'c>> {
+        self.load_raw(self.raw(Elem::I8, n), at, None)
+    }
+
     /// Addresses at equal distances.
     fn places(&self, at: PointerValue<'c>, step: IntValue<'c>, n: u32) -> Made<VectorValue<'c>> {
         let start = self.b.build_ptr_to_int(at, self.cx.i64_type(), "")?;

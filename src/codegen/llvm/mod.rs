@@ -8,21 +8,24 @@
 //!
 //! * `object`: modules, target machines, LLVM's `default<O2>` pipeline, object files;
 //! * `code`: run-time dimensions, indices, scalars, buffers; `kernel`: grid and blocks;
-//! * `run`, `dot`, `transpose`: the operations on tiles;
+//! * `run`, `dot`, `transpose`: the operations on tiles; `panels`, `dot_whole`: products by narrow numbers;
 //! * `lanes`, `memory`, `math`: operations on vectors of elements, on which `emit` has the grip.
 //!
 //! What it must not know: Cranelift, plans, the runtime beyond offsets in the context. Nothing is decided here: LLVM's
 //! passes may do what keeps the meaning of each operation, so there are no fast-math flags; only a product of tiles and
-//! a polynomial are said to be fused multiply-adds, at levels that have the instruction.
+//! a polynomial are said to be fused multiply-adds, at levels that have the instruction. Sums of products of bytes and of
+//! pairs of `bf16` are intrinsics of the processor, where its level is said to have them.
 
 mod code;
 mod dot;
+mod dot_whole;
 mod emit;
 mod kernel;
 mod lanes;
 mod math;
 mod memory;
 mod object;
+mod panels;
 mod run;
 mod transpose;
 

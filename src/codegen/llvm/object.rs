@@ -18,7 +18,7 @@ use super::code::Code;
 use super::emit::{Emit, Made};
 use super::kernel::Given;
 use crate::codegen::cpu::{Machine, Tier, Wanted, kernel_name};
-use crate::tile::{CpuLevel, Kernel};
+use crate::tile::{CpuLevel, Kernel, Op};
 
 /// What comes out.
 #[derive(Clone, Debug)]
@@ -45,27 +45,38 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: Wanted) -> Result<Kernels, String> {
     Ok(out)
 }
 
-/// A processor with what the level asks for (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4.
-fn machine(level: CpuLevel) -> Made<TargetMachine> {
+/// A processor with what a tier's variant asks for (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4, pairs of
+/// `bf16` at their level, and sums of products of bytes where there are whole numbers.
+fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
     let name = Machine::host().triple();
-    let (cpu, features) = match (name.architecture, level) {
-        (target_lexicon::Architecture::X86_64, CpuLevel::Portable) => ("x86-64", ""),
-        (target_lexicon::Architecture::X86_64, CpuLevel::Avx2) => ("x86-64-v3", ""),
-        (target_lexicon::Architecture::X86_64, CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx) => {
-            ("x86-64-v4", "-prefer-256-bit")
-        }
-        (_, _) => ("generic", ""),
+    let cpu = match (name.architecture, tier.level.vectors()) {
+        (target_lexicon::Architecture::X86_64, CpuLevel::Portable) => "x86-64",
+        (target_lexicon::Architecture::X86_64, CpuLevel::Avx2) => "x86-64-v3",
+        (target_lexicon::Architecture::X86_64, _) => "x86-64-v4",
+        (_, _) => "generic",
     };
+    let scaled = |k: &Kernel| k.body.insts().into_iter().any(|i| matches!(k.body.inst(i).op, Op::LoadScaled { .. }));
+    let mut features = Vec::new();
+    if tier.level.vectors() == CpuLevel::Avx512 {
+        features.push("-prefer-256-bit");
+        if tier.module.kernels.iter().any(scaled) {
+            features.extend(["+avx512vnni", "+avx512vbmi"]);
+        }
+    }
+    if tier.level == CpuLevel::Avx512Bf16 {
+        features.push("+avx512bf16");
+    }
+    let features = features.join(",");
     let triple = TargetTriple::create(&name.to_string());
     let target = Target::from_triple(&triple).map_err(|e| e.to_string())?;
     let level = OptimizationLevel::Default;
-    let made = target.create_target_machine(&triple, cpu, features, level, RelocMode::PIC, CodeModel::Default);
+    let made = target.create_target_machine(&triple, cpu, &features, level, RelocMode::PIC, CodeModel::Default);
     Ok(made.ok_or("LLVM does not know this machine")?)
 }
 
 /// The object of a level, and its assembly if wanted.
 fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
-    let machine = machine(tier.level)?;
+    let machine = machine(tier)?;
     let cx = Context::create();
     let module = cx.create_module(&tier.module.name);
     module.set_triple(&machine.get_triple());

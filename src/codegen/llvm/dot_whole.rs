@@ -1,0 +1,157 @@
+//! Products by whole numbers where the processor sums products of bytes (AVX-512 with VNNI).
+//!
+//! In: a product whose right operand is a panel of whole numbers with scales, its left one dense in `f32`, its steps whole
+//! groups. Out: LLVM IR with the processor's intrinsic. What is computed, and how the left operand is rounded, is said in
+//! `codegen::cpu::wide::dot_whole`; each element has the same bits here. How four steps of a column come side by side is
+//! left to LLVM: a shuffle of four rows.
+
+use inkwell::types::VectorType;
+use inkwell::values::{IntValue, VectorValue};
+
+use super::code::Code;
+use super::dot::{Count, Place, Product};
+use super::emit::{Emit, Made};
+use super::lanes::Lane;
+use super::panels::{Right, Scaled};
+use crate::codegen::cpu::math::ROUND;
+use crate::ir::Scalar;
+use crate::scalar::BinaryOp;
+use crate::shape::Elem;
+use crate::tile::{CpuLevel, TileType};
+
+/// Steps of a group.
+const GROUP: u32 = crate::tile::GROUP.unsigned_abs();
+/// Vectors of columns: those of a panel.
+const VECTORS: u32 = 2;
+/// Rows at a time.
+const ROWS: i64 = 4;
+
+impl<'c> Emit<'_, 'c> {
+    /// The same byte so many times.
+    fn bytes(&self, x: u8, n: u32) -> VectorValue<'c> {
+        let x = self.cx.i8_type().const_int(u64::from(x), false);
+        VectorType::const_vector(&vec![x; n as usize])
+    }
+
+    /// Adds to each sum the products of four bytes without sign by four with one.
+    fn add_bytes(&self, sum: VectorValue<'c>, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        let name = format!("llvm.x86.avx512.vpdpbusd.{}", 32 * sum.get_type().get_size());
+        self.vector_intrinsic(&name, &[], &[sum.into(), a.into(), b.into()])
+    }
+
+    /// Four bytes to a lane.
+    fn fours(&self, bytes: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        let ty = self.lanes_of(Elem::I32, bytes.get_type().get_size() / 4);
+        Ok(self.b.build_bit_cast(bytes, ty, "")?.into_vector_value())
+    }
+}
+
+impl<'c> Code<'_, '_, 'c> {
+    /// The numbers and scales of a product that is made here, if its steps are whole groups.
+    pub(super) fn sums_of_bytes(&self, p: &Product<'c>, t: &TileType) -> Option<Scaled<'c>> {
+        let Right::Scaled(s) = p.b.kind else { return None };
+        let lanes = self.e.level.lanes();
+        let fills = t.cols.capacity() > i64::from(lanes) && s.pitch == i64::from(VECTORS * lanes);
+        let dense = p.a.dense && p.a.elem == Elem::F32;
+        let known = self.e.level.vectors() == CpuLevel::Avx512;
+        (known && fills && dense && p.elem == Elem::F32 && p.lanes == lanes).then_some(s)
+    }
+
+    /// The product, all rows.
+    pub(super) fn whole(&mut self, p: &Product<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> Made<()> {
+        self.in_steps(Count::Value(rows), &[(ROWS, 0), (1, 0)], |code, height, row| {
+            let place = Place { height, vectors: i64::from(VECTORS), row, col: code.e.int(0) };
+            let sums = code.start_sums(p, place)?;
+            let a = code.steps(p.a.start, row, p.a.row)?;
+            let ty = code.e.lanes_of(Elem::F32, p.lanes);
+            code.counted(code.e.int(0), p.inner, i64::from(GROUP), |code, k| {
+                let mut units = Vec::new();
+                let mut left = Vec::new();
+                for r in 0..height {
+                    let at = code.steps(code.steps(a, k, p.a.col)?, code.e.int(r), p.a.row)?;
+                    let (numbers, unit) = code.rounded(code.e.load_memory(Elem::F32, at, None, GROUP, None)?, s)?;
+                    left.push(numbers);
+                    units.push(code.e.spread(unit, p.lanes)?);
+                }
+                let scales = code.scales(p, place, s, k)?;
+                let zero = code.e.ints(0, p.lanes);
+                let mut whole = vec![zero; sums.len()];
+                let mut offsets = [zero; VECTORS as usize];
+                let halves = code.e.fours(code.e.bytes(128, 4 * p.lanes))?;
+                for four in 0..GROUP / 4 {
+                    let columns = code.four_steps(p, s, k, four)?;
+                    for (offset, column) in offsets.iter_mut().zip(&columns) {
+                        *offset = code.e.add_bytes(*offset, halves, *column)?;
+                    }
+                    for (numbers, sums) in left.iter().zip(whole.chunks_mut(VECTORS as usize)) {
+                        let x = code.e.shuffle(*numbers, *numbers, &vec![four; p.lanes as usize])?;
+                        for (sum, column) in sums.iter_mut().zip(&columns) {
+                            *sum = code.e.add_bytes(*sum, x, *column)?;
+                        }
+                    }
+                }
+                let all = units.iter().flat_map(|unit| scales.iter().zip(&offsets).map(move |s| (unit, s)));
+                for (((unit, (scale, offset)), whole), (_, sum)) in all.zip(whole).zip(&sums) {
+                    let value = code.e.b.build_int_sub(whole, *offset, "")?;
+                    let x = code.e.lane_cast(Lane { value, elem: Elem::I32 }, Elem::F32)?;
+                    let unit = code.e.lane_binary(BinaryOp::Mul, *scale, *unit)?;
+                    let value = code.e.b.build_load(ty, *sum, "")?.into_vector_value();
+                    let next = code.e.lane_mul_add(x, unit, Lane { value, elem: Elem::F32 })?;
+                    code.e.b.build_store(*sum, next.value)?;
+                }
+                Ok(())
+            })?;
+            code.store_sums(p, &sums)
+        })
+    }
+
+    /// A group of a row as `q + 128`, four to a lane, and its `t`: over 16 where half bytes are the upper ones.
+    fn rounded(&self, x: Lane<'c>, s: Scaled<'c>) -> Made<(VectorValue<'c>, Lane<'c>)> {
+        let e = &self.e;
+        let number = |x: f32| e.constant(Scalar::Float(f64::from(x)), Elem::F32, 1);
+        let magnitudes = e.b.build_and(e.as_ints(x.value)?, e.ints(i32::MAX, GROUP), "")?;
+        let types = [magnitudes.get_type().into()];
+        let largest = match e.intrinsic("llvm.vector.reduce.umax", &types, &[magnitudes.into()])? {
+            inkwell::values::ValueKind::Basic(v) => v.into_int_value(),
+            inkwell::values::ValueKind::Instruction(_) => return Err("a maximum that is no value".into()),
+        };
+        let i32s = e.cx.i32_type();
+        let least = i32s.const_int(u64::from(1e-30_f32.to_bits()), false);
+        let most = match e.intrinsic("llvm.umax", &[i32s.into()], &[largest.into(), least.into()])? {
+            inkwell::values::ValueKind::Basic(v) => v.into_int_value(),
+            inkwell::values::ValueKind::Instruction(_) => return Err("a maximum that is no value".into()),
+        };
+        let most = Lane { value: e.as_floats(e.one(most, Elem::I32)?.value)?, elem: Elem::F32 };
+        // NaN where the largest is infinite or NaN (its difference from itself is), else 0 and what is added to it.
+        let part = 1.0 / if s.bits == 4 { 127.0 * 16.0 } else { 127.0_f32 };
+        let unit = e.lane_mul_add(most, number(part), e.lane_binary(BinaryOp::Sub, most, most)?)?;
+        let factor = e.spread(e.lane_binary(BinaryOp::Div, number(127.0), most)?, GROUP)?;
+        let q = e.lane_mul_add(x, factor, e.spread(number(128.0), GROUP)?)?;
+        // To the nearest whole number, which is then in the lowest byte.
+        let q = e.lane_binary(BinaryOp::Add, q, e.spread(number(ROUND), GROUP)?)?;
+        let q = e.b.build_int_truncate(e.as_ints(q.value)?, e.cx.i8_type().vec_type(GROUP), "")?;
+        Ok((e.fours(q)?, unit))
+    }
+
+    /// Four steps of a group that begins at step `k`, each column's side by side.
+    fn four_steps(&self, p: &Product<'c>, s: Scaled<'c>, k: IntValue<'c>, four: u32) -> Made<Vec<VectorValue<'c>>> {
+        let (e, columns) = (&self.e, VECTORS * p.lanes);
+        let (rows_of_four, shift) = if s.bits == 4 { (2, 1) } else { (4, 0) };
+        let row = e.b.build_right_shift(k, e.int(shift), true, "")?;
+        let row = e.b.build_int_add(row, e.int(i64::from(four * rows_of_four)), "")?;
+        let n = rows_of_four * columns;
+        let rows = e.load_bytes(self.steps(p.b.start, row, p.b.row)?, n)?;
+        // Half bytes as the upper ones: sixteen times their value, sign included.
+        let (first, second) = if s.bits == 4 {
+            (e.b.build_left_shift(rows, e.bytes(4, n), "")?, e.b.build_and(rows, e.bytes(0xf0, n), "")?)
+        } else {
+            (rows, rows)
+        };
+        let step = |i: u32| if s.bits == 4 { i % 2 * n + i / 2 * columns } else { i * columns };
+        let vector = |v: u32| {
+            let lanes: Vec<u32> = (0..4 * p.lanes).map(|i| step(i % 4) + v * p.lanes + i / 4).collect();
+            e.fours(e.shuffle(first, second, &lanes)?)
+        };
+        (0..VECTORS).map(vector).collect()
+    }
+}

@@ -1,0 +1,229 @@
+//! Right operands of products: in scratch, in place, or panels of numbers that are narrower in memory.
+//!
+//! In: a `dot`'s right operand (`load_scaled`: whole numbers of 8 or 4 bits with a scale for each column of a group of
+//! steps; `load_pairs`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: a whole number is
+//! multiplied by its scale, which is one rounding. At the level for `bf16` pairs are not widened: one instruction adds the
+//! products of two steps (`vdpbf16ps`: the odd step first, no subnormals).
+
+use inkwell::values::{IntValue, PointerValue, VectorValue};
+
+use super::code::{Code, Stride};
+use super::dot::{Place, Product, Sums};
+use super::emit::Made;
+use super::lanes::Lane;
+use crate::scalar::BinaryOp;
+use crate::shape::Elem;
+use crate::tile::{self, CpuLevel, Extent, InstData, Op, TileType};
+
+/// Steps of the inner index for which a scale holds, as a power of two.
+const GROUP_BITS: i64 = tile::GROUP.ilog2() as i64;
+
+/// A right operand: where it begins, and bytes from row to row.
+#[derive(Clone, Copy)]
+pub(super) struct RightOperand<'c> {
+    pub(super) start: PointerValue<'c>,
+    pub(super) row: IntValue<'c>,
+    pub(super) kind: Right<'c>,
+}
+
+/// What a right operand is made of in memory.
+#[derive(Clone, Copy)]
+pub(super) enum Right<'c> {
+    /// Elements of a type; a row is a step.
+    Elements(Elem),
+    /// Two `bf16`, of two steps; a row is two steps.
+    Pairs,
+    /// Whole numbers, times a scale.
+    Scaled(Scaled<'c>),
+}
+
+/// Whole numbers and their scales.
+#[derive(Clone, Copy)]
+pub(super) struct Scaled<'c> {
+    /// Bits of a number. With 4, a row is two steps, the first in the lower halves.
+    pub(super) bits: u8,
+    /// Bytes from row to row.
+    pub(super) pitch: i64,
+    /// The scales of the first group.
+    scales: PointerValue<'c>,
+    /// Bytes from group to group.
+    group: i64,
+}
+
+impl RightOperand<'_> {
+    /// Bytes from column to column.
+    pub(super) fn bytes(&self) -> i64 {
+        match self.kind {
+            Right::Elements(elem) => i64::try_from(elem.size()).unwrap_or(1),
+            Right::Pairs => 4,
+            Right::Scaled(_) => 1,
+        }
+    }
+}
+
+impl<'c> Code<'_, '_, 'c> {
+    /// A right operand.
+    pub(super) fn right_operand(
+        &self,
+        v: tile::Value,
+        t: &TileType,
+        scratch: PointerValue<'c>,
+    ) -> Made<RightOperand<'c>> {
+        match self.body.def_inst(v) {
+            Some(data) if matches!(data.op, Op::LoadScaled { .. }) => self.scaled_panel(data),
+            Some(InstData { op: Op::LoadPairs, operands, .. }) => {
+                let [buffer, indices @ ..] = operands.as_slice() else { return Err("a panel without a buffer".into()) };
+                let (_, strides, elem) = self.buffer(*buffer)?;
+                let pitch = strides.iter().rev().nth(2).copied().ok_or("a panel of less than three axes")?;
+                let row = self.stride_bytes(pitch, elem)?;
+                Ok(RightOperand { start: self.address(*buffer, indices)?, row, kind: Right::Pairs })
+            }
+            _ => {
+                let f = self.factor(v, t, scratch)?;
+                Ok(RightOperand { start: f.start, row: f.row, kind: Right::Elements(f.elem) })
+            }
+        }
+    }
+
+    fn scaled_panel(&self, data: &InstData) -> Made<RightOperand<'c>> {
+        let (Op::LoadScaled { bits }, [buffer, indices @ .., scales]) = (&data.op, data.operands.as_slice()) else {
+            return Err("a panel without scales".into());
+        };
+        let axis = indices.len().checked_sub(2).ok_or("a panel has two axes or more")?;
+        let distance = |strides: &[Stride<'c>], size: i64| match strides.get(axis) {
+            Some(Stride::Const(n)) => Ok(n.wrapping_mul(size)),
+            _ => Err("a panel's rows are not at known distances"),
+        };
+        let pitch = distance(&self.buffer(*buffer)?.1, 1)?;
+        let (mut at, strides, elem) = self.buffer(*scales)?;
+        let group = distance(&strides, 4)?;
+        for (n, (stride, i)) in strides.into_iter().zip(indices).enumerate() {
+            let mut i = self.index(*i)?;
+            if n == axis {
+                // From rows of the panel to groups of steps.
+                let rows_of_a_group = if *bits == 4 { GROUP_BITS - 1 } else { GROUP_BITS };
+                i = self.e.b.build_right_shift(i, self.e.int(rows_of_a_group), true, "")?;
+            }
+            at = self.steps(at, i, self.stride_bytes(stride, elem)?)?;
+        }
+        let kind = Right::Scaled(Scaled { bits: *bits, pitch, scales: at, group });
+        Ok(RightOperand { start: self.address(*buffer, indices)?, row: self.e.int(pitch), kind })
+    }
+
+    /// The scales of the group of step `k`, for each vector of columns.
+    pub(super) fn scales(
+        &self,
+        p: &Product<'c>,
+        place: Place<'c>,
+        s: Scaled<'c>,
+        k: IntValue<'c>,
+    ) -> Made<Vec<Lane<'c>>> {
+        let group = self.e.b.build_right_shift(k, self.e.int(GROUP_BITS), true, "")?;
+        let at = self.steps(s.scales, group, self.e.int(s.group))?;
+        let at = self.steps(at, place.col, self.e.int(4))?;
+        let vector = |v: i64| {
+            let at = self.e.offset(at, self.e.int(4 * v * i64::from(p.lanes)))?;
+            self.e.load_memory(Elem::F32, at, None, p.lanes, None)
+        };
+        (0..place.vectors).map(vector).collect()
+    }
+
+    /// The vectors of columns of step `k` of a right operand that begins at `b`.
+    pub(super) fn columns(
+        &self,
+        p: &Product<'c>,
+        place: Place<'c>,
+        b: PointerValue<'c>,
+        k: IntValue<'c>,
+        scales: &[Lane<'c>],
+    ) -> Made<Vec<Lane<'c>>> {
+        let half = self.e.b.build_right_shift(k, self.e.int(1), true, "")?;
+        let row = match p.b.kind {
+            Right::Pairs | Right::Scaled(Scaled { bits: 4, .. }) => half,
+            Right::Elements(_) | Right::Scaled(_) => k,
+        };
+        let b = self.steps(b, row, p.b.row)?;
+        let odd = self.e.b.build_and(k, self.e.int(1), "")?;
+        let mut out = Vec::new();
+        for v in 0..place.vectors {
+            let at = self.e.offset(b, self.e.int(v * i64::from(p.lanes) * p.b.bytes()))?;
+            let load = |elem| self.e.load_memory(elem, at, None, p.lanes, None);
+            out.push(match p.b.kind {
+                Right::Elements(elem) => load(elem)?,
+                Right::Pairs => {
+                    // The half that is asked for goes to the top, the other one goes.
+                    let top = self.part_to_top(load(Elem::I32)?.value, odd, 16)?;
+                    let kept = self.e.b.build_and(top, self.e.ints(-1 << 16, p.lanes), "")?;
+                    Lane { value: self.e.as_floats(kept)?, elem: Elem::F32 }
+                }
+                Right::Scaled(s) => {
+                    let mut x = load(Elem::I8)?;
+                    if s.bits == 4 {
+                        // Up, with what is above it cut off, and down again with its sign.
+                        let eight = self.e.b.build_left_shift(x.value, self.e.ints(24, p.lanes), "")?;
+                        let top = self.part_to_top(eight, odd, 4)?;
+                        x.value = self.e.b.build_right_shift(top, self.e.ints(28, p.lanes), true, "")?;
+                    }
+                    let scale = usize::try_from(v).ok().and_then(|v| scales.get(v)).ok_or("a scale is missing")?;
+                    self.e.lane_binary(BinaryOp::Mul, self.e.lane_cast(x, Elem::F32)?, *scale)?
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    /// Of lanes whose top has two parts of so many bits, moves the lower part up if `odd` is 0, and nothing if it is 1.
+    fn part_to_top(&self, x: VectorValue<'c>, odd: IntValue<'c>, bits: i64) -> Made<VectorValue<'c>> {
+        let even = self.e.b.build_xor(odd, self.e.int(1), "")?;
+        let up = self.e.b.build_int_mul(even, self.e.int(bits), "")?;
+        let up = self.e.lane_cast(self.e.one(up, Elem::I64)?, Elem::I32)?;
+        Ok(self.e.b.build_left_shift(x, self.e.spread(up, x.get_type().get_size())?.value, "")?)
+    }
+
+    /// Are the steps of a product, whose left operand is this one, taken in pairs? Only at the level for `bf16`, where both
+    /// operands have whole pairs, however many steps the product has.
+    pub(super) fn takes_pairs(&self, p: &Product<'c>, a: tile::Value, steps: Extent) -> bool {
+        let Some(data) = self.body.def_inst(a) else { return false };
+        let Op::Window { cols: Some(axis), .. } = data.op else { return false };
+        let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
+        let even = |n: i64| n % 2 == 0;
+        let whole = even(steps.capacity()) && buffer.and_then(|b| b.shape.get(axis)?.as_const()).is_some_and(even);
+        let fits = p.a.elem == Elem::BF16 && p.a.dense && p.lanes == self.e.level.lanes();
+        self.e.level == CpuLevel::Avx512Bf16 && matches!(p.b.kind, Right::Pairs) && fits && whole
+    }
+
+    /// All steps of a register tile whose operands begin at `a` and `b`, two at a time.
+    pub(super) fn pairs_of_steps(
+        &mut self,
+        p: &Product<'c>,
+        place: Place<'c>,
+        (a, b): (PointerValue<'c>, PointerValue<'c>),
+        sums: &Sums<'c>,
+    ) -> Made<()> {
+        const SUM: &str = "llvm.x86.avx512bf16.dpbf16ps.512";
+        let (ty, pairs) = (self.e.lanes_of(p.elem, p.lanes), self.e.parameter_of(SUM, 1)?);
+        let count = self.e.b.build_right_shift(p.inner, self.e.int(1), true, "")?;
+        self.counted(self.e.int(0), count, 1, |code, pair| {
+            let as_pairs = |x: Lane<'c>| Ok::<_, super::emit::Error>(code.e.b.build_bit_cast(x.value, pairs, "")?);
+            let (a, b) = (code.steps(a, pair, code.e.int(4))?, code.steps(b, pair, p.b.row)?);
+            let mut columns = Vec::new();
+            for v in 0..place.vectors {
+                let at = code.e.offset(b, code.e.int(v * i64::from(4 * p.lanes)))?;
+                columns.push(as_pairs(code.e.load_memory(Elem::I32, at, None, p.lanes, None)?)?);
+            }
+            let mut rest = sums.iter();
+            for r in 0..place.height {
+                let at = code.steps(a, code.e.int(r), p.a.row)?;
+                let x = code.e.load_memory(Elem::I32, at, None, 1, None)?;
+                let x = as_pairs(code.e.spread(x, p.lanes)?)?;
+                for (y, (_, sum)) in columns.iter().zip(&mut rest) {
+                    let args = [code.e.b.build_load(ty, *sum, "")?.into(), x.into(), (*y).into()];
+                    let next = code.e.vector_intrinsic(SUM, &[], &args)?;
+                    code.e.b.build_store(*sum, next)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
