@@ -366,6 +366,9 @@ pub struct PlanContext {
     pub fail: Option<Fail>,
     /// Non-zero once something has failed.
     pub failed: i64,
+    /// Non-zero where this processor reads memory fastest in the order of addresses; else it does at several pages at once.
+    /// What is fetched ahead hangs on it, and no result.
+    pub in_order: i64,
     /// The runtime's own, not for generated code.
     pub runtime: *mut u8,
 }
@@ -396,6 +399,8 @@ pub mod context {
     pub const FAIL: i32 = 80;
     /// Offset of `failed`.
     pub const FAILED: i32 = 88;
+    /// Offset of `in_order`.
+    pub const IN_ORDER: i32 = 96;
 }
 
 const _: () = {
@@ -412,6 +417,7 @@ const _: () = {
     assert!(offset_of!(PlanContext, launch) == context::LAUNCH as usize);
     assert!(offset_of!(PlanContext, fail) == context::FAIL as usize);
     assert!(offset_of!(PlanContext, failed) == context::FAILED as usize);
+    assert!(offset_of!(PlanContext, in_order) == context::IN_ORDER as usize);
     // The writer in descriptor.rs counts words; these are what it must write.
     assert!(size_of::<ExprOp>() == 16);
     assert!(size_of::<DimDesc>() == 32);

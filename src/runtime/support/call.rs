@@ -65,6 +65,8 @@ pub(crate) struct Call<'a> {
     pub(crate) plan: &'a PlanDesc,
     pub(crate) weights: &'a Weights,
     pub(crate) packed: &'a Buffer,
+    /// See [`PlanContext::in_order`].
+    pub(crate) in_order: bool,
     pub(crate) pool: &'a Pool,
     pub(crate) bound: &'a Bound,
     pub(crate) data: Data<'a>,
@@ -109,6 +111,7 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
         launch: Some(launch),
         fail: Some(report),
         failed: 0,
+        in_order: call.in_order.into(),
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
@@ -145,6 +148,7 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
         launch: Some(launch),
         fail: Some(report),
         failed: 0,
+        in_order: 0,
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.

@@ -174,6 +174,7 @@ fn run(
         plan,
         weights: &opened.weights,
         packed: &opened.packed,
+        in_order: opened.in_order,
         pool: &opened.pool,
         bound,
         data,

@@ -38,6 +38,8 @@ pub(crate) struct Opened {
     pub(crate) weights: Weights,
     pub(crate) variant: &'static VariantDesc,
     pub(crate) packed: Buffer,
+    /// See [`crate::cpu::reads_in_order`].
+    pub(crate) in_order: bool,
     pub(crate) pool: Pool,
 }
 
@@ -163,7 +165,7 @@ impl Opened {
         let threads = if threads == 0 { environment::threads()? } else { threads };
         let pool = Pool::new(threads);
         let packed = call::prepare(model, variant, &weights, &pool)?;
-        Ok(Opened { weights, variant, packed, pool })
+        Ok(Opened { weights, variant, packed, in_order: cpu::reads_in_order(), pool })
     }
 }
 

@@ -13,6 +13,7 @@ use super::encode::listing;
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
 use super::{Word, run_leaf};
+use crate::runtime::abi::context;
 use crate::shape::Elem;
 use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType, Type};
 
@@ -110,8 +111,14 @@ impl Code<'_, '_> {
             far: right.far && right.pitch <= MOST_PITCH,
         };
         let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
-        self.call_leaf(leaf, &[a_start, stride, right.start, target, rows, inner, scales, start])?;
+        let in_order = self.in_order();
+        self.call_leaf(leaf, &[a_start, stride, right.start, target, rows, inner, scales, start, in_order])?;
         Ok(true)
+    }
+
+    /// How memory is best read, for a leaf.
+    pub(super) fn in_order(&mut self) -> Value {
+        self.b.ins().load(types::I64, plain(), self.context, context::IN_ORDER)
     }
 
     pub(super) fn in_scratch(&mut self, t: &TileType, scratch: Value) -> Result<Value, String> {

@@ -1,8 +1,9 @@
 //! `dot` as a leaf function: `acc + a @ b` in register tiles.
 //!
-//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes eight words: `a`, the
+//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes nine words: `a`, the
 //! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has
-//! any (rows of as many as `b` has columns), and the number that the sums start with where they are not read.
+//! any (rows of as many as `b` has columns), the number that the sums start with where they are not read, and how this
+//! processor's memory is best read (`dot_few`).
 //!
 //! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
 //! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
@@ -124,7 +125,7 @@ enum Spare {
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
 pub(super) fn dot(level: CpuLevel, shape: DotShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut d = Dot { asm: Asm::default(), level, shape };
+    let mut d = Dot { asm: Asm::default(), level, shape, in_order: false };
     d.function();
     d.asm.finish(listing)
 }
@@ -133,6 +134,8 @@ pub(super) struct Dot {
     pub(super) asm: Asm,
     pub(super) level: CpuLevel,
     pub(super) shape: DotShape,
+    /// Is what comes next fetched in the order of addresses, in the code that is being made?
+    pub(super) in_order: bool,
 }
 
 impl Dot {

@@ -97,7 +97,7 @@ impl Dot {
 
     /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
     pub(super) fn whole(&mut self, done: Label) {
-        let (other, next) = (self.asm.label(), self.asm.label());
+        let other = self.asm.label();
         let words = [(0, A), (1, STRIDE), (2, PANEL), (3, ACC), (4, ROWS_LEFT), (5, INNER)];
         for (word, r) in words {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
@@ -113,27 +113,30 @@ impl Dot {
         let three = MemoryOperand::with_base_index_scale(STRIDE, STRIDE, 2);
         self.asm.emit(Instruction::with2(Code::Lea_r64_m, THREE_STRIDES, three));
         self.constants();
-        let heights: Vec<_> = (1..=ROWS).map(|h| (h, self.asm.label())).collect();
-        self.asm.bind(next);
-        for (h, label) in heights.iter().rev() {
-            let code = if *h == ROWS { Code::Jge_rel32_64 } else { Code::Je_rel32_64 };
-            self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, ROWS_LEFT, *h));
-            self.asm.jump(code, *label);
-        }
-        self.asm.jump(Code::Jmp_rel32_64, done);
-        for (h, label) in heights {
-            self.asm.bind(label);
-            self.asm.comment(format!("{h} rows rounded to whole numbers"));
-            self.start_sums(h, 2);
-            self.whole_rows(h);
-            self.store_sums(h, 2);
-            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, h * self.shape.acc_pitch));
-            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, A_AT, STRIDE, h));
-            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, A_AT));
-            self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, ROWS_LEFT, h));
-            self.asm.jump(Code::Jg_rel32_64, next);
-            self.asm.jump(Code::Jmp_rel32_64, done);
-        }
+        self.in_both_ways(|d| {
+            let next = d.asm.label();
+            let heights: Vec<_> = (1..=ROWS).map(|h| (h, d.asm.label())).collect();
+            d.asm.bind(next);
+            for (h, label) in heights.iter().rev() {
+                let code = if *h == ROWS { Code::Jge_rel32_64 } else { Code::Je_rel32_64 };
+                d.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, ROWS_LEFT, *h));
+                d.asm.jump(code, *label);
+            }
+            d.asm.jump(Code::Jmp_rel32_64, done);
+            for (h, label) in heights {
+                d.asm.bind(label);
+                d.asm.comment(format!("{h} rows rounded to whole numbers"));
+                d.start_sums(h, 2);
+                d.whole_rows(h);
+                d.store_sums(h, 2);
+                d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, h * d.shape.acc_pitch));
+                d.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, A_AT, STRIDE, h));
+                d.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, A_AT));
+                d.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, ROWS_LEFT, h));
+                d.asm.jump(Code::Jg_rel32_64, next);
+                d.asm.jump(Code::Jmp_rel32_64, done);
+            }
+        });
         self.asm.bind(other);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, 0)));
         if self.shape.right == Right::Nibbles {

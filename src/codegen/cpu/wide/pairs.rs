@@ -78,7 +78,9 @@ impl Code<'_, '_> {
             let shape =
                 DotShape { inner_dense: true, b_pitch, acc_pitch, vectors, right: Right::Pairs, filled, far: true };
             let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
-            self.call_leaf(leaf, &[a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
+            let in_order = self.in_order();
+            let words = [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing, in_order];
+            self.call_leaf(leaf, &words)?;
         }
         Ok(true)
     }

@@ -49,21 +49,25 @@ fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows:
             }
         }
     }
-    let mut acc = start;
-    let words = [
-        a.as_ptr() as u64,
-        4 * stride as u64,
-        b.as_ptr() as u64,
-        acc[guard..].as_mut_ptr() as u64,
-        rows as u64,
-        inner as u64,
-        0,
-        u64::from(0.75f32.to_bits()),
-    ];
-    // SAFETY: the buffers have the sizes and strides that the words say.
-    unsafe { leaf.call(&words) };
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&acc), bits(&want), "{} {inner_dense} {rows} x {inner} x {cols}", level.name());
+    for in_order in [0, 1] {
+        let mut acc = start.clone();
+        let words = [
+            a.as_ptr() as u64,
+            4 * stride as u64,
+            b.as_ptr() as u64,
+            acc[guard..].as_mut_ptr() as u64,
+            rows as u64,
+            inner as u64,
+            0,
+            u64::from(0.75f32.to_bits()),
+            in_order,
+        ];
+        // SAFETY: the buffers have the sizes and strides that the words say.
+        unsafe { leaf.call(&words) };
+        let what = format!("{} {inner_dense} {rows} x {inner} x {cols}, {in_order}", level.name());
+        assert_eq!(bits(&acc), bits(&want), "{what}");
+    }
 }
 
 #[test]
@@ -182,8 +186,7 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                 let a = numbers(rows * inner, 4);
                 let scales = numbers(inner.div_ceil(32) * cols, 5);
                 let (bytes, values) = narrow(right, inner, cols, &scales);
-                let mut acc = numbers(rows * cols, 6);
-                let start = acc.clone();
+                let start = numbers(rows * cols, 6);
                 let whole = level == CpuLevel::Avx512 && matches!(right, Right::Bytes | Right::Nibbles);
                 let want: Vec<f32> = (0..rows * cols)
                     .map(|i| {
@@ -196,18 +199,23 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                         row.iter().enumerate().fold(start[i], |sum, (k, x)| x.mul_add(values[k * cols + c], sum))
                     })
                     .collect();
-                let words = [
-                    a.as_ptr() as u64,
-                    4 * inner as u64,
-                    bytes.as_ptr() as u64,
-                    acc.as_mut_ptr() as u64,
-                    rows as u64,
-                    inner as u64,
-                    scales.as_ptr() as u64,
-                ];
-                // SAFETY: the buffers have the sizes and strides that the words say.
-                unsafe { leaf.call(&words) };
-                assert_eq!(acc, want, "{} {right:?} {rows} x {inner} x {cols}", level.name());
+                for in_order in [0, 1] {
+                    let mut acc = start.clone();
+                    let words = [
+                        a.as_ptr() as u64,
+                        4 * inner as u64,
+                        bytes.as_ptr() as u64,
+                        acc.as_mut_ptr() as u64,
+                        rows as u64,
+                        inner as u64,
+                        scales.as_ptr() as u64,
+                        0,
+                        in_order,
+                    ];
+                    // SAFETY: the buffers have the sizes and strides that the words say.
+                    unsafe { leaf.call(&words) };
+                    assert_eq!(acc, want, "{} {right:?} {rows} x {inner} x {cols}, {in_order}", level.name());
+                }
             }
         }
     }
@@ -240,6 +248,7 @@ fn rounded_groups_of_every_kind() {
             inner as u64,
             scales.as_ptr() as u64,
             u64::from(start.to_bits()),
+            0,
         ];
         // SAFETY: the buffers have the sizes and strides that the words say.
         unsafe { leaf.call(&words) };

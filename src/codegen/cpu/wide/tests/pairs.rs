@@ -62,9 +62,9 @@ impl Case {
         out
     }
 
-    fn words(&self, acc: &mut [f32], steps: usize) -> [u64; 8] {
+    fn words(&self, acc: &mut [f32], steps: usize, in_order: u64) -> [u64; 9] {
         let (a, b, stride) = (self.a.as_ptr() as u64, self.b.as_ptr() as u64, 2 * self.a_stride as u64);
-        [a, stride, b, acc.as_mut_ptr() as u64, self.rows as u64, steps as u64, 0, 0]
+        [a, stride, b, acc.as_mut_ptr() as u64, self.rows as u64, steps as u64, 0, 0, in_order]
     }
 
     fn compare(&self, got: &[f32], want: &[f32], zero: bool, what: &str) {
@@ -107,7 +107,7 @@ fn products_of_tiles() {
                 let Some(leaf) = Executable::new(CpuLevel::Amx, &code) else { return };
                 let mut got = case.acc.clone();
                 // SAFETY: the buffers have the sizes and strides that the words say.
-                unsafe { leaf.call(&case.words(&mut got, inner)) };
+                unsafe { leaf.call(&case.words(&mut got, inner, 0)) };
                 let want = case.expected(zero, |i, j, start| {
                     (0..inner).step_by(32).fold(start, |sum, first| {
                         let chain = |odd: usize| {
@@ -141,9 +141,6 @@ fn products_of_pairs() {
             let (code, listing) = dot(CpuLevel::Avx512Bf16, shape, true).expect("it can be encoded");
             assert!(listing.contains("vdpbf16ps"));
             let Some(leaf) = Executable::new(CpuLevel::Avx512Bf16, &code) else { return };
-            let mut got = case.acc.clone();
-            // SAFETY: the buffers have the sizes and strides that the words say.
-            unsafe { leaf.call(&case.words(&mut got, inner / 2)) };
             // The odd step of a pair comes first.
             let want = case.expected(filled, |i, j, start| {
                 (0..inner).step_by(2).fold(start, |sum, k| {
@@ -151,7 +148,12 @@ fn products_of_pairs() {
                     case.left(i, k).mul_add(case.right(k, j), sum)
                 })
             });
-            case.compare(&got, &want, filled, "pairs");
+            for in_order in [0, 1] {
+                let mut got = case.acc.clone();
+                // SAFETY: the buffers have the sizes and strides that the words say.
+                unsafe { leaf.call(&case.words(&mut got, inner / 2, in_order)) };
+                case.compare(&got, &want, filled, "pairs");
+            }
         }
     }
 }
