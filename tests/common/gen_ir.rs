@@ -731,10 +731,10 @@ impl Gen {
             g.params.push(ParamDecl { name: name.clone(), counts, ty: ty.clone() });
             g.add(Op::Param { name }, &indices, Some(ty))
         };
-        // Of 32 columns, which fill panels, or of a few.
+        // Of 32 columns most often, which fill panels and so may be merged, or of a few.
         let width = match self.rng.below(3) {
-            2 => 32,
-            n => 2 + n as i64,
+            0 => 2 + self.rng.below(2) as i64,
+            _ => 32,
         };
         let mut made = Vec::new();
         for _ in 0..2 + self.rng.below(2) {
