@@ -74,7 +74,8 @@
 //!   8 bits (`wide/dot_whole.rs`). Which chain it is may depend on the rows in one case: a right operand of `bf16` that
 //!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its chain is FMAs in `f32`.
 //!   Attention has queries in the lanes of vectors, so that its maxima and sums go from register to register, never
-//!   across one.
+//!   across one. A call with few queries has them one by one instead, keys or columns in the lanes, and a query's bits are
+//!   then others than among many.
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
 //!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions. Queries, keys and values are one
 //!   product by parameters that are put together there, though a program has three.

@@ -226,6 +226,11 @@ fn input(rng: &mut Rng, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
     (Tensor::from_floats(elem, shape, &values).unwrap(), values)
 }
 
+/// Few queries, which are computed one by one, and around as many as lie beside each other, by keys of less than a block, of
+/// blocks, and of more.
+const QUERIES: [(usize, usize); 10] =
+    [(1, 1), (1, 17), (1, 256), (1, 257), (2, 1), (2, 33), (4, 600), (5, 300), (31, 40), (33, 300)];
+
 /// Heads behind each other, put beside each other.
 fn beside(x: &Tensor, values: &[f64]) -> Tensor {
     let (rows, width) = (x.shape()[1], x.shape()[2]);
@@ -263,7 +268,7 @@ fn formula(case: &Case, [s, t, d, e]: [usize; 4], q: &[f64], k: &[f64], v: &[f64
 
 #[test]
 fn attention_computes_its_formula() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, other_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (number, case) in cases().into_iter().enumerate() {
         let (name, [d, e]) = (case.name, case.widths);
         let elem = case.elem;
@@ -280,23 +285,35 @@ fn attention_computes_its_formula() {
              {apart}        let s = {}\n        softmax({}) @ v\n    }}\n}}\n",
             types[0], types[1], types[2], case.scores, case.masked
         );
-        let module = front::module("a.attn", &source, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let module = compiled::optimised(module, &passes::Options::default());
+        let optimised = |source: &str| {
+            let module = front::module("a.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            compiled::optimised(module, &passes::Options::default())
+        };
+        // One query may be known when it is compiled.
+        let (module, one_query) = (optimised(&source), optimised(&source.replace('S', "1")));
         for level in compiled::levels() {
             // Without optimisation, compiling takes its time.
             if cfg!(debug_assertions) && level != compiled::levels()[0] && number % 3 != 0 {
                 continue;
             }
-            let kernels: Vec<String> =
-                compiled::scheduled(&module, level).kernels.iter().map(|k| k.name.clone()).collect();
+            let kernels = |module| -> Vec<String> {
+                compiled::scheduled(module, level).kernels.iter().map(|k| k.name.clone()).collect()
+            };
+            let all = kernels(&module);
+            let (attention, others): (Vec<_>, Vec<_>) = all.iter().partition(|k| k.starts_with("attention."));
             // Copies of keys and values come before it only where they lie apart or are not `f32`.
             let is_copied = case.beside || elem != Elem::F32;
-            let expected = |k: &String| k.starts_with("attention.") || is_copied && k.starts_with("heads.");
-            assert!(kernels.iter().all(expected), "{name}: {kernels:?}\n{source}");
-            assert_eq!(kernels.len() > 1, is_copied, "{name}: {kernels:?}");
-            let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
-            let mut session = model.session().unwrap();
-            for (s, t) in case.sizes {
+            assert!(others.iter().all(|k| k.starts_with("heads.")), "{name}: {all:?}\n{source}");
+            assert_eq!(!others.is_empty(), is_copied, "{name}: {all:?}");
+            // Of one query, of tiles of queries, and of those with copies.
+            assert_eq!(attention.len(), if is_copied { 3 } else { 2 }, "{name}: {all:?}");
+            assert_eq!(kernels(&one_query).len(), 1, "{name}: {:?}", kernels(&one_query));
+            let several = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+            let one = compiled::load_at(level, &one_query, &BTreeMap::new(), other_folder.path());
+            let calls = case.sizes.iter().chain(&QUERIES).map(|at| (&several, at));
+            let single = case.sizes.iter().chain(&QUERIES).filter(|(s, _)| *s == 1).map(|at| (&one, at));
+            for (model, (s, t)) in calls.chain(single) {
+                let mut session = model.session().unwrap();
                 let what = format!("{name}, {level:?}, {s} x {t}");
                 let (s, t) = (*s, *t);
                 let mut rng = Rng(7);

@@ -10,14 +10,15 @@ use attnc::codegen::cpu;
 use attnc::runtime::load::CompiledModel;
 use attnc::tensor::Tensor;
 
-/// Products, attention, reductions of rows: whatever a kernel could cut differently.
+/// Products, attention of many queries and of few, reductions of rows: whatever a kernel could cut differently.
 const PROGRAM: &str = "
 model Work {
     pub fn forward(x: f32[S, 96], y: f32[96, 80]) -> f32[S, 80] {
         let z = gelu(x @ y)
         let a = softmax(where(causal(S, S), z @ z.T / 9.0, -inf)) @ z
         let centred = a - mean(a, axis = -1, keep = true)
-        centred * rsqrt(mean(centred * centred, axis = -1, keep = true) + 1e-5) + z
+        let few = softmax(y[0..3] @ z.T / 9.0) @ z
+        centred * rsqrt(mean(centred * centred, axis = -1, keep = true) + 1e-5) + z + mean(few, axis = 0)
     }
 }
 ";

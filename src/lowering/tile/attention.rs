@@ -16,6 +16,11 @@
 //!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
 //! ```
 //!
+//! So a call with one query costs as much as one with all lanes full. Where there are few, and heads lie side by side in
+//! the rows of keys and values, each query is a grid point of its own ([`Form::Single`]): a score is the sum of a row
+//! of `k block * q`, the result that of the columns of `v block * p`, and both are read once, row after row, whatever type
+//! they are.
+//!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
 //! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
 //! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
@@ -30,7 +35,8 @@
 //!
 //! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a score then rounds once more,
 //! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be
-//! finite, or may overflow.
+//! finite, or may overflow. A single query's sums are those of reductions: its bits are not those of the same query among
+//! many.
 //!
 //! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into
 //! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow
@@ -69,6 +75,15 @@ enum Source {
     Dim(Dim, Elem),
 }
 
+/// How queries lie in a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lowering::tile) enum Form {
+    /// Tiles of queries on their sides.
+    Sideways,
+    /// One query for each grid point.
+    Single,
+}
+
 /// How the scale comes in.
 #[derive(Clone, Copy, Default)]
 struct Scale {
@@ -90,6 +105,7 @@ struct Mask {
 
 /// What the parts of the kernel share.
 struct Attention {
+    form: Form,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
     /// The place along the leading axes.
@@ -124,6 +140,7 @@ pub(super) fn attention(
     body: &Function,
     operands: &[Operand],
     out: &View,
+    form: Form,
 ) -> Result<Call, String> {
     let (masks, attention) = body
         .insts()
@@ -217,7 +234,10 @@ pub(super) fn attention(
         let start = kb.times(point, size);
         (start, kb.extent_at(extent, start, size))
     };
-    let (row, queries) = tile_of(&mut kb, &s, i64::from(level.dot_cols()));
+    let (row, queries) = match form {
+        Form::Sideways => tile_of(&mut kb, &s, i64::from(level.dot_cols())),
+        Form::Single => (kb.grid_axis(&s, 1), ONE),
+    };
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
 
     let mut sources = sources.into_iter();
@@ -249,8 +269,10 @@ pub(super) fn attention(
         });
         read.push(Mask { kind, operand, fill });
     }
-    let block = if in_place(&kb, bk) && in_place(&kb, bv) { KEYS } else { COPIED_KEYS };
+    let copied = form == Form::Sideways && !(in_place(&kb, bk) && in_place(&kb, bv));
+    let block = if copied { COPIED_KEYS } else { KEYS };
     let parts = Attention {
+        form,
         rank,
         points,
         q: bq,
@@ -275,7 +297,7 @@ pub(super) fn attention(
     let inverse = kb.binary(BinaryOp::Div, one, sum);
     let mean = kb.binary(BinaryOp::Mul, acc, inverse);
     let y = kb.select(empty, zero, mean);
-    let y = kb.transpose(y);
+    let y = if form == Form::Sideways { kb.transpose(y) } else { y };
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
     env[attention_value] = Some(kb.narrow(y, elem));

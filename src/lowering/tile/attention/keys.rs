@@ -1,9 +1,10 @@
 //! The loops over blocks of keys: scores, masks, the step of the online softmax.
 //!
 //! In: the parts of an attention kernel whose builder stands before the loops. Out: the running maximum, sum and result
-//! after the last block, the builder after the loops. Queries are columns, keys are rows.
+//! after the last block, the builder after the loops. Queries are columns, keys are rows. Where there is one query for each
+//! grid point, sums over the head and over keys are reductions instead of products.
 
-use super::{Attention, CHUNK, Mask, ONE, Source, WIDTH, in_place, load_turned, scalar_of};
+use super::{Attention, CHUNK, Form, Mask, ONE, Source, WIDTH, in_place, load_turned, scalar_of};
 use crate::ir::{MaskKind, Scalar};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -18,7 +19,7 @@ pub(super) struct Running {
     highest: Value,
     /// Each query's sum so far.
     pub(super) sum: Value,
-    /// The weighted values so far: their columns are rows here.
+    /// The weighted values so far: their columns are rows here, but columns for a single query.
     pub(super) result: Value,
 }
 
@@ -39,11 +40,17 @@ impl Attention {
         let mut now = Running {
             highest: kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, ONE, self.queries),
             sum: kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries),
-            result: kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
+            result: match self.form {
+                Form::Sideways => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
+                Form::Single => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
+            },
             next: kb.index(0),
         };
         let queries = self.whole_queries(kb);
-        let causal = self.masks.iter().any(|m| m.kind == MaskKind::Causal);
+        let last_is_causal = self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal);
+        // A single query sees all keys before the end.
+        let causal =
+            self.masks.iter().any(|m| m.kind == MaskKind::Causal) && !(last_is_causal && self.form == Form::Single);
         // Where no block is whole, one loop is enough.
         if causal && self.t.as_const().is_none_or(|n| n > self.block) {
             // The first query sees the fewest keys.
@@ -56,7 +63,7 @@ impl Attention {
         }
         let mut end = kb.dim(&self.t);
         // Skipping is exact only if nothing is added after the causal mask: a NaN there would show.
-        if self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal) {
+        if last_is_causal {
             let count = match self.queries {
                 Extent::Static(n) => kb.index(n),
                 Extent::Bounded { value, .. } => value,
@@ -75,10 +82,16 @@ impl Attention {
         Some(self.some_queries(kb, zero, Extent::Static(n)))
     }
 
-    /// A part of the heads of all queries: `[part, queries]`.
+    /// A part of the heads of all queries: `[part, queries]`, and `[1, part]` of a single one.
     fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent) -> Value {
-        let axes = (self.rank - 1, self.rank - 2);
-        load_turned(kb, self.q, &self.at(self.row, start), axes, (part, self.queries), self.scale.queries)
+        let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
+        match self.form {
+            Form::Sideways => load_turned(kb, self.q, &at, axes, (part, self.queries), self.scale.queries),
+            Form::Single => {
+                let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
+                self.scale.queries.map_or(q, |factor| kb.binary(BinaryOp::Mul, q, factor))
+            }
+        }
     }
 
     /// Indices of an element of a buffer.
@@ -86,7 +99,7 @@ impl Attention {
         [self.points.as_slice(), &[row, col]].concat()
     }
 
-    /// A left operand of a product, in place if possible: rows and columns along these axes.
+    /// Keys or values for a product, in place if possible: rows and columns along these axes.
     fn left(
         &self,
         kb: &mut KernelBuilder,
@@ -147,11 +160,9 @@ impl Attention {
     /// The scores of a block: `[keys, queries]`.
     fn scores(&self, kb: &mut KernelBuilder, queries: Option<Value>, first: Value, keys: Extent) -> Value {
         let none = kb.full(Scalar::Float(0.0), Elem::F32, keys, self.queries);
-        let axes = (self.rank - 2, self.rank - 1);
         if let (Some(q), Some(n)) = (queries, self.d.as_const()) {
             let zero = kb.index(0);
-            let k = self.left(kb, self.k, &self.at(first, zero), axes, (keys, Extent::Static(n)));
-            return kb.dot(k, q, none);
+            return self.add_scores(kb, q, &self.at(first, zero), (keys, Extent::Static(n)), none);
         }
         let start = kb.index(0);
         let (head, args) = kb.new_block(vec![Type::Index, kb.ty(none).clone()]);
@@ -165,12 +176,46 @@ impl Attention {
         kb.switch_to(inner);
         let part = kb.extent_at(&self.d, args[0], CHUNK);
         let q = self.some_queries(kb, args[0], part);
-        let k = self.left(kb, self.k, &self.at(first, args[0]), axes, (keys, part));
-        let sum = kb.dot(k, q, args[1]);
+        let sum = self.add_scores(kb, q, &self.at(first, args[0]), (keys, part), args[1]);
         let next = kb.plus(args[0], CHUNK);
         kb.br(head, &[next, sum]);
         kb.switch_to(done);
         args[1]
+    }
+
+    /// What a part of the heads adds to the scores of a block.
+    fn add_scores(&self, kb: &mut KernelBuilder, q: Value, at: &[Value], of: (Extent, Extent), sum: Value) -> Value {
+        let axes = (self.rank - 2, self.rank - 1);
+        match self.form {
+            Form::Sideways => {
+                let k = self.left(kb, self.k, at, axes, of);
+                kb.dot(k, q, sum)
+            }
+            Form::Single => {
+                let k = kb.load(self.k, at, (Some(axes.0), Some(axes.1)), of.0, of.1);
+                let products = kb.binary(BinaryOp::Mul, k, q);
+                let more = kb.reduce(ReduceKind::Sum, 1, products);
+                kb.binary(BinaryOp::Add, sum, more)
+            }
+        }
+    }
+
+    /// What a block of values, each with its key's weight, adds to the result.
+    fn add_values(&self, kb: &mut KernelBuilder, weights: Value, first: Value, keys: Extent, sum: Value) -> Value {
+        let (row, col) = (self.rank - 2, self.rank - 1);
+        let at = self.at(first, self.col);
+        match self.form {
+            Form::Sideways => {
+                let values = self.left(kb, self.v, &at, (col, row), (self.width, keys));
+                kb.dot(values, weights, sum)
+            }
+            Form::Single => {
+                let values = kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width);
+                let products = kb.binary(BinaryOp::Mul, values, weights);
+                let more = kb.reduce(ReduceKind::Sum, 0, products);
+                kb.binary(BinaryOp::Add, sum, more)
+            }
+        }
     }
 
     fn masked(
@@ -214,7 +259,8 @@ impl Attention {
         let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
         let (same_queries, same_keys) = (same(query), same(key));
         let at = self.at(self.row, first);
-        match (same_queries, same_keys) {
+        match (same_queries || self.form == Form::Single, same_keys) {
+            (_, true) if self.form == Form::Single => kb.load(*b, &at, (None, None), ONE, ONE),
             (true, _) => kb.load(*b, &at, (Some(key), None), keys, ONE),
             (false, true) => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
             (false, false) => load_turned(kb, *b, &at, (key, query), (keys, self.queries), None),
@@ -244,9 +290,7 @@ impl Attention {
         let sum = kb.binary(BinaryOp::Mul, now.sum, kept);
         let sum = kb.binary(BinaryOp::Add, sum, more);
         let result = kb.binary(BinaryOp::Mul, now.result, kept);
-        let axes = (self.rank - 1, self.rank - 2);
-        let values = self.left(kb, self.v, &self.at(now.next, self.col), axes, (self.width, keys));
-        let result = kb.dot(values, weights, result);
+        let result = self.add_values(kb, weights, now.next, keys, result);
         Running { next: kb.plus(now.next, self.block), highest, sum, result }
     }
 }

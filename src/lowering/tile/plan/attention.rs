@@ -1,19 +1,22 @@
-//! Where an attention reads its keys and values from.
+//! Which kernel computes an attention, and where it reads its keys and values from.
 //!
 //! In: a region that is an attention, and where its operands lie. Out: its launch. A kernel of attention goes through keys
 //! and values once for each tile of queries. Heads that lie beside each other (`[S, H * D]`, as a projection leaves them)
 //! are read in place badly then: each row of a head is on a page of its own, and the rows fall into few sets of the caches.
 //! Where there are many queries, each head's keys and values are first copied to lie row after row, as `f32`; so are those
-//! of other types, which the kernel would convert for each tile of queries again. How many queries there are may be known
-//! only in the call, which then has both ways.
+//! of other types, which the kernel would convert for each tile of queries again. A few queries, one after another, have a
+//! kernel of their own (`attention::Form`). How many queries there are may be known only in the call, which then has all
+//! these ways.
 
+use super::super::attention::{self, Form};
 use super::super::region::Operand;
 use super::super::views::View;
-use super::super::{attention, map, packing};
+use super::super::{map, packing};
 use super::Lowering;
 use crate::ir::{self, Function, Op, Terminator, Value};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::CpuLevel;
 
 /// From so many queries on, keys and values that lie apart are copied. Measured on 12 heads of 64: of the time with all in
 /// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
@@ -21,22 +24,73 @@ const MANY: i64 = 256;
 /// The same where each tile of queries would convert them again.
 const SEVERAL: i64 = 64;
 
+/// The most queries that are computed one by one. Measured on 12 heads of 64 and 16 to 2048 keys, one query takes a seventh
+/// of what a whole tile of queries does with 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit ones.
+fn few(level: CpuLevel) -> i64 {
+    if level == CpuLevel::Portable { 1 } else { 4 }
+}
+
 impl Lowering<'_> {
     /// Launches the kernel of an attention that writes `to`, after copies of keys and values where they pay.
     pub(super) fn attention(&mut self, body: &Function, operands: &[Operand], to: &View) -> Result<(), String> {
-        let here = attention::attention("attention", self.level, body, operands, to)?;
         let (_, _, data) =
             body.insts().find(|(_, _, d)| matches!(d.op, Op::Attention { .. })).ok_or("no attention in its region")?;
         let args = &body.block(body.entry()).args;
         let place = |i: usize| args.iter().position(|v| data.operands.get(i) == Some(v)).ok_or("an operand is no view");
         let (queries, keys, values) = (place(0)?, place(1)?, place(2)?);
-        let queries = match operands.get(queries) {
-            Some(Operand::View(q)) => q.shape.iter().rev().nth(1).cloned().unwrap_or_default(),
-            _ => return self.launch(here),
+        let rows = |i: usize| operands.get(i).and_then(Operand::view)?.shape.iter().rev().nth(1).cloned();
+        let (Some(count), Some(others)) = (rows(queries), rows(keys)) else {
+            return self.attention_of(body, operands, to, Form::Sideways);
         };
+        // As many keys as queries are no work where they are few.
+        let side_by_side = [keys, values].iter().all(|i| operands.get(*i).is_some_and(is_row_after_row));
+        if !side_by_side || count == others {
+            return self.many(body, operands, to, &count, [keys, values]);
+        }
+        self.from(&count, few(self.level) + 1, |plan, enough| match enough {
+            true => plan.many(body, operands, to, &count, [keys, values]),
+            false => plan.attention_of(body, operands, to, Form::Single),
+        })
+    }
+
+    /// Two ways to do something, for `least` of `count` and more, and for less: the one that is known to be taken, or both
+    /// and a choice in the call.
+    fn from(
+        &mut self,
+        count: &Dim,
+        least: i64,
+        mut way: impl FnMut(&mut Self, bool) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if let Some(n) = count.as_const() {
+            return way(self, n >= least);
+        }
+        let (count, least) = (self.builder.dim(count), self.builder.index(least));
+        let enough = self.builder.compare_scalars(CmpOp::Ge, count, least);
+        let (more, _) = self.builder.new_block(Vec::new());
+        let (less, _) = self.builder.new_block(Vec::new());
+        let (done, _) = self.builder.new_block(Vec::new());
+        self.builder.br_if(enough, (more, &[]), (less, &[]));
+        for (block, enough) in [(more, true), (less, false)] {
+            self.builder.switch_to(block);
+            way(self, enough)?;
+            self.builder.br(done, &[]);
+        }
+        self.builder.switch_to(done);
+        Ok(())
+    }
+
+    /// Launches the kernel for tiles of queries, after copies where they pay.
+    fn many(
+        &mut self,
+        body: &Function,
+        operands: &[Operand],
+        to: &View,
+        count: &Dim,
+        keys_and_values: [usize; 2],
+    ) -> Result<(), String> {
         let mut moved = Vec::new();
         let mut enough = i64::MAX;
-        for i in [keys, values] {
+        for i in keys_and_values {
             if let Some(Operand::View(from)) = operands.get(i)
                 && let Some(least) = queries_that_pay(from)
                 && !moved.contains(&i)
@@ -45,26 +99,19 @@ impl Lowering<'_> {
                 enough = enough.min(least);
             }
         }
-        if moved.is_empty() || queries.as_const().is_some_and(|n| n < enough) {
-            return self.launch(here);
+        if moved.is_empty() {
+            return self.attention_of(body, operands, to, Form::Sideways);
         }
-        if queries.as_const().is_some() {
-            return self.after_copies(body, operands, to, &moved);
-        }
-        let (count, least) = (self.builder.dim(&queries), self.builder.index(enough));
-        let many = self.builder.compare_scalars(CmpOp::Ge, count, least);
-        let (apart, _) = self.builder.new_block(Vec::new());
-        let (in_place, _) = self.builder.new_block(Vec::new());
-        let (done, _) = self.builder.new_block(Vec::new());
-        self.builder.br_if(many, (apart, &[]), (in_place, &[]));
-        self.builder.switch_to(apart);
-        self.after_copies(body, operands, to, &moved)?;
-        self.builder.br(done, &[]);
-        self.builder.switch_to(in_place);
-        self.launch(here)?;
-        self.builder.br(done, &[]);
-        self.builder.switch_to(done);
-        Ok(())
+        self.from(count, enough, |plan, enough| match enough {
+            true => plan.after_copies(body, operands, to, &moved),
+            false => plan.attention_of(body, operands, to, Form::Sideways),
+        })
+    }
+
+    /// Launches a kernel on the operands where they lie.
+    fn attention_of(&mut self, body: &Function, operands: &[Operand], to: &View, form: Form) -> Result<(), String> {
+        let call = attention::attention("attention", self.level, body, operands, to, form)?;
+        self.launch(call)
     }
 
     /// Copies some of an attention's operands, then launches its kernel on the copies.
@@ -81,8 +128,7 @@ impl Lowering<'_> {
                 *from = self.row_after_row(from)?;
             }
         }
-        let call = attention::attention("attention", self.level, body, &operands, to)?;
-        self.launch(call)
+        self.attention_of(body, &operands, to, Form::Sideways)
     }
 
     /// A copy of a view as `f32`, in row-major order but for the axes along which it repeats.
@@ -110,6 +156,11 @@ fn queries_that_pay(from: &View) -> Option<i64> {
     }
     // Row after row already, or the other way round.
     if dense(row) || row == width { None } else { Some(MANY) }
+}
+
+/// Do the elements of each row lie side by side?
+fn is_row_after_row(o: &Operand) -> bool {
+    o.view().is_some_and(|v| v.strides.last().is_some_and(|d| d.as_const() == Some(1)))
 }
 
 /// The axes of a view, heads after rows where they lie beside each other in a row: so they are read in order.
