@@ -235,7 +235,7 @@ pub struct TargetOptions {
     pub target: Target,
     /// The best level of processors that gets code of its own; all levels if left out. Each lower one is put in too, and
     /// the best that the processor has runs, but avx512bf16 on Intel's only with `ATTNC_CPU=avx512bf16`. Those for bf16 are
-    /// put in where the program multiplies bf16 by bf16. Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
+    /// put in where the program multiplies bf16 by bf16, avx2vnni where weights are whole numbers (`--pack`). Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
     /// What weights of matmuls are kept as when they are packed at load: fewer bytes make products of few rows faster, and
@@ -471,6 +471,8 @@ pub enum CpuTier {
     Portable,
     /// x86-64 with AVX2 and FMA
     Avx2,
+    /// The same, with its sums of products of bytes (AVX-VNNI)
+    Avx2vnni,
     /// x86-64 with AVX-512
     Avx512,
     /// The same, with its products of bf16
@@ -487,6 +489,7 @@ impl CpuTier {
         match self {
             CpuTier::Portable => "portable",
             CpuTier::Avx2 => "avx2",
+            CpuTier::Avx2vnni => "avx2vnni",
             CpuTier::Avx512 => "avx512",
             CpuTier::Avx512bf16 => "avx512bf16",
             CpuTier::Amx => "amx",

@@ -67,11 +67,14 @@
 //!   has such a product, and shares all other kernels with `avx512`; the system is asked for AMX tiles when a model
 //!   is opened, and if it refuses, the next level runs. On Intel's processors `vdpbf16ps` is slower than FMA, so there
 //!   `avx512bf16` runs only where `ATTNC_CPU` names it.
+//! * **Whole numbers have a level of their own.** `avx2vnni` is AVX2 in everything but products by whole numbers with scales,
+//!   which are sums of products of bytes there as at AVX-512 (`wide/dot_bytes.rs`). A library has it only if its weights
+//!   are such, and shares all other kernels with `avx2`.
 //! * **An element of a product is one chain of sums**, in the order of the inner index, whatever tiles it went through:
 //!   its bits depend neither on how many rows there are nor on who computes them. There are other chains, which do not
 //!   depend on these either: two for each 32 steps with AMX (`wide/amx.rs`); the odd step of each pair first, and no
-//!   subnormals, with `vdpbf16ps`; and by whole numbers at AVX-512 an exact sum for each 32 steps, of left operands in
-//!   8 bits (`wide/dot_whole.rs`). Which chain it is may depend on the rows in one case: a right operand of `bf16` that
+//!   subnormals, with `vdpbf16ps`; and by whole numbers at AVX-512 and with AVX-VNNI an exact sum for each 32 steps, of
+//!   left operands in 8 bits (`wide/dot_whole.rs`). Which chain it is may depend on the rows in one case: a right operand of `bf16` that
 //!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its chain is FMAs in `f32`.
 //!   Attention has queries in the lanes of vectors, so that its maxima and sums go from register to register, never
 //!   across one. A call with few queries has them one by one instead, keys or columns in the lanes, and a query's bits are

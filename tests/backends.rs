@@ -100,6 +100,7 @@ mod with_llvm {
         };
         for (level, pack, bytes, pairs) in [
             ("avx2", "int8", false, false),
+            ("avx2vnni", "int8", true, false),
             ("avx512", "int4", true, false),
             ("avx512", "f32", false, false),
             // Weights of `bf16` are whole numbers then, too.

@@ -41,8 +41,9 @@ fn library(options: &[&str]) -> (tempfile::TempDir, String) {
 #[test]
 fn opened_in_another_process() {
     let Some(so) = std::env::var_os("ATTNC_TEST_SO") else { return };
+    let weights = std::env::var_os("ATTNC_TEST_WEIGHTS");
     // SAFETY: the test that set the variable made the library.
-    match unsafe { CompiledModel::open(Path::new(&so), None, 0) } {
+    match unsafe { CompiledModel::open(Path::new(&so), weights.as_deref().map(Path::new), 0) } {
         Ok(model) => {
             let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
             println!("variant {} threads {threads}", model.variant());
@@ -74,7 +75,7 @@ fn the_environment_may_only_lower_the_level() {
     }
     assert_eq!(opened(&so, &[("ATTNC_CPU", "")]), best);
     let wrong = opened(&so, &[("ATTNC_CPU", "sse9")]);
-    assert_eq!(wrong, "error ATTNC_CPU is `sse9`; it may be portable, avx2, avx512, avx512bf16, amx");
+    assert_eq!(wrong, "error ATTNC_CPU is `sse9`; it may be portable, avx2, avx2vnni, avx512, avx512bf16, amx");
     // What is not in the library cannot be chosen.
     let (_folder, so) = library(&["--cpu", "portable"]);
     assert!(opened(&so, &[]).contains("variant portable "));
@@ -107,6 +108,44 @@ fn products_of_bf16_have_levels_of_their_own() {
     }
 }
 
+/// A program whose weights are whole numbers has code for AVX-VNNI, which runs where it is the best that the processor has.
+#[test]
+fn whole_numbers_have_a_level_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let weights = folder.path().join("w.safetensors").to_string_lossy().into_owned();
+    let bytes = vec![0; 4 * 32 * 40];
+    let view = safetensors::tensor::TensorView::new(Dtype::F32, vec![32, 40], &bytes).expect("a tensor");
+    safetensors::serialize_to_file([("w", view)], None, Path::new(&weights)).expect("weights");
+    let text = "model Product {\n    w: f32[32, 40]\n    pub fn forward(x: f32[S, 32]) -> f32[S, 40] { x @ w }\n}\n";
+    let runs = |so: &str, most: &str| -> String {
+        let text = opened(so, &[("ATTNC_CPU", most), ("ATTNC_TEST_WEIGHTS", &weights)]);
+        let name = text.strip_prefix("variant ").and_then(|rest| rest.split(' ').next());
+        name.unwrap_or_else(|| panic!("{text}")).to_string()
+    };
+    #[cfg(target_arch = "x86_64")]
+    let here = is_x86_feature_detected!("avx2") && std::arch::x86_64::__cpuid_count(7, 1).eax >> 4 & 1 == 1;
+    #[cfg(not(target_arch = "x86_64"))]
+    let here = false;
+    for pack in ["int8", "int4"] {
+        let (_folder, so) = library_of(text, &["--pack", pack]);
+        let below = runs(&so, "avx2");
+        assert_eq!(runs(&so, "avx2vnni"), if here { "avx2vnni" } else { &below }, "{pack}");
+        assert_ne!(below, "avx2vnni");
+        assert_eq!(runs(&so, "portable"), "portable");
+        // What is made for it has all that is below.
+        let (_folder, so) = library_of(text, &["--pack", pack, "--cpu", "avx2vnni"]);
+        assert_eq!(runs(&so, "amx"), if here { "avx2vnni" } else { &below }, "{pack}");
+        assert_eq!(runs(&so, "avx2"), below);
+    }
+    // Others have none of it: weights that are no whole numbers, what is made for less, a program without weights.
+    for (text, options) in
+        [(text, &["--pack", "bf16"][..]), (text, &["--pack", "int8", "--cpu", "avx2"]), (DOUBLE, &["--pack", "int8"])]
+    {
+        let (_folder, so) = library_of(text, options);
+        assert_ne!(runs(&so, "avx2vnni"), "avx2vnni", "{options:?}");
+    }
+}
+
 #[test]
 fn the_environment_may_say_how_many_threads() {
     let (_folder, so) = library(&[]);
@@ -129,7 +168,7 @@ fn levels_that_do_not_exist_are_refused() {
         Command::new(env!("CARGO_BIN_EXE_attnc")).args(["m.attn", "--cpu", "avx10"]).output().expect("attnc starts");
     assert_eq!(out.status.code(), Some(2));
     let text = String::from_utf8_lossy(&out.stderr);
-    assert!(text.contains("portable, avx2, avx512"), "{text}");
+    assert!(text.contains("portable, avx2, avx2vnni, avx512"), "{text}");
 }
 
 fn host(tensor: &fixtures::Tensor) -> Tensor {

@@ -58,7 +58,7 @@ fn compute_as(
     cols: usize,
     rows: &[usize],
 ) {
-    for level in compiled::levels() {
+    for level in compiled::levels_for(format) {
         let folder = tempfile::tempdir().unwrap();
         let tiles = compiled::scheduled_with(module, level, format);
         let model = compiled::load_tiles(level, module, &tiles, given, folder.path());
@@ -527,7 +527,7 @@ fn err_by_half_a_scale(k: usize) {
     let xs = x.to_f64();
     for format in NARROW.into_iter().filter(|f| *f != WeightFormat::Bf16) {
         let (_, scales) = kept(format, &params["w"], 0, (0, k));
-        for level in compiled::levels() {
+        for level in compiled::levels_for(format) {
             let folder = tempfile::tempdir().unwrap();
             let tiles = compiled::scheduled_with(&module, level, format);
             let model = compiled::load_tiles(level, &module, &tiles, &params, folder.path());
@@ -541,7 +541,7 @@ fn err_by_half_a_scale(k: usize) {
                         exact += a * w;
                         // What is rounded besides: the scale (which may have few bits) and the sums.
                         bound += a.abs() * (scale / 2.0 + 127.0 * 1.5e-45 + w.abs() * 1e-5);
-                        if level.vectors() == CpuLevel::Avx512 && k.is_multiple_of(32) {
+                        if level.sums_bytes() && k.is_multiple_of(32) {
                             let group = &xs[i * k + s / 32 * 32..][..32];
                             let unit = group.iter().fold(0.0f64, |m, a| m.max(a.abs())) / 127.0;
                             bound += unit / 2.0 * (w.abs() + scale / 2.0) * 1.001;
@@ -583,7 +583,7 @@ fn both_back_ends_give_the_same_bits() {
             Tensor::from_f32(vec![rows, k], &values).unwrap()
         };
         for format in NARROW {
-            for level in compiled::levels() {
+            for level in compiled::levels_for(format) {
                 let tiles = compiled::scheduled_with(&module, level, format);
                 let results = [Generator::Cranelift, Generator::Llvm].map(|generator| {
                     let folder = tempfile::tempdir().unwrap();
@@ -624,8 +624,9 @@ fn a_tied_table_is_packed_for_its_product_alone() {
         let model = compiled::load_tiles(level, module, &tiles, &params, folder.path());
         model.session().unwrap().call(0, std::slice::from_ref(&tokens)).unwrap().remove(0)
     };
-    let levels = compiled::levels();
-    let both = NARROW.into_iter().flat_map(|format| levels.iter().map(move |level| (format, *level)));
+    let both = NARROW
+        .into_iter()
+        .flat_map(|format| compiled::levels_for(format).into_iter().map(move |level| (format, level)));
     let results: Vec<_> = both.map(|(format, level)| (format, level, call(&tied, format, level))).collect();
     params.insert("head".into(), table);
     for (format, level, got) in results {

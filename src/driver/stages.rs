@@ -171,6 +171,7 @@ impl Levels {
         let asked = target.cpu.map(|tier| match tier {
             CpuTier::Portable => CpuLevel::Portable,
             CpuTier::Avx2 => CpuLevel::Avx2,
+            CpuTier::Avx2vnni => CpuLevel::Avx2Vnni,
             CpuTier::Avx512 => CpuLevel::Avx512,
             CpuTier::Avx512bf16 => CpuLevel::Avx512Bf16,
             CpuTier::Amx => CpuLevel::Amx,
@@ -178,7 +179,9 @@ impl Levels {
         });
         let machine = if target.cpu == Some(CpuTier::Neon) { Machine::Aarch64 } else { Machine::host() };
         let lower = |l: &CpuLevel| asked.is_none_or(|a| *l <= a);
-        let all: Vec<CpuLevel> = cpu::bf16_levels().iter().chain(cpu::levels()).copied().filter(lower).collect();
+        let every = [cpu::bf16_levels(), cpu::byte_levels(), cpu::levels()].concat();
+        let mut all: Vec<CpuLevel> = every.into_iter().filter(lower).collect();
+        all.sort_by_key(|level| std::cmp::Reverse(*level));
         let shown = asked.and_then(|_| all.first().copied()).unwrap_or(CpuLevel::Portable);
         let weights = match target.pack {
             WeightPacking::F32 => WeightFormat::F32,
@@ -199,16 +202,18 @@ impl Levels {
     }
 
     /// Those of them that make a difference: the levels for `bf16` do where there are products of it, that for tiles to the
-    /// back end that has code of its own for them.
+    /// back end that has code of its own for them, that for bytes where there are weights and they are whole numbers.
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
-        if !lowering::tile::multiplies_bf16(graph) {
-            self.all.retain(|level| level.vectors() == *level);
-            self.shown = self.shown.vectors();
-        }
-        if generator == Generator::Llvm {
-            self.all.retain(|level| *level != CpuLevel::Amx);
-            self.shown = self.shown.min(CpuLevel::Avx512Bf16);
-        }
+        let bf16 = lowering::tile::multiplies_bf16(graph);
+        let whole = matches!(self.weights, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
+        self.all.retain(|level| match level {
+            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => true,
+            CpuLevel::Avx2Vnni => whole,
+            CpuLevel::Avx512Bf16 => bf16,
+            CpuLevel::Amx => bf16 && generator == Generator::Cranelift,
+        });
+        // The best of those that are left.
+        self.shown = self.all.iter().copied().find(|level| *level <= self.shown).unwrap_or(self.shown);
         self
     }
 }

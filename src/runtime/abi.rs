@@ -265,12 +265,14 @@ pub mod feature {
     pub const AVX512_VNNI: u64 = 1 << 5;
     /// AMX tiles and their products of BF16. Before its code runs, the system must have been asked for the tiles.
     pub const AMX_BF16: u64 = 1 << 6;
+    /// AVX-VNNI: sums of products of bytes in 256 bits.
+    pub const AVX_VNNI: u64 = 1 << 7;
 }
 
 /// Levels of processors: names of variants that `ATTNC_CPU` may ask for.
 pub mod level {
     /// Every level, the lowest first.
-    pub const NAMES: [&str; 5] = ["portable", "avx2", "avx512", "avx512bf16", "amx"];
+    pub const NAMES: [&str; 6] = ["portable", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"];
 }
 
 /// All code of the model for one tier of processors.

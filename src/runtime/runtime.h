@@ -111,7 +111,7 @@ const char *attnc_parameter_name(uint64_t parameter);
 
 /*
  * Opens the model with a safetensors file (null for a model without weights); threads 0 is what ATTNC_THREADS in
- * the environment says, else one for each core. ATTNC_CPU there (portable, avx2, avx512, avx512bf16, amx) is the best level
+ * the environment says, else one for each core. ATTNC_CPU there (portable, avx2, avx2vnni, avx512, avx512bf16, amx) is the best level
  * of processors whose code may run; of those, the best that this processor has does. amx is passed over where the system
  * refuses its tiles, avx512bf16 on Intel's processors unless ATTNC_CPU names just it.
  * *model becomes a handle even where this fails, for attnc_model_error; close it either way.

@@ -42,6 +42,8 @@ pub enum CpuLevel {
     Portable,
     /// 256-bit vectors with FMA, 16 registers.
     Avx2,
+    /// The same, with sums of products of bytes (AVX-VNNI).
+    Avx2Vnni,
     /// 512-bit vectors, 32 registers.
     Avx512,
     /// The same, with products of pairs of `bf16` (`vdpbf16ps`).
@@ -52,15 +54,33 @@ pub enum CpuLevel {
 
 impl CpuLevel {
     /// Every level, the lowest first.
-    pub const ALL: [CpuLevel; 5] =
-        [CpuLevel::Portable, CpuLevel::Avx2, CpuLevel::Avx512, CpuLevel::Avx512Bf16, CpuLevel::Amx];
+    pub const ALL: [CpuLevel; 6] =
+        [CpuLevel::Portable, CpuLevel::Avx2, CpuLevel::Avx2Vnni, CpuLevel::Avx512, CpuLevel::Avx512Bf16, CpuLevel::Amx];
 
-    /// The level of the same vectors that has no instructions for `bf16`: what all code but that of products of `bf16` is
-    /// made for.
+    /// The level of the same vectors that has no instructions of its own for products of `bf16`, or of bytes: what all other
+    /// code is made for.
     pub fn vectors(self) -> CpuLevel {
         match self {
             CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => self,
+            CpuLevel::Avx2Vnni => CpuLevel::Avx2,
             CpuLevel::Avx512Bf16 | CpuLevel::Amx => CpuLevel::Avx512,
+        }
+    }
+
+    /// Are products by whole numbers sums of products of bytes here, their left operands rounded where the steps are whole
+    /// groups? (At AVX-512 a variant with such products asks for VNNI.)
+    pub fn sums_bytes(self) -> bool {
+        match self {
+            CpuLevel::Portable | CpuLevel::Avx2 => false,
+            CpuLevel::Avx2Vnni | CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => true,
+        }
+    }
+
+    /// Is this a level for products of `bf16`?
+    pub fn is_for_bf16(self) -> bool {
+        match self {
+            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Avx512 => false,
+            CpuLevel::Avx512Bf16 | CpuLevel::Amx => true,
         }
     }
 
@@ -69,6 +89,7 @@ impl CpuLevel {
         match self {
             CpuLevel::Portable => "portable",
             CpuLevel::Avx2 => "avx2",
+            CpuLevel::Avx2Vnni => "avx2vnni",
             CpuLevel::Avx512 => "avx512",
             CpuLevel::Avx512Bf16 => "avx512bf16",
             CpuLevel::Amx => "amx",
@@ -79,7 +100,7 @@ impl CpuLevel {
     pub fn lanes(self) -> u32 {
         match self {
             CpuLevel::Portable => 4,
-            CpuLevel::Avx2 => 8,
+            CpuLevel::Avx2 | CpuLevel::Avx2Vnni => 8,
             CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 16,
         }
     }
@@ -87,7 +108,7 @@ impl CpuLevel {
     /// Vector registers.
     pub fn registers(self) -> u32 {
         match self {
-            CpuLevel::Portable | CpuLevel::Avx2 => 16,
+            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx2Vnni => 16,
             CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 32,
         }
     }
@@ -97,7 +118,7 @@ impl CpuLevel {
     pub fn dot_rows(self) -> u32 {
         match self {
             CpuLevel::Portable => 4,
-            CpuLevel::Avx2 => 6,
+            CpuLevel::Avx2 | CpuLevel::Avx2Vnni => 6,
             CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 14,
         }
     }

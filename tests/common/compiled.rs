@@ -52,9 +52,30 @@ pub(crate) fn levels() -> Vec<CpuLevel> {
         CpuLevel::Avx512 => is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq"),
         #[cfg(not(target_arch = "x86_64"))]
         CpuLevel::Avx2 | CpuLevel::Avx512 => false,
-        CpuLevel::Avx512Bf16 | CpuLevel::Amx => false,
+        CpuLevel::Avx2Vnni | CpuLevel::Avx512Bf16 | CpuLevel::Amx => false,
     };
     cpu::levels().iter().copied().filter(here).collect()
+}
+
+/// The levels whose code for packed weights in a format this processor can run, among them all of [`levels`]. Says which are
+/// left out.
+pub(crate) fn levels_for(format: WeightFormat) -> Vec<CpuLevel> {
+    #[cfg(target_arch = "x86_64")]
+    let here = || {
+        use std::arch::x86_64::__cpuid_count;
+        is_x86_feature_detected!("avx2") && __cpuid_count(7, 0).eax >= 1 && __cpuid_count(7, 1).eax >> 4 & 1 == 1
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let here = || false;
+    let mut all = levels();
+    if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) {
+        if here() {
+            all.extend(cpu::byte_levels());
+        } else {
+            println!("not run: this machine lacks {:?}", cpu::byte_levels());
+        }
+    }
+    all
 }
 
 /// The levels whose code for products of `bf16` this processor can run, among them all of [`levels`]. Says which are left out.

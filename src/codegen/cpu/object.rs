@@ -130,6 +130,14 @@ pub fn bf16_levels() -> &'static [CpuLevel] {
     }
 }
 
+/// The levels at which products by whole numbers with scales alone are other code than at those of [`levels`], best first.
+pub fn byte_levels() -> &'static [CpuLevel] {
+    match Machine::host() {
+        Machine::X86 => &[CpuLevel::Avx2Vnni],
+        Machine::Aarch64 => &[],
+    }
+}
+
 /// The levels that objects for this machine may have code for, best first.
 pub fn levels() -> &'static [CpuLevel] {
     match Machine::host() {
@@ -392,8 +400,8 @@ impl Builder {
     }
 }
 
-/// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves, and those
-/// for `bf16` where steps lie in pairs.
+/// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves, those for
+/// `bf16` where steps lie in pairs, and that for bytes where numbers have scales.
 fn key(kernel: &Kernel) -> String {
     let mut k = kernel.clone();
     k.name.clear();
@@ -401,7 +409,11 @@ fn key(kernel: &Kernel) -> String {
     if !k.body.insts().into_iter().any(has_leaves) {
         k.state = State::Cpu(CpuLevel::Portable);
     } else if let State::Cpu(level) = k.state
-        && !k.body.insts().into_iter().any(|i| k.body.inst(i).op == Op::LoadPairs)
+        && !k.body.insts().into_iter().any(|i| match k.body.inst(i).op {
+            Op::LoadPairs => level.is_for_bf16(),
+            Op::LoadScaled { .. } => level == CpuLevel::Avx2Vnni,
+            _ => false,
+        })
     {
         k.state = State::Cpu(level.vectors());
     }

@@ -1,4 +1,4 @@
-//! Products by whole numbers where the processor sums products of bytes (AVX-512 with VNNI).
+//! Products by whole numbers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
 //!
 //! In: a product whose right operand is a panel of whole numbers with scales, its left one dense in `f32`, its steps whole
 //! groups. Out: LLVM IR with the processor's intrinsic. What is computed, and how the left operand is rounded, is said in
@@ -17,14 +17,15 @@ use crate::codegen::cpu::math::ROUND;
 use crate::ir::Scalar;
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{CpuLevel, TileType};
+use crate::tile::TileType;
 
 /// Steps of a group.
 const GROUP: u32 = crate::tile::GROUP.unsigned_abs();
 /// Vectors of columns: those of a panel.
 const VECTORS: u32 = 2;
-/// Rows at a time.
+/// Rows at a time, by how many registers there are.
 const ROWS: i64 = 4;
+const FEW_ROWS: i64 = 2;
 
 impl<'c> Emit<'_, 'c> {
     /// The same byte so many times.
@@ -53,13 +54,13 @@ impl<'c> Code<'_, '_, 'c> {
         let lanes = self.e.level.lanes();
         let fills = t.cols.capacity() > i64::from(lanes) && s.pitch == i64::from(VECTORS * lanes);
         let dense = p.a.dense && p.a.elem == Elem::F32;
-        let known = self.e.level.vectors() == CpuLevel::Avx512;
-        (known && fills && dense && p.elem == Elem::F32 && p.lanes == lanes).then_some(s)
+        (self.e.level.sums_bytes() && fills && dense && p.elem == Elem::F32 && p.lanes == lanes).then_some(s)
     }
 
     /// The product, all rows.
     pub(super) fn whole(&mut self, p: &Product<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> Made<()> {
-        self.in_steps(Count::Value(rows), &[(ROWS, 0), (1, 0)], |code, height, row| {
+        let most = if self.e.level.registers() == 32 { ROWS } else { FEW_ROWS };
+        self.in_steps(Count::Value(rows), &[(most, 0), (1, 0)], |code, height, row| {
             let place = Place { height, vectors: i64::from(VECTORS), row, col: code.e.int(0) };
             let sums = code.start_sums(p, place)?;
             let a = code.steps(p.a.start, row, p.a.row)?;

@@ -63,8 +63,10 @@ fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
             features.extend(["+avx512vnni", "+avx512vbmi"]);
         }
     }
-    if tier.level == CpuLevel::Avx512Bf16 {
-        features.push("+avx512bf16");
+    match tier.level {
+        CpuLevel::Avx2Vnni => features.push("+avxvnni"),
+        CpuLevel::Avx512Bf16 => features.push("+avx512bf16"),
+        CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 | CpuLevel::Amx => {}
     }
     let features = features.join(",");
     let triple = TargetTriple::create(&name.to_string());

@@ -33,7 +33,7 @@ pub(super) fn are_wanted(level: CpuLevel, a: &View, b: &View) -> bool {
     let steps = a.shape.last().and_then(Dim::as_const).filter(|k| *k > 0);
     let dense = a.strides.last().and_then(Dim::as_const) == Some(1);
     let fits = match level {
-        CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => false,
+        CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Avx512 => false,
         CpuLevel::Avx512Bf16 => steps.is_some_and(|k| k % 2 == 0),
         CpuLevel::Amx => steps.is_some(),
     };

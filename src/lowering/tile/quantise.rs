@@ -17,8 +17,8 @@
 //! With `s` the scale of a weight's group (`max |w| / most`) and `a` what it is multiplied by, an element of a product is off
 //! by at most the sum of `|a| s / 2` over its steps, besides the rounding of sums that every product has.
 //!
-//! Levels whose processors sum products of bytes (AVX-512 with VNNI and VBMI; a processor that lacks one of them runs
-//! the code for AVX2) round the left operand too, where the steps are whole groups: in each group to multiples of
+//! Levels whose processors sum products of bytes (AVX-512 with VNNI and VBMI, and AVX-VNNI; a processor with AVX-512 that
+//! lacks one of its two runs the code for a level below) round the left operand too, where the steps are whole groups: in each group to multiples of
 //! `t = max |a| / 127`, which adds at most the sum of `t (|w| + s / 2) / 2`. Groups with a largest magnitude below 1e-30
 //! count as if it were 1e-30. The sum over a group is then exact, and each group adds one rounding. Rows are rounded on
 //! their own: the bits do not depend on how many there are. With weights in 4 bits this is a twentieth of the error

@@ -37,6 +37,9 @@ pub(crate) fn features() -> u64 {
     if all(one.ecx, &[12]) {
         out |= feature::FMA;
     }
+    if all(more.eax, &[4]) {
+        out |= feature::AVX_VNNI;
+    }
     if all(saved, &[5, 6, 7]) && all(seven.ebx, &[16, 17, 28, 30, 31]) {
         out |= feature::AVX512;
         if all(more.eax, &[5]) {

@@ -63,7 +63,8 @@ impl Code<'_, '_> {
         if self.body.def_inst(*b).is_some_and(|d| d.op == Op::LoadPairs) {
             return self.wide_pairs(level, data, scratch);
         }
-        let level = level.vectors();
+        let scaled = self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadScaled { .. }));
+        let level = if scaled && level == CpuLevel::Avx2Vnni { level } else { level.vectors() };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
         let (ta, tb) = (tile(*a)?, tile(*b)?);
         let result = tile(data.result.ok_or("a product without a result")?)?;

@@ -13,8 +13,8 @@
 //! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
 //!
 //! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile. Pairs of `bf16` go through
-//! `vdpbf16ps`, the odd step of each pair first, without subnormals; whole numbers at AVX-512 are summed exactly in groups,
-//! by left operands in 8 bits (`dot_whole`).
+//! `vdpbf16ps`, the odd step of each pair first, without subnormals; whole numbers at AVX-512 and with AVX-VNNI are summed exactly
+//! in groups, by left operands in 8 bits (`dot_whole`, `dot_bytes`).
 //!
 //! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
 //!
@@ -157,6 +157,9 @@ impl Dot {
         let done = self.asm.label();
         if self.is_few() {
             self.few(done);
+        }
+        if self.is_of_bytes() {
+            self.of_bytes(done);
         }
         if self.is_whole() {
             self.whole(done);

@@ -143,7 +143,7 @@ macro_rules! instructions {
             pub(super) fn code(self, level: CpuLevel) -> Code {
                 match (self, level) {
                     $((Op::$name, CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx) => Code::$wide,)*
-                    $((Op::$name, CpuLevel::Avx2) => Code::$narrow,)*
+                    $((Op::$name, CpuLevel::Avx2 | CpuLevel::Avx2Vnni) => Code::$narrow,)*
                     (_, CpuLevel::Portable) => Code::INVALID,
                 }
             }

@@ -1,6 +1,6 @@
 //! Leaf functions: machine code of our own for what a kernel does innermost, at the full width of the processor.
 //!
-//! Cranelift has no vector wider than 128 bits on x86-64. At [`CpuLevel::Avx2`] and [`CpuLevel::Avx512`] the loops of a
+//! Cranelift has no vector wider than 128 bits on x86-64. From [`CpuLevel::Avx2`] on the loops of a
 //! kernel are still Cranelift's; each `run`, `dot` and `transpose` becomes a call of a *leaf*: `extern "C" fn(words: *const
 //! u64)`, specialised for extents, places in scratch, strides and element types. What is known only when the program
 //! runs stands in the words, which the kernel fills in before the call.
@@ -11,7 +11,7 @@
 //!
 //! * `registers`: what registers and plain instructions each level has;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows; `dot_whole`: by whole numbers), `amx`, `transpose`: leaves whose registers follow from
+//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`: leaves whose registers follow from
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
 //!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
@@ -27,6 +27,7 @@ mod amx;
 mod asm;
 mod call;
 mod dot;
+mod dot_bytes;
 mod dot_few;
 mod dot_whole;
 mod encode;

@@ -9,7 +9,7 @@ pub(super) fn vector(level: CpuLevel, n: i32) -> Register {
     let n = u32::try_from(n).unwrap_or(0);
     match level {
         CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Register::ZMM0 + n % 32,
-        CpuLevel::Avx2 => Register::YMM0 + n % 16,
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni => Register::YMM0 + n % 16,
         CpuLevel::Portable => Register::XMM0 + n % 16,
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
         CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
             (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm)
         }
-        CpuLevel::Avx2 => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
         CpuLevel::Portable => (Code::VEX_Vmovups_xmm_xmmm128, Code::VEX_Vmovups_xmmm128_xmm),
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
 pub(super) fn copy(level: CpuLevel) -> Code {
     match level {
         CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
-        CpuLevel::Avx2 | CpuLevel::Portable => Code::VEX_Vmovaps_ymm_ymmm256,
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => Code::VEX_Vmovaps_ymm_ymmm256,
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn spread_and_fma(level: CpuLevel) -> (Code, Code) {
         CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
             (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er)
         }
-        CpuLevel::Avx2 => (Code::VEX_Vbroadcastss_ymm_m32, Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256),
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni => (Code::VEX_Vbroadcastss_ymm_m32, Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256),
         CpuLevel::Portable => (Code::VEX_Vbroadcastss_xmm_m32, Code::VEX_Vfmadd231ps_xmm_xmm_xmmm128),
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn unpack_singles(level: CpuLevel) -> [Code; 2] {
         CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
             [Code::EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32]
         }
-        CpuLevel::Avx2 | CpuLevel::Portable => {
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => {
             [Code::VEX_Vunpcklps_ymm_ymm_ymmm256, Code::VEX_Vunpckhps_ymm_ymm_ymmm256]
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn unpack_pairs(level: CpuLevel) -> [Code; 2] {
         CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
             [Code::EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64, Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64]
         }
-        CpuLevel::Avx2 | CpuLevel::Portable => {
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => {
             [Code::VEX_Vunpcklpd_ymm_ymm_ymmm256, Code::VEX_Vunpckhpd_ymm_ymm_ymmm256]
         }
     }
@@ -120,7 +120,7 @@ pub(super) fn widening(level: CpuLevel) -> Widening {
             to_float: Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er,
             multiply: Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
         },
-        CpuLevel::Avx2 | CpuLevel::Portable => Widening {
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => Widening {
             words: Code::VEX_Vpmovzxwd_ymm_xmmm128,
             bytes: Code::VEX_Vpmovzxbd_ymm_xmmm64,
             signed_bytes: Code::VEX_Vpmovsxbd_ymm_xmmm64,

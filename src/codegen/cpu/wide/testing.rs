@@ -19,12 +19,20 @@ pub(super) fn has(level: CpuLevel) -> bool {
         CpuLevel::Avx2 => {
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
         }
+        CpuLevel::Avx2Vnni => has(CpuLevel::Avx2) && has_byte_sums(),
         CpuLevel::Avx512Bf16 => has(CpuLevel::Avx512) && is_x86_feature_detected!("avx512bf16"),
         CpuLevel::Amx => has(CpuLevel::Avx512) && has_tiles(),
         CpuLevel::Portable => true,
     };
     #[cfg(not(target_arch = "x86_64"))]
     return false;
+}
+
+/// Has this machine AVX-VNNI?
+#[cfg(target_arch = "x86_64")]
+fn has_byte_sums() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).eax >= 1 && __cpuid_count(7, 1).eax >> 4 & 1 == 1
 }
 
 /// Has this machine tiles of `bf16`, and lets the system this process use them? To ask is to get them.
@@ -96,11 +104,12 @@ pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
                     | CpuidFeature::AVX512_VNNI
                     | CpuidFeature::AVX512_VBMI
             );
+            let sums = level == CpuLevel::Avx2Vnni && *f == CpuidFeature::AVX_VNNI;
             let pairs = level == CpuLevel::Avx512Bf16 && *f == CpuidFeature::AVX512_BF16;
             let tiles = level == CpuLevel::Amx && matches!(f, CpuidFeature::AMX_TILE | CpuidFeature::AMX_BF16);
             let allowed = match level.vectors() {
                 CpuLevel::Portable => base,
-                CpuLevel::Avx2 => base || avx2,
+                CpuLevel::Avx2 => base || avx2 || sums,
                 _ => base || avx2 || avx512 || pairs || tiles,
             };
             assert!(allowed, "{f:?} at {} for {}", i.ip(), level.name());

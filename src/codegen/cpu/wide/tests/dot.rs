@@ -153,8 +153,9 @@ fn rounded(row: &[f32], start: f32, part: f32, column: impl Fn(usize) -> (f32, f
 
 #[test]
 fn narrow_operands_are_widened_where_they_are_loaded() {
-    for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
-        for (right, size) in [(Right::F32, 4), (Right::Bf16, 2), (Right::Bytes, 1), (Right::Nibbles, 1)] {
+    for level in [CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Avx2Vnni] {
+        let all = [(Right::F32, 4), (Right::Bf16, 2), (Right::Bytes, 1), (Right::Nibbles, 1)];
+        for (right, size) in all.into_iter().filter(|(right, _)| level != CpuLevel::Avx2Vnni || right.scaled()) {
             for (vectors, rows, inner) in [
                 (2, 1, 1),
                 (2, 1, 2),
@@ -169,6 +170,8 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                 (2, 2, 32),
                 (2, 3, 1024),
                 (2, 17, 96),
+                (1, 3, 64),
+                (2, 100, 32),
             ] {
                 let cols = vectors * usize::try_from(level.lanes()).expect("a small number");
                 let number = |n: usize| i32::try_from(n).expect("a small number");
@@ -181,13 +184,14 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     filled: false,
                     far: true,
                 };
-                let (code, _) = dot(level, shape, false).expect("it can be encoded");
+                let (code, listing) = dot(level, shape, true).expect("it can be encoded");
+                assert_eq!(listing.contains("vpdpbusd"), level.sums_bytes() && right.scaled() && vectors == 2);
                 let Some(leaf) = Executable::new(level, &code) else { continue };
                 let a = numbers(rows * inner, 4);
                 let scales = numbers(inner.div_ceil(32) * cols, 5);
                 let (bytes, values) = narrow(right, inner, cols, &scales);
                 let start = numbers(rows * cols, 6);
-                let whole = level == CpuLevel::Avx512 && matches!(right, Right::Bytes | Right::Nibbles);
+                let whole = level.sums_bytes() && right.scaled();
                 let want: Vec<f32> = (0..rows * cols)
                     .map(|i| {
                         let (r, c) = (i / cols, i % cols);
@@ -224,44 +228,53 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
 /// Groups of zeros, of numbers that have few bits, and a NaN or an infinity, which makes its row NaN and no other.
 #[test]
 fn rounded_groups_of_every_kind() {
-    let (rows, inner, cols) = (5, 64, 32);
-    for (right, bytes_of_row) in [(Right::Bytes, cols), (Right::Nibbles, cols / 2)] {
-        let shape =
-            DotShape { inner_dense: true, b_pitch: 32, acc_pitch: 128, vectors: 2, right, filled: true, far: true };
-        let (code, _) = dot(CpuLevel::Avx512, shape, false).expect("it can be encoded");
-        let Some(leaf) = Executable::new(CpuLevel::Avx512, &code) else { return };
-        let mut a = numbers(rows * inner, 8);
-        a[..32].fill(0.0);
-        a[inner..2 * inner].iter_mut().for_each(|x| *x *= 1e-44);
-        a[2 * inner + 40] = f32::NAN;
-        a[3 * inner + 1] = f32::NEG_INFINITY;
-        let b = vec![0x11u8; inner * bytes_of_row];
-        let scales = vec![0.5f32; 2 * cols];
-        let mut acc = vec![0.0f32; rows * cols];
-        let (start, number) = (3.0f32, if right == Right::Bytes { 17.0 } else { 1.0 });
-        let words = [
-            a.as_ptr() as u64,
-            4 * inner as u64,
-            b.as_ptr() as u64,
-            acc.as_mut_ptr() as u64,
-            rows as u64,
-            inner as u64,
-            scales.as_ptr() as u64,
-            u64::from(start.to_bits()),
-            0,
-        ];
-        // SAFETY: the buffers have the sizes and strides that the words say.
-        unsafe { leaf.call(&words) };
-        for (r, sums) in acc.chunks(cols).enumerate() {
-            let exact: f32 = a[r * inner..][..inner].iter().sum::<f32>() * 0.5 * number + start;
-            // Half a 127th of the largest magnitude for each step.
-            let off = 64.0 * 0.5 / 254.0 * 0.5 * number;
-            for sum in sums {
-                match r {
-                    2 | 3 => assert!(sum.is_nan(), "{right:?}, row {r}: {sum}"),
-                    1 => assert_eq!(*sum, start, "{right:?}"),
-                    _ => assert!((sum - exact).abs() < off, "{right:?}, row {r}: {sum}, not {exact}"),
-                }
+    for level in [CpuLevel::Avx512, CpuLevel::Avx2Vnni] {
+        for right in [Right::Bytes, Right::Nibbles] {
+            rounded_groups(level, right);
+        }
+    }
+}
+
+fn rounded_groups(level: CpuLevel, right: Right) {
+    let (rows, inner) = (5, 64);
+    let cols = 2 * usize::try_from(level.lanes()).expect("a small number");
+    let bytes_of_row = if right == Right::Bytes { cols } else { cols / 2 };
+    let b_pitch = i32::try_from(cols).expect("a small number");
+    let shape =
+        DotShape { inner_dense: true, b_pitch, acc_pitch: 4 * b_pitch, vectors: 2, right, filled: true, far: true };
+    let (code, _) = dot(level, shape, false).expect("it can be encoded");
+    let Some(leaf) = Executable::new(level, &code) else { return };
+    let mut a = numbers(rows * inner, 8);
+    a[..32].fill(0.0);
+    a[inner..2 * inner].iter_mut().for_each(|x| *x *= 1e-44);
+    a[2 * inner + 40] = f32::NAN;
+    a[3 * inner + 1] = f32::NEG_INFINITY;
+    let b = vec![0x11u8; inner * bytes_of_row];
+    let scales = vec![0.5f32; 2 * cols];
+    let mut acc = vec![0.0f32; rows * cols];
+    let (start, number) = (3.0f32, if right == Right::Bytes { 17.0 } else { 1.0 });
+    let words = [
+        a.as_ptr() as u64,
+        4 * inner as u64,
+        b.as_ptr() as u64,
+        acc.as_mut_ptr() as u64,
+        rows as u64,
+        inner as u64,
+        scales.as_ptr() as u64,
+        u64::from(start.to_bits()),
+        0,
+    ];
+    // SAFETY: the buffers have the sizes and strides that the words say.
+    unsafe { leaf.call(&words) };
+    for (r, sums) in acc.chunks(cols).enumerate() {
+        let exact: f32 = a[r * inner..][..inner].iter().sum::<f32>() * 0.5 * number + start;
+        // Half a 127th of the largest magnitude for each step.
+        let off = 64.0 * 0.5 / 254.0 * 0.5 * number;
+        for sum in sums {
+            match r {
+                2 | 3 => assert!(sum.is_nan(), "{right:?}, row {r}: {sum}"),
+                1 => assert_eq!(*sum, start, "{right:?}"),
+                _ => assert!((sum - exact).abs() < off, "{right:?}, row {r}: {sum}, not {exact}"),
             }
         }
     }

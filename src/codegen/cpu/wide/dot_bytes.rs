@@ -1,0 +1,339 @@
+//! The part of the `dot` leaf for panels of whole numbers at 256 bits: sums of products of bytes (AVX-VNNI).
+//!
+//! In: a product whose right operand is bytes or half bytes with scales, at [`CpuLevel::Avx2Vnni`]. Out: code for any number
+//! of rows, where the inner extent is whole groups; else the other part of the leaf goes on, which widens the numbers to
+//! `f32`. What is computed is that of `dot_whole`, bit for bit; how it is done differs, for there are 16 registers and no
+//! permutation of bytes across a register:
+//!
+//! ```text
+//! for each group of 32 steps
+//!   its numbers: four steps of a column side by side, as signed bytes, on the stack; 128 times their sums
+//!   for each row: q + 128 in bytes, t;  whole = sum of (q + 128) w - 128 w;  acc = fma(whole, t * scale, acc)
+//! ```
+//!
+//! * A panel's row has 16 columns, one half of a register. Two rows are loaded at a time, one to each half, and four such
+//!   pairs are interleaved by bytes and then by pairs of bytes: each half of a register then has four steps of four columns,
+//!   the even steps in one and the odd ones in the other (half bytes: the even and the odd rows of the panel). The sums of
+//!   both halves are added at the end. No step crosses from half to half.
+//! * So that a row's bytes come in the order of the columns', they are put in order once for each group; the blocks of
+//!   eight steps are those whose bytes then lie in one place of each half.
+//! * Half bytes are moved to the upper half of their byte: sixteen times their value, sign included.
+//! * The sums of `f32` stay in the accumulator's place, where each group adds to them once.
+//! * Memory is read as in `dot_few`.
+
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+use super::asm::Label;
+use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, STRIDE, WORDS};
+use super::registers::at;
+use crate::tile::CpuLevel;
+
+/// Steps of a group, and of a block of it.
+const GROUP: i32 = crate::tile::GROUP;
+const BLOCKS: i32 = 4;
+
+const SCALES: Register = Register::R15;
+const ROWS: Register = Register::R14;
+/// The stack pointer of the rest of the leaf.
+const OUTSIDE: Register = Register::R13;
+/// Inside a group: where it is in a row of `a`, the row's accumulators, rows left.
+const A_AT: Register = Register::RAX;
+const ACC_AT: Register = Register::RDX;
+const LEFT: Register = Register::RBX;
+
+/// How far scales are fetched ahead: they are a stream of their own.
+const SCALES_AHEAD: i32 = 2048;
+
+/// On the stack, aligned to a cache line: a group's numbers, the order of a row's bytes, and constants.
+const ORDER: i32 = 16 * GROUP;
+const LEAST: i32 = ORDER + 32;
+const MOST: i32 = LEAST + 16;
+const OF_MOST: i32 = MOST + 4;
+const MIDDLE: i32 = OF_MOST + 4;
+const HALVES: i32 = MIDDLE + 4;
+const UPPER: i32 = HALVES + 4;
+const FRAME: i32 = ORDER + 128;
+
+/// Vector registers that keep what they have: 128 times the sums of a group's numbers, negated; its scales; 128; the order.
+const OFFSET: u32 = 8;
+const SCALE: u32 = 12;
+const MIDDLES: u32 = 14;
+const ORDERS: u32 = 15;
+/// `t` of a row.
+const UNIT: u32 = 7;
+
+fn ymm(n: u32) -> Register {
+    Register::YMM0 + n
+}
+
+fn xmm(n: u32) -> Register {
+    Register::XMM0 + n
+}
+
+/// Memory so far above the stack pointer.
+fn frame(displacement: i32) -> MemoryOperand {
+    at(Register::RSP, displacement)
+}
+
+/// The order of the bytes of a half register, first those of the even steps (half bytes: rows) of two blocks.
+fn order(right: Right) -> [u64; 2] {
+    let bytes: [u8; 16] = match right {
+        Right::Nibbles => [0, 4, 1, 5, 8, 12, 9, 13, 2, 6, 3, 7, 10, 14, 11, 15],
+        _ => [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15],
+    };
+    let word = |half: &[u8]| half.iter().rev().fold(0u64, |word, b| word << 8 | u64::from(*b));
+    [word(&bytes[..8]), word(&bytes[8..])]
+}
+
+impl Dot {
+    /// Is there such a part?
+    pub(super) fn is_of_bytes(&self) -> bool {
+        let s = &self.shape;
+        let fits = s.inner_dense && s.vectors == 2 && s.b_pitch == 16;
+        self.level == CpuLevel::Avx2Vnni && s.right.scaled() && fits
+    }
+
+    /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
+    pub(super) fn of_bytes(&mut self, done: Label) {
+        let other = self.asm.label();
+        for (word, r) in [(0, A), (1, STRIDE), (2, B_ROW), (3, ACC), (4, ROWS), (5, INNER), (6, SCALES)] {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
+        }
+        self.asm.emit(Instruction::with2(Code::Test_rm64_imm32, INNER, GROUP - 1));
+        self.asm.jump(Code::Jne_rel32_64, other);
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, ROWS, ROWS));
+        self.asm.jump(Code::Jle_rel32_64, done);
+        if self.shape.filled {
+            self.fill_sums();
+        }
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
+        self.asm.jump(Code::Jle_rel32_64, done);
+        self.asm.comment("all rows rounded to whole numbers");
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, OUTSIDE, Register::RSP));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
+        self.asm.emit(Instruction::with2(Code::And_rm64_imm8, Register::RSP, -64));
+        self.byte_constants();
+        let bytes = if self.shape.right == Right::Nibbles { GROUP * 8 } else { GROUP * 16 };
+        self.in_both_ways(|d| {
+            let group = d.asm.here();
+            d.group_numbers(bytes);
+            d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, A_AT, A));
+            d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
+            d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LEFT, ROWS));
+            let row = d.asm.here();
+            d.row_as_bytes();
+            d.row_of_group();
+            d.asm.emit(Instruction::with2(Code::Add_r64_rm64, A_AT, STRIDE));
+            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, d.shape.acc_pitch));
+            d.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, LEFT, 1));
+            d.asm.jump(Code::Jne_rel32_64, row);
+            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, SCALES, 64));
+            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * GROUP));
+            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, bytes));
+            d.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, INNER, GROUP));
+            d.asm.jump(Code::Jg_rel32_64, group);
+            d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, OUTSIDE));
+            d.asm.jump(Code::Jmp_rel32_64, done);
+        });
+        self.asm.bind(other);
+    }
+
+    /// Puts into all accumulators what the sums start with.
+    fn fill_sums(&mut self) {
+        self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_m32, ymm(0), at(WORDS, 56)));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LEFT, ROWS));
+        let row = self.asm.here();
+        for v in 0..2 {
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, at(ACC_AT, 32 * v), ymm(0)));
+        }
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, self.shape.acc_pitch));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, LEFT, 1));
+        self.asm.jump(Code::Jne_rel32_64, row);
+    }
+
+    /// What stays on the stack and in registers.
+    fn byte_constants(&mut self) {
+        for (i, word) in order(self.shape.right).into_iter().enumerate() {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, word));
+            for half in 0..2 {
+                let place = frame(ORDER + 16 * half + if i == 0 { 0 } else { 8 });
+                self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, place, Register::RAX));
+            }
+        }
+        // Half bytes are sixteen times as large.
+        let part = 1.0 / if self.shape.right == Right::Nibbles { 127.0 * 16.0 } else { 127.0_f32 };
+        for (place, bits) in [
+            // Magnitudes are compared as twice their bits, which have no sign.
+            (LEAST, 1e-30_f32.to_bits() << 1),
+            (MOST, 127.0_f32.to_bits()),
+            (OF_MOST, part.to_bits()),
+            (MIDDLE, 128.0_f32.to_bits()),
+            (HALVES, 0x8080_8080),
+            (UPPER, 0xf0f0_f0f0),
+        ] {
+            self.asm.emit(Instruction::with2(Code::Mov_rm32_imm32, frame(place), bits.cast_signed()));
+        }
+        self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_m32, ymm(MIDDLES), frame(MIDDLE)));
+        self.asm.emit(Instruction::with2(Code::VEX_Vmovdqa_ymm_ymmm256, ymm(ORDERS), frame(ORDER)));
+    }
+
+    /// A group's numbers, four steps of each column side by side, onto the stack; its offsets and scales.
+    fn group_numbers(&mut self, bytes: i32) {
+        let (halves, upper) = (ymm(7), ymm(6));
+        self.asm.emit(Instruction::with2(Code::VEX_Vpbroadcastd_ymm_xmmm32, halves, frame(HALVES)));
+        if self.shape.right == Right::Nibbles {
+            self.asm.emit(Instruction::with2(Code::VEX_Vpbroadcastd_ymm_xmmm32, upper, frame(UPPER)));
+        }
+        for j in 0..4 {
+            self.clear(ymm(OFFSET + j));
+        }
+        for block in 0..BLOCKS {
+            self.fetch_part(bytes, block, BLOCKS);
+            let numbers =
+                if self.shape.right == Right::Nibbles { self.half_bytes(block) } else { self.whole_bytes(block) };
+            for (j, n) in (0u32..).zip(numbers) {
+                let place = 128 * block + 32 * i32::try_from(j).unwrap_or(0);
+                self.asm.emit(Instruction::with2(Code::VEX_Vmovdqa_ymmm256_ymm, frame(place), n));
+                let sum = Code::VEX_Vpdpbusd_ymm_ymm_ymmm256;
+                self.asm.emit(Instruction::with3(sum, ymm(OFFSET + j), halves, n));
+            }
+        }
+        let zero = ymm(0);
+        self.clear(zero);
+        for j in 0..4 {
+            let offset = ymm(OFFSET + j);
+            self.asm.emit(Instruction::with3(Code::VEX_Vpsubd_ymm_ymm_ymmm256, offset, zero, offset));
+        }
+        for v in 0..2 {
+            let scale = ymm(SCALE + u32::from(v == 1));
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, scale, at(SCALES, 32 * v)));
+        }
+        self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, at(SCALES, SCALES_AHEAD)));
+    }
+
+    fn clear(&mut self, r: Register) {
+        self.asm.emit(Instruction::with3(Code::VEX_Vpxor_ymm_ymm_ymmm256, r, r, r));
+    }
+
+    /// `to = op(a, b)`, of interleaving and bits.
+    fn three(&mut self, code: Code, to: u32, a: u32, b: u32) {
+        self.asm.emit(Instruction::with3(code, ymm(to), ymm(a), ymm(b)));
+    }
+
+    /// Loads pairs of rows into registers 0, 1, ..
+    fn load_pairs(&mut self, first: u32, pairs: &[i32]) {
+        for (n, pair) in (first..).zip(pairs) {
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovdqu_ymm_ymmm256, ymm(n), at(B_ROW, 32 * pair)));
+        }
+    }
+
+    /// Eight steps of bytes, four columns to a register.
+    fn whole_bytes(&mut self, block: i32) -> [Register; 4] {
+        let (low, high) = (Code::VEX_Vpunpcklbw_ymm_ymm_ymmm256, Code::VEX_Vpunpckhbw_ymm_ymm_ymmm256);
+        // Even steps 0, 2, 8, 10 and the odd ones beside them; 16, ..; 4, ..; 20, ..
+        let first = block % 2 * 8 + block / 2 * 2;
+        self.load_pairs(0, &[first, first + 1]);
+        self.three(low, 4, 0, 1);
+        self.three(high, 0, 0, 1);
+        self.load_pairs(1, &[first + 4, first + 5]);
+        self.three(low, 3, 1, 2);
+        self.three(high, 1, 1, 2);
+        let (low, high) = (Code::VEX_Vpunpcklwd_ymm_ymm_ymmm256, Code::VEX_Vpunpckhwd_ymm_ymm_ymmm256);
+        self.three(low, 2, 4, 3);
+        self.three(high, 4, 4, 3);
+        self.three(low, 3, 0, 1);
+        self.three(high, 0, 0, 1);
+        [2, 4, 3, 0].map(ymm)
+    }
+
+    /// Eight steps of half bytes, four columns to a register.
+    fn half_bytes(&mut self, block: i32) -> [Register; 4] {
+        let (low, high) = (Code::VEX_Vpunpcklbw_ymm_ymm_ymmm256, Code::VEX_Vpunpckhbw_ymm_ymm_ymmm256);
+        let (shift, and) = (Code::VEX_Vpsllw_ymm_ymm_imm8, Code::VEX_Vpand_ymm_ymm_ymmm256);
+        // Even rows 0, 4 and the odd ones beside them; 8, ..; 2, ..; 10, ..
+        let first = block % 2 * 4 + block / 2;
+        self.load_pairs(0, &[first, first + 2]);
+        self.three(low, 4, 0, 1);
+        self.three(high, 0, 0, 1);
+        for (from, lower) in [(4, 1), (0, 2)] {
+            self.asm.emit(Instruction::with3(shift, ymm(lower), ymm(from), 4));
+            self.three(and, lower, lower, 6);
+            self.three(and, from, from, 6);
+        }
+        let (low, high) = (Code::VEX_Vpunpcklwd_ymm_ymm_ymmm256, Code::VEX_Vpunpckhwd_ymm_ymm_ymmm256);
+        self.three(low, 3, 1, 4);
+        self.three(high, 1, 1, 4);
+        self.three(low, 4, 2, 0);
+        self.three(high, 2, 2, 0);
+        [3, 1, 4, 2].map(ymm)
+    }
+
+    /// A group of the row at `A_AT`: `q + 128` in bytes, in order, in register 4, and `t`, spread.
+    fn row_as_bytes(&mut self) {
+        let (m, n, unit) = (4, 5, UNIT);
+        for i in 0..4 {
+            let place = at(A_AT, 32 * i);
+            let (x, twice) = (ymm(u32::from(i.unsigned_abs() as u8)), ymm(if i == 0 { m } else { n }));
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, x, place));
+            self.asm.emit(Instruction::with3(Code::VEX_Vpslld_ymm_ymm_imm8, twice, x, 1));
+            if i > 0 {
+                self.three(Code::VEX_Vpmaxud_ymm_ymm_ymmm256, m, m, n);
+            }
+        }
+        // The largest magnitude.
+        let larger = Code::VEX_Vpmaxud_xmm_xmm_xmmm128;
+        self.asm.emit(Instruction::with3(Code::VEX_Vextracti128_xmmm128_ymm_imm8, xmm(n), ymm(m), 1));
+        self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), xmm(n)));
+        for order in [0x4e, 0xb1] {
+            self.asm.emit(Instruction::with3(Code::VEX_Vpshufd_xmm_xmmm128_imm8, xmm(n), xmm(m), order));
+            self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), xmm(n)));
+        }
+        self.asm.emit(Instruction::with3(larger, xmm(m), xmm(m), frame(LEAST)));
+        self.asm.emit(Instruction::with3(Code::VEX_Vpsrld_xmm_xmm_imm8, xmm(m), xmm(m), 1));
+        // NaN where the largest is infinite or NaN (its difference from itself is), else 0 and what is added to it.
+        self.asm.emit(Instruction::with3(Code::VEX_Vsubss_xmm_xmm_xmmm32, xmm(unit), xmm(m), xmm(m)));
+        self.asm.emit(Instruction::with3(Code::VEX_Vfmadd231ss_xmm_xmm_xmmm32, xmm(unit), xmm(m), frame(OF_MOST)));
+        self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_xmm, ymm(unit), xmm(unit)));
+        self.asm.emit(Instruction::with2(Code::VEX_Vmovss_xmm_m32, xmm(n), frame(MOST)));
+        self.asm.emit(Instruction::with3(Code::VEX_Vdivss_xmm_xmm_xmmm32, xmm(n), xmm(n), xmm(m)));
+        self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_xmm, ymm(n), xmm(n)));
+        for i in 0..4 {
+            self.three(Code::VEX_Vfmadd213ps_ymm_ymm_ymmm256, i, n, MIDDLES);
+            self.asm.emit(Instruction::with2(Code::VEX_Vcvtps2dq_ymm_ymmm256, ymm(i), ymm(i)));
+        }
+        self.three(Code::VEX_Vpackssdw_ymm_ymm_ymmm256, 0, 0, 1);
+        self.three(Code::VEX_Vpackssdw_ymm_ymm_ymmm256, 2, 2, 3);
+        self.three(Code::VEX_Vpackuswb_ymm_ymm_ymmm256, 0, 0, 2);
+        self.three(Code::VEX_Vpshufb_ymm_ymm_ymmm256, 0, 0, ORDERS);
+        // Bytes for the lower half of a register into the lower half, from both.
+        self.asm.emit(Instruction::with3(Code::VEX_Vpermq_ymm_ymmm256_imm8, ymm(m), ymm(0), 0b11_01_10_00));
+    }
+
+    /// Adds a group of a row to the accumulators at `ACC_AT`.
+    fn row_of_group(&mut self) {
+        let sum = Code::VEX_Vpdpbusd_ymm_ymm_ymmm256;
+        for j in 0..4 {
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovdqa_ymm_ymmm256, ymm(j), ymm(OFFSET + j)));
+        }
+        for block in 0..BLOCKS {
+            self.asm.emit(Instruction::with3(Code::VEX_Vpshufd_ymm_ymmm256_imm8, ymm(5), ymm(4), 0x55 * block));
+            for (j, place) in (0u32..4).zip((128 * block..).step_by(32)) {
+                self.asm.emit(Instruction::with3(sum, ymm(j), ymm(5), frame(place)));
+            }
+        }
+        let half = Code::VEX_Vperm2i128_ymm_ymm_ymmm256_imm8;
+        for v in 0..2 {
+            let (one, other) = (ymm(2 * v), ymm(2 * v + 1));
+            self.asm.emit(Instruction::with4(half, ymm(4), one, other, 0x20));
+            self.asm.emit(Instruction::with4(half, ymm(5), one, other, 0x31));
+            self.three(Code::VEX_Vpaddd_ymm_ymm_ymmm256, 4, 4, 5);
+            self.asm.emit(Instruction::with2(Code::VEX_Vcvtdq2ps_ymm_ymmm256, ymm(4), ymm(4)));
+            self.three(Code::VEX_Vmulps_ymm_ymm_ymmm256, 5, SCALE + v, UNIT);
+            let place = at(ACC_AT, if v == 0 { 0 } else { 32 });
+            // x * unit + acc
+            self.asm.emit(Instruction::with3(Code::VEX_Vfmadd213ps_ymm_ymm_ymmm256, ymm(4), ymm(5), place));
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, place, ymm(4)));
+        }
+    }
+}
