@@ -8,7 +8,7 @@ use cranelift_module::{FuncId, Module as _};
 
 use super::super::code::{Code, Stride, Val};
 use super::super::lanes::plain;
-use super::dot::{DotShape, Right};
+use super::dot::{DotShape, LINE, Right};
 use super::encode::listing;
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
@@ -110,11 +110,48 @@ impl Code<'_, '_> {
             right: right.elements,
             filled,
             far: right.far && right.pitch <= MOST_PITCH,
+            result: 0,
         };
+        self.call_dot(level, shape, [a_start, stride, right.start, target, rows, inner, scales, start])?;
+        Ok(true)
+    }
+
+    /// Calls the leaf of a product with its words, and with where the result goes, if that is known.
+    pub(super) fn call_dot(&mut self, level: CpuLevel, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
+        let place = if shape.far { self.result_place()? } else { None };
+        let bytes = |t: (Value, Value, i32)| (t.2 * shape.vectors * lanes(level.vectors()) + LINE - 1) / LINE;
+        let shape = DotShape { result: place.map_or(0, bytes), ..shape };
         let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
         let in_order = self.in_order();
-        self.call_leaf(leaf, &[a_start, stride, right.start, target, rows, inner, scales, start, in_order])?;
-        Ok(true)
+        let place = place.map_or(Vec::new(), |(start, pitch, _)| vec![start, pitch]);
+        self.call_leaf(leaf, &[&words[..], &[in_order], &place].concat())
+    }
+
+    /// Where the kernel's result goes, the bytes from row to row there and those of an element: of its only store, if
+    /// elements lie side by side along its columns and the kernel begins with the indices of it.
+    fn result_place(&mut self) -> Result<Option<(Value, Value, i32)>, String> {
+        let mut stores = self.body.insts().into_iter().filter(|i| matches!(self.body.inst(*i).op, Op::Store { .. }));
+        let (Some(store), None) = (stores.next(), stores.next()) else { return Ok(None) };
+        let store = self.body.inst(store).clone();
+        let (Op::Store { rows, cols: Some(cols) }, [buffer, indices @ .., _]) = (&store.op, store.operands.as_slice())
+        else {
+            return Ok(None);
+        };
+        // What the first block has computed so far is known wherever a product stands.
+        let first = self.body.layout.first().map(|b| self.body.block(*b));
+        let early = |v: &tile::Value| {
+            let here = |i: &Inst| self.body.inst(*i).result == Some(*v);
+            self.values[*v].is_some() && first.is_some_and(|b| b.args.contains(v) || b.insts.iter().any(here))
+        };
+        if !indices.iter().all(early) {
+            return Ok(None);
+        }
+        let (_, strides, elem) = self.buffer(*buffer)?;
+        let along = |axis: usize| strides.get(axis).copied();
+        let (Some(Stride::Const(1)), Ok(size)) = (along(*cols), i32::try_from(elem.size())) else { return Ok(None) };
+        let pitch = rows.and_then(along).unwrap_or(Stride::Const(0));
+        let (start, pitch) = (self.address(*buffer, indices)?, self.stride_bytes(pitch, elem));
+        Ok(Some((start, pitch, size)))
     }
 
     /// How memory is best read, for a leaf.

@@ -1,9 +1,9 @@
 //! `dot` as a leaf function: `acc + a @ b` in register tiles.
 //!
-//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes nine words: `a`, the
-//! stride of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has
-//! any (rows of as many as `b` has columns), the number that the sums start with where they are not read, and how this
-//! processor's memory is best read (`dot_few`).
+//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes words: `a`, the stride
+//! of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has any (rows
+//! of as many as `b` has columns), the number that the sums start with where they are not read, how this processor's
+//! memory is best read (`dot_few`), and, where asked for, the place of the result and the bytes from row to row there.
 //!
 //! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
 //! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
@@ -15,6 +15,13 @@
 //! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile. Pairs of `bf16` go through
 //! `vdpbf16ps`, the odd step of each pair first, without subnormals; whole numbers at AVX-512 and with AVX-VNNI are summed exactly
 //! in groups, by left operands in 8 bits (`dot_whole`, `dot_bytes`).
+//!
+//! A left operand whose rows are whole pages apart has all their lines in one set of the first-level cache, which has
+//! twelve: tiles then have fewer rows than that ([`ALIASED_ROWS`]), and the lines stay while their elements are used.
+//!
+//! Where the result goes from the accumulator's place is known to most kernels before the product ([`DotShape::result`]).
+//! Its lines are fetched for writing meanwhile, a row in each turn of the inner loop, or all the stores of a kernel's tile
+//! would come at once and wait for memory.
 //!
 //! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
 //!
@@ -46,6 +53,9 @@ pub(super) struct DotShape {
     /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
     /// meanwhile, a little in each turn of the inner loop, so that the first register tile does not wait for it.
     pub(super) far: bool,
+    /// Lines of a row of the result that are fetched for writing while the sums are made; none if it is not known where
+    /// the result goes.
+    pub(super) result: i32,
 }
 
 /// Elements of a right operand in memory.
@@ -78,6 +88,10 @@ pub(super) const UNROLL: i32 = 4;
 
 /// Bytes of a cache line.
 pub(super) const LINE: i32 = 64;
+/// Bytes of a page, the distance from one line of a set of the first-level cache to the next.
+const PAGE: i32 = 4096;
+/// Rows of a register tile whose lines would all be in one set: of its twelve, one is left for what passes.
+const ALIASED_ROWS: i32 = 11;
 /// Lines that are fetched for later in each turn of the inner loop: half of what a turn reads of `b`, or a quarter.
 const FAR_LINES: i32 = 2;
 
@@ -89,21 +103,25 @@ pub(super) const ACC: Register = Register::R10;
 /// Stride of `a`.
 pub(super) const STRIDE: Register = Register::R11;
 pub(super) const INNER: Register = Register::RSI;
-/// Tiles left, and the height of the low ones.
-const TILES: Register = Register::RDX;
-const LOW: Register = Register::RCX;
 /// What is fetched next into the second-level cache.
 const NEXT: Register = Register::RBX;
+/// The row of the result that is fetched next, and the bytes from row to row.
+const RESULT: Register = Register::RDX;
+const RESULT_PITCH: Register = Register::RCX;
 /// Inside a tile: `b`'s row, the count of steps, and pointers into `a`.
 pub(super) const B_ROW: Register = Register::RBP;
 pub(super) const STEPS: Register = Register::RDI;
 pub(super) const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
 /// With scales, tiles are so low that the last pointer is free for them.
 const SCALES: Register = Register::R15;
-/// Below the stack pointer (nothing is called here): how many of the tiles left are one row higher, and where what is
-/// fetched for later ends. What is left of the steps there lies at -8.
+/// Below the stack pointer (nothing is called here): how many of the tiles left are one row higher, where what is fetched
+/// for later ends, tiles left, the height of the low ones, and the last row of the result. What is left of the steps there
+/// lies at -8.
 const HIGH: i32 = -16;
 const END: i32 = -24;
+const TILES: i32 = -32;
+const LOW: i32 = -40;
+const LAST: i32 = -48;
 /// Holds the values of a half byte.
 const TABLE: Register = Register::ZMM31;
 
@@ -203,19 +221,33 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, skip));
         }
         // tiles = ceil(rows / MR); rows = tiles * low + high, of which so many are one row higher.
-        let high = at(Register::RSP, HIGH);
+        let [high, tiles, low] = [HIGH, TILES, LOW].map(|place| at(Register::RSP, place));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, Register::RCX, self.most_rows()));
+        if self.shape.inner_dense && self.most_rows() > ALIASED_ROWS {
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, Register::RDX, ALIASED_ROWS));
+            self.asm.emit(Instruction::with2(Code::Test_rm64_imm32, STRIDE, PAGE - 1));
+            self.asm.emit(Instruction::with2(Code::Cmove_r64_rm64, Register::RCX, Register::RDX));
+        }
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, Register::RAX));
-        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, Register::RAX, self.most_rows() - 1));
-        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, LOW, self.most_rows()));
+        let up = MemoryOperand::with_base_index_scale_displ_size(Register::RAX, Register::RCX, 1, -1, 1);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, Register::RAX, up));
         self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
-        self.asm.emit(Instruction::with1(Code::Div_rm64, LOW));
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, Register::RAX));
+        self.asm.emit(Instruction::with1(Code::Div_rm64, Register::RCX));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, tiles, Register::RAX));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, NEXT));
         self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
-        self.asm.emit(Instruction::with1(Code::Div_rm64, B_ROW));
+        self.asm.emit(Instruction::with1(Code::Div_rm64, tiles));
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, high, Register::RDX));
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, TILES, B_ROW));
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LOW, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, low, Register::RAX));
+        if self.shape.result > 0 {
+            // From the first row of the result to the last one.
+            load(self, RESULT, 9);
+            load(self, RESULT_PITCH, 10);
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, Register::RAX, at(NEXT, -1)));
+            self.asm.emit(Instruction::with2(Code::Imul_r64_rm64, Register::RAX, RESULT_PITCH));
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, RESULT));
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, LAST), Register::RAX));
+        }
         if self.shape.far {
             // What comes after `b`, as long as it.
             self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, INNER, self.shape.b_pitch));
@@ -232,7 +264,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, high, 0));
         self.asm.emit(Instruction::with1(Code::Setne_rm8, Register::AL));
         self.asm.emit(Instruction::with2(Code::Sub_rm64_r64, high, Register::RAX));
-        self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, LOW));
+        self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, low));
         for (h, label) in heights.iter().rev() {
             self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, *h));
             self.asm.jump(Code::Je_rel32_64, *label);
@@ -245,7 +277,7 @@ impl Dot {
             self.asm.jump(Code::Jmp_rel32_64, after);
         }
         self.asm.bind(after);
-        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, TILES, 1));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, tiles, 1));
         self.asm.jump(Code::Jne_rel32_64, next);
     }
 
@@ -503,6 +535,16 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, rows_of_b * self.shape.b_pitch));
         if self.shape.far && count == UNROLL {
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, NEXT, LINE * FAR_LINES));
+        }
+        if self.shape.result > 0 && count == UNROLL {
+            // The last row again and again, once it is reached.
+            let last = at(Register::RSP, LAST);
+            for line in 0..self.shape.result {
+                self.asm.emit(Instruction::with1(Code::Prefetchw_m8, at(RESULT, LINE * line)));
+            }
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, RESULT, RESULT_PITCH));
+            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, RESULT, last));
+            self.asm.emit(Instruction::with2(Code::Cmova_r64_rm64, RESULT, last));
         }
         if self.shape.inner_dense {
             let groups = usize::try_from((height + 2) / 3).unwrap_or(1);

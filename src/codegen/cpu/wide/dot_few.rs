@@ -65,8 +65,9 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
             self.asm.jump(Code::Jle_rel32_64, done);
         }
-        // Steps of this part do not fetch on their own.
-        let far = std::mem::replace(&mut self.shape.far, false);
+        // Steps of this part do not fetch on their own; what they are to fetch of the result is little.
+        let shape = self.shape;
+        (self.shape.far, self.shape.result) = (false, 0);
         self.in_both_ways(|d| {
             let heights: Vec<_> = (1..=height).map(|h| (h, d.asm.label())).collect();
             for (h, label) in &heights {
@@ -85,7 +86,7 @@ impl Dot {
                 d.asm.jump(Code::Jmp_rel32_64, done);
             }
         });
-        self.shape.far = far;
+        self.shape = shape;
         self.asm.bind(many);
     }
 

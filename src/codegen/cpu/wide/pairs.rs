@@ -75,12 +75,10 @@ impl Code<'_, '_> {
         } else {
             let pairs = self.b.ins().iadd_imm_s(inner, 1);
             let pairs = self.b.ins().ushr_imm_u(pairs, 1);
+            let right = Right::Pairs;
             let shape =
-                DotShape { inner_dense: true, b_pitch, acc_pitch, vectors, right: Right::Pairs, filled, far: true };
-            let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
-            let in_order = self.in_order();
-            let words = [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing, in_order];
-            self.call_leaf(leaf, &words)?;
+                DotShape { inner_dense: true, b_pitch, acc_pitch, vectors, right, filled, far: true, result: 0 };
+            self.call_dot(level, shape, [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
         }
         Ok(true)
     }

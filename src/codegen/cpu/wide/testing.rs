@@ -92,6 +92,8 @@ pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
                     | CpuidFeature::X64
                     | CpuidFeature::CMOV
                     | CpuidFeature::SSE
+                    // A hint, which processors without it take for a long `nop`.
+                    | CpuidFeature::PREFETCHW
             );
             let avx2 = matches!(f, CpuidFeature::AVX | CpuidFeature::AVX2 | CpuidFeature::FMA | CpuidFeature::F16C);
             let avx512 = matches!(

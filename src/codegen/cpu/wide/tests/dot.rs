@@ -16,10 +16,22 @@ fn numbers(n: usize, seed: u32) -> Vec<f32> {
 /// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit; what lies
 /// around the accumulator stays as it is.
 fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows: usize, inner: usize) {
+    let stride = if inner_dense { inner + 5 } else { rows + 3 };
+    check_with_stride(level, (inner_dense, stride), filled, vectors, rows, inner);
+}
+
+/// The same, with the stride of the left operand in elements.
+fn check_with_stride(
+    level: CpuLevel,
+    (inner_dense, stride): (bool, usize),
+    filled: bool,
+    vectors: usize,
+    rows: usize,
+    inner: usize,
+) {
     let lanes = usize::try_from(level.lanes()).expect("a small number");
     let cols = vectors * lanes;
     let (b_row, acc_row, guard) = (cols + lanes, cols + 3, 64);
-    let stride = if inner_dense { inner + 5 } else { rows + 3 };
     let bytes = |n: usize| i32::try_from(4 * n).expect("a small number");
     let shape = DotShape {
         inner_dense,
@@ -29,6 +41,8 @@ fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows:
         right: Right::F32,
         filled,
         far: true,
+        // Some are told where the result goes.
+        result: if filled { 2 } else { 0 },
     };
     let (code, listing) = dot(level, shape, true).expect("it can be encoded");
     assert!(listing.contains("vfmadd231ps"));
@@ -62,6 +76,8 @@ fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows:
             0,
             u64::from(0.75f32.to_bits()),
             in_order,
+            acc[guard..].as_mut_ptr() as u64,
+            4 * acc_row as u64,
         ];
         // SAFETY: the buffers have the sizes and strides that the words say.
         unsafe { leaf.call(&words) };
@@ -93,6 +109,17 @@ fn every_height_has_its_code() {
         for rows in 1..=30 {
             check(level, true, false, 2, rows, 6);
             check(level, false, true, 2, rows, 6);
+        }
+    }
+}
+
+/// Register tiles have fewer rows where those of the left operand are whole pages apart.
+#[test]
+fn rows_a_page_apart() {
+    for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+        for rows in [1, 10, 11, 12, 14, 15, 22, 23, 30] {
+            check_with_stride(level, (true, 1024), true, 2, rows, 9);
+            check_with_stride(level, (true, 2048), false, 1, rows, 70);
         }
     }
 }
@@ -183,6 +210,7 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     right,
                     filled: false,
                     far: true,
+                    result: 0,
                 };
                 let (code, listing) = dot(level, shape, true).expect("it can be encoded");
                 assert_eq!(listing.contains("vpdpbusd"), level.sums_bytes() && right.scaled() && vectors == 2);
@@ -240,8 +268,16 @@ fn rounded_groups(level: CpuLevel, right: Right) {
     let cols = 2 * usize::try_from(level.lanes()).expect("a small number");
     let bytes_of_row = if right == Right::Bytes { cols } else { cols / 2 };
     let b_pitch = i32::try_from(cols).expect("a small number");
-    let shape =
-        DotShape { inner_dense: true, b_pitch, acc_pitch: 4 * b_pitch, vectors: 2, right, filled: true, far: true };
+    let shape = DotShape {
+        inner_dense: true,
+        b_pitch,
+        acc_pitch: 4 * b_pitch,
+        vectors: 2,
+        right,
+        filled: true,
+        far: true,
+        result: 0,
+    };
     let (code, _) = dot(level, shape, false).expect("it can be encoded");
     let Some(leaf) = Executable::new(level, &code) else { return };
     let mut a = numbers(rows * inner, 8);

@@ -137,6 +137,7 @@ fn products_of_pairs() {
                 right: Right::Pairs,
                 filled,
                 far: true,
+                result: 0,
             };
             let (code, listing) = dot(CpuLevel::Avx512Bf16, shape, true).expect("it can be encoded");
             assert!(listing.contains("vdpbf16ps"));
