@@ -214,6 +214,11 @@ impl<'a> Frame<'a> {
         }
     }
 
+    /// Are its rows many, and is what it stores made of what lies in scratch, as sums of products do?
+    pub(super) fn stores_a_product(&self) -> bool {
+        !self.turned && self.rows.most() >= 32 && !self.pitches.is_empty()
+    }
+
     /// Does it write tiles with rows and a single column?
     pub(super) fn writes_single_columns(&self) -> bool {
         let results = self.insts.iter().filter_map(|i| {

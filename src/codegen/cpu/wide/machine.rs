@@ -240,6 +240,8 @@ instructions! {
     Mov: Mov_r64_rm64, Mov_r64_rm64, true;
     MovImm: Mov_rm64_imm32, Mov_rm64_imm32, false;
     Lea: Lea_r64_m, Lea_r64_m, false;
+    // A line is fetched for writing
+    Fetch: Prefetchw_m8, Prefetchw_m8, false;
     Spill: Mov_rm64_r64, Mov_rm64_r64, false;
     Plus: Add_r64_rm64, Add_r64_rm64, true;
     PlusImm: Add_rm64_imm32, Add_rm64_imm32, false;

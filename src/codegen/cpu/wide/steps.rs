@@ -4,12 +4,16 @@
 //! at that depth. What it must not know: how the loops go.
 
 use super::Word;
-use super::access::Spot;
+use super::access::{Distance, Spot};
 use super::frame::{Access, Along, Step, Varies};
-use super::machine::{Constant, Mem, Op as Do, Reg};
+use super::machine::{Class, Constant, Mem, Op as Do, Reg};
 use super::run::{Chunk, Select};
 use crate::shape::Elem;
 use crate::tile::{Inst, InstData, Op, Space, Value};
+
+/// Rows from the line that is written to the one that is fetched for it: fewer than a set of the first-level cache has
+/// lines, since rows may be pages apart.
+const AHEAD: u8 = 8;
 
 impl Select<'_> {
     /// An instruction and, where its result belongs into scratch, the writing of it, as far as they stand at this depth.
@@ -74,7 +78,26 @@ impl Select<'_> {
         let spot = self.spot(i, &access, chunk, vector)?;
         // Of a single column the last vector is the only one.
         let lanes = if extents.cols { chunk.lanes } else { self.tail? };
+        if let (Spot::Unit(place), Some(row)) = (spot, access.row)
+            && self.f.stores_a_product()
+        {
+            self.fetch_ahead(place, row);
+        }
         self.m.store(access.elem, x, spot, lanes)
+    }
+
+    /// Fetches the line of the result that is as many rows further, for writing: a processor writes one line after another,
+    /// and each that is not there keeps all that follow. What is fetched behind the last row is fetched in vain.
+    fn fetch_ahead(&mut self, place: Mem, row: Distance) {
+        let further = match row {
+            Distance::Bytes(n) => place.plus(n.wrapping_mul(i32::from(AHEAD))),
+            Distance::Word(w) => {
+                let pitch = self.m.make(Class::General, Do::Mov, vec![Mem::word(w).into()]);
+                let start = self.m.make(Class::General, Do::Lea, vec![place.into()]);
+                Mem::at(start).indexed(pitch, AHEAD)
+            }
+        };
+        self.m.effect(Do::Fetch, vec![further.into()]);
     }
 
     fn compute(&mut self, i: Inst, data: &InstData, depth: usize, chunk: &Chunk, vector: usize) -> Option<Reg> {
