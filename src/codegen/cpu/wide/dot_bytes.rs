@@ -6,9 +6,10 @@
 //! permutation of bytes across a register:
 //!
 //! ```text
-//! for each group of 32 steps
+//! for each 16 rows, for each group of 32 steps
 //!   its numbers: four steps of a column side by side, as signed bytes, on the stack; 128 times their sums
-//!   for each row: q + 128 in bytes, t;  whole = sum of (q + 128) w - 128 w;  acc = fma(whole, t * scale, acc)
+//!   for each row, of the next group: q + 128 in bytes, t
+//!   for each row: whole = sum of (q + 128) w - 128 w;  acc = fma(whole, t * scale, acc)
 //! ```
 //!
 //! * A panel's row has 16 columns, one half of a register. Two rows are loaded at a time, one to each half, and four such
@@ -33,18 +34,26 @@ const GROUP: i32 = crate::tile::GROUP;
 const BLOCKS: i32 = 4;
 
 const SCALES: Register = Register::R15;
-const ROWS: Register = Register::R14;
 /// The stack pointer of the rest of the leaf.
 const OUTSIDE: Register = Register::R13;
-/// Inside a group: where it is in a row of `a`, the row's accumulators, rows left.
+/// Rows left, and those of them that are taken at once.
+const LEFT: Register = Register::RBX;
+const SOME: Register = Register::R12;
+const ROWS_AT_ONCE: i32 = 16;
+/// What is rounded lies in two places in turn: which of them, as bytes from the first.
+const OTHER: Register = Register::R14;
+const PLACE: i32 = 64 * ROWS_AT_ONCE;
+/// Inside a group: where it is in a row of `a`, the row's accumulators, what is rounded of it, how many rows follow.
 const A_AT: Register = Register::RAX;
 const ACC_AT: Register = Register::RDX;
-const LEFT: Register = Register::RBX;
+const ROUNDED_AT: Register = Register::RDI;
+const COUNT: Register = Register::RCX;
 
 /// How far scales are fetched ahead: they are a stream of their own.
 const SCALES_AHEAD: i32 = 2048;
 
-/// On the stack, aligned to a cache line: a group's numbers, the order of a row's bytes, and constants.
+/// On the stack, aligned to a cache line: a group's numbers, the order of a row's bytes, constants, and twice a line for
+/// each of some rows: its bytes, and `t`.
 const ORDER: i32 = 16 * GROUP;
 const LEAST: i32 = ORDER + 32;
 const MOST: i32 = LEAST + 16;
@@ -52,7 +61,8 @@ const OF_MOST: i32 = MOST + 4;
 const MIDDLE: i32 = OF_MOST + 4;
 const HALVES: i32 = MIDDLE + 4;
 const UPPER: i32 = HALVES + 4;
-const FRAME: i32 = ORDER + 128;
+const ROUNDED: i32 = ORDER + 128;
+const FRAME: i32 = ROUNDED + 2 * PLACE + 64;
 
 /// Vector registers that keep what they have: 128 times the sums of a group's numbers, negated; its scales; 128; the order.
 const OFFSET: u32 = 8;
@@ -96,12 +106,12 @@ impl Dot {
     /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
     pub(super) fn of_bytes(&mut self, done: Label) {
         let other = self.asm.label();
-        for (word, r) in [(0, A), (1, STRIDE), (2, B_ROW), (3, ACC), (4, ROWS), (5, INNER), (6, SCALES)] {
+        for (word, r) in [(0, A), (1, STRIDE), (3, ACC), (4, LEFT), (5, INNER)] {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
         }
         self.asm.emit(Instruction::with2(Code::Test_rm64_imm32, INNER, GROUP - 1));
         self.asm.jump(Code::Jne_rel32_64, other);
-        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, ROWS, ROWS));
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, LEFT, LEFT));
         self.asm.jump(Code::Jle_rel32_64, done);
         if self.shape.filled {
             self.fill_sums();
@@ -115,23 +125,26 @@ impl Dot {
         self.byte_constants();
         let bytes = if self.shape.right == Right::Nibbles { GROUP * 8 } else { GROUP * 16 };
         self.in_both_ways(|d| {
+            let (some, last) = (d.asm.here(), d.asm.label());
+            d.start_rows();
+            d.round_rows();
             let group = d.asm.here();
             d.group_numbers(bytes);
-            d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, A_AT, A));
-            d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
-            d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LEFT, ROWS));
-            let row = d.asm.here();
-            d.row_as_bytes();
-            d.row_of_group();
-            d.asm.emit(Instruction::with2(Code::Add_r64_rm64, A_AT, STRIDE));
-            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, d.shape.acc_pitch));
-            d.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, LEFT, 1));
-            d.asm.jump(Code::Jne_rel32_64, row);
+            // The next group is rounded before this one is multiplied: it takes long, and nothing waits for it yet.
+            d.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, INNER, GROUP));
+            d.asm.jump(Code::Jle_rel32_64, last);
+            d.asm.emit(Instruction::with2(Code::Xor_rm64_imm32, OTHER, PLACE));
+            d.round_rows();
+            d.asm.emit(Instruction::with2(Code::Xor_rm64_imm32, OTHER, PLACE));
+            d.asm.bind(last);
+            d.add_rows();
+            d.asm.emit(Instruction::with2(Code::Xor_rm64_imm32, OTHER, PLACE));
             d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, SCALES, 64));
-            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * GROUP));
             d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, bytes));
             d.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, INNER, GROUP));
             d.asm.jump(Code::Jg_rel32_64, group);
+            d.next_rows();
+            d.asm.jump(Code::Jg_rel32_64, some);
             d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, OUTSIDE));
             d.asm.jump(Code::Jmp_rel32_64, done);
         });
@@ -142,13 +155,13 @@ impl Dot {
     fn fill_sums(&mut self) {
         self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_m32, ymm(0), at(WORDS, 56)));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, LEFT, ROWS));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, COUNT, LEFT));
         let row = self.asm.here();
         for v in 0..2 {
             self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, at(ACC_AT, 32 * v), ymm(0)));
         }
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, self.shape.acc_pitch));
-        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, LEFT, 1));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, COUNT, 1));
         self.asm.jump(Code::Jne_rel32_64, row);
     }
 
@@ -269,7 +282,69 @@ impl Dot {
         [3, 1, 4, 2].map(ymm)
     }
 
-    /// A group of the row at `A_AT`: `q + 128` in bytes, in order, in register 4, and `t`, spread.
+    /// As many of the rows that are left as are rounded at once, from their first group on.
+    fn start_rows(&mut self) {
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(OUTSIDE, 0)));
+        for (word, r) in [(2, B_ROW), (5, INNER), (6, SCALES)] {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
+        }
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, SOME, ROWS_AT_ONCE));
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, LEFT, ROWS_AT_ONCE));
+        self.asm.emit(Instruction::with2(Code::Cmovl_r64_rm64, SOME, LEFT));
+        self.asm.emit(Instruction::with2(Code::Xor_r64_rm64, OTHER, OTHER));
+    }
+
+    /// On to the rows behind these; greater if there are any.
+    fn next_rows(&mut self) {
+        let further = A_AT;
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(OUTSIDE, 0)));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, further, at(WORDS, 40)));
+        self.asm.emit(Instruction::with2(Code::Shl_rm64_imm8, further, 2));
+        self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, A, further));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, further, STRIDE));
+        self.asm.emit(Instruction::with2(Code::Imul_r64_rm64, further, SOME));
+        self.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, further));
+        self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, further, SOME, self.shape.acc_pitch));
+        self.asm.emit(Instruction::with2(Code::Add_r64_rm64, ACC, further));
+        self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, LEFT, SOME));
+    }
+
+    /// Does something for each of these rows; `ROUNDED_AT` is where its rounded group lies.
+    fn each_row(&mut self, code: impl Fn(&mut Self)) {
+        let place = MemoryOperand::with_base_index_scale_displ_size(Register::RSP, OTHER, 1, i64::from(ROUNDED), 1);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, ROUNDED_AT, place));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, COUNT, SOME));
+        let row = self.asm.here();
+        code(self);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, ROUNDED_AT, 64));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, COUNT, 1));
+        self.asm.jump(Code::Jne_rel32_64, row);
+    }
+
+    /// Rounds the group of these rows that begins at `A`, and goes on to the next one.
+    fn round_rows(&mut self) {
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, A_AT, A));
+        self.each_row(|d| {
+            d.row_as_bytes();
+            d.asm.emit(Instruction::with2(Code::VEX_Vmovdqa_ymmm256_ymm, at(ROUNDED_AT, 0), ymm(4)));
+            d.asm.emit(Instruction::with2(Code::VEX_Vmovss_m32_xmm, at(ROUNDED_AT, 32), xmm(UNIT)));
+            d.asm.emit(Instruction::with2(Code::Add_r64_rm64, A_AT, STRIDE));
+        });
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * GROUP));
+    }
+
+    /// Adds what was rounded of these rows to their accumulators.
+    fn add_rows(&mut self) {
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
+        self.each_row(|d| {
+            d.asm.emit(Instruction::with2(Code::VEX_Vmovdqa_ymm_ymmm256, ymm(4), at(ROUNDED_AT, 0)));
+            d.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_m32, ymm(UNIT), at(ROUNDED_AT, 32)));
+            d.row_of_group();
+            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, d.shape.acc_pitch));
+        });
+    }
+
+    /// A group of the row at `A_AT`: `q + 128` in bytes, in order, in register 4, and `t`.
     fn row_as_bytes(&mut self) {
         let (m, n, unit) = (4, 5, UNIT);
         for i in 0..4 {
@@ -294,7 +369,6 @@ impl Dot {
         // NaN where the largest is infinite or NaN (its difference from itself is), else 0 and what is added to it.
         self.asm.emit(Instruction::with3(Code::VEX_Vsubss_xmm_xmm_xmmm32, xmm(unit), xmm(m), xmm(m)));
         self.asm.emit(Instruction::with3(Code::VEX_Vfmadd231ss_xmm_xmm_xmmm32, xmm(unit), xmm(m), frame(OF_MOST)));
-        self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_xmm, ymm(unit), xmm(unit)));
         self.asm.emit(Instruction::with2(Code::VEX_Vmovss_xmm_m32, xmm(n), frame(MOST)));
         self.asm.emit(Instruction::with3(Code::VEX_Vdivss_xmm_xmm_xmmm32, xmm(n), xmm(n), xmm(m)));
         self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_xmm, ymm(n), xmm(n)));
@@ -310,7 +384,7 @@ impl Dot {
         self.asm.emit(Instruction::with3(Code::VEX_Vpermq_ymm_ymmm256_imm8, ymm(m), ymm(0), 0b11_01_10_00));
     }
 
-    /// Adds a group of a row to the accumulators at `ACC_AT`.
+    /// Adds a group of a row, in bytes in register 4, to the accumulators at `ACC_AT`.
     fn row_of_group(&mut self) {
         let sum = Code::VEX_Vpdpbusd_ymm_ymm_ymmm256;
         for j in 0..4 {
