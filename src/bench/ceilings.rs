@@ -2,10 +2,10 @@
 //!
 //! In: a number of threads. Out: [`Ceilings`]. The loops are machine code by hand, so that they are the same in every
 //! build: one does nothing but multiply-adds on independent registers of the widest kind that the processor has, the other
-//! reads a buffer much larger than its caches, at several places at once. The best of several rounds counts: a ceiling is
-//! what the machine reaches when nobody disturbs it. It must not know kernels.
+//! reads a buffer much larger than its caches, on large pages as weights are, in every way that is fastest on some processor.
+//! The best of several rounds counts: a ceiling is what the machine reaches when nobody disturbs it. It must not know kernels.
 
-use super::machine::{BLOCK, Unit};
+use super::machine::{BLOCK, Unit, Way};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -56,11 +56,24 @@ pub fn measure(threads: usize) -> Ceilings {
     let flops = best_rate(threads, operations, &|_| unit.multiply(steps));
 
     let buffer = buffer_bytes().max(threads * BLOCK);
-    let memory = vec![1u8; buffer];
+    let memory = on_large_pages(buffer);
     let share = buffer / threads / BLOCK * BLOCK;
-    let read = |thread: usize| unit.read(memory.get(thread * share..(thread + 1) * share).unwrap_or_default());
-    let bandwidth = best_rate(threads, share as f64, &read);
+    let read = |way: Way, thread: usize| {
+        unit.read(way, memory.get(thread * share..(thread + 1) * share).unwrap_or_default());
+    };
+    let rate = |way: Way| best_rate(threads, share as f64, &|thread| read(way, thread));
+    let bandwidth = rate(Way::Places).max(rate(Way::Order));
     Ceilings { threads, flops, bandwidth, vectors: unit.name(), buffer }
+}
+
+/// Memory that has been written to, on large pages where the system gives them.
+fn on_large_pages(size: usize) -> Box<dyn std::ops::Deref<Target = [u8]> + Sync> {
+    let Ok(mut memory) = memmap2::MmapMut::map_anon(size) else { return Box::new(vec![1u8; size]) };
+    // Advice: without it the pages are small.
+    #[cfg(target_os = "linux")]
+    let _ = memory.advise(memmap2::Advice::HugePage);
+    memory.fill(1);
+    Box::new(memory)
 }
 
 fn time(work: impl FnOnce()) -> Duration {

@@ -1,8 +1,18 @@
 //! Two loops in machine code: one that multiplies and adds as fast as the processor can, one that reads memory.
 //!
 //! In: how many steps, or which bytes. Out: nothing but the time that it takes. Each step of the first works on so many
-//! registers that none waits for itself, and on nothing else. The second goes through a block of memory at four places at
-//! once, and fetches a little ahead at each: a core that reads at one place alone does not keep memory busy.
+//! registers that none waits for itself, and on nothing else. The second goes through a block of memory, in one of two ways
+//! ([`Way`]), since processors differ in which is faster: an Intel core that reads at one place alone does not keep memory
+//! busy, and one of AMD's loses a fifth at several.
+
+/// How a block is gone through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// At four places at once, and a little ahead of each is fetched.
+    Places,
+    /// In the order of addresses, and what lies a page ahead is fetched.
+    Order,
+}
 
 /// Bytes from one place to the next.
 const PLACE: usize = 96 << 10;
@@ -15,7 +25,7 @@ static FACTORS: [f32; 2] = [1.0, 1e-3];
 
 #[cfg(target_arch = "x86_64")]
 mod here {
-    use super::{BLOCK, FACTORS, PLACE};
+    use super::{BLOCK, FACTORS, PLACE, Way};
     use std::arch::asm;
 
     /// The widest vectors of the processor.
@@ -80,6 +90,27 @@ mod here {
         };
     }
 
+    /// Loads of `$v` registers, 256 bytes after the other.
+    macro_rules! read_in_order {
+        ($block:ident, $load:literal, $v:literal, $($at:literal)*) => {
+            asm!(
+                "2:",
+                "prefetcht0 [rcx + 4096]",
+                "prefetcht0 [rcx + 4160]",
+                "prefetcht0 [rcx + 4224]",
+                "prefetcht0 [rcx + 4288]",
+                $(concat!($load, " ", $v, "0, [rcx + ", $at, "]"),)*
+                "add rcx, 256",
+                "cmp rcx, rdx",
+                "jb 2b",
+                inout("rcx") $block.as_ptr() => _,
+                in("rdx") $block.as_ptr().wrapping_add(BLOCK),
+                clobber_abi("C"),
+                options(nostack, readonly),
+            )
+        };
+    }
+
     impl Unit {
         pub(crate) fn best() -> Unit {
             if is_x86_feature_detected!("avx512f") {
@@ -126,15 +157,30 @@ mod here {
             }
         }
 
-        pub(crate) fn read(self, memory: &[u8]) {
+        pub(crate) fn read(self, way: Way, memory: &[u8]) {
             for block in memory.chunks_exact(BLOCK) {
-                match self {
+                match (self, way) {
                     // SAFETY: the processor has AVX-512, see `best`; a block of readable memory.
-                    Unit::Wide => unsafe { read!(block, "vmovups", "zmm", "0" "64") },
+                    (Unit::Wide, Way::Places) => unsafe { read!(block, "vmovups", "zmm", "0" "64") },
                     // SAFETY: the processor has AVX2; as above.
-                    Unit::Fused => unsafe { read!(block, "vmovups", "ymm", "0" "32" "64" "96") },
+                    (Unit::Fused, Way::Places) => unsafe { read!(block, "vmovups", "ymm", "0" "32" "64" "96") },
                     // SAFETY: every x86-64 processor has SSE2; as above.
-                    Unit::Plain => unsafe { read!(block, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112") },
+                    (Unit::Plain, Way::Places) => unsafe {
+                        read!(block, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112")
+                    },
+                    // SAFETY: as of `Places`, each.
+                    (Unit::Wide, Way::Order) => unsafe {
+                        read_in_order!(block, "vmovups", "zmm", "0" "64" "128" "192")
+                    },
+                    // SAFETY: as above.
+                    (Unit::Fused, Way::Order) => unsafe {
+                        read_in_order!(block, "vmovups", "ymm", "0" "32" "64" "96" "128" "160" "192" "224")
+                    },
+                    // SAFETY: as above.
+                    (Unit::Plain, Way::Order) => unsafe {
+                        read_in_order!(block, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112"
+                            "128" "144" "160" "176" "192" "208" "224" "240")
+                    },
                 }
             }
         }
@@ -184,9 +230,11 @@ mod here {
             };
             for unit in units {
                 unit.multiply(1000);
-                unit.read(&memory);
-                unit.read(&[]);
-                unit.read(memory.get(..100).unwrap_or_default());
+                for way in [Way::Places, Way::Order] {
+                    unit.read(way, &memory);
+                    unit.read(way, &[]);
+                    unit.read(way, memory.get(..100).unwrap_or_default());
+                }
                 assert!(unit.flops_per_step() > 0.0 && !unit.name().is_empty());
             }
         }
@@ -195,7 +243,7 @@ mod here {
 
 #[cfg(target_arch = "aarch64")]
 mod here {
-    use super::{BLOCK, FACTORS, PLACE};
+    use super::{BLOCK, FACTORS, PLACE, Way};
     use std::arch::asm;
 
     /// NEON, which every 64-bit processor of this kind has.
@@ -242,8 +290,25 @@ mod here {
             }
         }
 
-        pub(crate) fn read(self, memory: &[u8]) {
+        pub(crate) fn read(self, way: Way, memory: &[u8]) {
             for block in memory.chunks_exact(BLOCK) {
+                if way == Way::Order {
+                    // SAFETY: a block of readable memory.
+                    unsafe {
+                        asm!(
+                            "2:",
+                            "ldp q0, q1, [x0]", "ldp q2, q3, [x0, #32]", "ldp q4, q5, [x0, #64]", "ldp q6, q7, [x0, #96]",
+                            "add x0, x0, #128",
+                            "cmp x0, x4",
+                            "b.lo 2b",
+                            inout("x0") block.as_ptr() => _,
+                            in("x4") block.as_ptr().wrapping_add(BLOCK),
+                            clobber_abi("C"),
+                            options(nostack, readonly),
+                        )
+                    }
+                    continue;
+                }
                 // SAFETY: a block of readable memory.
                 unsafe {
                     asm!(

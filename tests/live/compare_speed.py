@@ -105,7 +105,7 @@ class Built:
         return self.wrapper.Model(self.so, weights=self.weights and str(self.weights), threads=threads)
 
 
-def token_rates(attnc, workload, options, ceilings):
+def token_rates(attnc, workload, options):
     """Every form of packed weights, beside llama.cpp where its benchmark is given."""
     import tokens
 
@@ -115,7 +115,10 @@ def token_rates(attnc, workload, options, ceilings):
         wrapper, so = attnc.compile(workload, pack=pack)
         return wrapper.Model(so, weights=str(built.weights), threads=options.threads)
 
-    return tokens.compare(opened, workload, reference(workload), OUT, options, ceilings)
+    def bandwidth():
+        return attnc.ceilings(options.threads)["bytes_per_second"]
+
+    return tokens.compare(opened, workload, reference(workload), OUT, options, bandwidth)
 
 
 def in_attnc(built, workload, threads):
@@ -424,7 +427,7 @@ def main():
         report["workloads"][key] = compare(attnc, key, known[key](), options, ceilings)
         gc.collect()
     if not options.workloads or "tokens" in options.workloads:
-        report["tokens"] = token_rates(attnc, known["gpt2"](), options, ceilings)
+        report["tokens"] = token_rates(attnc, known["gpt2"](), options)
     if not options.workloads:
         report["compile_seconds"] = compile_times(attnc, known["gpt2"](), options)
         if options.memory:

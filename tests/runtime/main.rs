@@ -1,9 +1,12 @@
 //! Does a `model.so` do what its callers were promised? Asked of a toy model whose kernels are written by hand, so that
 //! nothing of the compiler but the runtime takes part.
 
+extern crate alloc;
+
 mod calls;
 mod door;
 mod linking;
+mod ranges;
 mod style;
 mod toy;
 mod weights;

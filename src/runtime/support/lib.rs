@@ -36,6 +36,7 @@ mod introspect;
 mod pool;
 mod profile;
 mod python;
+mod ranges;
 mod safetensors;
 mod sys;
 mod taps;

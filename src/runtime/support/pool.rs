@@ -1,4 +1,4 @@
-//! The threads of a model: a launch's grid points are handed out to them in ranges.
+//! The threads of a model: a launch's grid points are handed out to them in ranges (`ranges`).
 //!
 //! A pool has one thread less than the model was opened with; the calling thread works too. One launch has the pool at
 //! a time, and another session's launch meanwhile runs on its own thread alone: which thread does what changes no
@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::abi::{Kernel, PlanContext};
 use crate::cpu::DefaultMode;
+use crate::ranges::Ranges;
 use crate::sys::{Condition, Mutex, Thread, clock, process, processors};
 
 /// Threads that a model may have.
@@ -23,7 +24,9 @@ const SPINS: u32 = 4000;
 /// No thread is woken for what would take less than this, in nanoseconds. Those that are awake take part in any case.
 const WORTHWHILE: i64 = 15_000;
 /// One in so many points tells how long the others will take.
-const TRIED: i64 = 64;
+const TRIED: u32 = 64;
+/// Points that are handed out at a time.
+const MOST_POINTS: i64 = u32::MAX as i64;
 
 /// What generated code reported, and where.
 #[derive(Clone, Copy)]
@@ -82,9 +85,10 @@ impl Work {
 struct Job {
     work: Work,
     ctx: *const PlanContext,
-    /// Threads that may be in it.
-    width: i64,
-    next: AtomicI64,
+    /// What is left of its points, counted from the first.
+    ranges: *const Ranges,
+    /// No range from here on is of interest: a lower one had a report.
+    end: AtomicI64,
 }
 
 struct Shared {
@@ -99,6 +103,8 @@ struct Shared {
     active: AtomicU64,
     /// A launch has the pool.
     busy: AtomicBool,
+    /// The points of the job.
+    ranges: Ranges,
     inner: UnsafeCell<Inner>,
 }
 
@@ -142,6 +148,7 @@ impl Pool {
             generation: AtomicU64::new(0),
             active: AtomicU64::new(0),
             busy: AtomicBool::new(false),
+            ranges: Ranges::new(wanted),
             inner: UnsafeCell::new(inner),
         });
         let mut threads = Vec::new();
@@ -178,7 +185,12 @@ impl Pool {
             if alone || self.shared.busy.swap(true, Ordering::Acquire) {
                 return work.run(ctx, work.start, work.end, 0);
             }
-            let report = self.share(ctx, work);
+            let (mut report, mut start) = (Report::NONE, work.start);
+            while start < work.end && report.site < 0 {
+                let end = work.end.min(start.saturating_add(MOST_POINTS));
+                report = self.share(ctx, Work { start, end, ..work });
+                start = end;
+            }
             self.shared.busy.store(false, Ordering::Release);
             report
         }
@@ -186,8 +198,10 @@ impl Pool {
 
     /// As [`Pool::run`], by all threads; this launch has the pool.
     unsafe fn share(&self, ctx: *const PlanContext, work: Work) -> Report {
-        let job = Job { work, ctx, width: self.width() as i64, next: AtomicI64::new(work.start) };
         let shared = &**self.shared;
+        let total = u32::try_from(work.end - work.start).unwrap_or(0);
+        shared.ranges.reset(total);
+        let job = Job { work, ctx, ranges: &raw const shared.ranges, end: AtomicI64::new(work.end) };
         let asleep = {
             let _held = shared.lock.lock();
             // SAFETY: the lock is held.
@@ -199,12 +213,11 @@ impl Pool {
         };
         // Threads that are awake see the job. Whether it is worth while to wake the others, its first points tell.
         let mut own = Report::NONE;
-        let few = (work.end - work.start) / TRIED;
-        if asleep && let Some((start, end)) = job.take(few.max(1)) {
-            let before = clock();
+        if asleep && let Some((start, end)) = shared.ranges.take(0, (total / TRIED).max(1)) {
+            let (taken, before) = (i64::from(end - start), clock());
             // SAFETY: as the caller promises.
             own = unsafe { job.range(0, start, end) };
-            let left = (clock() - before).max(0).saturating_mul(work.end - end) / (end - start);
+            let left = (clock() - before).max(0).saturating_mul(i64::from(total) - taken) / taken;
             if own.site < 0 && left >= WORTHWHILE {
                 let _held = shared.lock.lock();
                 shared.wake.wake_all();
@@ -249,50 +262,36 @@ impl Drop for Pool {
 }
 
 impl Job {
-    /// The next range, of at most so many points: half of what each thread would get of the rest, so that ranges are
-    /// long at first, and short at the end, where a thread would wait for another's (guided self-scheduling; Polychronopoulos
-    /// and Kuck 1987).
-    fn take(&self, most: i64) -> Option<(i64, i64)> {
-        let mut start = self.next.load(Ordering::Relaxed);
-        loop {
-            let left = self.work.end.saturating_sub(start);
-            if left <= 0 {
-                return None;
-            }
-            let end = start + (left / (2 * self.width)).min(most).max(1);
-            match self.next.compare_exchange_weak(start, end, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some((start, end)),
-                Err(now) => start = now,
-            }
-        }
-    }
-
-    /// Runs a range; where it had a report, no more are taken: ranges are taken in order, so all lower ones are already.
+    /// Runs a range, unless a lower one had a report; ranges above one that has it are not run any more.
     ///
     /// # Safety
     /// As [`Pool::run`].
-    unsafe fn range(&self, worker: usize, start: i64, end: i64) -> Report {
+    unsafe fn range(&self, worker: usize, start: u32, end: u32) -> Report {
+        let (start, end) = (self.work.start + i64::from(start), self.work.start + i64::from(end));
+        if start >= self.end.load(Ordering::Relaxed) {
+            return Report::NONE;
+        }
         // SAFETY: as the caller promises.
         let report = unsafe { self.work.run(self.ctx, start, end, worker) };
         if report.site >= 0 {
-            self.next.store(self.work.end, Ordering::Relaxed);
+            self.end.fetch_min(start, Ordering::Relaxed);
         }
         report
     }
 
-    /// Takes ranges until none is left; gives the first report, which is of the lowest range of this thread.
+    /// Takes ranges until none is left; gives the report of the lowest of this thread that had one.
     ///
     /// # Safety
     /// As [`Pool::run`].
     unsafe fn run(&self, worker: usize) -> Report {
-        while let Some((start, end)) = self.take(i64::MAX) {
+        let mut lowest = Report::NONE;
+        // SAFETY: the pool has its ranges as long as its threads run.
+        let ranges = unsafe { &*self.ranges };
+        while let Some((start, end)) = ranges.take(worker, u32::MAX) {
             // SAFETY: as the caller promises.
-            let report = unsafe { self.range(worker, start, end) };
-            if report.site >= 0 {
-                return report;
-            }
+            lowest = lowest.lower(unsafe { self.range(worker, start, end) });
         }
-        Report::NONE
+        lowest
     }
 }
 

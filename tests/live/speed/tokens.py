@@ -120,8 +120,10 @@ def difference(result, expected):
     return float(np.sqrt(((result - expected) ** 2).mean() / (expected**2).mean()))
 
 
-def compare(opened, workload, expected, folder, options, ceilings):
-    """Times everybody. `opened` gives the model of a packing; `expected` is the result in float64."""
+def compare(opened, workload, expected, folder, options, bandwidth):
+    """Times everybody. `opened` gives the model of a packing; `expected` is the result in float64; `bandwidth` measures the
+    bytes that this machine reads in a second, which takes its turn too: where others share the memory, it changes.
+    """
     print(f"\n{workload.name}, one after another, packed", flush=True)
     calls, errors, peers = {}, {}, {}
     for packing, kind in FORMATS.items():
@@ -132,8 +134,9 @@ def compare(opened, workload, expected, folder, options, ceilings):
             peers[packing] = tried(kind, lambda: in_llama(workload, packing, folder, options))
     del expected
     rates = {(packing, who): [] for packing in FORMATS for who in ("attnc", "llama.cpp")}
-    begin, rounds = time.perf_counter(), 0
+    ceilings, begin, rounds = [], time.perf_counter(), 0
     while rounds < options.rounds or time.perf_counter() - begin < options.seconds:
+        ceilings.append(bandwidth())
         for packing, kind in FORMATS.items():
             rates[packing, "attnc"].append(attnc_turn(calls[packing], 0.005 if options.quick else 0.3))
             if peers.get(packing):
@@ -145,13 +148,14 @@ def compare(opened, workload, expected, folder, options, ceilings):
         rounds += 1
     # Bytes that a number takes with its scale.
     sizes, rows = {"f32": 4, "bf16": 2, "int8": 1 + 4 / 32, "int4": 0.5 + 4 / 32}, {}
-    numbers = workload.least_bytes / 4
+    numbers, ceiling = workload.least_bytes / 4, statistics.median(ceilings)
+    print(f"  reading memory: {ceiling / 1e9:.1f} GB/s, between {min(ceilings) / 1e9:.1f} and {max(ceilings) / 1e9:.1f}")
     for packing, kind in FORMATS.items():
         own = statistics.median(rates[packing, "attnc"])
         # NaN is wrong too.
         wrong = not errors[packing] <= LIMITS[packing]
         row = {"tokens_per_second": own, "error": errors[packing], "wrong": wrong, "wanted": WANTED[packing]}
-        row["of_ceiling"] = own * numbers * sizes[packing] / ceilings["bytes_per_second"]
+        row["of_ceiling"] = own * numbers * sizes[packing] / ceiling
         line = f"  attnc {packing:5} {own:8.1f} tokens/s {row['of_ceiling'] * 100:6.1f} % of the bandwidth"
         line += f"  differs by {errors[packing]:.0e}" + "  WRONG" * wrong
         if peers.get(packing):
