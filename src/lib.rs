@@ -37,6 +37,7 @@
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
 //! | `irtext` | the syntax that both IR texts share | either IR |
+//! | `cfg` | the control flow of either IR: orders of blocks, dominators, loops | what stands in a block |
 //!
 //! # Decisions that are not obvious
 //!
@@ -93,6 +94,7 @@
 //! shape alone. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
 
 pub mod bench;
+pub mod cfg;
 pub mod cli;
 pub mod codegen;
 pub mod diagnostics;

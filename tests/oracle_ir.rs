@@ -7,7 +7,7 @@
 
 #[path = "common/compiled.rs"]
 mod compiled;
-#[path = "common/gen_ir.rs"]
+#[path = "common/gen_ir/mod.rs"]
 mod gen_ir;
 
 use attnc::ir::interp::{self, Bounded, Data, Failure, Limits, Outcome};

@@ -5,7 +5,7 @@
 //! program is printed and read back, and verified after every pass. `ATTNC_ORACLE=20000 cargo test --release --test
 //! oracle_passes` runs more of them, `ATTNC_ORACLE_FIRST=7` begins at another seed.
 
-#[path = "common/gen_ir.rs"]
+#[path = "common/gen_ir/mod.rs"]
 mod gen_ir;
 
 use attnc::ir::interp::{Array, Bounded, Call, Data, Failure, Limits, Outcome, Real, run};

@@ -7,10 +7,6 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// The most lines of a file.
 const LONGEST: usize = 700;
 
-/// Files that are longer, each with its reason.
-const LONG: [(&str, &str); 1] =
-    [("tests/common/gen_ir.rs", "one generator: what it may make next depends on all that it has made")];
-
 /// All files below a folder with one of these endings, sorted, as paths from the root.
 fn files(folder: &str, endings: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
@@ -43,12 +39,10 @@ fn every_module_says_what_it_is() {
 }
 
 #[test]
-fn no_file_is_long_without_a_reason() {
+fn no_file_is_long() {
     for path in files("src", &["rs", "attn", "py"]).into_iter().chain(files("tests", &["rs"])) {
         let lines = read(&path).lines().count();
-        let excused = LONG.iter().any(|(long, _)| *long == path);
-        assert!(lines <= LONGEST || excused, "{path} has {lines} lines; part it, or give the reason");
-        assert!(lines > LONGEST || !excused, "{path} is short enough now: its reason can go");
+        assert!(lines <= LONGEST, "{path} has {lines} lines; part it");
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
 use super::{Block, Inst, Op, Scalar, Value};
+use crate::cfg::{self, Flow};
 use crate::shape::{Elem, Fact, TensorType};
 
 /// Type of a value.
@@ -527,34 +528,23 @@ impl Function {
 
     /// Predecessors of each block that is in the layout, in order.
     pub fn predecessors(&self) -> SecondaryMap<Block, Vec<Block>> {
-        let mut out: SecondaryMap<Block, Vec<Block>> = SecondaryMap::new();
-        for b in &self.layout {
-            for c in self.blocks[*b].terminator.targets() {
-                out[c.block].push(*b);
-            }
-        }
-        out
+        cfg::predecessors(self)
     }
 
     /// Blocks so that each comes after those that dominate it; unreachable ones are left out.
     pub fn reverse_postorder(&self) -> Vec<Block> {
-        let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
-        let mut order = Vec::new();
-        let mut stack = vec![(self.entry(), 0)];
-        seen[self.entry()] = true;
-        while let Some((b, next)) = stack.pop() {
-            let targets = self.block(b).terminator.targets();
-            match targets.get(next) {
-                Some(call) => {
-                    stack.push((b, next + 1));
-                    if !std::mem::replace(&mut seen[call.block], true) {
-                        stack.push((call.block, 0));
-                    }
-                }
-                None => order.push(b),
-            }
-        }
-        order.reverse();
-        order
+        cfg::reverse_postorder(self)
+    }
+}
+
+impl Flow for Function {
+    type Block = Block;
+
+    fn layout(&self) -> &[Block] {
+        &self.layout
+    }
+
+    fn targets(&self, block: Block) -> Vec<Block> {
+        self.blocks[block].terminator.targets().iter().map(|c| c.block).collect()
     }
 }

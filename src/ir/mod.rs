@@ -15,7 +15,6 @@
 //! A [`Function`] is a list of blocks with arguments. The entry block's arguments are the function's. Every instruction
 //! has at most one result. Values are numbered in order before printing.
 
-mod cfg;
 mod dot;
 mod entities;
 mod function;
@@ -26,7 +25,6 @@ mod signature;
 pub mod text;
 mod verify;
 
-pub use cfg::{Cfg, Loop};
 pub use dot::dot;
 pub use entities::{Block, Inst, Value};
 pub use function::{
@@ -37,3 +35,8 @@ pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use rules::result_type;
 pub use signature::{EntryDecl, TapDecl, entries, run_time_dims, tap_patterns};
 pub use verify::{Errors, Verified, verify};
+
+/// The control flow of a function.
+pub type Cfg = crate::cfg::Cfg<Block>;
+/// A loop of a function.
+pub type Loop = crate::cfg::Loop<Block>;

@@ -42,9 +42,10 @@ use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
-use super::cfg::Cfg;
 use super::text::{Anchor, At, print_with_anchors};
-use super::{Block, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef};
+use super::{
+    Block, Cfg, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef,
+};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::{Dim, Elem, TensorType};

@@ -3,9 +3,10 @@
 //! What an instruction *is* stands apart from the *order* of instructions and blocks; places are part of the instruction.
 //! The instructions of a `run` are in the same body and listed by the `run` alone.
 
-use cranelift_entity::{PrimaryMap, SecondaryMap};
+use cranelift_entity::PrimaryMap;
 
 use super::{Block, Inst, Op, Type, Value};
+use crate::cfg::{self, Flow};
 use crate::ir::Loc;
 
 /// Where a value comes from.
@@ -271,22 +272,18 @@ impl Body {
 
     /// Blocks so that each comes after those that dominate it; unreachable ones are left out.
     pub fn reverse_postorder(&self) -> Vec<Block> {
-        let mut seen: SecondaryMap<Block, bool> = SecondaryMap::new();
-        let mut order = Vec::new();
-        let mut stack = vec![(self.entry(), 0)];
-        seen[self.entry()] = true;
-        while let Some((b, next)) = stack.pop() {
-            match self.blocks[b].terminator.targets().get(next) {
-                Some(call) => {
-                    stack.push((b, next + 1));
-                    if !std::mem::replace(&mut seen[call.block], true) {
-                        stack.push((call.block, 0));
-                    }
-                }
-                None => order.push(b),
-            }
-        }
-        order.reverse();
-        order
+        cfg::reverse_postorder(self)
+    }
+}
+
+impl Flow for Body {
+    type Block = Block;
+
+    fn layout(&self) -> &[Block] {
+        &self.layout
+    }
+
+    fn targets(&self, block: Block) -> Vec<Block> {
+        self.blocks[block].terminator.targets().iter().map(|c| c.block).collect()
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use cranelift_entity::SecondaryMap;
-use petgraph::algo::dominators::{Dominators, simple_fast};
-use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::Sink;
+use crate::cfg::Cfg;
 use crate::shape::Dim;
 use crate::tile::text::At;
 use crate::tile::{
@@ -199,8 +198,7 @@ impl Checker<'_, '_> {
     }
 
     fn contents(&mut self, d: &Definitions) {
-        let (dominators, nodes) = dominators(self.body);
-        let uses = Uses { body: self.body, d, dominators: &dominators, nodes: &nodes };
+        let uses = Uses { body: self.body, d, cfg: Cfg::new(self.body) };
         let mut read = Vec::new();
         for b in &self.body.layout {
             let data = self.body.block(*b);
@@ -369,29 +367,11 @@ impl Checker<'_, '_> {
     }
 }
 
-/// The dominator tree of a body, and the node of each block.
-fn dominators(body: &Body) -> (Dominators<NodeIndex>, SecondaryMap<Block, Option<NodeIndex>>) {
-    let mut graph: DiGraph<Block, ()> = DiGraph::new();
-    let mut nodes: SecondaryMap<Block, Option<NodeIndex>> = SecondaryMap::new();
-    for b in &body.layout {
-        nodes[*b] = Some(graph.add_node(*b));
-    }
-    for b in &body.layout {
-        for c in body.block(*b).terminator.targets() {
-            if let (Some(from), Some(to)) = (nodes[*b], nodes[c.block]) {
-                graph.add_edge(from, to, ());
-            }
-        }
-    }
-    (simple_fast(&graph, nodes[body.entry()].unwrap_or(NodeIndex::new(0))), nodes)
-}
-
 /// Rule 4: what is used must be there.
 struct Uses<'a> {
     body: &'a Body,
     d: &'a Definitions,
-    dominators: &'a Dominators<NodeIndex>,
-    nodes: &'a SecondaryMap<Block, Option<NodeIndex>>,
+    cfg: Cfg<Block>,
 }
 
 impl Uses<'_> {
@@ -407,13 +387,11 @@ impl Uses<'_> {
                 return late();
             }
         } else {
-            let (Some(a), Some(b)) = (self.nodes[def.0], self.nodes[at.0]) else { return late() };
-            let mut above = match self.dominators.dominators(b) {
-                Some(d) => d,
-                // What cannot be reached uses what it likes.
-                None => return Ok(()),
-            };
-            if !above.any(|n| n == a) {
+            // What cannot be reached uses what it likes.
+            if !self.cfg.is_reachable(at.0) {
+                return Ok(());
+            }
+            if !self.cfg.dominates(def.0, at.0) {
                 return late();
             }
         }
