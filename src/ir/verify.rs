@@ -36,7 +36,6 @@
 //! it); that the checks of a function are enough; that loops end; names of arguments and taps.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -46,10 +45,7 @@ use super::text::{Anchor, At, print_with_anchors};
 use super::{
     Block, Cfg, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef,
 };
-use crate::diagnostics::codes::ir as codes;
-use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::syntax::span::Span;
 
 /// A module that the verifier found right.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +67,7 @@ impl Deref for Verified<'_> {
 }
 
 /// What is wrong with a module.
-#[derive(Clone, Debug)]
-pub struct Errors {
-    /// Each error with what it is about, in the order in which they were found; at least one.
-    pub list: Vec<(Anchor, String)>,
-    text: String,
-}
+pub type Errors = crate::irtext::Errors<Anchor>;
 
 /// Checks a module.
 ///
@@ -88,58 +79,7 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
     if v.errors.is_empty() {
         return Ok(Verified(module));
     }
-    let text = annotated(module, &v.errors);
-    Err(Errors { list: v.errors, text })
-}
-
-/// The text of a module with errors under the lines they are about. Functions without errors are left out.
-fn annotated(module: &Module, errors: &[(Anchor, String)]) -> String {
-    let printed = print_with_anchors(module);
-    let mut wrong: Vec<Option<usize>> = errors.iter().map(|(a, _)| a.function).collect();
-    wrong.dedup();
-    let mut function = None;
-    let mut anchors = printed.lines.iter().peekable();
-    let mut out = String::new();
-    for (number, line) in printed.text.lines().enumerate() {
-        let mut below = Vec::new();
-        while let Some((anchor, _)) = anchors.next_if(|(_, n)| *n == number) {
-            function = anchor.function;
-            below.extend(errors.iter().filter(|(a, _)| a == anchor).map(|(_, message)| message));
-        }
-        if wrong.contains(&function) {
-            out += line;
-            out.push('\n');
-        }
-        let indent = line.len() - line.trim_start().len();
-        for message in below {
-            out += &format!("{:indent$}^ error: {message}\n", "");
-        }
-    }
-    for (_, message) in errors.iter().filter(|(a, _)| !printed.lines.iter().any(|(b, _)| a == b)) {
-        out += &format!("error: {message}\n");
-    }
-    out
-}
-
-impl Errors {
-    /// As diagnostics, at the places in a text that the module was parsed from (`text::Parsed::places`).
-    pub fn diagnostics(&self, places: &[(Anchor, Span)]) -> Diagnostics {
-        let mut out = Diagnostics::new();
-        for (anchor, message) in &self.list {
-            let d = Diagnostic::error(codes::INVALID, message.clone());
-            out.push(match places.iter().find(|(a, _)| a == anchor) {
-                Some((_, span)) => d.at(*span, ""),
-                None => d,
-            });
-        }
-        out
-    }
-}
-
-impl fmt::Display for Errors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
+    Err(Errors::new(v.errors, &print_with_anchors(module), None, |a| a.function))
 }
 
 struct Verifier<'a> {

@@ -19,6 +19,7 @@
 //! these. Only the first term of a phrase may have operators or begin with a bracket, so `a (b)` is a call. Nesting is
 //! limited to [`token::MAX_NESTING`] brackets, and chains are flat lists: no tree is deep.
 
+mod anchored;
 mod print;
 pub mod read;
 pub mod syntax;
@@ -28,6 +29,7 @@ use std::fmt;
 
 use lalrpop_util::{ParseError, lalrpop_mod};
 
+pub use anchored::{Errors, Printed};
 pub use print::{float_text, float32_text, quoted};
 pub use syntax::{BinaryKind, Block, CompareKind, Expr, ExprKind, Line, LocText, Phrase, Statement};
 

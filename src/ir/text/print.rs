@@ -48,13 +48,7 @@ pub struct Anchor {
 }
 
 /// A text with the lines of what it shows.
-#[derive(Clone, Debug, Default)]
-pub struct Printed {
-    /// The text.
-    pub text: String,
-    /// What is shown, and the number (from 0) of its line.
-    pub lines: Vec<(Anchor, usize)>,
-}
+pub type Printed = crate::irtext::Printed<Anchor>;
 
 /// The canonical text of a module.
 pub fn print(module: &Module) -> String {

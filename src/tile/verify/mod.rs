@@ -72,14 +72,10 @@ mod gpu;
 mod plan;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Deref;
 
 use super::text::{Anchor, At, Owner, print_with_anchors, with_names};
 use super::{Kernel, Module, PlanVariant, State};
-use crate::diagnostics::codes::ir as codes;
-use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::syntax::span::Span;
 
 /// A module that the verifier found right.
 #[derive(Clone, Copy, Debug)]
@@ -106,33 +102,7 @@ impl Deref for Verified<'_> {
 }
 
 /// What is wrong with a module.
-#[derive(Clone, Debug)]
-pub struct Errors {
-    /// Each error with what it is about, in the order in which they were found; at least one.
-    pub list: Vec<(Anchor, String)>,
-    text: String,
-}
-
-impl Errors {
-    /// As diagnostics, at the places in a text that the module was parsed from (`text::Parsed::places`).
-    pub fn diagnostics(&self, places: &[(Anchor, Span)]) -> Diagnostics {
-        let mut out = Diagnostics::new();
-        for (anchor, message) in &self.list {
-            let d = Diagnostic::error(codes::INVALID, message.clone());
-            out.push(match places.iter().find(|(a, _)| a == anchor) {
-                Some((_, span)) => d.at(*span, ""),
-                None => d,
-            });
-        }
-        out
-    }
-}
-
-impl fmt::Display for Errors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
+pub type Errors = crate::irtext::Errors<Anchor>;
 
 /// Errors as they are found, of one owner at a time.
 struct Sink {
@@ -195,8 +165,7 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
     }
     let list: Vec<(Anchor, String)> =
         sink.list.into_iter().map(|(a, m)| (a, with_names(&m, a.owner, module))).collect();
-    let text = annotated(module, &list);
-    Err(Errors { list, text })
+    Err(Errors::new(list, &print_with_anchors(module), Owner::Module, |a| a.owner))
 }
 
 /// Checks one kernel, for tests of stages that make kernels. Sites are not looked at.
@@ -221,32 +190,4 @@ fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
         State::Cpu(level) => cpu::scheduled(k, level, sink),
         State::Gpu { arch, warps } => gpu::scheduled(k, arch, warps, sink),
     }
-}
-
-/// The text of a module with errors under the lines they are about. What has no errors is left out.
-fn annotated(module: &Module, errors: &[(Anchor, String)]) -> String {
-    let printed = print_with_anchors(module);
-    let wrong: Vec<Owner> = errors.iter().map(|(a, _)| a.owner).collect();
-    let mut owner = Owner::Module;
-    let mut anchors = printed.lines.iter().peekable();
-    let mut out = String::new();
-    for (number, line) in printed.text.lines().enumerate() {
-        let mut below = Vec::new();
-        while let Some((anchor, _)) = anchors.next_if(|(_, n)| *n == number) {
-            owner = anchor.owner;
-            below.extend(errors.iter().filter(|(a, _)| a == anchor).map(|(_, message)| message));
-        }
-        if wrong.contains(&owner) {
-            out += line;
-            out.push('\n');
-        }
-        let indent = line.len() - line.trim_start().len();
-        for message in below {
-            out += &format!("{:indent$}^ error: {message}\n", "");
-        }
-    }
-    for (_, message) in errors.iter().filter(|(a, _)| !printed.lines.iter().any(|(b, _)| a == b)) {
-        out += &format!("error: {message}\n");
-    }
-    out
 }
