@@ -204,6 +204,18 @@ pub struct BufferType {
     pub strides: Vec<Dim>,
 }
 
+impl BufferType {
+    /// Do neighbours along an axis lie side by side?
+    pub fn is_dense(&self, axis: usize) -> bool {
+        self.strides.get(axis).is_some_and(|d| d.as_const() == Some(1))
+    }
+
+    /// Can a product read tiles of `f32` along two axes in place, as its left operand?
+    pub fn is_left_operand(&self, rows: usize, cols: usize) -> bool {
+        self.elem == Elem::F32 && (self.is_dense(rows) || self.is_dense(cols))
+    }
+}
+
 impl fmt::Display for BufferType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |ds: &[Dim]| ds.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ");

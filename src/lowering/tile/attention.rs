@@ -313,15 +313,12 @@ pub(super) fn attention(
 
 /// Is an axis of a buffer dense?
 fn is_dense(kb: &KernelBuilder, buffer: tile::Value, axis: usize) -> bool {
-    let strides = kb.ty(buffer).buffer().map(|b| b.strides.as_slice()).unwrap_or_default();
-    strides.get(axis).is_some_and(|d| d.as_const() == Some(1))
+    kb.ty(buffer).buffer().is_some_and(|b| b.is_dense(axis))
 }
 
 /// Can a product read tiles of the last two axes in place?
 fn in_place(kb: &KernelBuilder, buffer: tile::Value) -> bool {
-    let Some(b) = kb.ty(buffer).buffer() else { return false };
-    let rank = b.shape.len();
-    b.elem == Elem::F32 && (is_dense(kb, buffer, rank - 2) || is_dense(kb, buffer, rank - 1))
+    kb.ty(buffer).buffer().is_some_and(|b| b.is_left_operand(b.shape.len() - 2, b.shape.len() - 1))
 }
 
 /// A tile whose rows go along one axis and columns along another; where only the rows' axis is dense, it is read the other

@@ -78,13 +78,10 @@ fn in_place(kernel: &Kernel, data: &InstData) -> bool {
 fn is_left(kernel: &Kernel, data: &InstData, in_pairs: bool) -> bool {
     let (Op::Load { rows, cols }, Some(b)) = (&data.op, data.operands.first()) else { return false };
     let Some(buffer) = kernel.body.ty(*b).buffer() else { return false };
-    let dense =
-        |axis: &Option<usize>| axis.and_then(|a| buffer.strides.get(a)).is_some_and(|d| d.as_const() == Some(1));
-    match buffer.elem {
-        Elem::F32 => dense(rows) || dense(cols),
-        Elem::BF16 => in_pairs && dense(cols),
-        _ => false,
-    }
+    // An axis that is none has a single row or column.
+    let none = buffer.strides.len();
+    let (rows, cols) = (rows.unwrap_or(none), cols.unwrap_or(none));
+    buffer.is_left_operand(rows, cols) || buffer.elem == Elem::BF16 && in_pairs && buffer.is_dense(cols)
 }
 
 /// May a load be the right operand of a product as a window?
@@ -96,7 +93,7 @@ fn is_right(kernel: &Kernel, data: &InstData, level: CpuLevel) -> bool {
     let Some(buffer) = kernel.body.ty(*b).buffer() else { return false };
     let stride = |axis: usize| buffer.strides.get(axis).and_then(|d| d.as_const());
     let first = indices.get(*cols).and_then(|v| kernel.body.def_inst(*v));
-    stride(*cols) == Some(1)
+    buffer.is_dense(*cols)
         && stride(*rows).is_some()
         && first.is_some_and(|d| d.op == Op::Const(Scalar::Int(0)))
         && buffer.shape.get(*cols).and_then(|d| d.as_const()) == Some(i64::from(level.dot_cols()))
