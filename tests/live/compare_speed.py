@@ -291,7 +291,7 @@ def compare(attnc, key, workload, options, ceilings):
         line += f" {share}  differs by {row['difference']:.0e}"
         print(line + ("  WRONG" if name in wrong else ""), flush=True)
         rows[name] = row
-    found = {"name": workload.name, "contenders": rows, "rounds": rounds, "wrong": wrong, "wanted": workload.wanted}
+    found = {"name": workload.name, "ceilings": ceilings, "contenders": rows, "rounds": rounds, "wrong": wrong, "wanted": workload.wanted}
     if best:
         found["best"], found["ratio"] = best, peers[best] / medians["attnc"]
         print(f"  ratio {found['ratio']:.2f} to the best peer, {best}; wanted {workload.wanted:.2f}", flush=True)
@@ -417,13 +417,15 @@ def main():
     ceilings = attnc.ceilings(options.threads)
     flops, read = ceilings["flops_per_second"] / 1e9, ceilings["bytes_per_second"] / 1e9
     print(f"{options.threads} threads; this machine reaches {flops:.1f} GFLOP/s ({ceilings['vectors']})")
-    print(f"and reads {read:.1f} GB/s from memory; the percentages are of these", flush=True)
+    print(f"and reads {read:.1f} GB/s from memory; the percentages are of these, measured anew for each workload", flush=True)
     if load > 0.3:
         print(f"the machine is not at rest: its load was {load:.1f} when this began", flush=True)
     report = {"threads": options.threads, "load": load, "ceilings": ceilings, "quick": options.quick, "workloads": {}}
     for key in options.workloads or known:
         if key == "tokens":
             continue
+        # The clock moves in the course of minutes, so each workload has the ceilings of its time.
+        ceilings = ceilings if options.quick else attnc.ceilings(options.threads)
         report["workloads"][key] = compare(attnc, key, known[key](), options, ceilings)
         gc.collect()
     if not options.workloads or "tokens" in options.workloads:

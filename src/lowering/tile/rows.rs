@@ -1,7 +1,8 @@
 //! Kernels of reductions along rows: norms, softmax, sums, with the elementwise work around them.
 //!
 //! The last axis of the iteration space is the row; rows are independent. A row that is short and of known length is one
-//! tile, and everything happens while it is in scratch. A longer row, or one whose length is known at run time only, is
+//! tile, and everything happens while it is in scratch: a norm reads its row once, for the mean, the variance and the
+//! result. A longer row, or one whose length is known at run time only, is
 //! gone through in chunks, once for each level of reductions (the maximum, then the sum of what depends on it, ...) and
 //! once more for the result; what is elementwise is computed again in each pass.
 //!
