@@ -123,7 +123,9 @@ fn whole_numbers_have_a_level_of_their_own() {
         name.unwrap_or_else(|| panic!("{text}")).to_string()
     };
     #[cfg(target_arch = "x86_64")]
-    let here = is_x86_feature_detected!("avx2") && std::arch::x86_64::__cpuid_count(7, 1).eax >> 4 & 1 == 1;
+    let here = is_x86_feature_detected!("avx2")
+        && std::arch::x86_64::__cpuid_count(7, 0).eax >= 1
+        && std::arch::x86_64::__cpuid_count(7, 1).eax >> 4 & 1 == 1;
     #[cfg(not(target_arch = "x86_64"))]
     let here = false;
     for pack in ["int8", "int4"] {
@@ -137,12 +139,40 @@ fn whole_numbers_have_a_level_of_their_own() {
         assert_eq!(runs(&so, "amx"), if here { "avx2vnni" } else { &below }, "{pack}");
         assert_eq!(runs(&so, "avx2"), below);
     }
-    // Others have none of it: weights that are no whole numbers, what is made for less, a program without weights.
-    for (text, options) in
-        [(text, &["--pack", "bf16"][..]), (text, &["--pack", "int8", "--cpu", "avx2"]), (DOUBLE, &["--pack", "int8"])]
-    {
+    // Others have none of it: weights that are no whole numbers, what is made for less, a program without weights or products.
+    let sum = "model Sum {\n    w: f32[32, 40]\n    pub fn forward(x: f32[32, 40]) -> f32[32, 40] { x + w }\n}\n";
+    for (text, options) in [
+        (text, &["--pack", "bf16"][..]),
+        (text, &["--pack", "int8", "--cpu", "avx2"]),
+        (DOUBLE, &["--pack", "int8"]),
+        (sum, &["--pack", "int8"]),
+    ] {
         let (_folder, so) = library_of(text, options);
         assert_ne!(runs(&so, "avx2vnni"), "avx2vnni", "{options:?}");
+    }
+}
+
+/// Lines of a result are fetched for writing, far ahead by the product and close ahead by what stores it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn lines_of_a_product_are_fetched_for_writing() {
+    let program =
+        "model Product { pub fn forward(x: f32[M, K], y: f32[K, N], z: f32[N]) -> f32[M, N] { x @ y + z } }\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, text) = (folder.path().join("product.attn"), folder.path().join("product.s"));
+    std::fs::write(&path, program).expect("a program");
+    for level in ["avx512", "avx2"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+        let command = command.arg(&path).args(["--cpu", level, "--backend", "cranelift", "--emit"]);
+        let done = command.arg(format!("asm={}", text.display())).output().expect("attnc starts");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let text = std::fs::read_to_string(&text).expect("assembly");
+        let leaves = text.split("\nleaf.").skip(1);
+        let fetching: Vec<&str> = leaves.filter(|leaf| leaf.contains("prefetchw")).collect();
+        let one = |kind: &str, what: &str| {
+            fetching.iter().filter(|leaf| leaf.starts_with(kind) && leaf.contains(what)).count() == 1
+        };
+        assert!(one("dot.", " = dot ") && one("run.", "store ") && fetching.len() == 2, "{level}: {fetching:#?}");
     }
 }
 

@@ -239,7 +239,9 @@ impl Tiers {
         weights: WeightFormat,
     ) -> Result<Tiers, Failure> {
         s.stage("lower to tile IR");
-        let lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
+        let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
+        // The level for sums of bytes is for weights that became whole numbers.
+        lowered.retain(|(level, m)| *level != CpuLevel::Avx2Vnni || m.kernels.iter().any(tile::Kernel::loads_scaled));
         s.stage("schedule");
         let tiers = at_once(lowered, |(level, mut tiles)| {
             schedule(&mut tiles, level)?;
@@ -264,9 +266,9 @@ impl Tiers {
         Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
     }
 
-    /// The module of a level; if that is not there, the best.
+    /// The module of a level; if that is not there, the best below it, or else of all.
     pub(super) fn module(&self, level: CpuLevel) -> Option<&tile::Module> {
-        let own = self.0.iter().find(|(l, _)| *l == level);
+        let own = self.0.iter().filter(|(l, _)| *l <= level).max_by_key(|(l, _)| *l);
         own.or(self.0.first()).map(|(_, tiles)| tiles)
     }
 }

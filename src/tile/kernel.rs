@@ -1,6 +1,6 @@
 //! Kernels, plans and the module that holds them.
 
-use super::{Body, Value};
+use super::{Body, Op, Value};
 use crate::ir::{EntryDecl, ParamDecl};
 use crate::shape::Dim;
 
@@ -184,6 +184,13 @@ pub struct Kernel {
     pub state: State,
     /// What a grid point does.
     pub body: Body,
+}
+
+impl Kernel {
+    /// Does it multiply by whole numbers with scales?
+    pub fn loads_scaled(&self) -> bool {
+        self.body.insts().into_iter().any(|i| matches!(self.body.inst(i).op, Op::LoadScaled { .. }))
+    }
 }
 
 /// Room in the arena.

@@ -444,8 +444,13 @@ fn variant(level: CpuLevel, module: &Module, model: &ModelDescriptor, plans: &Pl
     }
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
     let mut features = features_of(level.name()).ok_or("a level without features")?;
-    let scaled = |k: &Kernel| k.body.insts().into_iter().any(|i| matches!(k.body.inst(i).op, Op::LoadScaled { .. }));
-    if level.vectors() == CpuLevel::Avx512 && module.kernels.iter().any(scaled) {
+    // Texts may have kernels of several levels, and a greater one has not all that a lower one has.
+    for k in &module.kernels {
+        if let State::Cpu(own) = k.state {
+            features |= features_of(own.name()).ok_or("a level without features")?;
+        }
+    }
+    if level.vectors() == CpuLevel::Avx512 && module.kernels.iter().any(Kernel::loads_scaled) {
         // Sums of bytes, see `wide::dot_whole`.
         features |= feature::AVX512_VNNI;
     }

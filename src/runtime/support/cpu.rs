@@ -26,7 +26,9 @@ pub(crate) fn features() -> u64 {
     unsafe {
         core::arch::asm!("xgetbv", in("ecx") 0, out("eax") saved, out("edx") _, options(nomem, nostack));
     }
-    let (seven, more) = (__cpuid_count(7, 0), __cpuid_count(7, 1));
+    let seven = __cpuid_count(7, 0);
+    // The second part of leaf 7 is only there if the first one says so.
+    let more = if seven.eax >= 1 { __cpuid_count(7, 1).eax } else { 0 };
     let lzcnt = __cpuid(0x8000_0000).eax > 0x8000_0000 && all(__cpuid(0x8000_0001).ecx, &[5]);
     if !all(saved, &[1, 2]) {
         return out;
@@ -37,12 +39,12 @@ pub(crate) fn features() -> u64 {
     if all(one.ecx, &[12]) {
         out |= feature::FMA;
     }
-    if all(more.eax, &[4]) {
+    if all(more, &[4]) {
         out |= feature::AVX_VNNI;
     }
     if all(saved, &[5, 6, 7]) && all(seven.ebx, &[16, 17, 28, 30, 31]) {
         out |= feature::AVX512;
-        if all(more.eax, &[5]) {
+        if all(more, &[5]) {
             out |= feature::AVX512_BF16;
         }
         if all(seven.ecx, &[1, 11]) {

@@ -118,7 +118,8 @@ impl Code<'_, '_> {
 
     /// Calls the leaf of a product with its words, and with where the result goes, if that is known.
     pub(super) fn call_dot(&mut self, level: CpuLevel, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
-        let place = if shape.far { self.result_place()? } else { None };
+        // Wide tiles would fetch much, and again for each two vectors of columns.
+        let place = if shape.far && shape.vectors <= 2 { self.result_place()? } else { None };
         let bytes = |t: (Value, Value, i32)| (t.2 * shape.vectors * lanes(level.vectors()) + LINE - 1) / LINE;
         let shape = DotShape { result: place.map_or(0, bytes), ..shape };
         let leaf = self.objects.leaf(Kind::Dot(level, shape))?;

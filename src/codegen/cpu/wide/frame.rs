@@ -214,7 +214,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Are its rows many, and is what it stores made of what lies in scratch, as sums of products do?
+    /// Are its rows many, and does it read or write tiles in scratch? What is stored then is mostly sums of a product, which
+    /// were long in the making, and whose place in memory has not been touched.
     pub(super) fn stores_a_product(&self) -> bool {
         !self.turned && self.rows.most() >= 32 && !self.pitches.is_empty()
     }

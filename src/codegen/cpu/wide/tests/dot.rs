@@ -124,6 +124,40 @@ fn rows_a_page_apart() {
     }
 }
 
+/// What is fetched ahead, and how high register tiles are, changes no bits: the code is asked.
+#[test]
+fn what_is_fetched_ahead() {
+    let listing = |level, inner_dense, result, far| {
+        let (b_pitch, right) = (4 * 32, Right::F32);
+        let shape = DotShape { inner_dense, b_pitch, acc_pitch: b_pitch, vectors: 2, right, filled: true, far, result };
+        dot(level, shape, true).expect("it can be encoded").1
+    };
+    let count = |text: &str, what: &str| text.matches(what).count();
+    for (level, heights) in [(CpuLevel::Avx512, 14), (CpuLevel::Avx2, 6)] {
+        for result in [0, 1, 2] {
+            // Each line of a row of the result, in each height's turn of four steps.
+            let text = listing(level, true, result, true);
+            let lines = usize::try_from(result).expect("a small number");
+            assert_eq!(count(&text, "prefetchw [rdx]"), heights * lines.min(1), "{}", level.name());
+            assert_eq!(count(&text, "prefetchw [rdx+40h]"), heights * lines.saturating_sub(1), "{}", level.name());
+            // Two lines of the next panel likewise.
+            assert_eq!(count(&text, "prefetcht1 [rbx"), 2 * heights, "{}", level.name());
+        }
+        let near = listing(level, true, 0, false);
+        assert_eq!(count(&near, "prefetch"), 0, "{}", level.name());
+        // Strides of whole pages are looked for where a tile may be higher than a set of the cache allows.
+        let pages = |text: &str| count(text, "test r11,0FFFh") + count(text, "cmove rcx,rdx");
+        assert_eq!(pages(&near), if level == CpuLevel::Avx512 { 2 } else { 0 }, "{}", level.name());
+        assert_eq!(pages(&listing(level, false, 0, false)), 0, "{}", level.name());
+        // Few rows: four pages at once, or one place.
+        let few = listing(level, true, 2, true);
+        let (pages, order) = few.split_once("memory in the order of addresses").expect("both ways are there");
+        assert!(pages.contains("memory at several pages at once"));
+        assert!(pages.contains("prefetcht0 [rcx+r9") && !pages.contains("prefetcht0 [rbp"), "{}", level.name());
+        assert!(order.contains("prefetcht0 [rbp") && !order.contains("prefetcht0 [rcx+r9"), "{}", level.name());
+    }
+}
+
 /// Elements of a right operand in memory, and what they are worth.
 fn narrow(right: Right, inner: usize, cols: usize, scales: &[f32]) -> (Vec<u8>, Vec<f32>) {
     let (mut bytes, mut values) = (Vec::new(), Vec::new());
