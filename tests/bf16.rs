@@ -228,3 +228,24 @@ fn a_listing_has_all_leaves_of_its_level() {
     }
     assert!(!listing.contains("leaf.dot.avx512"));
 }
+
+/// Steps that do not fit into one part are bounded in the last one; where their number is even, `vdpbf16ps` takes them all
+/// the same, and where it is odd, as a text may have it, never.
+#[test]
+fn bounded_steps_go_in_pairs_only_where_they_are_even() {
+    let module = module("model M { pub fn forward(a: bf16[S, 2304], b: bf16[2304, 40]) -> bf16[S, 40] { a @ b } }");
+    let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+    let level = CpuLevel::Avx512Bf16;
+    let text = tile::text::print(&compiled::scheduled(&module, level));
+    for (steps, in_pairs) in [("2304", true), ("2303", false)] {
+        let source = text.replace("= const 2304 ", &format!("= const {steps} "));
+        assert_eq!(source == text, in_pairs, "the bound of the steps is a literal: {text}");
+        let file = attnc::syntax::span::SourceMap::new().add("pairs.tir", source.as_str());
+        let tiles = tile::text::parse(&source, file).unwrap_or_else(|e| panic!("{e:?}")).module;
+        tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
+        let wanted = cpu::Wanted { asm: true, level: Some(level), ..cpu::Wanted::default() };
+        let tier = cpu::Tier { level, module: &tiles };
+        let compiled = attnc::codegen::compile(compiled::generator(), &[tier], &model, wanted).unwrap();
+        assert_eq!(compiled.asm.contains("vdpbf16ps"), in_pairs, "{steps} steps: {}", compiled.asm);
+    }
+}

@@ -209,9 +209,47 @@ fn narrow_operands_are_those_of_products() {
         ("%x: in f32", "%x: in bf16", "the right operand of `dot` alone"),
         ("%h: in bf16", "%h: in f16", "element types f16 and f32 differ"),
         ("store %y[%zero, %at], %second", "store %y[%zero, %at], %b", "the right operand of `dot` alone"),
+        // Panels of eight columns are half a vector there.
+        ("cpu(portable)", "cpu(avx512)", "whole vectors of 16 lanes"),
+        ("%w[%i, %zero, %zero], %s", "%w[%i, %zero, %at], %s", "whole vectors of 4 lanes"),
+        ("%h[%i, %zero, %zero]", "%h[%i, %zero, %at]", "whole vectors of 4 lanes"),
+        ("%h: in bf16[2, 40, 8]", "%h: in bf16[2, 40, 8] strides[320, 1, 40]", "whole vectors of 4 lanes"),
+        // What is far from row to row is not there in the last one.
+        ("%h: in bf16[2, 40, 8]", "%h: in bf16[2, 40, 7] strides[320, 8, 1]", "whole vectors of 4 lanes"),
     ];
     for (from, to, message) in changes {
         refused(NARROW, from, to, message);
+    }
+}
+
+const PAIRS: &str = r#"module "pairs"
+
+kernel @k(%x: in bf16[4, 40], %w: in bf16[20, 32, 2], %y: out f32[4, 20]) grid(%i: 1) cpu(avx512bf16) scratch(512) {
+^bb0:
+  %zero = const 0                           : index
+  %one = const 1                            : index
+  %none = const 0.0                         : f32
+  %a = window %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 40] @window
+  %b = load_pairs %w[%zero, %zero, %zero]   : tile f32[40, 20] @window
+  %c = dot %a, %b, %none                    : tile f32[4, 20] @l1(0)
+  run (4, 20) {
+    store %y[%zero, %zero], %c, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+#[test]
+fn panels_of_pairs_have_whole_vectors() {
+    check(PAIRS).unwrap_or_else(|e| panic!("{e}"));
+    let changes = [
+        ("%w: in bf16[20, 32, 2]", "%w: in bf16[20, 31, 2]", "whole vectors of 16 lanes"),
+        ("%w: in bf16[20, 32, 2]", "%w: in bf16[20, 20, 2] strides[64, 2, 1]", "whole vectors of 16 lanes"),
+        ("%w[%zero, %zero, %zero]", "%w[%zero, %one, %zero]", "whole vectors of 16 lanes"),
+        ("%w[%zero, %zero, %zero]", "%w[%zero, %zero, %one]", "whole vectors of 16 lanes"),
+    ];
+    for (from, to, message) in changes {
+        refused(PAIRS, from, to, message);
     }
 }
 

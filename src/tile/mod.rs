@@ -35,6 +35,7 @@ mod entities;
 pub mod interp;
 mod kernel;
 mod op;
+mod parity;
 pub mod rules;
 mod schedule;
 pub mod text;

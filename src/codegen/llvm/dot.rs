@@ -15,8 +15,9 @@ use super::code::{Code, Stride};
 use super::emit::Made;
 use super::lanes::Lane;
 use super::panels::{Right, RightOperand};
+use crate::codegen::cpu::pairs::takes_pairs;
 use crate::shape::Elem;
-use crate::tile::{self, Extent, InstData, Op, Space, TileType, Type};
+use crate::tile::{self, CpuLevel, Extent, InstData, Op, Space, TileType, Type};
 
 /// An operand of a product: distances in bytes.
 #[derive(Clone, Copy)]
@@ -120,7 +121,7 @@ impl<'c> Code<'_, '_, 'c> {
             bytes,
         };
         match (self.sums_of_bytes(&p, &t), ta.cols) {
-            (None, _) => self.chains(&p, &t, self.takes_pairs(&p, *a, ta.cols)),
+            (None, _) => self.chains(&p, &t, level == CpuLevel::Avx512Bf16 && takes_pairs(self.body, data)),
             (Some(s), Extent::Static(k)) if k % i64::from(tile::GROUP) == 0 => self.whole(&p, s, rows),
             (Some(_), Extent::Static(_)) => self.chains(&p, &t, false),
             (Some(s), Extent::Bounded { .. }) => {

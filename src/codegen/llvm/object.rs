@@ -18,7 +18,7 @@ use super::code::Code;
 use super::emit::{Emit, Made};
 use super::kernel::Given;
 use crate::codegen::cpu::{Machine, Tier, Wanted, kernel_name};
-use crate::tile::{CpuLevel, Kernel, Op};
+use crate::tile::{CpuLevel, Kernel, Op, State};
 
 /// What comes out.
 #[derive(Clone, Debug)]
@@ -97,11 +97,16 @@ fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
     Ok((write(FileType::Object)?.as_slice().to_vec(), asm))
 }
 
-/// The function of a kernel.
-fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, level: CpuLevel, kernel: &Kernel) -> Made<()> {
+/// The function of a kernel, in vectors of the kernel's own level, which is that of its variant or a lower one.
+fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, variant: CpuLevel, kernel: &Kernel) -> Made<()> {
+    let State::Cpu(level) = kernel.state else { return Err("is not scheduled for a CPU".into()) };
+    if level > variant {
+        let (own, variant) = (level.name(), variant.name());
+        return Err(format!("is scheduled for {own}, and what it is part of for {variant}").into());
+    }
     let (pointer, number) = (cx.ptr_type(AddressSpace::default()).into(), cx.i64_type().into());
     let ty = cx.void_type().fn_type(&[pointer, number, number, pointer, pointer], false);
-    let function = module.add_function(&kernel_name(level, &kernel.name), ty, None);
+    let function = module.add_function(&kernel_name(variant, &kernel.name), ty, None);
     function.as_global_value().set_visibility(GlobalVisibility::Hidden);
     let nounwind = Attribute::get_named_enum_kind_id("nounwind");
     function.add_attribute(AttributeLoc::Function, cx.create_enum_attribute(nounwind, 0));

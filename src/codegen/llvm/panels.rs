@@ -13,7 +13,7 @@ use super::emit::Made;
 use super::lanes::Lane;
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, Extent, InstData, Op, TileType};
+use crate::tile::{self, InstData, Op, TileType};
 
 /// Steps of the inner index for which a scale holds, as a power of two.
 const GROUP_BITS: i64 = tile::GROUP.ilog2() as i64;
@@ -180,19 +180,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(self.e.b.build_left_shift(x, self.e.spread(up, x.get_type().get_size())?.value, "")?)
     }
 
-    /// Are the steps of a product, whose left operand is this one, taken in pairs? Only at the level for `bf16`, where both
-    /// operands have whole pairs, however many steps the product has.
-    pub(super) fn takes_pairs(&self, p: &Product<'c>, a: tile::Value, steps: Extent) -> bool {
-        let Some(data) = self.body.def_inst(a) else { return false };
-        let Op::Window { cols: Some(axis), .. } = data.op else { return false };
-        let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
-        let even = |n: i64| n % 2 == 0;
-        let whole = even(steps.capacity()) && buffer.and_then(|b| b.shape.get(axis)?.as_const()).is_some_and(even);
-        let fits = p.a.elem == Elem::BF16 && p.a.dense && p.lanes == self.e.level.lanes();
-        self.e.level == CpuLevel::Avx512Bf16 && matches!(p.b.kind, Right::Pairs) && fits && whole
-    }
-
-    /// All steps of a register tile whose operands begin at `a` and `b`, two at a time.
+    /// All steps of a register tile whose operands begin at `a` and `b`, two at a time; their number is even.
     pub(super) fn pairs_of_steps(
         &mut self,
         p: &Product<'c>,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sink;
-use crate::shape::Elem;
+use crate::ir::Scalar;
+use crate::shape::{Dim, Elem};
 use crate::tile::text::At;
 use crate::tile::{Block, Body, CpuLevel, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};
 
@@ -162,6 +163,7 @@ impl Checker<'_, '_> {
                     }
                     _ => self.sink.error(At::Inst(i), "dot: accumulator and result are in scratch"),
                 }
+                self.right_in_place(i);
             }
             Op::Transpose => match result {
                 Some(t) if matches!((t.space, space(self, 0)), (Space::L1(_), Some(Space::L1(_)))) => {
@@ -215,6 +217,33 @@ impl Checker<'_, '_> {
                 self.sink.error(At::Inst(i), format!("{name}: work on elements stands in a run"));
             }
             _ => {}
+        }
+    }
+
+    /// Rule 16: what a product reads in place on its right, it reads in whole vectors, inside of the buffer's columns.
+    fn right_in_place(&mut self, i: Inst) {
+        let right = self.body.inst(i).operands.get(1).and_then(|v| self.body.def_inst(*v));
+        let Some(InstData { op, operands, result: Some(v), .. }) = right else { return };
+        let ([from, indices @ ..], Some(t)) = (operands.as_slice(), self.tile(*v)) else { return };
+        let Some(buffer) = self.body.ty(*from).buffer() else { return };
+        // The axes where it begins at 0; along the first of them its columns are.
+        let rank = buffer.shape.len();
+        let axes = match op {
+            Op::LoadPairs => rank.saturating_sub(2)..rank,
+            Op::LoadScaled { .. } => rank.saturating_sub(1)..rank,
+            Op::Window { cols: Some(axis), .. } => *axis..axis.saturating_add(1),
+            _ => return,
+        };
+        let is_zero = |v: &Value| self.body.def_inst(*v).is_some_and(|d| d.op == Op::Const(Scalar::Int(0)));
+        let starts = indices.get(axes.clone()).is_some_and(|all| all.iter().all(is_zero));
+        let dense = buffer.is_dense(axes.start) || *op == Op::LoadPairs;
+        let lanes = i64::from(self.level.lanes() * 4 / t.element_bytes()).max(1);
+        let vectors = t.cols.capacity().saturating_add(lanes - 1).div_euclid(lanes);
+        let columns = buffer.shape.get(axes.start).and_then(Dim::as_const);
+        let whole = columns.is_some_and(|n| n >= vectors.saturating_mul(lanes));
+        if !(t.cols.is_one() || starts && dense && whole) {
+            let message = format!("dot: columns in place start rows of whole vectors of {lanes} lanes, side by side");
+            self.sink.error(At::Inst(i), message);
         }
     }
 

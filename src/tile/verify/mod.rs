@@ -39,7 +39,9 @@
 //!     operation makes overlaps what it reads only where both are the same place with the same extents, those of the run.
 //! 15. A window is of a buffer that the kernel does not write; so is what `load_scaled` and `load_pairs` make.
 //! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`, `load_pairs`) is the right operand of
-//!     `dot` alone; a `bf16` window may be the left one where the right one is `load_pairs`.
+//!     `dot` alone; a `bf16` window may be the left one where the right one is `load_pairs`. A right operand in place of
+//!     more than one column begins at its buffer's first column; the buffer has a known number of columns, side by side,
+//!     and at least as many as the whole vectors of the kernel's level that the tile takes.
 //!
 //! Of kernels scheduled for a GPU (`gpu`):
 //! 17. Slots, what is pending, and groups are used exactly once on every path, in order: groups are waited for first

@@ -8,6 +8,7 @@ use cranelift_module::{FuncId, Module as _};
 
 use super::super::code::{Code, Stride, Val};
 use super::super::lanes::plain;
+use super::super::pairs::MOST_PITCH;
 use super::dot::{DotShape, LINE, Right};
 use super::encode::listing;
 use super::leaves::Kind;
@@ -16,9 +17,6 @@ use super::{Word, run_leaf};
 use crate::runtime::abi::context;
 use crate::shape::Elem;
 use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType, Type};
-
-/// Bytes from row to row of what may be a panel: leaves write out what they fetch ahead, and that grows with it.
-pub(super) const MOST_PITCH: i32 = 4096;
 
 /// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
 pub(super) fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {

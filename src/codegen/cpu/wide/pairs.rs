@@ -3,18 +3,18 @@
 //! In: a `dot` whose right operand is `load_pairs`, in a kernel for a wide level. Out: CLIF, and the leaf in the object:
 //! tiles at [`CpuLevel::Amx`], `vdpbf16ps` at [`CpuLevel::Avx512Bf16`]. Anything else is declined, and the caller widens
 //! step by step: another level, a left operand in scratch, sums that start with another number than 0, panels with more
-//! than two vectors of columns, an odd number of steps for `vdpbf16ps`, which takes them in pairs alone.
+//! than two vectors of columns, a number of steps that may be odd for `vdpbf16ps`, which takes them in pairs alone.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::super::code::{Code, Stride};
+use super::super::pairs::{MOST_PITCH, starts_with_zero, takes_pairs};
 use super::amx::TilesShape;
-use super::call::{MOST_PITCH, vectors};
+use super::call::vectors;
 use super::dot::{DotShape, Right};
 use super::leaves::Kind;
-use crate::ir::Scalar;
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, Extent, InstData, Op, Type};
+use crate::tile::{CpuLevel, InstData};
 
 impl Code<'_, '_> {
     /// Emits a product with a panel of pairs as a call. False if there is no leaf for it.
@@ -32,12 +32,9 @@ impl Code<'_, '_> {
         let Some(vectors) = vectors(&result, level.vectors()).filter(|n| *n <= 2) else { return Ok(false) };
         let small = |bytes: i64| i32::try_from(bytes).ok().filter(|p| *p < 1 << 24);
         let Some(acc_pitch) = small(i64::from(result.pitch())) else { return Ok(false) };
-        // What is a number here is only known by what makes it.
-        let zero = |v: tile::Value| {
-            self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0))
-        };
-        let filled = matches!(self.body.ty(*acc), Type::Scalar(_));
-        if filled && !zero(*acc) {
+        let zero = starts_with_zero(self.body, *acc);
+        let filled = zero.is_some();
+        if zero == Some(false) {
             return Ok(false);
         }
         let Some(panel) = self.body.def_inst(*b).map(|d| d.operands.clone()) else { return Ok(false) };
@@ -54,7 +51,7 @@ impl Code<'_, '_> {
         };
         let Some(b_pitch) = b_pitch.filter(|p| *p <= MOST_PITCH) else { return Ok(false) };
         let Some((a_start, [rows_of_a, Stride::Const(1)], Elem::BF16)) = self.window(*a)? else { return Ok(false) };
-        if level == CpuLevel::Avx512Bf16 && !self.has_even_steps(*a, ta.cols) {
+        if level == CpuLevel::Avx512Bf16 && !takes_pairs(self.body, data) {
             return Ok(false);
         }
         let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
@@ -73,22 +70,12 @@ impl Code<'_, '_> {
             let leaf = self.objects.leaf(Kind::Tiles(shape))?;
             self.call_leaf(leaf, &[a_start, a_stride, b_start, target, rows, inner])?;
         } else {
-            let pairs = self.b.ins().iadd_imm_s(inner, 1);
-            let pairs = self.b.ins().ushr_imm_u(pairs, 1);
+            let pairs = self.b.ins().ushr_imm_u(inner, 1);
             let right = Right::Pairs;
             let shape =
                 DotShape { inner_dense: true, b_pitch, acc_pitch, vectors, right, filled, far: true, result: 0 };
             self.call_dot(level, shape, [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
         }
         Ok(true)
-    }
-
-    /// Are the steps that are taken at a time, and a window's buffer, even along its columns, so that pairs never reach past a row?
-    fn has_even_steps(&self, window: tile::Value, steps: Extent) -> bool {
-        let Some(data) = self.body.def_inst(window) else { return false };
-        let Op::Window { cols: Some(axis), .. } = data.op else { return false };
-        let buffer = data.operands.first().and_then(|b| self.body.ty(*b).buffer());
-        let even = |n: i64| n % 2 == 0;
-        even(steps.capacity()) && buffer.and_then(|b| b.shape.get(axis)?.as_const()).is_some_and(even)
     }
 }

@@ -1,0 +1,36 @@
+//! Which products of `bf16` take their steps in pairs where the processor can (`vdpbf16ps`): every back end asks here, so
+//! that all of them round alike.
+//!
+//! In: a `dot` of a scheduled kernel. Out: yes or no. What it must not know: how either back end makes code of it.
+
+use crate::ir::Scalar;
+use crate::shape::{Dim, Elem};
+use crate::tile::{self, Body, CpuLevel, InstData, Op, Type};
+
+/// Bytes from row to row of what may be a panel: leaves write out what they fetch ahead, and that grows with it.
+pub(in crate::codegen) const MOST_PITCH: i32 = 4096;
+
+/// Do the sums of a product start with a number, and is that 0? `None`: they go on from a tile.
+pub(in crate::codegen) fn starts_with_zero(body: &Body, acc: tile::Value) -> Option<bool> {
+    // What is a number here is only known by what makes it.
+    let zero = |d: &InstData| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0);
+    matches!(body.ty(acc), Type::Scalar(_)).then(|| body.def_inst(acc).is_some_and(zero))
+}
+
+/// Does a product take its steps in pairs at [`CpuLevel::Avx512Bf16`]? Where its right operand is a panel of pairs of one or
+/// two vectors of columns, its left one a window of `bf16` with dense steps, the number of steps certainly even, and rows
+/// of the left operand too, so that pairs never reach past one.
+pub(in crate::codegen) fn takes_pairs(body: &Body, data: &InstData) -> bool {
+    let [a, b, acc] = data.operands.as_slice() else { return false };
+    let (Some(left), Some(right)) = (body.def_inst(*a), body.def_inst(*b)) else { return false };
+    let (Op::Window { cols: Some(axis), .. }, Op::LoadPairs) = (&left.op, &right.op) else { return false };
+    let buffer = |d: &InstData| d.operands.first().and_then(|v| body.ty(*v).buffer());
+    let (Some(rows), Some(panel)) = (buffer(left), buffer(right)) else { return false };
+    let (Some(ta), Some(t)) = (body.ty(*a).tile(), data.result.and_then(|v| body.ty(v).tile())) else { return false };
+    let whole_rows = rows.shape.get(*axis).and_then(Dim::as_const).is_some_and(|n| n % 2 == 0);
+    let from_row_to_row = panel.strides.iter().rev().nth(2).and_then(Dim::as_const);
+    let vectors = !t.cols.is_one() && t.cols.capacity() <= 2 * i64::from(CpuLevel::Avx512Bf16.lanes());
+    let near = from_row_to_row.is_some_and(|n| (0..=i64::from(MOST_PITCH / 2)).contains(&n));
+    let left_fits = rows.elem == Elem::BF16 && rows.is_dense(*axis) && whole_rows;
+    left_fits && vectors && near && starts_with_zero(body, *acc) != Some(false) && ta.cols.is_even(body)
+}

@@ -1,0 +1,129 @@
+//! Which indices are even, whatever a kernel is given: what takes steps in pairs asks.
+//!
+//! In: a body and an index or an extent of it. Out: a proof, or none. An index is even where all that it is made of is: an
+//! argument of a block, if every jump gives an even one, taking for granted that it was even before (what a loop starts
+//! with and what it adds are even). What it must not know: products, levels.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Block, BlockCall, Body, Extent, Op, Value, ValueDef};
+use crate::ir::Scalar;
+use crate::scalar::BinaryOp;
+
+impl Extent {
+    /// Is it certainly even, and the most that it can be too?
+    pub fn is_even(self, body: &Body) -> bool {
+        match self {
+            Extent::Static(n) => n % 2 == 0,
+            Extent::Bounded { value, max } => max % 2 == 0 && is_even(body, value),
+        }
+    }
+}
+
+/// Is an index certainly even?
+fn is_even(body: &Body, index: Value) -> bool {
+    let literal = |v: Value| match body.def_inst(v).map(|d| &d.op) {
+        Some(Op::Const(Scalar::Int(n))) => Some(*n),
+        Some(Op::DimValue(d)) => d.as_const(),
+        _ => None,
+    };
+    let even = |v: Value| literal(v).is_some_and(|n| n % 2 == 0);
+    let mut jumps: Option<BTreeMap<Block, Vec<&BlockCall>>> = None;
+    let mut seen = BTreeSet::from([index]);
+    let mut open = vec![index];
+    while let Some(v) = open.pop() {
+        if even(v) {
+            continue;
+        }
+        // All that this one is even by.
+        let from: Vec<Value> = match body.def(v) {
+            ValueDef::Param => return false,
+            ValueDef::Arg(block, n) => {
+                let jumps = jumps.get_or_insert_with(|| jumps_of(body));
+                let calls = jumps.get(&block).map_or(&[][..], Vec::as_slice);
+                match calls.iter().map(|c| c.args.get(n).copied()).collect::<Option<Vec<Value>>>() {
+                    Some(given) if !given.is_empty() => given,
+                    _ => return false,
+                }
+            }
+            ValueDef::Result(i) => {
+                let data = body.inst(i);
+                match data.op {
+                    Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max) => data.operands.clone(),
+                    Op::Binary(BinaryOp::Mul) if data.operands.iter().any(|x| even(*x)) => Vec::new(),
+                    _ => return false,
+                }
+            }
+        };
+        open.extend(from.into_iter().filter(|x| seen.insert(*x)));
+    }
+    true
+}
+
+/// The jumps to each block.
+fn jumps_of(body: &Body) -> BTreeMap<Block, Vec<&BlockCall>> {
+    let mut jumps: BTreeMap<Block, Vec<&BlockCall>> = BTreeMap::new();
+    for b in &body.layout {
+        for call in body.block(*b).terminator.targets() {
+            jumps.entry(call.block).or_default().push(call);
+        }
+    }
+    jumps
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::syntax::span::SourceMap;
+    use crate::tile::{ValueDef, text, verify};
+
+    /// A loop over 2304 steps, at most 2048 at a time, as products have it.
+    const LOOP: &str = r#"module "loop"
+
+kernel @k(%n: index) grid(%i: ceil(8, 1)) {
+^bb0:
+  %start = const 0                          : index
+  %end = const 2304                         : index
+  %most = const 2048                        : index
+  br ^steps(%start)
+^steps(%at: index):
+  %more = lt %at, %end                      : bool
+  br_if %more, ^step, ^done
+^step:
+  %rest = sub %end, %at                     : index
+  %count = min %rest, %most                 : index
+  %next = add %at, %most                    : index
+  br ^steps(%next)
+^done:
+  %twice = mul %i, %most                    : index
+  %more_or_less = add %twice, %n            : index
+  return
+}
+"#;
+
+    /// The names of the indices that are even.
+    fn even(source: &str) -> Vec<String> {
+        let mut sources = SourceMap::new();
+        let file = sources.add("parity.tir", source);
+        let module = text::parse(source, file).unwrap_or_else(|_| panic!("the text is wrong")).module;
+        verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
+        let body = &module.kernels[0].body;
+        let args = body.layout.iter().flat_map(|b| body.block(*b).args.clone());
+        let results = body.insts().into_iter().filter_map(|i| body.inst(i).result);
+        let all = args.chain(results).filter(|v| *body.ty(*v) == crate::tile::Type::Index);
+        let even = all.filter(|v| !matches!(body.def(*v), ValueDef::Param) && super::is_even(body, *v));
+        even.map(|v| body.name(v).to_string()).collect()
+    }
+
+    #[test]
+    fn steps_of_an_even_number_are_even_and_no_others() {
+        assert_eq!(even(LOOP), ["at", "start", "end", "most", "rest", "count", "next", "twice"]);
+        // What is left of an odd number is odd.
+        let odd = LOOP.replace("const 2304", "const 2303");
+        assert_eq!(even(&odd), ["at", "start", "most", "next", "twice"]);
+        // From an odd start every second place is odd.
+        let odd = LOOP.replace("const 0 ", "const 1 ");
+        assert_eq!(even(&odd), ["end", "most", "twice"]);
+        let odd = LOOP.replace("const 2048", "const 2047");
+        assert_eq!(even(&odd), ["start", "end"]);
+    }
+}
