@@ -249,3 +249,15 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
         assert_eq!(compiled.asm.contains("vdpbf16ps"), in_pairs, "{steps} steps: {}", compiled.asm);
     }
 }
+
+/// A text may have kernels of several levels in one variant: each is made for its own.
+#[test]
+fn kernels_of_lower_levels_are_made_for_them() {
+    let module = module("model M { pub fn forward(a: bf16[S, 64], b: bf16[64, 40]) -> bf16[S, 40] { a @ b } }");
+    let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+    let tiles = compiled::scheduled(&module, CpuLevel::Avx512Bf16);
+    let wanted = cpu::Wanted { asm: true, level: Some(CpuLevel::Amx), ..cpu::Wanted::default() };
+    let tier = cpu::Tier { level: CpuLevel::Amx, module: &tiles };
+    let asm = attnc::codegen::compile(compiled::generator(), &[tier], &model, wanted).unwrap().asm;
+    assert!(asm.contains("vdpbf16ps") && !asm.contains("tdpbf16ps"), "{asm}");
+}

@@ -63,10 +63,13 @@ fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
             features.extend(["+avx512vnni", "+avx512vbmi"]);
         }
     }
-    match tier.level {
-        CpuLevel::Avx2Vnni => features.push("+avxvnni"),
-        CpuLevel::Avx512Bf16 => features.push("+avx512bf16"),
-        CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 | CpuLevel::Amx => {}
+    // A text may have kernels of lower levels too.
+    let has = |level| tier.level == level || tier.module.kernels.iter().any(|k| k.state == State::Cpu(level));
+    if has(CpuLevel::Avx512Bf16) {
+        features.push("+avx512bf16");
+    }
+    if tier.level == CpuLevel::Avx2Vnni {
+        features.push("+avxvnni");
     }
     let features = features.join(",");
     let triple = TargetTriple::create(&name.to_string());
