@@ -136,7 +136,10 @@ def in_torch(torch, workload, written_out, compiled):
     def compute(inputs):
         return workload.compute(graph, inputs, weights)
 
-    compute = torch.compile(compute, dynamic=False) if compiled else compute
+    if compiled:
+        # What it knows of earlier workloads would count against this one: it gives up after some versions of a function.
+        torch._dynamo.reset()
+        compute = torch.compile(compute, dynamic=False)
 
     def call():
         with torch.inference_mode():
