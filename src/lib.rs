@@ -64,7 +64,8 @@
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`) is a call of a function that
 //!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch.
 //! * **`bf16` by `bf16` has levels of its own.** `avx512bf16` (`vdpbf16ps`) and `amx` (`tdpbf16ps`) are AVX-512 in everything but
-//!   products of two `bf16` operands, whose right one lies in pairs of steps there. A library has them only if its program
+//!   products of two `bf16` operands, whose right one lies in pairs of steps there: those of attention too, which rounds a
+//!   block's weights to pairs of keys in scratch (`pair_rows`). A library has them only if its program
 //!   has such a product, and shares all other kernels with `avx512`; the system is asked for AMX tiles when a model
 //!   is opened, and if it refuses, the next level runs. On Intel's processors `vdpbf16ps` is slower than FMA, so there
 //!   `avx512bf16` runs only where `ATTNC_CPU` names it.

@@ -79,6 +79,10 @@ const CAUSAL: Case = Case {
 
 const HIDDEN: f64 = f64::NEG_INFINITY;
 
+/// Around as many queries as are multiplied in pairs of `bf16`, by even and odd numbers of keys.
+const PAIRS: &[(usize, usize)] =
+    &[(63, 70), (64, 0), (64, 1), (64, 2), (65, 33), (70, 255), (96, 256), (64, 257), (100, 600), (257, 257)];
+
 fn cases() -> Vec<Case> {
     let few: &[(usize, usize)] = &[(1, 1), (9, 5), (40, 300)];
     vec![
@@ -124,13 +128,50 @@ fn cases() -> Vec<Case> {
             beside: true,
             ..PLAIN
         },
+        Case { name: "bf16, plain", elem: Elem::BF16, sizes: PAIRS, ..PLAIN },
+        Case {
+            name: "bf16, heads of 64",
+            elem: Elem::BF16,
+            widths: ["64", "33"],
+            scores: "q @ k.T / 8",
+            scale: 0.125,
+            sizes: PAIRS,
+            ..CAUSAL
+        },
+        Case { name: "bf16, odd heads", elem: Elem::BF16, widths: ["5", "3"], sizes: PAIRS, ..CAUSAL },
+        Case {
+            name: "bf16, a negative scale",
+            elem: Elem::BF16,
+            scores: "q @ k.T * -0.5",
+            scale: -0.5,
+            sizes: PAIRS,
+            ..PLAIN
+        },
+        Case {
+            name: "bf16, kept with a number",
+            elem: Elem::BF16,
+            extra: &["bool[S, T]"],
+            masked: "where(a, s, -1.5)",
+            apply: |x, [_, i, j], [_, t], a| if a[0][i * t + j] != 0.0 { x } else { -1.5 },
+            sizes: PAIRS,
+            ..PLAIN
+        },
+        Case {
+            name: "bf16, kept keys, then causal",
+            elem: Elem::BF16,
+            extra: &["bool[T]"],
+            masked: "where(causal(S, T), where(a, s, -inf), -inf)",
+            apply: |x, at, n, a| causal(if a[0][at[2]] != 0.0 { x } else { HIDDEN }, at, n),
+            sizes: PAIRS,
+            ..CAUSAL
+        },
         Case {
             name: "bf16, wide",
             elem: Elem::BF16,
             widths: ["300", "270"],
             scores: "q @ k.T * 0.05",
             scale: 0.05,
-            sizes: few,
+            sizes: &[(1, 1), (9, 5), (40, 300), (65, 301)],
             ..PLAIN
         },
         Case {
@@ -291,9 +332,11 @@ fn attention_computes_its_formula() {
         };
         // One query may be known when it is compiled.
         let (module, one_query) = (optimised(&source), optimised(&source.replace('S', "1")));
-        for level in compiled::levels() {
+        let levels = if elem == Elem::BF16 { compiled::bf16_levels() } else { compiled::levels() };
+        for level in levels {
             // Without optimisation, compiling takes its time.
-            if cfg!(debug_assertions) && level != compiled::levels()[0] && number % 3 != 0 {
+            let first = level == compiled::levels()[0] || level.is_for_bf16();
+            if cfg!(debug_assertions) && !first && number % 3 != 0 {
                 continue;
             }
             let kernels = |module| -> Vec<String> {
@@ -303,7 +346,9 @@ fn attention_computes_its_formula() {
             let (attention, others): (Vec<_>, Vec<_>) = all.iter().partition(|k| k.starts_with("attention."));
             // Copies of keys and values come before it only where they lie apart or are not `f32`.
             let is_copied = case.beside || elem != Elem::F32;
-            assert!(others.iter().all(|k| k.starts_with("heads.")), "{name}: {all:?}\n{source}");
+            let in_pairs = level.is_for_bf16() && d.parse().is_ok_and(|d: usize| d.is_multiple_of(2));
+            let laid = |k: &&String| k.starts_with("heads.") || in_pairs && k.starts_with("values.");
+            assert!(others.iter().all(laid), "{name}: {all:?}\n{source}");
             assert_eq!(!others.is_empty(), is_copied, "{name}: {all:?}");
             // Of one query, of tiles of queries, and of those with copies.
             assert_eq!(attention.len(), if is_copied { 3 } else { 2 }, "{name}: {all:?}");

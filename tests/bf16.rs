@@ -61,7 +61,7 @@ fn has_pairs(tiles: &tile::Module) -> bool {
         let made_by = |v: &tile::Value| k.body.def_inst(*v).map(|d| d.op.clone());
         k.body.insts().into_iter().any(|i| match (&k.body.inst(i).op, k.body.inst(i).operands.as_slice()) {
             (Op::Dot, [a, b, _]) => {
-                matches!((made_by(a), made_by(b)), (Some(Op::Window { .. }), Some(Op::LoadPairs)))
+                matches!((made_by(a), made_by(b)), (Some(Op::Window { .. }), Some(Op::LoadPairs | Op::PairRows)))
             }
             _ => false,
         })
@@ -210,6 +210,45 @@ fn arguments() {
             let got = model.session().unwrap().call(0, &calls[0]).unwrap_or_else(|e| panic!("{e}"));
             agree(&format!("{b}, {}", level.name()), &expected, &got[0]);
         }
+    }
+}
+
+const ATTENTION: &str = "model M {\n    pub fn forward(q: bf16[S, 22], k: bf16[T, 22], v: bf16[T, 7]) -> bf16[S, 7] {\n        \
+                         softmax(where(causal(S, T), q @ k.T * 0.25, -inf)) @ v\n    }\n}";
+
+/// Queries, keys and values.
+fn attended(s: usize, t: usize) -> Vec<Tensor> {
+    [([s, 22], 3), ([t, 22], 4), ([t, 7], 5)].map(|(shape, seed)| tensor(Elem::BF16, &shape, seed)).into()
+}
+
+/// Attention of many queries multiplies pairs where its heads are of an even width.
+#[test]
+fn attention() {
+    let sizes = [(0, 3), (5, 3), (64, 0), (64, 1), (66, 33), (70, 257)];
+    let calls = sizes.map(|(s, t)| attended(s, t));
+    compute_the_same("attention", ATTENTION, &calls, &["S", "T"], &BOTH);
+    let odd = ATTENTION.replace("22]", "21]");
+    assert!(!has_pairs(&compiled::scheduled(&module(&odd), CpuLevel::Avx512Bf16)));
+}
+
+/// A text may have pairs of rows at any level.
+#[test]
+fn pairs_of_rows_are_made_at_every_level() {
+    let module = module(ATTENTION);
+    let text = tile::text::print(&compiled::scheduled(&module, CpuLevel::Avx512Bf16));
+    assert!(text.contains("pair_rows"), "{text}");
+    let args = attended(65, 35);
+    let none = BTreeMap::new();
+    let call = interp::Call { function: "forward", args: &args, params: &none, limits: interp::Limits::default() };
+    let expected = interp::run::<Bounded>(verify(&module).unwrap(), &call).unwrap();
+    for level in compiled::levels() {
+        let source = text.replace("cpu(avx512bf16)", &format!("cpu({})", level.name()));
+        let file = attnc::syntax::span::SourceMap::new().add("pairs.tir", source.as_str());
+        let tiles = tile::text::parse(&source, file).unwrap_or_else(|e| panic!("{e:?}")).module;
+        let folder = tempfile::tempdir().unwrap();
+        let model = compiled::load_tiles(level, &module, &tiles, &none, folder.path());
+        let got = model.session().unwrap().call(0, &args).unwrap_or_else(|e| panic!("{e}"));
+        agree(level.name(), &expected, &got[0]);
     }
 }
 

@@ -253,6 +253,60 @@ fn panels_of_pairs_have_whole_vectors() {
     }
 }
 
+const PAIR_ROWS: &str = r#"module "pair_rows"
+
+kernel @k(%x: in bf16[4, 40], %w: in f32[40, 20], %y: out f32[4, 20]) grid(%i: 1) cpu(avx512bf16) scratch(6144) {
+^bb0:
+  %zero = const 0                           : index
+  %none = const 0.0                         : f32
+  run (39, 20) {
+    %l = load %w[%zero, %zero], rows=0, cols=1 : tile f32[39, 20] @l1(0)
+  }
+  %b = pair_rows %l                         : tile f32[40, 20] @l1(0)
+  %a = window %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 40] @window
+  %c = dot %a, %b, %none                    : tile f32[4, 20] @l1(5120)
+  run (4, 20) {
+    store %y[%zero, %zero], %c, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+#[test]
+fn pairs_of_rows_are_right_operands_alone() {
+    check(PAIR_ROWS).unwrap_or_else(|e| panic!("{e}"));
+    let changes = [
+        (
+            "%b = pair_rows %l                         : tile f32[40, 20] @l1(0)",
+            "%b = pair_rows %l : tile f32[39, 20] @l1(0)",
+            "one more to be even",
+        ),
+        (
+            "%b = pair_rows %l                         : tile f32[40, 20] @l1(0)",
+            "%b = pair_rows %l : tile f32[40, 19] @l1(0)",
+            "the columns differ",
+        ),
+        (
+            "%b = pair_rows %l                         : tile f32[40, 20] @l1(0)",
+            "%b = pair_rows %l : tile f32[40, 20] @reg",
+            "operand and result are in scratch",
+        ),
+        (
+            "%b = pair_rows %l                         : tile f32[40, 20] @l1(0)",
+            "%b = pair_rows %l : tile f32[40, 20] @l1(128)",
+            "while it is read",
+        ),
+        (
+            "store %y[%zero, %zero], %c, rows=0, cols=1",
+            "store %y[%zero, %zero], %b, rows=0, cols=1",
+            "the right operand of `dot` alone",
+        ),
+    ];
+    for (from, to, message) in changes {
+        refused(PAIR_ROWS, from, to, message);
+    }
+}
+
 fn refused(kernel: &str, from: &str, to: &str, message: &str) {
     assert!(kernel.contains(from), "the kernel has no {from:?}");
     let wrong = kernel.replacen(from, to, 1);

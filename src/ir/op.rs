@@ -241,7 +241,9 @@ pub enum Op {
     Matmul,
     /// `softmax(mask(q @ k^T * scale)) @ v` over the last two axes, the leading ones broadcast. Operands: `q[.., S, D]`,
     /// `k[.., T, D]`, `v[.., T, E]`, `scale` (a scalar `f32`), then those of the masks in order. Never written by an
-    /// author; made by `fuse-attention`. A row with no finite score gives zeros.
+    /// author; made by `fuse-attention`. A row with no finite score gives zeros. All is computed in `f32`, and the result
+    /// rounded; the weights of narrower types may be rounded to these before they meet the values, divided by their sum or
+    /// not yet.
     Attention {
         /// What is done to the scores, in order.
         masks: Vec<MaskKind>,

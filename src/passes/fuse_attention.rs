@@ -51,7 +51,10 @@
 //! Fused, each later tile rescales what is there by one `exp` and one product, of the sum and of the result: within
 //! (1 + u)^(2T + 10n + 10) e^(2a). The interpreter, which defines `attention`, does it in one tile; compiled code is held
 //! to running bounds by tests. For `bf16` and `f16` the scores are no longer rounded between the steps, which loses
-//! nothing.
+//! nothing; the weights are rounded before they meet the values, as written, or not at all. Rounded, they are not divided
+//! by their sum yet: with w the type's unit (2^-9 or 2^-12), that moves each by one part in 1 / w at most, as it does after
+//! the division, so the result is within 2 w times the sum of the weights' products with the values' sizes of what was
+//! written.
 //!
 //! # What it does not do
 //!

@@ -349,6 +349,24 @@ impl KernelBuilder {
         self.value(Op::Transpose, vec![x], ty)
     }
 
+    /// Rows of `bf16` in pairs, with one of zeros where their number is odd.
+    pub fn pair_rows(&mut self, x: Value) -> Value {
+        let t = self.ty(x).tile().cloned();
+        let (rows, cols) = t.map_or((Extent::Static(1), Extent::Static(1)), |t| (t.rows, t.cols));
+        let even = |n: i64| n.saturating_add(n.rem_euclid(2));
+        let rows = match rows {
+            Extent::Static(n) => Extent::Static(even(n)),
+            Extent::Bounded { max, .. } if max % 2 == 0 && rows.is_even(&self.inner.body) => rows,
+            Extent::Bounded { value, max } => {
+                let more = self.plus(value, 1);
+                let two = self.index(2);
+                let half = self.index_binary(BinaryOp::Div, more, two);
+                Extent::Bounded { value: self.index_binary(BinaryOp::Mul, half, two), max: even(max) }
+            }
+        };
+        self.value(Op::PairRows, vec![x], Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols)))
+    }
+
     /// `acc + a @ b`.
     pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
         let ty = self.ty(acc).clone();

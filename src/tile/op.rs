@@ -111,6 +111,11 @@ pub enum Op {
     /// one 0). Rows (the steps of the product) go two to a pair; the tile starts with a pair. Where the number of
     /// steps is odd, the second half of the last pair is zero.
     LoadPairs,
+    /// A tile of `f32`, each element the nearest `bf16`, whose rows lie in pairs: the right operand of products alone, whose
+    /// left operand may then be a window of `bf16`. Operand: a tile. The result may have a row more than that, of zeros,
+    /// so that their number is even. In scratch, a row of the result is two of its rows, those of a column side by side in
+    /// 4 bytes; it may lie over the operand.
+    PairRows,
     /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. `acc` is a tile, or a scalar that every element
     /// starts with.
     Dot,
@@ -132,7 +137,7 @@ pub enum Op {
 
     /// A tile in place: it is read where it is used. Operands: buffer, an index for each axis, as [`Op::Load`]. The kernel
     /// does not write the buffer, and its elements are of the type in which they are computed; those of a right operand
-    /// of `dot` may be `bf16`, and those of a left one whose right operand is `load_pairs`.
+    /// of `dot` may be `bf16`, and those of a left one whose right operand is `load_pairs` or `pair_rows`.
     Window {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -305,6 +310,7 @@ impl Op {
                 row(crate::ir::reduce_name(*kind), &["x"], Kernel, true, "a reduction along an axis")
             }
             Op::Transpose => row("transpose", &["x"], Kernel, true, "rows and columns exchanged"),
+            Op::PairRows => row("pair_rows", &["x"], Kernel, true, "the nearest bf16, two rows side by side"),
             Op::LoadScaled { .. } => row(
                 "load_scaled",
                 &["buffer", "index*", "scales"],

@@ -331,6 +331,7 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
         }
         Op::LoadScaled { bits } => scaled(*bits, types, declared),
         Op::LoadPairs => pairs(types, declared),
+        Op::PairRows => pair_rows(types, declared),
         Op::Dot => {
             count(types, 3)?;
             let (a, b) = (tile(types, 0)?, tile(types, 1)?);
@@ -449,6 +450,24 @@ fn pairs(types: &[&Type], declared: Option<&Type>) -> Rule {
         return Err("the tile is larger than the buffer".into());
     }
     keep(declared)
+}
+
+/// As many rows as the operand has, or one more to be even at most.
+fn pair_rows(types: &[&Type], declared: Option<&Type>) -> Rule {
+    count(types, 1)?;
+    let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
+    same(x.elem, Elem::F32)?;
+    same(t.elem, Elem::F32)?;
+    if x.cols != t.cols {
+        return Err("the columns differ".into());
+    }
+    let even = |n: i64| n.saturating_add(n.rem_euclid(2));
+    let fits = match (x.rows, t.rows) {
+        (Extent::Static(n), Extent::Static(m)) => m == even(n),
+        (Extent::Bounded { max: n, .. }, Extent::Bounded { max: m, .. }) => m == even(n),
+        _ => false,
+    };
+    if fits { keep(declared) } else { Err("has the rows of its operand, or one more to be even".into()) }
 }
 
 fn multiplied(a: &TileType, b: &TileType, acc: &TileType) -> Rule<()> {

@@ -7,8 +7,8 @@
 //! 2. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
 //!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
 //!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
-//!    scratch, so each run that uses one has its own; work on these alone that is used once goes to its use. `dot` and
-//!    `transpose` stand alone.
+//!    scratch, so each run that uses one has its own; work on these alone that is used once goes to its use. `dot`,
+//!    `transpose` and `pair_rows` stand alone.
 //! 3. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
 //!    results of reductions, arguments of blocks and whatever a later run uses live in scratch.
 //! 4. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
@@ -56,7 +56,7 @@ type Shape = (Extent, Extent);
 
 /// A step of a block, in order.
 enum Event {
-    /// An operation on indices or scalars, a `dot`, a `transpose`, a `window`, a `load_scaled` or a `load_pairs`.
+    /// An operation on indices or scalars, a `dot`, `transpose`, `pair_rows`, `window`, `load_scaled` or `load_pairs`.
     Single(Inst),
     /// One loop nest; `reduces` is the axis of its reductions.
     Run { shape: Shape, reduces: Option<usize>, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
@@ -147,7 +147,12 @@ fn extents(body: &Body, v: Value) -> Option<Shape> {
 fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
     let d = body.inst(inst);
     match &d.op {
-        Op::Dot | Op::Transpose | Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => None,
+        Op::Dot
+        | Op::Transpose
+        | Op::PairRows
+        | Op::Window { .. }
+        | Op::LoadScaled { .. }
+        | Op::LoadPairs => None,
         Op::Store { .. } => d.operands.last().and_then(|v| extents(body, *v)),
         Op::Reduce { .. } => d.operands.first().and_then(|v| extents(body, *v)),
         _ => d.result.and_then(|v| extents(body, v)),
@@ -197,6 +202,7 @@ impl Scheduler<'_> {
             | Op::Window { .. }
             | Op::LoadScaled { .. }
             | Op::LoadPairs
+            | Op::PairRows
             | Op::Store { .. }
             | Op::Reduce { .. }
             | Op::Const(_)
@@ -481,7 +487,7 @@ impl Scheduler<'_> {
                     let d = self.body.inst(*i);
                     if let Some(v) = d.result.filter(|v| movable(&v)) {
                         home.insert(v, (*block, n));
-                        if matches!(d.op, Op::Dot | Op::Transpose | Op::Reduce { .. }) {
+                        if matches!(d.op, Op::Dot | Op::Transpose | Op::PairRows | Op::Reduce { .. }) {
                             out.insert(v);
                         }
                     }

@@ -145,6 +145,7 @@ impl Code<'_, '_> {
                 let (row, col) = (self.stride_bytes(pitch, elem), self.int(4));
                 Ok((Factor { start: self.address(*buffer, indices)?, row, col, elem }, Right::Pairs))
             }
+            Some(InstData { op: Op::PairRows, .. }) => Ok((self.factor(v, t, scratch)?, Right::Pairs)),
             Some(InstData { op: Op::Window { .. }, operands, .. }) => {
                 let narrow = match operands.first() {
                     Some(b) => self.buffer(*b)?.2 == Elem::BF16,

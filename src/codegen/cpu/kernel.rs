@@ -106,6 +106,11 @@ impl Code<'_, '_> {
                             self.transpose(&data, scratch)?;
                         }
                     }
+                    Op::PairRows => {
+                        if !self.wide_pair_rows(level, &data, scratch)? {
+                            self.pair_rows(&data, scratch)?;
+                        }
+                    }
                     // It is read where it is used.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     _ => {

@@ -89,6 +89,12 @@ impl Lanes<'_, '_> {
         Lane { value, elem: Elem::F32, width: x.width }
     }
 
+    /// The bits of these floats as `i32`.
+    pub(super) fn bits_of_floats(&mut self, x: Lane) -> Lane {
+        let value = self.cast_bits(clif_type(Elem::I32, x.width), x.value);
+        Lane { value, elem: Elem::I32, width: x.width }
+    }
+
     /// A literal.
     pub(super) fn constant(&mut self, s: Scalar, elem: Elem, width: Width) -> Lane {
         let value = match (elem, width) {

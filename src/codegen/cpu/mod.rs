@@ -11,6 +11,7 @@ mod kernel;
 mod lanes;
 pub mod math;
 mod object;
+mod pair_rows;
 pub(in crate::codegen) mod pairs;
 mod plan;
 mod run;

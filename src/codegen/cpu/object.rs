@@ -405,12 +405,12 @@ impl Builder {
 fn key(kernel: &Kernel) -> String {
     let mut k = kernel.clone();
     k.name.clear();
-    let has_leaves = |i| matches!(k.body.inst(i).op, Op::Run { .. } | Op::Dot | Op::Transpose);
+    let has_leaves = |i| matches!(k.body.inst(i).op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
     if !k.body.insts().into_iter().any(has_leaves) {
         k.state = State::Cpu(CpuLevel::Portable);
     } else if let State::Cpu(level) = k.state
         && !k.body.insts().into_iter().any(|i| match k.body.inst(i).op {
-            Op::LoadPairs => level.is_for_bf16(),
+            Op::LoadPairs | Op::PairRows => level.is_for_bf16(),
             Op::LoadScaled { .. } => level == CpuLevel::Avx2Vnni,
             _ => false,
         })

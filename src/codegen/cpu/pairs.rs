@@ -4,7 +4,7 @@
 //! In: a `dot` of a scheduled kernel. Out: yes or no. What it must not know: how either back end makes code of it.
 
 use crate::ir::Scalar;
-use crate::shape::{Dim, Elem};
+use crate::shape::Elem;
 use crate::tile::{self, Body, CpuLevel, InstData, Op, Type};
 
 /// Bytes from row to row of what may be a panel: leaves write out what they fetch ahead, and that grows with it.
@@ -17,20 +17,28 @@ pub(in crate::codegen) fn starts_with_zero(body: &Body, acc: tile::Value) -> Opt
     matches!(body.ty(acc), Type::Scalar(_)).then(|| body.def_inst(acc).is_some_and(zero))
 }
 
-/// Does a product take its steps in pairs at [`CpuLevel::Avx512Bf16`]? Where its right operand is a panel of pairs of one or
-/// two vectors of columns, its left one a window of `bf16` with dense steps, the number of steps certainly even, and rows
-/// of the left operand too, so that pairs never reach past one.
+/// Does a product take its steps in pairs at [`CpuLevel::Avx512Bf16`]? Where its right operand has pairs of one or two
+/// vectors of columns, its left one is a window of `bf16` with dense steps, and the number of steps is certainly even: all of
+/// them are inside of the window, so pairs never reach past it.
 pub(in crate::codegen) fn takes_pairs(body: &Body, data: &InstData) -> bool {
     let [a, b, acc] = data.operands.as_slice() else { return false };
     let (Some(left), Some(right)) = (body.def_inst(*a), body.def_inst(*b)) else { return false };
-    let (Op::Window { cols: Some(axis), .. }, Op::LoadPairs) = (&left.op, &right.op) else { return false };
+    let Op::Window { cols: Some(axis), .. } = &left.op else { return false };
     let buffer = |d: &InstData| d.operands.first().and_then(|v| body.ty(*v).buffer());
-    let (Some(rows), Some(panel)) = (buffer(left), buffer(right)) else { return false };
-    let (Some(ta), Some(t)) = (body.ty(*a).tile(), data.result.and_then(|v| body.ty(v).tile())) else { return false };
-    let whole_rows = rows.shape.get(*axis).and_then(Dim::as_const).is_some_and(|n| n % 2 == 0);
-    let from_row_to_row = panel.strides.iter().rev().nth(2).and_then(Dim::as_const);
+    let near = match right.op {
+        Op::LoadPairs => {
+            let from_row_to_row = buffer(right).and_then(|panel| panel.strides.iter().rev().nth(2)?.as_const());
+            from_row_to_row.is_some_and(|n| (0..=i64::from(MOST_PITCH / 2)).contains(&n))
+        }
+        Op::PairRows => true,
+        _ => false,
+    };
+    let (Some(rows), Some(ta), Some(t)) =
+        (buffer(left), body.ty(*a).tile(), data.result.and_then(|v| body.ty(v).tile()))
+    else {
+        return false;
+    };
     let vectors = !t.cols.is_one() && t.cols.capacity() <= 2 * i64::from(CpuLevel::Avx512Bf16.lanes());
-    let near = from_row_to_row.is_some_and(|n| (0..=i64::from(MOST_PITCH / 2)).contains(&n));
-    let left_fits = rows.elem == Elem::BF16 && rows.is_dense(*axis) && whole_rows;
+    let left_fits = rows.elem == Elem::BF16 && rows.is_dense(*axis);
     left_fits && vectors && near && starts_with_zero(body, *acc) != Some(false) && ta.cols.is_even(body)
 }

@@ -96,6 +96,7 @@ impl<'c> Code<'_, '_, 'c> {
                     Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts, scratch)?,
                     Op::Dot => self.dot(&data, scratch)?,
                     Op::Transpose => self.transpose(&data, scratch)?,
+                    Op::PairRows => self.pair_rows(&data, scratch)?,
                     // It is read where it is used.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     op => {

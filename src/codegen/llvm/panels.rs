@@ -1,7 +1,7 @@
 //! Right operands of products: in scratch, in place, or panels of numbers that are narrower in memory.
 //!
 //! In: a `dot`'s right operand (`load_scaled`: whole numbers of 8 or 4 bits with a scale for each column of a group of
-//! steps; `load_pairs`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: a whole number is
+//! steps; `load_pairs`, `pair_rows`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: a whole number is
 //! multiplied by its scale, which is one rounding. At the level for `bf16` pairs are not widened: one instruction adds the
 //! products of two steps (`vdpbf16ps`: the odd step first, no subnormals).
 
@@ -77,6 +77,10 @@ impl<'c> Code<'_, '_, 'c> {
                 let pitch = strides.iter().rev().nth(2).copied().ok_or("a panel of less than three axes")?;
                 let row = self.stride_bytes(pitch, elem)?;
                 Ok(RightOperand { start: self.address(*buffer, indices)?, row, kind: Right::Pairs })
+            }
+            Some(InstData { op: Op::PairRows, .. }) => {
+                let f = self.factor(v, t, scratch)?;
+                Ok(RightOperand { start: f.start, row: f.row, kind: Right::Pairs })
             }
             _ => {
                 let f = self.factor(v, t, scratch)?;

@@ -236,7 +236,8 @@ pub(super) struct Attention<'a, F> {
     pub shape: Vec<usize>,
 }
 
-/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32` and rounded once.
+/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the element type before they meet the
+/// values, as the program says, and so is the result.
 pub(super) fn attention<F: Real>(
     x: &Attention<'_, F>,
     masks: &[MaskKind],
@@ -276,6 +277,7 @@ pub(super) fn attention<F: Real>(
         }
     }
     let weights = softmax(&scores, shape.len() - 1, false, certain)?;
+    let weights = cast(&weights, elem, certain);
     let y = matmul(&weights, &v, x.shape.clone(), Elem::F32)?;
     Ok(cast(&y, elem, certain))
 }

@@ -16,6 +16,17 @@
 //!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
 //! ```
 //!
+//! Where queries, keys and values are `bf16` and the level multiplies pairs of such steps ([`Form::Paired`]), both products
+//! do. Queries on their sides are rounded to pairs (which changes nothing: they were `bf16`), keys are read in place; the
+//! weights of a block are rounded to `bf16`, pairs of keys side by side, and the values lie as panels for each block of keys,
+//! turned, so that the keys of a column are neighbours (the plan packs them before).
+//!
+//! ```text
+//!     s  = k block @ pair_rows(qt)                             [256, Q], the scale not in it
+//!     p  = 2^((s - m') (scale * log2 e))
+//!     acc = acc c + v panel @ pair_rows(p)                     the sum is of p as it was
+//! ```
+//!
 //! So a call with one query costs as much as one with all lanes full. Where there are few, and heads lie side by side in
 //! the rows of keys and values, each query is a grid point of its own ([`Form::Single`]): a score is the sum of a row
 //! of `k block * q`, the result that of the columns of `v block * p`, and both are read once, row after row, whatever type
@@ -37,6 +48,11 @@
 //! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be
 //! finite, or may overflow. A single query's sums are those of reductions: its bits are not those of the same query among
 //! many.
+//!
+//! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as written rounds it after:
+//! by one part in 2^9 either way, so the result is off by at most `2^-9 (1 + 2^-9)` times the sum of the weights' products
+//! with the values' sizes, and from the program as written by twice that. Weights below 2^-126 of the largest are 0, and so
+//! are subnormal queries, keys and values.
 //!
 //! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into
 //! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow
@@ -62,7 +78,7 @@ const WIDTH: i64 = 256;
 /// How much of a wider head is taken at a time.
 const CHUNK: i64 = 64;
 /// Keys of a block whose keys and values are read in place.
-const KEYS: i64 = 256;
+pub(in crate::lowering::tile) const KEYS: i64 = 256;
 /// Keys of a block that is copied to scratch.
 const COPIED_KEYS: i64 = 64;
 
@@ -80,6 +96,9 @@ enum Source {
 pub(in crate::lowering::tile) enum Form {
     /// Tiles of queries on their sides.
     Sideways,
+    /// The same of `bf16`, with products of pairs of steps: the values are given as panels `[batch.., P, E, KEYS]`, a panel for
+    /// each block of keys.
+    Paired,
     /// One query for each grid point.
     Single,
 }
@@ -141,6 +160,7 @@ pub(super) fn attention(
     operands: &[Operand],
     out: &View,
     form: Form,
+    panels: Option<&View>,
 ) -> Result<Call, String> {
     let (masks, attention) = body
         .insts()
@@ -185,7 +205,8 @@ pub(super) fn attention(
         full.extend([rows.clone(), cols.clone()]);
         x.broadcast(&full)
     };
-    let (q, k, v) = (with_lead(&q, &s, &d), with_lead(&k, &t, &d), with_lead(&v, &t, &e));
+    let (q, k) = (with_lead(&q, &s, &d), with_lead(&k, &t, &d));
+    let v = panels.map_or_else(|| with_lead(&v, &t, &e), View::clone);
 
     let mut kb = KernelBuilder::new(name);
     kb.at(attention.loc);
@@ -235,7 +256,7 @@ pub(super) fn attention(
         (start, kb.extent_at(extent, start, size))
     };
     let (row, queries) = match form {
-        Form::Sideways => tile_of(&mut kb, &s, i64::from(level.dot_cols())),
+        Form::Sideways | Form::Paired => tile_of(&mut kb, &s, i64::from(level.dot_cols())),
         Form::Single => (kb.grid_axis(&s, 1), ONE),
     };
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
@@ -257,7 +278,15 @@ pub(super) fn attention(
         MaskKind::Keep => matches!(fill, Some(Source::Literal(..))),
         MaskKind::Add => false,
     });
-    let scale = scale_of(&mut kb, &scale, literals);
+    let hidden = |fill: &Option<Source>| match fill {
+        Some(Source::Literal(x, _)) => x.as_f64() == f64::NEG_INFINITY,
+        _ => false,
+    };
+    let only_hides = written.iter().all(|(kind, _, fill)| *kind == MaskKind::Causal || hidden(fill));
+    let scale = match form {
+        Form::Sideways | Form::Single => scale_of(&mut kb, &scale, literals),
+        Form::Paired => scale_of_pairs(&mut kb, &scale, only_hides),
+    };
     let mut read = Vec::new();
     for (kind, operand, fill) in written {
         // A fill is a scalar, read once.
@@ -297,7 +326,7 @@ pub(super) fn attention(
     let inverse = kb.binary(BinaryOp::Div, one, sum);
     let mean = kb.binary(BinaryOp::Mul, acc, inverse);
     let y = kb.select(empty, zero, mean);
-    let y = if form == Form::Sideways { kb.transpose(y) } else { y };
+    let y = if form == Form::Single { y } else { kb.transpose(y) };
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
     env[attention_value] = Some(kb.narrow(y, elem));
@@ -355,6 +384,21 @@ fn scale_of(kb: &mut KernelBuilder, s: &Source, literals: bool) -> Scale {
             }
         }
         _ => Scale { scores: Some(scalar_of(kb, s)), exponents: exponents(kb), ..Scale::default() },
+    }
+}
+
+/// The scale where queries stay as they are, for products take them as `bf16`. `only_hides`: do masks put nothing but `-inf` in
+/// place of scores? A scale that keeps their order is then multiplied into what their powers are taken of.
+fn scale_of_pairs(kb: &mut KernelBuilder, s: &Source, only_hides: bool) -> Scale {
+    match s {
+        Source::Literal(x, elem) if only_hides && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) => {
+            let factor = exponent(round_to(*elem, x.as_f64()));
+            Scale { exponents: Some(kb.scalar(Scalar::Float(factor), Elem::F32)), ..Scale::default() }
+        }
+        _ => {
+            let exponents = Some(kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
+            Scale { scores: Some(scalar_of(kb, s)), exponents, ..Scale::default() }
+        }
     }
 }
 

@@ -90,12 +90,13 @@ fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value
     }
 }
 
-/// Does a module multiply `bf16` by `bf16`? Then levels that have instructions for that make other code of it.
+/// Does a module multiply `bf16` by `bf16`, in attention too? Then levels that have instructions for that make other code of it.
 pub fn multiplies_bf16(module: &ir::Module) -> bool {
     fn in_function(f: &ir::Function) -> bool {
         let is_bf16 = |v: &ir::Value| f.tensor(*v).is_some_and(|t| t.elem == crate::shape::Elem::BF16);
         f.insts().any(|(_, _, d)| match &d.op {
             ir::Op::Matmul => d.operands.iter().all(is_bf16),
+            ir::Op::Attention { .. } => d.operands.iter().take(3).all(is_bf16),
             ir::Op::Fused { body, .. } => in_function(body),
             _ => false,
         })

@@ -266,21 +266,35 @@ pub(super) fn now(level: CpuLevel, window: &View, root: Value, in_pairs: bool) -
         let rows = panels.shape.iter().rev().nth(2).cloned().unwrap_or_default();
         (kernel, sources, panels, rows)
     } else {
-        let (kernel, panels) = pack("pack", level, &from, Elem::F32);
+        let (kernel, panels) = pack("pack", i64::from(level.dot_cols()), &from, Elem::F32);
         (kernel, vec![from.clone()], panels, k.clone())
     };
     whole.root = root;
     let (shape, strides) = with_repeats(window, &kept, &whole.shape, &whole.strides);
     let panels = View { shape, strides, ..whole.clone() };
     let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
-    let bytes = Dim::product(lead).mul(&rows).mul(&room(n, level)).mul(&Dim::from(4));
+    let room = room(n, i64::from(level.dot_cols()));
+    let bytes = Dim::product(lead).mul(&rows).mul(&room).mul(&Dim::from(4));
     let call = Call { kernel, buffers: [sources, vec![whole.clone()]].concat() };
     Ok(Some(Packed { call, panels, whole, bytes }))
 }
 
-/// Columns that the panels of `n` columns take at most.
-pub(super) fn room(n: &Dim, level: CpuLevel) -> Dim {
-    let columns = i64::from(level.dot_cols());
+/// Packs a window `[batch.., K, N]` of `bf16` as it is, into panels of so many columns in room that `root` stands for.
+pub(super) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -> Packed {
+    let (from, kept) = without_repeats(window);
+    let (kernel, mut whole) = pack(name, columns, &from, Elem::BF16);
+    whole.root = root;
+    let (shape, strides) = with_repeats(window, &kept, &whole.shape, &whole.strides);
+    let panels = View { shape, strides, ..whole.clone() };
+    let last = |n: usize| from.shape.iter().rev().nth(n).cloned().unwrap_or_default();
+    let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
+    let bytes = Dim::product(lead).mul(&last(1)).mul(&room(&last(0), columns)).mul(&Dim::from(2));
+    let call = Call { kernel, buffers: vec![from, whole.clone()] };
+    Packed { call, panels, whole, bytes }
+}
+
+/// Columns that the panels of `n` columns take at most, of so many each.
+pub(super) fn room(n: &Dim, columns: i64) -> Dim {
     match n.as_const() {
         Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns).saturating_mul(columns)),
         None => n.add(&Dim::from(columns - 1)),
@@ -321,7 +335,8 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
                         (kernel, sources, vec![(panels, w.offset)])
                     }
                     None => {
-                        let (kernel, target) = pack("pack", packing.level, &window, w.format.elem());
+                        let columns = i64::from(packing.level.dot_cols());
+                        let (kernel, target) = pack("pack", columns, &window, w.format.elem());
                         (kernel, vec![window], vec![(target, w.offset)])
                     }
                     Some(bits) => {
@@ -441,8 +456,7 @@ fn close_loops(b: &mut PlanBuilder, loops: Vec<Loop>) {
 }
 
 /// The kernel that copies a window `[batch.., K, N]` into panels of `elem`, and where it writes: `[batch.., P, K, NR]`.
-fn pack(name: &str, level: CpuLevel, from: &View, elem: Elem) -> (Kernel, View) {
-    let columns = i64::from(level.dot_cols());
+fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     let (lead, [k, n]) = match from.shape.split_last_chunk::<2>() {
         Some((lead, pair)) => (lead, pair.clone()),
         None => (Default::default(), [Dim::one(), Dim::one()]),
@@ -456,7 +470,7 @@ fn pack(name: &str, level: CpuLevel, from: &View, elem: Elem) -> (Kernel, View) 
     let shape = [lead, &[panels.clone(), k.clone(), Dim::from(columns)]].concat();
     let mut target = View::whole(from.root, &TensorType::new(elem, shape));
     // From one element of the batch to the next there is its room, whatever P is.
-    let mut stride = k.mul(&room(&n, level));
+    let mut stride = k.mul(&room(&n, columns));
     for (d, s) in lead.iter().zip(target.strides.iter_mut()).rev() {
         *s = stride.clone();
         stride = stride.mul(d);

@@ -64,7 +64,7 @@ pub(super) fn pack(level: CpuLevel, from: &View) -> Result<Pairs, String> {
     let shape = [lead, &own].concat();
     let mut panels = View::whole(from.root, &TensorType::new(Elem::BF16, shape));
     // From one element of the batch to the next there is its room, whatever P is.
-    let room = Dim::product([&Dim::from(2 * all), &room(n, level)]);
+    let room = Dim::product([&Dim::from(2 * all), &room(n, columns)]);
     let strides = row_major(lead);
     for (to, own) in panels.strides.iter_mut().zip(strides) {
         *to = own.mul(&room);

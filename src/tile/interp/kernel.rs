@@ -356,6 +356,15 @@ impl Machine<'_> {
                 }
                 Ok(Some(Val::Tile(Tile { rows: x.cols, cols: x.rows, data: Rc::new(out) })))
             }
+            Op::PairRows => {
+                let x = self.operand_tile(body, data, frame, 0)?;
+                let (rows, cols) = self.result_extents(body, data, frame)?;
+                self.budget.spend((rows * cols) as u64)?;
+                let all = (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j)));
+                let row = |i, j| if i < x.rows { x.at(i, j) } else { Some(Element::Float(0.0)) };
+                let out = all.filter_map(|(i, j)| Some(row(i, j)?.narrow(Elem::BF16))).collect();
+                Ok(Some(Val::Tile(Tile { rows, cols, data: Rc::new(out) })))
+            }
             Op::Reduce { kind, axis } => {
                 let x = self.operand_tile(body, data, frame, 0)?;
                 self.budget.spend((x.rows * x.cols) as u64)?;

@@ -2,13 +2,13 @@
 //!
 //! In: the events of each block, the tiles that need scratch, and what is live at the end of each block. Out: an offset
 //! for each tile. Two tiles that are there at the same time never meet; a result meets what its event reads only where the
-//! event may write in place: over the accumulator of a `dot`, or over an operand of the same shape in a run. What it must
-//! not know: why a tile needs scratch.
+//! event may write in place: over the accumulator of a `dot`, over the operand of a `pair_rows`, or over an operand of the
+//! same shape in a run. What it must not know: why a tile needs scratch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Event, tile};
-use crate::tile::{Block, Body, Inst, Terminator, TileType, Value};
+use crate::tile::{Block, Body, Inst, Op, Terminator, TileType, Value};
 
 /// The instructions of an event.
 pub(super) fn insts_of(e: &Event) -> &[Inst] {
@@ -110,13 +110,16 @@ impl<'a> Sharing<'a> {
                 self.conflict(*v, *other);
             }
             for o in &read {
+                // Rows in pairs take half of the place of what they are made of, however many they are.
+                let in_pairs = matches!(e, Event::Single(i) if self.body.inst(*i).op == Op::PairRows);
                 let same = match (tile(self.body, *v), tile(self.body, *o)) {
                     (Some(a), Some(b)) => {
-                        a.rows == b.rows && a.cols == b.cols && a.element_bytes() == b.element_bytes()
+                        (in_pairs || a.rows == b.rows) && a.cols == b.cols && a.element_bytes() == b.element_bytes()
                     }
                     _ => false,
                 };
                 let in_place = match e {
+                    Event::Single(_) if in_pairs => true,
                     // Only the accumulator is read where the result is written.
                     Event::Single(i) => {
                         self.body.inst(*i).operands.get(2) == Some(o) && {

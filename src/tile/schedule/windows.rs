@@ -4,7 +4,7 @@
 //! products use it, the kernel does not write its buffer, and
 //! * as a left operand, its elements are `f32` and neighbours along its rows or along its columns lie side by side; or they
 //!   are `bf16`, neighbours along the columns (the steps of the product) lie side by side, and so do the steps of the right
-//!   operand, in pairs (`load_pairs`);
+//!   operand, in pairs (`load_pairs`, `pair_rows`);
 //! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of whole registers: those of a packed
 //!   panel. Panels of whole numbers (`load_scaled`) and of pairs (`load_pairs`) are always
 //!   read in place.
@@ -52,7 +52,7 @@ fn candidates(kernel: &Kernel, level: CpuLevel) -> Vec<Inst> {
                 let fits = match (&user.op, n) {
                     (Op::Dot, 0) => {
                         let right = user.operands.get(1).and_then(|b| body.def_inst(*b));
-                        let in_pairs = right.is_some_and(|d| d.op == Op::LoadPairs);
+                        let in_pairs = right.is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
                         loads.get(v).is_some_and(|load| is_left(kernel, body.inst(*load), in_pairs))
                     }
                     (Op::Dot, 1) => loads.get(v).is_some_and(|load| is_right(kernel, body.inst(*load), level)),

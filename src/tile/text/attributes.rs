@@ -74,6 +74,7 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
         | Op::Copy
         | Op::Transpose
         | Op::LoadPairs
+        | Op::PairRows
         | Op::Dot
         | Op::Run { .. }
         | Op::Commit
@@ -200,6 +201,7 @@ pub(super) fn operation(head: &str, a: &mut Attributes, place: Place) -> Read<Op
         "transpose" => Op::Transpose,
         "load_scaled" => Op::LoadScaled { bits: a.number("bits")? },
         "load_pairs" => Op::LoadPairs,
+        "pair_rows" => Op::PairRows,
         "dot" => Op::Dot,
         "window" => Op::Window { rows: a.axis("rows")?, cols: a.axis("cols")? },
         "dot_panels" => Op::DotPanels { unroll: a.number("unroll")? },

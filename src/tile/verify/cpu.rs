@@ -30,20 +30,22 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
     right_operands(body, sink);
 }
 
-/// Rule 16: what is widened where it is used is the right operand of `dot` alone, or the left one of a panel of pairs.
+/// Rule 16: what is widened where it is used is the right operand of `dot` alone, or the left one of pairs of steps.
 fn right_operands(body: &Body, sink: &mut Sink) {
     let is_window = |d: &InstData| {
         let buffer = d.operands.first().and_then(|b| body.ty(*b).buffer());
         matches!(d.op, Op::Window { .. }) && buffer.is_some_and(|b| b.elem == Elem::BF16)
     };
     let is_narrow = |v: &Value| {
-        body.def_inst(*v).is_some_and(|d| matches!(d.op, Op::LoadScaled { .. } | Op::LoadPairs) || is_window(d))
+        let is_panel = |d: &InstData| matches!(d.op, Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows);
+        body.def_inst(*v).is_some_and(|d| is_panel(d) || is_window(d))
     };
     let mut wrong = |at: At| sink.error(at, "what is narrow in place is the right operand of `dot` alone");
     for i in body.insts() {
         let data = body.inst(i);
         let defined = |n: usize| data.operands.get(n).and_then(|v| body.def_inst(*v));
-        let in_pairs = data.op == Op::Dot && defined(1).is_some_and(|d| d.op == Op::LoadPairs);
+        let in_pairs =
+            data.op == Op::Dot && defined(1).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
         let allowed = |n: usize| match n {
             0 => in_pairs && defined(0).is_some_and(is_window),
             1 => data.op == Op::Dot,
@@ -165,11 +167,11 @@ impl Checker<'_, '_> {
                 }
                 self.right_in_place(i);
             }
-            Op::Transpose => match result {
+            Op::Transpose | Op::PairRows => match result {
                 Some(t) if matches!((t.space, space(self, 0)), (Space::L1(_), Some(Space::L1(_)))) => {
                     self.in_scratch(At::Inst(i), &t);
                 }
-                _ => self.sink.error(At::Inst(i), "transpose: operand and result are in scratch"),
+                _ => self.sink.error(At::Inst(i), format!("{name}: operand and result are in scratch")),
             },
             Op::DotPanels { .. } => {
                 if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(_) | Space::Window))) {
@@ -351,8 +353,9 @@ impl Checker<'_, '_> {
     /// May an operation write `v` over `o`, which it reads?
     fn in_place(&self, at: Inst, v: Value, o: Value) -> bool {
         let (Some(a), Some(b)) = (self.tile(v), self.tile(o)) else { return false };
-        let same = a.space == b.space && (a.rows, a.cols) == (b.rows, b.cols) && a.element_bytes() == b.element_bytes();
         let data = self.body.inst(at);
+        let place = a.space == b.space && a.cols == b.cols && a.element_bytes() == b.element_bytes();
+        let same = place && a.rows == b.rows;
         match data.op {
             // Only the accumulator is read where the result is written.
             Op::Dot => {
@@ -361,6 +364,8 @@ impl Checker<'_, '_> {
             // Written when the row, or the column, has been read.
             Op::Reduce { .. } => same,
             Op::Transpose => false,
+            // A pair is written when its rows have been read, over rows that are behind.
+            Op::PairRows => place,
             // At each place of the iteration space everything is read before anything is written.
             _ => same && self.run_of(at) == Some((a.rows, a.cols)),
         }

@@ -58,7 +58,7 @@ impl Code<'_, '_> {
         scratch: Value,
     ) -> Result<bool, String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
-        if self.body.def_inst(*b).is_some_and(|d| d.op == Op::LoadPairs) {
+        if self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows)) {
             return self.wide_pairs(level, data, scratch);
         }
         let scaled = self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadScaled { .. }));

@@ -10,6 +10,7 @@ use cranelift_object::ObjectModule;
 
 use super::amx::{TilesShape, tiles};
 use super::dot::{DotShape, dot};
+use super::pair_rows::{PairRowsShape, pair_rows};
 use super::transpose::{TransposeShape, transpose};
 use crate::tile::text::print_inst;
 use crate::tile::{CpuLevel, Inst, Kernel};
@@ -23,6 +24,8 @@ pub(super) enum Kind {
     Tiles(TilesShape),
     /// A transposition.
     Transpose(CpuLevel, TransposeShape),
+    /// Rows of `bf16` side by side.
+    PairRows(PairRowsShape),
 }
 
 /// The object under construction and its leaves, as a function under construction sees them.
@@ -95,6 +98,7 @@ impl Leaves {
         let (name, made) = match kind {
             Kind::Dot(level, shape) => (format!("dot.{}", level.name()), dot(level, shape, self.listings)?),
             Kind::Tiles(shape) => ("dot.amx".to_string(), tiles(shape, self.listings)?),
+            Kind::PairRows(shape) => ("pair_rows".to_string(), pair_rows(shape, self.listings)?),
             Kind::Transpose(level, shape) => {
                 (format!("transpose.{}", level.name()), transpose(level, shape, self.listings)?)
             }

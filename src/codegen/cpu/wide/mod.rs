@@ -1,7 +1,7 @@
 //! Leaf functions: machine code of our own for what a kernel does innermost, at the full width of the processor.
 //!
 //! Cranelift has no vector wider than 128 bits on x86-64. From [`CpuLevel::Avx2`] on the loops of a
-//! kernel are still Cranelift's; each `run`, `dot` and `transpose` becomes a call of a *leaf*: `extern "C" fn(words: *const
+//! kernel are still Cranelift's; each `run`, `dot`, `transpose` and `pair_rows` becomes a call of a *leaf*: `extern "C" fn(words: *const
 //! u64)`, specialised for extents, places in scratch, strides and element types. What is known only when the program
 //! runs stands in the words, which the kernel fills in before the call.
 //!
@@ -11,7 +11,7 @@
 //!
 //! * `registers`: what registers and plain instructions each level has;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`: leaves whose registers follow from
+//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
 //!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
@@ -36,6 +36,7 @@ mod lanes;
 mod leaves;
 mod machine;
 mod math;
+mod pair_rows;
 mod pairs;
 mod reduce;
 mod registers;

@@ -1,7 +1,7 @@
-//! Calls of the leaves of `bf16` products: both operands `bf16`, the right one in panels of pairs of steps.
+//! Calls of the leaves of `bf16` products: both operands `bf16`, the right one in pairs of steps.
 //!
-//! In: a `dot` whose right operand is `load_pairs`, in a kernel for a wide level. Out: CLIF, and the leaf in the object:
-//! tiles at [`CpuLevel::Amx`], `vdpbf16ps` at [`CpuLevel::Avx512Bf16`]. Anything else is declined, and the caller widens
+//! In: a `dot` whose right operand is `load_pairs` or `pair_rows`, in a kernel for a wide level. Out: CLIF, and the leaf in
+//! the object: tiles at [`CpuLevel::Amx`], `vdpbf16ps` at [`CpuLevel::Avx512Bf16`]. Anything else is declined, and the caller widens
 //! step by step: another level, a left operand in scratch, sums that start with another number than 0, panels with more
 //! than two vectors of columns, a number of steps that may be odd for `vdpbf16ps`, which takes them in pairs alone.
 
@@ -13,8 +13,9 @@ use super::amx::TilesShape;
 use super::call::vectors;
 use super::dot::{DotShape, Right};
 use super::leaves::Kind;
+use super::pair_rows::PairRowsShape;
 use crate::shape::Elem;
-use crate::tile::{CpuLevel, InstData};
+use crate::tile::{self, CpuLevel, InstData, Op, TileType};
 
 impl Code<'_, '_> {
     /// Emits a product with a panel of pairs as a call. False if there is no leaf for it.
@@ -37,19 +38,7 @@ impl Code<'_, '_> {
         if zero == Some(false) {
             return Ok(false);
         }
-        let Some(panel) = self.body.def_inst(*b).map(|d| d.operands.clone()) else { return Ok(false) };
-        let [buffer, indices @ ..] = panel.as_slice() else { return Err("a panel without a buffer".into()) };
-        let columns = self.body.ty(*buffer).buffer().and_then(|t| t.shape.iter().rev().nth(1)?.as_const());
-        // Whole registers are read of each row.
-        if columns.is_none_or(|n| n < i64::from(16 * vectors)) {
-            return Ok(false);
-        }
-        let (_, strides, _) = self.buffer(*buffer)?;
-        let b_pitch = match strides.iter().rev().nth(2) {
-            Some(Stride::Const(n)) => small(n.saturating_mul(2)),
-            _ => None,
-        };
-        let Some(b_pitch) = b_pitch.filter(|p| *p <= MOST_PITCH) else { return Ok(false) };
+        let Some((b_start, b_pitch, far)) = self.panel_of_pairs(*b, vectors, scratch)? else { return Ok(false) };
         let Some((a_start, [rows_of_a, Stride::Const(1)], Elem::BF16)) = self.window(*a)? else { return Ok(false) };
         if level == CpuLevel::Avx512Bf16 && !takes_pairs(self.body, data) {
             return Ok(false);
@@ -62,7 +51,6 @@ impl Code<'_, '_> {
             }
         }
         let a_stride = self.stride_bytes(rows_of_a, Elem::BF16);
-        let b_start = self.address(*buffer, indices)?;
         let target = self.in_scratch(&result, scratch)?;
         let nothing = self.int(0);
         if level == CpuLevel::Amx {
@@ -72,10 +60,69 @@ impl Code<'_, '_> {
         } else {
             let pairs = self.b.ins().ushr_imm_u(inner, 1);
             let right = Right::Pairs;
-            let shape =
-                DotShape { inner_dense: true, b_pitch, acc_pitch, vectors, right, filled, far: true, result: 0 };
+            let shape = DotShape { inner_dense: true, b_pitch, acc_pitch, vectors, right, filled, far, result: 0 };
             self.call_dot(level, shape, [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
         }
+        Ok(true)
+    }
+
+    /// The pairs of a right operand that whole registers can be read of: where they begin, bytes from pair to pair, and do
+    /// they come from memory, with what is wanted next behind them?
+    fn panel_of_pairs(
+        &mut self,
+        v: tile::Value,
+        vectors: i32,
+        scratch: Value,
+    ) -> Result<Option<(Value, i32, bool)>, String> {
+        let small = |bytes: i64| i32::try_from(bytes).ok().filter(|p| *p <= MOST_PITCH);
+        let Some(InstData { op, operands, .. }) = self.body.def_inst(v).cloned() else { return Ok(None) };
+        if op == Op::PairRows {
+            let t = self.body.ty(v).tile().cloned().ok_or("pairs of rows of a tile")?;
+            let start = self.in_scratch(&t, scratch)?;
+            return Ok(small(i64::from(t.pitch())).map(|pitch| (start, pitch, false)));
+        }
+        let [buffer, indices @ ..] = operands.as_slice() else { return Err("a panel without a buffer".into()) };
+        let columns = self.body.ty(*buffer).buffer().and_then(|t| t.shape.iter().rev().nth(1)?.as_const());
+        if columns.is_none_or(|n| n < i64::from(16 * vectors)) {
+            return Ok(None);
+        }
+        let (_, strides, _) = self.buffer(*buffer)?;
+        let Some(Stride::Const(pitch)) = strides.iter().rev().nth(2).copied() else { return Ok(None) };
+        let Some(pitch) = small(pitch.saturating_mul(2)) else { return Ok(None) };
+        // A kernel of several products comes back to its panel, and does not go on to the next one.
+        let products = self.body.insts().into_iter().filter(|i| self.body.inst(*i).op == Op::Dot);
+        let far = products.count() == 1;
+        Ok(Some((self.address(*buffer, indices)?, pitch, far)))
+    }
+
+    /// Emits pairs of rows as a call. False if there is no leaf for it.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(in crate::codegen::cpu) fn wide_pair_rows(
+        &mut self,
+        level: CpuLevel,
+        data: &InstData,
+        scratch: Value,
+    ) -> Result<bool, String> {
+        let (Some(x), Some(y)) = (data.operands.first(), data.result) else {
+            return Err("pairs of rows have an operand and a result".into());
+        };
+        let tile = |v| self.body.ty(v).tile().cloned().ok_or("pairs of rows of a tile");
+        let (from, to) = (tile(*x)?, tile(y)?);
+        let pitch = |t: &TileType| i32::try_from(t.pitch()).ok().filter(|p| *p < 1 << 24);
+        let (Some(vectors), Some(pitch), Some(result_pitch)) =
+            (vectors(&to, level.vectors()), pitch(&from), pitch(&to))
+        else {
+            return Ok(false);
+        };
+        if !level.is_for_bf16() || vectors > 16 {
+            return Ok(false);
+        }
+        let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);
+        let (there, rows) = (self.extent(from.rows)?, self.extent(to.rows)?);
+        let leaf = self.objects.leaf(Kind::PairRows(PairRowsShape { vectors, pitch, result_pitch }))?;
+        self.call_leaf(leaf, &[source, target, there, rows])?;
         Ok(true)
     }
 }

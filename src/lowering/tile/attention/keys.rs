@@ -41,7 +41,7 @@ impl Attention {
             highest: kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, ONE, self.queries),
             sum: kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries),
             result: match self.form {
-                Form::Sideways => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
+                Form::Sideways | Form::Paired => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
                 Form::Single => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
             },
             next: kb.index(0),
@@ -87,6 +87,10 @@ impl Attention {
         let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
         match self.form {
             Form::Sideways => load_turned(kb, self.q, &at, axes, (part, self.queries), self.scale.queries),
+            Form::Paired => {
+                let q = load_turned(kb, self.q, &at, axes, (part, self.queries), None);
+                kb.pair_rows(q)
+            }
             Form::Single => {
                 let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
                 self.scale.queries.map_or(q, |factor| kb.binary(BinaryOp::Mul, q, factor))
@@ -191,6 +195,11 @@ impl Attention {
                 let k = self.left(kb, self.k, at, axes, of);
                 kb.dot(k, q, sum)
             }
+            Form::Paired => {
+                let steps = kb.ty(q).tile().map_or(of.1, |t| t.rows);
+                let k = kb.load(self.k, at, (Some(axes.0), Some(axes.1)), of.0, steps);
+                kb.dot(k, q, sum)
+            }
             Form::Single => {
                 let k = kb.load(self.k, at, (Some(axes.0), Some(axes.1)), of.0, of.1);
                 let products = kb.binary(BinaryOp::Mul, k, q);
@@ -207,6 +216,15 @@ impl Attention {
         match self.form {
             Form::Sideways => {
                 let values = self.left(kb, self.v, &at, (col, row), (self.width, keys));
+                kb.dot(values, weights, sum)
+            }
+            Form::Paired => {
+                let weights = kb.pair_rows(weights);
+                let steps = kb.ty(weights).tile().map_or(keys, |t| t.rows);
+                let (block, zero) = (kb.index(self.block), kb.index(0));
+                let panel = kb.index_binary(BinaryOp::Div, first, block);
+                let at = [self.points.as_slice(), &[panel, self.col, zero]].concat();
+                let values = kb.load(self.v, &at, (Some(row + 1), Some(col + 1)), self.width, steps);
                 kb.dot(values, weights, sum)
             }
             Form::Single => {

@@ -5,11 +5,12 @@
 //! are read in place badly then: each row of a head is on a page of its own, and the rows fall into few sets of the caches.
 //! Where there are many queries, each head's keys and values are first copied to lie row after row, as `f32`; so are those
 //! of other types, which the kernel would convert for each tile of queries again. A few queries, one after another, have a
-//! kernel of their own (`attention::Form`). How many queries there are may be known only in the call, which then has all
+//! kernel of their own (`attention::Form`). Where all are `bf16` and the level multiplies pairs of such steps, several queries
+//! have a kernel that does so: keys are laid row after row as they are, values in panels for blocks of keys. How many queries there are may be known only in the call, which then has all
 //! these ways.
 
 use super::super::attention::{self, Form};
-use super::super::region::Operand;
+use super::super::region::{Operand, buffer_type};
 use super::super::views::View;
 use super::super::{map, packing};
 use super::Lowering;
@@ -42,13 +43,38 @@ impl Lowering<'_> {
         let (Some(count), Some(others)) = (rows(queries), rows(keys)) else {
             return self.attention_of(body, operands, to, Form::Sideways);
         };
-        // As many keys as queries are no work where they are few.
-        let side_by_side = [keys, values].iter().all(|i| operands.get(*i).is_some_and(is_row_after_row));
-        if !side_by_side || count == others {
-            return self.many(body, operands, to, &count, [keys, values]);
+        let (counts, kv) = ([&count, &others], [keys, values]);
+        match self.paired(operands, [queries, keys, values], to) {
+            // Fewer queries pay for no copies.
+            Some(parts) => self.from(&count, SEVERAL, |plan, enough| match enough {
+                true => plan.in_pairs(body, operands, to, keys, &parts),
+                false => plan.of_f32(body, operands, to, counts, kv, false),
+            }),
+            None => self.of_f32(body, operands, to, counts, kv, true),
         }
-        self.from(&count, few(self.level) + 1, |plan, enough| match enough {
-            true => plan.many(body, operands, to, &count, [keys, values]),
+    }
+
+    /// Launches a kernel that computes in `f32` whatever the operands are, after copies if they may pay.
+    fn of_f32(
+        &mut self,
+        body: &Function,
+        operands: &[Operand],
+        to: &View,
+        [count, others]: [&Dim; 2],
+        keys_and_values: [usize; 2],
+        copies: bool,
+    ) -> Result<(), String> {
+        let tiles = |plan: &mut Self| match copies {
+            true => plan.many(body, operands, to, count, keys_and_values),
+            false => plan.attention_of(body, operands, to, Form::Sideways),
+        };
+        // As many keys as queries are no work where they are few.
+        let side_by_side = keys_and_values.iter().all(|i| operands.get(*i).is_some_and(is_row_after_row));
+        if !side_by_side || count == others {
+            return tiles(self);
+        }
+        self.from(count, few(self.level) + 1, |plan, enough| match enough {
+            true => tiles(plan),
             false => plan.attention_of(body, operands, to, Form::Single),
         })
     }
@@ -108,9 +134,52 @@ impl Lowering<'_> {
         })
     }
 
+    /// Keys and values of an attention whose products take pairs of `bf16` steps, with the result's leading axes; `None` where
+    /// they do not: the level has no such products, operands are of other types, or heads of an odd or unknown width.
+    fn paired(&self, operands: &[Operand], parts: [usize; 3], to: &View) -> Option<[View; 2]> {
+        let lead = to.shape.get(..to.shape.len().checked_sub(2)?)?;
+        let view = |i: usize| {
+            let view = operands.get(i).and_then(Operand::view).filter(|v| v.elem == Elem::BF16)?;
+            let own = view.shape.last_chunk::<2>()?;
+            Some(view.broadcast(&[lead, own].concat()))
+        };
+        let [q, k, v] = [view(parts[0])?, view(parts[1])?, view(parts[2])?];
+        let width = |v: &View| v.shape.last().and_then(Dim::as_const);
+        let fits = width(&q).is_some_and(|d| d > 0 && d % 2 == 0) && width(&v).is_some_and(|e| e > 0);
+        (self.level.is_for_bf16() && fits).then_some([k, v])
+    }
+
+    /// Launches the kernel of products of pairs, after keys and values have been laid for it.
+    fn in_pairs(
+        &mut self,
+        body: &Function,
+        operands: &[Operand],
+        to: &View,
+        keys: usize,
+        [k, v]: &[View; 2],
+    ) -> Result<(), String> {
+        let mut operands = operands.to_vec();
+        let in_order = |v: &View| matches!(v.strides.as_slice(), [.., row, _] if Some(row) == v.shape.last());
+        if let Some(operand) = operands.get_mut(keys)
+            && !(in_order(k) && is_row_after_row(operand))
+        {
+            *operand = Operand::View(self.row_after_row(k, Elem::BF16)?);
+        }
+        let rank = v.shape.len();
+        let mut turned: Vec<usize> = (0..rank).collect();
+        turned.swap(rank - 1, rank - 2);
+        let root = self.fresh_root();
+        let packed = packing::in_columns("values", attention::KEYS, &v.transpose(&turned), root);
+        self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
+        self.launch(packed.call)?;
+        let form = Form::Paired;
+        let call = attention::attention("attention", self.level, body, &operands, to, form, Some(&packed.panels))?;
+        self.launch(call)
+    }
+
     /// Launches a kernel on the operands where they lie.
     fn attention_of(&mut self, body: &Function, operands: &[Operand], to: &View, form: Form) -> Result<(), String> {
-        let call = attention::attention("attention", self.level, body, operands, to, form)?;
+        let call = attention::attention("attention", self.level, body, operands, to, form, None)?;
         self.launch(call)
     }
 
@@ -125,21 +194,21 @@ impl Lowering<'_> {
         let mut operands = operands.to_vec();
         for i in moved {
             if let Some(Operand::View(from)) = operands.get_mut(*i) {
-                *from = self.row_after_row(from)?;
+                *from = self.row_after_row(from, Elem::F32)?;
             }
         }
         self.attention_of(body, &operands, to, Form::Sideways)
     }
 
-    /// A copy of a view as `f32`, in row-major order but for the axes along which it repeats.
-    fn row_after_row(&mut self, view: &View) -> Result<View, String> {
+    /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it repeats.
+    fn row_after_row(&mut self, view: &View, elem: Elem) -> Result<View, String> {
         let (from, kept) = packing::without_repeats(view);
         let root = self.fresh_root();
-        let whole = View::whole(root, &TensorType::new(Elem::F32, from.shape.clone()));
+        let whole = View::whole(root, &TensorType::new(elem, from.shape.clone()));
         self.add_slot(root, &whole);
         let order = order_in_memory(&from);
         let (from, to) = (from.transpose(&order), whole.transpose(&order));
-        let call = map::map("heads", &widened(&from)?, &[Operand::View(from)], &to)?;
+        let call = map::map("heads", &as_elements(&from, elem)?, &[Operand::View(from)], &to)?;
         self.launch(call)?;
         let (shape, strides) = packing::with_repeats(view, &kept, &whole.shape, &whole.strides);
         Ok(View { shape, strides, ..whole })
@@ -176,16 +245,16 @@ fn order_in_memory(from: &View) -> Vec<usize> {
     order
 }
 
-/// The body of a region that gives its operand as `f32`.
-fn widened(from: &View) -> Result<Function, String> {
+/// The body of a region that gives its operand as elements of a type.
+fn as_elements(from: &View, to: Elem) -> Result<Function, String> {
     let mut body = Function::new("");
     let entry = body.entry();
     let tensor = |elem| ir::Type::Tensor(TensorType::new(elem, from.shape.clone()));
     let mut v: Value = body.add_block_arg(entry, tensor(from.elem));
-    if from.elem != Elem::F32 {
-        let op = Op::Cast { elem: Elem::F32 };
+    if from.elem != to {
+        let op = Op::Cast { elem: to };
         v = body
-            .push(entry, op, vec![v], Some(tensor(Elem::F32)), ir::Loc::default())
+            .push(entry, op, vec![v], Some(tensor(to)), ir::Loc::default())
             .ok_or("a conversion without a result")?;
     }
     body.terminate(entry, Terminator::Return(vec![v]));
