@@ -147,12 +147,7 @@ fn extents(body: &Body, v: Value) -> Option<Shape> {
 fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
     let d = body.inst(inst);
     match &d.op {
-        Op::Dot
-        | Op::Transpose
-        | Op::PairRows
-        | Op::Window { .. }
-        | Op::LoadScaled { .. }
-        | Op::LoadPairs => None,
+        Op::Dot | Op::Transpose | Op::PairRows | Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => None,
         Op::Store { .. } => d.operands.last().and_then(|v| extents(body, *v)),
         Op::Reduce { .. } => d.operands.first().and_then(|v| extents(body, *v)),
         _ => d.result.and_then(|v| extents(body, v)),

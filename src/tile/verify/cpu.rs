@@ -44,8 +44,7 @@ fn right_operands(body: &Body, sink: &mut Sink) {
     for i in body.insts() {
         let data = body.inst(i);
         let defined = |n: usize| data.operands.get(n).and_then(|v| body.def_inst(*v));
-        let in_pairs =
-            data.op == Op::Dot && defined(1).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
+        let in_pairs = data.op == Op::Dot && defined(1).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
         let allowed = |n: usize| match n {
             0 => in_pairs && defined(0).is_some_and(is_window),
             1 => data.op == Op::Dot,
