@@ -37,6 +37,7 @@
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
 //! | `irtext` | the syntax that both IR texts share | either IR |
+//! | `threads` | the same work for each of several things, on several threads | what the work is |
 //! | `cfg` | the control flow of either IR: orders of blocks, dominators, loops | what stands in a block |
 //!
 //! # Decisions that are not obvious
@@ -115,5 +116,6 @@ pub mod shape;
 pub mod stack;
 pub mod syntax;
 pub mod tensor;
+pub mod threads;
 pub mod tile;
 pub mod types;

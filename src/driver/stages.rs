@@ -20,7 +20,7 @@ use crate::syntax::ast;
 use crate::syntax::span::{FileId, Span};
 use crate::tile::CpuLevel;
 use crate::types::typed::Program;
-use crate::{ir, syntax, tile};
+use crate::{ir, syntax, threads, tile};
 use std::path::Path;
 
 /// The dump of the tokens. What is wrong with them is reported by the parser, which lexes again.
@@ -220,11 +220,8 @@ impl Levels {
 
 /// Does the same for each level, each on a thread of its own; the results in order, or the first failure.
 fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failure> + Sync) -> Result<Vec<U>, Failure> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(|| work(item))).collect();
-        let join = |t: std::thread::ScopedJoinHandle<'_, _>| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-        threads.into_iter().map(join).collect()
-    })
+    let levels = items.len();
+    threads::each(items, levels, work).into_iter().collect()
 }
 
 /// A module for each of some levels, scheduled, in the same order.

@@ -12,7 +12,7 @@ use cranelift_frontend::FunctionBuilder;
 
 use super::lanes::{Lane, Width, plain};
 use super::math::{Lanes, Libm};
-use super::wide::Objects;
+use super::wide::LeafCalls;
 use crate::runtime::abi::context;
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem, Factor};
@@ -52,8 +52,8 @@ pub(super) struct Code<'a, 'b> {
     pub(super) values: SecondaryMap<tile::Value, Option<Val>>,
     /// In a plan: each kernel's place in the module and its function, by name.
     pub(super) kernels: BTreeMap<String, (usize, FuncRef)>,
-    /// Where leaf functions are made.
-    pub(super) objects: Objects<'a>,
+    /// The leaves that it calls.
+    pub(super) leaves: &'a mut LeafCalls,
     /// The context of the call.
     pub(super) context: Value,
     /// Signature of the runtime's `fail`.

@@ -89,7 +89,7 @@ impl Code<'_, '_> {
             self.b.switch_to_block(here);
             for inst in &body.block(block).insts {
                 let data = body.inst(*inst).clone();
-                self.objects.leaves.next_is(kernel, *inst);
+                self.leaves.next_is(kernel, *inst);
                 match &data.op {
                     Op::Run { rows, cols, insts } => {
                         if !self.wide_run(level, (*rows, *cols), insts, scratch)? {

@@ -7,6 +7,7 @@
 pub mod clif;
 mod code;
 mod dot;
+mod function;
 mod kernel;
 mod lanes;
 pub mod math;

@@ -2,33 +2,32 @@
 //!
 //! In: modules scheduled for levels of processors, and the descriptor without code. Out: the object, in which everything is
 //! local but the descriptor; on request the CLIF of each function and its machine code as text. A level is a variant of the
-//! descriptor, with kernels and plans of its own; what is the same at two levels is there once. Same input, same bytes:
-//! functions are compiled in the order of the modules.
+//! descriptor, with kernels and plans of its own; what is the same at two levels is there once.
+//!
+//! Three steps: all functions are declared, so that they have numbers by which they call each other; each is made by itself, and
+//! then each leaf that they call, on as many threads as there are; and all of it is put into the object in the order of the
+//! modules. So the same input gives the same bytes, whatever the number of threads.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::num::NonZero;
+use std::sync::Arc;
 
-use cranelift_codegen::ir::{AbiParam, FuncRef, Function, InstBuilder, Signature, UserFuncName, types};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::{Context, ir};
-use cranelift_entity::SecondaryMap;
-use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_module::{FuncId, Linkage, Module as _, default_libcall_names};
+use cranelift_module::{FuncId, Linkage, Module as _, ModuleReloc, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
-use super::clif::print_function;
-use super::code::Code;
-use super::math::Libm;
-use super::plan::{Launching, arena};
-use super::wide::{Leaves, Objects};
+use super::function::{Callee, Job, LIBM, Source, libm_signature};
+use super::plan::arena;
+use super::wide::Leaves;
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant, features_of};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
+use crate::threads;
 use crate::tile::text::print_kernel;
-use crate::tile::{CpuLevel, Kernel, Module, Op, Plan, PlanVariant, State};
+use crate::tile::{CpuLevel, Kernel, Module, Op, PlanVariant, State};
 
 /// An architecture that code is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +79,9 @@ pub struct Wanted {
     pub level: Option<CpuLevel>,
     /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
     pub kernels_elsewhere: bool,
+    /// At most so many threads make it; as many as this machine runs at once where there is no number. What comes out is
+    /// the same.
+    pub threads: Option<NonZero<usize>>,
 }
 
 /// The symbol of a kernel.
@@ -161,243 +163,165 @@ pub struct Tier<'a> {
 /// # Errors
 /// A form that the verifier refuses, or that Cranelift does; a mistake of ours either way.
 pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, String> {
+    let threads = wanted.threads.map_or_else(threads::all, NonZero::get);
     let first = tiers.first().ok_or("a model without code")?;
     if tiers.iter().any(|t| t.module.sites != first.module.sites) {
         return Err("the levels of a model report different errors".into());
     }
     let isa = target(wanted.machine)?;
     let name = first.module.name.clone();
-    let builder = ObjectBuilder::new(isa, name, default_libcall_names()).map_err(|e| e.to_string())?;
-    let mut b = Builder {
-        object: ObjectModule::new(builder),
-        libm: BTreeMap::new(),
-        wanted,
-        level: first.level,
-        texts: BTreeMap::new(),
-        leaves_of: BTreeMap::new(),
-        leaves_to_show: BTreeSet::new(),
-        clif: String::new(),
-        asm: String::new(),
-        kernels: BTreeMap::new(),
-        frontend: FunctionBuilderContext::new(),
-        leaves: Leaves::new(wanted.asm),
-    };
+    let builder = ObjectBuilder::new(isa.clone(), name, default_libcall_names()).map_err(|e| e.to_string())?;
+    let mut object = ObjectModule::new(builder);
+
+    // What functions there are; then each by itself, and what they call; then all of it into the object, in order.
+    let (levels, jobs) = declare(&mut object, threads, tiers, wanted)?;
+    let made = threads::each(jobs, threads, |job| Ok((job.id, job.make(isa.as_ref(), wanted)?)));
+    let made = made.into_iter().collect::<Result<Vec<_>, String>>()?;
+    let mut leaves = Leaves::make(made.iter().map(|(_, function)| &function.leaves), threads)?;
+    let mut libm = BTreeMap::new();
+    let mut texts = BTreeMap::new();
+    for (id, function) in made {
+        let called = leaves.define(&mut object, function.leaves)?;
+        let relocations = resolve(&mut object, function.relocations, &called, &mut libm)?;
+        object
+            .define_function_bytes(id, function.alignment, &function.bytes, &relocations)
+            .map_err(|e| format!("{e:?}"))?;
+        texts.insert(id, Text { clif: function.clif, asm: function.asm, leaves: called });
+    }
+
     let mut model = model.clone();
     model.sites = first.module.sites.clone();
     model.target = wanted.machine.triple().to_string();
-    // The lowest level first: what a higher one shares with it goes by its name.
-    for tier in tiers.iter().rev() {
-        b.level = tier.level;
-        let variant = b.tier(tier.module, &model)?;
-        for leaf in std::mem::take(&mut b.leaves_to_show) {
-            if let Some(text) = b.leaves.texts.remove(&leaf) {
-                b.asm += &text;
-            }
-        }
-        model.variants.insert(0, variant);
+    for (tier, functions) in tiers.iter().zip(&levels) {
+        model.variants.push(variant(tier.level, tier.module, &model, &functions.plans)?);
     }
-    runtime_object::define(&mut b.object, &model)?;
-    let Builder { object, clif, asm, .. } = b;
+    runtime_object::define(&mut object, &model)?;
+    let (clif, asm) = show(tiers, &levels, &texts, leaves.texts, wanted);
     let object = object.finish().emit().map_err(|e| e.to_string())?;
     Ok(Compiled { object, others: Vec::new(), clif, asm })
 }
 
-struct Builder {
-    object: ObjectModule,
-    libm: BTreeMap<&'static str, FuncId>,
-    wanted: Wanted,
-    /// The level that is being compiled.
-    level: CpuLevel,
-    /// The CLIF and machine code of each function so far, where they are wanted.
-    texts: BTreeMap<FuncId, (String, String)>,
-    /// The leaves of each function so far, and those of the functions that were shown at this level, each once.
-    leaves_of: BTreeMap<FuncId, Vec<FuncId>>,
-    leaves_to_show: BTreeSet<FuncId>,
-    clif: String,
-    asm: String,
-    /// The kernels so far by what their code depends on: levels share those that are the same.
-    kernels: BTreeMap<String, FuncId>,
-    frontend: FunctionBuilderContext,
-    leaves: Leaves,
+/// The functions of a level.
+struct Level {
+    /// Kernels and plans, in the order in which they are shown.
+    functions: Vec<FuncId>,
+    /// The names of the plans' functions.
+    plans: Plans,
 }
 
-impl Builder {
-    fn signature(&self, params: usize, returns: bool) -> Signature {
-        let mut s = self.object.make_signature();
-        s.params.extend(vec![AbiParam::new(types::I64); params]);
-        if returns {
-            s.returns.push(AbiParam::new(types::I32));
-        }
-        s
-    }
-
-    fn libm_function(&mut self, name: &'static str, params: usize) -> Result<FuncId, String> {
-        if let Some(id) = self.libm.get(name) {
-            return Ok(*id);
-        }
-        let mut s = self.object.make_signature();
-        s.params.extend(vec![AbiParam::new(types::F32); params]);
-        s.returns.push(AbiParam::new(types::F32));
-        let id = self.object.declare_function(name, Linkage::Import, &s).map_err(|e| e.to_string())?;
-        self.libm.insert(name, id);
-        Ok(id)
-    }
-
-    fn libm(&mut self, f: &mut Function) -> Result<Libm, String> {
-        let mut get = |name, params| -> Result<FuncRef, String> {
-            let id = self.libm_function(name, params)?;
-            Ok(self.object.declare_func_in_func(id, f))
+/// Declares kernels and plans. What comes out: the functions of each level, in the order of the levels, and those that are
+/// to be made, the lowest level first: what a higher one shares with it goes by its name.
+fn declare<'a>(
+    object: &mut ObjectModule,
+    threads: usize,
+    tiers: &[Tier<'a>],
+    wanted: Wanted,
+) -> Result<(Vec<Level>, Vec<Job<'a>>), String> {
+    let convention = object.isa().default_call_conv();
+    let mut keys = threads::each(tiers.iter().flat_map(|t| &t.module.kernels).collect::<Vec<_>>(), threads, key);
+    let mut shared: BTreeMap<String, FuncId> = BTreeMap::new();
+    let (mut levels, mut jobs) = (Vec::new(), Vec::new());
+    for tier in tiers.iter().rev() {
+        let mut add = |name: String, source: Source<'a>| -> Result<FuncId, String> {
+            let elsewhere = wanted.kernels_elsewhere && matches!(source, Source::Kernel(_));
+            let linkage = if elsewhere { Linkage::Import } else { Linkage::Local };
+            let id =
+                object.declare_function(&name, linkage, &source.signature(convention)).map_err(|e| e.to_string())?;
+            if !elsewhere {
+                jobs.push(Job { id, name, source });
+            }
+            Ok(id)
         };
-        Ok(Libm { logf: get("logf", 1)?, sinf: get("sinf", 1)?, cosf: get("cosf", 1)?, powf: get("powf", 2)? })
-    }
-
-    /// Declares and compiles one function; `emit` fills it after its entry block.
-    fn function(
-        &mut self,
-        name: &str,
-        signature: Signature,
-        body: &crate::tile::Body,
-        emit: impl FnOnce(&mut Code<'_, '_>, &[ir::Value]) -> Result<(), String>,
-        kernels: &BTreeMap<String, (usize, FuncId)>,
-    ) -> Result<FuncId, String> {
-        let returns = !signature.returns.is_empty();
-        let id = self.object.declare_function(name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
-        let mut context =
-            Context::for_function(Function::with_name_signature(UserFuncName::user(0, id.as_u32()), signature));
-        let libm = self.libm(&mut context.func)?;
-        let mut references = BTreeMap::new();
-        for (kernel, (index, id)) in kernels {
-            references.insert(kernel.clone(), (*index, self.object.declare_func_in_func(*id, &mut context.func)));
-        }
-        let fail = self.signature(5, false);
-        let mut frontend = std::mem::take(&mut self.frontend);
-        {
-            let mut builder = FunctionBuilder::new(&mut context.func, &mut frontend);
-            let fail = builder.import_signature(fail);
-            let entry = builder.create_block();
-            builder.append_block_params_for_function_params(entry);
-            builder.switch_to_block(entry);
-            builder.seal_block(entry);
-            let params = builder.block_params(entry).to_vec();
-            let stop = builder.create_block();
-            let call_context = *if returns { params.first() } else { params.last() }.ok_or("no context")?;
-            let mut code = Code {
-                b: &mut builder,
-                libm,
-                body,
-                symbols: BTreeMap::new(),
-                values: SecondaryMap::new(),
-                kernels: references,
-                objects: Objects { object: &mut self.object, leaves: &mut self.leaves },
-                context: call_context,
-                fail,
-                stop,
+        let mut functions = Vec::new();
+        let own_keys = keys.split_off(keys.len() - tier.module.kernels.len());
+        for (kernel, key) in tier.module.kernels.iter().zip(own_keys) {
+            let id = match shared.get(&key) {
+                Some(id) if !wanted.kernels_elsewhere => *id,
+                _ => add(kernel_name(tier.level, &kernel.name), Source::Kernel(kernel))?,
             };
-            emit(&mut code, &params)?;
-            let finish = |b: &mut FunctionBuilder<'_>, status: i64| {
-                if returns {
-                    let status = b.ins().iconst(types::I32, status);
-                    b.ins().return_(&[status]);
-                } else {
-                    b.ins().return_(&[]);
-                }
-            };
-            finish(&mut builder, 0);
-            builder.switch_to_block(stop);
-            builder.seal_block(stop);
-            finish(&mut builder, 1);
-            builder.finalize(self.object.target_config());
+            shared.insert(key, id);
+            functions.push(id);
         }
-        self.frontend = frontend;
-        let clif = if self.wanted.clif { print_function(name, &context.func) } else { String::new() };
-        context.set_disasm(self.wanted.asm);
-        self.object.define_function(id, &mut context).map_err(|e| format!("{name}: {e:?}"))?;
-        let mut asm = String::new();
-        if self.wanted.asm
-            && let Some(code) = context.compiled_code()
-        {
-            let _ = writeln!(asm, "{name}:\n{}", code.vcode.as_deref().unwrap_or_default());
-        }
-        self.texts.insert(id, (clif, asm));
-        self.leaves_of.insert(id, std::mem::take(&mut self.leaves.used));
-        self.show(id);
-        Ok(id)
-    }
-
-    /// Is the text of the level that is being compiled wanted?
-    fn is_shown(&self) -> bool {
-        self.wanted.level.is_none_or(|level| level == self.level)
-    }
-
-    /// Shows a function if its level is wanted.
-    fn show(&mut self, id: FuncId) {
-        if self.is_shown()
-            && let Some((clif, asm)) = self.texts.get(&id)
-        {
-            self.leaves_to_show.extend(self.leaves_of.get(&id).into_iter().flatten());
-            self.clif += clif;
-            self.asm += asm;
-        }
-    }
-
-    /// All code of a level.
-    fn tier(&mut self, module: &Module, model: &ModelDescriptor) -> Result<Variant, String> {
-        let mut kernels = BTreeMap::new();
-        for (i, k) in module.kernels.iter().enumerate() {
-            kernels.insert(k.name.clone(), (i, self.kernel(k)?));
-        }
+        let kernels: Arc<[FuncId]> = functions.as_slice().into();
         let mut plans = Plans::new();
-        for p in &module.plans {
-            let ending = match p.variant {
+        for plan in &tier.module.plans {
+            let ending = match plan.variant {
                 PlanVariant::Plain => "",
                 PlanVariant::Tapped => ".tapped",
                 PlanVariant::Prepare => ".prepare",
             };
-            let name = format!("{}.plan.{}{ending}", self.level.name(), p.name);
-            self.plan(p, &name, module, &kernels)?;
-            plans.insert((p.variant, p.name.clone()), name);
+            let name = format!("{}.plan.{}{ending}", tier.level.name(), plan.name);
+            plans.insert((plan.variant, plan.name.clone()), name.clone());
+            functions.push(add(name, Source::Plan { plan, module: tier.module, kernels: kernels.clone() })?);
         }
-        variant(self.level, module, model, &plans)
+        levels.insert(0, Level { functions, plans });
     }
+    Ok((levels, jobs))
+}
 
-    fn kernel(&mut self, kernel: &Kernel) -> Result<FuncId, String> {
-        let signature = self.signature(5, false);
-        let emit = |code: &mut Code<'_, '_>, params: &[ir::Value]| match params {
-            [args, start, end, scratch, _] => code.kernel(kernel, [*args, *start, *end, *scratch]),
-            _ => Err("a kernel has five parameters".into()),
+/// What code refers to, by the numbers of the object. `leaves` are those that the function asked for.
+fn resolve(
+    object: &mut ObjectModule,
+    mut relocations: Vec<ModuleReloc>,
+    leaves: &[FuncId],
+    libm: &mut BTreeMap<&'static str, FuncId>,
+) -> Result<Vec<ModuleReloc>, String> {
+    let at = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
+    for r in &mut relocations {
+        let id = match Callee::of(&r.name) {
+            Some(Callee::Leaf(place)) => *leaves.get(at(place)).ok_or("a leaf that was not asked for")?,
+            Some(Callee::Libm(place)) => {
+                let (name, params) = *LIBM.get(at(place)).ok_or("a function that libm has not")?;
+                match libm.get(name) {
+                    Some(id) => *id,
+                    None => {
+                        let signature = libm_signature(object.isa().default_call_conv(), params);
+                        let id = object.declare_function(name, Linkage::Import, &signature);
+                        let id = id.map_err(|e| e.to_string())?;
+                        libm.insert(name, id);
+                        id
+                    }
+                }
+            }
+            Some(Callee::Declared(_)) | None => continue,
         };
-        let name = kernel_name(self.level, &kernel.name);
-        if self.wanted.kernels_elsewhere {
-            return self.object.declare_function(&name, Linkage::Import, &signature).map_err(|e| e.to_string());
-        }
-        let key = key(kernel);
-        if let Some(id) = self.kernels.get(&key).copied() {
-            self.show(id);
-            return Ok(id);
-        }
-        let id = self
-            .function(&name, signature, &kernel.body, emit, &BTreeMap::new())
-            .map_err(|e| format!("kernel {}: {e}", kernel.name))?;
-        self.kernels.insert(key, id);
-        Ok(id)
+        r.name = id.into();
     }
+    Ok(relocations)
+}
 
-    fn plan(
-        &mut self,
-        plan: &Plan,
-        name: &str,
-        module: &Module,
-        kernels: &BTreeMap<String, (usize, FuncId)>,
-    ) -> Result<(), String> {
-        let signature = self.signature(1, true);
-        let launch = self.signature(4, true);
-        let emit = |code: &mut Code<'_, '_>, _: &[ir::Value]| {
-            let launch = code.b.import_signature(launch);
-            code.plan(plan, &Launching { module, launch })
-        };
-        self.function(name, signature, &plan.body, emit, kernels).map_err(|e| format!("plan {name}: {e}"))?;
-        Ok(())
+/// The texts of a function, and its leaves.
+struct Text {
+    clif: String,
+    asm: String,
+    leaves: Vec<FuncId>,
+}
+
+/// CLIF and assembly of the levels that are wanted, the lowest first; after the functions of a level those of its leaves that
+/// were not shown before.
+fn show(
+    tiers: &[Tier<'_>],
+    levels: &[Level],
+    texts: &BTreeMap<FuncId, Text>,
+    mut leaf_texts: BTreeMap<FuncId, String>,
+    wanted: Wanted,
+) -> (String, String) {
+    let (mut clif, mut asm) = (String::new(), String::new());
+    for (tier, level) in tiers.iter().zip(levels).rev() {
+        if wanted.level.is_some_and(|level| level != tier.level) {
+            continue;
+        }
+        let mut leaves = BTreeSet::new();
+        for text in level.functions.iter().filter_map(|id| texts.get(id)) {
+            clif += &text.clif;
+            asm += &text.asm;
+            leaves.extend(&text.leaves);
+        }
+        for leaf in leaves {
+            asm += &leaf_texts.remove(leaf).unwrap_or_default();
+        }
     }
+    (clif, asm)
 }
 
 /// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves, those for

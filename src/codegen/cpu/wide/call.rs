@@ -1,16 +1,15 @@
 //! Calls of leaf functions from kernels: where an operation of a scheduled kernel has a leaf, its words are put into a
 //! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level.
 //!
-//! In: an operation of a kernel for a wide level. Out: CLIF, and the leaf in the object.
+//! In: an operation of a kernel for a wide level. Out: CLIF, and the leaf among those that the function calls.
 
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
-use cranelift_module::{FuncId, Module as _};
 
 use super::super::code::{Code, Stride, Val};
+use super::super::function::{Callee, signature};
 use super::super::lanes::plain;
 use super::super::pairs::MOST_PITCH;
 use super::dot::{DotShape, LINE, Right};
-use super::encode::listing;
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
 use super::{Word, run_leaf};
@@ -120,7 +119,7 @@ impl Code<'_, '_> {
         let place = if shape.far && shape.vectors <= 2 { self.result_place()? } else { None };
         let bytes = |t: (Value, Value, i32)| (t.2 * shape.vectors * lanes(level.vectors()) + LINE - 1) / LINE;
         let shape = DotShape { result: place.map_or(0, bytes), ..shape };
-        let leaf = self.objects.leaf(Kind::Dot(level, shape))?;
+        let leaf = self.leaves.of_kind(Kind::Dot(level, shape));
         let in_order = self.in_order();
         let place = place.map_or(Vec::new(), |(start, pitch, _)| vec![start, pitch]);
         self.call_leaf(leaf, &[&words[..], &[in_order], &place].concat())
@@ -255,7 +254,7 @@ impl Code<'_, '_> {
         };
         let shape = TransposeShape { rows, cols, pitch, result_pitch };
         let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);
-        let leaf = self.objects.leaf(Kind::Transpose(level, shape))?;
+        let leaf = self.leaves.of_kind(Kind::Transpose(level, shape));
         self.call_leaf(leaf, &[source, target])?;
         Ok(true)
     }
@@ -279,9 +278,8 @@ impl Code<'_, '_> {
         for w in &leaf.words {
             words.push(self.word(w, scratch)?);
         }
-        let end = leaf.instructions;
-        let id = self.objects.add(&leaf.name, leaf.code, |code| listing(code.get(..end).unwrap_or_default()))?;
-        self.call_leaf(id, &words)?;
+        let leaf = self.leaves.of_code(leaf.name, leaf.code, leaf.instructions);
+        self.call_leaf(leaf, &words)?;
         Ok(true)
     }
 
@@ -310,15 +308,17 @@ impl Code<'_, '_> {
         }
     }
 
-    /// Calls a leaf with its words.
-    pub(super) fn call_leaf(&mut self, leaf: FuncId, words: &[Value]) -> Result<(), String> {
+    /// Calls a leaf, by its place among those of the function, with its words.
+    pub(super) fn call_leaf(&mut self, leaf: usize, words: &[Value]) -> Result<(), String> {
         let size = u32::try_from(words.len().max(1) * 8).map_err(|_| "too many words")?;
         let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
         for (i, v) in words.iter().enumerate() {
             let offset = i32::try_from(i * 8).map_err(|_| "too many words")?;
             self.b.ins().stack_store(types::I64, *v, slot, offset);
         }
-        let function = self.objects.object.declare_func_in_func(leaf, self.b.func);
+        let convention = self.b.func.signature.call_conv;
+        let place = u32::try_from(leaf).map_err(|_| "too many leaves")?;
+        let function = Callee::Leaf(place).declare(self.b.func, signature(convention, 1, false), true);
         let words = self.b.ins().stack_addr(types::I64, slot, 0);
         self.b.ins().call(function, &[words]);
         Ok(())

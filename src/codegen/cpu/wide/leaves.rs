@@ -1,17 +1,21 @@
 //! The leaf functions of an object: each is made once and put into the object as bytes.
 //!
-//! In: what a leaf shall do, or its code. Out: the function to call. Two leaves with the same code are one.
+//! In: what the functions of the object call ([`LeafCalls`]), by what a leaf shall do, or by its code. Out: the functions to
+//! call. Two leaves with the same code are one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use cranelift_codegen::ir::{AbiParam, types};
+use cranelift_codegen::isa::CallConv;
 use cranelift_module::{FuncId, Linkage, Module as _};
 use cranelift_object::ObjectModule;
 
+use super::super::function::signature;
 use super::amx::{TilesShape, tiles};
 use super::dot::{DotShape, dot};
+use super::encode::listing;
 use super::pair_rows::{PairRowsShape, pair_rows};
 use super::transpose::{TransposeShape, transpose};
+use crate::threads;
 use crate::tile::text::print_inst;
 use crate::tile::{CpuLevel, Inst, Kernel};
 
@@ -28,52 +32,71 @@ pub(super) enum Kind {
     PairRows(PairRowsShape),
 }
 
-/// The object under construction and its leaves, as a function under construction sees them.
-pub(in crate::codegen::cpu) struct Objects<'a> {
-    /// The object.
-    pub(in crate::codegen::cpu) object: &'a mut ObjectModule,
-    /// Its leaves.
-    pub(in crate::codegen::cpu) leaves: &'a mut Leaves,
-}
+impl Kind {
+    /// For symbols and listings.
+    fn name(self) -> String {
+        match self {
+            Kind::Dot(level, _) => format!("dot.{}", level.name()),
+            Kind::Tiles(_) => "dot.amx".to_string(),
+            Kind::Transpose(level, _) => format!("transpose.{}", level.name()),
+            Kind::PairRows(_) => "pair_rows".to_string(),
+        }
+    }
 
-impl Objects<'_> {
-    /// The leaf of a kind.
+    /// Its bytes and, if wanted, their listing.
     ///
     /// # Errors
     /// A form that cannot be encoded, a mistake of ours.
-    pub(super) fn leaf(&mut self, kind: Kind) -> Result<FuncId, String> {
-        self.leaves.of_kind(self.object, kind)
+    fn make(self, listing: bool) -> Result<(Vec<u8>, String), String> {
+        match self {
+            Kind::Dot(level, shape) => dot(level, shape, listing),
+            Kind::Tiles(shape) => tiles(shape, listing),
+            Kind::Transpose(level, shape) => transpose(level, shape, listing),
+            Kind::PairRows(shape) => pair_rows(shape, listing),
+        }
     }
+}
 
-    /// The leaf with this code.
-    ///
-    /// # Errors
-    /// What the object refuses, a mistake of ours.
-    pub(super) fn add(
-        &mut self,
-        what: &str,
+/// A leaf that a function calls.
+#[derive(Clone, Debug)]
+enum Wanted {
+    /// By what it does.
+    Kind(Kind),
+    /// By its code.
+    Code {
+        /// For symbols and listings.
+        name: String,
+        /// The bytes.
         code: Vec<u8>,
-        listing: impl FnOnce(&[u8]) -> String,
-    ) -> Result<FuncId, String> {
-        self.leaves.add(self.object, what, code, listing)
+        /// How many of them are instructions.
+        instructions: usize,
+    },
+}
+
+impl Wanted {
+    fn name(&self) -> String {
+        match self {
+            Wanted::Kind(kind) => kind.name(),
+            Wanted::Code { name, .. } => name.clone(),
+        }
     }
 }
 
-/// All leaves of an object so far.
-#[derive(Default)]
-pub(in crate::codegen::cpu) struct Leaves {
-    kinds: BTreeMap<Kind, FuncId>,
-    codes: BTreeMap<Vec<u8>, FuncId>,
+/// The leaves that a function calls, in the order in which it asked for them.
+#[derive(Clone, Debug)]
+pub(in crate::codegen::cpu) struct LeafCalls {
+    /// Each with the tile IR that it is made from, where listings are wanted.
+    list: Vec<(Wanted, String)>,
     listings: bool,
-    /// The tile IR that the next leaf is made from, for its listing.
     from: String,
-    /// The listing of each leaf, where they are wanted.
-    pub(in crate::codegen::cpu) texts: BTreeMap<FuncId, String>,
-    /// The leaves that were asked for since this was emptied.
-    pub(in crate::codegen::cpu) used: Vec<FuncId>,
 }
 
-impl Leaves {
+impl LeafCalls {
+    /// None yet. `listings`: is their text wanted?
+    pub(in crate::codegen::cpu) fn new(listings: bool) -> LeafCalls {
+        LeafCalls { list: Vec::new(), listings, from: String::new() }
+    }
+
     /// Where listings are wanted, says what tile IR the next leaf is made from.
     pub(in crate::codegen::cpu) fn next_is(&mut self, kernel: &Kernel, inst: Inst) {
         if self.listings {
@@ -81,59 +104,99 @@ impl Leaves {
         }
     }
 
-    /// None yet. `listings`: is their text wanted?
-    pub(in crate::codegen::cpu) fn new(listings: bool) -> Leaves {
-        Leaves { listings, ..Leaves::default() }
+    /// Asks for the leaf of a kind; its place among those of the function.
+    pub(super) fn of_kind(&mut self, kind: Kind) -> usize {
+        self.ask(Wanted::Kind(kind))
     }
 
-    /// The leaf of a kind.
+    /// Asks for the leaf with this code, of which so many bytes are instructions.
+    pub(super) fn of_code(&mut self, name: String, code: Vec<u8>, instructions: usize) -> usize {
+        self.ask(Wanted::Code { name, code, instructions })
+    }
+
+    fn ask(&mut self, wanted: Wanted) -> usize {
+        self.list.push((wanted, self.from.clone()));
+        self.list.len() - 1
+    }
+}
+
+/// The leaves of an object.
+pub(in crate::codegen::cpu) struct Leaves {
+    /// The bytes and listings of those that are named by what they do.
+    kinds: BTreeMap<Kind, (Vec<u8>, String)>,
+    /// Those that are in the object.
+    defined: BTreeMap<Vec<u8>, FuncId>,
+    /// The listing of each that is in the object, where listings are wanted.
+    pub(in crate::codegen::cpu) texts: BTreeMap<FuncId, String>,
+}
+
+impl Leaves {
+    /// Makes what functions call, on several threads.
     ///
     /// # Errors
     /// A form that cannot be encoded, a mistake of ours.
-    fn of_kind(&mut self, object: &mut ObjectModule, kind: Kind) -> Result<FuncId, String> {
-        if let Some(id) = self.kinds.get(&kind) {
-            self.used.push(*id);
-            return Ok(*id);
+    pub(in crate::codegen::cpu) fn make<'a>(
+        calls: impl Iterator<Item = &'a LeafCalls>,
+        threads: usize,
+    ) -> Result<Leaves, String> {
+        let (mut kinds, mut listings) = (BTreeSet::new(), false);
+        for call in calls {
+            listings |= call.listings;
+            kinds.extend(call.list.iter().filter_map(|(wanted, _)| match wanted {
+                Wanted::Kind(kind) => Some(*kind),
+                Wanted::Code { .. } => None,
+            }));
         }
-        let (name, made) = match kind {
-            Kind::Dot(level, shape) => (format!("dot.{}", level.name()), dot(level, shape, self.listings)?),
-            Kind::Tiles(shape) => ("dot.amx".to_string(), tiles(shape, self.listings)?),
-            Kind::PairRows(shape) => ("pair_rows".to_string(), pair_rows(shape, self.listings)?),
-            Kind::Transpose(level, shape) => {
-                (format!("transpose.{}", level.name()), transpose(level, shape, self.listings)?)
-            }
-        };
-        let id = self.add(object, &name, made.0, |_| made.1)?;
-        self.kinds.insert(kind, id);
-        Ok(id)
+        // The best level's first: they are the longest.
+        let made = threads::each(kinds.into_iter().rev(), threads, |kind| {
+            let made = kind.make(listings).map_err(|e| format!("{}: {e}", kind.name()))?;
+            Ok((kind, made))
+        });
+        let kinds = made.into_iter().collect::<Result<_, String>>()?;
+        Ok(Leaves { kinds, defined: BTreeMap::new(), texts: BTreeMap::new() })
     }
 
-    /// The leaf with this code.
+    /// The functions of what a function calls, in its order; those that are not yet in the object are put there.
     ///
     /// # Errors
     /// What the object refuses, a mistake of ours.
-    fn add(
+    pub(in crate::codegen::cpu) fn define(
         &mut self,
         object: &mut ObjectModule,
-        what: &str,
-        code: Vec<u8>,
-        listing: impl FnOnce(&[u8]) -> String,
-    ) -> Result<FuncId, String> {
-        if let Some(id) = self.codes.get(&code) {
-            self.used.push(*id);
-            return Ok(*id);
+        calls: LeafCalls,
+    ) -> Result<Vec<FuncId>, String> {
+        let convention = object.isa().default_call_conv();
+        let mut ids = Vec::new();
+        for (wanted, from) in calls.list {
+            let code = match &wanted {
+                Wanted::Kind(kind) => &self.kinds.get(kind).ok_or("a leaf that was not made")?.0,
+                Wanted::Code { code, .. } => code,
+            };
+            if let Some(id) = self.defined.get(code) {
+                ids.push(*id);
+                continue;
+            }
+            let name = format!("leaf.{}.{}", wanted.name(), self.defined.len());
+            let id = put(object, &name, convention, code)?;
+            if calls.listings {
+                let from: String = from.lines().map(|line| format!("  ; {line}\n")).collect();
+                let text = match &wanted {
+                    Wanted::Kind(kind) => self.kinds.get(kind).map_or(String::new(), |(_, text)| text.clone()),
+                    Wanted::Code { instructions, .. } => listing(code.get(..*instructions).unwrap_or_default()),
+                };
+                self.texts.insert(id, format!("{name}:\n{from}{text}\n"));
+            }
+            self.defined.insert(code.clone(), id);
+            ids.push(id);
         }
-        let mut signature = object.make_signature();
-        signature.params.push(AbiParam::new(types::I64));
-        let name = format!("leaf.{what}.{}", self.codes.len());
-        let id = object.declare_function(&name, Linkage::Local, &signature).map_err(|e| e.to_string())?;
-        object.define_function_bytes(id, 64, &code, &[]).map_err(|e| format!("{name}: {e:?}"))?;
-        if self.listings {
-            let from: String = self.from.lines().map(|line| format!("  ; {line}\n")).collect();
-            self.texts.insert(id, format!("{name}:\n{from}{}\n", listing(&code)));
-        }
-        self.codes.insert(code, id);
-        self.used.push(id);
-        Ok(id)
+        Ok(ids)
     }
+}
+
+/// Puts a leaf into an object.
+fn put(object: &mut ObjectModule, name: &str, convention: CallConv, code: &[u8]) -> Result<FuncId, String> {
+    let id =
+        object.declare_function(name, Linkage::Local, &signature(convention, 1, false)).map_err(|e| e.to_string())?;
+    object.define_function_bytes(id, 64, code, &[]).map_err(|e| format!("{name}: {e:?}"))?;
+    Ok(id)
 }

@@ -15,7 +15,7 @@
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
 //!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
-//! * `leaves`: each leaf is made once;
+//! * `leaves`: what functions call; each leaf is made once;
 //! * `call`: from a kernel to a leaf.
 //!
 //! The code is position independent, its constants follow it, it has no relocations and calls nothing. It leaves the
@@ -48,7 +48,7 @@ mod testing;
 mod tests;
 mod transpose;
 
-pub(super) use leaves::{Leaves, Objects};
+pub(super) use leaves::{LeafCalls, Leaves};
 
 use crate::tile::{Body, CpuLevel, Extent, Inst, Value};
 

@@ -55,7 +55,7 @@ impl Code<'_, '_> {
         let nothing = self.int(0);
         if level == CpuLevel::Amx {
             let shape = TilesShape { b_pitch, acc_pitch, vectors, zero: filled };
-            let leaf = self.objects.leaf(Kind::Tiles(shape))?;
+            let leaf = self.leaves.of_kind(Kind::Tiles(shape));
             self.call_leaf(leaf, &[a_start, a_stride, b_start, target, rows, inner])?;
         } else {
             let pairs = self.b.ins().ushr_imm_u(inner, 1);
@@ -121,7 +121,7 @@ impl Code<'_, '_> {
         }
         let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);
         let (there, rows) = (self.extent(from.rows)?, self.extent(to.rows)?);
-        let leaf = self.objects.leaf(Kind::PairRows(PairRowsShape { vectors, pitch, result_pitch }))?;
+        let leaf = self.leaves.of_kind(Kind::PairRows(PairRowsShape { vectors, pitch, result_pitch }));
         self.call_leaf(leaf, &[source, target, there, rows])?;
         Ok(true)
     }

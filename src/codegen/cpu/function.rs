@@ -1,0 +1,265 @@
+//! One function: from a kernel or a plan to machine code.
+//!
+//! In: what it is made from, and the numbers of the kernels that a plan launches. Out: bytes, what they refer to, and on request
+//! their text. Nothing here depends on another function or on the object, so functions are made on several threads; what
+//! a function calls has names that the object resolves ([`Callee`]).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, UserExternalName, UserFuncName,
+    Value, types,
+};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_entity::SecondaryMap;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
+
+use super::clif::print_function;
+use super::code::Code;
+use super::math::Libm;
+use super::object::Wanted;
+use super::plan::Launching;
+use super::wide::LeafCalls;
+use crate::tile::{Body, Kernel, Module, Plan};
+
+/// A function of the object that is being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Callee {
+    /// A function that is declared.
+    Declared(FuncId),
+    /// A leaf: its place among those that the caller asked for.
+    Leaf(u32),
+    /// A function of libm: its place in [`LIBM`].
+    Libm(u32),
+}
+
+/// The functions of libm that code may call, and how many numbers they take.
+pub(super) const LIBM: [(&str, usize); 4] = [("logf", 1), ("sinf", 1), ("cosf", 1), ("powf", 2)];
+
+impl Callee {
+    /// Its name in CLIF. Cranelift has the first two spaces for what is declared.
+    fn name(self) -> UserExternalName {
+        match self {
+            Callee::Declared(id) => UserExternalName::new(0, id.as_u32()),
+            Callee::Leaf(place) => UserExternalName::new(2, place),
+            Callee::Libm(place) => UserExternalName::new(3, place),
+        }
+    }
+
+    /// What code refers to, if it is one of these.
+    pub(super) fn of(target: &ModuleRelocTarget) -> Option<Callee> {
+        match target {
+            ModuleRelocTarget::User { namespace: 0, index } => Some(Callee::Declared(FuncId::from_u32(*index))),
+            ModuleRelocTarget::User { namespace: 2, index } => Some(Callee::Leaf(*index)),
+            ModuleRelocTarget::User { namespace: 3, index } => Some(Callee::Libm(*index)),
+            _ => None,
+        }
+    }
+
+    /// Makes it known to a function. `colocated`: is it in this object?
+    pub(super) fn declare(self, function: &mut Function, signature: Signature, colocated: bool) -> FuncRef {
+        let name = ExternalName::user(function.declare_imported_user_function(self.name()));
+        let signature = function.import_signature(signature);
+        function.import_function(ExtFuncData { name, signature, colocated, patchable: false })
+    }
+}
+
+/// What a function is made from.
+#[derive(Clone, Debug)]
+pub(super) enum Source<'a> {
+    /// A kernel.
+    Kernel(&'a Kernel),
+    /// A plan.
+    Plan {
+        /// The plan.
+        plan: &'a Plan,
+        /// Its module, for parameters and kernels.
+        module: &'a Module,
+        /// The functions of the module's kernels, in their order.
+        kernels: Arc<[FuncId]>,
+    },
+}
+
+/// A function that is to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Job<'a> {
+    /// Its number in the object.
+    pub(super) id: FuncId,
+    /// Its name there.
+    pub(super) name: String,
+    /// What it is made from.
+    pub(super) source: Source<'a>,
+}
+
+/// A function that is made.
+pub(super) struct Made {
+    /// The code.
+    pub(super) bytes: Vec<u8>,
+    /// The code begins at a multiple of this.
+    pub(super) alignment: u64,
+    /// What it refers to.
+    pub(super) relocations: Vec<ModuleReloc>,
+    /// The leaves that it calls.
+    pub(super) leaves: LeafCalls,
+    /// CLIF, if wanted.
+    pub(super) clif: String,
+    /// Assembly, if wanted.
+    pub(super) asm: String,
+}
+
+/// Parameters of a kernel: arguments, start and end of the range, scratch, context.
+const KERNEL: usize = 5;
+/// Parameters of the runtime's `fail`.
+const FAIL: usize = 5;
+/// Parameters of the runtime's `launch`.
+const LAUNCH: usize = 4;
+
+/// `void (int64_t, ...)`, or with a status as the result.
+pub(super) fn signature(convention: CallConv, params: usize, returns: bool) -> Signature {
+    let mut s = Signature::new(convention);
+    s.params.extend(vec![AbiParam::new(types::I64); params]);
+    if returns {
+        s.returns.push(AbiParam::new(types::I32));
+    }
+    s
+}
+
+/// The signature of a function of libm.
+pub(super) fn libm_signature(convention: CallConv, params: usize) -> Signature {
+    let mut s = Signature::new(convention);
+    s.params.extend(vec![AbiParam::new(types::F32); params]);
+    s.returns.push(AbiParam::new(types::F32));
+    s
+}
+
+impl Source<'_> {
+    /// The signature of the function.
+    pub(super) fn signature(&self, convention: CallConv) -> Signature {
+        match self {
+            Source::Kernel(_) => signature(convention, KERNEL, false),
+            Source::Plan { .. } => signature(convention, 1, true),
+        }
+    }
+
+    fn body(&self) -> &Body {
+        match self {
+            Source::Kernel(kernel) => &kernel.body,
+            Source::Plan { plan, .. } => &plan.body,
+        }
+    }
+
+    /// Fills the function after its entry block, with its parameters.
+    fn emit(&self, code: &mut Code<'_, '_>, params: &[Value]) -> Result<(), String> {
+        match (self, params) {
+            (Source::Kernel(kernel), [args, start, end, scratch, _]) => {
+                code.kernel(kernel, [*args, *start, *end, *scratch])
+            }
+            (Source::Kernel(_), _) => Err("a kernel has five parameters".into()),
+            (Source::Plan { plan, module, .. }, _) => {
+                let convention = code.b.func.signature.call_conv;
+                let launch = code.b.import_signature(signature(convention, LAUNCH, true));
+                code.plan(plan, &Launching { module, launch })
+            }
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses, or that Cranelift does: a mistake of ours.
+    pub(super) fn make(&self, isa: &dyn TargetIsa, wanted: Wanted) -> Result<Made, String> {
+        self.compile(isa, wanted).map_err(|e| match &self.source {
+            Source::Kernel(kernel) => format!("kernel {}: {e}", kernel.name),
+            Source::Plan { .. } => format!("plan {}: {e}", self.name),
+        })
+    }
+
+    fn compile(&self, isa: &dyn TargetIsa, wanted: Wanted) -> Result<Made, String> {
+        let name = UserFuncName::user(0, self.id.as_u32());
+        let signature = self.source.signature(isa.default_call_conv());
+        let mut context = Context::for_function(Function::with_name_signature(name, signature));
+        let mut leaves = LeafCalls::new(wanted.asm);
+        self.build(&mut context.func, isa, &mut leaves, !wanted.kernels_elsewhere)?;
+        let clif = if wanted.clif { print_function(&self.name, &context.func) } else { String::new() };
+        context.set_disasm(wanted.asm);
+        let code = match context.compile(isa, &mut ControlPlane::default()) {
+            Ok(code) => code,
+            Err(e) => return Err(format!("{}: {:?}", self.name, e.inner)),
+        };
+        let mut asm = String::new();
+        if wanted.asm {
+            let _ = writeln!(asm, "{}:\n{}", self.name, code.vcode.as_deref().unwrap_or_default());
+        }
+        let (bytes, alignment) = (code.code_buffer().to_vec(), u64::from(code.buffer.alignment));
+        let all = code.buffer.relocs().to_vec();
+        let relocations = all.iter().map(|r| ModuleReloc::from_mach_reloc(r, &context.func, self.id)).collect();
+        Ok(Made { bytes, alignment, relocations, leaves, clif, asm })
+    }
+
+    /// The function in CLIF. `near`: are kernels in this object?
+    fn build(
+        &self,
+        function: &mut Function,
+        isa: &dyn TargetIsa,
+        leaves: &mut LeafCalls,
+        near: bool,
+    ) -> Result<(), String> {
+        let convention = function.signature.call_conv;
+        let returns = !function.signature.returns.is_empty();
+        let [logf, sinf, cosf, powf] = std::array::from_fn(|n| {
+            let place = u32::try_from(n).unwrap_or_default();
+            Callee::Libm(place).declare(function, libm_signature(convention, LIBM[n].1), false)
+        });
+        let mut kernels = BTreeMap::new();
+        if let Source::Plan { module, kernels: ids, .. } = &self.source {
+            for (index, (kernel, id)) in module.kernels.iter().zip(ids.iter()).enumerate() {
+                let function = Callee::Declared(*id).declare(function, signature(convention, KERNEL, false), near);
+                kernels.insert(kernel.name.clone(), (index, function));
+            }
+        }
+        let mut frontend = FunctionBuilderContext::new();
+        let mut builder = FunctionBuilder::new(function, &mut frontend);
+        let fail = builder.import_signature(signature(convention, FAIL, false));
+        let entry = builder.create_block();
+        builder.append_block_params_for_function_params(entry);
+        builder.switch_to_block(entry);
+        builder.seal_block(entry);
+        let params = builder.block_params(entry).to_vec();
+        let stop = builder.create_block();
+        let call_context = *if returns { params.first() } else { params.last() }.ok_or("no context")?;
+        let mut code = Code {
+            b: &mut builder,
+            libm: Libm { logf, sinf, cosf, powf },
+            body: self.source.body(),
+            symbols: BTreeMap::new(),
+            values: SecondaryMap::new(),
+            kernels,
+            leaves,
+            context: call_context,
+            fail,
+            stop,
+        };
+        self.source.emit(&mut code, &params)?;
+        let finish = |b: &mut FunctionBuilder<'_>, status: i64| {
+            if returns {
+                let status = b.ins().iconst(types::I32, status);
+                b.ins().return_(&[status]);
+            } else {
+                b.ins().return_(&[]);
+            }
+        };
+        finish(&mut builder, 0);
+        builder.switch_to_block(stop);
+        builder.seal_block(stop);
+        finish(&mut builder, 1);
+        builder.finalize(isa.frontend_config());
+        Ok(())
+    }
+}
