@@ -110,6 +110,7 @@ pub mod ir;
 pub mod irtext;
 pub mod lowering;
 pub mod passes;
+pub mod random;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;

@@ -10,25 +10,13 @@ use std::collections::BTreeMap;
 
 use attnc::lowering::graph::Options;
 use attnc::passes;
+use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 
-/// SplitMix64 (Steele, Lea & Flood 2014).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Numbers in -2..2 that `bf16` has too.
-    fn floats(&mut self, n: usize) -> Vec<f64> {
-        (0..n).map(|_| (self.next() % 257) as f64 / 64.0 - 2.0).collect()
-    }
+/// Numbers in -2..2 that `bf16` has too.
+fn floats(random: &mut Random, n: usize) -> Vec<f64> {
+    (0..n).map(|_| random.below(257) as f64 / 64.0 - 2.0).collect()
 }
 
 /// A score after its masks: of the score, head, query, key, numbers of queries and keys, what the masks read.
@@ -251,18 +239,18 @@ fn size_of(symbol: &str, s: usize, t: usize) -> usize {
     }
 }
 
-fn input(rng: &mut Rng, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
+fn input(rng: &mut Random, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
     let (elem, dims) = ty.trim_end_matches(']').split_once('[').unwrap();
     let shape: Vec<usize> = dims.split(", ").map(|d| size_of(d, s, t)).collect();
     let n = shape.iter().product();
     if elem == "bool" {
         // Whole rows are hidden too.
         let width = shape.last().copied().unwrap_or(1).max(1);
-        let bits: Vec<i64> = (0..n).map(|i| i64::from(i / width % 5 != 3 && !rng.next().is_multiple_of(3))).collect();
+        let bits: Vec<i64> = (0..n).map(|i| i64::from(i / width % 5 != 3 && !rng.word().is_multiple_of(3))).collect();
         let floats = bits.iter().map(|b| *b as f64).collect();
         return (Tensor::from_ints(Elem::Bool, shape, &bits).unwrap(), floats);
     }
-    let values = rng.floats(n);
+    let values = floats(rng, n);
     let elem = if elem == "bf16" { Elem::BF16 } else { Elem::F32 };
     (Tensor::from_floats(elem, shape, &values).unwrap(), values)
 }
@@ -363,7 +351,7 @@ fn attention_computes_its_formula() {
                 let mut session = model.session().unwrap();
                 let what = format!("{name}, {level:?}, {s} x {t}");
                 let (s, t) = (*s, *t);
-                let mut rng = Rng(7);
+                let mut rng = Random::new(7);
                 let behind = [format!("{elem}[2, S, {d}]"), format!("{elem}[2, T, {d}]"), format!("{elem}[2, T, {e}]")];
                 let given = behind.iter().map(String::as_str).chain(case.extra.iter().copied());
                 let (mut args, values): (Vec<Tensor>, Vec<Vec<f64>>) =

@@ -2,6 +2,7 @@
 
 use attnc::diagnostics::render_all;
 use attnc::ir::{text, verify};
+use attnc::random::Random;
 use attnc::syntax::span::SourceMap;
 
 /// The diagnostics of a text; empty if there are none.
@@ -155,11 +156,8 @@ fn each_gives_a_diagnostic() {
 #[test]
 fn mutations_never_panic() {
     let source = include_str!("../src/ir/text/all.air");
-    let mut state = 1u64;
-    let mut below = |n: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((state >> 33) as usize) % n.max(1)
-    };
+    let mut random = Random::new(1);
+    let mut below = |n: usize| random.below(n);
     let words: Vec<&str> = source.split_inclusive([' ', '\n', ',', '(', ')', '[', ']']).collect();
     let (mut read, mut right) = (0, 0);
     for _ in 0..3000 {

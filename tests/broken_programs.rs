@@ -9,17 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
-    }
-}
+use attnc::random::Random;
 
 fn examples() -> Vec<(String, String)> {
     let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).expect("the examples");
@@ -136,7 +126,7 @@ fn compile_all(paths: &[PathBuf]) -> (usize, Vec<String>) {
 #[test]
 fn mutated_examples_are_refused_with_a_place() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut paths = Vec::new();
     for (name, text) in examples() {
         for kind in 0..32 {
@@ -154,7 +144,7 @@ fn mutated_examples_are_refused_with_a_place() {
 #[test]
 fn mutated_dumps_are_refused_with_a_place() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let mut paths = Vec::new();
     for example in ["02_self_attention", "03_masks", "06_encoder_layer"] {
         let program = format!("{}/examples/{example}.attn", env!("CARGO_MANIFEST_DIR"));

@@ -4,6 +4,7 @@
 //! off; bytes overwritten. Then come texts made to exhaust a parser.
 
 use attnc::diagnostics::{Diagnostics, Label, render_all};
+use attnc::random::Random;
 use attnc::syntax::parse;
 use attnc::syntax::span::SourceMap;
 
@@ -18,22 +19,6 @@ fn programs() -> Vec<String> {
     paths.sort();
     let examples = paths.iter().map(|path| std::fs::read_to_string(path).expect("an example"));
     PROGRAMS.map(String::from).into_iter().chain(examples).collect()
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
 }
 
 /// Reads a text and checks what must hold of any text; returns the number of diagnostics.
@@ -92,7 +77,7 @@ fn mutated_programs_give_diagnostics() {
         "0x", "where", "///", "!", "f32",
     ];
     let programs = programs();
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut broken = 0;
     for round in 0..3000 {
         let program = &programs[random.below(programs.len())];
@@ -121,7 +106,7 @@ fn mutated_programs_give_diagnostics() {
             for _ in 0..=random.below(8) {
                 let at = random.below(bytes.len());
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte = random.next() as u8;
+                    *byte = random.word() as u8;
                 }
             }
             check(&String::from_utf8_lossy(&bytes));
@@ -187,14 +172,14 @@ fn long_texts_are_read_in_little_time() {
 
 #[test]
 fn random_texts_are_read() {
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let alphabet: Vec<char> = "abS0123456789.,:;()[]{}<>=+-*/%@#\"' \n\t_!&|^~?$\\éπ→\u{0}".chars().collect();
     for _ in 0..3000 {
         let text: String = (0..random.below(80)).map(|_| alphabet[random.below(alphabet.len())]).collect();
         check(&text);
     }
     for _ in 0..500 {
-        let bytes: Vec<u8> = (0..random.below(200)).map(|_| random.next() as u8).collect();
+        let bytes: Vec<u8> = (0..random.below(200)).map(|_| random.word() as u8).collect();
         check(&String::from_utf8_lossy(&bytes));
     }
 }

@@ -9,6 +9,7 @@ mod passes;
 use attnc::ir::interp::{Array, Call, Data, NoParams, Real, run};
 use attnc::ir::{Module, Op, ResultDecl, Terminator, text, verify};
 use attnc::passes::{Collected, Options, find_pass, run_passes};
+use attnc::random::Random;
 use attnc::tensor::Tensor;
 use passes::canonical;
 
@@ -61,12 +62,10 @@ fn evaluate<F: Real>(module: &Module, args: &[Tensor]) -> Vec<f64> {
     values.iter().map(|x| x.value()).collect()
 }
 
-/// A float of either sign over some binades, from a seed.
-fn float(seed: &mut u64) -> f32 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    let unit = (*seed >> 40) as f32 / (1u64 << 24) as f32;
-    let scale = [0.01, 0.3, 1.0, 9.0][(*seed >> 33) as usize % 4];
-    (2.0 * unit - 1.0) * scale
+/// A float of either sign over some binades.
+fn float(random: &mut Random) -> f32 {
+    let scale = random.pick(&[0.01, 0.3, 1.0, 9.0]);
+    (2.0 * random.unit() - 1.0) as f32 * scale
 }
 
 /// Runs one rewrite on random inputs; `bound` is that of the essay for one pair and the scale `c`.
@@ -79,11 +78,11 @@ fn check(name: &str, queries: &str, steps: &str, bound: impl Fn(&Pair, f64) -> f
     run_passes(&mut after, &[pass], &options, &mut sink).expect("a run");
     assert!(sink.text.contains(&format!("canonicalise-scale: {name}\n")), "{name} is not made:\n{}", sink.text);
     let (before, after) = (scores(before), scores(after));
-    let mut seed = 1;
+    let mut random = Random::new(1);
     let mut moved = false;
     for _ in 0..300 {
         let mut tensor = |shape: &[usize]| {
-            let values: Vec<f32> = (0..shape.iter().product()).map(|_| float(&mut seed)).collect();
+            let values: Vec<f32> = (0..shape.iter().product()).map(|_| float(&mut random)).collect();
             Tensor::from_f32(shape.to_vec(), &values).expect("a tensor")
         };
         let args = [

@@ -10,6 +10,7 @@ mod passes;
 use attnc::ir::interp::{Array, Bounded, Call, Data, NoParams, Outcome, run};
 use attnc::ir::{Module, Op, text, verify};
 use attnc::passes::{Collected, Condition, Float, Options, Outcome as Said, Remark, parse_pass_list, run_passes};
+use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use passes::canonical;
@@ -23,34 +24,9 @@ fn programs() -> u64 {
     std::env::var("ATTNC_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(800)
 }
 
-/// SplitMix64 (Steele, Lea & Flood 2014).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
-        list[self.below(list.len() as u64) as usize]
-    }
-
-    /// A float from -2 to 2.
-    fn float(&mut self) -> f64 {
-        (self.below(4001) as f64 - 2000.0) / 1000.0
-    }
+/// A float from -2 to 2.
+fn float(random: &mut Random) -> f64 {
+    (random.below(4001) as f64 - 2000.0) / 1000.0
 }
 
 /// A value of the program that is being written: its name and shape.
@@ -88,7 +64,7 @@ impl Joined {
 
 /// A program being written, with what the oracle knows about it.
 struct Program {
-    rng: Rng,
+    rng: Random,
     args: Vec<(String, String)>,
     lines: Vec<String>,
     results: Vec<V>,
@@ -152,7 +128,7 @@ impl Program {
         }
         let mut perm: Vec<usize> = (0..n).collect();
         for i in (1..n).rev() {
-            let j = self.rng.below(i as u64 + 1) as usize;
+            let j = self.rng.below(i + 1);
             perm.swap(i, j);
         }
         let mut stored = vec![String::new(); n];
@@ -184,7 +160,7 @@ impl Program {
         self.tensor(what, v)
     }
 
-    fn maybe_scaled(&mut self, v: V, percent: u64) -> V {
+    fn maybe_scaled(&mut self, v: V, percent: usize) -> V {
         if self.rng.chance(percent) { self.scaled(&v) } else { v }
     }
 
@@ -339,7 +315,7 @@ impl Program {
     /// Makes one program.
     fn new(seed: u64) -> Program {
         let mut p = Program {
-            rng: Rng(seed),
+            rng: Random::new(seed),
             args: Vec::new(),
             lines: Vec::new(),
             results: Vec::new(),
@@ -442,7 +418,7 @@ impl Program {
         let mut axis = rank - 1;
         if place == 4 {
             self.violated.push(Condition::Axis);
-            axis = self.rng.below(rank as u64 - 1) as usize;
+            axis = self.rng.below(rank - 1);
         }
         let mut w = self.op(&format!("softmax {}, axis={axis}", x.name), self.elem, &x.shape.clone());
         if place == 5 {
@@ -552,7 +528,7 @@ impl Program {
                 let bits: Vec<i64> = (0..n).map(|_| i64::from(self.rng.below(100) < dense)).collect();
                 Tensor::from_ints(Elem::Bool, shape, &bits).expect("a mask")
             } else {
-                let values: Vec<f64> = (0..n).map(|_| self.rng.float()).collect();
+                let values: Vec<f64> = (0..n).map(|_| float(&mut self.rng)).collect();
                 Tensor::from_floats(Elem::from_name(elem).expect("a type"), shape, &values).expect("a tensor")
             });
         }
@@ -606,7 +582,7 @@ fn check(seed: u64, seen: &mut Seen) {
     let mut module = parsed(&before);
     let options = Options { float: Float::Contract, ..Options::default() };
     let sizes = [(3, 5), (1, 1), (4, 4), (2, 0), (0, 3)];
-    let (s, t) = sizes[program.rng.below(sizes.len() as u64) as usize];
+    let (s, t) = program.rng.pick(&sizes);
     let args = program.inputs(s, t);
     let bound = arrays(&outcome::<Bounded>(&module, &args));
     let mut last = arrays(&outcome::<f32>(&module, &args));

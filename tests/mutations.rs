@@ -12,9 +12,10 @@ mod gen_source;
 
 use attnc::ir::{ArgDecl, Function, interp, verify};
 use attnc::lowering::graph::Options;
+use attnc::random::Random;
 use attnc::shape::{Dim, Elem};
 use attnc::tensor::Tensor;
-use gen_source::Random;
+use gen_source::stream;
 
 /// Splits a text into words and what stands between them; joined they are the text.
 fn words(text: &str) -> Vec<String> {
@@ -43,13 +44,13 @@ fn mutate(text: &str, random: &mut Random) -> String {
             4 => {
                 let odd =
                     ["0", "-1", "1", "2", "D", "S", "H", "..", "inf", "x", "18446744073709551615", "i32", "[", "("];
-                words[i] = (*random.pick(&odd)).to_string();
+                words[i] = random.pick(&odd).to_string();
             }
             _ => {
                 // A number, if there is one near: most likely to be well-typed still.
                 let at = (i..words.len()).find(|k| words[*k].bytes().all(|b| b.is_ascii_digit()));
                 if let Some(at) = at {
-                    words[at] = (*random.pick(&["0", "1", "2", "3", "5", "100000"])).to_string();
+                    words[at] = random.pick(&["0", "1", "2", "3", "5", "100000"]).to_string();
                 }
             }
         }
@@ -62,8 +63,8 @@ fn mutate(text: &str, random: &mut Random) -> String {
 
 /// Some arguments that fit, or nearly.
 fn arguments(f: &Function, seed: u64) -> Vec<Tensor> {
-    let mut random = Random::new(seed);
-    let sizes: Vec<i64> = (0..4).map(|_| *random.pick(&[0, 1, 2, 3, 5])).collect();
+    let mut random = stream(seed);
+    let sizes: Vec<i64> = (0..4).map(|_| random.pick(&[0, 1, 2, 3, 5])).collect();
     let size = |name: &str| sizes.get(name.len() % 4).copied();
     let mut tensor = |decl: &ArgDecl| {
         let extent = |d: &Dim| d.eval(&|name| size(name)).ok().and_then(|n| usize::try_from(n).ok());
@@ -88,7 +89,7 @@ fn mutated_programs_are_refused_or_right() {
     let mut accepted = 0;
     let mut wrong = Vec::new();
     for seed in 0..count {
-        let mut random = Random::new(seed);
+        let mut random = stream(seed);
         let original = if seed % 3 == 0 {
             examples[random.below(examples.len())].clone()
         } else {

@@ -14,6 +14,7 @@ use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
 use attnc::lowering::tile::WeightFormat;
 use attnc::passes;
+use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, CpuLevel, Op, PlanVariant};
@@ -484,11 +485,8 @@ fn narrow_weights_stand_for_the_nearest_numbers() {
 /// The same at sizes that nobody chose, and at each number of rows that has code of its own.
 #[test]
 fn narrow_weights_of_any_size() {
-    let mut x = 17u64;
-    let mut below = |n: u64| {
-        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((x >> 33) % n).unwrap()
-    };
+    let mut random = Random::new(17);
+    let mut below = |n: usize| random.below(n);
     for format in NARROW {
         for groups in [false, true] {
             let (k, n) = if groups { (32 * (1 + below(6)), 2 + below(70)) } else { (1 + below(190), 2 + below(70)) };

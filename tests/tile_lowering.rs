@@ -9,35 +9,23 @@ use std::collections::BTreeMap;
 use attnc::ir::interp::{self, Array, Call, Data, Limits, run_tapped};
 use attnc::ir::{self, Module};
 use attnc::passes::{Collected, Options, optimise};
+use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::syntax::span::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, CpuLevel, PlanVariant};
 
-/// SplitMix64 (Steele, Lea & Flood 2014).
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn tensor(&mut self, elem: Elem, shape: Vec<usize>) -> Tensor {
-        let n = shape.iter().product();
-        match elem {
-            Elem::F32 | Elem::BF16 | Elem::F16 => {
-                let xs: Vec<f64> = (0..n).map(|_| (self.next() % 4001) as f64 / 1000.0 - 2.0).collect();
-                Tensor::from_floats(elem, shape, &xs).unwrap()
-            }
-            // Small enough to index an axis of three.
-            _ => {
-                let xs: Vec<i64> = (0..n).map(|_| (self.next() % 3) as i64).collect();
-                Tensor::from_ints(elem, shape, &xs).unwrap()
-            }
+/// Numbers from -2 to 2, or such as index an axis of three.
+fn tensor(random: &mut Random, elem: Elem, shape: Vec<usize>) -> Tensor {
+    let n = shape.iter().product();
+    match elem {
+        Elem::F32 | Elem::BF16 | Elem::F16 => {
+            let xs: Vec<f64> = (0..n).map(|_| random.below(4001) as f64 / 1000.0 - 2.0).collect();
+            Tensor::from_floats(elem, shape, &xs).unwrap()
+        }
+        _ => {
+            let xs: Vec<i64> = (0..n).map(|_| random.below(3) as i64).collect();
+            Tensor::from_ints(elem, shape, &xs).unwrap()
         }
     }
 }
@@ -77,13 +65,13 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
     };
     let f = &module.functions[0];
     let symbols: BTreeMap<String, i64> = symbols.iter().map(|(s, n)| (s.to_string(), *n)).collect();
-    let mut rng = Rng(7);
+    let mut rng = Random::new(7);
     let args: Vec<Tensor> = f
         .args
         .iter()
         .map(|a| {
             let shape = a.ty.shape.iter().map(|d| d.eval(&|s| symbols.get(s).copied()).unwrap() as usize).collect();
-            rng.tensor(a.ty.elem, shape)
+            tensor(&mut rng, a.ty.elem, shape)
         })
         .collect();
     let mut params: BTreeMap<String, Tensor> = BTreeMap::new();
@@ -94,7 +82,7 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
             names = names.iter().flat_map(|s| (0..*n).map(move |i| s.replacen('*', &i.to_string(), 1))).collect();
         }
         for n in names {
-            params.insert(n, rng.tensor(p.ty.elem, shape.clone()));
+            params.insert(n, tensor(&mut rng, p.ty.elem, shape.clone()));
         }
     }
     let call = Call { function: &f.name, args: &args, params: &params, limits: Limits::default() };

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use attnc::codegen::{cpu, descriptor};
 use attnc::ir::interp::Limits;
 use attnc::ir::{ArgDecl, EntryDecl, ResultDecl};
+use attnc::random::Random;
 use attnc::runtime::link;
 use attnc::runtime::load::CompiledModel;
 use attnc::shape::{Dim, TensorType};
@@ -21,7 +22,7 @@ use attnc::tile::interp::{Argument, run_kernel};
 use attnc::tile::{
     CpuLevel, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule, text, verify,
 };
-use gen_tile::{BUFFERS, Rng, buffer, contents, make, sizes};
+use gen_tile::{BUFFERS, buffer, contents, make, sizes};
 
 /// How many kernels are made.
 const KERNELS: u64 = 400;
@@ -46,7 +47,7 @@ fn verified(kernel: &Kernel, what: &str) -> String {
 #[test]
 fn the_schedule_keeps_every_bit() {
     for seed in 0..KERNELS {
-        let open = make("random", &mut Rng(seed), false);
+        let open = make("random", &mut Random::new(seed), false);
         let before = verified(&open, &format!("kernel {seed}, unscheduled"));
         let level = CpuLevel::ALL[(seed % 3) as usize];
         let mut scheduled = open.clone();
@@ -56,7 +57,8 @@ fn the_schedule_keeps_every_bit() {
         assert_eq!(scheduled.state, State::Cpu(level));
         let after = verified(&scheduled, &format!("kernel {seed}, scheduled"));
         for symbols in sizes() {
-            let mut a: Vec<Argument> = contents(&mut Rng(seed), &symbols).into_iter().map(Argument::Buffer).collect();
+            let mut a: Vec<Argument> =
+                contents(&mut Random::new(seed), &symbols).into_iter().map(Argument::Buffer).collect();
             let mut b = a.clone();
             run_kernel(&open, &symbols, &mut a, Limits::default()).unwrap_or_else(|e| panic!("{seed}: {e}\n{before}"));
             run_kernel(&scheduled, &symbols, &mut b, Limits::default())
@@ -108,7 +110,7 @@ fn compiled_kernels_compute_what_the_interpreter_does() {
 }
 
 fn compute_what_the_interpreter_does(level: CpuLevel, seeds: &[u64]) {
-    let open: Vec<Kernel> = seeds.iter().map(|seed| make(&format!("k{seed}"), &mut Rng(*seed), true)).collect();
+    let open: Vec<Kernel> = seeds.iter().map(|seed| make(&format!("k{seed}"), &mut Random::new(*seed), true)).collect();
     let mut module = with_entries(open.clone());
     for k in &mut module.kernels {
         schedule(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
@@ -130,7 +132,7 @@ fn compute_what_the_interpreter_does(level: CpuLevel, seeds: &[u64]) {
     };
     for (k, seed) in open.iter().zip(seeds) {
         for symbols in sizes() {
-            let bytes = contents(&mut Rng(*seed), &symbols);
+            let bytes = contents(&mut Random::new(*seed), &symbols);
             let inputs = BUFFERS.iter().zip(&bytes).filter(|((_, _, mode), _)| *mode == ParamMode::In);
             let args: Vec<Tensor> = inputs
                 .map(|((elem, shape, _), b)| Tensor::new(*elem, dims(shape, &symbols), b.clone()).unwrap())

@@ -3,6 +3,7 @@
 //! accepted must print and read back.
 
 use attnc::diagnostics::render_all;
+use attnc::random::Random;
 use attnc::syntax::span::SourceMap;
 use attnc::tile::{text, verify};
 
@@ -180,11 +181,8 @@ fn texts_broken_at_random_do_no_harm() {
         include_str!("witnesses/attention_sm80.tir"),
         include_str!("witnesses/attention_sm90a.tir"),
     ];
-    let mut state = 1u64;
-    let mut random = |n: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % n
-    };
+    let mut words_of = Random::new(1);
+    let mut random = |n: usize| words_of.below(n);
     for round in 0..1000 {
         let source = witnesses[round % witnesses.len()];
         let mut words: Vec<&str> = source.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_').collect();

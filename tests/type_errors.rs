@@ -1,6 +1,7 @@
 //! What does the type checker say about wrong programs? One snapshot for each program, with the program in it.
 
 use attnc::diagnostics::{Diagnostics, codes, render_all};
+use attnc::random::Random;
 use attnc::syntax::{self, span::SourceMap};
 use attnc::types;
 
@@ -48,15 +49,6 @@ fn wrong_programs_are_explained() {
     }
 }
 
-/// A number that looks random, and is the same each time (splitmix64).
-fn next(state: &mut u64) -> usize {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 16) as usize
-}
-
 /// Words of a program: names, numbers, strings, and single characters of all else.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
@@ -82,19 +74,19 @@ fn mangled_programs_are_no_reason_to_panic() {
     texts.sort();
     texts.extend(PROGRAMS.split("=== ").skip(1).filter_map(|part| part.split_once('\n')).map(|(_, p)| p.to_string()));
     let all: Vec<Vec<&str>> = texts.iter().map(|text| words(text)).collect();
-    let mut state = 7;
+    let mut random = Random::new(7);
     for turn in 0..300 {
         let mut program = all[turn % all.len()].clone();
-        for _ in 0..1 + next(&mut state) % 4 {
-            let at = next(&mut state) % program.len();
-            let other = &all[next(&mut state) % all.len()];
-            let word = other[next(&mut state) % other.len()];
-            match next(&mut state) % 4 {
+        for _ in 0..1 + random.below(4) {
+            let at = random.below(program.len());
+            let other = &all[random.below(all.len())];
+            let word = other[random.below(other.len())];
+            match random.below(4) {
                 0 => drop(program.remove(at)),
                 1 => program.insert(at, word),
                 2 => program[at] = word,
                 _ => {
-                    let to = next(&mut state) % program.len();
+                    let to = random.below(program.len());
                     program.swap(at, to);
                 }
             }

@@ -4,45 +4,34 @@
 
 use std::io::{self, Write};
 
+use crate::random::Random;
 use crate::runtime::descriptor::Param;
 use crate::runtime::weights::members;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
-/// SplitMix64 (Steele, Lea & Flood 2014).
-#[derive(Clone, Debug)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Between -1 and 1.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    }
+/// From -1 up to below 1.
+fn symmetric(rng: &mut Random) -> f64 {
+    2.0 * rng.unit() - 1.0
 }
 
 /// An argument: floats between -1 and 1; integers below `bound`, 0 and 1 where there is none; truth values, three in four
 /// of them true. `None` where it is too large.
-pub fn tensor(rng: &mut Rng, elem: Elem, shape: &[usize], bound: Option<i64>) -> Option<Tensor> {
+pub fn tensor(rng: &mut Random, elem: Elem, shape: &[usize], bound: Option<i64>) -> Option<Tensor> {
     let count = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= 1 << 40)?;
     let shape = shape.to_vec();
     match elem {
-        Elem::F32 => Tensor::from_f32(shape, &(0..count).map(|_| rng.unit() as f32).collect::<Vec<_>>()),
-        Elem::BF16 | Elem::F16 => Tensor::from_floats(elem, shape, &(0..count).map(|_| rng.unit()).collect::<Vec<_>>()),
+        Elem::F32 => Tensor::from_f32(shape, &(0..count).map(|_| symmetric(rng) as f32).collect::<Vec<_>>()),
+        Elem::BF16 | Elem::F16 => {
+            Tensor::from_floats(elem, shape, &(0..count).map(|_| symmetric(rng)).collect::<Vec<_>>())
+        }
         Elem::Bool => {
-            let values: Vec<i64> = (0..count).map(|_| i64::from(!rng.next().is_multiple_of(4))).collect();
+            let values: Vec<i64> = (0..count).map(|_| i64::from(!rng.word().is_multiple_of(4))).collect();
             Tensor::from_ints(elem, shape, &values)
         }
         Elem::I8 | Elem::I32 | Elem::I64 => {
             let bound = bound.unwrap_or(2).max(1).unsigned_abs();
-            let value = |rng: &mut Rng| i64::try_from(rng.next() % bound).unwrap_or(0);
+            let value = |rng: &mut Random| i64::try_from(rng.word() % bound).unwrap_or(0);
             Tensor::from_ints(elem, shape, &(0..count).map(|_| value(rng)).collect::<Vec<_>>())
         }
     }
@@ -56,7 +45,7 @@ const DRAWN: usize = 65_521;
 ///
 /// # Errors
 /// What went wrong while writing.
-pub fn write_weights(rng: &mut Rng, params: &[Param], out: &mut dyn Write) -> io::Result<()> {
+pub fn write_weights(rng: &mut Random, params: &[Param], out: &mut dyn Write) -> io::Result<()> {
     let mut header = String::from("{");
     let (mut at, mut tensors) = (0usize, Vec::new());
     for p in params {
@@ -104,11 +93,11 @@ pub fn write_weights(rng: &mut Rng, params: &[Param], out: &mut dyn Write) -> io
 }
 
 /// Bytes of so many elements of a parameter.
-fn block(rng: &mut Rng, elem: Elem, shape: &[usize], count: usize) -> Vec<u8> {
+fn block(rng: &mut Random, elem: Elem, shape: &[usize], count: usize) -> Vec<u8> {
     let drawn = if elem.is_float() {
-        let value = |rng: &mut Rng| match shape {
-            [] | [_] => 1.0 + rng.unit() / 2.0,
-            [rows, ..] => rng.unit() / (*rows as f64).sqrt(),
+        let value = |rng: &mut Random| match shape {
+            [] | [_] => 1.0 + symmetric(rng) / 2.0,
+            [rows, ..] => symmetric(rng) / (*rows as f64).sqrt(),
         };
         Tensor::from_floats(elem, vec![count], &(0..count).map(|_| value(rng)).collect::<Vec<_>>())
     } else {
@@ -138,7 +127,7 @@ mod tests {
             param("c", &[], Elem::I8, &[2, 0]),
         ];
         let mut file = Vec::new();
-        write_weights(&mut Rng(1), &params, &mut file).unwrap();
+        write_weights(&mut Random::new(1), &params, &mut file).unwrap();
         let read = safetensors::SafeTensors::deserialize(&file).unwrap();
         assert_eq!(read.len(), 5);
         let a = read.tensor("a").unwrap();
@@ -150,10 +139,10 @@ mod tests {
 
     #[test]
     fn integers_stay_below_their_bound() {
-        let t = tensor(&mut Rng(3), Elem::I32, &[1000], Some(5)).unwrap();
+        let t = tensor(&mut Random::new(3), Elem::I32, &[1000], Some(5)).unwrap();
         assert!(t.to_i64().iter().all(|n| (0..5).contains(n)));
         assert!((0..5).all(|n| t.to_i64().contains(&n)));
-        let t = tensor(&mut Rng(3), Elem::Bool, &[1000], None).unwrap();
+        let t = tensor(&mut Random::new(3), Elem::Bool, &[1000], None).unwrap();
         assert!((650..850).contains(&t.to_i64().iter().sum::<i64>()));
     }
 }

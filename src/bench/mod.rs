@@ -10,7 +10,7 @@ mod picture;
 mod table;
 
 pub use ceilings::{Ceilings, measure};
-pub use data::{Rng, tensor, write_weights};
+pub use data::{tensor, write_weights};
 pub use picture::picture;
 pub use table::{json, table};
 

@@ -8,11 +8,12 @@ use super::call::{call_failed, function, read_graph, show, unused};
 use super::passes::pass_options;
 use super::session::{Failure, Session, command_line_error, reason};
 use super::stages::{self, Levels, Temporary, Tiers};
-use crate::bench::{self, Report, Rng, Site};
+use crate::bench::{self, Report, Site};
 use crate::cli::BenchOptions;
 use crate::codegen::cpu::Wanted;
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::random::Random;
 use crate::runtime::descriptor::{Entry, ModelDescriptor};
 use crate::runtime::load::{CompiledModel, LoadError};
 use crate::tensor::Tensor;
@@ -176,7 +177,7 @@ fn weights_file(
     let path = folder.join("weights.safetensors");
     let write = || {
         let mut file = BufWriter::with_capacity(1 << 20, std::fs::File::create(&path)?);
-        bench::write_weights(&mut Rng(1), &model.params, &mut file)?;
+        bench::write_weights(&mut Random::new(1), &model.params, &mut file)?;
         file.flush()
     };
     match write() {
@@ -190,7 +191,7 @@ fn weights_file(
 
 /// Random arguments of the right shapes; those that are used as indices are good ones.
 fn arguments(entry: &Entry, sizes: &BTreeMap<String, i64>, walked: &PlanCost) -> Result<Vec<Tensor>, Failure> {
-    let mut rng = Rng(2);
+    let mut rng = Random::new(2);
     let batch = entry.batch_symbol.and_then(|i| entry.symbols.get(i)).and_then(|b| sizes.get(&b.name)).copied();
     let mut args = Vec::new();
     for (i, arg) in entry.args.iter().enumerate() {

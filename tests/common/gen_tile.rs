@@ -6,30 +6,10 @@
 use std::collections::BTreeMap;
 
 use attnc::ir::Loc;
+use attnc::random::Random;
 use attnc::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use attnc::shape::{Dim, Elem};
 use attnc::tile::{BufferType, Extent, Kernel, KernelBuilder, ParamMode, Type, Value, row_major};
-
-/// SplitMix64 (Steele, Lea & Flood 2014).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-}
 
 const ONE: Extent = Extent::Static(1);
 
@@ -41,7 +21,7 @@ pub(crate) fn buffer(elem: Elem, shape: &[&str]) -> BufferType {
 
 /// A kernel being made: what is there to work on.
 struct Maker<'r> {
-    rng: &'r mut Rng,
+    rng: &'r mut Random,
     kb: KernelBuilder,
     tiles: Vec<Value>,
     /// Loaded for products: `[rows, inner]` and `[inner, cols]`.
@@ -209,7 +189,7 @@ pub(crate) const BUFFERS: [(Elem, &[&str], ParamMode); 9] = [
 ];
 
 /// A kernel of these buffers. `exact`: every machine computes the same bits.
-pub(crate) fn make(name: &str, rng: &mut Rng, exact: bool) -> Kernel {
+pub(crate) fn make(name: &str, rng: &mut Random, exact: bool) -> Kernel {
     let mut kb = KernelBuilder::new(name);
     kb.at(Loc::default());
     let high = rng.pick(&[3i64, 4, 8]);
@@ -266,7 +246,7 @@ pub(crate) fn make(name: &str, rng: &mut Rng, exact: bool) -> Kernel {
 }
 
 /// Contents of the buffers at some sizes.
-pub(crate) fn contents(rng: &mut Rng, sizes: &BTreeMap<String, i64>) -> Vec<Vec<u8>> {
+pub(crate) fn contents(rng: &mut Random, sizes: &BTreeMap<String, i64>) -> Vec<Vec<u8>> {
     let one = |(elem, shape, _): &(Elem, &[&str], ParamMode)| {
         let n: usize = shape.iter().map(|s| sizes[*s] as usize).product();
         match elem {

@@ -17,6 +17,7 @@ use attnc::ir::{
     ArgDecl, Block, BlockCall, Function, Loc, Module, Op, ParamDecl, ResultDecl, Scalar, Terminator, Type, Value,
     result_type,
 };
+use attnc::random::Random;
 use attnc::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use attnc::shape::{Dim, Elem, TensorType};
 use attnc::tensor::Tensor;
@@ -32,43 +33,13 @@ pub(crate) struct Program {
     pub(crate) tame: bool,
 }
 
-/// SplitMix64 (Steele, Lea & Flood 2014).
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, which is not 0.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    pub(crate) fn pick<T: Clone>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())].clone()
-    }
-}
-
 /// Extents that symbols take.
 const EXTENTS: [i64; 10] = [0, 1, 1, 2, 3, 3, 4, 5, 5, 7];
 /// Elements of the largest tensor.
 const LARGEST: i64 = 2048;
 
 struct Gen {
-    rng: Rng,
+    rng: Random,
     f: Function,
     block: Block,
     /// Tensors that may be used here.
@@ -84,7 +55,7 @@ struct Gen {
 
 /// The program of a seed.
 pub(crate) fn program(seed: u64) -> Program {
-    let mut rng = Rng::new(seed);
+    let mut rng = Random::new(seed);
     let bindings = BTreeMap::from([("S".to_string(), rng.pick(&EXTENTS)), ("T".to_string(), rng.pick(&EXTENTS))]);
     let f = Function::new("main");
     let block = f.entry();
@@ -507,6 +478,6 @@ impl Gen {
         if self.rng.chance(6) {
             return self.rng.pick(&[0.0, -0.0, 1.0]);
         }
-        (self.rng.next() >> 40) as f64 / f64::from(1 << 22) - 2.0
+        (self.rng.word() >> 40) as f64 / f64::from(1 << 22) - 2.0
     }
 }

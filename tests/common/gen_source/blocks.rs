@@ -90,7 +90,7 @@ impl Gen {
             ),
         };
         self.items.push(item);
-        let inner = *self.random.pick(&["F", "2*D", "3"]);
+        let inner = self.random.pick(&["F", "2*D", "3"]);
         let field = self.name("blocks");
         let name = x.name.clone();
         if self.random.chance(30) {

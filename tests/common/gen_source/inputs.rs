@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use attnc::ir::{Module, ParamDecl};
+use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 
-use super::{Generated, Random, Values};
+use super::{Generated, Values, float, stream};
 
 /// Sizes of a call: what `..` stands for, and the run-time dimensions by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub(crate) struct Sizes {
 impl Generated {
     /// Sizes for a call, small and often odd; now and then 0 or 1.
     pub(crate) fn sizes(&self, seed: u64) -> Sizes {
-        let mut random = Random::new(seed ^ 0x5151);
-        let symbols = self.symbols.iter().map(|name| (name.clone(), *random.pick(&[0, 1, 2, 3, 5, 7, 8, 13, 17, 33])));
+        let mut random = stream(seed ^ 0x5151);
+        let symbols = self.symbols.iter().map(|name| (name.clone(), random.pick(&[0, 1, 2, 3, 5, 7, 8, 13, 17, 33])));
         let symbols = symbols.collect();
         let lead = random.pick(&[&[][..], &[2], &[3], &[2, 3], &[1, 1], &[0]]).to_vec();
         Sizes { lead, symbols }
@@ -29,7 +30,7 @@ impl Generated {
 
     /// The arguments of a call.
     pub(crate) fn inputs(&self, seed: u64, sizes: &Sizes) -> Vec<Tensor> {
-        let mut random = Random::new(seed ^ 0x1a1a);
+        let mut random = stream(seed ^ 0x1a1a);
         let symbol = |name: &str| sizes.symbols.get(name).copied().unwrap_or(1);
         let tensor = |arg: &super::Arg| {
             let shape = arg.shape_for(&sizes.lead, &symbol);
@@ -58,7 +59,7 @@ pub(crate) fn parameters(module: &Module, seed: u64) -> BTreeMap<String, Tensor>
     let mut out = BTreeMap::new();
     for decl in &module.params {
         for path in paths(decl) {
-            let mut random = Random::new(path.bytes().fold(seed, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b))));
+            let mut random = stream(path.bytes().fold(seed, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b))));
             let shape: Vec<usize> = decl
                 .ty
                 .shape
@@ -81,7 +82,7 @@ pub(crate) fn parameters(module: &Module, seed: u64) -> BTreeMap<String, Tensor>
 
 fn floats(elem: Elem, shape: Vec<usize>, random: &mut Random, scale: f64) -> Tensor {
     let count: usize = shape.iter().product();
-    let values: Vec<f64> = (0..count).map(|_| random.float() * scale).collect();
+    let values: Vec<f64> = (0..count).map(|_| float(random) * scale).collect();
     Tensor::from_floats(elem, shape, &values).expect("as many elements as the shape says")
 }
 

@@ -14,6 +14,7 @@ mod blocks;
 pub(crate) mod inputs;
 mod steps;
 
+use attnc::random::Random;
 use attnc::shape::{Dim, Elem};
 
 /// A program and how to call it.
@@ -64,44 +65,14 @@ impl Arg {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+/// The stream of a program's choices: near seeds give streams that share nothing.
+pub(crate) fn stream(seed: u64) -> Random {
+    Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
+}
 
-impl Random {
-    /// A stream of numbers that the seed decides.
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
-    }
-
-    /// The next number.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number from 0, below `n`.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        if n == 0 { 0 } else { (self.next() % n as u64) as usize }
-    }
-
-    /// True `percent` times of a hundred.
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// One of several.
-    pub(crate) fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len())]
-    }
-
-    /// A float in -2..2, roughly bell-shaped.
-    pub(crate) fn float(&mut self) -> f64 {
-        let unit = |bits: u64| (bits >> 11) as f64 / (1_u64 << 53) as f64;
-        unit(self.next()) + unit(self.next()) + unit(self.next()) + unit(self.next()) - 2.0
-    }
+/// A float in -2..2, roughly bell-shaped.
+fn float(random: &mut Random) -> f64 {
+    (0..4).map(|_| random.unit()).sum::<f64>() - 2.0
 }
 
 /// A variable of the program.
@@ -160,14 +131,14 @@ struct Gen {
 
 /// The program of a seed.
 pub(crate) fn generate(seed: u64) -> Generated {
-    let mut random = Random::new(seed);
-    let heads = *random.pick(&[1, 2, 3, 4]);
-    let width = heads * *random.pick(&[1, 2, 3, 4, 5, 8]);
+    let mut random = stream(seed);
+    let heads = random.pick(&[1, 2, 3, 4]);
+    let width = heads * random.pick(&[1, 2, 3, 4, 5, 8]);
     let generics = vec![
         ("D".to_string(), width),
         ("H".to_string(), heads),
-        ("F".to_string(), *random.pick(&[1, 3, 4, 6, 7, 16, 17])),
-        ("V".to_string(), *random.pick(&[2, 5, 11])),
+        ("F".to_string(), random.pick(&[1, 3, 4, 6, 7, 16, 17])),
+        ("V".to_string(), random.pick(&[2, 5, 11])),
     ];
     let mut generator = Gen {
         random,
@@ -284,7 +255,7 @@ impl Gen {
     /// A size that is known when the program is compiled.
     fn known_dim(&mut self) -> Dim {
         match self.random.below(6) {
-            0 => Dim::from(*self.random.pick(&[1, 2, 3, 5, 8, 13])),
+            0 => Dim::from(self.random.pick(&[1, 2, 3, 5, 8, 13])),
             1 => Dim::symbol("F"),
             2 => Dim::symbol("D").mul(&Dim::from(2)),
             3 => Dim::symbol("V"),

@@ -175,7 +175,7 @@ impl Gen {
         let x = self.choose_float(|v| v.rank() >= 1)?;
         let axis = self.random.below(x.rank()) + 1;
         let keep = self.random.chance(60);
-        let kind = *self.random.pick(&["sum", "mean", "max", "min"]);
+        let kind = self.random.pick(&["sum", "mean", "max", "min"]);
         let mut shape = x.shape.clone();
         let at = x.rank() - axis;
         let symbolic = self.value(&shape[at]).is_none();
@@ -246,7 +246,7 @@ impl Gen {
             .flat_map(|v| v.shape.iter().enumerate().map(|(i, d)| (v.name.clone(), i, self.value(d))))
             .filter_map(|(name, i, n)| n.filter(|n| *n >= 1).map(|n| (name, i, n)))
             .collect();
-        let (name, at, n) = if known.is_empty() { return None } else { self.random.pick(&known).clone() };
+        let (name, at, n) = if known.is_empty() { return None } else { self.random.pick(&known) };
         let x = self.vars.iter().find(|v| v.name == name)?.clone();
         let start = self.random.below(n as usize) as i64;
         let mut shape = x.shape.clone();
@@ -309,7 +309,7 @@ impl Gen {
         let b = self.choose_float(|b| joined(&a, b).is_some())?;
         let (rest, shape) = joined(&a, &b)?;
         let size = a.size.max(b.size);
-        let op = *self.random.pick(&["<", "<=", ">", ">=", "!="]);
+        let op = self.random.pick(&["<", "<=", ">", ">=", "!="]);
         let text = match self.random.below(4) {
             0 => format!("where({} {op} {}, {0}, 0)", a.name, b.name),
             1 => format!("where({0} > -0.5 and {1} {op} 0.5, {0}, {1})", a.name, b.name),
@@ -362,7 +362,7 @@ impl Gen {
         let mut shape = x.shape.clone();
         shape.pop();
         shape.push(Dim::from(3));
-        let elem = *self.random.pick(&[Elem::BF16, Elem::F16, Elem::I8]);
+        let elem = self.random.pick(&[Elem::BF16, Elem::F16, Elem::I8]);
         let w = self.parameter(elem, vec![inner, Dim::from(3)]);
         let text = if elem == Elem::I8 {
             format!("cast<f32>(cast<i8>(tanh({}) * 20) @ {}) * 0.0009765625", x.name, w.name)

@@ -4,25 +4,13 @@
 //! same along single columns. Sums are of small whole numbers, so that their order does not matter.
 
 use super::check;
+use crate::random::Random;
 use crate::shape::Elem;
 use crate::tile::interp::Argument;
 
 /// Rows and columns of every buffer: more than any tile has.
 const ROWS: i64 = 41;
 const COLS: i64 = 109;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).expect("31 bits") % n
-    }
-
-    fn pick<T: Copy>(&mut self, xs: &[T]) -> T {
-        xs[self.below(xs.len())]
-    }
-}
 
 /// A tile, or a scalar.
 #[derive(Clone)]
@@ -78,7 +66,7 @@ fn bytes(elem: Elem, n: usize, r: &mut Random, special: bool) -> Vec<u8> {
 
 impl Gen {
     fn new(seed: u64) -> Gen {
-        let mut r = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678);
+        let mut r = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678);
         let sizes = [0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40];
         let widths = [1, 3, 8, 15, 16, 17, 31, 32, 33, 48, 64, 65, 100];
         let (rows, cols) = (r.pick(&sizes), r.pick(&widths));
