@@ -32,6 +32,7 @@ fn support_library() -> Result<(), String> {
     println!("cargo:rerun-if-changed=src/runtime/support");
     println!("cargo:rerun-if-changed=src/runtime/abi.rs");
     println!("cargo:rerun-if-changed=src/runtime/dlpack.rs");
+    println!("cargo:rerun-if-changed=src/runtime/processor.rs");
     let variable = |name: &str| env::var(name).map_err(|e| format!("{name}: {e}"));
     let out = PathBuf::from(variable("OUT_DIR")?);
     let archive = out.join("libattnc_support.a");

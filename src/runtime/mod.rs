@@ -17,5 +17,6 @@ pub mod link;
 pub mod load;
 pub mod npy;
 pub mod object;
+pub mod processor;
 pub mod python;
 pub mod weights;

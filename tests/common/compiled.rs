@@ -11,9 +11,9 @@ use attnc::codegen::{self, Generator, cpu, descriptor};
 use attnc::ir::Module;
 use attnc::lowering::{self, tile::WeightFormat};
 use attnc::passes::{self, Collected, Options};
-use attnc::runtime::descriptor::ModelDescriptor;
-use attnc::runtime::link;
+use attnc::runtime::descriptor::{ModelDescriptor, features_of};
 use attnc::runtime::load::CompiledModel;
+use attnc::runtime::{link, processor};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, CpuLevel};
@@ -44,67 +44,30 @@ pub(crate) fn scheduled_with(module: &Module, level: CpuLevel, weights: WeightFo
 
 /// The levels whose code this processor can run, best first.
 pub(crate) fn levels() -> Vec<CpuLevel> {
-    let here = |level: &CpuLevel| match level {
-        CpuLevel::Portable => true,
-        #[cfg(target_arch = "x86_64")]
-        CpuLevel::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
-        #[cfg(target_arch = "x86_64")]
-        CpuLevel::Avx512 => is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq"),
-        #[cfg(not(target_arch = "x86_64"))]
-        CpuLevel::Avx2 | CpuLevel::Avx512 => false,
-        CpuLevel::Avx2Vnni | CpuLevel::Avx512Bf16 | CpuLevel::Amx => false,
-    };
-    cpu::levels().iter().copied().filter(here).collect()
+    cpu::levels().iter().copied().filter(runs_here).collect()
 }
 
 /// The levels whose code for packed weights in a format this processor can run, among them all of [`levels`]. Says which are
 /// left out.
 pub(crate) fn levels_for(format: WeightFormat) -> Vec<CpuLevel> {
-    #[cfg(target_arch = "x86_64")]
-    let here = || {
-        use std::arch::x86_64::__cpuid_count;
-        is_x86_feature_detected!("avx2") && __cpuid_count(7, 0).eax >= 1 && __cpuid_count(7, 1).eax >> 4 & 1 == 1
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let here = || false;
-    let mut all = levels();
-    if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) {
-        if here() {
-            all.extend(cpu::byte_levels());
-        } else {
-            println!("not run: this machine lacks {:?}", cpu::byte_levels());
-        }
-    }
-    all
+    let more = if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) { cpu::byte_levels() } else { &[] };
+    levels().into_iter().chain(more.iter().copied().filter(runs_or_is_told)).collect()
 }
 
 /// The levels whose code for products of `bf16` this processor can run, among them all of [`levels`]. Says which are left out.
 pub(crate) fn bf16_levels() -> Vec<CpuLevel> {
-    #[cfg(target_arch = "x86_64")]
-    let here = |level: &CpuLevel| {
-        use std::arch::x86_64::__cpuid_count;
-        let tiles = || {
-            let (mut answer, request, tile_data) = (158_i64, 0x1023_u64, 18_u64);
-            // SAFETY: arch_prctl (158) with ARCH_REQ_XCOMP_PERM takes two numbers and touches no memory.
-            unsafe {
-                std::arch::asm!("syscall", inout("rax") answer, in("rdi") request, in("rsi") tile_data,
-                    out("rcx") _, out("r11") _, options(nostack));
-            }
-            cfg!(target_os = "linux") && answer == 0
-        };
-        let known = match level {
-            CpuLevel::Amx => __cpuid_count(7, 0).edx >> 22 & 0b101 == 0b101 && tiles(),
-            _ => is_x86_feature_detected!("avx512bf16"),
-        };
-        if !known {
-            println!("not run: this machine lacks {}", level.name());
-        }
-        known
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let here = |_: &CpuLevel| false;
-    let own = cpu::bf16_levels().iter().copied().filter(|_| levels().len() > 2);
-    own.filter(here).chain(levels()).collect()
+    cpu::bf16_levels().iter().copied().filter(runs_or_is_told).chain(levels()).collect()
+}
+
+fn runs_here(level: &CpuLevel) -> bool {
+    features_of(level.name()).is_some_and(processor::can_run)
+}
+
+fn runs_or_is_told(level: &CpuLevel) -> bool {
+    if !runs_here(level) {
+        println!("not run: this machine lacks {}", level.name());
+    }
+    runs_here(level)
 }
 
 /// The back end that the environment asks for: `ATTNC_TEST_BACKEND=llvm`, where attnc is built with it; else the usual one.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::abi::{EntryDesc, Kernel, ModelDesc, Plan, PlanContext, PlanDesc, VariantDesc};
 use crate::bind::Bound;
-use crate::cpu::DefaultMode;
+use crate::float_mode::DefaultMode;
 use crate::error::{Error, Result, Status, fail};
 use crate::expr::eval;
 use crate::pool::{Pool, Report, Work};

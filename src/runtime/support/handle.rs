@@ -8,13 +8,14 @@ use core::cell::UnsafeCell;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::abi::{ABI_VERSION, VariantDesc, feature};
+use crate::abi::{ABI_VERSION, VariantDesc};
 use crate::call::{self, Memory};
 use crate::cpu;
 use crate::desc::model;
 use crate::environment;
 use crate::error::{CText, Error, Result, Status, fail};
 use crate::pool::Pool;
+use crate::processor;
 use crate::sys::{Buffer, Mutex};
 use crate::weights::Weights;
 
@@ -146,14 +147,10 @@ impl Opened {
         if model.abi_version != ABI_VERSION {
             fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
         }
-        let here = cpu::features();
         let allowed = environment::allows()?;
         // What is slower than the next level runs only if it is asked for; the system is asked for tiles when they are
         // about to be used, and may refuse them.
-        let fits = |v: &&VariantDesc| {
-            let tiles = v.features & feature::AMX_BF16 != 0;
-            v.features & !here == 0 && allowed(v).0 && (!tiles || cpu::may_use_tiles())
-        };
+        let fits = |v: &&VariantDesc| allowed(v).0 && processor::can_run(v.features);
         let quick = |v: &&VariantDesc| (allowed(v).1 || !cpu::is_slow(v.features)) && fits(v);
         let all = model.variants.get();
         let Some(variant) = all.iter().find(quick).or_else(|| all.iter().find(fits)) else {

@@ -17,6 +17,8 @@ extern crate alloc;
 mod abi;
 #[path = "../dlpack.rs"]
 mod dlpack_abi;
+#[path = "../processor.rs"]
+mod processor;
 
 mod api;
 mod bind;
@@ -29,6 +31,7 @@ mod entry;
 mod environment;
 mod error;
 mod expr;
+mod float_mode;
 mod glob;
 mod handle;
 mod header;

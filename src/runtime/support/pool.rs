@@ -13,7 +13,7 @@ use core::ptr::null;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::abi::{Kernel, PlanContext};
-use crate::cpu::DefaultMode;
+use crate::float_mode::DefaultMode;
 use crate::ranges::Ranges;
 use crate::sys::{Condition, Mutex, Thread, clock, process, processors};
 

@@ -2,51 +2,15 @@
 
 use iced_x86::{CpuidFeature, Decoder, DecoderOptions, Mnemonic};
 
+use crate::runtime::abi::feature;
+use crate::runtime::descriptor::features_of;
+use crate::runtime::processor;
 use crate::tile::CpuLevel;
 
-/// Has this machine the instructions of a level?
+/// Has this machine the instructions of a level, for whole numbers too?
 pub(super) fn has(level: CpuLevel) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return match level {
-        CpuLevel::Avx512 => {
-            is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vnni")
-                && is_x86_feature_detected!("avx512vbmi")
-        }
-        CpuLevel::Avx2 => {
-            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
-        }
-        CpuLevel::Avx2Vnni => has(CpuLevel::Avx2) && has_byte_sums(),
-        CpuLevel::Avx512Bf16 => has(CpuLevel::Avx512) && is_x86_feature_detected!("avx512bf16"),
-        CpuLevel::Amx => has(CpuLevel::Avx512) && has_tiles(),
-        CpuLevel::Portable => true,
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    return false;
-}
-
-/// Has this machine AVX-VNNI?
-#[cfg(target_arch = "x86_64")]
-fn has_byte_sums() -> bool {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).eax >= 1 && __cpuid_count(7, 1).eax >> 4 & 1 == 1
-}
-
-/// Has this machine tiles of `bf16`, and lets the system this process use them? To ask is to get them.
-#[cfg(target_arch = "x86_64")]
-fn has_tiles() -> bool {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-    let known = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx >> 22 & 0b101 == 0b101;
-    let (mut answer, request, tile_data) = (158_i64, 0x1023_u64, 18_u64);
-    // SAFETY: arch_prctl (158) with ARCH_REQ_XCOMP_PERM takes two numbers and touches no memory.
-    unsafe {
-        std::arch::asm!("syscall", inout("rax") answer, in("rdi") request, in("rsi") tile_data,
-            out("rcx") _, out("r11") _, options(nostack));
-    }
-    known && cfg!(target_os = "linux") && answer == 0
+    let bytes = if level.vectors() == CpuLevel::Avx512 { feature::AVX512_VNNI } else { 0 };
+    features_of(level.name()).is_some_and(|features| processor::can_run(features | bytes))
 }
 
 /// A leaf that can be called.

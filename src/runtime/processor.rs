@@ -1,0 +1,102 @@
+//! What this processor has.
+//!
+//! In: nothing. Out: the bits of [`feature`](super::abi::feature) that it offers, and whether its system lets a process use
+//! what must be asked for. The support library chooses a model's code by it; so do tests, which run what can run.
+
+/// Bits of [`feature`](super::abi::feature) that this processor and its operating system offer.
+#[cfg(target_arch = "x86_64")]
+pub fn features() -> u64 {
+    use super::abi::feature;
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+    let all = |word: u32, bits: &[u32]| bits.iter().all(|b| word >> b & 1 == 1);
+    let top = __cpuid(0).eax;
+    if top < 1 {
+        return 0;
+    }
+    let one = __cpuid(1);
+    let mut out = 0;
+    // SSE3, SSSE3, SSE4.1, SSE4.2, POPCNT.
+    if all(one.ecx, &[0, 9, 19, 20, 23]) {
+        out |= feature::SSE42;
+    }
+    // The operating system saves the wide registers only if it says so in XCR0 (readable where OSXSAVE is set).
+    if top < 7 || !all(one.ecx, &[27, 28]) {
+        return out;
+    }
+    let saved: u32;
+    // SAFETY: OSXSAVE says that xgetbv may be used.
+    unsafe {
+        core::arch::asm!("xgetbv", in("ecx") 0, out("eax") saved, out("edx") _, options(nomem, nostack));
+    }
+    let seven = __cpuid_count(7, 0);
+    // The second part of leaf 7 is only there if the first one says so.
+    let more = if seven.eax >= 1 { __cpuid_count(7, 1).eax } else { 0 };
+    let lzcnt = __cpuid(0x8000_0000).eax > 0x8000_0000 && all(__cpuid(0x8000_0001).ecx, &[5]);
+    if !all(saved, &[1, 2]) {
+        return out;
+    }
+    if all(seven.ebx, &[3, 5, 8]) && all(one.ecx, &[22, 29]) && lzcnt {
+        out |= feature::AVX2;
+    }
+    if all(one.ecx, &[12]) {
+        out |= feature::FMA;
+    }
+    if all(more, &[4]) {
+        out |= feature::AVX_VNNI;
+    }
+    if all(saved, &[5, 6, 7]) && all(seven.ebx, &[16, 17, 28, 30, 31]) {
+        out |= feature::AVX512;
+        if all(more, &[5]) {
+            out |= feature::AVX512_BF16;
+        }
+        if all(seven.ecx, &[1, 11]) {
+            out |= feature::AVX512_VNNI;
+        }
+        // AMX-BF16 and AMX-TILE; the configuration and the data of tiles are saved.
+        if all(seven.edx, &[22, 24]) && all(saved, &[17, 18]) {
+            out |= feature::AMX_BF16;
+        }
+    }
+    out
+}
+
+/// Other processors have one tier.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn features() -> u64 {
+    0
+}
+
+/// Lets the system this process use tiles (AMX)? To ask is to get them, for all threads; a system that does not know of them,
+/// or has no room for them where a signal is handled, refuses.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub fn may_use_tiles() -> bool {
+    const ARCH_PRCTL: i64 = 158;
+    const REQUEST_PERMISSION: u64 = 0x1023;
+    const TILE_DATA: u64 = 18;
+    let mut answer = ARCH_PRCTL;
+    // SAFETY: this call takes two numbers and touches no memory of the process; the kernel clobbers rcx and r11.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inout("rax") answer,
+            in("rdi") REQUEST_PERMISSION,
+            in("rsi") TILE_DATA,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack)
+        );
+    }
+    answer == 0
+}
+
+/// There are no tiles.
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub fn may_use_tiles() -> bool {
+    false
+}
+
+/// Can code that needs these features run in this process? Where they hold tiles, the system is asked for them.
+pub fn can_run(needed: u64) -> bool {
+    needed & !features() == 0 && (needed & super::abi::feature::AMX_BF16 == 0 || may_use_tiles())
+}
