@@ -9,7 +9,7 @@ mod front;
 use std::collections::BTreeMap;
 
 use attnc::codegen::cpu;
-use attnc::ir::interp::{self, Bounded, Data};
+use attnc::ir::interp::{self, Bounded};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
 use attnc::passes;
@@ -103,19 +103,9 @@ fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[
             let interpreted = tile::interp::run(verified, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
             let called = session.call(0, args).unwrap_or_else(|e| panic!("{what}: {e}"));
             let what = format!("{what}, {:?}, {}", args[0].shape(), level.name());
-            agree(&format!("{what}, interpreted"), &expected, &interpreted.results[0]);
-            agree(&what, &expected, &called[0]);
+            compiled::agree(&format!("{what}, interpreted"), &expected.results[0], &interpreted.results[0]);
+            compiled::agree(&what, &expected.results[0], &called[0]);
         }
-    }
-}
-
-/// Is every element of the result within the bound of what is expected?
-fn agree(what: &str, expected: &interp::Outcome<Bounded>, got: &Tensor) {
-    let want = &expected.results[0];
-    assert_eq!(want.shape, got.shape(), "{what}");
-    let Data::Float(xs) = &want.data else { panic!("floats") };
-    for (i, (x, h)) in xs.iter().zip(got.to_f64()).enumerate() {
-        assert!(x.admits(h, 1.0), "{what}: element {i}: {h}, not {} +- {:e}", x.value, x.error);
     }
 }
 
@@ -206,9 +196,13 @@ fn arguments() {
                 limits: interp::Limits::default(),
             };
             let interpreted = tile::interp::run(tile::verify::verify(&tiles).unwrap(), &run).unwrap();
-            agree(&format!("{b}, {}, interpreted", level.name()), &expected, &interpreted.results[0]);
+            compiled::agree(
+                &format!("{b}, {}, interpreted", level.name()),
+                &expected.results[0],
+                &interpreted.results[0],
+            );
             let got = model.session().unwrap().call(0, &calls[0]).unwrap_or_else(|e| panic!("{e}"));
-            agree(&format!("{b}, {}", level.name()), &expected, &got[0]);
+            compiled::agree(&format!("{b}, {}", level.name()), &expected.results[0], &got[0]);
         }
     }
 }

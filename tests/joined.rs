@@ -10,7 +10,7 @@ mod gen_source;
 
 use std::collections::BTreeMap;
 
-use attnc::ir::interp::{self, Bounded, Data};
+use attnc::ir::interp::{self, Bounded};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph;
 use attnc::lowering::tile::WeightFormat;
@@ -66,11 +66,7 @@ fn is_right(what: &str, module: &Module, x: &Tensor, got: &[Tensor]) {
     };
     let expected = interp::run::<Bounded>(verify(module).unwrap(), &call).unwrap_or_else(|e| panic!("{e}"));
     for (want, got) in expected.results.iter().zip(got) {
-        assert_eq!(want.shape, got.shape(), "{what}");
-        let Data::Float(xs) = &want.data else { panic!("floats") };
-        for (i, (x, h)) in xs.iter().zip(got.to_f64()).enumerate() {
-            assert!(x.admits(h, 1.0), "{what}: element {i}: {h}, not {} +- {:e}", x.value, x.error);
-        }
+        compiled::agree(what, want, got);
     }
 }
 

@@ -2,6 +2,8 @@
 
 #[path = "common/fixtures.rs"]
 mod fixtures;
+#[path = "common/host.rs"]
+mod host;
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +11,8 @@ use std::process::Command;
 use attnc::codegen::cpu;
 use attnc::runtime::load::CompiledModel;
 use attnc::runtime::npy;
-use attnc::shape::Elem;
 use attnc::tensor::Tensor;
+use host::host;
 use safetensors::tensor::Dtype;
 
 /// The levels of this machine's architecture, best first.
@@ -199,11 +201,6 @@ fn levels_that_do_not_exist_are_refused() {
     assert_eq!(out.status.code(), Some(2));
     let text = String::from_utf8_lossy(&out.stderr);
     assert!(text.contains("portable, avx2, avx2vnni, avx512"), "{text}");
-}
-
-fn host(tensor: &fixtures::Tensor) -> Tensor {
-    let elem = if tensor.dtype == Dtype::BOOL { Elem::Bool } else { Elem::F32 };
-    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).expect("a tensor")
 }
 
 /// An encoder at each level, through `attnc run`, against the interpreter.

@@ -6,14 +6,15 @@ mod fixtures;
 mod front;
 #[path = "common/gen_source/mod.rs"]
 mod gen_source;
+#[path = "common/host.rs"]
+mod host;
 
 use std::collections::BTreeMap;
 
 use attnc::ir::{interp, text, verify};
 use attnc::lowering::graph::Options;
-use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use safetensors::tensor::Dtype;
+use host::host;
 
 #[test]
 fn the_generator_says_the_same_again() {
@@ -270,16 +271,6 @@ fn examples() {
         assert_eq!(text::print(&parsed.module), printed);
         snapshot(example, &format!("{source}\n----------\n{printed}"));
     }
-}
-
-fn host(tensor: &fixtures::Tensor) -> Tensor {
-    let elem = match tensor.dtype {
-        Dtype::F32 => Elem::F32,
-        Dtype::I32 => Elem::I32,
-        Dtype::BOOL => Elem::Bool,
-        other => panic!("{other:?} in a fixture"),
-    };
-    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).unwrap()
 }
 
 /// What lowering makes of the examples computes what PyTorch and NumPy compute, taps included.

@@ -8,6 +8,8 @@ mod fixtures;
 mod front;
 #[path = "common/gen_source/mod.rs"]
 mod gen_source;
+#[path = "common/host.rs"]
+mod host;
 
 use std::collections::BTreeMap;
 
@@ -15,9 +17,8 @@ use attnc::ir::interp::{self, Data};
 use attnc::ir::verify;
 use attnc::lowering::graph::Options;
 use attnc::passes;
-use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use safetensors::tensor::Dtype;
+use host::host;
 
 /// How many random programs each of the tests below compiles; `ATTNC_SEEDS` says otherwise, `ATTNC_FIRST_SEED` where to
 /// start. Fewer without optimisation, where the compiler is slow.
@@ -108,16 +109,6 @@ fn differ(expected: &interp::Outcome<interp::Bounded>, got: &[Tensor]) -> Option
         }
     }
     None
-}
-
-fn host(tensor: &fixtures::Tensor) -> Tensor {
-    let elem = match tensor.dtype {
-        Dtype::F32 => Elem::F32,
-        Dtype::I32 => Elem::I32,
-        Dtype::BOOL => Elem::Bool,
-        other => panic!("{other:?} in a fixture"),
-    };
-    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).unwrap()
 }
 
 /// The compiled examples compute what PyTorch and NumPy compute, taps included.

@@ -9,7 +9,7 @@ mod gen_source;
 
 use std::collections::BTreeMap;
 
-use attnc::ir::interp::{self, Bounded, Data};
+use attnc::ir::interp::{self, Bounded};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
 use attnc::lowering::tile::WeightFormat;
@@ -82,19 +82,9 @@ fn compute_as(
             let interpreted = tile::interp::run(verified, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
             let called = session.call(0, &args).unwrap_or_else(|e| panic!("{what}: {e}"));
             let what = format!("{what}, {rows} rows, {}", level.name());
-            agree(&what, &expected, &interpreted.results[0]);
-            agree(&what, &expected, &called[0]);
+            compiled::agree(&what, &expected.results[0], &interpreted.results[0]);
+            compiled::agree(&what, &expected.results[0], &called[0]);
         }
-    }
-}
-
-/// Is every element of the result within the bound of what is expected?
-fn agree(what: &str, expected: &interp::Outcome<Bounded>, got: &Tensor) {
-    let want = &expected.results[0];
-    assert_eq!(want.shape, got.shape(), "{what}");
-    let Data::Float(xs) = &want.data else { panic!("floats") };
-    for (i, (x, h)) in xs.iter().zip(got.to_f64()).enumerate() {
-        assert!(x.admits(h, 1.0), "{what}: element {i}: {h}, not {} +- {:e}", x.value, x.error);
     }
 }
 
@@ -143,23 +133,29 @@ fn some_weights_are_read_as_they_lie() {
     }
 }
 
+/// Three layers of two weights, of `width` by `width`.
+fn three_layers(width: usize) -> Module {
+    module(&format!(
+        "layer Mix<D> {{
+    a: f32[D, D]
+    b: f32[D, D]
+    fn forward(x: f32[S, D]) -> f32[S, D] {{ x @ a + x @ b.T }}
+}}
+model M<D = {width}, L = 3> {{
+    h: [Mix<D>; L]
+    pub fn forward(x: f32[S, D]) -> f32[S, D] {{
+        var y = x
+        for layer in h {{ y = layer(y) * 0.125 }}
+        y
+    }}
+}}"
+    ))
+}
+
 /// An array of layers is packed for all layers, and a loop picks its own.
 #[test]
 fn layers_are_packed_together() {
-    let source = "layer Mix<D> {
-    a: f32[D, D]
-    b: f32[D, D]
-    fn forward(x: f32[S, D]) -> f32[S, D] { x @ a + x @ b.T }
-}
-model M<D = 20, L = 3> {
-    h: [Mix<D>; L]
-    pub fn forward(x: f32[S, D]) -> f32[S, D] {
-        var y = x
-        for layer in h { y = layer(y) * 0.125 }
-        y
-    }
-}";
-    let module = module(source);
+    let module = three_layers(20);
     let tiles = compiled::scheduled(&module, CpuLevel::Avx512);
     let whole = "buf f32[3, 1, 20, 32]".to_string();
     assert_eq!(packed(&tiles), [(0, whole.clone()), (3 * 20 * 32 * 4, whole)]);
@@ -249,8 +245,12 @@ fn computed_operands_are_packed_by_a_launch() {
                 };
                 let what = format!("{product}, {}, S {s}, K {k}, N {n}", level.name());
                 let interpreted = tile::interp::run(verified, &run).unwrap_or_else(|e| panic!("{what}: {e}"));
-                agree(&what, &expected, &interpreted.results[0]);
-                agree(&what, &expected, &session.call(0, &args).unwrap_or_else(|e| panic!("{what}: {e}"))[0]);
+                compiled::agree(&what, &expected.results[0], &interpreted.results[0]);
+                compiled::agree(
+                    &what,
+                    &expected.results[0],
+                    &session.call(0, &args).unwrap_or_else(|e| panic!("{what}: {e}"))[0],
+                );
             }
         }
     }
@@ -639,20 +639,7 @@ fn a_tied_table_is_packed_for_its_product_alone() {
 /// Layers have panels and scales of their own.
 #[test]
 fn layers_of_narrow_weights() {
-    let source = "layer Mix<D> {
-    a: f32[D, D]
-    b: f32[D, D]
-    fn forward(x: f32[S, D]) -> f32[S, D] { x @ a + x @ b.T }
-}
-model M<D = 70, L = 3> {
-    h: [Mix<D>; L]
-    pub fn forward(x: f32[S, D]) -> f32[S, D] {
-        var y = x
-        for layer in h { y = layer(y) * 0.125 }
-        y
-    }
-}";
-    let module = module(source);
+    let module = three_layers(70);
     let given = gen_source::inputs::parameters(&module, 11);
     for format in NARROW {
         let as_kept = |(name, t): (&String, &Tensor)| {

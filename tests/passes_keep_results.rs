@@ -10,6 +10,8 @@ mod fixtures;
 mod front;
 #[path = "common/gen_source/mod.rs"]
 mod gen_source;
+#[path = "common/host.rs"]
+mod host;
 
 use std::collections::BTreeMap;
 
@@ -17,9 +19,8 @@ use attnc::ir::interp::{self, Array, Bounded, Data, Real};
 use attnc::ir::{Module, text, verify};
 use attnc::lowering::graph;
 use attnc::passes::{Collected, Float, Options, Outcome, Remark, find_pass, optimise};
-use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use safetensors::tensor::Dtype;
+use host::host;
 
 /// How much larger than its bound an error may be: the bound is of the program as written, whose scales stand elsewhere.
 const SLACK: f64 = 4.0;
@@ -141,16 +142,6 @@ fn random_programs_compute_the_same_after_each_pass() {
     for pass in ["fuse-attention", "fuse-epilogue", "fuse-rows", "fuse-map"] {
         assert!(done.get(pass).is_some_and(|n| *n > count / 10), "{pass}: {done:?}");
     }
-}
-
-fn host(tensor: &fixtures::Tensor) -> Tensor {
-    let elem = match tensor.dtype {
-        Dtype::F32 => Elem::F32,
-        Dtype::I32 => Elem::I32,
-        Dtype::BOOL => Elem::Bool,
-        other => panic!("{other:?} in a fixture"),
-    };
-    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).expect("a tensor")
 }
 
 #[test]

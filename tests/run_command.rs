@@ -2,6 +2,8 @@
 
 #[path = "common/fixtures.rs"]
 mod fixtures;
+#[path = "common/host.rs"]
+mod host;
 
 use std::path::Path;
 use std::process::Command;
@@ -9,20 +11,11 @@ use std::process::Command;
 use attnc::runtime::npy;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
+use host::host;
 use safetensors::tensor::Dtype;
 
 /// What may run a program.
 const BACKENDS: &[&str] = if cfg!(feature = "llvm") { &["interp", "cpu", "llvm"] } else { &["interp", "cpu"] };
-
-fn host(tensor: &fixtures::Tensor) -> Tensor {
-    let elem = match tensor.dtype {
-        Dtype::F32 => Elem::F32,
-        Dtype::I32 => Elem::I32,
-        Dtype::BOOL => Elem::Bool,
-        other => panic!("{other:?} in a fixture"),
-    };
-    Tensor::new(elem, tensor.shape.clone(), tensor.bytes.clone()).expect("a tensor")
-}
 
 /// Exit code, stdout and stderr.
 fn attnc(args: &[&str]) -> (i32, String, String) {

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use attnc::codegen::{self, Generator, cpu, descriptor};
 use attnc::ir::Module;
+use attnc::ir::interp::{Array, Bounded, Data};
 use attnc::lowering::{self, tile::WeightFormat};
 use attnc::passes::{self, Collected, Options};
 use attnc::runtime::descriptor::{ModelDescriptor, features_of};
@@ -133,6 +134,15 @@ pub(crate) fn load_made_by(
     safetensors::serialize_to_file(views, None, &weights).unwrap();
     // SAFETY: linked just above.
     unsafe { CompiledModel::open(&so, Some(&weights), 1) }.unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Is every element of a result within the bound of what is expected?
+pub(crate) fn agree(what: &str, want: &Array<Bounded>, got: &Tensor) {
+    assert_eq!(want.shape, got.shape(), "{what}");
+    let Data::Float(xs) = &want.data else { panic!("floats") };
+    for (i, (x, h)) in xs.iter().zip(got.to_f64()).enumerate() {
+        assert!(x.admits(h, 1.0), "{what}: element {i}: {h}, not {} +- {:e}", x.value, x.error);
+    }
 }
 
 fn dtype(elem: Elem) -> Dtype {
