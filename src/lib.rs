@@ -85,6 +85,9 @@
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
 //!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions. Queries, keys and values are one
 //!   product by parameters that are put together there, though a program has three.
+//! * **Memory is not left to rest.** A token is bound by reading weights, a hundred launches in some milliseconds. A plan tells
+//!   with each launch which packed weights come next (`codegen::cpu::ahead` follows it to find out), and threads that wait for others
+//!   fetch the beginning of their part of these. A thread enters and leaves a launch through one cache line, without locks.
 //! * **A norm's statistics are computed where its row is**, on one tile of whole rows that is read once, not on the tiles
 //!   of the product before. Those are 32 columns wide: each would give a partial mean and sum of squares for each row,
 //!   summed across lanes, more work than going over a row whose lanes are independent, and they would have to be stored,

@@ -331,7 +331,19 @@ pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, s
 
 /// Runs a kernel over the grid points `0..total`, in parallel where that pays, and returns when all are done:
 /// 0, or non-zero once something has failed; the plan then returns that at once. `total <= 0` does nothing.
-pub type Launch = unsafe extern "C" fn(ctx: *mut PlanContext, kernel: Kernel, args: *const u64, total: i64) -> i32;
+///
+/// Two hints, which no result hangs on: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie
+/// `next_bytes` bytes of packed weights, which a later launch will read in the order of its grid points (0 bytes if none
+/// will).
+pub type Launch = unsafe extern "C" fn(
+    ctx: *mut PlanContext,
+    kernel: Kernel,
+    args: *const u64,
+    total: i64,
+    bytes: i64,
+    next: *const u8,
+    next_bytes: i64,
+) -> i32;
 
 /// Reports an error at run time: `site` is an index into [`ModelDesc::sites`], `a`, `b`, `c` the values of its text.
 /// The first report of a call is kept (with several workers: that of the lowest grid points).
@@ -368,8 +380,8 @@ pub struct PlanContext {
     pub fail: Option<Fail>,
     /// Non-zero once something has failed.
     pub failed: i64,
-    /// Non-zero where this processor reads memory fastest in the order of addresses; else it does at several pages at once.
-    /// What is fetched ahead hangs on it, and no result.
+    /// How weights are best read: 0 at several pages at once; 1 in the order of addresses; 2 in that order, and past the caches,
+    /// which hold a small part of them at most. What is fetched ahead hangs on it, and no result.
     pub in_order: i64,
     /// The runtime's own, not for generated code.
     pub runtime: *mut u8,

@@ -19,7 +19,8 @@ const D: usize = 4;
 
 unsafe fn launch(ctx: *mut PlanContext, kernel: abi::Kernel, args: &[u64], total: i64) -> i32 {
     match (*ctx).launch {
-        Some(launch) => launch(ctx, kernel, args.as_ptr(), total),
+        // So large that every thread takes part; nothing follows.
+        Some(launch) => launch(ctx, kernel, args.as_ptr(), total, i64::MAX, core::ptr::null(), 0),
         None => 1,
     }
 }

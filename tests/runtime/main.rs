@@ -3,6 +3,7 @@
 
 extern crate alloc;
 
+mod ahead;
 mod calls;
 mod door;
 mod linking;

@@ -32,6 +32,16 @@ fn one_thread_gets_every_point_once() {
 }
 
 #[test]
+fn parts_lie_apart() {
+    let ranges = Ranges::new(3);
+    assert_eq!(ranges.threads(), 3);
+    // Two lines, since some processors fetch them in pairs.
+    let places = [0, 1, 2].map(|n| ranges.line_of(n) as usize);
+    assert!(places[0] + 128 <= places[1] && places[1] + 128 <= places[2], "{places:x?}");
+    assert!(ranges.line_of(3).is_null());
+}
+
+#[test]
 fn many_threads_get_every_point_once() {
     for (threads, total) in [(2, 72), (3, 10_000), (8, 5), (16, 1001)] {
         let ranges = Ranges::new(threads);

@@ -117,7 +117,7 @@ const KERNEL: usize = 5;
 /// Parameters of the runtime's `fail`.
 const FAIL: usize = 5;
 /// Parameters of the runtime's `launch`.
-const LAUNCH: usize = 4;
+const LAUNCH: usize = 7;
 
 /// `void (int64_t, ...)`, or with a status as the result.
 pub(super) fn signature(convention: CallConv, params: usize, returns: bool) -> Signature {

@@ -4,6 +4,7 @@
 //! model's descriptor, and on request their CLIF and assembly. It makes no decision that the tile IR could carry;
 //! 128-bit vectors are all that Cranelift has on x86-64.
 
+mod ahead;
 pub mod clif;
 mod code;
 mod dot;

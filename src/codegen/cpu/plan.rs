@@ -1,7 +1,8 @@
 //! Plans: the host program of an entry point as a function of the runtime's `Plan` type.
 //!
 //! In: a plan and the kernels that it launches. Out: a CLIF function. Slots follow each other in the arena, each start
-//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime.
+//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime,
+//! which it tells what will be read next (`ahead`).
 
 use cranelift_codegen::ir::{InstBuilder, SigRef, StackSlotData, StackSlotKind, Value, types};
 use cranelift_entity::SecondaryMap;
@@ -70,9 +71,11 @@ impl Code<'_, '_> {
         }
         for block in body.reverse_postorder() {
             self.b.switch_to_block(blocks[block].ok_or("a block without a counterpart")?);
-            for inst in &body.block(block).insts {
+            for (at, inst) in body.block(block).insts.iter().enumerate() {
                 let data = body.inst(*inst).clone();
-                if !self.simple(&data)? {
+                if let Op::Launch { kernel } = &data.op {
+                    self.launch(kernel, &data, (block, at), launching)?;
+                } else if !self.simple(&data)? {
                     self.plan_op(plan, &data, &slots, launching)?;
                 }
             }
@@ -111,12 +114,24 @@ impl Code<'_, '_> {
                 self.table(context::TAPS, i)?
             }
             Op::Slot(n) => *slots.get(number(*n)).ok_or("a slot is missing")?,
+            Op::Packed { .. } | Op::View { .. } => return self.packed(data),
+            Op::Param { name } => self.parameter(name, data, launching.module)?,
+            _ => return Code::unknown(data),
+        };
+        self.name_buffer(data, base)
+    }
+
+    /// Packed weights, or a view.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(super) fn packed(&mut self, data: &InstData) -> Result<(), String> {
+        let base = match &data.op {
             Op::Packed { offset } => {
                 let offset = i64::try_from(*offset).map_err(|_| "the packed area is too large")?;
                 let packed = self.b.ins().load(types::I64, plain(), self.context, context::PACKED);
                 self.b.ins().iadd_imm_s(packed, offset)
             }
-            Op::Param { name } => self.parameter(name, data, launching.module)?,
             Op::View { offset, strides } => {
                 let buffer = data.operands.first().copied().ok_or("a view of nothing")?;
                 let (base, _, elem) = self.buffer(buffer)?;
@@ -129,9 +144,13 @@ impl Code<'_, '_> {
                 let bytes = self.b.ins().imul_imm_s(elements, i64::try_from(elem.size()).unwrap_or(1));
                 self.b.ins().iadd(base, bytes)
             }
-            Op::Launch { kernel } => return self.launch(kernel, data, launching),
             _ => return Code::unknown(data),
         };
+        self.name_buffer(data, base)
+    }
+
+    /// The buffer that an instruction makes starts there.
+    fn name_buffer(&mut self, data: &InstData, base: Value) -> Result<(), String> {
         let result = data.result.ok_or("a buffer without a name")?;
         let Type::Buffer(ty) = self.body.ty(result).clone() else { return Err("a buffer without a type".into()) };
         let val = self.make_buffer(base, &ty)?;
@@ -156,7 +175,13 @@ impl Code<'_, '_> {
         Ok(self.b.ins().load(types::I64, plain(), place, 0))
     }
 
-    fn launch(&mut self, name: &str, data: &InstData, launching: &Launching<'_>) -> Result<(), String> {
+    fn launch(
+        &mut self,
+        name: &str,
+        data: &InstData,
+        (block, at): (tile::Block, usize),
+        launching: &Launching<'_>,
+    ) -> Result<(), String> {
         let (index, function) = *self.kernels.get(name).ok_or_else(|| format!("no kernel {name}"))?;
         let kernel: &Kernel = launching.module.kernels.get(index).ok_or("a kernel is missing")?;
         let words = kernel.symbols.len() + data.operands.len();
@@ -186,10 +211,16 @@ impl Code<'_, '_> {
             let count = self.b.ins().sdiv(sum, step);
             total = self.b.ins().imul(total, count);
         }
+        let bytes = self.given_bytes(data)?;
+        let (next, next_bytes) = self.next_weights(block, at + 1)?;
         let code = self.b.ins().func_addr(types::I64, function);
         let args = self.b.ins().stack_addr(types::I64, slot, 0);
         let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);
-        let call = self.b.ins().call_indirect(launching.launch, launch, &[self.context, code, args, total]);
+        let call = self.b.ins().call_indirect(
+            launching.launch,
+            launch,
+            &[self.context, code, args, total, bytes, next, next_bytes],
+        );
         let failed = self.b.inst_results(call)[0];
         let go_on = self.b.create_block();
         self.b.ins().brif(failed, self.stop, &[], go_on, &[]);

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::abi::{EntryDesc, Kernel, ModelDesc, Plan, PlanContext, PlanDesc, VariantDesc};
+use crate::ahead::Next;
 use crate::bind::Bound;
 use crate::float_mode::DefaultMode;
 use crate::error::{Error, Result, Status, fail};
@@ -52,6 +53,8 @@ struct Running<'a> {
     /// First, because kernels that report find only this (`Work::run` gives them a report of their own).
     report: Report,
     pool: &'a Pool,
+    /// Has the pool no threads?
+    alone: bool,
     stride: usize,
     /// Where launches are timed.
     launched: Option<&'a mut Vec<Launched>>,
@@ -66,7 +69,7 @@ pub(crate) struct Call<'a> {
     pub(crate) weights: &'a Weights,
     pub(crate) packed: &'a Buffer,
     /// See [`PlanContext::in_order`].
-    pub(crate) in_order: bool,
+    pub(crate) in_order: i64,
     pub(crate) pool: &'a Pool,
     pub(crate) bound: &'a Bound,
     pub(crate) data: Data<'a>,
@@ -111,7 +114,7 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
         launch: Some(launch),
         fail: Some(report),
         failed: 0,
-        in_order: call.in_order.into(),
+        in_order: call.in_order,
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
@@ -169,7 +172,8 @@ unsafe fn execute(
     stride: u64,
     launched: Option<&mut Vec<Launched>>,
 ) -> Result<()> {
-    let mut running = Running { report: Report::NONE, pool, stride: stride as usize, launched };
+    let alone = !pool.has_threads();
+    let mut running = Running { report: Report::NONE, pool, alone, stride: stride as usize, launched };
     context.runtime = (&raw mut running).cast();
     let mode = DefaultMode::enter();
     // SAFETY: by the contract above.
@@ -196,15 +200,25 @@ fn fill(text: &str, values: &[i64; 3]) -> String {
 }
 
 /// [`crate::abi::Launch`].
-unsafe extern "C" fn launch(ctx: *mut PlanContext, kernel: Kernel, args: *const u64, total: i64) -> i32 {
+unsafe extern "C" fn launch(
+    ctx: *mut PlanContext,
+    kernel: Kernel,
+    args: *const u64,
+    total: i64,
+    bytes: i64,
+    next: *const u8,
+    next_bytes: i64,
+) -> i32 {
     // SAFETY: the plan hands on the context that it was given, and its own kernel with that kernel's arguments.
     unsafe {
         let failed = (*ctx).failed != 0;
         let running = (*ctx).runtime.cast::<Running<'_>>();
         let start = if (*running).launched.is_some() { clock() } else { 0 };
         if total > 0 && !failed {
-            let work = Work { kernel, args, start: 0, end: total, scratch: (*ctx).scratch, stride: (*running).stride };
-            let report = (*running).pool.run(ctx, work);
+            let next = Next { start: next, bytes: next_bytes.max(0) as u64 };
+            let (scratch, stride) = ((*ctx).scratch, (*running).stride);
+            let work = Work { kernel, args, start: 0, end: total, scratch, stride, bytes, next };
+            let report = if (*running).alone { work.run(ctx, 0, total, 0) } else { (*running).pool.run(ctx, work) };
             if report.site >= 0 {
                 (*running).report = report;
                 (*ctx).failed = 1;

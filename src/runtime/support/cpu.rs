@@ -7,6 +7,9 @@ pub(crate) fn is_slow(features: u64) -> bool {
     is_by(*b"Genu") && features & crate::abi::feature::AVX512_BF16 != 0
 }
 
+/// No processor has more bytes of cache for each of its cores than this; few have a third of it.
+pub(crate) const MOST_CACHE: u64 = 96 << 20;
+
 /// Does a core read memory fastest in the order of addresses? AMD's do: at four pages a time, a Zen 5 is a fifth slower. Intel's
 /// follow few lines of a page ahead, and are faster with several pages at once.
 #[cfg(target_arch = "x86_64")]

@@ -39,8 +39,8 @@ pub(crate) struct Opened {
     pub(crate) weights: Weights,
     pub(crate) variant: &'static VariantDesc,
     pub(crate) packed: Buffer,
-    /// See [`crate::cpu::reads_in_order`].
-    pub(crate) in_order: bool,
+    /// See [`crate::abi::PlanContext::in_order`].
+    pub(crate) in_order: i64,
     pub(crate) pool: Pool,
 }
 
@@ -160,9 +160,11 @@ impl Opened {
         // SAFETY: by the contract above.
         let weights = unsafe { Weights::open(model, weights)? };
         let threads = if threads == 0 { environment::threads()? } else { threads };
-        let pool = Pool::new(threads);
+        let Some(pool) = Pool::new(threads) else { return Err(Error::memory(0, "the threads")) };
         let packed = call::prepare(model, variant, &weights, &pool)?;
-        Ok(Opened { weights, variant, packed, in_order: cpu::reads_in_order(), pool })
+        let is_much = variant.packed_bytes / pool.width() as u64 > cpu::MOST_CACHE;
+        let in_order = if cpu::reads_in_order() { 1 + i64::from(is_much) } else { 0 };
+        Ok(Opened { weights, variant, packed, in_order, pool })
     }
 }
 

@@ -20,6 +20,7 @@ mod dlpack_abi;
 #[path = "../processor.rs"]
 mod processor;
 
+mod ahead;
 mod api;
 mod bind;
 mod call;

@@ -4,18 +4,23 @@
 //! a time, and another session's launch meanwhile runs on its own thread alone: which thread does what changes no
 //! result, because grid points are independent. The caller never waits for a thread that has not begun, so that a
 //! process that was forked, and has lost the threads, only loses time.
+//!
+//! A token goes through a hundred launches in a millisecond or some, so a launch costs few transfers of cache lines from core
+//! to core, each of which takes as long as reading memory where cores have no cache in common. What a launch is, and which
+//! threads are in it, stands on one line ([`Board`]), which threads that have nothing to do watch; locks are for
+//! those who sleep. Meanwhile they fetch what they will read next (`ahead`). What is small the caller does alone.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
-use core::ptr::null;
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU64, Ordering};
 
 use crate::abi::{Kernel, PlanContext};
+use crate::ahead::{self, Ahead, Next};
 use crate::float_mode::DefaultMode;
 use crate::ranges::Ranges;
-use crate::sys::{Condition, Mutex, Thread, clock, process, processors};
+use crate::sys::{Buffer, Condition, Mutex, Thread, clock, process, processors};
 
 /// Threads that a model may have.
 const MOST_THREADS: usize = 256;
@@ -25,6 +30,9 @@ const SPINS: u32 = 4000;
 const WORTHWHILE: i64 = 15_000;
 /// One in so many points tells how long the others will take.
 const TRIED: u32 = 64;
+/// A kernel that is given fewer bytes is not worth telling anybody about, in any state of the threads: it takes about
+/// as long as that, or less.
+const SMALL: i64 = 8 << 10;
 /// Points that are handed out at a time.
 const MOST_POINTS: i64 = u32::MAX as i64;
 
@@ -57,6 +65,10 @@ pub(crate) struct Work {
     /// Scratch of the first thread, and bytes to that of the next.
     pub(crate) scratch: *mut u8,
     pub(crate) stride: usize,
+    /// Bytes of the buffers that it is given.
+    pub(crate) bytes: i64,
+    /// What a later launch will read.
+    pub(crate) next: Next,
 }
 
 impl Work {
@@ -81,45 +93,175 @@ impl Work {
     }
 }
 
-/// A launch that the pool is doing.
-struct Job {
-    work: Work,
-    ctx: *const PlanContext,
-    /// What is left of its points, counted from the first.
-    ranges: *const Ranges,
+/// A launch that the pool is doing, as its threads see it. It begins a cache line, and the fields up to `stride` fill it.
+#[repr(C)]
+struct Board {
+    /// Launches so far, above [`OPEN`], [`AWAITED`] and the number of threads in the launch, the caller not counted.
+    state: AtomicU64,
+    args: AtomicPtr<u64>,
+    ctx: AtomicPtr<PlanContext>,
+    /// The rest of what it is. Written by the caller while nobody is in; read by those who are in.
+    kernel: UnsafeCell<Option<Kernel>>,
+    start: UnsafeCell<i64>,
+    end: UnsafeCell<i64>,
+    scratch: UnsafeCell<*mut u8>,
+    stride: UnsafeCell<usize>,
+    next: UnsafeCell<Next>,
     /// No range from here on is of interest: a lower one had a report.
-    end: AtomicI64,
+    stop: AtomicI64,
+}
+
+/// Threads may enter the launch.
+const OPEN: u64 = 1 << 16;
+/// The caller sleeps until the last one has left.
+const AWAITED: u64 = 1 << 17;
+/// One launch more.
+const LAUNCH: u64 = 1 << 18;
+/// The number of threads.
+const INSIDE: u64 = OPEN - 1;
+
+impl Board {
+    /// Nothing was launched yet.
+    fn new() -> Board {
+        Board {
+            state: AtomicU64::new(0),
+            args: AtomicPtr::default(),
+            ctx: AtomicPtr::default(),
+            kernel: UnsafeCell::new(None),
+            start: UnsafeCell::new(0),
+            end: UnsafeCell::new(0),
+            scratch: UnsafeCell::new(core::ptr::null_mut()),
+            stride: UnsafeCell::new(0),
+            next: UnsafeCell::new(Next::NOTHING),
+            stop: AtomicI64::new(0),
+        }
+    }
+
+    /// The launch that a state belongs to.
+    fn launch_of(state: u64) -> u64 {
+        state / LAUNCH
+    }
+
+    /// Shows `work` to all threads.
+    ///
+    /// # Safety
+    /// The last launch is closed, and nobody is in it.
+    unsafe fn post(&self, ctx: *const PlanContext, work: &Work) {
+        // SAFETY: nobody reads it, by the contract above.
+        unsafe {
+            *self.kernel.get() = Some(work.kernel);
+            *self.start.get() = work.start;
+            *self.end.get() = work.end;
+            *self.scratch.get() = work.scratch;
+            *self.stride.get() = work.stride;
+            *self.next.get() = work.next;
+        }
+        self.args.store(work.args.cast_mut(), Ordering::Relaxed);
+        self.ctx.store(ctx.cast_mut(), Ordering::Relaxed);
+        self.stop.store(work.end, Ordering::Relaxed);
+        let launch = Board::launch_of(self.state.load(Ordering::Relaxed)).wrapping_add(1);
+        self.state.store((launch * LAUNCH) | OPEN, Ordering::Release);
+    }
+
+    /// Enters the launch of `state`; false where it is closed, or another one.
+    fn enter(&self, mut state: u64) -> bool {
+        let launch = Board::launch_of(state);
+        while state & OPEN != 0 && Board::launch_of(state) == launch {
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// The launch, for those who are in it.
+    ///
+    /// # Safety
+    /// This thread has entered, and has not left.
+    unsafe fn work(&self) -> Option<(Work, *const PlanContext)> {
+        // SAFETY: the caller of the launch waits for those who are in before it writes.
+        let work = unsafe {
+            Work {
+                kernel: (*self.kernel.get())?,
+                args: self.args.load(Ordering::Relaxed),
+                start: *self.start.get(),
+                end: *self.end.get(),
+                scratch: *self.scratch.get(),
+                stride: *self.stride.get(),
+                bytes: 0,
+                next: *self.next.get(),
+            }
+        };
+        Some((work, self.ctx.load(Ordering::Relaxed)))
+    }
+
+    /// Runs a range, unless a lower one had a report; ranges above one that has it are not run any more.
+    ///
+    /// # Safety
+    /// As [`Pool::run`].
+    unsafe fn range(&self, ctx: *const PlanContext, work: &Work, worker: usize, (start, end): (u32, u32)) -> Report {
+        let (start, end) = (work.start + i64::from(start), work.start + i64::from(end));
+        if start >= self.stop.load(Ordering::Relaxed) {
+            return Report::NONE;
+        }
+        // SAFETY: as the caller promises.
+        let report = unsafe { work.run(ctx, start, end, worker) };
+        if report.site >= 0 {
+            self.stop.fetch_min(start, Ordering::Relaxed);
+        }
+        report
+    }
 }
 
 struct Shared {
-    lock: Mutex,
-    /// There is a job, or it is time to stop.
-    wake: Condition,
-    /// No thread is at work any more.
-    done: Condition,
-    /// Counts jobs; threads watch it without the lock.
-    generation: AtomicU64,
-    /// Threads in the job, the caller not counted. Changed under the lock.
-    active: AtomicU64,
+    /// A [`Board`], aligned to cache lines.
+    board: Buffer,
     /// A launch has the pool.
     busy: AtomicBool,
-    /// The points of the job.
+    /// Threads that sleep. Changed under the lock.
+    sleepers: AtomicU64,
+    lock: Mutex,
+    /// There is a launch, or it is time to stop.
+    wake: Condition,
+    /// No thread is in the launch any more.
+    done: Condition,
+    /// The points of the launch.
     ranges: Ranges,
     inner: UnsafeCell<Inner>,
 }
 
 /// What the lock guards.
 struct Inner {
-    job: *const Job,
     stop: bool,
-    sleepers: u64,
+    /// What a thread reported in this launch.
     report: Report,
 }
 
-// SAFETY: `inner` is used under the lock; a job outlives the threads that are in it.
+// SAFETY: `inner` is used under the lock; how the board is used is said there.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
+
+impl Shared {
+    fn board(&self) -> &Board {
+        // SAFETY: `Pool::new` has put it there, and the buffer lives as long as this.
+        unsafe { &*self.board.pointer().cast::<Board>() }
+    }
+
+    /// Takes ranges until none is left; gives the report of the lowest of this thread that had one.
+    ///
+    /// # Safety
+    /// As [`Pool::run`].
+    unsafe fn work(&self, ctx: *const PlanContext, work: &Work, worker: usize) -> Report {
+        let mut lowest = Report::NONE;
+        while let Some(range) = self.ranges.take(worker, u32::MAX) {
+            // SAFETY: as the caller promises.
+            lowest = lowest.lower(unsafe { self.board().range(ctx, work, worker, range) });
+        }
+        lowest
+    }
+}
 
 /// The threads of a model.
 pub(crate) struct Pool {
@@ -137,19 +279,21 @@ struct Start {
 
 impl Pool {
     /// A pool for `threads` threads, the caller's among them; 0 is one for each processor. Where the system refuses
-    /// some, there are fewer.
-    pub(crate) fn new(threads: usize) -> Pool {
+    /// some, there are fewer. `None` where there is no memory.
+    pub(crate) fn new(threads: usize) -> Option<Pool> {
         let wanted = if threads == 0 { processors() } else { threads }.clamp(1, MOST_THREADS);
-        let inner = Inner { job: null(), stop: false, sleepers: 0, report: Report::NONE };
+        let board = Buffer::new(size_of::<Board>() as u64)?;
+        // SAFETY: as large as that, and aligned to more.
+        unsafe { board.pointer().cast::<Board>().write(Board::new()) };
         let shared = Box::new(Shared {
+            board,
+            busy: AtomicBool::new(false),
+            sleepers: AtomicU64::new(0),
             lock: Mutex::new(),
             wake: Condition::new(),
             done: Condition::new(),
-            generation: AtomicU64::new(0),
-            active: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
             ranges: Ranges::new(wanted),
-            inner: UnsafeCell::new(inner),
+            inner: UnsafeCell::new(Inner { stop: false, report: Report::NONE }),
         });
         let mut threads = Vec::new();
         for worker in 1..wanted {
@@ -164,7 +308,7 @@ impl Pool {
                 }
             }
         }
-        Pool { shared: ManuallyDrop::new(shared), threads, process: process() }
+        Some(Pool { shared: ManuallyDrop::new(shared), threads, process: process() })
     }
 
     /// Threads that may work at once, the caller among them.
@@ -172,16 +316,20 @@ impl Pool {
         self.threads.len() + 1
     }
 
+    /// Has it any threads? A process that was forked has none, and one of them may have held the lock.
+    pub(crate) fn has_threads(&self) -> bool {
+        !self.threads.is_empty() && self.process == process()
+    }
+
     /// Runs `work`, in parallel where that pays, and gives the report of the lowest range that had one.
     ///
     /// # Safety
-    /// The kernel, its arguments and the context belong together; there is scratch for [`Pool::width`] threads.
+    /// The kernel, its arguments and the context belong together; there is scratch for [`Pool::width`] threads, and
+    /// [`Pool::has_threads`].
     pub(crate) unsafe fn run(&self, ctx: *const PlanContext, work: Work) -> Report {
         // SAFETY: passed on.
         unsafe {
-            let total = work.end.saturating_sub(work.start);
-            // A process that was forked has none of the threads, and one of them may have held the lock.
-            let alone = self.threads.is_empty() || total < 2 || self.process != process();
+            let alone = work.end.saturating_sub(work.start) < 2 || work.bytes < SMALL;
             if alone || self.shared.busy.swap(true, Ordering::Acquire) {
                 return work.run(ctx, work.start, work.end, 0);
             }
@@ -198,46 +346,51 @@ impl Pool {
 
     /// As [`Pool::run`], by all threads; this launch has the pool.
     unsafe fn share(&self, ctx: *const PlanContext, work: Work) -> Report {
-        let shared = &**self.shared;
+        let (shared, board) = (&**self.shared, self.shared.board());
         let total = u32::try_from(work.end - work.start).unwrap_or(0);
         shared.ranges.reset(total);
-        let job = Job { work, ctx, ranges: &raw const shared.ranges, end: AtomicI64::new(work.end) };
-        let asleep = {
-            let _held = shared.lock.lock();
-            // SAFETY: the lock is held.
-            let inner = unsafe { &mut *shared.inner.get() };
-            inner.job = &raw const job;
-            inner.report = Report::NONE;
-            shared.generation.fetch_add(1, Ordering::Release);
-            inner.sleepers > 0
-        };
-        // Threads that are awake see the job. Whether it is worth while to wake the others, its first points tell.
+        // SAFETY: this launch has the pool, and the last one that had it has closed the board.
+        unsafe { board.post(ctx, &work) };
+        // Threads that are awake see it. Whether it is worth while to wake the others, its first points tell.
+        let sleep = || shared.sleepers.load(Ordering::Relaxed) > 0;
         let mut own = Report::NONE;
-        if asleep && let Some((start, end)) = shared.ranges.take(0, (total / TRIED).max(1)) {
-            let (taken, before) = (i64::from(end - start), clock());
+        let (known, before) = if sleep() { ((total / TRIED).max(1), clock()) } else { (u32::MAX, 0) };
+        if let Some((start, end)) = shared.ranges.take(0, known) {
             // SAFETY: as the caller promises.
-            own = unsafe { job.range(0, start, end) };
-            let left = (clock() - before).max(0).saturating_mul(i64::from(total) - taken) / taken;
-            if own.site < 0 && left >= WORTHWHILE {
-                let _held = shared.lock.lock();
-                shared.wake.wake_all();
+            own = unsafe { board.range(ctx, &work, 0, (start, end)) };
+            // Without a fence, one that went to sleep when the launch was posted is seen only now, and has not seen it.
+            if own.site < 0 && sleep() {
+                let taken = i64::from(end - start);
+                let left = (clock() - before).max(0).saturating_mul(i64::from(total) - taken) / taken;
+                if left >= WORTHWHILE {
+                    let _held = shared.lock.lock();
+                    shared.wake.wake_all();
+                }
             }
         }
         // SAFETY: as the caller promises.
-        let rest = unsafe { job.run(0) };
-        own = own.lower(rest);
-        // Those that are in the job will soon be done with it.
-        spin(|| shared.active.load(Ordering::Acquire) == 0);
-        let held = shared.lock.lock();
-        // SAFETY: the lock is held, here and after each wait.
-        unsafe {
-            (*shared.inner.get()).job = null();
-            while shared.active.load(Ordering::Acquire) > 0 {
-                shared.done.wait(&held);
+        own = own.lower(unsafe { shared.work(ctx, &work, 0) });
+        // Nobody enters any more; those who are in will soon be done with it.
+        let inside = |state: u64| state & INSIDE > 0;
+        if inside(board.state.fetch_and(!OPEN, Ordering::AcqRel)) {
+            let mut ahead = Ahead::new(work.next, 0, self.width());
+            let left = || !inside(board.state.load(Ordering::Acquire));
+            if !spin(&mut ahead, left) {
+                let held = shared.lock.lock();
+                board.state.fetch_or(AWAITED, Ordering::AcqRel);
+                while !left() {
+                    shared.done.wait(&held);
+                }
             }
-            let theirs = (*shared.inner.get()).report;
-            own.lower(theirs)
         }
+        // A range that had a report has stopped those behind it.
+        if board.stop.load(Ordering::Relaxed) < work.end {
+            let _held = shared.lock.lock();
+            // SAFETY: the lock is held.
+            let theirs = unsafe { core::mem::replace(&mut (*shared.inner.get()).report, Report::NONE) };
+            own = own.lower(theirs);
+        }
+        own
     }
 }
 
@@ -250,7 +403,8 @@ impl Drop for Pool {
             let _held = self.shared.lock.lock();
             // SAFETY: the lock is held.
             unsafe { (*self.shared.inner.get()).stop = true };
-            self.shared.generation.fetch_add(1, Ordering::Release);
+            // A launch that nobody may enter.
+            self.shared.board().state.fetch_add(LAUNCH, Ordering::Release);
             self.shared.wake.wake_all();
         }
         for t in self.threads.drain(..) {
@@ -261,47 +415,15 @@ impl Drop for Pool {
     }
 }
 
-impl Job {
-    /// Runs a range, unless a lower one had a report; ranges above one that has it are not run any more.
-    ///
-    /// # Safety
-    /// As [`Pool::run`].
-    unsafe fn range(&self, worker: usize, start: u32, end: u32) -> Report {
-        let (start, end) = (self.work.start + i64::from(start), self.work.start + i64::from(end));
-        if start >= self.end.load(Ordering::Relaxed) {
-            return Report::NONE;
-        }
-        // SAFETY: as the caller promises.
-        let report = unsafe { self.work.run(self.ctx, start, end, worker) };
-        if report.site >= 0 {
-            self.end.fetch_min(start, Ordering::Relaxed);
-        }
-        report
-    }
-
-    /// Takes ranges until none is left; gives the report of the lowest of this thread that had one.
-    ///
-    /// # Safety
-    /// As [`Pool::run`].
-    unsafe fn run(&self, worker: usize) -> Report {
-        let mut lowest = Report::NONE;
-        // SAFETY: the pool has its ranges as long as its threads run.
-        let ranges = unsafe { &*self.ranges };
-        while let Some((start, end)) = ranges.take(worker, u32::MAX) {
-            // SAFETY: as the caller promises.
-            lowest = lowest.lower(unsafe { self.range(worker, start, end) });
-        }
-        lowest
-    }
-}
-
-/// Looks at `holds` for a while.
-fn spin(holds: impl Fn() -> bool) -> bool {
+/// Looks at `holds` for a while, and fetches ahead meanwhile.
+fn spin(ahead: &mut Ahead, holds: impl Fn() -> bool) -> bool {
     for _ in 0..SPINS {
         if holds() {
             return true;
         }
-        core::hint::spin_loop();
+        if !ahead.fetch() {
+            core::hint::spin_loop();
+        }
     }
     holds()
 }
@@ -314,36 +436,49 @@ unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
         (&*start.shared, start.worker)
     };
     let _mode = DefaultMode::enter();
+    let (board, threads) = (shared.board(), shared.ranges.threads());
+    let mut ahead = Ahead::new(Next::NOTHING, worker, threads);
     let mut seen = 0;
     loop {
-        spin(|| shared.generation.load(Ordering::Acquire) != seen);
-        let held = shared.lock.lock();
-        let inner = shared.inner.get();
-        // SAFETY: the lock is held where `inner` is used; the job outlives the threads that are counted as in it.
-        unsafe {
-            while shared.generation.load(Ordering::Acquire) == seen && !(*inner).stop {
-                (*inner).sleepers += 1;
+        let is_new = || Board::launch_of(board.state.load(Ordering::Acquire)) != seen;
+        if !spin(&mut ahead, is_new) {
+            let held = shared.lock.lock();
+            shared.sleepers.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the lock is held, here and after each wait.
+            while !is_new() && !unsafe { (*shared.inner.get()).stop } {
                 shared.wake.wait(&held);
-                (*inner).sleepers -= 1;
             }
-            if (*inner).stop {
+            shared.sleepers.fetch_sub(1, Ordering::Relaxed);
+        }
+        let state = board.state.load(Ordering::Acquire);
+        seen = Board::launch_of(state);
+        // What comes next is on other lines, all of which can be on their way at once.
+        ahead::fetch_line(board.args.load(Ordering::Relaxed).cast());
+        ahead::fetch_line(board.ctx.load(Ordering::Relaxed).cast());
+        ahead::fetch_line(shared.ranges.line_of(worker));
+        if !board.enter(state) {
+            let _held = shared.lock.lock();
+            // SAFETY: the lock is held.
+            if unsafe { (*shared.inner.get()).stop } {
                 return core::ptr::null_mut();
             }
-            seen = shared.generation.load(Ordering::Acquire);
-            let job = (*inner).job;
-            if job.is_null() {
-                continue;
+            continue;
+        }
+        // SAFETY: this thread is in the launch, whose caller waits for it.
+        if let Some((work, ctx)) = unsafe { board.work() } {
+            // SAFETY: the caller of the launch promises what `work` asks for.
+            let report = unsafe { shared.work(ctx, &work, worker) };
+            if report.site >= 0 {
+                let _held = shared.lock.lock();
+                // SAFETY: the lock is held.
+                unsafe { (*shared.inner.get()).report = (*shared.inner.get()).report.lower(report) };
             }
-            shared.active.fetch_add(1, Ordering::AcqRel);
-            drop(held);
-            let report = (*job).run(worker);
+            ahead.go_on(work.next, worker, threads);
+        }
+        let before = board.state.fetch_sub(1, Ordering::AcqRel);
+        if before & INSIDE == 1 && before & AWAITED != 0 {
             let _held = shared.lock.lock();
-            if report.start < (*inner).report.start {
-                (*inner).report = report;
-            }
-            if shared.active.fetch_sub(1, Ordering::AcqRel) == 1 {
-                shared.done.wake_all();
-            }
+            shared.done.wake_all();
         }
     }
 }

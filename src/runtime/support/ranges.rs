@@ -40,6 +40,16 @@ impl Ranges {
         Ranges((0..threads).map(|_| Part { left: AtomicU64::new(0), apart: [0; 15] }).collect())
     }
 
+    /// Threads that have parts.
+    pub(crate) fn threads(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Where it stands what is left of a thread's part.
+    pub(crate) fn line_of(&self, thread: usize) -> *const u8 {
+        self.0.get(thread).map_or(core::ptr::null(), |part| (&raw const part.left).cast())
+    }
+
     /// Hands out the points `0..total`; no thread may be taking any.
     pub(crate) fn reset(&self, total: u32) {
         let threads = self.0.len().max(1) as u64;

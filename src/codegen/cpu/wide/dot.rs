@@ -32,6 +32,7 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Asm;
+use super::dot_few::Way;
 use super::registers::{self, at, vector};
 use crate::tile::CpuLevel;
 
@@ -143,7 +144,7 @@ enum Spare {
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
 pub(super) fn dot(level: CpuLevel, shape: DotShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut d = Dot { asm: Asm::default(), level, shape, in_order: false };
+    let mut d = Dot { asm: Asm::default(), level, shape, way: Way::Pages };
     d.function();
     d.asm.finish(listing)
 }
@@ -152,8 +153,8 @@ pub(super) struct Dot {
     pub(super) asm: Asm,
     pub(super) level: CpuLevel,
     pub(super) shape: DotShape,
-    /// Is what comes next fetched in the order of addresses, in the code that is being made?
-    pub(super) in_order: bool,
+    /// How what comes next is fetched, in the code that is being made.
+    pub(super) way: Way,
 }
 
 impl Dot {

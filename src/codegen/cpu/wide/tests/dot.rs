@@ -64,7 +64,7 @@ fn check_with_stride(
         }
     }
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    for in_order in [0, 1] {
+    for in_order in [0, 1, 2] {
         let mut acc = start.clone();
         let words = [
             a.as_ptr() as u64,
@@ -149,10 +149,13 @@ fn what_is_fetched_ahead() {
         let pages = |text: &str| count(text, "test r11,0FFFh") + count(text, "cmove rcx,rdx");
         assert_eq!(pages(&near), if level == CpuLevel::Avx512 { 2 } else { 0 }, "{}", level.name());
         assert_eq!(pages(&listing(level, false, 0, false)), 0, "{}", level.name());
-        // Few rows: four pages at once, or one place.
+        // Few rows: past the caches, four pages at once, or one place.
         let few = listing(level, true, 2, true);
-        let (pages, order) = few.split_once("memory in the order of addresses").expect("both ways are there");
-        assert!(pages.contains("memory at several pages at once"));
+        let (passing, rest) = few.split_once("memory at several pages at once").expect("all ways are there");
+        let (pages, order) = rest.split_once("memory in the order of addresses").expect("all ways are there");
+        assert!(passing.contains("memory past the caches"));
+        assert!(passing.contains("prefetchnta [rbp") && !passing.contains("prefetcht0"), "{}", level.name());
+        assert_eq!(count(rest, "prefetchnta"), 0, "{}", level.name());
         assert!(pages.contains("prefetcht0 [rcx+r9") && !pages.contains("prefetcht0 [rbp"), "{}", level.name());
         assert!(order.contains("prefetcht0 [rbp") && !order.contains("prefetcht0 [rcx+r9"), "{}", level.name());
     }
@@ -265,7 +268,7 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                         row.iter().enumerate().fold(start[i], |sum, (k, x)| x.mul_add(values[k * cols + c], sum))
                     })
                     .collect();
-                for in_order in [0, 1] {
+                for in_order in [0, 1, 2] {
                     let mut acc = start.clone();
                     let words = [
                         a.as_ptr() as u64,

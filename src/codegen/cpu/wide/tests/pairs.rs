@@ -149,7 +149,7 @@ fn products_of_pairs() {
                     case.left(i, k).mul_add(case.right(k, j), sum)
                 })
             });
-            for in_order in [0, 1] {
+            for in_order in [0, 1, 2] {
                 let mut got = case.acc.clone();
                 // SAFETY: the buffers have the sizes and strides that the words say.
                 unsafe { leaf.call(&case.words(&mut got, inner / 2, in_order)) };

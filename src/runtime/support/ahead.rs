@@ -1,0 +1,80 @@
+//! What a thread fetches while it waits for others: the beginning of its part of the weights that are read next.
+//!
+//! In: where they lie, as the plan says with each launch. Out: lines in the second-level cache. A launch of few rows waits for
+//! memory alone, and memory rests while threads wait for each other or do something small; so the next
+//! launch begins with what was fetched meanwhile. No result hangs on it, nor on what lies there: nothing is read.
+//!
+//! A thread's part is that of `ranges`: weights are gone through in the order of the points, to each point as much as to another.
+//!
+//! What it must not know: what the weights are.
+
+/// Bytes that a thread fetches at most: a quarter of a second-level cache of these days, a half of a small one.
+const MOST: u64 = 256 << 10;
+/// Bytes of a cache line, and of what is fetched before the thread looks for work again.
+const LINE: usize = 64;
+const STEP: usize = 4 * LINE;
+
+/// Memory that is read in a while, in order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) start: *const u8,
+    pub(crate) bytes: u64,
+}
+
+impl Next {
+    /// No memory.
+    pub(crate) const NOTHING: Next = Next { start: core::ptr::null(), bytes: 0 };
+}
+
+/// How far a thread has come.
+pub(crate) struct Ahead {
+    next: Next,
+    at: *const u8,
+    /// Bytes from there on.
+    left: usize,
+}
+
+impl Ahead {
+    /// Nothing has been fetched of the part of thread `thread` of so many.
+    pub(crate) fn new(next: Next, thread: usize, threads: usize) -> Ahead {
+        let threads = threads.max(1) as u64;
+        let part = next.bytes / threads;
+        let at = next.start.wrapping_add(part.saturating_mul(thread as u64) as usize);
+        Ahead { next, at, left: part.min(MOST) as usize }
+    }
+
+    /// The same, unless it is what is being fetched.
+    pub(crate) fn go_on(&mut self, next: Next, thread: usize, threads: usize) {
+        if next != self.next {
+            *self = Ahead::new(next, thread, threads);
+        }
+    }
+
+    /// Fetches a little. False if there is nothing left to fetch.
+    pub(crate) fn fetch(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        for line in 0..STEP / LINE {
+            fetch_line(self.at.wrapping_add(line * LINE));
+        }
+        self.at = self.at.wrapping_add(STEP);
+        self.left = self.left.saturating_sub(STEP);
+        true
+    }
+}
+
+/// Fetches the line of an address, which may be any.
+pub(crate) fn fetch_line(at: *const u8) {
+    // SAFETY: a hint, which has no effect on what a program means, whatever the address.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(at.cast());
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!("prfm pldl2keep, [{at}]", at = in(reg) at, options(nostack, readonly, preserves_flags));
+    }
+}
