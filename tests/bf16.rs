@@ -249,8 +249,10 @@ fn pairs_of_rows_are_made_at_every_level() {
 /// A level's listing has the leaves that its kernels share with lower levels.
 #[test]
 fn a_listing_has_all_leaves_of_its_level() {
-    let module =
-        module("model M { pub fn forward(a: bf16[S, 64], b: bf16[64, 40]) -> f32[S, 40] { exp(cast<f32>(a @ b)) } }");
+    let module = module(
+        "model M { pub fn forward(a: bf16[S, 64], b: bf16[64, 40], c: f32[S, 40]) -> f32[S, 40] {\n    \
+         cast<f32>(a @ b) + softmax(c)\n} }",
+    );
     let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
     let tiles = [CpuLevel::Amx, CpuLevel::Avx512].map(|level| (level, compiled::scheduled(&module, level)));
     let tiers = tiles.each_ref().map(|(level, module)| cpu::Tier { level: *level, module });

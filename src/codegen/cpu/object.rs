@@ -25,9 +25,10 @@ use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant, features_of};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
+use crate::shape::Elem;
 use crate::threads;
 use crate::tile::text::print_kernel;
-use crate::tile::{CpuLevel, Kernel, Module, Op, PlanVariant, State};
+use crate::tile::{Body, CpuLevel, Inst, Kernel, Module, Op, PlanVariant, State};
 
 /// An architecture that code is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -325,7 +326,7 @@ fn show(
 }
 
 /// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves, those for
-/// `bf16` where steps lie in pairs, and that for bytes where numbers have scales.
+/// `bf16` where steps lie in pairs or something is rounded to it, and that for bytes where numbers have scales.
 fn key(kernel: &Kernel) -> String {
     let mut k = kernel.clone();
     k.name.clear();
@@ -334,7 +335,8 @@ fn key(kernel: &Kernel) -> String {
         k.state = State::Cpu(CpuLevel::Portable);
     } else if let State::Cpu(level) = k.state
         && !k.body.insts().into_iter().any(|i| match k.body.inst(i).op {
-            Op::LoadPairs | Op::PairRows => level.is_for_bf16(),
+            Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.is_for_bf16(),
+            Op::Store { .. } => level.is_for_bf16() && stores_bf16(&k.body, i),
             Op::LoadScaled { .. } => level == CpuLevel::Avx2Vnni,
             _ => false,
         })
@@ -342,6 +344,11 @@ fn key(kernel: &Kernel) -> String {
         k.state = State::Cpu(level.vectors());
     }
     print_kernel(&k, &[])
+}
+
+/// Does an instruction write a buffer of `bf16`?
+fn stores_bf16(body: &Body, i: Inst) -> bool {
+    body.inst(i).operands.first().and_then(|b| body.ty(*b).buffer()).is_some_and(|b| b.elem == Elem::BF16)
 }
 
 /// The functions of plans, by what they are plans of.

@@ -136,6 +136,14 @@ impl Machine {
         let (op, mut srcs) = match elem {
             Elem::F32 | Elem::I32 => (Op::Store, vec![m.into(), x.into()]),
             Elem::F16 => (Op::ToHalf, vec![m.into(), x.into()]),
+            // What was `bf16` before keeps its subnormals.
+            Elem::BF16 if self.shortens && (self.halves.contains_key(&x) || !self.short.contains(&x)) => {
+                let half = match self.halves.get(&x) {
+                    Some(half) => *half,
+                    None => self.vector(Op::Shorten, vec![x.into()]),
+                };
+                (Op::StoreShort, vec![m.into(), half.into()])
+            }
             Elem::BF16 | Elem::I8 | Elem::Bool => {
                 let bits = self.low_bits(elem, x);
                 (if elem == Elem::BF16 { Op::Store16 } else { Op::Store8 }, vec![m.into(), bits.into()])

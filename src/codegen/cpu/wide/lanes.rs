@@ -293,6 +293,7 @@ impl Machine {
     /// The nearest value of a narrower type.
     pub(super) fn narrow(&mut self, x: Reg, to: Elem) -> Option<Reg> {
         Some(match to {
+            Elem::BF16 if self.shortens => self.rounded(x),
             Elem::BF16 => {
                 let bits = self.rounded(x);
                 let high = self.int(-0x1_0000);
@@ -317,6 +318,14 @@ impl Machine {
     pub(super) fn rounded(&mut self, x: Reg) -> Reg {
         if self.short.contains(&x) {
             return x;
+        }
+        if self.shortens {
+            let half = self.vector(Op::Shorten, vec![x.into()]);
+            let words = self.vector(Op::Unsigned16, vec![half.into()]);
+            let y = self.shift(Op::ShiftLeft, words, 16);
+            self.short.insert(y);
+            self.halves.insert(y, half);
+            return y;
         }
         let half = self.shift(Op::ShiftRight, x, 16);
         let one = self.int(1);

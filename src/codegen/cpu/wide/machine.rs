@@ -222,6 +222,9 @@ instructions! {
     Unsigned8: EVEX_Vpmovzxbd_zmm_k1z_xmmm128, VEX_Vpmovzxbd_ymm_xmmm64, false;
     Signed8: EVEX_Vpmovsxbd_zmm_k1z_xmmm128, VEX_Vpmovsxbd_ymm_xmmm64, false;
     Store16: EVEX_Vpmovdw_ymmm256_k1z_zmm, INVALID, false;
+    // f32 rounded to half a vector of bf16 (AVX512-BF16); half a vector to memory
+    Shorten: EVEX_Vcvtneps2bf16_ymm_k1z_zmmm512b32, INVALID, false;
+    StoreShort: EVEX_Vmovdqu16_ymmm256_k1z_ymm, INVALID, false;
     Store8: EVEX_Vpmovdb_xmmm128_k1z_zmm, INVALID, false;
     // 128-bit parts exchanged; elements within each part exchanged
     Parts: EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, false;
@@ -262,7 +265,8 @@ impl Op {
     /// How much of its register an operand names; the result counts as operand 0.
     pub(super) fn view(self, operand: usize) -> View {
         match (self, operand) {
-            (Op::FromHalf, 1) | (Op::ToHalf | Op::Get32 | Op::Get16 | Op::Get8, 0) => View::Half,
+            (Op::FromHalf | Op::Unsigned16 | Op::StoreShort, 1) => View::Half,
+            (Op::ToHalf | Op::Shorten | Op::Get32 | Op::Get16 | Op::Get8, 0) => View::Half,
             (Op::SpreadGeneral | Op::FromGeneral | Op::Put32, 1) => View::Half,
             (Op::StoreLow, 1) | (Op::FromGeneral, 0) | (Op::SpreadLow, 1) | (Op::Put16, 1) => View::Low,
             (Op::Put8, 1) => View::Byte,
@@ -354,6 +358,10 @@ pub(super) struct Machine {
     pub(super) frame: i32,
     /// Registers whose lanes are `bf16` already, the lower halves zero.
     pub(super) short: BTreeSet<Reg>,
+    /// Does one instruction round to `bf16`? It takes subnormals as 0.
+    pub(super) shortens: bool,
+    /// Of registers whose lanes it rounded, the half vectors that it made.
+    pub(super) halves: BTreeMap<Reg, Reg>,
     labels: u32,
     known: BTreeMap<Constant, Reg>,
 }
@@ -370,6 +378,8 @@ impl Machine {
             constants: BTreeMap::new(),
             frame: 0,
             short: BTreeSet::new(),
+            shortens: false,
+            halves: BTreeMap::new(),
             labels: 0,
             known: BTreeMap::new(),
         }

@@ -94,6 +94,6 @@ pub(super) struct Leaf {
 pub(super) fn run_leaf(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
     match level.vectors() {
         CpuLevel::Portable => None,
-        level => run::select(level, body, rows, cols, insts),
+        _ => run::select(level, body, rows, cols, insts),
     }
 }

@@ -79,7 +79,8 @@ pub(super) struct Select<'a> {
 pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
     let mut f = Frame::new(body, rows, cols, insts)?;
     let scratch = f.word(Word::Scratch);
-    let mut m = Machine::new(level);
+    let mut m = Machine::new(level.vectors());
+    m.shortens = level.is_for_bf16();
     let scratch_start = m.make(Class::General, Do::Mov, vec![Mem::word(scratch).into()]);
     let mut s = Select {
         m,
@@ -103,6 +104,8 @@ pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, i
     s.pairs = s.f.cols_outside && s.work() <= LITTLE && (s.m.wide() || s.unroll <= 2);
     s.go()?;
     let Select { mut m, f, .. } = s;
+    let shortens = m.items.iter().any(|i| matches!(i, Item::Inst(inst) if inst.op == Do::Shorten));
+    let level = if shortens { level } else { level.vectors() };
     let function = super::allocate::allocate(&mut m)?;
     let (code, instructions) = super::encode::encode(&m, &function)?;
     Some(Leaf { name: format!("run.{}", level.name()), code, instructions, words: f.words })

@@ -133,6 +133,8 @@ impl Select<'_> {
                 let of = of(0)?;
                 self.m.cast(of, elem, *x)
             }
+            // A store rounds too.
+            (Op::Narrow { elem }, [x]) if self.is_only_stored(data, *elem) => Some(*x),
             (Op::Narrow { elem }, [x]) => self.m.narrow(*x, *elem),
             // Of one element.
             (Op::Reduce { kind, .. }, [x]) => {
@@ -144,6 +146,17 @@ impl Select<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Is a result that stays in registers used by nothing but stores as elements of a type?
+    fn is_only_stored(&self, data: &InstData, elem: Elem) -> bool {
+        let Some(v) = data.result else { return false };
+        let is_store = |d: &InstData| {
+            let buffer = d.operands.first().and_then(|b| self.f.body.ty(*b).buffer());
+            matches!(d.op, Op::Store { .. }) && buffer.is_some_and(|b| b.elem == elem)
+        };
+        let users = self.f.insts.iter().map(|i| self.f.body.inst(*i)).filter(|d| d.operands.contains(&v));
+        self.f.body.ty(v).tile().is_some_and(|t| t.space == Space::Reg) && users.into_iter().all(is_store)
     }
 
     fn iota(&mut self, i: Inst, varies: Varies, chunk: &Chunk, vector: usize) -> Option<Reg> {
