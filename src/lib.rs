@@ -99,7 +99,8 @@
 //!
 //! # Numerics
 //!
-//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not. Matmuls and
+//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not. At the levels for `bf16`
+//! a leaf rounds to it by one instruction, to which subnormal numbers are 0. Matmuls and
 //! reductions accumulate in `f32` (`i8` in `i32`). The bits do not depend on the number of threads: a reduction is cut by
 //! shape alone. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
 

@@ -290,7 +290,7 @@ impl Machine {
         })
     }
 
-    /// The nearest value of a narrower type.
+    /// The nearest value of a narrower type; where one instruction rounds to `bf16`, subnormal numbers become 0.
     pub(super) fn narrow(&mut self, x: Reg, to: Elem) -> Option<Reg> {
         Some(match to {
             Elem::BF16 if self.shortens => self.rounded(x),
