@@ -56,7 +56,7 @@ fn physical(class: Class, level_registers: u32) -> Vec<u8> {
 pub(super) fn allocate(machine: &mut Machine) -> Option<Allocated> {
     let mut items = std::mem::take(&mut machine.prelude);
     items.append(&mut machine.items);
-    let items = without_dead(items);
+    let items = without_dead(items, machine.classes.len());
     let ranges = ranges(machine, &items);
     let mut numbers = BTreeMap::new();
     let mut spilled = Vec::new();
@@ -95,19 +95,19 @@ pub(super) fn allocate(machine: &mut Machine) -> Option<Allocated> {
     Some(Allocated { items: out, numbers, saved, frame: machine.frame })
 }
 
-/// Leaves out instructions whose results nobody reads.
-fn without_dead(mut items: Vec<Item>) -> Vec<Item> {
+/// Leaves out instructions whose results nobody reads, of a function with so many registers.
+fn without_dead(mut items: Vec<Item>, registers: usize) -> Vec<Item> {
     loop {
-        let mut read: BTreeMap<Reg, usize> = BTreeMap::new();
+        let mut read = vec![false; registers];
         for item in &items {
             let Item::Inst(inst) = item else { continue };
             for r in inst.reads().filter(|r| Some(*r) != inst.dst) {
-                *read.entry(r).or_default() += 1;
+                read[r.0 as usize] = true;
             }
         }
         let before = items.len();
         items.retain(|item| match item {
-            Item::Inst(Inst { dst: Some(d), .. }) => read.contains_key(d),
+            Item::Inst(Inst { dst: Some(d), .. }) => read[d.0 as usize],
             _ => true,
         });
         if items.len() == before {
@@ -118,7 +118,7 @@ fn without_dead(mut items: Vec<Item>) -> Vec<Item> {
 
 /// The live range of each register, in order of their starts.
 fn ranges(machine: &Machine, items: &[Item]) -> Vec<Range> {
-    let mut found: BTreeMap<Reg, Range> = BTreeMap::new();
+    let mut found: Vec<Option<Range>> = vec![None; machine.classes.len()];
     let mut open = Vec::new();
     let mut loops = Vec::new();
     for (n, item) in items.iter().enumerate() {
@@ -130,7 +130,7 @@ fn ranges(machine: &Machine, items: &[Item]) -> Vec<Range> {
                 let mut touch = |r: Reg, at: usize, weight: f64| {
                     let class = machine.class(r);
                     let new = Range { reg: r, class, start: at, end: at, weight: 0.0, hint: None };
-                    let range = found.entry(r).or_insert(new);
+                    let range = found[r.0 as usize].get_or_insert(new);
                     range.end = range.end.max(at);
                     range.weight += if machine.constants.contains_key(&r) { 0.4 * weight } else { weight };
                 };
@@ -138,7 +138,7 @@ fn ranges(machine: &Machine, items: &[Item]) -> Vec<Range> {
                 if let Some(d) = inst.dst {
                     touch(d, 2 * n + 1, 1.5 * weight);
                     if let (Op::Copy | Op::Mov | Op::MaskCopy, Some(Operand::Reg(from))) = (inst.op, inst.srcs.first())
-                        && let Some(range) = found.get_mut(&d)
+                        && let Some(range) = &mut found[d.0 as usize]
                     {
                         range.hint = range.hint.or(Some(*from));
                     }
@@ -149,13 +149,13 @@ fn ranges(machine: &Machine, items: &[Item]) -> Vec<Range> {
     }
     // Inner loops end first.
     for (start, end) in loops {
-        for range in found.values_mut() {
+        for range in found.iter_mut().flatten() {
             if range.start < start && range.end > start && range.end < end {
                 range.end = end;
             }
         }
     }
-    let mut ranges: Vec<Range> = found.into_values().collect();
+    let mut ranges: Vec<Range> = found.into_iter().flatten().collect();
     ranges.sort_by_key(|r| (r.start, r.reg));
     ranges
 }
@@ -163,27 +163,28 @@ fn ranges(machine: &Machine, items: &[Item]) -> Vec<Range> {
 /// Registers for ranges of one class, and those that got none.
 fn scan(ranges: &[Range], physical: &[u8]) -> (BTreeMap<Reg, u8>, Vec<Reg>) {
     let mut given: BTreeMap<Reg, u8> = BTreeMap::new();
-    let mut active: Vec<Range> = Vec::new();
+    // The ranges that are live, with their registers.
+    let mut active: Vec<(Range, u8)> = Vec::new();
     let mut spilled = Vec::new();
     let cost = |r: &Range| r.weight / (r.end - r.start + 8) as f64;
     for range in ranges {
-        active.retain(|a| a.end >= range.start);
-        let taken = |n: u8, active: &[Range]| active.iter().any(|a| given.get(&a.reg) == Some(&n));
-        let hinted = range.hint.and_then(|h| given.get(&h)).copied().filter(|n| !taken(*n, &active));
-        let free = hinted.or_else(|| physical.iter().copied().find(|n| !taken(*n, &active)));
-        if let Some(n) = free {
+        active.retain(|(a, _)| a.end >= range.start);
+        let taken = active.iter().fold(0_u64, |set, (_, n)| set | 1 << n);
+        let is_free = |n: &u8| taken >> n & 1 == 0;
+        let hinted = range.hint.and_then(|h| given.get(&h)).copied().filter(is_free);
+        if let Some(n) = hinted.or_else(|| physical.iter().copied().find(is_free)) {
             given.insert(range.reg, n);
-            active.push(*range);
+            active.push((*range, n));
             continue;
         }
-        let cheapest = active.iter().enumerate().min_by(|a, b| cost(a.1).total_cmp(&cost(b.1))).map(|(i, r)| (i, *r));
-        match cheapest.filter(|(_, r)| cost(r) < cost(range)) {
-            Some((i, victim)) => {
+        let all = active.iter().enumerate();
+        let cheapest = all.min_by(|(_, (a, _)), (_, (b, _))| cost(a).total_cmp(&cost(b)));
+        match cheapest.map(|(i, (victim, n))| (i, *victim, *n)).filter(|(_, victim, _)| cost(victim) < cost(range)) {
+            Some((i, victim, n)) => {
                 active.swap_remove(i);
-                if let Some(n) = given.remove(&victim.reg) {
-                    given.insert(range.reg, n);
-                }
-                active.push(*range);
+                given.remove(&victim.reg);
+                given.insert(range.reg, n);
+                active.push((*range, n));
                 spilled.push(victim.reg);
             }
             None => spilled.push(range.reg),

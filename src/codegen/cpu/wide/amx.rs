@@ -114,9 +114,9 @@ fn rows(base: Register, stride: Register, displacement: i32) -> MemoryOperand {
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
 pub(super) fn tiles(shape: TilesShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut t = Tiles { asm: Asm::default(), shape };
+    let mut t = Tiles { asm: Asm::new(listing), shape };
     t.function();
-    t.asm.finish(listing)
+    t.asm.finish()
 }
 
 struct Tiles {

@@ -144,9 +144,9 @@ enum Spare {
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
 pub(super) fn dot(level: CpuLevel, shape: DotShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut d = Dot { asm: Asm::default(), level, shape, way: Way::Pages };
+    let mut d = Dot { asm: Asm::new(listing), level, shape, way: Way::Pages };
     d.function();
-    d.asm.finish(listing)
+    d.asm.finish()
 }
 
 pub(super) struct Dot {

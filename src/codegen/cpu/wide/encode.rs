@@ -5,12 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Formatter, Instruction, InstructionBlock,
-    MemoryOperand, NasmFormatter, Register,
-};
+use iced_x86::{Code, Decoder, DecoderOptions, Formatter, Instruction, MemoryOperand, NasmFormatter, Register};
 
 use super::allocate::Allocated;
+use super::asm::{self, Asm};
 use super::machine::{Base, Class, Constant, Inst, Item, Label, Machine, Mem, Op, Operand, Reg, View, When};
 use crate::tile::CpuLevel;
 
@@ -36,64 +34,49 @@ const GENERAL: [[Register; 4]; 16] = {
     ]
 };
 
-/// Labels are addresses from here on, constants from [`POOL`]; the encoder puts in the true ones.
-const LABELS: u64 = 1 << 20;
-const POOL: u64 = 1 << 24;
-
 struct Encoder<'a> {
     machine: &'a Machine,
     numbers: &'a BTreeMap<Reg, u8>,
-    out: Vec<Instruction>,
-    next: Option<Label>,
+    asm: Asm,
+    /// The places of the function's labels and of its constants.
+    labels: BTreeMap<Label, asm::Label>,
+    pool: Vec<asm::Label>,
 }
 
 /// The bytes of a function, and how many of them are instructions.
 pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>, usize)> {
-    let mut e = Encoder { machine, numbers: &function.numbers, out: Vec::new(), next: None };
-    e.enter(function)?;
-    let same = same_place(&function.items);
+    let mut asm = Asm::new(false);
+    let pool = machine.pool.iter().map(|_| asm.label()).collect();
+    let mut e = Encoder { machine, numbers: &function.numbers, asm, labels: BTreeMap::new(), pool };
+    e.enter(function);
     for item in &function.items {
         match item {
             Item::Inst(inst) => e.instruction(inst)?,
-            Item::Label(l) => e.next = same.get(l).copied().or(Some(*l)),
+            Item::Label(l) => {
+                let label = e.label(*l);
+                e.asm.bind(label);
+            }
             Item::Jump(when, l) => {
                 let code = match when {
                     When::Less => Code::Jl_rel32_64,
                     When::GreaterEqual => Code::Jge_rel32_64,
                 };
-                let l = same.get(l).unwrap_or(l);
-                e.add(Instruction::with_branch(code, LABELS + u64::from(l.0)).ok()?);
+                let label = e.label(*l);
+                e.asm.jump(code, label);
             }
             Item::Begin | Item::End => {}
         }
     }
-    e.leave(function)?;
-    e.finish()
-}
-
-/// Labels that mark the same place as one before them.
-fn same_place(items: &[Item]) -> BTreeMap<Label, Label> {
-    let mut first = None;
-    let mut same = BTreeMap::new();
-    for item in items {
-        match (item, first) {
-            (Item::Label(l), Some(f)) => {
-                same.insert(*l, f);
-            }
-            (Item::Label(l), None) => first = Some(*l),
-            (Item::Begin | Item::End, _) => {}
-            (Item::Inst(_) | Item::Jump(..), _) => first = None,
-        }
-    }
-    same
+    e.leave(function);
+    let instructions = e.asm.length();
+    e.constants();
+    let (bytes, _) = e.asm.finish().ok()?;
+    Some((bytes, instructions))
 }
 
 impl Encoder<'_> {
-    fn add(&mut self, mut i: Instruction) {
-        if let Some(l) = self.next.take() {
-            i.set_ip(LABELS + u64::from(l.0));
-        }
-        self.out.push(i);
+    fn label(&mut self, l: Label) -> asm::Label {
+        *self.labels.entry(l).or_insert_with(|| self.asm.label())
     }
 
     fn general(n: u8, view: View) -> Register {
@@ -124,10 +107,7 @@ impl Encoder<'_> {
             Base::Reg(r) => self.register(r, View::Full)?,
             Base::Words => Register::RDI,
             Base::Frame => Register::RSP,
-            Base::Pool(n) => {
-                let at = i64::try_from(POOL).ok()? + i64::from(n);
-                return Some(MemoryOperand::with_base_displ(Register::RIP, at));
-            }
+            Base::Pool(_) => return Some(MemoryOperand::with_base_displ(Register::RIP, 0)),
         };
         let offset = i64::from(m.offset);
         Some(match m.index {
@@ -160,6 +140,7 @@ impl Encoder<'_> {
         let mut i = Instruction::default();
         i.set_code(code);
         let mut n = 0;
+        let mut constant = None;
         if let Some(d) = inst.dst {
             i.set_op_kind(0, iced_x86::OpKind::Register);
             i.set_op_register(0, self.register(d, inst.op.view(0))?);
@@ -179,6 +160,9 @@ impl Encoder<'_> {
                     i.set_memory_index_scale(place.scale);
                     i.set_memory_displ_size(place.displ_size);
                     i.set_memory_displacement64(place.displacement.cast_unsigned());
+                    if let Base::Pool(n) = m.base {
+                        constant = Some(*self.pool.get(n as usize)?);
+                    }
                     let folded = inst.op.folds() && self.machine.wide();
                     if folded && matches!(m.base, Base::Pool(_)) && self.is_same(m) {
                         i.set_is_broadcast(true);
@@ -204,7 +188,10 @@ impl Encoder<'_> {
             i.set_op_mask(self.register(k, View::Full)?);
             i.set_zeroing_masking(zero);
         }
-        self.add(shorter(i));
+        match constant {
+            Some(label) => self.asm.emit_of(i, label),
+            None => self.asm.emit(Ok(shorter(i))),
+        }
         Some(())
     }
 
@@ -213,31 +200,31 @@ impl Encoder<'_> {
         matches!(self.machine.pool.get(n as usize), Some(Constant::Same(_)))
     }
 
-    fn enter(&mut self, function: &Allocated) -> Option<()> {
+    fn enter(&mut self, function: &Allocated) {
+        let asm = &mut self.asm;
         for n in &function.saved {
-            self.add(Instruction::with1(Code::Push_r64, Self::general(*n, View::Full)).ok()?);
+            asm.emit(Instruction::with1(Code::Push_r64, Self::general(*n, View::Full)));
         }
         if function.frame > 0 {
             let (rbp, rsp) = (Register::RBP, Register::RSP);
-            self.add(Instruction::with1(Code::Push_r64, rbp).ok()?);
-            self.add(Instruction::with2(Code::Mov_r64_rm64, rbp, rsp).ok()?);
-            self.add(Instruction::with2(Code::Sub_rm64_imm32, rsp, function.frame).ok()?);
-            self.add(Instruction::with2(Code::And_rm64_imm8, rsp, -64i32).ok()?);
+            asm.emit(Instruction::with1(Code::Push_r64, rbp));
+            asm.emit(Instruction::with2(Code::Mov_r64_rm64, rbp, rsp));
+            asm.emit(Instruction::with2(Code::Sub_rm64_imm32, rsp, function.frame));
+            asm.emit(Instruction::with2(Code::And_rm64_imm8, rsp, -64i32));
         }
-        Some(())
     }
 
-    fn leave(&mut self, function: &Allocated) -> Option<()> {
-        self.add(Instruction::with(Code::VEX_Vzeroupper));
+    fn leave(&mut self, function: &Allocated) {
+        let asm = &mut self.asm;
+        asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
         if function.frame > 0 {
-            self.add(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, Register::RBP).ok()?);
-            self.add(Instruction::with1(Code::Pop_r64, Register::RBP).ok()?);
+            asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, Register::RBP));
+            asm.emit(Instruction::with1(Code::Pop_r64, Register::RBP));
         }
         for n in function.saved.iter().rev() {
-            self.add(Instruction::with1(Code::Pop_r64, Self::general(*n, View::Full)).ok()?);
+            asm.emit(Instruction::with1(Code::Pop_r64, Self::general(*n, View::Full)));
         }
-        self.add(Instruction::with(Code::Retnq));
-        Some(())
+        asm.emit(Ok(Instruction::with(Code::Retnq)));
     }
 
     /// Bytes of a constant: one element where the instruction spreads it, else a whole vector.
@@ -248,36 +235,20 @@ impl Encoder<'_> {
         }
     }
 
-    fn finish(mut self) -> Option<(Vec<u8>, usize)> {
-        let code = self.out.len();
+    /// The constants, from the next multiple of 64 on.
+    fn constants(&mut self) {
+        let constants = self.pool.iter().zip(&self.machine.pool).map(|(label, c)| (*label, self.bytes(c)));
         // Whole vectors first, so that all are aligned if the first is.
-        let mut order: Vec<(usize, Vec<u8>)> =
-            self.machine.pool.iter().enumerate().map(|(n, c)| (n, self.bytes(c))).collect();
+        let mut order: Vec<(asm::Label, Vec<u8>)> = constants.collect();
         order.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));
-        for (n, bytes) in &order {
-            for (k, part) in bytes.chunks(16).enumerate() {
-                let mut data = Instruction::with_declare_byte(part).ok()?;
-                if k == 0 {
-                    data.set_ip(POOL + u64::try_from(*n).ok()?);
-                }
-                self.out.push(data);
-            }
-        }
-        let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
-        let first = BlockEncoder::encode(64, InstructionBlock::new(&self.out, 0), options).ok()?;
-        let end = match first.new_instruction_offsets.get(code) {
-            Some(at) => *at as usize,
-            None => first.code_buffer.len(),
-        };
-        let padding = end.next_multiple_of(64) - end;
-        let mut padded = self.out.clone();
         if !order.is_empty() {
-            let filler = vec![0xcc; padding];
-            let parts: Result<Vec<Instruction>, _> = filler.chunks(16).map(Instruction::with_declare_byte).collect();
-            padded.splice(code..code, parts.ok()?);
+            let end = self.asm.length();
+            self.asm.data(&vec![0xcc; end.next_multiple_of(64) - end]);
         }
-        let bytes = BlockEncoder::encode(64, InstructionBlock::new(&padded, 0), options).ok()?.code_buffer;
-        Some((bytes, end))
+        for (label, bytes) in order {
+            self.asm.bind(label);
+            self.asm.data(&bytes);
+        }
     }
 }
 

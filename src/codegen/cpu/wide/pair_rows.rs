@@ -40,7 +40,7 @@ const ZERO: Register = Register::ZMM30;
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
 pub(super) fn pair_rows(shape: PairRowsShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut asm = Asm::default();
+    let mut asm = Asm::new(listing);
     for (word, r) in [FROM, TO, THERE, ROWS].into_iter().enumerate() {
         let place = at(WORDS, 8 * i32::try_from(word).unwrap_or(0));
         asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, place));
@@ -101,7 +101,7 @@ pub(super) fn pair_rows(shape: PairRowsShape, listing: bool) -> Result<(Vec<u8>,
     asm.bind(done);
     asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
     asm.emit(Ok(Instruction::with(Code::Retnq)));
-    asm.finish(listing)
+    asm.finish()
 }
 
 #[cfg(test)]

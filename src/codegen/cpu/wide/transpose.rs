@@ -42,9 +42,9 @@ const ROWS: Register = Register::RCX;
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
 pub(super) fn transpose(level: CpuLevel, shape: TransposeShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut t = Transpose { asm: Asm::default(), level, shape };
+    let mut t = Transpose { asm: Asm::new(listing), level, shape };
     t.function();
-    t.asm.finish(listing)
+    t.asm.finish()
 }
 
 struct Transpose {
