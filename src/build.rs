@@ -27,7 +27,9 @@ fn parsers() -> Result<(), String> {
 /// Compiles the support library to one object file, `$OUT_DIR/support.o`, which `runtime::link` carries.
 ///
 /// Link-time optimisation puts the library and what it uses of `core` and `alloc` into the first member of the archive;
-/// the others (compiler-builtins) are not needed, which linking with `-z defs` would show.
+/// the others (compiler-builtins) are not needed, which linking with `-z defs` would show. It has some 400 sections,
+/// one for each function, which [`with_few_sections`] puts together, because every model that is linked waits for the linker
+/// to go through them.
 fn support_library() -> Result<(), String> {
     println!("cargo:rerun-if-changed=src/runtime/support");
     println!("cargo:rerun-if-changed=src/runtime/abi.rs");
@@ -43,6 +45,7 @@ fn support_library() -> Result<(), String> {
         .args(["--edition", "2024", "--crate-name", "attnc_support", "--crate-type", "staticlib"])
         .args(["-C", "panic=abort", "-C", "opt-level=3", "-C", "lto=fat", "-C", "codegen-units=1"])
         .args(["-C", "relocation-model=pic", "-C", "debuginfo=0", "-C", "strip=none"])
+        .args(["-C", "force-unwind-tables=no"])
         .args(["-C", features, "--target", &target])
         .arg("src/runtime/support/lib.rs")
         .arg("-o")
@@ -55,7 +58,33 @@ fn support_library() -> Result<(), String> {
     let bytes = fs::read(&archive).map_err(|e| format!("{}: {e}", archive.display()))?;
     let object = first_object(&bytes).ok_or("the support library's archive has no object file")?;
     fs::write(out.join("support.o"), object).map_err(|e| format!("support.o: {e}"))?;
+    with_few_sections(&out)?;
     fs::remove_file(&archive).map_err(|e| format!("{}: {e}", archive.display()))
+}
+
+/// Which sections become one, and which are left out: those for unwinding, which `core` still has.
+const SECTIONS: &str = "SECTIONS {
+    /DISCARD/ : { *(.comment .eh_frame .gcc_except_table .gcc_except_table.* .data.DW.ref.*) }
+    .text : { *(.text .text.*) }
+    .rodata : { *(.rodata .rodata.*) }
+    .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) }
+    .data : { *(.data .data.*) }
+    .bss : { *(.bss .bss.*) }
+}
+";
+
+/// Puts the sections of `support.o` in a folder together. Where no linker does that, it stays as it is.
+fn with_few_sections(folder: &Path) -> Result<(), String> {
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).map_err(|e| format!("{name}: {e}"));
+    write("sections.ld", SECTIONS)?;
+    let made = Command::new("cc")
+        .args(["-r", "-nostdlib", "-fno-lto", "-Wl,--strip-debug,-T,sections.ld", "-o", "joined.o", "support.o"])
+        .current_dir(folder)
+        .output();
+    if made.is_ok_and(|done| done.status.success()) {
+        fs::rename(folder.join("joined.o"), folder.join("support.o")).map_err(|e| format!("support.o: {e}"))?;
+    }
+    Ok(())
 }
 
 /// The first member of an `ar` archive that is an object file. A header has 60 bytes: the name in 16 (`/` and `//` are
