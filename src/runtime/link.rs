@@ -108,8 +108,7 @@ impl Linker {
         let mut c = Command::new(&self.program);
         let script = format!("--version-script={script}");
         let flags = ["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
-        let long =
-            ["--gc-sections", "--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed", "--strip-debug"];
+        let long = ["--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed", "--strip-debug"];
         let entry = module.map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
         if self.driver {
             // -fno-lto keeps gcc from loading its plugin; there is no start-up code that we need.
