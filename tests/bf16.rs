@@ -225,6 +225,20 @@ fn attention() {
     assert!(!has_pairs(&compiled::scheduled(&module(&odd), CpuLevel::Avx512Bf16)));
 }
 
+/// What attention in pairs is made of: values in panels of keys, turned; queries and weights as pairs of rows.
+#[test]
+fn kernels_of_attention_in_pairs() {
+    let source =
+        ATTENTION.replace("[S, ", "[96, ").replace("[T, ", "[300, ").replace("causal(S, T)", "causal(96, 300)");
+    let tiles = compiled::scheduled(&module(&source), CpuLevel::Avx512Bf16);
+    let kernels: String = tiles.kernels.iter().map(|k| tile::text::print_kernel(k, &[]) + "\n").collect();
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/lowering"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("attention_in_pairs", format!("{source}\n----------\n{kernels}")));
+}
+
 /// A text may have pairs of rows at any level.
 #[test]
 fn pairs_of_rows_are_made_at_every_level() {
