@@ -9,6 +9,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::code::{Code, Val};
 use super::lanes::plain;
+use super::wide::Dotted;
 use crate::tile::{self, Kernel, Op, Type};
 
 impl Code<'_, '_> {
@@ -87,7 +88,12 @@ impl Code<'_, '_> {
         for block in body.reverse_postorder() {
             let here = blocks[block].ok_or("a block without a counterpart")?;
             self.b.switch_to_block(here);
-            for inst in &body.block(block).insts {
+            let insts = &body.block(block).insts;
+            let mut stored = false;
+            for (n, inst) in insts.iter().enumerate() {
+                if std::mem::take(&mut stored) {
+                    continue;
+                }
                 let data = body.inst(*inst).clone();
                 self.leaves.next_is(kernel, *inst);
                 match &data.op {
@@ -97,9 +103,11 @@ impl Code<'_, '_> {
                         }
                     }
                     Op::Dot => {
-                        if !self.wide_dot(level, &data, scratch)? {
+                        let dotted = self.wide_dot(level, &data, insts.get(n + 1).copied(), scratch)?;
+                        if dotted == Dotted::No {
                             self.dot(&data, scratch)?;
                         }
+                        stored = dotted == Dotted::Stored;
                     }
                     Op::Transpose => {
                         if !self.wide_transpose(level, &data, scratch)? {

@@ -8,6 +8,8 @@
 //!   acc = 0;  for each STEPS of K: acc += A tile @ B panel;  epilogue;  store
 //! ```
 //!
+//! Where there is no epilogue, the last STEPS come after the loop, next to the store.
+//!
 //! A tile is one panel wide: NR columns, as many as a register tile of the level has. The sizes follow from where the
 //! operands have to lie while they are used again and again:
 //!
@@ -224,6 +226,9 @@ pub(super) fn matmul(
         };
         kb.dot(ta, tb, acc)
     };
+    // The last steps of a product with which nothing else is done stand right before its store, so that the sums need not
+    // go through scratch.
+    let is_plain = result == product_value;
     let product_tile = if k.as_const().is_some_and(|n| n == step) {
         let start = kb.index(0);
         product_at(&mut kb, start, Extent::Static(step), acc)
@@ -235,15 +240,21 @@ pub(super) fn matmul(
         kb.br(head, &[zero, acc]);
         kb.switch_to(head);
         let end = kb.dim(&k);
-        let more = kb.compare_scalars(CmpOp::Lt, args[0], end);
+        let bound = if is_plain { kb.plus(args[0], step) } else { args[0] };
+        let more = kb.compare_scalars(CmpOp::Lt, bound, end);
         kb.br_if(more, (inner, &[]), (done, &[]));
         kb.switch_to(inner);
-        let extent = kb.extent_at(&k, args[0], step);
+        let extent = if is_plain { Extent::Static(step) } else { kb.extent_at(&k, args[0], step) };
         let next_acc = product_at(&mut kb, args[0], extent, args[1]);
         let next = kb.plus(args[0], step);
         kb.br(head, &[next, next_acc]);
         kb.switch_to(done);
-        args[1]
+        if is_plain {
+            let extent = kb.extent_at(&k, args[0], step);
+            product_at(&mut kb, args[0], extent, args[1])
+        } else {
+            args[1]
+        }
     };
     let product_elem = body.tensor(product_value).ok_or("a matmul of indices")?.elem;
     let mut env = Env::new();

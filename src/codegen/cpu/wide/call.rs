@@ -29,6 +29,13 @@ fn lanes(level: CpuLevel) -> i32 {
     super::registers::bytes(level) / 4
 }
 
+/// Lines of a row of the result that are fetched meanwhile. Wide tiles would fetch much, and again for each two vectors of
+/// columns.
+fn lines(shape: &DotShape, place: Place, level: CpuLevel) -> i32 {
+    let bytes = place.size * shape.vectors * lanes(level.vectors());
+    if shape.far && shape.vectors <= 2 { (bytes + LINE - 1) / LINE } else { 0 }
+}
+
 /// What a leaf of a product is given of its left operand: address, stride in bytes, and is the inner axis dense?
 type Left = (Value, Value, bool);
 
@@ -45,8 +52,27 @@ struct RightOperand {
     far: bool,
 }
 
+/// What became of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::codegen::cpu) enum Dotted {
+    /// There is no leaf for it.
+    No,
+    /// A leaf has left it in scratch.
+    Yes,
+    /// A leaf has left it where the next instruction, which is done by that, would store it.
+    Stored,
+}
+
+/// Where a kernel's result goes: its first element, the bytes from row to row and those of an element.
+#[derive(Clone, Copy)]
+struct Place {
+    start: Value,
+    pitch: Value,
+    size: i32,
+}
+
 impl Code<'_, '_> {
-    /// Emits a product as a call. False if there is no leaf for it.
+    /// Emits a product as a call; `next` is the instruction behind it.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -54,11 +80,12 @@ impl Code<'_, '_> {
         &mut self,
         level: CpuLevel,
         data: &InstData,
+        next: Option<Inst>,
         scratch: Value,
-    ) -> Result<bool, String> {
+    ) -> Result<Dotted, String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         if self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows)) {
-            return self.wide_pairs(level, data, scratch);
+            return Ok(if self.wide_pairs(level, data, scratch)? { Dotted::Yes } else { Dotted::No });
         }
         let scaled = self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadScaled { .. }));
         let level = if scaled && level == CpuLevel::Avx2Vnni { level } else { level.vectors() };
@@ -66,12 +93,12 @@ impl Code<'_, '_> {
         let (ta, tb) = (tile(*a)?, tile(*b)?);
         let result = tile(data.result.ok_or("a product without a result")?)?;
         if result.elem != Elem::F32 || level == CpuLevel::Portable {
-            return Ok(false);
+            return Ok(Dotted::No);
         }
-        let Some(vectors) = vectors(&result, level) else { return Ok(false) };
+        let Some(vectors) = vectors(&result, level) else { return Ok(Dotted::No) };
         let pitch = |bytes: u32| i32::try_from(bytes).ok().filter(|p| *p < 1 << 24);
         let (Some(acc_pitch), Some(right)) = (pitch(result.pitch()), self.right(*b, &tb, scratch)?) else {
-            return Ok(false);
+            return Ok(Dotted::No);
         };
         // Whole vectors are read of each row of `b`.
         let size = match right.elements {
@@ -80,9 +107,9 @@ impl Code<'_, '_> {
             Right::Bytes | Right::Nibbles => 1,
         };
         if i64::from(right.pitch) < i64::from(vectors * lanes(level) * size) {
-            return Ok(false);
+            return Ok(Dotted::No);
         }
-        let Some((a_start, stride, inner_dense)) = self.left(*a, &ta, scratch)? else { return Ok(false) };
+        let Some((a_start, stride, inner_dense)) = self.left(*a, &ta, scratch)? else { return Ok(Dotted::No) };
         let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
         let filled = matches!(self.body.ty(*acc), Type::Scalar(_));
         let start = if filled {
@@ -108,48 +135,91 @@ impl Code<'_, '_> {
             filled,
             far: right.far && right.pitch <= MOST_PITCH,
             result: 0,
+            direct: false,
         };
-        self.call_dot(level, shape, [a_start, stride, right.start, target, rows, inner, scales, start])?;
-        Ok(true)
+        let words = [a_start, stride, right.start, target, rows, inner, scales, start];
+        let may_store = level == CpuLevel::Avx512 && vectors <= 2 && !right.elements.scaled();
+        let place = match (may_store, next) {
+            (true, Some(next)) => self.stored_at(data, next)?,
+            _ => None,
+        };
+        let Some(place) = place else { return self.call_dot(level, shape, words).map(|()| Dotted::Yes) };
+        let (one, columns) = (self.int(1), self.extent(result.cols)?);
+        let beyond = self.b.ins().ishl(one, columns);
+        let mask = self.b.ins().iadd_imm_s(beyond, -1);
+        let shape = DotShape { result: lines(&shape, place, level), direct: true, ..shape };
+        self.call_dot_with(level, shape, words, &[place.start, place.pitch, mask])?;
+        Ok(Dotted::Stored)
     }
 
     /// Calls the leaf of a product with its words, and with where the result goes, if that is known.
     pub(super) fn call_dot(&mut self, level: CpuLevel, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
-        // Wide tiles would fetch much, and again for each two vectors of columns.
-        let place = if shape.far && shape.vectors <= 2 { self.result_place()? } else { None };
-        let bytes = |t: (Value, Value, i32)| (t.2 * shape.vectors * lanes(level.vectors()) + LINE - 1) / LINE;
-        let shape = DotShape { result: place.map_or(0, bytes), ..shape };
-        let leaf = self.leaves.of_kind(Kind::Dot(level, shape));
-        let in_order = self.in_order();
-        let place = place.map_or(Vec::new(), |(start, pitch, _)| vec![start, pitch]);
-        self.call_leaf(leaf, &[&words[..], &[in_order], &place].concat())
+        let place = if shape.far { self.result_place()? } else { None };
+        let shape = DotShape { result: place.map_or(0, |place| lines(&shape, place, level)), ..shape };
+        self.call_dot_with(level, shape, words, &place.map_or(Vec::new(), |place| vec![place.start, place.pitch]))
     }
 
-    /// Where the kernel's result goes, the bytes from row to row there and those of an element: of its only store, if
-    /// elements lie side by side along its columns and the kernel begins with the indices of it.
-    fn result_place(&mut self) -> Result<Option<(Value, Value, i32)>, String> {
+    fn call_dot_with(
+        &mut self,
+        level: CpuLevel,
+        shape: DotShape,
+        words: [Value; 8],
+        place: &[Value],
+    ) -> Result<(), String> {
+        let leaf = self.leaves.of_kind(Kind::Dot(level, shape));
+        let in_order = self.in_order();
+        self.call_leaf(leaf, &[&words[..], &[in_order], place].concat())
+    }
+
+    /// Where the instruction behind a product stores it, if that is all there is done with it, as it is.
+    fn stored_at(&mut self, product: &InstData, next: Inst) -> Result<Option<Place>, String> {
+        let Op::Run { insts, .. } = &self.body.inst(next).op else { return Ok(None) };
+        let [store] = insts.as_slice() else { return Ok(None) };
+        let store = self.body.inst(*store);
+        let uses = self.body.insts().into_iter().flat_map(|i| &self.body.inst(i).operands);
+        let uses = uses.filter(|v| Some(**v) == product.result).count();
+        let goes_on = self.body.layout.iter().flat_map(|b| self.body.block(*b).terminator.targets());
+        let goes_on = goes_on.flat_map(|c| &c.args).any(|v| Some(*v) == product.result);
+        if store.operands.last().copied() != product.result || uses != 1 || goes_on {
+            return Ok(None);
+        }
+        // Rows are stored while others are still multiplied: operands are not read from where these go.
+        let buffer = store.operands.first();
+        let reads = |v: &tile::Value| self.body.def_inst(*v).is_some_and(|d| d.operands.first() == buffer);
+        if product.operands.iter().any(reads) {
+            return Ok(None);
+        }
+        Ok(self.store_place(&store.clone())?.filter(|place| place.size == 4))
+    }
+
+    /// Where the kernel's result goes: of its only store, if elements lie side by side along its columns and the kernel
+    /// begins with the indices of it.
+    fn result_place(&mut self) -> Result<Option<Place>, String> {
         let mut stores = self.body.insts().into_iter().filter(|i| matches!(self.body.inst(*i).op, Op::Store { .. }));
         let (Some(store), None) = (stores.next(), stores.next()) else { return Ok(None) };
         let store = self.body.inst(store).clone();
-        let (Op::Store { rows, cols: Some(cols) }, [buffer, indices @ .., _]) = (&store.op, store.operands.as_slice())
-        else {
-            return Ok(None);
-        };
+        let [_, indices @ .., _] = store.operands.as_slice() else { return Ok(None) };
         // What the first block has computed so far is known wherever a product stands.
         let first = self.body.layout.first().map(|b| self.body.block(*b));
         let early = |v: &tile::Value| {
             let here = |i: &Inst| self.body.inst(*i).result == Some(*v);
             self.values[*v].is_some() && first.is_some_and(|b| b.args.contains(v) || b.insts.iter().any(here))
         };
-        if !indices.iter().all(early) {
+        if indices.iter().all(early) { self.store_place(&store) } else { Ok(None) }
+    }
+
+    /// Where a store begins, if elements lie side by side along its columns; its indices are known.
+    fn store_place(&mut self, store: &InstData) -> Result<Option<Place>, String> {
+        let (Op::Store { rows, cols: Some(cols) }, [buffer, indices @ .., _]) = (&store.op, store.operands.as_slice())
+        else {
             return Ok(None);
-        }
+        };
         let (_, strides, elem) = self.buffer(*buffer)?;
         let along = |axis: usize| strides.get(axis).copied();
         let (Some(Stride::Const(1)), Ok(size)) = (along(*cols), i32::try_from(elem.size())) else { return Ok(None) };
         let pitch = rows.and_then(along).unwrap_or(Stride::Const(0));
         let (start, pitch) = (self.address(*buffer, indices)?, self.stride_bytes(pitch, elem));
-        Ok(Some((start, pitch, size)))
+        Ok(Some(Place { start, pitch, size }))
     }
 
     /// How memory is best read, for a leaf.

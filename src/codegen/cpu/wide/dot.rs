@@ -21,7 +21,9 @@
 //!
 //! Where the result goes from the accumulator's place is known to most kernels before the product ([`DotShape::result`]).
 //! Its lines are fetched for writing meanwhile, a row in each turn of the inner loop, or all the stores of a kernel's tile
-//! would come at once and wait for memory.
+//! would come at once and wait for memory. At AVX-512 the sums of a kernel that does nothing else with them go there at
+//! once ([`DotShape::direct`]), each register tile's while the next one is computed; masks leave out what is beyond the
+//! last column.
 //!
 //! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
 //!
@@ -57,6 +59,8 @@ pub(super) struct DotShape {
     /// Lines of a row of the result that are fetched for writing while the sums are made; none if it is not known where
     /// the result goes.
     pub(super) result: i32,
+    /// Do the sums go to the place of the result, not back to the accumulator's? AVX-512 alone; two vectors at most.
+    pub(super) direct: bool,
 }
 
 /// Elements of a right operand in memory.
@@ -123,6 +127,14 @@ const END: i32 = -24;
 const TILES: i32 = -32;
 const LOW: i32 = -40;
 const LAST: i32 = -48;
+/// Below these: the row of the result where the sums of the next tile go, if they go there.
+const PLACE: i32 = -56;
+/// The words after which these stand: of the result its first row, the bytes from row to row, and a bit for each column.
+const RESULT_WORD: i32 = 8 * 9;
+const PITCH_WORD: i32 = 8 * 10;
+const MASK_WORD: i32 = 8 * 11;
+/// The columns of each vector that the result has, where the sums go there.
+const MASKS: [Register; 2] = [Register::K1, Register::K2];
 /// Holds the values of a half byte.
 const TABLE: Register = Register::ZMM31;
 
@@ -174,6 +186,13 @@ impl Dot {
         }
         self.asm.emit(Instruction::with1(Code::Push_r64, WORDS));
         let done = self.asm.label();
+        if self.shape.direct {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, at(WORDS, RESULT_WORD)));
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, PLACE), Register::RAX));
+            for (mask, word) in MASKS.into_iter().zip([MASK_WORD, MASK_WORD + 2]) {
+                self.asm.emit(Instruction::with2(Code::VEX_Kmovw_kr_km16, mask, at(WORDS, word)));
+            }
+        }
         if self.is_few() {
             self.few(done);
         }
@@ -210,8 +229,9 @@ impl Dot {
         for (word, r) in [A, STRIDE, B, ACC, Register::RAX, INNER].into_iter().enumerate() {
             load(self, r, i32::try_from(word).unwrap_or(0));
         }
-        // Without steps there is nothing to do, unless the accumulator is still to be filled.
-        let needed: &[Register] = if self.shape.filled { &[Register::RAX] } else { &[Register::RAX, INNER] };
+        // Without steps there is nothing to do, unless the accumulator is still to be filled, or to go elsewhere.
+        let needed: &[Register] =
+            if self.shape.filled || self.shape.direct { &[Register::RAX] } else { &[Register::RAX, INNER] };
         for r in needed {
             self.asm.emit(Instruction::with2(Code::Test_rm64_r64, *r, *r));
             self.asm.jump(Code::Jle_rel32_64, done);
@@ -331,9 +351,28 @@ impl Dot {
         }
     }
 
-    /// Puts the sums of a tile where they belong.
+    /// Puts the sums of a tile where they belong. `WORDS` is free.
     pub(super) fn store_sums(&mut self, height: i32, vectors: i32) {
         let (_, store) = registers::moves(self.level);
+        if self.shape.direct {
+            let (place, pitch) = (Register::RAX, WORDS);
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, pitch, at(Register::RSP, 0)));
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, pitch, at(pitch, PITCH_WORD)));
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, place, at(Register::RSP, PLACE)));
+            for r in 0..height {
+                for (v, mask) in (0..vectors).zip(MASKS) {
+                    let sum = vector(self.level, r * vectors + v);
+                    let masked = Instruction::with2(store, at(place, v * self.vector_bytes()), sum).map(|mut i| {
+                        i.set_op_mask(mask);
+                        i
+                    });
+                    self.asm.emit(masked);
+                }
+                self.asm.emit(Instruction::with2(Code::Add_r64_rm64, place, pitch));
+            }
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, PLACE), place));
+            return;
+        }
         for r in 0..height {
             for v in 0..vectors {
                 let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());

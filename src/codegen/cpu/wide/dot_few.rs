@@ -72,8 +72,8 @@ impl Dot {
         for (word, r) in words {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
         }
-        // Without steps there is nothing to do, unless the accumulator is still to be filled.
-        if !self.shape.filled {
+        // Without steps there is nothing to do, unless the accumulator is still to be filled, or to go elsewhere.
+        if !self.shape.filled && !self.shape.direct {
             self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
             self.asm.jump(Code::Jle_rel32_64, done);
         }

@@ -48,6 +48,7 @@ mod testing;
 mod tests;
 mod transpose;
 
+pub(super) use call::Dotted;
 pub(super) use leaves::{LeafCalls, Leaves};
 
 use crate::tile::{Body, CpuLevel, Extent, Inst, Value};

@@ -60,7 +60,17 @@ impl Code<'_, '_> {
         } else {
             let pairs = self.b.ins().ushr_imm_u(inner, 1);
             let right = Right::Pairs;
-            let shape = DotShape { inner_dense: true, b_pitch, acc_pitch, vectors, right, filled, far, result: 0 };
+            let shape = DotShape {
+                inner_dense: true,
+                b_pitch,
+                acc_pitch,
+                vectors,
+                right,
+                filled,
+                far,
+                result: 0,
+                direct: false,
+            };
             self.call_dot(level, shape, [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
         }
         Ok(true)

@@ -43,6 +43,7 @@ fn check_with_stride(
         far: true,
         // Some are told where the result goes.
         result: if filled { 2 } else { 0 },
+        direct: false,
     };
     let (code, listing) = dot(level, shape, true).expect("it can be encoded");
     assert!(listing.contains("vfmadd231ps"));
@@ -129,7 +130,17 @@ fn rows_a_page_apart() {
 fn what_is_fetched_ahead() {
     let listing = |level, inner_dense, result, far| {
         let (b_pitch, right) = (4 * 32, Right::F32);
-        let shape = DotShape { inner_dense, b_pitch, acc_pitch: b_pitch, vectors: 2, right, filled: true, far, result };
+        let shape = DotShape {
+            inner_dense,
+            b_pitch,
+            acc_pitch: b_pitch,
+            vectors: 2,
+            right,
+            filled: true,
+            far,
+            result,
+            direct: false,
+        };
         dot(level, shape, true).expect("it can be encoded").1
     };
     let count = |text: &str, what: &str| text.matches(what).count();
@@ -248,6 +259,7 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     filled: false,
                     far: true,
                     result: 0,
+                    direct: false,
                 };
                 let (code, listing) = dot(level, shape, true).expect("it can be encoded");
                 assert_eq!(listing.contains("vpdpbusd"), level.sums_bytes() && right.scaled() && vectors == 2);
@@ -314,6 +326,7 @@ fn rounded_groups(level: CpuLevel, right: Right) {
         filled: true,
         far: true,
         result: 0,
+        direct: false,
     };
     let (code, _) = dot(level, shape, false).expect("it can be encoded");
     let Some(leaf) = Executable::new(level, &code) else { return };
@@ -349,6 +362,70 @@ fn rounded_groups(level: CpuLevel, right: Right) {
                 1 => assert_eq!(*sum, start, "{right:?}"),
                 _ => assert!((sum - exact).abs() < off, "{right:?}, row {r}: {sum}, not {exact}"),
             }
+        }
+    }
+}
+
+/// Sums that go to the result: all rows and as many columns as the mask says, whatever the register tiles and the part of the
+/// leaf; the accumulator's place and what lies around the result stay as they are.
+#[test]
+fn sums_go_to_the_result() {
+    let level = CpuLevel::Avx512;
+    for (rows, inner, columns, filled, far) in [
+        (0, 5, 32, true, true),
+        (1, 0, 32, false, true),
+        (1, 0, 9, true, false),
+        (1, 70, 31, false, true),
+        (13, 8, 16, true, true),
+        (14, 33, 1, false, false),
+        (15, 7, 17, false, true),
+        (64, 65, 32, false, true),
+        (64, 64, 29, true, false),
+        (3, 128, 0, false, true),
+    ] {
+        let what = format!("{rows} x {inner} x {columns}, filled {filled}, far {far}");
+        let (cols, pitch, guard) = (32, 37, 40);
+        let shape = DotShape {
+            inner_dense: true,
+            b_pitch: 128,
+            acc_pitch: 128,
+            vectors: 2,
+            right: Right::F32,
+            filled,
+            far,
+            result: if far { 2 } else { 0 },
+            direct: true,
+        };
+        let (code, _) = dot(level, shape, false).expect("it can be encoded");
+        let Some(leaf) = Executable::new(level, &code) else { return };
+        let (a, b, acc) = (numbers(rows * inner, 11), numbers(inner * cols, 12), numbers(rows * cols, 13));
+        let start = numbers(rows * pitch + 2 * guard, 14);
+        let mut want = start.clone();
+        for (r, c) in (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c))) {
+            let first = if filled { 0.25 } else { acc[r * cols + c] };
+            let sum = (0..inner).fold(first, |sum, k| a[r * inner + k].mul_add(b[k * cols + c], sum));
+            want[guard + r * pitch + c] = sum;
+        }
+        for in_order in [0, 1] {
+            let (mut scratch, mut result) = (acc.clone(), start.clone());
+            let words = [
+                a.as_ptr() as u64,
+                4 * inner as u64,
+                b.as_ptr() as u64,
+                scratch.as_mut_ptr() as u64,
+                rows as u64,
+                inner as u64,
+                0,
+                u64::from(0.25f32.to_bits()),
+                in_order,
+                result[guard..].as_mut_ptr() as u64,
+                4 * pitch as u64,
+                (1 << columns) - 1,
+            ];
+            // SAFETY: the operands have these extents.
+            unsafe { leaf.call(&words) };
+            assert!(result.iter().zip(&want).all(|(x, y)| x.to_bits() == y.to_bits()), "{what}");
+            assert_eq!(scratch, acc, "{what}");
         }
     }
 }

@@ -138,6 +138,7 @@ fn products_of_pairs() {
                 filled,
                 far: true,
                 result: 0,
+                direct: false,
             };
             let (code, listing) = dot(CpuLevel::Avx512Bf16, shape, true).expect("it can be encoded");
             assert!(listing.contains("vdpbf16ps"));
