@@ -204,12 +204,50 @@ def _copy_tensor(tensor):
     return array
 
 
+class _Prepared:
+    """A call without taps for arrays of certain types and shapes: all that the library is given but their addresses.
+
+    A call may have taken what Python works with out of the caches, so what is done for each call is little.
+    """
+
+    MOST = 64
+
+    def __init__(self, session, handle, entry, values):
+        _, arguments, results = _ENTRIES[entry]
+        self.inputs = [_of_array(value, declared)[0] for value, declared in zip(values, arguments)]
+        args = _list(self.inputs)
+        made = [session._result(handle, entry, i, name, len(values), args) for i, name in enumerate(results)]
+        self.outputs = [_of_array(array, name)[0] for array, name in zip(made, results)]
+        self.results = [(array.shape, array.dtype) for array in made]
+        self.given = (entry, len(values), args, len(made), _list(self.outputs), 0, (_TEXT * 1)(), ctypes.byref(_POINTER()))
+
+    @staticmethod
+    def key(entry, values):
+        """What calls must have in common; None where arrays are not simply rows in memory."""
+        key = [entry]
+        for value in values:
+            if type(value) is not np.ndarray or not value.flags.c_contiguous or not value.dtype.isnative:
+                return None
+            key += (value.dtype, value.shape)
+        return tuple(key)
+
+    def call(self, function, handle, values):
+        """The status, and the results."""
+        made = [np.empty(shape, dtype) for shape, dtype in self.results]
+        for tensor, array in zip(self.inputs, values):
+            tensor.data = array.__array_interface__["data"][0]
+        for tensor, array in zip(self.outputs, made):
+            tensor.data = array.__array_interface__["data"][0]
+        return function(handle, *self.given), made
+
+
 class _Session:
     """What calls need: a handle of the library's, and one call at a time."""
 
     def __init__(self, library, model):
         self._library = library
         self._lock = threading.Lock()
+        self._prepared = {}
         self._handle = None
         handle = _POINTER()
         status = library.attnc_session_open(model, ctypes.byref(handle))
@@ -249,6 +287,19 @@ class _Session:
             raise _error(self._library.attnc_session_copy_error, self._handle, status)
 
     def _call(self, entry, values, taps):
+        key = _Prepared.key(entry, values) if taps is None else None
+        if key is not None:
+            with self._lock:
+                handle = self._open()
+                prepared = self._prepared.get(key)
+                if prepared is None:
+                    prepared = _Prepared(self, handle, entry, values)
+                    if len(self._prepared) >= _Prepared.MOST:
+                        self._prepared.clear()
+                    self._prepared[key] = prepared
+                status, made = prepared.call(self._library.attnc_call_taps, handle, values)
+                self._check(status)
+            return made[0] if len(made) == 1 else tuple(made)
         _, arguments, results = _ENTRIES[entry]
         inputs = [_of_value(value, declared) for value, declared in zip(values, arguments)]
         args = _list([tensor for tensor, _ in inputs])

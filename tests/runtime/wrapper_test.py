@@ -54,6 +54,18 @@ with Model(weights=weights) as m:
         assert isinstance(y, np.ndarray) and y.dtype == np.float32
         np.testing.assert_array_equal(y, scaled(x)[0])
 
+    # More shapes than calls are prepared for, some again; no result lies where another does.
+    made = []
+    for turn in range(2):
+        for rows in [3, *range(80), 3, 3]:
+            x = numbers(rows, 4) + turn
+            made.append((x, m.scale(x)))
+    for x, y in made:
+        np.testing.assert_array_equal(y, scaled(x)[0])
+    for _ in range(2):
+        refused(AttncValueError, "axis 1 of `x` is 5, and must be D, which is 4", lambda: m.scale(np.zeros((3, 5), np.float32)))
+        refused(AttncValueError, "argument `x` is f64, and the program says f32", lambda: m.scale(np.zeros((3, 4))))
+
     # Arrays as they come.
     x = numbers(6, 8)
     for view in [x[:, ::2], x[::-1, :4], x[::3, 7:3:-1], x.T[:4].T, np.broadcast_to(x[0, :4], (5, 4))]:
