@@ -61,6 +61,9 @@
 //! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
 //!   registers, the register tile of a product. A library has kernels and plans for each level; which of them run is
 //!   decided when a model is opened, by what the processor has.
+//! * **Functions are made by themselves.** Code generation declares all functions, makes each from its kernel or plan alone, and
+//!   puts them into the object in order (`codegen::cpu::object`). So they are made on all cores, and the bytes are those that
+//!   one core would give.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`) is a call of a function that
 //!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch.
