@@ -137,7 +137,9 @@ def compare(opened, workload, expected, folder, options, bandwidth):
     ceilings, begin, rounds = [], time.perf_counter(), 0
     while rounds < options.rounds or time.perf_counter() - begin < options.seconds:
         ceilings.append(bandwidth())
-        for packing, kind in FORMATS.items():
+        order = list(FORMATS.items())
+        # Who goes first changes from round to round: the next turn is after the ceiling's, another program that wrote much.
+        for packing, kind in order[rounds % len(order) :] + order[: rounds % len(order)]:
             rates[packing, "attnc"].append(attnc_turn(calls[packing], 0.005 if options.quick else 0.3))
             if peers.get(packing):
                 rate = tried(kind, peers[packing])
@@ -155,7 +157,9 @@ def compare(opened, workload, expected, folder, options, bandwidth):
         # NaN is wrong too.
         wrong = not errors[packing] <= LIMITS[packing]
         row = {"tokens_per_second": own, "error": errors[packing], "wrong": wrong, "wanted": WANTED[packing]}
-        row["of_ceiling"] = own * numbers * sizes[packing] / ceiling
+        # Of the ceiling of its round: both change together.
+        shares = [rate / limit for rate, limit in zip(rates[packing, "attnc"], ceilings)]
+        row["of_ceiling"] = statistics.median(shares) * numbers * sizes[packing]
         line = f"  attnc {packing:5} {own:8.1f} tokens/s {row['of_ceiling'] * 100:6.1f} % of the bandwidth"
         line += f"  differs by {errors[packing]:.0e}" + "  WRONG" * wrong
         if peers.get(packing):
