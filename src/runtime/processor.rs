@@ -100,3 +100,29 @@ pub fn may_use_tiles() -> bool {
 pub fn can_run(needed: u64) -> bool {
     needed & !features() == 0 && (needed & super::abi::feature::AMX_BF16 == 0 || may_use_tiles())
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::super::abi::feature;
+    use super::features;
+
+    /// The standard library asks the processor in its own way.
+    #[test]
+    fn features_are_those_that_rust_finds() {
+        macro_rules! has {
+            ($($name:tt)*) => { $(is_x86_feature_detected!($name))&&* };
+        }
+        let found = [
+            (feature::SSE42, has!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt")),
+            (feature::AVX2, has!("avx2" "bmi1" "bmi2" "f16c" "lzcnt" "movbe")),
+            (feature::FMA, has!("avx" "fma")),
+            (feature::AVX512, has!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl")),
+            (feature::AVX512_BF16, has!("avx512f" "avx512bf16")),
+            (feature::AVX512_VNNI, has!("avx512f" "avx512vnni" "avx512vbmi")),
+            (feature::AVX_VNNI, has!("avx" "avxvnni")),
+        ];
+        for (bit, is_there) in found {
+            assert_eq!(features() & bit != 0, is_there, "bit {bit:#x}");
+        }
+    }
+}

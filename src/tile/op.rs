@@ -113,8 +113,9 @@ pub enum Op {
     LoadPairs,
     /// A tile of `f32`, each element the nearest `bf16`, whose rows lie in pairs: the right operand of products alone, whose
     /// left operand may then be a window of `bf16`. Operand: a tile. The result may have a row more than that, of zeros,
-    /// so that their number is even. In scratch, a row of the result is two of its rows, those of a column side by side in
-    /// 4 bytes; it may lie over the operand.
+    /// so that their number is even; where the number is known at run time alone, it is the result's that counts: rows
+    /// behind the operand's are zeros, and rows behind its own are left out. In scratch, a row of the result is two of its
+    /// rows, those of a column side by side in 4 bytes; it may lie over the operand.
     PairRows,
     /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. `acc` is a tile, or a scalar that every element
     /// starts with.

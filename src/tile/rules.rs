@@ -452,7 +452,8 @@ fn pairs(types: &[&Type], declared: Option<&Type>) -> Rule {
     keep(declared)
 }
 
-/// As many rows as the operand has, or one more to be even at most.
+/// As many rows as the operand has, or one more to be even at most; where they are bounded, so are those of the operand, and
+/// this holds of the bounds.
 fn pair_rows(types: &[&Type], declared: Option<&Type>) -> Rule {
     count(types, 1)?;
     let (x, t) = (tile(types, 0)?, declared_tile(declared)?);

@@ -43,7 +43,7 @@ pub(crate) fn scheduled_with(module: &Module, level: CpuLevel, weights: WeightFo
     tiles
 }
 
-/// The levels whose code this processor can run, best first.
+/// The levels whose code this processor can run, best first. Says which are left out.
 pub(crate) fn levels() -> Vec<CpuLevel> {
     cpu::levels().iter().copied().filter(runs_here).collect()
 }
@@ -52,23 +52,20 @@ pub(crate) fn levels() -> Vec<CpuLevel> {
 /// left out.
 pub(crate) fn levels_for(format: WeightFormat) -> Vec<CpuLevel> {
     let more = if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) { cpu::byte_levels() } else { &[] };
-    levels().into_iter().chain(more.iter().copied().filter(runs_or_is_told)).collect()
+    levels().into_iter().chain(more.iter().copied().filter(runs_here)).collect()
 }
 
 /// The levels whose code for products of `bf16` this processor can run, among them all of [`levels`]. Says which are left out.
 pub(crate) fn bf16_levels() -> Vec<CpuLevel> {
-    cpu::bf16_levels().iter().copied().filter(runs_or_is_told).chain(levels()).collect()
+    cpu::bf16_levels().iter().copied().filter(runs_here).chain(levels()).collect()
 }
 
 fn runs_here(level: &CpuLevel) -> bool {
-    features_of(level.name()).is_some_and(processor::can_run)
-}
-
-fn runs_or_is_told(level: &CpuLevel) -> bool {
-    if !runs_here(level) {
+    let runs = features_of(level.name()).is_some_and(processor::can_run);
+    if !runs {
         println!("not run: this machine lacks {}", level.name());
     }
-    runs_here(level)
+    runs
 }
 
 /// The back end that the environment asks for: `ATTNC_TEST_BACKEND=llvm`, where attnc is built with it; else the usual one.

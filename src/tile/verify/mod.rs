@@ -33,15 +33,17 @@
 //!     rows or columns, not both.
 //! 13. Operands of `dot` are in scratch or windows; result and accumulator (which may be a scalar) are in scratch, perhaps
 //!     in one place, and the result does not overlap the other operands. Operand and result of `transpose` are in
-//!     scratch and do not overlap; those of `pair_rows` are, and may lie in one place. `dot_panels` has its accumulator in vector registers of the processor's width; no
-//!     more registers are taken at a time than there are.
+//!     scratch and do not overlap; those of `pair_rows` are in scratch. `dot_panels` has its accumulator in vector registers
+//!     of the processor's width; no more registers are taken at a time than there are.
 //! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an
-//!     operation makes overlaps what it reads only where both are the same place with the same extents, those of the run.
+//!     operation makes overlaps what it reads only where both begin in one place and have the same extents, those of the
+//!     run; `pair_rows`, which writes a pair when it has read its rows, may make a row more.
 //! 15. A window is of a buffer that the kernel does not write; so is what `load_scaled` and `load_pairs` make.
 //! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`, `load_pairs`, `pair_rows`) is the
 //!     right operand of `dot` alone; a `bf16` window may be the left one where the right one is in pairs (`load_pairs`,
-//!     `pair_rows`). A right operand in place of more than one column begins at its buffer's first column; the buffer has a known number of columns, side by side,
-//!     and at least as many as the whole vectors of the kernel's level that the tile takes.
+//!     `pair_rows`). A right operand in place of more than one column begins at its buffer's first column; the buffer has
+//!     a known number of columns, side by side, and at least as many as the whole vectors of the kernel's level that the
+//!     tile takes.
 //!
 //! Of kernels scheduled for a GPU (`gpu`):
 //! 17. Slots, what is pending, and groups are used exactly once on every path, in order: groups are waited for first

@@ -183,12 +183,8 @@ impl Code<'_, '_> {
         if store.operands.last().copied() != product.result || uses != 1 || goes_on {
             return Ok(None);
         }
-        // Rows are stored while others are still multiplied: operands are not read from where these go.
-        let buffer = store.operands.first();
-        let reads = |v: &tile::Value| self.body.def_inst(*v).is_some_and(|d| d.operands.first() == buffer);
-        if product.operands.iter().any(reads) {
-            return Ok(None);
-        }
+        // Rows are stored while others are still multiplied, whose operands are not there: nothing is read in place of a
+        // buffer that is written.
         Ok(self.store_place(&store.clone())?.filter(|place| place.size == 4))
     }
 
