@@ -65,12 +65,12 @@
 //!   puts them into the object in order (`codegen::cpu::object`). So they are made on all cores, and the bytes are those that
 //!   one core would give.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
-//!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`) is a call of a function that
+//!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch.
 //! * **`bf16` by `bf16` has levels of its own.** `avx512bf16` (`vdpbf16ps`) and `amx` (`tdpbf16ps`) are AVX-512 in everything but
 //!   products of two `bf16` operands, whose right one lies in pairs of steps there: those of attention too, which rounds a
 //!   block's weights to pairs of keys in scratch (`pair_rows`). A library has them only if its program
-//!   has such a product, and shares all other kernels with `avx512`; the system is asked for AMX tiles when a model
+//!   has such a product or attention of `bf16` (also where that goes the common way: a head of an odd width), and shares all other kernels with `avx512`; the system is asked for AMX tiles when a model
 //!   is opened, and if it refuses, the next level runs. On Intel's processors `vdpbf16ps` is slower than FMA, so there
 //!   `avx512bf16` runs only where `ATTNC_CPU` names it.
 //! * **Whole numbers have a level of their own.** `avx2vnni` is AVX2 in everything but products by whole numbers with scales,
@@ -84,7 +84,8 @@
 //!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its chain is FMAs in `f32`.
 //!   Attention has queries in the lanes of vectors, so that its maxima and sums go from register to register, never
 //!   across one. A call with few queries has them one by one instead, keys or columns in the lanes, and a query's bits are
-//!   then others than among many.
+//!   then others than among many. At the levels for `bf16` so they are on either side of 64 queries: from there on attention of
+//!   `bf16` multiplies pairs, below it computes in `f32`.
 //! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
 //!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions. Queries, keys and values are one
 //!   product by parameters that are put together there, though a program has three.
@@ -102,8 +103,11 @@
 //!
 //! # Numerics
 //!
-//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not. At the levels for `bf16`
-//! a leaf rounds to it by one instruction, to which subnormal numbers are 0. Matmuls and
+//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not; all but those inside an
+//! attention that was fused: its scores are not rounded, and its weights are rounded before they are divided by their sum, or not
+//! at all (`passes::fuse_attention`; as each operation rounds with `--float strict`, which fuses none). At the levels for `bf16` subnormal
+//! numbers of that type are 0 where one instruction rounds to it and where one multiplies it: a factor that is one
+//! takes its whole product with it, whatever the other is. Matmuls and
 //! reductions accumulate in `f32` (`i8` in `i32`). The bits do not depend on the number of threads: a reduction is cut by
 //! shape alone. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
 

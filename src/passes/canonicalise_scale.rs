@@ -28,7 +28,7 @@
 //! # Rewrites
 //!
 //! Only inside an attention whose other conditions hold (`scores`), so that no program changes for nothing. With
-//! u = 2^-24 (2^-9 for bf16, 2^-12 for f16) and γ(n) = n u / (1 - n u):
+//! u = 2^-24 (2^-8 for bf16, 2^-11 for f16) and γ(n) = n u / (1 - n u):
 //!
 //! | name | rewrite | exact? |
 //! |---|---|---|

@@ -45,16 +45,36 @@
 //!
 //! # Error
 //!
-//! Delayed normalisation and rescaling. With u = 2^-24, T keys in n tiles, `exp` within 4 u, and scores within a of the
-//! exact ones: as written, each term `weight * value` of a result is within a factor (1 + u)^(2T + 10) e^(2a) of the exact
-//! one (T additions each for the sum of the row and for the product with the values, `exp` twice, a division, a product).
-//! Fused, each later tile rescales what is there by one `exp` and one product, of the sum and of the result: within
-//! (1 + u)^(2T + 10n + 10) e^(2a). The interpreter, which defines `attention`, does it in one tile; compiled code is held
-//! to running bounds by tests. For `bf16` and `f16` the scores are no longer rounded between the steps, which loses
-//! nothing; the weights are rounded before they meet the values, as written, or not at all. Rounded, they are not divided
-//! by their sum yet: with w the type's unit (2^-9 or 2^-12), that moves each by one part in 1 / w at most, as it does after
-//! the division, so the result is within 2 w times the sum of the weights' products with the values' sizes of what was
-//! written.
+//! Delayed normalisation and rescaling; and for `bf16` and `f16` other roundings. Against exact arithmetic on the inputs, where
+//! nothing overflows and no input is a subnormal `bf16`: let u = 2^-24; w and t the type's unit and what underflow may cost
+//! (`f32`: 2^-24 and 2^-126; `bf16`: 2^-8 and 2^-126; `f16`: 2^-11 and 2^-25); T keys in n tiles; `exp` within 4 u; D the width
+//! of a head; r the number of operations that make a score (the product, the scale, each added mask); c the scale; and B the
+//! largest of `abs(c) Σ abs(q_d k_d)` plus the sizes of the finite numbers that masks add or put there. Each score is then
+//! within
+//!
+//! ```text
+//! a = ((1 + x)^r (1 + u)^(D + 8) - 1) B + 2 (r + D) t max(1, abs(c))      x = w as written, u fused
+//! ```
+//!
+//! of the exact one: as written it is rounded to the type after each of the r operations, fused it stays `f32`. (The 8 is
+//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) With the exact weights p of a
+//! row and its exact result y, what is computed is within
+//!
+//! ```text
+//! (1 + w) E + w abs(y) + t      of y, where
+//! E = ((1 + w) F - 1) Σ p abs(v) + F t (Σ abs(v) + 2T)
+//! F = (1 + u)^(2T + 10) e^(2a) as written, (1 + u)^(2T + 10n + 10) e^(2a) fused
+//! ```
+//!
+//! F has T additions each for the sum of the row and for the product with the values, `exp` twice, a division, a product;
+//! fused, each later tile rescales what is there by one `exp` and one product, of the sum and of the result. 1 + w and t in E
+//! are for the weights: as written they are rounded after the division by their sum; fused before it, or not at all, and
+//! the sum is at least 1. What stands outside E is the result's own rounding. So the two programs may be as far apart as both
+//! bounds together, of which most is that of what was written: its scores between 64 and 128 are rounded by up to 0.25 in
+//! `bf16`, which changes weights by factors of up to e^0.5.
+//!
+//! The interpreter, which defines `attention`, does it in one tile, and rounds weights after the division. Compiled code is held
+//! to running bounds by tests, and both programs to this formula.
 //!
 //! # What it does not do
 //!

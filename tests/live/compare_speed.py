@@ -9,7 +9,7 @@ not count where calls are short, since caches and threads are still another's. M
 through its Python wrapper, the others through theirs. Results must agree with NumPy's in float64.
 
 All compute in float32, with two exceptions. In workloads of bf16 attnc's program multiplies bf16, in attention too, with
-matrices rounded from the same numbers, and OpenVINO, the only peer there, takes the float32 model with a hint to compute in bf16. `tokens`
+matrices rounded from the same numbers, and OpenVINO takes the float32 model with a hint to compute in bf16; this script leaves the other peers out there. `tokens`
 packs weights in fewer bytes; llama.cpp stands beside it with random numbers of its own (speed/tokens.py).
 
 Beside them stands what the machine can do, as `attnc bench` measures it in the same run. Contenders that are not

@@ -49,10 +49,13 @@
 //! finite, or may overflow. A single query's sums are those of reductions: its bits are not those of the same query among
 //! many.
 //!
-//! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as written rounds it after:
-//! by one part in 2^9 either way, so the result is off by at most `2^-9 (1 + 2^-9)` times the sum of the weights' products
-//! with the values' sizes, and from the program as written by twice that. Weights below 2^-126 of the largest are 0, and so
-//! are subnormal queries, keys and values.
+//! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as written rounds it after: by
+//! one part in 2^8 at most either way, so the result is off by at most 2^-8 times the sum of the weights' products with the
+//! values' sizes. (How far the program as written may be off, whose scores are rounded too: `passes::fuse_attention`.) Weights
+//! below 2^-126 of the largest are 0, and so are subnormal queries, keys and values: a product with one is lost, which may be
+//! as much as 2^-126 times the other factor, up to 4. Steps go in pairs, so behind an odd number of keys the value of a key that
+//! the causal mask hides from the tile may be multiplied by 0: if it is infinite or NaN it may reach the sums, which the
+//! language leaves open.
 //!
 //! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into
 //! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow

@@ -90,7 +90,8 @@ fn as_tile(kb: &mut KernelBuilder, v: tile::Value, at: &Position) -> tile::Value
     }
 }
 
-/// Does a module multiply `bf16` by `bf16`, in attention too? Then levels that have instructions for that make other code of it.
+/// Does a module multiply `bf16` by `bf16`, in attention too? Then levels that have instructions for that may make
+/// other code of it; of attention they do where its heads are of an even width and there are several queries.
 pub fn multiplies_bf16(module: &ir::Module) -> bool {
     fn in_function(f: &ir::Function) -> bool {
         let is_bf16 = |v: &ir::Value| f.tensor(*v).is_some_and(|t| t.elem == crate::shape::Elem::BF16);

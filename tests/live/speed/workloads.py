@@ -148,7 +148,7 @@ def bf16_bits(array):
 
 
 def bf16_stack(layers, d, heads, f, rows, wanted):
-    """The same with matrices in bf16, and what they are multiplied by."""
+    """The same with matrices in bf16; activations are rounded to it before each product, those of attention among them."""
     workload = stack(layers, d, heads, f, rows, False, wanted)
     workload.name += ", bf16"
     workload.program = HERE / "blocks_bf16.attn"

@@ -21,8 +21,8 @@
 //! in order, their sum, added to what was there. All of it is rounded to nearest even. Products of `bf16` are exact in `f32`,
 //! so with n steps a product goes through at most 17 + n / 32 roundings, and never through more than n + 1: the error is
 //! within the bound that holds for any order of the sum, (n + 1) 2^-24 times the sum of the products' sizes. Subnormal
-//! numbers are taken as 0 and become 0, which adds at most 2^-126 for each sum and each product of one. An
-//! element depends on neither rows nor columns around it.
+//! numbers are taken as 0 and become 0. That adds at most 2^-126 for each sum, and where a factor is one, the whole product: less
+//! than 2^-126 times the other factor, which may be 4. An element depends on neither rows nor columns around it.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
