@@ -83,8 +83,10 @@ fn with_few_sections(folder: &Path) -> Result<(), String> {
         .output();
     if made.is_ok_and(|done| done.status.success()) {
         fs::rename(folder.join("joined.o"), folder.join("support.o")).map_err(|e| format!("support.o: {e}"))?;
+    } else {
+        println!("cargo:warning=`cc -r` does not join sections: models are linked more slowly, and are larger");
     }
-    Ok(())
+    fs::remove_file(folder.join("sections.ld")).map_err(|e| format!("sections.ld: {e}"))
 }
 
 /// The first member of an `ar` archive that is an object file. A header has 60 bytes: the name in 16 (`/` and `//` are

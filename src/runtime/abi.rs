@@ -9,7 +9,7 @@
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 
 /// Version of everything in this file and of the exported C functions; a change of meaning raises it.
-pub const ABI_VERSION: u64 = 2;
+pub const ABI_VERSION: u64 = 3;
 
 /// Name of the [`ModelDesc`] in `model.o`; hidden, so that it never leaves the `.so`.
 pub const DESCRIPTOR_SYMBOL: &str = "attnc_model_descriptor";

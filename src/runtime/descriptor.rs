@@ -243,7 +243,7 @@ pub fn features_of(level: &str) -> Option<u64> {
         "avx2vnni" => Some(features_of("avx2")? | feature::AVX_VNNI),
         "avx512" => Some(feature::SSE42 | feature::AVX2 | feature::FMA | feature::AVX512),
         "avx512bf16" => Some(features_of("avx512")? | feature::AVX512_BF16),
-        "amx" => Some(features_of("avx512")? | feature::AMX_BF16),
+        "amx" => Some(features_of("avx512bf16")? | feature::AMX_BF16),
         _ => None,
     }
 }

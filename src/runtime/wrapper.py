@@ -216,10 +216,10 @@ class _Prepared:
         _, arguments, results = _ENTRIES[entry]
         self.inputs = [_of_array(value, declared)[0] for value, declared in zip(values, arguments)]
         args = _list(self.inputs)
-        made = [session._result(handle, entry, i, name, len(values), args) for i, name in enumerate(results)]
+        made = [session._result(handle, entry, i, name, len(self.inputs), args) for i, name in enumerate(results)]
         self.outputs = [_of_array(array, name)[0] for array, name in zip(made, results)]
         self.results = [(array.shape, array.dtype) for array in made]
-        self.given = (entry, len(values), args, len(made), _list(self.outputs), 0, (_TEXT * 1)(), ctypes.byref(_POINTER()))
+        self.given = (entry, len(self.inputs), args, len(made), _list(self.outputs), 0, (_TEXT * 1)(), ctypes.byref(_POINTER()))
 
     @staticmethod
     def key(entry, values):

@@ -69,7 +69,7 @@ impl Code<'_, '_> {
     /// A form that the verifier refuses.
     pub(super) fn next_weights(&mut self, block: Block, from: usize) -> Result<Place, String> {
         let mut replaced = Vec::new();
-        let found = self.follow(block, from, &mut LONGEST.clone(), &mut replaced)?;
+        let found = self.follow(block, from, &mut { LONGEST }, &mut replaced)?;
         self.restore(replaced, 0);
         Ok(match found {
             Some(place) => place,

@@ -1,10 +1,11 @@
 //! How a processor is used best, by its maker; what it has stands in `../processor.rs`.
 
 /// Is code for these features slower here than what the features below it give? Intel's processors have the BF16 products of
-/// AVX-512 at half the speed of FMA, or a quarter.
+/// AVX-512 at half the speed of FMA, or a quarter; code for tiles takes those for its products.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn is_slow(features: u64) -> bool {
-    is_by(*b"Genu") && features & crate::abi::feature::AVX512_BF16 != 0
+    use crate::abi::feature;
+    is_by(*b"Genu") && features & (feature::AVX512_BF16 | feature::AMX_BF16) == feature::AVX512_BF16
 }
 
 /// No processor has more bytes of cache for each of its cores than this; few have a third of it.

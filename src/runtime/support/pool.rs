@@ -24,7 +24,8 @@ use crate::sys::{Buffer, Condition, Mutex, Thread, clock, process, processors};
 
 /// Threads that a model may have.
 const MOST_THREADS: usize = 256;
-/// Looks at a flag before a thread goes to sleep; some 20 microseconds.
+/// Looks at a flag before a thread goes to sleep, with a pause after each: a tenth of a millisecond or two. Launches that
+/// follow each other are closer.
 const SPINS: u32 = 4000;
 /// No thread is woken for what would take less than this, in nanoseconds. Those that are awake take part in any case.
 const WORTHWHILE: i64 = 15_000;
@@ -228,17 +229,13 @@ struct Shared {
     done: Condition,
     /// The points of the launch.
     ranges: Ranges,
-    inner: UnsafeCell<Inner>,
+    /// The threads shall end. Changed under the lock, before the state of the board is.
+    stop: AtomicBool,
+    /// What threads reported in this launch; the lock guards it.
+    report: UnsafeCell<Report>,
 }
 
-/// What the lock guards.
-struct Inner {
-    stop: bool,
-    /// What a thread reported in this launch.
-    report: Report,
-}
-
-// SAFETY: `inner` is used under the lock; how the board is used is said there.
+// SAFETY: `report` is used under the lock; how the board is used is said there.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
@@ -293,7 +290,8 @@ impl Pool {
             wake: Condition::new(),
             done: Condition::new(),
             ranges: Ranges::new(wanted),
-            inner: UnsafeCell::new(Inner { stop: false, report: Report::NONE }),
+            stop: AtomicBool::new(false),
+            report: UnsafeCell::new(Report::NONE),
         });
         let mut threads = Vec::new();
         for worker in 1..wanted {
@@ -354,7 +352,8 @@ impl Pool {
         // Threads that are awake see it. Whether it is worth while to wake the others, its first points tell.
         let sleep = || shared.sleepers.load(Ordering::Relaxed) > 0;
         let mut own = Report::NONE;
-        let (known, before) = if sleep() { ((total / TRIED).max(1), clock()) } else { (u32::MAX, 0) };
+        let known = if sleep() { (total / TRIED).max(1) } else { u32::MAX };
+        let before = clock();
         if let Some((start, end)) = shared.ranges.take(0, known) {
             // SAFETY: as the caller promises.
             own = unsafe { board.range(ctx, &work, 0, (start, end)) };
@@ -373,7 +372,7 @@ impl Pool {
         // Nobody enters any more; those who are in will soon be done with it.
         let inside = |state: u64| state & INSIDE > 0;
         if inside(board.state.fetch_and(!OPEN, Ordering::AcqRel)) {
-            let mut ahead = Ahead::new(work.next, 0, self.width());
+            let mut ahead = Ahead::new(work.next, 0, shared.ranges.threads());
             let left = || !inside(board.state.load(Ordering::Acquire));
             if !spin(&mut ahead, left) {
                 let held = shared.lock.lock();
@@ -387,7 +386,7 @@ impl Pool {
         if board.stop.load(Ordering::Relaxed) < work.end {
             let _held = shared.lock.lock();
             // SAFETY: the lock is held.
-            let theirs = unsafe { core::mem::replace(&mut (*shared.inner.get()).report, Report::NONE) };
+            let theirs = unsafe { core::mem::replace(&mut *shared.report.get(), Report::NONE) };
             own = own.lower(theirs);
         }
         own
@@ -401,8 +400,7 @@ impl Drop for Pool {
         }
         {
             let _held = self.shared.lock.lock();
-            // SAFETY: the lock is held.
-            unsafe { (*self.shared.inner.get()).stop = true };
+            self.shared.stop.store(true, Ordering::Relaxed);
             // A launch that nobody may enter.
             self.shared.board().state.fetch_add(LAUNCH, Ordering::Release);
             self.shared.wake.wake_all();
@@ -444,8 +442,7 @@ unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
         if !spin(&mut ahead, is_new) {
             let held = shared.lock.lock();
             shared.sleepers.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: the lock is held, here and after each wait.
-            while !is_new() && !unsafe { (*shared.inner.get()).stop } {
+            while !is_new() {
                 shared.wake.wait(&held);
             }
             shared.sleepers.fetch_sub(1, Ordering::Relaxed);
@@ -456,12 +453,10 @@ unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
         ahead::fetch_line(board.args.load(Ordering::Relaxed).cast());
         ahead::fetch_line(board.ctx.load(Ordering::Relaxed).cast());
         ahead::fetch_line(shared.ranges.line_of(worker));
+        if shared.stop.load(Ordering::Relaxed) {
+            return core::ptr::null_mut();
+        }
         if !board.enter(state) {
-            let _held = shared.lock.lock();
-            // SAFETY: the lock is held.
-            if unsafe { (*shared.inner.get()).stop } {
-                return core::ptr::null_mut();
-            }
             continue;
         }
         // SAFETY: this thread is in the launch, whose caller waits for it.
@@ -471,7 +466,7 @@ unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
             if report.site >= 0 {
                 let _held = shared.lock.lock();
                 // SAFETY: the lock is held.
-                unsafe { (*shared.inner.get()).report = (*shared.inner.get()).report.lower(report) };
+                unsafe { *shared.report.get() = (*shared.report.get()).lower(report) };
             }
             ahead.go_on(work.next, worker, threads);
         }

@@ -99,7 +99,11 @@ impl Machine {
         };
         let x = self.vector(op, vec![m.into()]);
         Some(match elem {
-            Elem::BF16 => self.shift(Op::ShiftLeft, x, 16),
+            Elem::BF16 => {
+                let y = self.shift(Op::ShiftLeft, x, 16);
+                self.short.insert(y);
+                y
+            }
             Elem::F16 => self.vector(Op::FromHalf, vec![x.into()]),
             Elem::I8 => {
                 let up = self.shift(Op::ShiftLeft, x, 24);
@@ -136,7 +140,7 @@ impl Machine {
         let (op, mut srcs) = match elem {
             Elem::F32 | Elem::I32 => (Op::Store, vec![m.into(), x.into()]),
             Elem::F16 => (Op::ToHalf, vec![m.into(), x.into()]),
-            // What was `bf16` before keeps its subnormals.
+            // What was `bf16` before in this run keeps its subnormals.
             Elem::BF16 if self.shortens && (self.halves.contains_key(&x) || !self.short.contains(&x)) => {
                 let half = match self.halves.get(&x) {
                     Some(half) => *half,

@@ -4,7 +4,7 @@
 //! up to the height of a register tile; more rows go on to the other part of the leaf, and the sums are the same.
 //!
 //! Such a product waits for memory alone, and how it asks for memory is all there is to it. Processors differ in what they
-//! read fastest, so both ways have code, and a word of the leaf says which (`PlanContext::in_order`; what is computed is the same):
+//! read fastest, so each way has code, and a word of the leaf says which (`PlanContext::in_order`; what is computed is the same):
 //!
 //! * at several places at once, for Intel's: one stream of addresses does not keep memory busy there, a core of a Sapphire
 //!   Rapids then reads some 14 GB/s where it gets 22 at several places. A panel is one stream. So memory is taken as windows

@@ -155,9 +155,13 @@ impl Machine {
         Some(match (elem, op) {
             (Elem::F32, UnaryOp::Neg) => {
                 let sign = self.float(-0.0);
-                self.two(Op::Xor, x, sign)
+                let y = self.two(Op::Xor, x, sign);
+                self.as_short_as(&[x], y)
             }
-            (Elem::F32, UnaryOp::Abs) => self.magnitude(x),
+            (Elem::F32, UnaryOp::Abs) => {
+                let y = self.magnitude(x);
+                self.as_short_as(&[x], y)
+            }
             (Elem::F32, UnaryOp::Sqrt) => self.vector(Op::Sqrt, vec![x.into()]),
             (Elem::F32, UnaryOp::Relu) => {
                 let zero = self.float(0.0);
@@ -186,8 +190,10 @@ impl Machine {
             (Elem::F32, BinaryOp::Sub) => Op::Sub,
             (Elem::F32, BinaryOp::Mul) => Op::Mul,
             (Elem::F32, BinaryOp::Div) => Op::Div,
-            (Elem::F32, BinaryOp::Max) => return Some(self.extreme(Op::Max, x, y)),
-            (Elem::F32, BinaryOp::Min) => return Some(self.extreme(Op::Min, x, y)),
+            (Elem::F32, BinaryOp::Max | BinaryOp::Min) => {
+                let z = self.extreme(if op == BinaryOp::Max { Op::Max } else { Op::Min }, x, y);
+                return Some(self.as_short_as(&[x, y], z));
+            }
             (Elem::Bool, BinaryOp::And) => return Some(self.both(x, y)),
             (Elem::Bool, BinaryOp::Or) => return Some(self.either(x, y)),
             (Elem::I32, BinaryOp::Add) => Op::AddI,
@@ -255,8 +261,17 @@ impl Machine {
             let no = self.logic(Op::MaskAndNot, Op::AndNot, condition, y);
             self.either(yes, no)
         } else {
-            self.choose(condition, x, y)
+            let z = self.choose(condition, x, y);
+            self.as_short_as(&[x, y], z)
         }
+    }
+
+    /// Notes that a register holds `bf16` if all of these do, whose bits it has but for the sign.
+    fn as_short_as(&mut self, from: &[Reg], to: Reg) -> Reg {
+        if from.iter().all(|x| self.short.contains(x)) {
+            self.short.insert(to);
+        }
+        to
     }
 
     /// Conversion; float to integer truncates and saturates, NaN gives 0.

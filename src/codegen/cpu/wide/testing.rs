@@ -71,7 +71,7 @@ pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
                     | CpuidFeature::AVX512_VBMI
             );
             let sums = level == CpuLevel::Avx2Vnni && *f == CpuidFeature::AVX_VNNI;
-            let pairs = level == CpuLevel::Avx512Bf16 && *f == CpuidFeature::AVX512_BF16;
+            let pairs = level.is_for_bf16() && *f == CpuidFeature::AVX512_BF16;
             let tiles = level == CpuLevel::Amx && matches!(f, CpuidFeature::AMX_TILE | CpuidFeature::AMX_BF16);
             let allowed = match level.vectors() {
                 CpuLevel::Portable => base,

@@ -406,7 +406,7 @@ fn sums_go_to_the_result() {
             let sum = (0..inner).fold(first, |sum, k| a[r * inner + k].mul_add(b[k * cols + c], sum));
             want[guard + r * pitch + c] = sum;
         }
-        for in_order in [0, 1] {
+        for in_order in [0, 1, 2] {
             let (mut scratch, mut result) = (acc.clone(), start.clone());
             let words = [
                 a.as_ptr() as u64,
