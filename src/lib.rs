@@ -70,9 +70,9 @@
 //! * **`bf16` by `bf16` has levels of its own.** `avx512bf16` (`vdpbf16ps`) and `amx` (`tdpbf16ps`) are AVX-512 in everything but
 //!   products of two `bf16` operands, whose right one lies in pairs of steps there: those of attention too, which rounds a
 //!   block's weights to pairs of keys in scratch (`pair_rows`). A library has them only if its program
-//!   has such a product or attention of `bf16` (also where that goes the common way: a head of an odd width), and shares all other kernels with `avx512`; the system is asked for AMX tiles when a model
-//!   is opened, and if it refuses, the next level runs. On Intel's processors `vdpbf16ps` is slower than FMA, so there
-//!   `avx512bf16` runs only where `ATTNC_CPU` names it.
+//!   has such a product or attention of `bf16` (even one that goes the common way: of heads of an odd width), and shares all
+//!   other kernels with `avx512`; the system is asked for AMX tiles when a model is opened, and if it refuses, the next level
+//!   runs. On Intel's processors `vdpbf16ps` is slower than FMA, so there `avx512bf16` runs only where `ATTNC_CPU` names it.
 //! * **Whole numbers have a level of their own.** `avx2vnni` is AVX2 in everything but products by whole numbers with scales,
 //!   which are sums of products of bytes there as at AVX-512 (`wide/dot_bytes.rs`). A library has it only if its weights
 //!   are such, and shares all other kernels with `avx2`.
@@ -103,13 +103,13 @@
 //!
 //! # Numerics
 //!
-//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not; all but those inside an
-//! attention that was fused: its scores are not rounded, and its weights are rounded before they are divided by their sum, or not
-//! at all (`passes::fuse_attention`; as each operation rounds with `--float strict`, which fuses none). At the levels for `bf16` subnormal
-//! numbers of that type are 0 where one instruction rounds to it and where one multiplies it: a factor that is one
-//! takes its whole product with it, whatever the other is. Matmuls and
-//! reductions accumulate in `f32` (`i8` in `i32`). The bits do not depend on the number of threads: a reduction is cut by
-//! shape alone. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
+//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not. Only attention is
+//! otherwise once it is fused, which `--float strict` forbids: its scores are not rounded, and its weights are before they are
+//! divided by their sum, or not at all (`passes::fuse_attention`). At the levels for `bf16` subnormal numbers of that type
+//! count as 0 where one instruction rounds to it, and where one multiplies them: their products are lost whatever the
+//! other factor is. Matmuls and reductions accumulate in `f32` (`i8` in `i32`). The bits do not depend on the number of
+//! threads: a reduction is cut by shape alone. What a pass may change is stated in its file with its bound, and `--float`
+//! allows or forbids it.
 
 pub mod bench;
 pub mod cfg;

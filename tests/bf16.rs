@@ -55,17 +55,26 @@ fn parameters(module: &Module) -> BTreeMap<String, Tensor> {
     out
 }
 
-/// Does a kernel of the module have products of pairs, with the left operand in place?
+/// Does a kernel of the module have products of pairs, with the left operand in place? Where there is one with weights that are
+/// made into pairs, it is an attention's, all of whose products are such then: of queries and keys, and of weights and values.
 fn has_pairs(tiles: &tile::Module) -> bool {
-    tiles.kernels.iter().any(|k| {
+    let mut found = false;
+    for k in &tiles.kernels {
         let made_by = |v: &tile::Value| k.body.def_inst(*v).map(|d| d.op.clone());
-        k.body.insts().into_iter().any(|i| match (&k.body.inst(i).op, k.body.inst(i).operands.as_slice()) {
-            (Op::Dot, [a, b, _]) => {
-                matches!((made_by(a), made_by(b)), (Some(Op::Window { .. }), Some(Op::LoadPairs | Op::PairRows)))
-            }
-            _ => false,
-        })
-    })
+        let (mut all, mut pairs, mut of_rows) = (0, 0, 0);
+        for i in k.body.insts() {
+            let (Op::Dot, [a, b, _]) = (&k.body.inst(i).op, k.body.inst(i).operands.as_slice()) else { continue };
+            let (a, b) = (made_by(a), made_by(b));
+            all += 1;
+            pairs += usize::from(matches!((&a, &b), (Some(Op::Window { .. }), Some(Op::LoadPairs | Op::PairRows))));
+            of_rows += usize::from(matches!(b, Some(Op::PairRows)));
+        }
+        if of_rows > 0 {
+            assert!(all >= 2 && pairs == all && of_rows == all, "{}: {pairs} of {all} products in pairs", k.name);
+        }
+        found |= pairs > 0;
+    }
+    found
 }
 
 /// Compares compiled code and interpreted tiles of every level with the graph interpreter, for arguments of given shapes.
@@ -257,6 +266,59 @@ fn pairs_of_rows_are_made_at_every_level() {
         let model = compiled::load_tiles(level, &module, &tiles, &none, folder.path());
         let got = model.session().unwrap().call(0, &args).unwrap_or_else(|e| panic!("{e}"));
         compiled::agree(level.name(), &expected.results[0], &got[0]);
+    }
+}
+
+/// Numbers of which every third is subnormal, every third so large that its products with these are not small, and all others
+/// are around 1.
+fn with_subnormals(shape: &[usize], seed: usize) -> Tensor {
+    let number = |i: usize| {
+        let n = (i + 1).wrapping_mul(2_654_435_761 + 2 * seed) >> 9;
+        let size = 1.0 + (n % 61) as f64 / 64.0;
+        (if n % 2 == 0 { size } else { -size }) * [1e-39, 1e38, 1.0][n / 61 % 3]
+    };
+    let values: Vec<f64> = (0..shape.iter().product()).map(number).collect();
+    Tensor::from_floats(Elem::BF16, shape.to_vec(), &values).unwrap()
+}
+
+/// At the levels for `bf16` a subnormal factor is 0, which costs a product with a large number as a whole.
+#[test]
+fn subnormal_factors() {
+    // Two scores of 0.3 that are 0 there: the weights are a half and a quarter each, or a third.
+    let source = "model M { pub fn forward(q: bf16[S, 2], k: bf16[T, 2], v: bf16[T, 2]) -> bf16[S, 2] {\n    \
+                  softmax(q @ k.T) @ v\n} }";
+    let filled = |rows: usize, first: usize, of: f64| {
+        let values: Vec<f64> = (0..2 * rows).map(|i| if i < first { of } else { 0.0 }).collect();
+        Tensor::from_floats(Elem::BF16, vec![rows, 2], &values).unwrap()
+    };
+    let large = [filled(64, 128, 1e-39), filled(3, 2, 3e38), filled(3, 2, 1.0)];
+    // Values that are subnormal, with weights that are not.
+    let small = [filled(64, 128, 0.5), filled(3, 2, 1.0), filled(3, 6, 1e-39)];
+    compute_the_same("subnormal queries", source, &[large.to_vec(), small.to_vec()], &["S", "T"], &BOTH);
+
+    let source = "model M { pub fn forward(a: bf16[S, 34], b: bf16[T, 34]) -> bf16[S, T] { a @ b.T } }";
+    let calls = [(600, 3), (3, 40)].map(|(s, t)| vec![with_subnormals(&[s, 34], 3), with_subnormals(&[t, 34], 4)]);
+    compute_the_same("subnormal factors", source, &calls, &["S", "T"], &BOTH);
+}
+
+/// Operations on one element may lose subnormal numbers of `bf16`, and no others.
+#[test]
+fn subnormal_elements() {
+    for (what, body) in [
+        ("signs", "-x"),
+        ("sizes", "abs(x)"),
+        ("positive ones", "relu(x)"),
+        ("the larger", "maximum(x, y)"),
+        ("chosen", "where(x < y, x, y)"),
+        ("chosen", "where(x < y, x, y)"),
+        ("sums", "x + y"),
+        ("casts", "cast<bf16>(cast<f32>(x))"),
+        ("moved", "x.T"),
+    ] {
+        let ty = if what == "moved" { "bf16[37, S]" } else { "bf16[S, 37]" };
+        let source = format!("model M {{ pub fn forward(x: bf16[S, 37], y: bf16[S, 37]) -> {ty} {{ {body} }} }}");
+        let args = vec![with_subnormals(&[9, 37], 1), with_subnormals(&[9, 37], 2)];
+        compute_the_same(what, &source, &[args], &["S"], &[]);
     }
 }
 

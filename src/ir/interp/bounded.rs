@@ -3,7 +3,7 @@
 //! [`Bounded`] is the `f64` result of a computation with a bound on how far a result in the program's own precision may
 //! be from it, whoever computes it: sums in any order, with or without fused multiply-add, functions off by a few units
 //! in the last place, intermediates kept in `f32` where the program rounds them to less. Zero times NaN or infinity may
-//! count or not. A comparison whose outcome such
+//! count or not, and so may subnormal numbers: instructions for `bf16` take them as 0. A comparison whose outcome such
 //! errors can change is reported as uncertain; what depends on it has no bound.
 
 use super::Real;
@@ -48,17 +48,18 @@ impl BoundedSum {
 /// Unit roundoff of `f32`, the accumulator of sums and products.
 const U32: f64 = 1.0 / 16_777_216.0;
 
+/// The smallest normal number of `f32` and `bf16`. What is below it may be taken as 0.
+const TINY: f64 = f32::MIN_POSITIVE as f64;
+
 /// How many units a compiled function of one element may be off, besides its conditioning.
 const FUNCTION: f64 = 8.0;
 
 /// Unit roundoff of an element type, the largest finite value, and the smallest normal one.
 fn precision(elem: Elem) -> (f64, f64, f64) {
     match elem {
-        Elem::BF16 => (1.0 / 256.0, f64::from(half::bf16::MAX.to_f32()), f64::from(f32::MIN_POSITIVE)),
+        Elem::BF16 => (1.0 / 256.0, f64::from(half::bf16::MAX.to_f32()), TINY),
         Elem::F16 => (1.0 / 2048.0, 65504.0, f64::from(half::f16::MIN_POSITIVE.to_f32())),
-        Elem::F32 | Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => {
-            (U32, f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE))
-        }
+        Elem::F32 | Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => (U32, f64::from(f32::MAX), TINY),
     }
 }
 
@@ -85,6 +86,12 @@ impl Bounded {
 
     fn is_exact(self) -> bool {
         self.error == 0.0
+    }
+
+    /// What is lost if what is computed is subnormal and taken as 0.
+    fn flushed(self) -> f64 {
+        let size = self.value.abs();
+        if size - self.error < TINY { TINY.min(size + self.error) } else { 0.0 }
     }
 
     /// Error of `f` over the interval for a monotone `f`.
@@ -133,7 +140,9 @@ impl Real for Bounded {
         let value = op.eval_f64(x.value);
         let f = |v: f64| op.eval_f64(v);
         match op {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Not => Bounded { value, error: x.error },
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Not => {
+                Bounded { value, error: x.error }.passed_on(elem)
+            }
             UnaryOp::Floor => {
                 let jumps = x.error > 0.0 && (x.value - x.error).floor() != (x.value + x.error).floor();
                 Bounded { value, error: if jumps { x.error + 1.0 } else { 0.0 } }
@@ -214,7 +223,7 @@ impl Real for Bounded {
                     (_, true) if value == x.value => x.error,
                     _ => x.error.max(y.error),
                 };
-                Bounded { value, error }
+                Bounded { value, error }.passed_on(elem)
             }
             BinaryOp::And | BinaryOp::Or => Bounded::exact(value),
         }
@@ -228,11 +237,22 @@ impl Real for Bounded {
         (outcome, certain)
     }
 
+    /// Rounding it to its type again changes none but subnormal numbers of `bf16`.
+    fn passed_on(self, elem: Elem) -> Bounded {
+        let lost = if elem == Elem::BF16 { self.flushed() } else { 0.0 };
+        Bounded { error: self.error + lost, ..self }
+    }
+
     fn cast(self, elem: Elem) -> Bounded {
-        if f32::literal(self.value, elem).value() == self.value {
-            return self;
+        if f32::literal(self.value, elem).value() != self.value {
+            return made(self.value, self.error, 1.0, elem);
         }
-        made(self.value, self.error, 1.0, elem)
+        let error = match elem {
+            // What is off is rounded to an element that is no farther from it than this one.
+            Elem::BF16 | Elem::F16 => 2.0 * self.error,
+            Elem::F32 | Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => self.error,
+        };
+        Bounded { value: self.value, error }.passed_on(elem)
     }
 
     fn to_int(self) -> (i64, bool) {
@@ -261,12 +281,20 @@ impl Real for Bounded {
         if !y.is_exact() {
             error += x.value.abs() * y.error;
         }
+        // A subnormal factor may count as 0; a NaN stays what it is.
+        for (small, other) in [(x, y), (y, x)] {
+            let lost = small.flushed();
+            if lost > 0.0 && !p.is_nan() {
+                error += lost * (other.value.abs() + other.error);
+            }
+        }
         sum.term(p, error);
     }
 
     fn total(sum: BoundedSum, n: usize, elem: Elem) -> Bounded {
         let roundings = (n as f64 + 4.0) * U32;
-        let own = roundings * (sum.rise + sum.fall + sum.error);
+        // Each partial sum may be subnormal, and 0 then.
+        let own = roundings * (sum.rise + sum.fall + sum.error) + n as f64 * TINY;
         // May a partial sum leave the accumulator's range on this side? Terms of the other one only bring it back, by more
         // than they add to its rounding.
         let passes = |side: f64| (side + sum.error) * (1.0 + roundings) > f64::from(f32::MAX);
@@ -319,6 +347,36 @@ mod tests {
             sums.extend(in_every_order(&rest).into_iter().map(|s| f64::from(s as f32 + *x as f32)));
         }
         if terms.is_empty() { vec![0.0] } else { sums }
+    }
+
+    #[test]
+    fn a_subnormal_factor_may_count_as_0() {
+        let least = f64::from(f32::MIN_POSITIVE);
+        for (x, y) in [(1e-39, 3e38), (-3e38, 1e-39), (0.99 * least, 2.0), (1e-40, 1e-40)] {
+            let bound = product_sum(&[(x, y), (1.0, 0.0)]);
+            assert!(bound.admits(0.0, 1.0) && bound.admits(x * y, 1.0), "{x:e} * {y:e}: {bound:?}");
+            assert!(!bound.admits(-x * y, 1.0) || (x * y).abs() < 4.0 * least, "{x:e} * {y:e}: {bound:?}");
+        }
+        // Normal ones count, and 0 has nothing to lose.
+        assert!(!product_sum(&[(least, 3e38)]).admits(0.0, 1.0));
+        assert!(product_sum(&[(0.0, 3e38)]).error < 1e-36);
+        // Infinity times what may be 0 is anything; a NaN stays one.
+        assert_eq!(product_sum(&[(1e-39, INF)]).error, INF);
+        assert!(!product_sum(&[(1e-39, f64::NAN)]).admits(0.0, 1.0));
+        // What an earlier error may have made subnormal.
+        let mut sum = Bounded::zero();
+        Bounded::add_product(&mut sum, Bounded { value: 1.5 * least, error: least }, Bounded::exact(3e38));
+        assert!(Bounded::total(sum, 1, Elem::F32).admits(0.0, 1.0));
+    }
+
+    #[test]
+    fn a_cast_to_bf16_may_take_subnormals_as_0() {
+        let small = f32::literal(1e-39, Elem::BF16).value();
+        assert!(Bounded::exact(small).cast(Elem::BF16).admits(0.0, 1.0));
+        assert!(!Bounded::exact(small).cast(Elem::F32).admits(0.0, 1.0));
+        // 1 is an element, but what is computed for it may be nearly half an element's distance above, and be rounded to the next.
+        let off = Bounded { value: 1.0, error: 0.6 / 128.0 }.cast(Elem::BF16);
+        assert!(off.admits(1.0 + 1.0 / 128.0, 1.0) && !off.admits(1.0 + 2.0 / 128.0, 1.0), "{off:?}");
     }
 
     /// Sums at the edge of the range: whatever order gives is admitted.

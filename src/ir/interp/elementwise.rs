@@ -110,7 +110,10 @@ pub(super) fn select<F: Real>(c: &Array<F>, a: &Array<F>, b: &Array<F>, shape: &
     }
     let c = |i: usize| c_data[wc.at(i)];
     let data = match (&a.data, &b.data) {
-        (Data::Float(x), Data::Float(y)) => Data::Float(pick(n, c, |i| x[wa.at(i)], |i| y[wb.at(i)])),
+        (Data::Float(x), Data::Float(y)) => {
+            let picked = pick(n, c, |i| x[wa.at(i)], |i| y[wb.at(i)]);
+            Data::Float(picked.into_iter().map(|x| x.passed_on(a.elem)).collect())
+        }
         (Data::Int(x), Data::Int(y)) => Data::Int(pick(n, c, |i| x[wa.at(i)], |i| y[wb.at(i)])),
         (Data::Bool(x), Data::Bool(y)) => Data::Bool(pick(n, c, |i| x[wa.at(i)], |i| y[wb.at(i)])),
         (Data::Float(_) | Data::Int(_) | Data::Bool(_), _) => return mismatch(),

@@ -27,6 +27,10 @@ pub trait Real: Copy + Debug + 'static {
     fn binary(op: BinaryOp, x: Self, y: Self, elem: Elem) -> Self;
     /// A comparison, and whether its outcome is certain in every precision.
     fn compare(op: CmpOp, x: Self, y: Self) -> (bool, bool);
+    /// An element of a type that an operation passes on as it is.
+    fn passed_on(self, _elem: Elem) -> Self {
+        self
+    }
     /// Conversion to a float type.
     fn cast(self, elem: Elem) -> Self;
     /// Truncation to an integer (saturating, NaN gives 0), and whether it is certain.
