@@ -83,6 +83,15 @@ impl Right {
     pub(super) fn scaled(self) -> bool {
         matches!(self, Right::Bytes | Right::Nibbles)
     }
+
+    /// What the elements of a row of `a` are rounded by, where `b` is whole numbers (`dot_whole`): the bits of the least
+    /// magnitude, twice, for magnitudes are compared as twice their bits, which have no sign; of the largest number; and of
+    /// its inverse, by the sixteen that half bytes are larger.
+    pub(super) fn rounding(self) -> [u32; 3] {
+        let largest = 127.0_f32;
+        let part = 1.0 / if self == Right::Nibbles { largest * 16.0 } else { largest };
+        [1e-30_f32.to_bits() << 1, largest.to_bits(), part.to_bits()]
+    }
 }
 
 /// Steps of the inner index for which a scale holds.
@@ -90,6 +99,9 @@ const GROUP: i32 = crate::tile::GROUP;
 
 /// Steps of the inner index that are written out.
 pub(super) const UNROLL: i32 = 4;
+
+/// How far the scales of whole numbers are fetched ahead: they are a stream of their own.
+pub(super) const SCALES_AHEAD: i32 = 2048;
 
 /// Bytes of a cache line.
 pub(super) const LINE: i32 = 64;

@@ -25,8 +25,8 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
-use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, STRIDE, WORDS};
-use super::registers::at;
+use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, SCALES_AHEAD, STRIDE, WORDS};
+use super::registers::{at, frame, xmm, ymm};
 use crate::tile::CpuLevel;
 
 /// Steps of a group, and of a block of it.
@@ -49,9 +49,6 @@ const ACC_AT: Register = Register::RDX;
 const ROUNDED_AT: Register = Register::RDI;
 const COUNT: Register = Register::RCX;
 
-/// How far scales are fetched ahead: they are a stream of their own.
-const SCALES_AHEAD: i32 = 2048;
-
 /// On the stack, aligned to a cache line: a group's numbers, the order of a row's bytes, constants, and twice a line for
 /// each of some rows: its bytes, and `t`.
 const ORDER: i32 = 16 * GROUP;
@@ -71,19 +68,6 @@ const MIDDLES: u32 = 14;
 const ORDERS: u32 = 15;
 /// `t` of a row.
 const UNIT: u32 = 7;
-
-fn ymm(n: u32) -> Register {
-    Register::YMM0 + n
-}
-
-fn xmm(n: u32) -> Register {
-    Register::XMM0 + n
-}
-
-/// Memory so far above the stack pointer.
-fn frame(displacement: i32) -> MemoryOperand {
-    at(Register::RSP, displacement)
-}
 
 /// The order of the bytes of a half register, first those of the even steps (half bytes: rows) of two blocks.
 fn order(right: Right) -> [u64; 2] {
@@ -174,17 +158,9 @@ impl Dot {
                 self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, place, Register::RAX));
             }
         }
-        // Half bytes are sixteen times as large.
-        let part = 1.0 / if self.shape.right == Right::Nibbles { 127.0 * 16.0 } else { 127.0_f32 };
-        for (place, bits) in [
-            // Magnitudes are compared as twice their bits, which have no sign.
-            (LEAST, 1e-30_f32.to_bits() << 1),
-            (MOST, 127.0_f32.to_bits()),
-            (OF_MOST, part.to_bits()),
-            (MIDDLE, 128.0_f32.to_bits()),
-            (HALVES, 0x8080_8080),
-            (UPPER, 0xf0f0_f0f0),
-        ] {
+        let rounding = [LEAST, MOST, OF_MOST].into_iter().zip(self.shape.right.rounding());
+        let others = [(MIDDLE, 128.0_f32.to_bits()), (HALVES, 0x8080_8080), (UPPER, 0xf0f0_f0f0)];
+        for (place, bits) in rounding.chain(others) {
             self.asm.emit(Instruction::with2(Code::Mov_rm32_imm32, frame(place), bits.cast_signed()));
         }
         self.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_m32, ymm(MIDDLES), frame(MIDDLE)));

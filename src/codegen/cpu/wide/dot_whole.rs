@@ -26,8 +26,8 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
-use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, STEPS, STRIDE, WORDS};
-use super::registers::at;
+use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, SCALES_AHEAD, STEPS, STRIDE, WORDS};
+use super::registers::{at, frame, xmm, ymm, zmm};
 use crate::tile::CpuLevel;
 
 /// Steps of a group.
@@ -42,9 +42,6 @@ const ROWS_LEFT: Register = Register::R14;
 const A_AT: Register = Register::RAX;
 const THREE_STRIDES: Register = Register::R12;
 const SCALES: Register = Register::R15;
-
-/// How far scales are fetched ahead: they are a stream of their own.
-const SCALES_AHEAD: i32 = 2048;
 
 /// On the stack: 32 bytes for each row's numbers, then its `t`, then constants.
 const FRAME: i32 = 192;
@@ -65,26 +62,9 @@ const HALVES: u32 = 28;
 const ELEMENTS: u32 = 29;
 const MIDDLE: u32 = 31;
 
-fn zmm(n: u32) -> Register {
-    Register::ZMM0 + n
-}
-
-fn ymm(n: u32) -> Register {
-    Register::YMM0 + n
-}
-
-fn xmm(n: u32) -> Register {
-    Register::XMM0 + n
-}
-
 /// Register `n` of row `r` and vector of columns `v`.
 fn of(n: u32, r: i32, v: i32) -> Register {
     zmm(n + u32::try_from(2 * r + v).unwrap_or(0))
-}
-
-/// Memory so far above the stack pointer.
-fn frame(displacement: i32) -> MemoryOperand {
-    at(Register::RSP, displacement)
 }
 
 impl Dot {
@@ -186,14 +166,10 @@ impl Dot {
     /// All steps of so many rows.
     fn whole_rows(&mut self, height: i32) {
         let nibbles = self.shape.right == Right::Nibbles;
-        // Half bytes are sixteen times as large.
-        let part = 1.0 / if nibbles { 127.0 * 16.0 } else { 127.0_f32 };
-        // Magnitudes are compared as twice their bits, which have no sign.
-        let least = 1e-30_f32.to_bits() << 1;
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(SCALES, 48)));
         self.asm.emit(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
-        for (place, bits) in [(LEAST, least), (MOST, 127.0_f32.to_bits()), (OF_MOST, part.to_bits())] {
+        for (place, bits) in [LEAST, MOST, OF_MOST].into_iter().zip(self.shape.right.rounding()) {
             self.asm.emit(Instruction::with2(Code::Mov_rm32_imm32, frame(place), bits.cast_signed()));
         }
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, A_AT, A));

@@ -34,6 +34,26 @@ pub(super) fn at(base: Register, displacement: i32) -> MemoryOperand {
     MemoryOperand::with_base_displ(base, i64::from(displacement))
 }
 
+/// Memory so far above the stack pointer.
+pub(super) fn frame(displacement: i32) -> MemoryOperand {
+    at(Register::RSP, displacement)
+}
+
+/// Register `n` of 512 bits.
+pub(super) fn zmm(n: u32) -> Register {
+    Register::ZMM0 + n
+}
+
+/// Register `n` of 256 bits.
+pub(super) fn ymm(n: u32) -> Register {
+    Register::YMM0 + n
+}
+
+/// Register `n` of 128 bits.
+pub(super) fn xmm(n: u32) -> Register {
+    Register::XMM0 + n
+}
+
 /// A load and a store of a whole register, at any alignment.
 pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
     match level {
