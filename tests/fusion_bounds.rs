@@ -1,7 +1,8 @@
 //! Does each rewrite that is not exact stay within the bound that its pass states?
 //!
 //! The score before the softmax is made a result, before and after `canonicalise-scale`; the exact score comes from
-//! `f64` (whose own error is far below the bounds). The bound of the essay is computed beside it.
+//! `f64` (whose own error is far below the bounds). The bound of the essay is computed beside it. So is that of attention, as
+//! written and fused, in every type of floats.
 
 #[path = "common/passes.rs"]
 mod passes;
@@ -10,6 +11,7 @@ use attnc::ir::interp::{Array, Call, Data, NoParams, Real, run};
 use attnc::ir::{Module, Op, ResultDecl, Terminator, text, verify};
 use attnc::passes::{Collected, Options, find_pass, run_passes};
 use attnc::random::Random;
+use attnc::shape::Elem;
 use attnc::tensor::Tensor;
 use passes::canonical;
 
@@ -33,10 +35,12 @@ const WIDTH: usize = 7;
 const ROWS: usize = 5;
 const COLUMNS: usize = 6;
 
-/// A program whose scores are `steps` of the named operands; `%s` is the last of them.
+/// A program whose scores are `steps` of the named operands; `%s` is the last of them. `queries` makes `%q` of `%q0`, or is empty
+/// where the argument is `%q` itself.
 fn program(queries: &str, steps: &str) -> String {
+    let argument = if queries.is_empty() { "%q" } else { "%q0" };
     canonical(&format!(
-        "func @forward(%q0 \"q\": f32[{ROWS}, {WIDTH}], %k \"k\": f32[{WIDTH}, {COLUMNS}], \
+        "func @forward({argument} \"q\": f32[{ROWS}, {WIDTH}], %k \"k\": f32[{WIDTH}, {COLUMNS}], \
          %v \"v\": f32[{COLUMNS}, 3], %m \"m\": f32[{ROWS}, {COLUMNS}], %c \"c\": f32[]) -> (f32[{ROWS}, 3]) {{\n^bb0:\n\
          {queries}\n  %x = matmul %q, %k : f32[{ROWS}, {COLUMNS}]\n{steps}\n\
          \n  %w = softmax %s, axis=1 : f32[{ROWS}, {COLUMNS}]\n  %y = matmul %w, %v : f32[{ROWS}, 3]\n  return %y\n}}\n"
@@ -149,4 +153,136 @@ fn a_scale_over_a_matmul_stays_within_its_bound() {
     check("scale-over-matmul", queries, steps, |p, c| {
         gamma(width + 2.0) * c.abs() * p.magnitude + U * ((p.score * c).abs() + p.mask.abs()) * 1.01
     });
+}
+
+/// Number of columns of the values.
+const VALUES: usize = 3;
+
+/// What the essay of `fuse-attention` needs of one result.
+struct Weighted {
+    /// The exact result.
+    exact: f64,
+    /// The sum of the exact weights' products with the values' sizes.
+    products: f64,
+    /// The sum of the values' sizes.
+    values: f64,
+    /// The largest sum of sizes that a score of the row is made of.
+    scores: f64,
+}
+
+/// The exact weights of each row, from the definition, and what follows from them.
+fn weighted(args: &[Tensor], scale: f64) -> Vec<Weighted> {
+    let [q, k, v, m] = [0, 1, 2, 3].map(|i| args[i].to_f64());
+    let mut out = Vec::new();
+    for i in 0..ROWS {
+        let products = |j: usize| {
+            let (q, k) = (&q, &k);
+            (0..WIDTH).map(move |d| q[i * WIDTH + d] * k[d * COLUMNS + j])
+        };
+        let score = |j: usize| scale * products(j).sum::<f64>() + m[i * COLUMNS + j];
+        let size = |j: usize| scale.abs() * products(j).map(f64::abs).sum::<f64>() + m[i * COLUMNS + j].abs();
+        let scores = (0..COLUMNS).map(size).fold(0.0, f64::max);
+        let highest = (0..COLUMNS).map(score).fold(f64::NEG_INFINITY, f64::max);
+        let powers: Vec<f64> = (0..COLUMNS).map(|j| (score(j) - highest).exp()).collect();
+        let sum: f64 = powers.iter().sum();
+        for e in 0..VALUES {
+            let column = || (0..COLUMNS).map(|j| v[j * VALUES + e]);
+            let terms = || powers.iter().zip(column()).map(|(p, v)| p / sum * v);
+            out.push(Weighted {
+                exact: terms().sum(),
+                products: terms().map(f64::abs).sum(),
+                values: column().map(f64::abs).sum(),
+                scores,
+            });
+        }
+    }
+    out
+}
+
+/// The bound of the essay of `fuse-attention`, with one tile of keys; `rounded` is the unit by which scores are rounded.
+fn attention_bound(x: &Weighted, [unit, tiny]: [f64; 2], rounded: f64, scale: f64, fused: bool) -> f64 {
+    let (t, d, operations) = (COLUMNS as f64, WIDTH as f64, 3.0);
+    let score = ((1.0 + rounded).powf(operations) * (1.0 + U).powf(d + 8.0) - 1.0) * x.scores
+        + 2.0 * (operations + d) * tiny * scale.abs().max(1.0);
+    let steps = 2.0 * t + 10.0 + if fused { 10.0 } else { 0.0 };
+    let factor = (1.0 + U).powf(steps) * (2.0 * score).exp();
+    let inside = ((1.0 + unit) * factor - 1.0) * x.products + factor * tiny * (x.values + 2.0 * t);
+    (1.0 + unit) * inside + unit * x.exact.abs() + tiny
+}
+
+/// Attention of random inputs, as written and fused, stays within the bound of the essay; without the rounding of its scores
+/// small floats as written would not.
+#[test]
+fn attention_stays_within_its_bounds() {
+    let units = [
+        (Elem::F32, [U, 2f64.powi(-126)]),
+        (Elem::BF16, [2f64.powi(-8), 2f64.powi(-126)]),
+        (Elem::F16, [2f64.powi(-11), 2f64.powi(-25)]),
+    ];
+    let scale = 0.375;
+    for (elem, unit) in units {
+        let steps = "  %t = mul %x, %c : f32[5, 6]\n  %s = add %t, %m : f32[5, 6]";
+        let source = program("", steps).replace("f32[", &format!("{elem}["));
+        let before = text::parse(&source, Default::default()).expect("a program").module;
+        let mut after = before.clone();
+        let pass = find_pass("fuse-attention").expect("a pass");
+        run_passes(&mut after, &[pass], &Options::default(), &mut Collected::default()).expect("a run");
+        assert!(after.functions[0].insts().any(|(_, _, d)| matches!(d.op, Op::Attention { .. })), "{elem}: not fused");
+        let mut random = Random::new(2);
+        let (mut moved, mut needed) = (false, false);
+        for _ in 0..400 {
+            // Scores from small ones to some that leave most weights below what `f16` has as normal numbers.
+            let size = random.pick(&[0.1, 1.0, 3.0, 8.0]);
+            let mut tensor = |shape: &[usize], size: f64| {
+                let n = shape.iter().product();
+                let values: Vec<f64> = (0..n).map(|_| (2.0 * random.unit() - 1.0) * size).collect();
+                Tensor::from_floats(elem, shape.to_vec(), &values).expect("a tensor")
+            };
+            let args = [
+                tensor(&[ROWS, WIDTH], size),
+                tensor(&[WIDTH, COLUMNS], size),
+                tensor(&[COLUMNS, VALUES], 100.0),
+                tensor(&[ROWS, COLUMNS], 2.0),
+                Tensor::from_floats(elem, Vec::new(), &[scale]).expect("a number"),
+            ];
+            let exact = weighted(&args, scale);
+            let strict = evaluate::<f32>(&before, &args);
+            let fused = evaluate::<f32>(&after, &args);
+            moved |= strict != fused;
+            for (x, (strict, fused)) in exact.iter().zip(strict.iter().zip(&fused)) {
+                let allowed = attention_bound(x, unit, unit[0], scale, false);
+                assert!(
+                    (strict - x.exact).abs() <= allowed,
+                    "{elem}: {strict}, exact {}, allowed {allowed:e}",
+                    x.exact
+                );
+                let allowed = attention_bound(x, unit, U, scale, true);
+                assert!((fused - x.exact).abs() <= allowed, "{elem}, fused: {fused}, exact {}, {allowed:e}", x.exact);
+                needed |= (strict - x.exact).abs() > attention_bound(x, unit, U, scale, false);
+            }
+        }
+        assert!(moved || elem == Elem::F32, "{elem}: fusing it changes no bit");
+        assert_eq!(needed, elem != Elem::F32, "{elem}: is the rounding of scores part of the bound?");
+    }
+}
+
+/// Rounded as written, the scores of one query are as if equal; fused they are not. Its result is 0.5 then, and e^0.25 / (1 +
+/// e^0.25) rounded to `bf16` otherwise.
+#[test]
+fn scores_of_fused_attention_are_not_rounded() {
+    let source = canonical(
+        "func @forward(%q \"q\": bf16[1, 2], %k \"k\": bf16[2, 2], %v \"v\": bf16[2, 1]) -> (bf16[1, 1]) {\n^bb0:\n\
+         %x = matmul %q, %k : bf16[1, 2]\n  %w = softmax %x, axis=1 : bf16[1, 2]\n\
+         %y = matmul %w, %v : bf16[1, 1]\n  return %y\n}\n",
+    );
+    let before = text::parse(&source, Default::default()).expect("a program").module;
+    let mut after = before.clone();
+    let pass = find_pass("fuse-attention").expect("a pass");
+    run_passes(&mut after, &[pass], &Options::default(), &mut Collected::default()).expect("a run");
+    let tensor =
+        |shape: &[usize], values: &[f64]| Tensor::from_floats(Elem::BF16, shape.to_vec(), values).expect("numbers");
+    let args =
+        [tensor(&[1, 2], &[1.0, 1.0]), tensor(&[2, 2], &[100.0, 100.0, 0.25, 0.0]), tensor(&[2, 1], &[1.0, 0.0])];
+    assert_eq!(evaluate::<f32>(&before, &args), [0.5]);
+    assert_eq!(evaluate::<f32>(&after, &args), [0.5625]);
 }
