@@ -301,6 +301,81 @@ fn subnormal_factors() {
     compute_the_same("subnormal factors", source, &calls, &["S", "T"], &BOTH);
 }
 
+/// Attention in pairs of numbers that are not finite, and of subnormal ones: what the bound says of each is found at every level.
+#[test]
+fn attention_of_special_numbers() {
+    let special = |shape: [usize; 2], seed: usize, each: usize, x: f64| {
+        let mut values = tensor(Elem::BF16, &shape, seed).to_f64();
+        values.iter_mut().skip(each / 2).step_by(each).for_each(|v| *v = x);
+        Tensor::from_floats(Elem::BF16, shape.to_vec(), &values).unwrap()
+    };
+    let mut calls = Vec::new();
+    for (s, t) in [(5, 3), (64, 2), (66, 33), (70, 258)] {
+        for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-39, -1e36] {
+            // In some queries, in some keys, in some values; these are added before they are divided, so larger ones may overflow.
+            calls.push(vec![special([s, 22], 3, 97, x), special([t, 22], 4, 9999, 0.0), special([t, 7], 5, 9999, 0.0)]);
+            calls.push(vec![special([s, 22], 3, 9999, 0.0), special([t, 22], 4, 61, x), special([t, 7], 5, 9999, 0.0)]);
+            calls.push(vec![special([s, 22], 3, 9999, 0.0), special([t, 22], 4, 9999, 0.0), special([t, 7], 5, 19, x)]);
+        }
+    }
+    let plain = ATTENTION.replace("where(causal(S, T), q @ k.T * 0.25, -inf)", "q @ k.T * 0.25");
+    assert_ne!(plain, ATTENTION);
+    for (what, source) in [("special, causal", ATTENTION), ("special", plain.as_str())] {
+        compute_the_same(what, source, &calls, &["S", "T"], &BOTH);
+        // The bound must say something of most elements, and of some that they are NaN.
+        let module = module(source);
+        let (mut certain, mut all, mut nan) = (0, 0, 0);
+        for args in &calls {
+            let params = BTreeMap::new();
+            let call = interp::Call { function: "forward", args, params: &params, limits: interp::Limits::default() };
+            let out = interp::run::<Bounded>(verify(&module).unwrap(), &call).unwrap();
+            let interp::Data::Float(values) = &out.results[0].data else { panic!("floats") };
+            for x in values {
+                all += 1;
+                certain += usize::from(x.error.is_finite());
+                nan += usize::from(x.error.is_finite() && x.value.is_nan());
+            }
+        }
+        assert!(2 * certain > all && nan > 0, "{what}: {certain} of {all}, {nan} NaN");
+    }
+}
+
+/// Weights that are not 0 bring infinite values and NaN into each result of their column, whose sums these are, and no other.
+#[test]
+fn infinite_values_reach_their_columns() {
+    let source = ATTENTION.replace("where(causal(S, T), q @ k.T * 0.25, -inf)", "q @ k.T * 0.25");
+    let module = module(&source);
+    let none = BTreeMap::new();
+    for level in compiled::bf16_levels() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = compiled::load_at(level, &module, &none, folder.path());
+        let mut session = model.session().unwrap();
+        for (s, t) in [(3, 5), (64, 2), (66, 33), (70, 300)] {
+            let mut args = attended(s, t);
+            let mut values = args[2].to_f64();
+            let last = 7 * (t - 1);
+            // Columns: infinite, infinite the other way, both, NaN; the others stay.
+            for (at, x) in [
+                (last, f64::INFINITY),
+                (1, f64::NEG_INFINITY),
+                (2, f64::INFINITY),
+                (last + 2, f64::NEG_INFINITY),
+                (last + 3, f64::NAN),
+            ] {
+                values[at] = x;
+            }
+            args[2] = Tensor::from_floats(Elem::BF16, vec![t, 7], &values).unwrap();
+            let out = session.call(0, &args).unwrap_or_else(|e| panic!("{e}"))[0].to_f64();
+            for row in out.chunks(7) {
+                let what = format!("{}, {s} x {t}: {row:?}", level.name());
+                assert_eq!(row[..2], [f64::INFINITY, f64::NEG_INFINITY], "{what}");
+                assert!(row[2].is_nan() && row[3].is_nan(), "{what}");
+                assert!(row[4..].iter().all(|x| x.abs() <= 1.0), "{what}");
+            }
+        }
+    }
+}
+
 /// Operations on one element may lose subnormal numbers of `bf16`, and no others.
 #[test]
 fn subnormal_elements() {

@@ -46,7 +46,8 @@
 //! # Error
 //!
 //! Delayed normalisation and rescaling; and for `bf16` and `f16` other roundings. Against exact arithmetic on the inputs, where
-//! nothing overflows and no input is a subnormal `bf16`: let u = 2^-24; w and t the type's unit and what underflow may cost
+//! nothing overflows (fused, the sums with the values are up to T times as large before they are divided) and no input is a
+//! subnormal `bf16`: let u = 2^-24; w and t the type's unit and what underflow may cost
 //! (`f32`: 2^-24 and 2^-126; `bf16`: 2^-8 and 2^-126; `f16`: 2^-11 and 2^-25); T keys in n tiles; `exp` within 4 u; D the width
 //! of a head; r the number of operations that make a score (the product, the scale, each added mask); c the scale; and B the
 //! largest of `abs(c) Σ abs(q_d k_d)` plus the sizes of the finite numbers that masks add or put there. Each score is then

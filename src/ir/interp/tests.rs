@@ -161,6 +161,37 @@ fn attention_is_its_formula() {
     }
 }
 
+/// In `bf16` scores stay `f32` up to the weights, which are rounded before they meet the values; then the result is.
+#[test]
+fn attention_of_small_floats_rounds_weights_and_the_result() {
+    for elem in [Elem::BF16, Elem::F16] {
+        let source = format!(
+            "func @f(%0 \"q\": {elem}[2, S, 3], %1 \"k\": {elem}[T, 3], %2 \"v\": {elem}[2, T, 2], %3 \"m\": {elem}[T]) \
+            -> ({elem}[2, S, 2], {elem}[2, S, 2], {elem}[2, S, 2]) {{\n^bb0:\n\
+            %4 = attention %0, %1, %2, scale=0.5, mask=[causal, add(%3)] : {elem}[2, S, 2]\n\
+            %5 = cast %0 : f32[2, S, 3]\n  %6 = cast %1 : f32[T, 3]\n  %7 = cast %2 : f32[2, T, 2]\n  %8 = cast %3 : f32[T]\n\
+            %9 = transpose %6, perm=[1, 0] : f32[3, T]\n  %10 = matmul %5, %9 : f32[2, S, T]\n\
+            %11 = mul %10, 0.5 : f32[2, S, T]\n  %12 = causal : bool[S, T]\n  %13 = where %12, %11, -inf : f32[2, S, T]\n\
+            %14 = add %13, %8 : f32[2, S, T]\n  %15 = softmax %14, axis=2 : f32[2, S, T]\n\
+            %16 = cast %15 : {elem}[2, S, T]\n  %17 = cast %16 : f32[2, S, T]\n  %18 = matmul %17, %7 : f32[2, S, 2]\n\
+            %19 = cast %18 : {elem}[2, S, 2]\n  %20 = matmul %15, %7 : f32[2, S, 2]\n  %21 = cast %20 : {elem}[2, S, 2]\n\
+            return %4, %19, %21\n}}"
+        );
+        let mut rounded = false;
+        for (s, t) in [(3, 4), (4, 3), (1, 1), (9, 21), (0, 2), (2, 0)] {
+            let numbers = |shape: &[usize], k: usize| {
+                let values: Vec<f64> = (0..shape.iter().product()).map(|i| ((i * k) % 11) as f64 / 5.0 - 1.0).collect();
+                Tensor::from_floats(elem, shape.to_vec(), &values).unwrap()
+            };
+            let args = [numbers(&[2, s, 3], 7), numbers(&[t, 3], 5), numbers(&[2, t, 2], 3), numbers(&[t], 2)];
+            let out = call::<f32>(&source, &args, &BTreeMap::new()).unwrap();
+            assert_eq!(out.results[0], out.results[1], "{elem}, {s} x {t}");
+            rounded |= out.results[0] != out.results[2];
+        }
+        assert!(rounded, "{elem}: weights that are not rounded would be the same");
+    }
+}
+
 const LOOP: &str = "param \"h.*.w\"[3] : f32[2]\n\
     func @f(%0 \"x\" batch: f32[B, 2]) -> (batch f32[B, 2]) {\n  where B <= 8\n  tapped\n^bb0:\n  br ^bb1(0, %0)\n\
     ^bb1(%1: index, %2: f32[B, 2]):\n  %3 = lt %1, 3 : bool[]\n  br_if %3, ^bb2, ^bb3\n\
