@@ -13,6 +13,28 @@ fn numbers(n: usize, seed: u32) -> Vec<f32> {
     (0..n).map(|_| next()).collect()
 }
 
+/// The words that every leaf of a product is given, in `f32` where nothing else is said: `a` and the elements from row to row
+/// of it, where `b` begins, the accumulator, rows and inner extent. The sums start with 0, there are no scales, and memory
+/// is read in the first way.
+fn words<B>((a, stride): (&[f32], usize), b: &[B], acc: &mut [f32], (rows, inner): (usize, usize)) -> [u64; 12] {
+    let mut words = [0; 12];
+    words[..6].copy_from_slice(&[
+        a.as_ptr() as u64,
+        4 * stride as u64,
+        b.as_ptr() as u64,
+        acc.as_mut_ptr() as u64,
+        rows as u64,
+        inner as u64,
+    ]);
+    words
+}
+
+/// Further words: where the scales are, what the sums start with, the way to read memory, and where the result is.
+const SCALES: usize = 6;
+const FIRST: usize = 7;
+const WAY: usize = 8;
+const RESULT: usize = 9;
+
 /// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit; what lies
 /// around the accumulator stays as it is.
 fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows: usize, inner: usize) {
@@ -67,19 +89,9 @@ fn check_with_stride(
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     for in_order in [0, 1, 2] {
         let mut acc = start.clone();
-        let words = [
-            a.as_ptr() as u64,
-            4 * stride as u64,
-            b.as_ptr() as u64,
-            acc[guard..].as_mut_ptr() as u64,
-            rows as u64,
-            inner as u64,
-            0,
-            u64::from(0.75f32.to_bits()),
-            in_order,
-            acc[guard..].as_mut_ptr() as u64,
-            4 * acc_row as u64,
-        ];
+        let mut words = words((&a, stride), &b, &mut acc[guard..], (rows, inner));
+        (words[FIRST], words[WAY]) = (u64::from(0.75f32.to_bits()), in_order);
+        (words[RESULT], words[RESULT + 1]) = (words[3], 4 * acc_row as u64);
         // SAFETY: the buffers have the sizes and strides that the words say.
         unsafe { leaf.call(&words) };
         let what = format!("{} {inner_dense} {rows} x {inner} x {cols}, {in_order}", level.name());
@@ -282,17 +294,8 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     .collect();
                 for in_order in [0, 1, 2] {
                     let mut acc = start.clone();
-                    let words = [
-                        a.as_ptr() as u64,
-                        4 * inner as u64,
-                        bytes.as_ptr() as u64,
-                        acc.as_mut_ptr() as u64,
-                        rows as u64,
-                        inner as u64,
-                        scales.as_ptr() as u64,
-                        0,
-                        in_order,
-                    ];
+                    let mut words = words((&a, inner), &bytes, &mut acc, (rows, inner));
+                    (words[SCALES], words[WAY]) = (scales.as_ptr() as u64, in_order);
                     // SAFETY: the buffers have the sizes and strides that the words say.
                     unsafe { leaf.call(&words) };
                     assert_eq!(acc, want, "{} {right:?} {rows} x {inner} x {cols}, {in_order}", level.name());
@@ -339,17 +342,8 @@ fn rounded_groups(level: CpuLevel, right: Right) {
     let scales = vec![0.5f32; 2 * cols];
     let mut acc = vec![0.0f32; rows * cols];
     let (start, number) = (3.0f32, if right == Right::Bytes { 17.0 } else { 1.0 });
-    let words = [
-        a.as_ptr() as u64,
-        4 * inner as u64,
-        b.as_ptr() as u64,
-        acc.as_mut_ptr() as u64,
-        rows as u64,
-        inner as u64,
-        scales.as_ptr() as u64,
-        u64::from(start.to_bits()),
-        0,
-    ];
+    let mut words = words((&a, inner), &b, &mut acc, (rows, inner));
+    (words[SCALES], words[FIRST]) = (scales.as_ptr() as u64, u64::from(start.to_bits()));
     // SAFETY: the buffers have the sizes and strides that the words say.
     unsafe { leaf.call(&words) };
     for (r, sums) in acc.chunks(cols).enumerate() {
@@ -408,20 +402,10 @@ fn sums_go_to_the_result() {
         }
         for in_order in [0, 1, 2] {
             let (mut scratch, mut result) = (acc.clone(), start.clone());
-            let words = [
-                a.as_ptr() as u64,
-                4 * inner as u64,
-                b.as_ptr() as u64,
-                scratch.as_mut_ptr() as u64,
-                rows as u64,
-                inner as u64,
-                0,
-                u64::from(0.25f32.to_bits()),
-                in_order,
-                result[guard..].as_mut_ptr() as u64,
-                4 * pitch as u64,
-                (1 << columns) - 1,
-            ];
+            let mut words = words((&a, inner), &b, &mut scratch, (rows, inner));
+            (words[FIRST], words[WAY]) = (u64::from(0.25f32.to_bits()), in_order);
+            let place = result[guard..].as_mut_ptr() as u64;
+            words[RESULT..].copy_from_slice(&[place, 4 * pitch as u64, (1 << columns) - 1]);
             // SAFETY: the operands have these extents.
             unsafe { leaf.call(&words) };
             assert!(result.iter().zip(&want).all(|(x, y)| x.to_bits() == y.to_bits()), "{what}");
