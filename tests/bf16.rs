@@ -275,7 +275,7 @@ fn with_subnormals(shape: &[usize], seed: usize) -> Tensor {
     let number = |i: usize| {
         let n = (i + 1).wrapping_mul(2_654_435_761 + 2 * seed) >> 9;
         let size = 1.0 + (n % 61) as f64 / 64.0;
-        (if n % 2 == 0 { size } else { -size }) * [1e-39, 1e38, 1.0][n / 61 % 3]
+        (if n.is_multiple_of(2) { size } else { -size }) * [1e-39, 1e38, 1.0][n / 61 % 3]
     };
     let values: Vec<f64> = (0..shape.iter().product()).map(number).collect();
     Tensor::from_floats(Elem::BF16, shape.to_vec(), &values).unwrap()

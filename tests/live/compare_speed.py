@@ -9,8 +9,9 @@ not count where calls are short, since caches and threads are still another's. M
 through its Python wrapper, the others through theirs. Results must agree with NumPy's in float64.
 
 All compute in float32, with two exceptions. In workloads of bf16 attnc's program multiplies bf16, in attention too, with
-matrices rounded from the same numbers, and OpenVINO takes the float32 model with a hint to compute in bf16; this script leaves the other peers out there. `tokens`
-packs weights in fewer bytes; llama.cpp stands beside it with random numbers of its own (speed/tokens.py).
+matrices rounded from the same numbers, and OpenVINO takes the float32 model with a hint to compute in bf16; this script
+leaves the other peers out there. `tokens` packs weights in fewer bytes; llama.cpp stands beside it with random numbers of
+its own (speed/tokens.py).
 
 Beside them stands what the machine can do, as `attnc bench` measures it in the same run. Contenders that are not
 installed are left out, and so is attnc's LLVM back end where attnc is built without it; --compile adds torch.compile,
@@ -202,7 +203,7 @@ def contenders(attnc, workload, options):
         yield "attnc, 1 thread", lambda: in_attnc(built, workload, 1)
     if attnc.has_llvm():
         yield "attnc, LLVM", lambda: in_attnc(Built(attnc, workload, "llvm"), workload, threads)
-    # In bf16 there is OpenVINO alone beside attnc: it takes the same graph, with a hint.
+    # In bf16 only OpenVINO is put beside attnc: it takes the same graph, with a hint.
     only_openvino = workload.precision != "f32"
     if (torch := found("torch")) and not only_openvino:
         torch.set_num_threads(threads)
