@@ -54,6 +54,12 @@ with Model(weights=weights) as m:
         assert isinstance(y, np.ndarray) and y.dtype == np.float32
         np.testing.assert_array_equal(y, scaled(x)[0])
 
+    # Large results begin a cache line, whatever else is in memory, and are arrays like others.
+    large = [m.scale(numbers(5000 + n, 4)) for n in range(9) for _ in range(2)]
+    for n, y in enumerate(large):
+        assert y.ctypes.data % 64 == 0 and y.flags.c_contiguous and y.flags.writeable
+        np.testing.assert_array_equal(y, scaled(numbers(5000 + n // 2, 4))[0])
+
     # More shapes than calls are prepared for, some again; no result lies where another does.
     made = []
     for turn in range(2):
