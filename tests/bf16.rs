@@ -385,7 +385,6 @@ fn subnormal_elements() {
         ("positive ones", "relu(x)"),
         ("the larger", "maximum(x, y)"),
         ("chosen", "where(x < y, x, y)"),
-        ("chosen", "where(x < y, x, y)"),
         ("sums", "x + y"),
         ("casts", "cast<bf16>(cast<f32>(x))"),
         ("moved", "x.T"),
