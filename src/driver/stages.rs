@@ -218,7 +218,7 @@ impl Levels {
     }
 }
 
-/// Does the same for each level, on as many threads as there are processors; the results in order, or the first failure.
+/// Does the same for each level, on a thread for each at most; the results in order, or the first failure.
 fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failure> + Sync) -> Result<Vec<U>, Failure> {
     let levels = items.len();
     threads::each(items, levels, work).into_iter().collect()

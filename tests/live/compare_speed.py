@@ -429,7 +429,8 @@ def main():
         if key == "tokens":
             continue
         # The clock moves in the course of minutes, so each workload has the ceilings of its time.
-        ceilings = ceilings if options.quick else attnc.ceilings(options.threads)
+        if report["workloads"] and not options.quick:
+            ceilings = attnc.ceilings(options.threads)
         report["workloads"][key] = compare(attnc, key, known[key](), options, ceilings)
         gc.collect()
     if not options.workloads or "tokens" in options.workloads:

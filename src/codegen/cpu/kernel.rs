@@ -88,12 +88,8 @@ impl Code<'_, '_> {
         for block in body.reverse_postorder() {
             let here = blocks[block].ok_or("a block without a counterpart")?;
             self.b.switch_to_block(here);
-            let insts = &body.block(block).insts;
-            let mut stored = false;
-            for (n, inst) in insts.iter().enumerate() {
-                if std::mem::take(&mut stored) {
-                    continue;
-                }
+            let mut all = body.block(block).insts.iter().peekable();
+            while let Some(inst) = all.next() {
                 let data = body.inst(*inst).clone();
                 self.leaves.next_is(kernel, *inst);
                 match &data.op {
@@ -103,11 +99,13 @@ impl Code<'_, '_> {
                         }
                     }
                     Op::Dot => {
-                        let dotted = self.wide_dot(level, &data, insts.get(n + 1).copied(), scratch)?;
-                        if dotted == Dotted::No {
-                            self.dot(&data, scratch)?;
+                        let next = all.peek().map(|next| **next);
+                        match self.wide_dot(level, &data, next, scratch)? {
+                            Dotted::No => self.dot(&data, scratch)?,
+                            Dotted::Yes => {}
+                            // That was the next one.
+                            Dotted::Stored => drop(all.next()),
                         }
-                        stored = dotted == Dotted::Stored;
                     }
                     Op::Transpose => {
                         if !self.wide_transpose(level, &data, scratch)? {

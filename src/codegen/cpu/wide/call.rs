@@ -25,6 +25,11 @@ pub(super) fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {
     i32::try_from(t.cols.capacity().max(1)).ok().map(|n| (n + lanes(level) - 1) / lanes(level))
 }
 
+/// Bytes from a row of a tile in scratch to the next, if code can have them as a displacement.
+pub(super) fn pitch(t: &TileType) -> Option<i32> {
+    i32::try_from(t.pitch()).ok().filter(|p| *p < 1 << 24)
+}
+
 fn lanes(level: CpuLevel) -> i32 {
     super::registers::bytes(level) / 4
 }
@@ -96,8 +101,7 @@ impl Code<'_, '_> {
             return Ok(Dotted::No);
         }
         let Some(vectors) = vectors(&result, level) else { return Ok(Dotted::No) };
-        let pitch = |bytes: u32| i32::try_from(bytes).ok().filter(|p| *p < 1 << 24);
-        let (Some(acc_pitch), Some(right)) = (pitch(result.pitch()), self.right(*b, &tb, scratch)?) else {
+        let (Some(acc_pitch), Some(right)) = (pitch(&result), self.right(*b, &tb, scratch)?) else {
             return Ok(Dotted::No);
         };
         // Whole vectors are read of each row of `b`.
@@ -312,7 +316,6 @@ impl Code<'_, '_> {
             return Ok(false);
         }
         let number = |n: i64| i32::try_from(n).ok().filter(|n| (1..1 << 20).contains(n));
-        let pitch = |t: &TileType| i32::try_from(t.pitch()).ok().filter(|p| *p < 1 << 24);
         let (Some(rows), Some(cols), Some(pitch), Some(result_pitch)) =
             (number(from.rows.capacity()), number(from.cols.capacity()), pitch(&from), pitch(&to))
         else {

@@ -10,12 +10,12 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use super::super::code::{Code, Stride};
 use super::super::pairs::{MOST_PITCH, starts_with_zero, takes_pairs};
 use super::amx::TilesShape;
-use super::call::vectors;
+use super::call::{pitch, vectors};
 use super::dot::{DotShape, Right};
 use super::leaves::Kind;
 use super::pair_rows::PairRowsShape;
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, InstData, Op, TileType};
+use crate::tile::{self, CpuLevel, InstData, Op};
 
 impl Code<'_, '_> {
     /// Emits a product with a panel of pairs as a call. False if there is no leaf for it.
@@ -31,8 +31,7 @@ impl Code<'_, '_> {
             return Ok(false);
         }
         let Some(vectors) = vectors(&result, level.vectors()).filter(|n| *n <= 2) else { return Ok(false) };
-        let small = |bytes: i64| i32::try_from(bytes).ok().filter(|p| *p < 1 << 24);
-        let Some(acc_pitch) = small(i64::from(result.pitch())) else { return Ok(false) };
+        let Some(acc_pitch) = pitch(&result) else { return Ok(false) };
         let zero = starts_with_zero(self.body, *acc);
         let filled = zero.is_some();
         if zero == Some(false) {
@@ -120,7 +119,6 @@ impl Code<'_, '_> {
         };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("pairs of rows of a tile");
         let (from, to) = (tile(*x)?, tile(y)?);
-        let pitch = |t: &TileType| i32::try_from(t.pitch()).ok().filter(|p| *p < 1 << 24);
         let (Some(vectors), Some(pitch), Some(result_pitch)) =
             (vectors(&to, level.vectors()), pitch(&from), pitch(&to))
         else {
