@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use cranelift_entity::{EntityRef, SecondaryMap};
-use petgraph::algo::dominators::{Dominators, simple_fast};
+use petgraph::algo::dominators::simple_fast;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 /// What has blocks with jumps between them.
@@ -57,12 +57,22 @@ pub fn reverse_postorder<F: Flow>(f: &F) -> Vec<F::Block> {
 
 /// The control flow of a [`Flow`].
 pub struct Cfg<B: EntityRef> {
-    dominators: Dominators<NodeIndex>,
-    nodes: SecondaryMap<B, Option<NodeIndex>>,
     blocks: Vec<B>,
     predecessors: SecondaryMap<B, Vec<B>>,
-    /// Depth in the dominator tree; the entry has 1, blocks that cannot be reached 0.
-    depth: SecondaryMap<B, u32>,
+    /// Where a block is in the dominator tree; none for blocks that cannot be reached.
+    tree: SecondaryMap<B, Option<Place<B>>>,
+}
+
+/// A block's place in the dominator tree.
+#[derive(Clone, Copy, Debug)]
+struct Place<B> {
+    parent: Option<B>,
+    /// The entry has 1.
+    depth: u32,
+    /// When a walk in depth comes to the block, and what it has come to when it leaves: a block dominates those that lie
+    /// between, so that the question takes one comparison, however deep the tree.
+    first: u32,
+    last: u32,
 }
 
 /// A natural loop: a block that dominates the sources of jumps back to it, and what lies between.
@@ -91,51 +101,39 @@ impl<B: EntityRef + Ord> Cfg<B> {
         }
         let root = f.layout().first().and_then(|b| nodes[*b]).unwrap_or_default();
         let dominators = simple_fast(&graph, root);
-        let mut cfg = Cfg {
-            dominators,
-            nodes,
-            blocks: f.layout().to_vec(),
-            predecessors: predecessors(f),
-            depth: SecondaryMap::new(),
-        };
-        for b in f.layout() {
-            let Some(node) = cfg.nodes[*b] else { continue };
-            let depth = cfg.dominators.dominators(node).map_or(0, Iterator::count);
-            cfg.depth[*b] = u32::try_from(depth).unwrap_or(u32::MAX);
+        let blocks = f.layout().to_vec();
+        let mut children: SecondaryMap<B, Vec<B>> = SecondaryMap::new();
+        for b in &blocks {
+            let parent = nodes[*b].and_then(|node| dominators.immediate_dominator(node));
+            if let Some(parent) = parent.and_then(|node| graph.node_weight(node)) {
+                children[*parent].push(*b);
+            }
         }
-        cfg
+        Cfg { tree: places(blocks.first().copied(), &children), blocks, predecessors: predecessors(f) }
     }
 
     /// Can the block be reached from the entry?
     pub fn is_reachable(&self, b: B) -> bool {
-        self.depth[b] > 0
+        self.tree[b].is_some()
     }
 
     /// The block that dominates `b` most closely; none for the entry and for blocks that cannot be reached.
     pub fn immediate_dominator(&self, b: B) -> Option<B> {
-        let node = self.dominators.immediate_dominator(self.nodes[b]?)?;
-        self.blocks.get(node.index()).copied()
+        self.tree[b]?.parent
     }
 
     /// Does every way from the entry to `b` go through `a`? A block dominates itself.
     pub fn dominates(&self, a: B, b: B) -> bool {
-        if !self.is_reachable(a) || !self.is_reachable(b) {
-            return a == b;
+        match (self.tree[a], self.tree[b]) {
+            (Some(above), Some(below)) => above.first <= below.first && below.last <= above.last,
+            _ => a == b,
         }
-        let mut at = b;
-        while self.depth[at] > self.depth[a] {
-            match self.immediate_dominator(at) {
-                Some(up) => at = up,
-                None => return false,
-            }
-        }
-        at == a
     }
 
     /// The blocks that can be reached, each after its immediate dominator; siblings in order of the layout.
     pub fn dominator_order(&self) -> Vec<B> {
         let mut order: Vec<B> = self.blocks.iter().copied().filter(|b| self.is_reachable(*b)).collect();
-        order.sort_by_key(|b| self.depth[*b]);
+        order.sort_by_key(|b| self.tree[*b].map(|place| place.depth));
         order
     }
 
@@ -165,4 +163,36 @@ impl<B: EntityRef + Ord> Cfg<B> {
         loops.sort_by_key(|l| (l.blocks.len(), l.header.index()));
         loops
     }
+}
+
+/// Numbers a dominator tree by a walk in depth, with a stack of its own.
+fn places<B: EntityRef>(root: Option<B>, children: &SecondaryMap<B, Vec<B>>) -> SecondaryMap<B, Option<Place<B>>> {
+    let mut tree: SecondaryMap<B, Option<Place<B>>> = SecondaryMap::new();
+    let mut count = 0;
+    let mut stack = Vec::new();
+    let mut enter = |tree: &mut SecondaryMap<B, Option<Place<B>>>, b: B, parent, depth| {
+        count += 1;
+        tree[b] = Some(Place { parent, depth, first: count, last: count });
+        count
+    };
+    if let Some(root) = root {
+        enter(&mut tree, root, None, 1);
+        stack.push((root, 0, 1));
+    }
+    let mut newest = 1;
+    while let Some((b, next, depth)) = stack.pop() {
+        match children[b].get(next) {
+            Some(child) => {
+                stack.push((b, next + 1, depth));
+                newest = enter(&mut tree, *child, Some(b), depth + 1);
+                stack.push((*child, 0, depth + 1));
+            }
+            None => {
+                if let Some(place) = &mut tree[b] {
+                    place.last = newest;
+                }
+            }
+        }
+    }
+    tree
 }

@@ -176,12 +176,19 @@ impl IntoIterator for Diagnostics {
     }
 }
 
-/// The candidate nearest to `name`, if it is near enough to be what was meant.
+/// How many names of about the right length are compared with one that is not known, so that an error costs the same in a
+/// program of any size.
+const MOST_COMPARED: usize = 1000;
+
+/// The candidate nearest to `name`, if it is near enough to be what was meant. Of more than [`MOST_COMPARED`] candidates, the
+/// first are looked at.
 pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (name.chars().count() / 3).max(1);
+    let length = name.chars().count();
+    let allowed = (length / 3).max(1);
     candidates
         .into_iter()
-        .filter(|candidate| *candidate != name)
+        .filter(|candidate| *candidate != name && candidate.chars().count().abs_diff(length) <= allowed)
+        .take(MOST_COMPARED)
         .map(|candidate| (edit_distance(name, candidate), candidate))
         .filter(|&(distance, candidate)| {
             distance <= allowed && distance < candidate.chars().count() || name.eq_ignore_ascii_case(candidate)

@@ -193,6 +193,16 @@ pub struct ParamDecl {
     pub ty: TensorType,
 }
 
+/// The parameter of this name. They are in order of name, so that one of many layers is found in few steps; a text that
+/// has them otherwise is gone through.
+pub fn param_named<'a>(params: &'a [ParamDecl], name: &str) -> Option<&'a ParamDecl> {
+    let found = params.binary_search_by(|p| p.name.as_str().cmp(name));
+    match found {
+        Ok(at) => params.get(at),
+        Err(_) => params.iter().find(|p| p.name == name),
+    }
+}
+
 /// What is compiled as one: the parameters of a model and its entry points.
 #[derive(Clone, Debug, Default)]
 pub struct Module {

@@ -29,7 +29,7 @@ pub use dot::dot;
 pub use entities::{Block, Inst, Value};
 pub use function::{
     ArgDecl, BlockCall, BlockData, Function, InstData, Loc, Module, ParamDecl, ResultDecl, Terminator, Type, Use, User,
-    ValueDef,
+    ValueDef, param_named,
 };
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use rules::result_type;

@@ -44,6 +44,7 @@ use cranelift_entity::SecondaryMap;
 use super::text::{Anchor, At, print_with_anchors};
 use super::{
     Block, Cfg, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef,
+    param_named,
 };
 use crate::shape::{Dim, Elem, TensorType};
 
@@ -310,7 +311,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn param(&mut self, at: At, name: &str, indices: usize, ty: Option<&Type>) {
-        match self.module.params.iter().find(|p| p.name == name) {
+        match param_named(&self.module.params, name) {
             None => self.error(at, format!("there is no parameter \"{name}\"")),
             Some(p) => {
                 if p.counts.len() != indices {

@@ -50,10 +50,10 @@ use crate::ir::{Function, FusionKind, Inst, Loc, Op, Use};
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
+    let mut index = Index::new(f);
     for block in f.layout.clone() {
-        let mut index = Index::new(f, block);
         // The last matmul first: an operation between two of them goes to the later one.
-        for root in f.block(block).insts.clone().into_iter().rev() {
+        for root in index.enter(f, block).into_iter().rev() {
             let Some(kind) = kind(&f.inst(root).op) else { continue };
             let found = epilogue(&Scene::new(f, &index), root);
             if let Some((condition, loc, text)) = found.stopped {
@@ -66,6 +66,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
                 fused += 1;
             }
         }
+        index.leave(f);
     }
     if fused > 0 {
         // Constants and counters that now have their copies inside.

@@ -36,7 +36,7 @@
 //! A single operation stays as it is, unless it uses a counter, which then is never stored. It runs after the passes that
 //! find larger regions, and takes what they left.
 
-use super::outline::{Scene, first_loc, names, outline_all};
+use super::outline::{Index, Scene, first_loc, names, outline_all};
 use super::rewrite::remove_unused;
 use super::{Changed, Context};
 use crate::ir::{Function, FusionKind, Inst, Op};
@@ -44,8 +44,9 @@ use crate::ir::{Function, FusionKind, Inst, Op};
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
+    let mut index = Index::new(f);
     for block in f.layout.clone() {
-        fused += outline_all(f, block, FusionKind::Map, map, |f, members| {
+        fused += outline_all(f, &mut index, block, FusionKind::Map, map, |f, members| {
             ctx.done(f, first_loc(f, members), format!("one kernel: {}", names(f, members)));
         });
     }

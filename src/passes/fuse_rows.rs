@@ -41,7 +41,7 @@
 //!
 //! Nothing is computed twice but constants and counters. A region never takes a matmul in. A softmax alone stays as it is.
 
-use super::outline::{Scene, first_loc, names, outline_all, rows_of};
+use super::outline::{Index, Scene, first_loc, names, outline_all, rows_of};
 use super::rewrite::remove_unused;
 use super::{Changed, Condition, Context};
 use crate::ir::{Function, FusionKind, Inst, Op};
@@ -51,8 +51,9 @@ use crate::shape::Dim;
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut fused = 0;
+    let mut index = Index::new(f);
     for block in f.layout.clone() {
-        fused += outline_all(f, block, FusionKind::Rows, rows, |f, members| {
+        fused += outline_all(f, &mut index, block, FusionKind::Rows, rows, |f, members| {
             ctx.done(f, first_loc(f, members), format!("one kernel: {}", names(f, members)));
         });
     }

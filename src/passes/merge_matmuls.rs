@@ -75,8 +75,6 @@
 
 use std::collections::BTreeMap;
 
-use cranelift_entity::SecondaryMap;
-
 use super::rewrite::{Cursor, Uses, remove_unused, replace_result};
 use super::{Changed, Condition, Context};
 use crate::ir::{Block, Class, Function, Inst, Op, Use, Value};
@@ -135,8 +133,10 @@ struct Loss {
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut merged = 0;
+    let mut uses = f.uses();
     for block in f.layout.clone() {
-        for Group { fit, lost, .. } in groups(f, block, ctx) {
+        let before = merged;
+        for Group { fit, lost, .. } in groups(f, &uses, block, ctx) {
             // Where none can be merged, the author means something else.
             for (p, loss) in lost.into_iter().filter(|_| !fit.is_empty()) {
                 let notes = loss.user.map(|i| (f.inst(i).loc, "here".to_string())).into_iter().collect();
@@ -150,6 +150,9 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
                 merged += count;
             }
         }
+        if merged > before {
+            uses = f.uses();
+        }
     }
     if merged > 0 {
         remove_unused(f);
@@ -159,13 +162,13 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 }
 
 /// The products of a block that may become one, and those beside them that would lose by it.
-fn groups(f: &Function, block: Block, ctx: &mut Context) -> Vec<Group> {
-    let (uses, contracted) = (f.uses(), contracted(f, block));
+fn groups(f: &Function, uses: &Uses, block: Block, ctx: &mut Context) -> Vec<Group> {
+    let contracted = contracted(f, block);
     let mut open: BTreeMap<Key, Group> = BTreeMap::new();
     let mut done = Vec::new();
     for (at, inst) in f.block(block).insts.iter().enumerate() {
-        let Some((key, product)) = candidate(f, &uses, block, *inst) else { continue };
-        let loss = loss(f, &uses, &product);
+        let Some((key, product)) = candidate(f, uses, block, *inst) else { continue };
+        let loss = loss(f, uses, &product);
         let group = open.entry(key).or_default();
         let mut full = group.until.is_some_and(|end| end < at);
         if let (false, None, Some(before)) = (full, &loss, group.fit.last()) {
@@ -183,7 +186,7 @@ fn groups(f: &Function, block: Block, ctx: &mut Context) -> Vec<Group> {
         match loss {
             Some(loss) => group.lost.push((product, loss)),
             None => {
-                group.until = [group.until, contracted[product.result]].into_iter().flatten().min();
+                group.until = [group.until, contracted.get(&product.result).copied()].into_iter().flatten().min();
                 group.fit.push(product);
             }
         }
@@ -193,16 +196,17 @@ fn groups(f: &Function, block: Block, ctx: &mut Context) -> Vec<Group> {
 }
 
 /// Where in the block a value, or what became of it, is first contracted.
-fn contracted(f: &Function, block: Block) -> SecondaryMap<Value, Option<usize>> {
-    let mut first: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+fn contracted(f: &Function, block: Block) -> BTreeMap<Value, usize> {
+    let mut first: BTreeMap<Value, usize> = BTreeMap::new();
     for (at, inst) in f.block(block).insts.iter().enumerate().rev() {
         let data = f.inst(*inst);
         let own = match data.op {
             Op::Matmul | Op::Attention { .. } | Op::Fused { .. } => Some(at),
-            _ => data.result.and_then(|v| first[v]),
+            _ => data.result.and_then(|v| first.get(&v).copied()),
         };
+        let Some(own) = own else { continue };
         for v in &data.operands {
-            first[*v] = [first[*v], own].into_iter().flatten().min();
+            first.entry(*v).and_modify(|at| *at = own.min(*at)).or_insert(own);
         }
     }
     first

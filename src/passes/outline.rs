@@ -5,6 +5,8 @@
 //! use inside the body. Which instructions belong together is the business of the passes that call it; outlining
 //! itself changes no bit of any result.
 
+use std::collections::BTreeMap;
+
 use cranelift_entity::SecondaryMap;
 
 use super::rewrite::Uses;
@@ -16,21 +18,35 @@ pub(super) const MOST_OPERATIONS: usize = 48;
 /// The most tensors that one region reads.
 pub(super) const MOST_OPERANDS: usize = 16;
 
-/// Who uses what, and where instructions stand in one block; kept up to date while regions are made.
+/// Who uses what in a function, and where instructions stand in the block at hand; kept up to date while regions are made,
+/// so that it is made once for all blocks. What a region has taken leaves its block at [`Index::leave`].
 pub(super) struct Index {
     block: Block,
     uses: Uses,
-    /// Position in the block, for the instructions of this block alone.
-    position: SecondaryMap<Inst, Option<usize>>,
+    /// Block and position in it; none for what a region has taken.
+    position: SecondaryMap<Inst, Option<(Block, usize)>>,
 }
 
 impl Index {
-    pub(super) fn new(f: &Function, block: Block) -> Index {
-        let mut position: SecondaryMap<Inst, Option<usize>> = SecondaryMap::new();
-        for (at, i) in f.block(block).insts.iter().enumerate() {
-            position[*i] = Some(at);
+    pub(super) fn new(f: &Function) -> Index {
+        let mut position: SecondaryMap<Inst, Option<(Block, usize)>> = SecondaryMap::new();
+        for b in &f.layout {
+            for (at, i) in f.block(*b).insts.iter().enumerate() {
+                position[*i] = Some((*b, at));
+            }
         }
-        Index { block, uses: f.uses(), position }
+        Index { block: f.entry(), uses: f.uses(), position }
+    }
+
+    /// Goes to a block; its instructions.
+    pub(super) fn enter(&mut self, f: &Function, block: Block) -> Vec<Inst> {
+        self.block = block;
+        f.block(block).insts.clone()
+    }
+
+    /// Removes what regions have taken from the block at hand.
+    pub(super) fn leave(&self, f: &mut Function) {
+        f.block_mut(self.block).insts.retain(|i| self.position[*i].is_some());
     }
 
     /// After members have become a region at the last of them.
@@ -64,7 +80,7 @@ impl<'a> Scene<'a> {
 
     /// Where an instruction stands in this block; `None` if it stands in another.
     pub(super) fn position(&self, i: Inst) -> Option<usize> {
-        self.index.position[i]
+        self.index.position[i].filter(|(block, _)| *block == self.index.block).map(|(_, at)| at)
     }
 
     /// The type of an instruction's result, if that is a tensor.
@@ -112,7 +128,7 @@ impl<'a> Scene<'a> {
     pub(super) fn grow_up(&self, root: Inst, mut accept: impl FnMut(&Self, Inst) -> bool) -> Vec<Inst> {
         let mut members = vec![root];
         // The latest candidate first, so that all users of a candidate have been decided when its turn comes.
-        let mut candidates: std::collections::BTreeMap<usize, Inst> = std::collections::BTreeMap::new();
+        let mut candidates: BTreeMap<usize, Inst> = BTreeMap::new();
         let mut next = Some(root);
         while let Some(i) = next {
             for v in &self.f.inst(i).operands {
@@ -154,34 +170,35 @@ fn is_copied_op(op: &Op) -> bool {
 /// Outlines every region of a block that `find` gives for its last instruction, from the end of the block; how many.
 pub(super) fn outline_all(
     f: &mut Function,
+    index: &mut Index,
     block: Block,
     kind: FusionKind,
     find: impl Fn(&Scene<'_>, Inst) -> Vec<Inst>,
     mut tell: impl FnMut(&Function, &[Inst]),
 ) -> usize {
-    let order = f.block(block).insts.clone();
-    let mut index = Index::new(f, block);
     let mut made = 0;
-    for root in order.into_iter().rev() {
-        let scene = Scene::new(f, &index);
+    for root in index.enter(f, block).into_iter().rev() {
+        let scene = Scene::new(f, index);
         // What a region has taken is in the block no more.
         let members = if scene.position(root).is_some() { find(&scene, root) } else { Vec::new() };
         if !members.is_empty() {
             tell(f, &members);
-            outline(f, &mut index, &members, kind, &[]);
+            outline(f, index, &members, kind, &[]);
             made += 1;
         }
     }
+    index.leave(f);
     made
 }
 
-/// Turns members into a region. `keep_outside` are operands that must be arguments of the region though a region could
+/// Turns members into a region; the others leave the block at [`Index::leave`]. `keep_outside` are operands that must be arguments of the region though a region could
 /// copy them: those of its matmul or attention.
 pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kind: FusionKind, keep_outside: &[Value]) {
-    let Some((root, others)) = members.split_last() else { return };
+    let Some(root) = members.last() else { return };
     let mut body = Function::new("");
     let entry = body.entry();
-    let mut inside: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
+    // A map of what occurs: a dense one would be as large as the function for each region.
+    let mut inside: BTreeMap<Value, Value> = BTreeMap::new();
     let mut operands: Vec<Value> = Vec::new();
     // Arguments first, in order of appearance, so that the body reads as the block did.
     for i in members {
@@ -189,7 +206,7 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
             let made_inside = f.def_inst(*v).is_some_and(|(d, _)| members.contains(&d));
             if !made_inside && (!is_copied(f, *v) || keep_outside.contains(v)) && !operands.contains(v) {
                 operands.push(*v);
-                inside[*v] = Some(body.add_block_arg(entry, f.ty(*v).clone()));
+                inside.insert(*v, body.add_block_arg(entry, f.ty(*v).clone()));
             }
         }
     }
@@ -198,12 +215,12 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
         let d = f.inst(*i).clone();
         let mut mapped = Vec::with_capacity(d.operands.len());
         for v in &d.operands {
-            let value = match inside[*v] {
-                Some(value) => Some(value),
+            let value = match inside.get(v) {
+                Some(value) => Some(*value),
                 None => f.def_inst(*v).and_then(|(_, source)| {
                     let ty: Type = f.ty(*v).clone();
                     let copy = body.push(entry, source.op.clone(), Vec::new(), Some(ty), source.loc);
-                    inside[*v] = copy;
+                    inside.extend(copy.map(|copy| (*v, copy)));
                     copy
                 }),
             };
@@ -212,7 +229,7 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
         let ty = d.result.map(|v| f.ty(v).clone());
         let made = body.push(entry, d.op, mapped, ty, d.loc);
         if let Some(v) = d.result {
-            inside[v] = made;
+            inside.extend(made.map(|made| (v, made)));
         }
         result = made;
     }
@@ -220,7 +237,6 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
     let data = f.inst_mut(*root);
     data.op = Op::Fused { kind, body: Box::new(body) };
     data.operands = operands;
-    f.block_mut(index.block).insts.retain(|i| !others.contains(i));
     index.outlined(f, members);
 }
 

@@ -152,22 +152,21 @@ fn one_value(f: &mut Function, b: Block, given: &[Value]) -> Option<Value> {
 }
 
 fn merge(f: &mut Function) -> usize {
+    let mut jumps: SecondaryMap<Block, usize> = SecondaryMap::new();
+    for b in &f.layout {
+        f.block(*b).terminator.targets().into_iter().for_each(|c| jumps[c.block] += 1);
+    }
+    let mut gone: SecondaryMap<Block, bool> = SecondaryMap::new();
+    let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut merged = 0;
     for b in f.layout.clone() {
-        if !f.layout.contains(&b) {
-            continue;
-        }
-        while let Terminator::Br(c) = &f.block(b).terminator {
+        while !gone[b]
+            && let Terminator::Br(c) = &f.block(b).terminator
+        {
             let (next, given) = (c.block, c.args.clone());
-            let jumps: usize = f
-                .layout
-                .iter()
-                .map(|p| f.block(*p).terminator.targets().into_iter().filter(|c| c.block == next).count())
-                .sum();
-            if next == b || next == f.entry() || jumps != 1 {
+            if next == b || next == f.entry() || jumps[next] != 1 {
                 break;
             }
-            let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
             for (arg, v) in f.block(next).args.clone().into_iter().zip(given) {
                 replaced[arg] = Some(v);
             }
@@ -175,10 +174,13 @@ fn merge(f: &mut Function) -> usize {
             f.block_mut(b).insts.extend(insts);
             let end = f.block(next).terminator.clone();
             f.terminate(b, end);
-            f.layout.retain(|l| *l != next);
-            f.replace_uses(&replaced);
+            gone[next] = true;
             merged += 1;
         }
+    }
+    if merged > 0 {
+        f.layout.retain(|b| !gone[*b]);
+        f.replace_uses(&replaced);
     }
     merged
 }

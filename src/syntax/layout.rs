@@ -26,6 +26,7 @@ pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics:
         output: Vec::with_capacity(lexemes.len()),
         open: Vec::new(),
         outer: Level::default(),
+        documented: 0,
         taint_next: false,
         was_too_deep: false,
         suspect: None,
@@ -82,6 +83,8 @@ struct Layout<'t, 'a> {
     output: Vec<Lexeme<'a>>,
     open: Vec<Open<'a>>,
     outer: Level,
+    /// Where the token is that the doc comments before it describe; found once for all of their lines.
+    documented: usize,
     taint_next: bool,
     was_too_deep: bool,
     /// A `{` and the `}` that closed it, at another indentation than the line of the `{` has.
@@ -344,8 +347,12 @@ impl<'a> Layout<'_, 'a> {
     }
 
     fn doc(&mut self, lexeme: Lexeme<'a>, at: usize) {
-        let next = self.input[at + 1..].iter().find(|l| !matches!(l.token, Token::Newline | Token::Doc(_)));
-        let ends = matches!(next, None | Some(Lexeme { token: Token::RBrace, .. }));
+        if at >= self.documented {
+            let rest = &self.input[at..];
+            let lines = rest.iter().take_while(|l| matches!(l.token, Token::Newline | Token::Doc(_))).count();
+            self.documented = at + lines;
+        }
+        let ends = matches!(self.input.get(self.documented), None | Some(Lexeme { token: Token::RBrace, .. }));
         let in_code = self.open.last().is_some_and(|open| open.token == Token::LBrace);
         let at_start = !self.is_list_of_lines() || self.at_start();
         if ends || in_code || !at_start {

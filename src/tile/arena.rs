@@ -24,20 +24,19 @@ struct Access {
 /// Lets slots share memory.
 pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
     let accesses = accesses(plan, kernels);
-    let conflicts = conflicts(&plan.body, &accesses);
+    let conflicts = conflicts(&plan.body, &accesses, plan.slots.len());
     // Groups of slots, each with the size of its largest.
-    let mut groups: Vec<(Dim, Vec<usize>)> = Vec::new();
+    let mut groups: Vec<(Dim, Set)> = Vec::new();
     let mut group_of = vec![0; plan.slots.len()];
     let facts = Facts::default();
     for (slot, data) in plan.slots.iter().enumerate() {
-        let free = |members: &[usize]| members.iter().all(|m| !conflicts.contains(&((*m).min(slot), (*m).max(slot))));
         let found = groups.iter().position(|(bytes, members)| {
-            free(members) && (facts.at_most(&data.bytes, bytes) || facts.at_most(bytes, &data.bytes))
+            !conflicts[slot].meets(members) && (facts.at_most(&data.bytes, bytes) || facts.at_most(bytes, &data.bytes))
         });
         let g = match found {
             Some(g) => g,
             None => {
-                groups.push((data.bytes.clone(), Vec::new()));
+                groups.push((data.bytes.clone(), Set::default()));
                 groups.len() - 1
             }
         };
@@ -45,7 +44,7 @@ pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
             if facts.at_most(bytes, &data.bytes) {
                 *bytes = data.bytes.clone();
             }
-            members.push(slot);
+            members.insert(slot);
         }
         group_of[slot] = g;
     }
@@ -76,6 +75,7 @@ fn slot_of(body: &Body, mut v: Value) -> Option<usize> {
 /// For each block what each of its instructions does with the slots.
 fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
     let body = &plan.body;
+    let by_name: BTreeMap<&str, &Kernel> = kernels.iter().map(|k| (k.name.as_str(), k)).collect();
     let mut out = BTreeMap::new();
     for block in &body.layout {
         let mut list = Vec::new();
@@ -84,7 +84,7 @@ fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
             let mut access = Access::default();
             match &d.op {
                 Op::Launch { kernel } => {
-                    let kernel = kernels.iter().find(|k| k.name == *kernel);
+                    let kernel = by_name.get(kernel.as_str());
                     for (i, v) in d.operands.iter().enumerate() {
                         let Some(slot) = slot_of(body, *v) else { continue };
                         match kernel.and_then(|k| k.params.get(i)).map(|p| p.mode) {
@@ -121,25 +121,66 @@ fn is_whole(plan: &Plan, v: Value, slot: usize) -> bool {
     !repeats && plan.slots.get(slot).is_some_and(|s| s.bytes == bytes)
 }
 
+/// A set of slots, a bit for each: of a thousand variables that a loop carries, each is live beside each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn insert(&mut self, slot: usize) {
+        let word = slot / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (slot % 64);
+    }
+
+    fn remove(&mut self, slot: usize) {
+        if let Some(word) = self.0.get_mut(slot / 64) {
+            *word &= !(1 << (slot % 64));
+        }
+    }
+
+    fn union(&mut self, other: &Set) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
+    }
+
+    fn meets(&self, other: &Set) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        let word = |(at, word): (usize, &u64)| {
+            let word = *word;
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * 64 + bit)
+        };
+        self.0.iter().enumerate().flat_map(word)
+    }
+}
+
 /// One instruction backwards.
-fn step(access: &Access, live: &mut BTreeSet<usize>) {
+fn step(access: &Access, live: &mut Set) {
     for (slot, whole) in &access.writes {
         if *whole {
-            live.remove(slot);
+            live.remove(*slot);
         } else {
             live.insert(*slot);
         }
     }
-    live.extend(&access.reads);
+    access.reads.iter().for_each(|slot| live.insert(*slot));
 }
 
-/// Pairs of slots that must not share.
-fn conflicts(body: &Body, accesses: &BTreeMap<Block, Vec<Access>>) -> BTreeSet<(usize, usize)> {
+/// For each slot those that must not share with it.
+fn conflicts(body: &Body, accesses: &BTreeMap<Block, Vec<Access>>, slots: usize) -> Vec<Set> {
     let list = |b: &Block| accesses.get(b).map(Vec::as_slice).unwrap_or_default();
-    let mut live_in: BTreeMap<Block, BTreeSet<usize>> = BTreeMap::new();
-    let live_out = |live_in: &BTreeMap<Block, BTreeSet<usize>>, b: &Block| {
-        let targets = body.block(*b).terminator.targets().into_iter().map(|c| c.block).collect::<Vec<_>>();
-        targets.iter().filter_map(|t| live_in.get(t)).flatten().copied().collect::<BTreeSet<usize>>()
+    let mut live_in: BTreeMap<Block, Set> = BTreeMap::new();
+    let live_out = |live_in: &BTreeMap<Block, Set>, b: &Block| {
+        let mut live = Set::default();
+        let targets = body.block(*b).terminator.targets().into_iter();
+        targets.filter_map(|c| live_in.get(&c.block)).for_each(|set| live.union(set));
+        live
     };
     let mut changed = true;
     while changed {
@@ -153,21 +194,31 @@ fn conflicts(body: &Body, accesses: &BTreeMap<Block, Vec<Access>>) -> BTreeSet<(
             }
         }
     }
-    let mut out = BTreeSet::new();
+    let mut out = vec![Set::default(); slots];
     for b in &body.layout {
         let mut live = live_out(&live_in, b);
         for a in list(b).iter().rev() {
-            for slot in a.writes.keys() {
-                for other in live.iter().chain(&a.reads).chain(a.writes.keys()).filter(|o| *o != slot) {
-                    out.insert((*slot.min(other), *slot.max(other)));
+            for written in a.writes.keys() {
+                if let Some(set) = out.get_mut(*written) {
+                    set.union(&live);
+                    a.reads.iter().chain(a.writes.keys()).for_each(|slot| set.insert(*slot));
                 }
             }
             step(a, &mut live);
         }
         // What is live together at the start of a block (parts of something, in a loop) was written in any order.
-        for x in &live {
-            for y in live.iter().filter(|y| *y > x) {
-                out.insert((*x, *y));
+        for slot in live.iter() {
+            if let Some(set) = out.get_mut(slot) {
+                set.union(&live);
+            }
+        }
+    }
+    // Both ways round, and none with itself.
+    for slot in 0..slots {
+        out[slot].remove(slot);
+        for other in out[slot].iter().collect::<Vec<_>>() {
+            if let Some(set) = out.get_mut(other) {
+                set.insert(slot);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Kernels, plans and the module that holds them.
 
+use std::collections::BTreeSet;
+
 use super::{Body, Op, Value};
 use crate::ir::{EntryDecl, ParamDecl};
 use crate::shape::Dim;
@@ -226,6 +228,19 @@ pub struct Plan {
     pub slots: Vec<SlotData>,
     /// What it does.
     pub body: Body,
+}
+
+impl Plan {
+    /// The names of the kernels that it launches.
+    pub fn launched(&self) -> BTreeSet<&str> {
+        let insts = self.body.insts().into_iter().map(|i| &self.body.inst(i).op);
+        insts
+            .filter_map(|op| match op {
+                Op::Launch { kernel } => Some(kernel.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
 }
 
 /// What is compiled as one.

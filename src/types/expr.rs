@@ -199,14 +199,14 @@ impl<'a> Body<'a> {
     /// Reports a name that is not known.
     pub(super) fn unknown_name(&mut self, name: &ast::Ident) {
         let layer = self.owner.map(|owner| self.items.layer(owner));
-        let known: Vec<&str> = self
+        // Not collected: after many messages, nobody asks for it.
+        let known = self
             .frames
             .iter()
             .flat_map(|frame| frame.keys().map(String::as_str))
             .chain(layer.iter().flat_map(|layer| layer.ast.fields.iter().map(|field| field.name.name.as_str())))
             .chain(self.scope.known())
-            .chain(self.scope.constants.iter().map(String::as_str))
-            .collect();
+            .chain(self.scope.constants.iter().map(String::as_str));
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
             .at(name.span, "not known");
         if let Some(near) = self.nearest(&name.name, known) {

@@ -218,8 +218,11 @@ impl Job<'_> {
             Callee::Libm(place).declare(function, libm_signature(convention, LIBM[n].1), false)
         });
         let mut kernels = BTreeMap::new();
-        if let Source::Plan { module, kernels: ids, .. } = &self.source {
-            for (index, (kernel, id)) in module.kernels.iter().zip(ids.iter()).enumerate() {
+        if let Source::Plan { plan, module, kernels: ids } = &self.source {
+            // Those that it launches alone: the functions of many entry points do not know each other's kernels.
+            let launched = plan.launched();
+            let all = module.kernels.iter().zip(ids.iter()).enumerate();
+            for (index, (kernel, id)) in all.filter(|(_, (kernel, _))| launched.contains(kernel.name.as_str())) {
                 let function = Callee::Declared(*id).declare(function, signature(convention, KERNEL, false), near);
                 kernels.insert(kernel.name.clone(), (index, function));
             }

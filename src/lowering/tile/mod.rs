@@ -39,6 +39,8 @@ struct Call {
 struct Shared {
     /// The kernels so far, by their text without name and places.
     known: BTreeMap<String, String>,
+    /// How many kernels there are of each kind.
+    counts: BTreeMap<String, usize>,
     /// The parameters that are packed.
     packing: Packing,
 }
@@ -51,8 +53,9 @@ impl Shared {
         if let Some(name) = self.known.get(&text) {
             return name.clone();
         }
-        let number = out.kernels.iter().filter(|k| k.name.starts_with(&format!("{kind}."))).count();
+        let number = self.counts.entry(kind.clone()).or_default();
         kernel.name = format!("{kind}.{number}");
+        *number += 1;
         let name = kernel.name.clone();
         self.known.insert(text, name.clone());
         out.kernels.push(kernel);
@@ -128,7 +131,7 @@ pub fn lower_packed(module: &ir::Module, level: CpuLevel, format: WeightFormat) 
         params: module.params.clone(),
         ..tile::Module::default()
     };
-    let mut shared = Shared { known: BTreeMap::new(), packing: Packing::new(level, format) };
+    let mut shared = Shared { known: BTreeMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, format) };
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;

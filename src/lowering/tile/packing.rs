@@ -28,7 +28,7 @@ use super::quantise::{self, Quantised, quantise};
 use super::region::{buffer_type, tile_size};
 use super::views::View;
 use super::{Call, Shared, output_buffer};
-use crate::ir::{ParamDecl, Scalar, Value};
+use crate::ir::{ParamDecl, Scalar, Value, param_named};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{
@@ -397,7 +397,7 @@ pub(super) fn launch_for_each(
     sources: &[View],
     areas: Vec<Area>,
 ) -> Result<(), String> {
-    let param = out.params.iter().find(|p| p.name == name).ok_or("a weight that is no parameter")?;
+    let param = param_named(&out.params, name).ok_or("a weight that is no parameter")?;
     let source = buffer_type(&View::whole(Value::from_u32(0), &param.ty));
     let mut targets = Vec::new();
     for Area { offset, whole, part, start } in areas {

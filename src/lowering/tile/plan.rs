@@ -48,6 +48,7 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
         roots: SecondaryMap::new(),
         indices: SecondaryMap::new(),
         blocks: SecondaryMap::new(),
+        returned: returned(f),
         packed: BTreeMap::new(),
         joins: BTreeMap::new(),
         next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
@@ -73,12 +74,29 @@ struct Lowering<'a> {
     /// Index values.
     indices: SecondaryMap<Value, Option<tile::Value>>,
     blocks: SecondaryMap<ir::Block, Option<tile::Block>>,
+    /// The result of the function that a value becomes; none where it becomes several.
+    returned: BTreeMap<Value, Option<u32>>,
     /// The root of each packed parameter, by its place in the packed area.
     packed: BTreeMap<u64, Value>,
     /// Parameters that stand one after another, by the root of the views of them all.
     joins: BTreeMap<Value, Join>,
     next_root: u32,
     entry: tile::Block,
+}
+
+/// Which result each value that is returned becomes; nothing where there are several ends.
+fn returned(f: &Function) -> BTreeMap<Value, Option<u32>> {
+    let mut ends = f.layout.iter().filter_map(|b| match &f.block(*b).terminator {
+        Terminator::Return(vs) => Some(vs),
+        Terminator::Br(_) | Terminator::BrIf { .. } => None,
+    });
+    let mut results = BTreeMap::new();
+    if let (Some(only), None) = (ends.next(), ends.next()) {
+        for (i, v) in only.iter().enumerate() {
+            results.entry(*v).and_modify(|result| *result = None).or_insert(u32::try_from(i).ok());
+        }
+    }
+    results
 }
 
 /// The source of a value that need not be in memory: a literal or a dimension.
@@ -322,21 +340,7 @@ impl Lowering<'_> {
 
     /// Which result of the function a value becomes, if it becomes exactly one and nothing else claims it.
     fn result_slot(&self, v: Value) -> Option<u32> {
-        let returns: Vec<&Vec<Value>> = self
-            .f
-            .layout
-            .iter()
-            .filter_map(|b| match &self.f.block(*b).terminator {
-                Terminator::Return(vs) => Some(vs),
-                Terminator::Br(_) | Terminator::BrIf { .. } => None,
-            })
-            .collect();
-        let [only] = returns.as_slice() else { return None };
-        let mut places = only.iter().enumerate().filter(|(_, w)| **w == v).map(|(i, _)| i);
-        match (places.next(), places.next()) {
-            (Some(i), None) => u32::try_from(i).ok(),
-            _ => None,
-        }
+        self.returned.get(&v).copied().flatten()
     }
 
     /// A movement operation as a view of its operand; `None` where strides cannot express it.

@@ -13,7 +13,7 @@ use super::super::packing::{Panels, Part};
 use super::super::region::{Operand, counts_along_axes};
 use super::super::views::View;
 use super::Lowering;
-use crate::ir::{Function, Op, ParamDecl, User, Value};
+use crate::ir::{Function, Op, ParamDecl, User, Value, param_named};
 use crate::shape::{Dim, TensorType};
 
 /// Windows of parameters, one after another along an axis.
@@ -39,7 +39,7 @@ impl Lowering<'_> {
         let mut params = Vec::new();
         for window in windows {
             let (name, own) = self.parameter(window)?;
-            params.push(self.out.params.iter().find(|p| p.name == name).filter(|_| own == indices)?.clone());
+            params.push(param_named(&self.out.params, name).filter(|_| own == indices)?.clone());
         }
         Some((params, indices.to_vec()))
     }

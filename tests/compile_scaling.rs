@@ -1,0 +1,132 @@
+//! Does compile time grow no faster than the program?
+//!
+//! Programs of several kinds are compiled in three sizes, each twice the one before. What is compared is the number of
+//! instructions that the compiler executes, as callgrind counts them, so that the answer does not depend on the machine: the
+//! step from the second size to the third costs about twice the step from the first to the second, where it would be four
+//! times with work that grows with the square. What every run costs is in neither step. Without valgrind it says that
+//! nothing was counted.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The most that a step may cost, in steps of half its size. 2 is linear; sorting and maps cost a little more.
+const MOST: f64 = 2.6;
+
+/// Instructions of `attnc` with these arguments on a program, whose success is as expected.
+fn instructions(folder: &Path, program: &str, args: &[&str], succeeds: bool) -> f64 {
+    std::fs::write(folder.join("program.attn"), program).expect("a program");
+    let out = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(env!("CARGO_BIN_EXE_attnc"))
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .expect("valgrind runs");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.success(), succeeds, "{text}");
+    let counted = text.lines().find_map(|line| line.split_once("Collected : ")).map(|(_, n)| n.trim());
+    counted.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("callgrind counted nothing: {text}"))
+}
+
+/// Compiles programs of `n`, `2 n` and `4 n` parts.
+fn grows_with_the_program(name: &str, n: usize, program: impl Fn(usize) -> String, args: &[&str], succeeds: bool) {
+    if !Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) {
+        eprintln!("no valgrind: instructions are not counted");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = |n| instructions(folder.path(), &program(n), args, succeeds);
+    let (small, middle, large) = (count(n), count(2 * n), count(4 * n));
+    let growth = (large - middle) / (middle - small);
+    assert!(
+        growth < MOST,
+        "{name}: {n}, {}, {} parts take {small:.2e}, {middle:.2e}, {large:.2e} instructions: the second step is {growth:.2} \
+         times the first",
+        2 * n,
+        4 * n
+    );
+}
+
+/// A line for each of `n` parts.
+fn lines(n: usize, line: impl Fn(usize) -> String) -> String {
+    (0..n).fold(String::new(), |mut text, i| {
+        let _ = writeln!(text, "{}", line(i));
+        text
+    })
+}
+
+/// A model whose only function has these statements.
+fn forward(statements: &str) -> String {
+    format!("model M {{ pub fn forward(x: f32[S], c: bool) -> f32[S] {{\nvar y = x\n{statements}y }} }}\n")
+}
+
+const COMPILE: &[&str] = &["program.attn", "-o", "program.so"];
+const CHECK: &[&str] = &["check", "program.attn"];
+
+#[test]
+fn doc_comments() {
+    let model = "model M { pub fn forward(x: f32[S]) -> f32[S] { x } }\n";
+    grows_with_the_program("doc comments", 1500, |n| lines(n, |i| format!("/// {i}")) + model, CHECK, true);
+    // What describes nothing is a warning for each line.
+    let lost = |n| model.to_string() + &lines(n, |i| format!("/// {i}"));
+    grows_with_the_program("doc comments at the end", 1500, lost, CHECK, true);
+}
+
+#[test]
+fn statements_in_sequence() {
+    let ifs = |n| forward(&lines(n, |i| format!("if c {{ y = y + {i}.5 }}")));
+    grows_with_the_program("`if`", 40, ifs, COMPILE, true);
+    let fors = |n| forward(&lines(n, |i| format!("for i in 0..3 {{ y = y + {i}.5 }}")));
+    grows_with_the_program("`for`", 30, fors, COMPILE, true);
+    let plain = |n| forward(&lines(n, |i| format!("y = exp(y) * {i}.5 + sum(y)")));
+    grows_with_the_program("operations in one block", 60, plain, COMPILE, true);
+}
+
+#[test]
+fn carried_variables() {
+    let program = |n: usize| {
+        let declared = lines(n, |i| format!("var v{i} = x"));
+        let assigned = lines(n, |i| format!("v{i} = v{i} + v{}", (i + 1) % n));
+        let sum = lines(n, |i| format!("y = y + v{i}"));
+        forward(&format!("{declared}for i in 0..3 {{\n{assigned}}}\n{sum}"))
+    };
+    grows_with_the_program("variables carried by a loop", 30, program, COMPILE, true);
+}
+
+#[test]
+fn entry_points_and_layers() {
+    let entries = |n| {
+        let functions = lines(n, |i| format!("pub fn f_{i}(x: f32[S]) -> f32[S] {{ x * {i}.5 }}"));
+        format!("model M {{\n{functions}}}\n")
+    };
+    grows_with_the_program("entry points", 40, entries, COMPILE, true);
+    // Each kind of layer has two of the kind before, so that `2 n` parts are one level more.
+    let nested = |n: usize| {
+        let levels = n.ilog2();
+        let mut text = "layer L0<D> { w: f32[D]\n fn forward(x: f32[S, D]) -> f32[S, D] { x * w } }\n".to_string();
+        for i in 1..=levels {
+            let below = i - 1;
+            let _ = writeln!(
+                text,
+                "layer L{i}<D> {{ a: L{below}<D>\n b: L{below}<D>\n fn forward(x: f32[S, D]) -> f32[S, D] {{ b(a(x)) }} }}"
+            );
+        }
+        text + &format!("model M<D = 4> {{ l: L{levels}<D>\n pub fn forward(x: f32[S, D]) -> f32[S, D] {{ l(x) }} }}\n")
+    };
+    grows_with_the_program("layers that have two of the next kind", 128, nested, COMPILE, true);
+}
+
+#[test]
+fn names_that_are_not_known() {
+    let values = |n| forward(&lines(n, |i| format!("let a{i} = unknown{i}")));
+    grows_with_the_program("values", 2500, values, CHECK, false);
+    let variables = |n| forward(&lines(n, |i| format!("let a{i} = x\nunknown{i} = x")));
+    grows_with_the_program("variables", 2500, variables, CHECK, false);
+    let layers = |n| {
+        let known = lines(n, |i| format!("layer L{i} {{ }}"));
+        let fields = lines(n, |i| format!("f{i}: Lx{i}"));
+        format!("{known}model M {{\n{fields}pub fn forward(x: f32[S]) -> f32[S] {{ x }} }}\n")
+    };
+    grows_with_the_program("layers", 2500, layers, CHECK, false);
+}
