@@ -6,42 +6,121 @@ mod options;
 mod values;
 
 pub use options::{
-    BenchOptions, CheckOptions, CompileOptions, ExplainOptions, MessageOptions, OptOptions, PassOptions,
-    ProgramOptions, RunOptions, StdOptions, TargetOptions,
+    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, ListOptions, MessageOptions,
+    OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
-    Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Named, PrintChanged, Target, WeightPacking,
+    Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named,
+    PrintChanged, Target, WeightPacking,
 };
 
-use clap::{CommandFactory, Parser, Subcommand};
+use crate::diagnostics::did_you_mean;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// What `--version` prints after the name.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let llvm = if cfg!(feature = "llvm") { "Cranelift, LLVM" } else { "Cranelift (built without LLVM)" };
+    let mut text = format!("{}\n", env!("CARGO_PKG_VERSION"));
+    let _ = write!(text, "host: {}\ncode generators: {llvm}", target_lexicon::HOST);
+    text
+});
 
 /// Ahead-of-time compiler for attention graphs.
 #[derive(Parser, Debug)]
 #[command(name = "attnc", version, about, arg_required_else_help = true, subcommand_required = true)]
+#[command(long_version = VERSION.as_str())]
 #[command(override_usage = "attnc [OPTIONS] <FILE>\n       attnc <COMMAND> ..")]
 #[command(after_help = "Without a command, FILE is compiled: `attnc model.attn -o model.so`.\n\
-    Exit codes: 0 done, 1 the program is wrong, 2 the command line is wrong, 3 the surroundings, 101 a bug of attnc.")]
+    `attnc help COMMAND` shows the options of a command, `attnc list` what can be named in them.\n\
+    Exit codes: 0 done, 1 the program is wrong, 2 the command line is wrong, 3 the environment (files, the linker,\n\
+    memory), 101 a bug of attnc.")]
 pub struct CommandLine {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// Options that need no command.
+const OWN: [&str; 7] = ["help", "-h", "--help", "-V", "--version", "-v", "--verbose"];
+
 impl CommandLine {
     /// Reads a command line, the program's name first. `compile` may be left out, so it is put in where the
     /// first argument is no command.
+    ///
+    /// # Errors
+    /// Help, the version, or what is wrong with the command line, as clap tells it.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
         let mut args: Vec<OsString> = args.into_iter().collect();
-        let own = CommandLine::command();
-        let is_own = |arg: &OsString| {
-            let arg = arg.to_str().unwrap_or("");
-            ["help", "-h", "--help", "-V", "--version"].contains(&arg) || own.find_subcommand(arg).is_some()
-        };
-        if args.get(1).is_some_and(|first| !is_own(first)) {
-            args.insert(1, "compile".into());
+        let words: Vec<&str> = args.iter().skip(1).map(|arg| arg.to_str().unwrap_or("")).collect();
+        if let [] | ["help" | "-h" | "--help"] = words.as_slice() {
+            let asked = words.first().map(|word| if *word == "-h" { "-h" } else { "--help" });
+            let shown = CommandLine::whole().try_get_matches_from(["attnc"].into_iter().chain(asked));
+            return Err(shown.err().unwrap_or_else(|| clap::Error::new(ErrorKind::DisplayHelp)));
         }
-        CommandLine::try_parse_from(args)
+        if matches!(words.as_slice(), ["-v" | "--verbose"] | ["-v" | "--verbose", "-V" | "--version"] | ["-vV"]) {
+            args = vec!["attnc".into(), "--version".into()];
+            return CommandLine::try_parse_from(args);
+        }
+        let own = CommandLine::command();
+        let names: Vec<&str> = own.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
+        let first = words.first().copied().unwrap_or_default();
+        if OWN.contains(&first) && first != "-v" && first != "--verbose" || names.contains(&first) {
+            return CommandLine::try_parse_from(args)?.checked();
+        }
+        let later = words.iter().skip(1).find(|word| names.contains(word)).copied();
+        let wrong = match (did_you_mean(first, names.iter().copied()), later) {
+            (Some(near), _) if words.len() > 1 => {
+                Some(format!("there is no command `{first}`; did you mean `{near}`?"))
+            }
+            (_, Some(command)) if first.starts_with('-') => {
+                Some(format!("a command comes first, before its options: `attnc {command} ..`"))
+            }
+            _ => None,
+        };
+        args.insert(1, "compile".into());
+        let read = CommandLine::try_parse_from(args);
+        match (read, wrong) {
+            (Ok(line), _) => line.checked(),
+            (Err(error), Some(wrong)) if error.kind() == ErrorKind::UnknownArgument => {
+                Err(CommandLine::whole().error(ErrorKind::InvalidSubcommand, wrong))
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// The definition with the options of `compile` at its top, where they may be given too: for help, and for the
+    /// completions of shells.
+    pub fn whole() -> clap::Command {
+        CompileOptions::augment_args(CommandLine::command())
+            .mut_arg("file", |file| file.required(false))
+            .subcommand_required(false)
+    }
+
+    /// What clap does not check: a name is given one value.
+    fn checked(self) -> Result<CommandLine, clap::Error> {
+        let (program, size) = match &self.command {
+            Command::Compile(options) => (Some(&options.program), [].as_slice()),
+            Command::Check(options) => (Some(&options.program), [].as_slice()),
+            Command::Run(options) => (Some(&options.program), options.size.as_slice()),
+            Command::Bench(options) => (Some(&options.program), options.size.as_slice()),
+            Command::Opt(_) | Command::Explain(_) | Command::Std(_) | Command::List(_) | Command::Completions(_) => {
+                (None, [].as_slice())
+            }
+        };
+        let dims = program.map_or([].as_slice(), |program| program.dims.as_slice());
+        for (flag, list) in [("dim", dims), ("size", size)] {
+            for (i, one) in list.iter().enumerate() {
+                if list.iter().take(i).any(|other| other.name == one.name) {
+                    let text = format!("`--{flag} {}` is given twice", one.name);
+                    return Err(CommandLine::command().error(ErrorKind::ArgumentConflict, text));
+                }
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -58,10 +137,14 @@ pub enum Command {
     Bench(BenchOptions),
     /// Run passes over IR text (`.air`)
     Opt(OptOptions),
-    /// Tell the rule behind a diagnostic's code, with a failing and a mended program
+    /// Explain the code of an error, with a failing and a corrected program
     Explain(ExplainOptions),
+    /// List operations, passes, kinds of output, instruction sets, codes
+    List(ListOptions),
     /// Show a module of the standard library, which is written in the language itself
     Std(StdOptions),
+    /// Write what a shell needs to complete attnc's command lines
+    Completions(CompletionsOptions),
 }
 #[cfg(test)]
 mod tests {
@@ -70,14 +153,15 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         CommandLine::command().debug_assert();
+        CommandLine::whole().debug_assert();
     }
 
     #[test]
     fn compiling_needs_no_word() {
-        let line = ["attnc", "m.attn", "-O3", "--emit", "ir=-,so", "--dim", "S=128,T=4"];
+        let line = ["attnc", "m.attn", "-O1", "--emit", "ir=-,so", "--dim", "S=128,T=4"];
         let line = CommandLine::read(line.map(OsString::from)).map(|line| line.command);
         let Ok(Command::Compile(options)) = line else { panic!("not a compilation") };
-        assert_eq!(options.target.level, 3);
+        assert_eq!(options.target.level, 1);
         assert_eq!(options.emit.len(), 2);
         assert_eq!(options.emit[0].kind, EmitKind::Ir);
         assert_eq!(options.program.dims[1], Named { name: "T".to_string(), value: 4 });
@@ -86,7 +170,13 @@ mod tests {
     #[test]
     fn wrong_command_lines_are_refused() {
         for line in [
-            &["attnc", "m.attn", "-O4"][..],
+            &["attnc", "m.attn", "-O3"][..],
+            &["attnc", "m.attn", "--dim", "S=1", "--dim", "S=1"],
+            &["attnc", "run", "m.attn", "--random", "--size", "S=1,S=2"],
+            &["attnc", "run", "m.attn", "--size", "S=1"],
+            &["attnc", "bench", "m.attn", "--seconds", "nan"],
+            &["attnc", "bench", "m.attn", "--seconds", "-1"],
+            &["attnc", "bench", "m.attn", "--seconds", "inf"],
             &["attnc", "m.attn", "--dim", "S"],
             &["attnc", "m.attn", "--dim", "S=-1"],
             &["attnc", "m.attn", "--emit", "wasm"],

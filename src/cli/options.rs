@@ -4,24 +4,27 @@
 //! [`super::values`].
 
 use super::values::{
-    Backend, CodeBackend, Colour, CpuTier, Emit, FloatMode, Named, PrintChanged, Target, WeightPacking,
+    Backend, CodeBackend, Colour, CpuTier, Emit, FloatMode, Input, Listed, MessageFormat, Named, PrintChanged, Target,
+    WeightPacking, level, seconds,
 };
 use clap::Args;
+use clap_complete::Shell;
 use std::path::PathBuf;
 
 /// `attnc model.attn -o model.so`
 #[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Output")]
 pub struct CompileOptions {
     /// The program: `.attn`, or the text of a later stage (`.air`, `.tir`); `-` is stdin
     pub file: PathBuf,
-    /// Where the output goes; with several kinds of output, the others go beside it. `-` is stdout
+    /// Where the output goes, with the ending of its kind; several kinds go beside it. `-` is stdout
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: tokens, ast, types, ir, tile, clif, asm, obj, so, header, python, dot; `=-` is stdout
+    /// What to write: tokens, ast, types, ir, dot, tile, clif, asm, obj, so, header, python; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     /// What makes the machine code of the kernels
-    #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift)]
+    #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
     /// What the program's dimensions are bound to, and which model is meant.
     #[command(flatten)]
@@ -52,15 +55,22 @@ pub struct CheckOptions {
 
 /// `attnc run model.attn --input x=a.npy`
 #[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Call")]
 pub struct RunOptions {
     /// The program, or IR text; `-` is stdin
     pub file: PathBuf,
     /// The parameters' values, a safetensors file
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// An argument's value, a NumPy file; once for each argument
-    #[arg(long, value_name = "NAME=FILE")]
-    pub input: Vec<Named<PathBuf>>,
+    /// An argument: a NumPy file, or the value itself: `n=3`, `x=[[1, 2], [3, 4]]`
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub input: Vec<Named<Input>>,
+    /// Draw arguments that are not given at random, and weights if none are; the same seed draws the same
+    #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub random: Option<u64>,
+    /// The value of a run-time dimension for `--random`; `batch=N` for leading axes, 1 if left out
+    #[arg(long, value_name = "NAME=N", value_delimiter = ',', requires = "random")]
+    pub size: Vec<Named<u64>>,
     /// The function to call, where the model has several
     #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
@@ -92,6 +102,7 @@ pub struct RunOptions {
 
 /// `attnc bench model.attn --size S=128`
 #[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Measurement")]
 pub struct BenchOptions {
     /// The program, or IR text; `-` is stdin
     pub file: PathBuf,
@@ -108,7 +119,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
     /// How long to call; five calls are made in any case
-    #[arg(long, value_name = "N", default_value_t = 2.0)]
+    #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = seconds)]
     pub seconds: f64,
     /// Also write what was measured as JSON; `-` is stdout, in place of the table
     #[arg(long, value_name = "PATH")]
@@ -117,7 +128,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "PATH")]
     pub svg: Option<PathBuf>,
     /// What makes the machine code of the kernels
-    #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift)]
+    #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
     /// Bound dimensions, entry.
     #[command(flatten)]
@@ -135,6 +146,7 @@ pub struct BenchOptions {
 
 /// `attnc opt file.air --passes cse,fuse-attention`
 #[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Output")]
 pub struct OptOptions {
     /// IR text; `-` is stdin
     pub file: PathBuf,
@@ -158,7 +170,7 @@ pub struct OptOptions {
 /// `attnc explain E0301`
 #[derive(Args, Debug, Clone)]
 pub struct ExplainOptions {
-    /// The code, such as E0301; all codes with their titles are listed if left out
+    /// The code: E0301, e301 or 301; all codes with their titles are listed if left out
     pub code: Option<String>,
 }
 
@@ -171,6 +183,7 @@ pub struct StdOptions {
 
 /// What a program leaves open.
 #[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Program")]
 pub struct ProgramOptions {
     /// Bind a dimension to a number
     #[arg(long = "dim", value_name = "NAME=N", value_delimiter = ',')]
@@ -182,21 +195,28 @@ pub struct ProgramOptions {
 
 /// What code is made for.
 #[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Target")]
 pub struct TargetOptions {
     /// The machine that runs the program
     #[arg(long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
-    /// The best level of processors that gets code of its own; all levels if left out. Each lower one is put in too, and
-    /// the best that the processor has runs, but avx512bf16 on Intel's only with `ATTNC_CPU=avx512bf16`. Those for bf16 are
-    /// put in where the program multiplies bf16 by bf16, avx2vnni where weights are whole numbers (`--pack`). Dumps (`tile`, `clif`, `asm`) show this level, `portable` if left out
+    /// The best instruction set that gets code of its own; all if left out
+    ///
+    /// The lower ones are put in too, and the best that the processor has runs, but avx512bf16 on Intel's only with
+    /// `ATTNC_CPU=avx512bf16`. Those for bf16 are put in where the program multiplies bf16 by bf16, avx2vnni where weights
+    /// are integers (`--pack`). Dumps (`tile`, `clif`, `asm`) show this instruction set, `portable` if left out. `native` is
+    /// the best that this machine has.
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
-    /// What weights of matmuls are kept as when they are packed at load: fewer bytes make products of few rows faster, and
-    /// results less exact, by how much `run` tells; computation stays in f32. The interpreter takes them as they are
+    /// What weights of matmuls are kept as when they are packed at load
+    ///
+    /// Fewer bytes make products with few rows faster, and results less exact, by how much `run` tells; sums stay in f32.
+    /// The interpreter takes weights as they are.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = WeightPacking::F32)]
     pub pack: WeightPacking,
-    /// How much to optimise, 0 to 3
-    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=3))]
+    /// How much to optimise. 0: no pass, a kernel for each operation. 1: what is dead, double or constant goes, and
+    /// elementwise work is fused; every bit is that of 0. 2: attention is found and fused, too
+    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = level)]
     pub level: u8,
     /// Which changes of rounding are allowed
     #[arg(long, value_enum, default_value_t = FloatMode::Contract)]
@@ -205,6 +225,7 @@ pub struct TargetOptions {
 
 /// What is shown of the passes, and which of them run.
 #[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Passes, looking inside")]
 pub struct PassOptions {
     /// Print the IR before a pass, or before `all`, to stderr
     #[arg(long, value_name = "PASS")]
@@ -247,8 +268,31 @@ impl PassOptions {
 
 /// How messages look.
 #[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Messages")]
 pub struct MessageOptions {
+    /// How messages are written on stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = MessageFormat::Human, alias = "message-format")]
+    pub error_format: MessageFormat,
     /// Colour in messages
-    #[arg(long, value_enum, default_value_t = Colour::Auto)]
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
     pub color: Colour,
+    /// Tell on stderr what is done: code for which instruction sets, files that are written
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// `attnc list passes`
+#[derive(Args, Debug, Clone)]
+pub struct ListOptions {
+    /// What to list; what can be listed if left out
+    #[arg(value_enum)]
+    pub what: Option<Listed>,
+}
+
+/// `attnc completions bash`
+#[derive(Args, Debug, Clone)]
+pub struct CompletionsOptions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: Shell,
 }

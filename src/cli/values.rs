@@ -2,6 +2,7 @@
 //!
 //! In: a word of the command line. Out: the value it stands for, or what is wrong with it.
 
+use crate::diagnostics::did_you_mean;
 use clap::ValueEnum;
 use std::fmt;
 use std::path::PathBuf;
@@ -25,9 +26,12 @@ impl FromStr for Emit {
             Some((kind, path)) => (kind, Some(PathBuf::from(path))),
             None => (text, None),
         };
-        let kind = EmitKind::ALL.into_iter().find(|known| known.name() == kind);
-        let names = || EmitKind::ALL.map(EmitKind::name).join(", ");
-        Ok(Emit { kind: kind.ok_or_else(|| format!("known are {}", names()))?, path })
+        let found = EmitKind::ALL.into_iter().find(|known| known.name() == kind);
+        let unknown = || match did_you_mean(kind, EmitKind::ALL.map(EmitKind::name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known are {}", EmitKind::ALL.map(EmitKind::name).join(", ")),
+        };
+        Ok(Emit { kind: found.ok_or_else(unknown)?, path })
     }
 }
 
@@ -113,9 +117,28 @@ impl EmitKind {
         }
     }
 
-    /// True for kinds that a terminal can show.
-    pub fn is_text(self) -> bool {
-        !matches!(self, EmitKind::Obj | EmitKind::So)
+    /// The kind whose files have this ending.
+    pub fn of_extension(ending: &str) -> Option<EmitKind> {
+        let ending = if ending == "S" || ending == "asm" { "s" } else { ending };
+        EmitKind::ALL.into_iter().find(|kind| kind.extension() == ending)
+    }
+
+    /// What it is, in a few words.
+    pub fn summary(self) -> &'static str {
+        match self {
+            EmitKind::Tokens => "the tokens of the program",
+            EmitKind::Ast => "the syntax tree",
+            EmitKind::Types => "the typed tree, with the shape of every expression",
+            EmitKind::Ir => "graph IR after the passes; compiles on",
+            EmitKind::Dot => "graph IR as a picture for Graphviz",
+            EmitKind::Tile => "tile IR of one instruction set: kernels and plans; compiles on",
+            EmitKind::Clif => "Cranelift IR of one instruction set",
+            EmitKind::Asm => "assembly of one instruction set",
+            EmitKind::Obj => "an object file",
+            EmitKind::So => "a shared library",
+            EmitKind::Header => "a C header",
+            EmitKind::Python => "a Python wrapper",
+        }
     }
 }
 
@@ -141,6 +164,43 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Named<T> {
         }
         let value = value.parse().map_err(|error| format!("`{value}`: {error}"))?;
         Ok(Named { name: name.to_string(), value })
+    }
+}
+
+/// An argument of a call, as `attnc run --input` takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// A NumPy file.
+    File(PathBuf),
+    /// The value itself: `3`, `true`, `[[1, 2], [3, 4]]`.
+    Literal(String),
+}
+
+impl FromStr for Input {
+    type Err = std::convert::Infallible;
+
+    /// What begins with a bracket or is a number is a literal; a file of such a name is reached as `./3`.
+    fn from_str(text: &str) -> Result<Input, Self::Err> {
+        let is_literal = text.starts_with('[') || matches!(text, "true" | "false") || text.parse::<f64>().is_ok();
+        Ok(if is_literal { Input::Literal(text.to_string()) } else { Input::File(PathBuf::from(text)) })
+    }
+}
+
+/// A level of `-O`.
+pub(super) fn level(text: &str) -> Result<u8, String> {
+    match text.parse::<u8>() {
+        Ok(level @ 0..=2) => Ok(level),
+        Ok(_) => Err("the highest level is -O2".to_string()),
+        Err(_) => Err("the levels are 0, 1 and 2".to_string()),
+    }
+}
+
+/// A number of seconds.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected")?;
+    match (0.0..=1e6).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("the seconds must be from 0 to 1000000".to_string()),
     }
 }
 
@@ -188,6 +248,8 @@ pub enum CpuTier {
     Amx,
     /// aarch64, whose vectors are NEON's; on other machines as an object or text only
     Neon,
+    /// The best that this machine has
+    Native,
 }
 
 impl CpuTier {
@@ -201,6 +263,7 @@ impl CpuTier {
             CpuTier::Avx512bf16 => "avx512bf16",
             CpuTier::Amx => "amx",
             CpuTier::Neon => "neon",
+            CpuTier::Native => "native",
         }
     }
 }
@@ -259,4 +322,38 @@ pub enum Colour {
     Always,
     /// Never
     Never,
+}
+
+/// How messages are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MessageFormat {
+    /// For people, with the lines of the program
+    Human,
+    /// A JSON object on each line, in the form of rustc's `--error-format=json`
+    Json,
+}
+
+/// What `attnc list` lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Listed {
+    /// Operations of the language
+    Ops,
+    /// Operations of the graph IR
+    Ir,
+    /// Passes, in the order in which the pipeline runs them
+    Passes,
+    /// Kinds of output
+    Emit,
+    /// Instruction sets, and which of them this machine has
+    Cpus,
+    /// Codes of errors and warnings
+    Codes,
+    /// Modules of the standard library
+    Modules,
+}
+
+impl Listed {
+    /// Everything that can be listed.
+    pub const ALL: [Listed; 7] =
+        [Listed::Ops, Listed::Ir, Listed::Passes, Listed::Emit, Listed::Cpus, Listed::Codes, Listed::Modules];
 }
