@@ -3,11 +3,12 @@
 //! A regular file appears whole or not at all, what is no regular file is written into, nothing that is read is
 //! overwritten, and nothing temporary stays.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, symlink};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/02_self_attention.attn");
@@ -214,23 +215,32 @@ fn a_full_disk_leaves_what_was_there() {
     }
 }
 
-/// A linker that takes its time, so that attnc can be ended while it works.
-fn with_slow_linker(place: &Place) -> Command {
-    use std::os::unix::fs::PermissionsExt;
+/// The variable `PATH` with a linker that takes its time and makes nothing, so that attnc can be ended while it works.
+fn path_with_slow_linker(place: &Place) -> OsString {
     let linker = place.path("cc");
     fs::write(&linker, "#!/bin/sh\nexec sleep 3\n").expect("a script");
     fs::set_permissions(&linker, fs::Permissions::from_mode(0o755)).expect("a script");
     let mut path = place.folder.path().as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
-    let mut command = place.command(env!("CARGO_BIN_EXE_attnc"));
-    command.args([EXAMPLE, "-o", "m.so"]).env("PATH", path).stderr(Stdio::null());
-    command
+    path
 }
 
-/// Starts attnc, waits until it links, and sends it a signal; the signal that ended it.
-fn ended_by(place: &Place, signal: &str) -> Option<i32> {
-    let mut child = with_slow_linker(place).spawn().expect("attnc starts");
+/// Starts attnc, which ignores SIGHUP if it `ignores`, waits until it links, and sends it a signal; how it ended.
+fn ended_by(place: &Place, signal: &str, ignores: bool) -> ExitStatus {
+    let mut command = place.command(env!("CARGO_BIN_EXE_attnc"));
+    command.args([EXAMPLE, "-o", "m.so"]).env("PATH", path_with_slow_linker(place)).stderr(Stdio::null());
+    let hup = if ignores { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: `signal` may be called between fork and exec. Whoever started the tests may ignore these signals.
+    unsafe {
+        command.pre_exec(move || {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            libc::signal(libc::SIGTERM, libc::SIG_DFL);
+            libc::signal(libc::SIGHUP, hup);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().expect("attnc starts");
     let start = Instant::now();
     let linking = || place.names().iter().any(|name| name.starts_with("tmp/"));
     while !linking() && start.elapsed() < Duration::from_secs(60) {
@@ -238,18 +248,18 @@ fn ended_by(place: &Place, signal: &str) -> Option<i32> {
     }
     assert!(linking(), "attnc links in the folder for temporary files");
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill").success());
-    child.wait().expect("attnc ends").signal()
+    child.wait().expect("attnc ends")
 }
 
 #[test]
 fn what_ends_attnc_leaves_nothing() {
     let place = Place::new();
     for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
-        assert_eq!(ended_by(&place, signal), Some(number), "{signal}");
+        assert_eq!(ended_by(&place, signal, false).signal(), Some(number), "{signal}");
         assert_eq!(place.names(), ["cc"], "{signal}");
     }
     // Nobody can clean up after this one but the next process.
-    assert_eq!(ended_by(&place, "-KILL"), Some(9));
+    assert_eq!(ended_by(&place, "-KILL", false).signal(), Some(9));
     assert!(place.names().iter().any(|name| name.starts_with("tmp/")));
     assert_eq!(place.attnc(&[EXAMPLE, "-o", "m.so"]), (Some(0), String::new()));
     assert_eq!(place.names(), ["cc", "m.so"]);
@@ -259,21 +269,8 @@ fn what_ends_attnc_leaves_nothing() {
 #[test]
 fn an_ignored_signal_ends_nothing() {
     let place = Place::new();
-    let mut slow = with_slow_linker(&place);
-    let line = "trap '' HUP; exec \"$0\" \"$@\"";
-    let mut command = place.command("sh");
-    command.args(["-c", line, env!("CARGO_BIN_EXE_attnc")]).args([EXAMPLE, "-o", "m.so"]);
-    let path = slow.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, value)| value).map(|v| v.to_owned());
-    command.env("PATH", path.expect("a PATH")).stderr(Stdio::null());
-    slow.env_clear();
-    let mut child = command.spawn().expect("sh starts");
-    let start = Instant::now();
-    while !place.names().iter().any(|name| name.starts_with("tmp/")) && start.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().expect("kill").success());
     // The linker makes nothing, which is an error of the environment, not a signal.
-    assert_eq!(child.wait().expect("attnc ends").code(), Some(3));
+    assert_eq!(ended_by(&place, "-HUP", true).code(), Some(3));
 }
 
 /// What has no end, or nobody who writes it, is refused at once.
