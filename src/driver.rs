@@ -4,9 +4,11 @@
 //! becomes the exit code. [`compile`] is a straight line: a stage is one step in it. All input and output of the
 //! compiler happens here and in [`crate::runtime`]; the stages between are pure.
 
+mod arguments;
 mod bench;
 mod bugs;
 mod call;
+mod list;
 mod outputs;
 mod passes;
 mod session;
@@ -14,13 +16,15 @@ mod stages;
 
 pub use bench::bench;
 pub use call::run;
+pub use list::{completions, list};
 pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use session::{Failure, MAX_SOURCE, Session, command_line_error, whole};
 
-use crate::cli::{CheckOptions, CompileOptions, EmitKind, ExplainOptions, StdOptions};
+use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ExplainOptions, StdOptions};
 use crate::codegen::cpu::{Machine, Wanted, clif};
-use crate::diagnostics::codes as registry;
+use crate::diagnostics::{codes as registry, did_you_mean};
 use crate::syntax::span::FileId;
+use crate::tile::CpuLevel;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
 use crate::{ir, runtime, syntax, tile};
@@ -28,6 +32,7 @@ use call::show;
 use outputs::{Outputs, Source};
 use stages::{Levels, Tiers};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// `attnc FILE`: compiles and writes what was asked for.
 pub fn compile(options: &CompileOptions) -> Result<(), Failure> {
@@ -43,20 +48,21 @@ pub fn compile(options: &CompileOptions) -> Result<(), Failure> {
 fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> {
     let out = Outputs::of(options).map_err(|message| command_line_error(&message))?;
     s.stage("read");
-    let file = s.read(&options.file)?;
+    let file = s.read(&options.file).inspect_err(|_| meant_a_command(s, &options.file))?;
     let source = Source::of(&options.file, &s.text(file));
     out.check(source).map_err(|message| command_line_error(&message))?;
+    out.claim(s)?;
 
     // One way for all levels of processors: a library has the code of each, a dump shows one.
     let mut levels = Levels::of(&options.target);
     if out.has(EmitKind::So) {
         levels.run_here()?;
     }
+    let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
     let (tiers, model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
             let model = stages::describe(s, &graph)?;
-            let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
             levels = levels.for_graph(&graph, stages::generator(options.backend));
             let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
             (Tiers::lower(s, &graph, wanted, levels.weights)?, model)
@@ -65,7 +71,11 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
             let model = stages::describe_tiles(s, &tiles)?;
-            (Tiers::given(s, tiles, levels.shown)?, model)
+            let tiers = Tiers::given(s, tiles, levels.shown)?;
+            if is_code {
+                stages::tell_what_lacks(s, &tiers, &levels, file);
+            }
+            (tiers, model)
         }
         Source::Clif => return clif_text(s, file, &out, levels.machine),
     };
@@ -74,6 +84,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     // Machine code, and the model that carries it.
     if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
         s.stage("generate code");
+        s.say(&format!("code for {}", names(&tiers.levels())));
         let level = (source != Source::Tile).then_some(levels.shown);
         let wanted = Wanted {
             clif: out.has(EmitKind::Clif),
@@ -97,6 +108,21 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     s.stage("wrappers");
     out.emit(s, EmitKind::Header, |_| runtime::header::header(&model))?;
     out.emit(s, EmitKind::Python, |_| runtime::python::python(&model))
+}
+
+/// Levels of processors in words.
+fn names(levels: &[CpuLevel]) -> String {
+    levels.iter().map(|level| level.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// Adds to the error about a program that is not there that a command was meant, if its name is near to one.
+fn meant_a_command(s: &mut Session, file: &Path) {
+    let Some(name) = file.to_str().filter(|_| !file.exists()) else { return };
+    let whole = CommandLine::whole();
+    let commands = || whole.get_subcommands().map(clap::Command::get_name);
+    if let Some(near) = did_you_mean(name, commands()) {
+        s.help(&format!("there is a command `{near}`: `attnc {near} ..`"));
+    }
 }
 
 /// The first half of the way: from a text to graph IR after the passes; nothing where no later stage is asked for.
@@ -223,6 +249,10 @@ pub fn explain(options: &ExplainOptions) -> Result<(), Failure> {
             }
         }
         Some(code) => {
+            // `e301` and `301` are E0301.
+            let digits = code.trim_start_matches(['E', 'e']);
+            let is_number = !digits.is_empty() && digits.len() <= 4 && digits.bytes().all(|b| b.is_ascii_digit());
+            let code = &if is_number { format!("E{digits:0>4}") } else { code.clone() };
             let Some(entry) = registry::find(code) else {
                 let known = registry::all().map(|entry| entry.code.as_str());
                 let hint = crate::diagnostics::did_you_mean(code, known);

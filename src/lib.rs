@@ -17,7 +17,7 @@
 //! ```
 //!
 //! [`driver`] is that list as one straight-line function; [`cli`] turns a command line into its options. All input and
-//! output happens there and in [`runtime`]; everything between is a function from values to values.
+//! output happens there, in [`files`] and in [`runtime`]; everything between is a function from values to values.
 //!
 //! # The map
 //!
@@ -37,6 +37,7 @@
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
 //! | `irtext` | the syntax that both IR texts share | either IR |
+//! | `files` | writing outputs whole, and temporary files that go away | what is in a file |
 //! | `threads` | the same work for each of several things, on several threads | what the work is |
 //! | `cfg` | the control flow of either IR: orders of blocks, dominators, loops | what stands in a block |
 //!
@@ -117,9 +118,11 @@ pub mod cli;
 pub mod codegen;
 pub mod diagnostics;
 pub mod driver;
+pub mod files;
 pub mod ir;
 pub mod irtext;
 pub mod lowering;
+pub mod panics;
 pub mod passes;
 pub mod random;
 pub mod runtime;

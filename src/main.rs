@@ -1,4 +1,7 @@
-//! The `attnc` command: arguments in, exit code out. A panic is a bug of ours and says so.
+//! The `attnc` command: arguments in, exit code out. A panic is a bug of ours and says so; memory that there is not belongs
+//! to the environment.
+
+mod memory;
 
 use attnc::cli::{Command, CommandLine};
 use attnc::driver::{self, Failure};
@@ -9,6 +12,8 @@ use std::process::ExitCode;
 const STACK: usize = 256 << 20;
 
 fn main() -> ExitCode {
+    memory::exit_when_it_is_used_up(Failure::Surroundings.exit_code());
+    attnc::files::clean_up_on_signals();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or(String::new(), |place| format!(" at {place}"));
         let payload = panic.payload();
@@ -45,6 +50,8 @@ fn run() -> u8 {
         Command::Bench(options) => driver::bench(&options),
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
+        Command::List(options) => driver::list(&options),
+        Command::Completions(options) => driver::completions(&options),
         Command::Std(options) => driver::standard_library(&options),
     };
     match result {

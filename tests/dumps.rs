@@ -54,7 +54,7 @@ fn the_same_comes_out_again_and_from_every_dump() {
         let place = |name: &str| {
             let folder = folder.path().join(name);
             std::fs::create_dir_all(&folder).expect("a folder");
-            (text(&folder.join("m.so")), folder)
+            (text(&folder.join("m")), folder)
         };
         let (out, first) = place("first");
         let program = text(&fixtures::program(example));
@@ -86,7 +86,7 @@ fn the_first_line_makes_the_dump_again() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let options: [&[&str]; 4] = [
         &[],
-        &["--dim", "S=5", "-O3"],
+        &["--dim", "S=5", "-O1"],
         &["-O0", "--float", "strict"],
         &["--stop-after", "fuse-attention", "--entry", "SelfAttention", "--cpu", "avx2"],
     ];

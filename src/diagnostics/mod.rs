@@ -1,11 +1,12 @@
 //! Diagnostics: what went wrong, where, and what to do about it.
 //!
 //! In: [`Diagnostic`] values from every stage, collected in a [`Diagnostics`]. Out: plain text in
-//! rustc's form (`render`), and the rules behind the codes (`codes`) for `attnc explain`.
+//! rustc's form (`render`), or JSON in the same (`json`), and the rules behind the codes (`codes`) for `attnc explain`.
 //! A diagnostic is data first; the prose is written by the stage that finds the error, never here.
 //! This module knows source texts, and nothing of trees, types or IR.
 
 pub mod codes;
+pub mod json;
 mod render;
 
 pub use codes::Code;

@@ -4,10 +4,11 @@
 //! In: a program or graph IR, sizes for the run-time dimensions, weights or none. Out: a table on stdout, and on request
 //! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
 
+use super::arguments;
 use super::call::{call_failed, function, read_graph, show, unused};
 use super::passes::pass_options;
 use super::session::{Failure, Session, command_line_error, reason};
-use super::stages::{self, Levels, Temporary, Tiers};
+use super::stages::{self, Levels, Tiers};
 use crate::bench::{self, Report, Site};
 use crate::cli::BenchOptions;
 use crate::codegen::cpu::Wanted;
@@ -47,6 +48,12 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     let mut graph = read_graph(s, &options.file, &options.program, "bench")?;
     let function = function(&graph, options.function.as_deref())?;
     let name = graph.functions[function].name.clone();
+    if let Some(path) = &options.weights {
+        arguments::weights(s, path)?;
+    }
+    for path in options.json.iter().chain(&options.svg) {
+        s.claim(path)?;
+    }
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
     let model = stages::describe(s, &graph)?;
@@ -61,12 +68,12 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     s.stage("generate code");
     let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, Wanted::default())?;
     s.stage("link");
-    let folder = Temporary::new(s)?;
+    let folder = stages::temporary(s)?;
     let so = folder.path().join("model.so");
     stages::link(s, &code, &so, false)?;
 
     s.stage("load");
-    let given = weights_file(s, &model, options.weights.as_deref(), folder.path())?;
+    let given = weights_file(s, &model, options.weights.as_deref(), 1, folder.path())?;
     let threads = options.threads.map_or_else(usual_threads, |n| usize::try_from(n).unwrap_or(1)).max(1);
     let asked = i32::try_from(threads).unwrap_or(i32::MAX);
     // SAFETY: the file was just linked from code of our own.
@@ -81,7 +88,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
         return Err(command_line_error(&format!("the code for `{variant}` is none of this program's")));
     };
     let walked = count(tiles, &name, &sizes)?;
-    let args = arguments(entry, &sizes, &walked)?;
+    let args = random_arguments(entry, &sizes, &walked)?;
     s.stage("measure");
     let measured = measure(&loaded, &name, &args, options.seconds).map_err(|error| call_failed(s, &error.text))?;
     let ceilings = bench::measure(threads);
@@ -165,10 +172,11 @@ fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Res
 }
 
 /// The weights that are given, or a file of random ones; none for a model without parameters.
-fn weights_file(
+pub(super) fn weights_file(
     s: &mut Session,
     model: &ModelDescriptor,
     given: Option<&Path>,
+    seed: u64,
     folder: &Path,
 ) -> Result<Option<PathBuf>, Failure> {
     if given.is_some() || model.params.is_empty() {
@@ -177,7 +185,7 @@ fn weights_file(
     let path = folder.join("weights.safetensors");
     let write = || {
         let mut file = BufWriter::with_capacity(1 << 20, std::fs::File::create(&path)?);
-        bench::write_weights(&mut Random::new(1), &model.params, &mut file)?;
+        bench::write_weights(&mut Random::new(seed), &model.params, &mut file)?;
         file.flush()
     };
     match write() {
@@ -190,7 +198,7 @@ fn weights_file(
 }
 
 /// Random arguments of the right shapes; those that are used as indices are good ones.
-fn arguments(entry: &Entry, sizes: &BTreeMap<String, i64>, walked: &PlanCost) -> Result<Vec<Tensor>, Failure> {
+fn random_arguments(entry: &Entry, sizes: &BTreeMap<String, i64>, walked: &PlanCost) -> Result<Vec<Tensor>, Failure> {
     let mut rng = Random::new(2);
     let batch = entry.batch_symbol.and_then(|i| entry.symbols.get(i)).and_then(|b| sizes.get(&b.name)).copied();
     let mut args = Vec::new();

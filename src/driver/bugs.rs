@@ -3,8 +3,10 @@
 //! In: the stage, its complaint, the IR that it was given. Out: a file with that IR, and a message with the command that
 //! makes the bug happen again.
 
-use super::session::Failure;
-use std::io::{self, Write};
+use super::session::{Failure, message};
+use crate::diagnostics::Severity;
+use crate::files;
+use std::path::Path;
 
 /// The IR on which a stage failed.
 pub(super) struct Saved<'a> {
@@ -18,19 +20,19 @@ pub(super) struct Saved<'a> {
 
 /// Reports a bug of a stage and saves what is needed to see it again.
 pub(super) fn bug(stage: &str, complaint: &str, saved: Option<&Saved<'_>>) -> Failure {
-    let mut text =
-        format!("error: internal error: {stage}: {}\n  = note: this is a bug of attnc\n", complaint.trim_end());
+    let text = format!("internal error: {stage}: {}", complaint.trim_end());
+    let mut notes = vec!["this is a bug of attnc".to_string()];
     if let Some(saved) = saved {
         let slug: String = stage.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let file = format!("attnc-bug-{slug}.{}", saved.ending);
-        match std::fs::write(&file, saved.text) {
-            Ok(()) => {
-                text += &format!("  = note: what the stage was given is in `{file}`; it happens again with\n");
-                text += &format!("          attnc {file} {}\n", saved.arguments);
-            }
-            Err(_) => text += &format!("  = note: what the stage was given:\n{}", saved.text),
-        }
+        notes.push(match files::write(Path::new(&file), saved.text.as_bytes(), false) {
+            Ok(()) => format!(
+                "what the stage was given is in `{file}`; it happens again with\n          attnc {file} {}",
+                saved.arguments
+            ),
+            Err(_) => format!("what the stage was given:\n{}", saved.text),
+        });
     }
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    message(Severity::Error, &text, &notes);
     Failure::Bug
 }

@@ -1,16 +1,18 @@
 //! `attnc run`: calls an entry point once, interpreted or compiled, and shows or writes what it gives.
 //!
-//! In: a program or graph IR, a weights file, arguments as NumPy files. Out: results and taps, as a summary on stdout or
+//! In: a program or graph IR, a weights file, arguments ([`arguments`]). Out: results and taps, as a summary on stdout or
 //! as NumPy files. A program that fails while it runs is a wrong program; weights that do not fit are the surroundings.
 
+use super::arguments;
+use super::bench::weights_file;
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{Failure, Session, command_line_error, print, reason, tell};
-use super::stages::{self, Levels, Temporary, Tiers};
-use crate::cli::{Backend, ProgramOptions, RunOptions};
+use super::session::{Failure, Session, command_line_error, print, reason, stdout_failed, tell};
+use super::stages::{self, Levels, Tiers};
+use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::{Generator, cpu::Wanted};
+use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
-use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ir::{self, interp};
 use crate::lowering::tile::WeightFormat;
 use crate::runtime::descriptor::ModelDescriptor;
@@ -22,14 +24,10 @@ use crate::tensor::Tensor;
 use crate::types;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io;
 use std::path::Path;
 
 /// Results and taps, by name.
 type Values = Vec<(String, Tensor)>;
-
-/// The largest NumPy file that is read.
-const MAX_INPUT: u64 = 16 << 30;
 
 /// `attnc run FILE`
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
@@ -44,21 +42,34 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
 
 fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
     let pass_options = pass_options(&options.target, &options.passes)?;
+    if let Some(path) = &options.output {
+        results_agree(path).map_err(|message| command_line_error(&message))?;
+    }
 
     let mut graph = read_graph(s, &options.file, &options.program, "run")?;
     let function = function(&graph, options.function.as_deref())?;
     s.stage("read arguments");
-    let args = arguments(s, &graph.functions[function], options)?;
+    let given = arguments::given(s, &graph.functions[function], options)?;
+    if let Some(path) = &options.weights {
+        arguments::weights(s, path)?;
+    }
     let name = graph.functions[function].name.clone();
 
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
     let model = stages::describe(s, &graph)?;
-    if options.weights.is_none() && !model.params.is_empty() {
-        let message = format!("`{}` has parameters; give their values with `--weights FILE`", model.name);
+    if options.weights.is_none() && !model.params.is_empty() && options.random.is_none() {
+        let message =
+            format!("`{}` has parameters; give their values with `--weights FILE`, or `--random`", model.name);
         return Err(command_line_error(&message));
     }
-    let call = Call { name: &name, args: &args, taps: &options.tap, weights: options.weights.as_deref() };
+    let folder = stages::temporary(s)?;
+    let weights = match options.random {
+        Some(seed) => weights_file(s, &model, options.weights.as_deref(), seed, folder.path())?,
+        None => options.weights.clone(),
+    };
+    let args = arguments::all(s, given, &graph, &model, &name, options)?;
+    let call = Call { name: &name, args: &args, taps: &options.tap, weights: weights.as_deref() };
     let values = match options.backend {
         Backend::Interp => interpreted(s, &graph, &model, &call)?,
         Backend::Cpu | Backend::Llvm => {
@@ -102,10 +113,7 @@ pub(super) fn read_graph(
 
 /// Shows a text on stdout; a reader that has gone is no failure.
 pub(super) fn show(text: &str) -> Result<(), Failure> {
-    print(text.as_bytes()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-        _ => Failure::Surroundings,
-    })
+    print(text.as_bytes()).map_err(|error| stdout_failed(&error))
 }
 
 /// What is called.
@@ -129,48 +137,6 @@ pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize,
             None => Err(command_line_error(&format!("there is no entry point `{name}`; there is {}", names()))),
         },
     }
-}
-
-/// The arguments in the order of the function, from their files.
-fn arguments(s: &mut Session, f: &ir::Function, options: &RunOptions) -> Result<Vec<Tensor>, Failure> {
-    for (i, input) in options.input.iter().enumerate() {
-        if !f.args.iter().any(|arg| arg.name == input.name) {
-            let known = f.args.iter().map(|arg| arg.name.as_str());
-            let hint =
-                did_you_mean(&input.name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            return Err(command_line_error(&format!("`{}` has no argument `{}`{hint}", f.name, input.name)));
-        }
-        if options.input.iter().take(i).any(|other| other.name == input.name) {
-            return Err(command_line_error(&format!("`--input {}` is given twice", input.name)));
-        }
-    }
-    let mut args = Vec::new();
-    for arg in &f.args {
-        let Some(input) = options.input.iter().find(|input| input.name == arg.name) else {
-            let axes = arg.ty.shape.iter().skip(usize::from(arg.batch)).map(ToString::to_string);
-            let axes: Vec<String> = arg.batch.then(|| "..".to_string()).into_iter().chain(axes).collect();
-            let ty = format!("{}[{}]", arg.ty.elem, axes.join(", "));
-            let message = format!("the argument `{0}: {ty}` is missing; give `--input {0}=FILE.npy`", arg.name);
-            return Err(command_line_error(&message));
-        };
-        let tensor = read_npy(&input.value).map_err(|message| s.fail(Diagnostic::error(codes::UNREADABLE, message)))?;
-        args.push(tensor);
-    }
-    Ok(args)
-}
-
-fn read_npy(path: &Path) -> Result<Tensor, String> {
-    let shown = path.display();
-    let unreadable = |why: &str| format!("cannot read `{shown}`: {why}");
-    let data = std::fs::metadata(path).map_err(|error| unreadable(&reason(&error)))?;
-    if data.is_dir() {
-        return Err(unreadable("it is a folder"));
-    }
-    if data.len() > MAX_INPUT {
-        return Err(unreadable("it is longer than 16 GiB"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(&reason(&error)))?;
-    npy::parse(&bytes).map_err(|why| unreadable(&why))
 }
 
 /// Integers of the width that the argument has, where they fit: NumPy's integers are wide unless told otherwise.
@@ -288,7 +254,7 @@ fn called(
     s.stage("generate code");
     let code = stages::machine_code(generator, &tiers, model, Wanted::default())?;
     s.stage("link");
-    let folder = Temporary::new(s)?;
+    let folder = stages::temporary(s)?;
     let so = folder.path().join("model.so");
     stages::link(s, &code, &so, false)?;
 
@@ -346,9 +312,26 @@ fn matches(pattern: &str, path: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Results go to `.npy` files or into a folder; what ends as another kind of file would become a folder of that name.
+fn results_agree(path: &Path) -> Result<(), String> {
+    const FILES: [&str; 8] = ["npz", "txt", "json", "csv", "safetensors", "pt", "bin", "attn"];
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let is_file = FILES.contains(&ending) || EmitKind::of_extension(ending).is_some();
+    if !is_file || path.is_dir() {
+        return Ok(());
+    }
+    let stem = path.with_extension("");
+    Err(format!(
+        "`--output {}`: results are written as NumPy files; name a folder, or for one result `{}.npy`",
+        path.display(),
+        stem.display()
+    ))
+}
+
 /// Writes a file for each value into a folder; the only value to the path itself if that ends in `.npy`.
 fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), Failure> {
     if path == Path::new("-") || path.extension().is_some_and(|ending| ending == "npy") {
+        s.claim(path)?;
         return match values.as_slice() {
             [(_, tensor)] => s.write(path, &npy::to_bytes(tensor)),
             _ => Err(command_line_error(&format!("{} values need a folder: `--output DIR`", values.len()))),
@@ -359,7 +342,9 @@ fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), Failure> {
         return Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)));
     }
     for (name, tensor) in values {
-        s.write(&path.join(format!("{name}.npy")), &npy::to_bytes(tensor))?;
+        let path = path.join(format!("{name}.npy"));
+        s.claim(&path)?;
+        s.write(&path, &npy::to_bytes(tensor))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! In: the options of `compile`. Out: a path for each kind of output that was asked for. Nothing is compiled here.
 
 use super::session::{Failure, Session};
+use super::stages;
 use crate::cli::{CompileOptions, EmitKind, FloatMode, WeightPacking};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,11 @@ impl Outputs {
         }
     }
 
+    /// Makes sure that no output takes the place of the program or of another one.
+    pub(super) fn claim(&self, session: &mut Session) -> Result<(), Failure> {
+        self.places.iter().try_for_each(|(_, path)| session.claim(path))
+    }
+
     /// Where this kind goes, if it was asked for.
     pub(super) fn path(&self, kind: EmitKind) -> Option<&Path> {
         self.places.iter().find(|(asked, _)| *asked == kind).map(|(_, path)| path.as_path())
@@ -133,7 +139,8 @@ fn command(options: &CompileOptions) -> String {
         let _ = write!(text, " --dim {}={}", dim.name, dim.value);
     }
     if let Some(level) = options.target.cpu {
-        let _ = write!(text, " --cpu {}", level.name());
+        // `native` is another one elsewhere.
+        let _ = write!(text, " --cpu {}", stages::tier(level).name());
     }
     if options.target.pack != WeightPacking::F32 {
         let _ = write!(text, " --pack {}", options.target.pack.name());
@@ -173,32 +180,163 @@ fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> 
     if open > 1 && options.output.as_deref() == Some(stdout) {
         return Err("`-o -` takes one kind of output; give each its place: `--emit ir=-,tile=-`".to_string());
     }
-    let stem = match &options.output {
-        Some(output) => output.clone(),
-        // Without `-o`, outputs go to the current folder, named as the program.
-        None if options.file == stdout => PathBuf::from("model"),
-        None => options.file.file_name().map_or(PathBuf::from("model"), PathBuf::from),
+    let place = |(kind, path): (EmitKind, Option<PathBuf>)| -> Result<(EmitKind, PathBuf), String> {
+        if let Some(path) = path {
+            agrees(kind, &path, &format!("--emit {}=", kind.name()))?;
+            return Ok((kind, path));
+        }
+        let path = match &options.output {
+            Some(output) if open == 1 => {
+                agrees(kind, output, "-o ")?;
+                output.clone()
+            }
+            Some(output) => beside(output, kind),
+            // Without `-o`, outputs go to the current folder, named as the program.
+            None if options.file == stdout => beside(Path::new("model"), kind),
+            None => {
+                let name = options.file.file_name().map_or(PathBuf::from("model"), PathBuf::from);
+                name.with_extension(kind.extension())
+            }
+        };
+        Ok((kind, path))
     };
-    let place = |(kind, path): (EmitKind, Option<PathBuf>)| match (path, &options.output) {
-        (Some(path), _) => (kind, path),
-        (None, Some(output)) if open == 1 => (kind, output.clone()),
-        (None, _) => (kind, stem.with_extension(kind.extension())),
-    };
-    let places: Vec<_> = kinds.into_iter().map(place).collect();
+    let asked: Vec<EmitKind> = kinds.iter().filter(|(_, path)| path.is_none()).map(|(kind, _)| *kind).collect();
+    if let Some(output) = options.output.as_deref().filter(|_| open > 1) {
+        stem_agrees(&asked, output)?;
+    }
+    let places: Vec<_> = kinds.into_iter().map(place).collect::<Result<_, String>>()?;
     for (i, (kind, path)) in places.iter().enumerate() {
         if *path == options.file && path != stdout {
             return Err(format!("`--emit {}` would overwrite the program `{}`", kind.name(), path.display()));
         }
-        if path != stdout && places.iter().take(i).any(|(_, other)| other == path) {
+        // A device takes them all.
+        let is_file = |path: &Path| std::fs::metadata(path).map_or(true, |found| found.is_file());
+        if path != stdout && is_file(path) && places.iter().take(i).any(|(_, other)| other == path) {
             return Err(format!("two outputs would go to `{}`", path.display()));
         }
     }
     Ok(places)
 }
 
+/// The ending of a program's files.
+const PROGRAM: &str = "attn";
+
+/// The ending of a path, where it says what the file holds.
+fn telling(path: &Path) -> Option<&str> {
+    let ending = path.extension().and_then(|ending| ending.to_str())?;
+    (ending == PROGRAM || EmitKind::of_extension(ending).is_some()).then_some(ending)
+}
+
+/// Does the ending of a path agree with what is written there? A shared library has that of one, or none (`lib.so.1` and
+/// what is no regular file are right, too); other kinds may have any that is not of another kind. `flag` stands before the
+/// path on the command line.
+pub(super) fn agrees(kind: EmitKind, path: &Path, flag: &str) -> Result<(), String> {
+    let shown = path.display();
+    let written = kind.summary();
+    let own = format!("the ending of {written} is `.{}`", kind.extension());
+    match telling(path) {
+        Some(PROGRAM) => {
+            return Err(format!("`{flag}{shown}` has the ending of a program, and {written} would be written; {own}"));
+        }
+        Some(ending) => {
+            let Some(other) = EmitKind::of_extension(ending).filter(|other| *other != kind) else { return Ok(()) };
+            return Err(format!(
+                "`{flag}{shown}` has the ending of {}, and {written} would be written; `--emit {}={shown}` writes {0}, and {own}",
+                other.summary(),
+                other.name()
+            ));
+        }
+        None => {}
+    }
+    let ending = path.extension();
+    let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    let is_device = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+    if kind != EmitKind::So || flag != "-o " || ending.is_none() || name.contains(".so.") || is_device {
+        return Ok(());
+    }
+    Err(format!(
+        "`-o {shown}`: {written} would be written, and its name ends in `.so`; `--emit so={shown}` writes it under any name, \
+         `--emit KIND={shown}` something else (`attnc list emit`)"
+    ))
+}
+
+/// Does the ending of the path that several outputs share agree with one of them?
+fn stem_agrees(kinds: &[EmitKind], output: &Path) -> Result<(), String> {
+    let Some(ending) = telling(output) else { return Ok(()) };
+    let written = EmitKind::of_extension(ending).filter(|kind| kinds.contains(kind));
+    if written.is_some() {
+        return Ok(());
+    }
+    let stem = output.with_extension("");
+    let shown = output.display();
+    let what = match EmitKind::of_extension(ending) {
+        Some(kind) => format!("{}, which is not asked for; add `{}` to `--emit`, or", kind.summary(), kind.name()),
+        None => "a program;".to_string(),
+    };
+    Err(format!("`-o {shown}` has the ending of {what} give the name without an ending: `-o {}`", stem.display()))
+}
+
+/// The place of one of several outputs: the path with the ending of its kind in the place of another one's. Other endings
+/// are part of the name (`model.v2`).
+fn beside(path: &Path, kind: EmitKind) -> PathBuf {
+    if telling(path).is_some() {
+        return path.with_extension(kind.extension());
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(kind.extension());
+    PathBuf::from(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn endings_agree_with_kinds() {
+        let of = |kind, path: &str, flag| agrees(kind, Path::new(path), flag);
+        for (kind, path) in [
+            (EmitKind::So, "m.so"),
+            (EmitKind::So, "m"),
+            (EmitKind::So, "libm.so.1"),
+            (EmitKind::So, "m.cpython-313-x86_64-linux-gnu.so"),
+            (EmitKind::So, "-"),
+            (EmitKind::So, "/dev/null"),
+            (EmitKind::Asm, "m.s"),
+            (EmitKind::Asm, "m.S"),
+            (EmitKind::Ir, "m.txt"),
+            (EmitKind::Obj, "m.o"),
+        ] {
+            assert_eq!(of(kind, path, "-o "), Ok(()), "{path}");
+        }
+        for (kind, path, named) in [
+            (EmitKind::So, "out.s", "--emit asm=out.s"),
+            (EmitKind::So, "out.o", "--emit obj=out.o"),
+            (EmitKind::So, "d.1/out.air", "--emit ir=d.1/out.air"),
+            (EmitKind::So, "out.py", "--emit python=out.py"),
+            (EmitKind::So, "out.dll", "--emit so=out.dll"),
+            (EmitKind::So, "out.attn", "a program"),
+            (EmitKind::Ir, "out.tir", "--emit tile=out.tir"),
+            (EmitKind::Asm, "out.so", "--emit so=out.so"),
+        ] {
+            assert!(of(kind, path, "-o ").is_err_and(|text| text.contains(named)), "{path}");
+        }
+        assert_eq!(of(EmitKind::So, "out.bin", "--emit so="), Ok(()));
+        assert!(of(EmitKind::So, "out.s", "--emit so=").is_err());
+    }
+
+    #[test]
+    fn several_outputs_share_a_name() {
+        let of = |path, kind| beside(Path::new(path), kind).to_string_lossy().into_owned();
+        assert_eq!(of("a/m.so", EmitKind::Header), "a/m.h");
+        assert_eq!(of("a/m", EmitKind::So), "a/m.so");
+        assert_eq!(of("m.v2", EmitKind::So), "m.v2.so");
+        let kinds = [EmitKind::Header, EmitKind::Python];
+        assert_eq!(stem_agrees(&kinds, Path::new("m.h")), Ok(()));
+        assert_eq!(stem_agrees(&kinds, Path::new("m.v2")), Ok(()));
+        assert!(stem_agrees(&kinds, Path::new("m.so")).is_err_and(|text| text.contains("add `so`")));
+        assert!(stem_agrees(&kinds, Path::new("m.attn")).is_err_and(|text| text.ends_with("`-o m`")));
+    }
 
     #[test]
     fn texts_from_stdin_show_what_they_are() {

@@ -3,10 +3,12 @@
 //! In: the options of `compile` and `opt`. Out: options for [`crate::passes`], and IR text that passes have run
 //! over. A pass that breaks the module is a bug of ours: the IR before it is saved, with the command that shows it.
 
-use super::session::{Failure, Session, command_line_error, reason};
-use crate::cli::{FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
-use crate::diagnostics::Diagnostic;
+use super::outputs::agrees;
+use super::session::{Failure, Session, command_line_error, message, reason};
+use crate::cli::{EmitKind, FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
 use crate::diagnostics::codes::driver as codes;
+use crate::diagnostics::{Diagnostic, Severity};
+use crate::files;
 use crate::passes::{
     self, Collected, Float, Level, OptError, Options, PassError, Select, Sink, find_pass, optimise_text,
     parse_pass_list,
@@ -26,16 +28,17 @@ fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), Failure> {
     let list = options.pipeline.as_ref().map(|names| parse_pass_list(&names.join(",")));
     let list = list.transpose().map_err(|message| command_line_error(&message))?;
     let pass_options = pass_options(&options.target, &options.passes)?;
+    let stdout = PathBuf::from("-");
+    let output = options.output.as_ref().unwrap_or(&stdout);
+    agrees(EmitKind::Ir, output, "-o ").map_err(|message| command_line_error(&message))?;
     let file = session.read(&options.file)?;
+    session.claim(output)?;
     let text = session.text(file);
     let mut dumps = Dumps::new(&options.passes);
     let made = optimise_text(&text, file, list.as_deref(), &pass_options, &mut dumps);
     dumps.finish(session)?;
     match made {
-        Ok((text, _)) => {
-            let stdout = PathBuf::from("-");
-            session.write(options.output.as_ref().unwrap_or(&stdout), text.as_bytes())
-        }
+        Ok((text, _)) => session.write(output, text.as_bytes()),
         Err(OptError::Text(diagnostics)) => {
             session.diagnostics.append(diagnostics);
             Err(Failure::Program)
@@ -78,15 +81,15 @@ pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Opt
 /// Reports a pass that broke the module, and saves what is needed to see it again.
 pub fn broken_pass(error: &PassError) -> Failure {
     let saved = format!("attnc-bug-{}.air", error.pass);
-    let mut text = format!("error: internal error: {error}\n  = note: this is a bug of attnc\n");
-    match std::fs::write(&saved, &error.before) {
-        Ok(()) => {
-            text += &format!("  = note: the IR before the pass is in `{saved}`; it happens again with\n");
-            text += &format!("          attnc opt {saved} --passes {}\n", error.pass);
-        }
-        Err(_) => text += &format!("  = note: the IR before the pass:\n{}", error.before),
-    }
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let mut notes = vec!["this is a bug of attnc".to_string()];
+    notes.push(match files::write(Path::new(&saved), error.before.as_bytes(), false) {
+        Ok(()) => format!(
+            "the IR before the pass is in `{saved}`; it happens again with\n          attnc opt {saved} --passes {}",
+            error.pass
+        ),
+        Err(_) => format!("the IR before the pass:\n{}", error.before),
+    });
+    message(Severity::Error, &format!("internal error: {error}"), &notes);
     Failure::Bug
 }
 
@@ -110,7 +113,9 @@ impl<'a> Dumps<'a> {
             return Err(session.fail(Diagnostic::error(codes::UNWRITABLE, message)));
         }
         for (name, text) in &self.files.files {
-            session.write(&folder.join(name), text.as_bytes())?;
+            let path = folder.join(name);
+            session.claim(&path)?;
+            session.write(&path, text.as_bytes())?;
         }
         Ok(())
     }

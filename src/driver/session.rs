@@ -3,13 +3,15 @@
 //! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a [`Failure`] that becomes the
 //! exit code. It must not know the stages.
 
-use crate::cli::{Colour, MessageOptions};
+use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
-use crate::diagnostics::{Diagnostic, Diagnostics, render_all};
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};
+use crate::files::{self, Identity};
 use crate::syntax::span::{FileId, SourceMap, Span};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest source text that is read.
@@ -43,6 +45,9 @@ impl Failure {
     }
 }
 
+/// Are messages JSON? Also those of a command that has no session yet or any more.
+static JSON: AtomicBool = AtomicBool::new(false);
+
 /// What a run of the compiler gathers: texts and diagnostics.
 pub struct Session {
     /// All source texts.
@@ -50,6 +55,11 @@ pub struct Session {
     /// What is to be reported.
     pub diagnostics: Diagnostics,
     colour: bool,
+    verbose: bool,
+    /// The files that were read.
+    inputs: Vec<(Identity, PathBuf)>,
+    /// The files that are written.
+    outputs: Vec<(Identity, PathBuf)>,
     stages: Vec<(&'static str, Duration)>,
     running: Option<(&'static str, Instant)>,
 }
@@ -62,10 +72,14 @@ impl Session {
             Colour::Never => false,
             Colour::Auto => io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         };
+        JSON.store(messages.error_format == MessageFormat::Json, Ordering::Relaxed);
         Session {
             sources: SourceMap::new(),
             diagnostics: Diagnostics::new(),
             colour,
+            verbose: messages.verbose,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
             stages: Vec::new(),
             running: None,
         }
@@ -74,7 +88,10 @@ impl Session {
     /// Reads a source text.
     pub fn read(&mut self, path: &Path) -> Result<FileId, Failure> {
         match read_source(path) {
-            Ok(text) => Ok(self.sources.add(display_name(path), text)),
+            Ok(text) => {
+                self.reads(path);
+                Ok(self.sources.add(display_name(path), text))
+            }
             Err(why) => {
                 let (diagnostic, failure) = *why;
                 self.diagnostics.push(diagnostic);
@@ -86,8 +103,27 @@ impl Session {
     /// Shows what was gathered on stderr and forgets it. A closed stderr is no reason to fail.
     pub fn report(&mut self) {
         let diagnostics = std::mem::take(&mut self.diagnostics);
-        let text = render_all(&diagnostics, &self.sources, self.colour);
+        let text = match JSON.load(Ordering::Relaxed) {
+            true => json::render_all(&diagnostics, &self.sources),
+            false => render_all(&diagnostics, &self.sources, self.colour),
+        };
         let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// Adds an advice to the last diagnostic.
+    pub(super) fn help(&mut self, text: &str) {
+        let mut all: Vec<Diagnostic> = std::mem::take(&mut self.diagnostics).into_iter().collect();
+        if let Some(last) = all.pop() {
+            all.push(last.help(text));
+        }
+        all.into_iter().for_each(|diagnostic| self.diagnostics.push(diagnostic));
+    }
+
+    /// Tells with `--verbose` what is done.
+    pub fn say(&self, text: &str) {
+        if self.verbose {
+            message(Severity::Note, text, &[]);
+        }
     }
 
     /// Goes on only if there is no error.
@@ -101,12 +137,51 @@ impl Session {
         Failure::Surroundings
     }
 
+    /// A file is read by this command, and so no output may take its place.
+    pub fn reads(&mut self, path: &Path) {
+        if path != Path::new("-")
+            && let Some(identity) = files::identity(path)
+        {
+            self.inputs.push((identity, path.to_path_buf()));
+        }
+    }
+
+    /// Makes sure that an output takes the place of nothing that this command reads, and of no other output. Two paths
+    /// may lead to one file.
+    pub fn claim(&mut self, path: &Path) -> Result<(), Failure> {
+        if path == Path::new("-") {
+            return Ok(());
+        }
+        let Some(identity) = files::identity(path) else { return Ok(()) };
+        let other = |list: &[(Identity, PathBuf)]| {
+            list.iter().find(|(known, _)| *known == identity).map(|(_, other)| other.display().to_string())
+        };
+        let shown = path.display().to_string();
+        let named = |other: String| if other == shown { String::new() } else { format!(", which is also `{other}`") };
+        if let Some(input) = other(&self.inputs) {
+            let also = named(input);
+            return Err(command_line_error(&format!("the output `{shown}` would overwrite what is read{also}")));
+        }
+        if let Some(output) = other(&self.outputs) {
+            return Err(command_line_error(&format!("two outputs would go to `{shown}`{}", named(output))));
+        }
+        self.outputs.push((identity, path.to_path_buf()));
+        Ok(())
+    }
+
     /// Writes an output to a file, or to stdout for `-`.
     pub fn write(&mut self, path: &Path, content: &[u8]) -> Result<(), Failure> {
-        if path == Path::new("-") {
-            return print(content).map_err(|error| self.write_failed(path, &error));
+        let done = if path == Path::new("-") { print(content) } else { files::write(path, content, false) };
+        done.map_err(|error| self.write_failed(path, &error))?;
+        self.wrote(path, content.len() as u64);
+        Ok(())
+    }
+
+    /// Tells of a file that was written.
+    pub(super) fn wrote(&self, path: &Path, size: u64) {
+        if path != Path::new("-") {
+            self.say(&format!("wrote `{}`, {size} bytes", path.display()));
         }
-        std::fs::write(path, content).map_err(|error| self.write_failed(path, &error))
     }
 
     fn write_failed(&mut self, path: &Path, error: &io::Error) -> Failure {
@@ -160,10 +235,34 @@ pub(super) fn print(content: &[u8]) -> io::Result<()> {
 }
 
 /// Reports a command line that cannot be followed.
-pub fn command_line_error(message: &str) -> Failure {
-    let text = format!("error: {message}\n\nFor more information, try 'attnc --help'.\n");
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+pub fn command_line_error(text: &str) -> Failure {
+    if JSON.load(Ordering::Relaxed) {
+        message(Severity::Error, text, &[]);
+    } else {
+        tell(&format!("error: {text}\n\nFor more information, try 'attnc --help'.\n"));
+    }
     Failure::CommandLine
+}
+
+/// Reports something without a place or a code, with notes; in JSON where messages are.
+pub(super) fn message(severity: Severity, text: &str, notes: &[String]) {
+    if JSON.load(Ordering::Relaxed) {
+        return tell(&json::plain(severity, text, notes));
+    }
+    let mut shown = format!("{}: {text}\n", json::level(severity));
+    for note in notes {
+        let _ = writeln!(shown, "  = note: {note}");
+    }
+    tell(&shown);
+}
+
+/// Reports a failure to write to stdout; a reader that has gone is none.
+pub(super) fn stdout_failed(error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::NobodyReads;
+    }
+    message(Severity::Error, &format!("cannot write stdout: {}", reason(error)), &[]);
+    Failure::Surroundings
 }
 
 /// The name under which messages show a file.

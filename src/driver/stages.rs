@@ -10,12 +10,14 @@ use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOption
 use crate::codegen::cpu::{self, Compiled, Machine, Tier, Wanted, clif};
 use crate::codegen::{self, Generator, descriptor};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
+use crate::files::Folder;
 use crate::lowering::tile::WeightFormat;
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
-use crate::runtime::descriptor::ModelDescriptor;
+use crate::runtime::descriptor::{ModelDescriptor, features_of};
 use crate::runtime::link;
+use crate::runtime::processor::can_run;
 use crate::syntax::ast;
 use crate::syntax::span::{FileId, Span};
 use crate::tile::CpuLevel;
@@ -152,6 +154,27 @@ fn model_name(file: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("Model{name}") }
 }
 
+/// The best level whose code this machine runs.
+pub(super) fn native() -> CpuLevel {
+    let runs = |level: &CpuLevel| features_of(level.name()).is_some_and(can_run);
+    CpuLevel::ALL.into_iter().filter(runs).max().unwrap_or(CpuLevel::Portable)
+}
+
+/// The level that an option means, with its own name.
+pub(super) fn tier(asked: CpuTier) -> CpuTier {
+    match asked {
+        CpuTier::Native => match native() {
+            CpuLevel::Portable => CpuTier::Portable,
+            CpuLevel::Avx2 => CpuTier::Avx2,
+            CpuLevel::Avx2Vnni => CpuTier::Avx2vnni,
+            CpuLevel::Avx512 => CpuTier::Avx512,
+            CpuLevel::Avx512Bf16 => CpuTier::Avx512bf16,
+            CpuLevel::Amx => CpuTier::Amx,
+        },
+        _ => asked,
+    }
+}
+
 /// The levels of processors that code is made for.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
@@ -176,6 +199,7 @@ impl Levels {
             CpuTier::Avx512bf16 => CpuLevel::Avx512Bf16,
             CpuTier::Amx => CpuLevel::Amx,
             CpuTier::Neon => CpuLevel::Portable,
+            CpuTier::Native => native(),
         });
         let machine = if target.cpu == Some(CpuTier::Neon) { Machine::Aarch64 } else { Machine::host() };
         let lower = |l: &CpuLevel| asked.is_none_or(|a| *l <= a);
@@ -263,11 +287,35 @@ impl Tiers {
         Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
     }
 
+    /// The levels, in the order of their modules.
+    pub(super) fn levels(&self) -> Vec<CpuLevel> {
+        self.0.iter().map(|(level, _)| *level).collect()
+    }
+
     /// The module of a level; if that is not there, the best below it, or else of all.
     pub(super) fn module(&self, level: CpuLevel) -> Option<&tile::Module> {
         let own = self.0.iter().filter(|(l, _)| *l <= level).max_by_key(|(l, _)| *l);
         own.or(self.0.first()).map(|(_, tiles)| tiles)
     }
+}
+
+/// A library that is made of tile IR has the code of one level, others have that of three: tells which it lacks, of those
+/// that are asked for.
+pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, file: FileId) {
+    let own = tiers.levels();
+    let always = [CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Portable];
+    let lacking = always.iter().filter(|level| levels.all.contains(level) && !own.contains(level));
+    let lacking: Vec<String> = lacking.map(|level| format!("`{}`", level.name())).collect();
+    if lacking.is_empty() || levels.machine != Machine::host() || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let own = own.iter().map(|level| format!("`{}`", level.name())).collect::<Vec<_>>().join(", ");
+    let message =
+        format!("tile IR is of one instruction set: there will be code for {own}, and none for {}", lacking.join(", "));
+    let note = Diagnostic { severity: Severity::Note, ..Diagnostic::error(codes::ONE_LEVEL, message) };
+    let span = Span::new(file, 0, 0);
+    s.diagnostics
+        .push(note.at(span, "").help("compile the program or its graph IR (`.air`) to have code for all of them"));
 }
 
 /// Kernels and plans, verified, not scheduled yet.
@@ -345,7 +393,7 @@ pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, Fa
     if code.others.is_empty() {
         return Ok(code.object.clone());
     }
-    let folder = Temporary::new(s)?;
+    let folder = temporary(s)?;
     let file = folder.path().join("model.o");
     link::join(&code.objects(), &file).map_err(|error| link_failed(s, &error))?;
     read_back(s, &file)
@@ -362,45 +410,21 @@ pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_python: bo
     let objects = code.objects();
     let linked = |to: &Path| if for_python { link::link_for_python(&objects, to) } else { link::link(&objects, to) };
     if path != Path::new("-") {
-        return linked(path).map_err(|error| link_failed(s, &error));
+        linked(path).map_err(|error| link_failed(s, &error))?;
+        s.wrote(path, std::fs::metadata(path).map_or(0, |file| file.len()));
+        return Ok(());
     }
-    let folder = Temporary::new(s)?;
+    let folder = temporary(s)?;
     let file = folder.path().join("model.so");
     linked(&file).map_err(|error| link_failed(s, &error))?;
     let bytes = read_back(s, &file)?;
     s.write(path, &bytes)
 }
 
-/// A folder of our own that goes away with this value.
-pub(super) struct Temporary(std::path::PathBuf);
-
-impl Temporary {
-    /// Makes one where the system keeps such folders.
-    pub(super) fn new(s: &mut Session) -> Result<Temporary, Failure> {
-        let base = std::env::temp_dir();
-        for n in 0..1000 {
-            let folder = base.join(format!("attnc-{}-{n}", std::process::id()));
-            match std::fs::create_dir(&folder) {
-                Ok(()) => return Ok(Temporary(folder)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    let message = format!("cannot make a folder in `{}`: {}", base.display(), reason(&error));
-                    return Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)));
-                }
-            }
-        }
-        Err(s.fail(Diagnostic::error(codes::UNWRITABLE, format!("no free name for a folder in `{}`", base.display()))))
-    }
-
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // What cannot be removed is left to the system.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder of our own that goes away with the value.
+pub(super) fn temporary(s: &mut Session) -> Result<Folder, Failure> {
+    Folder::new(None).map_err(|error| {
+        let message = format!("cannot make a folder in `{}`: {}", std::env::temp_dir().display(), reason(&error));
+        s.fail(Diagnostic::error(codes::UNWRITABLE, message))
+    })
 }

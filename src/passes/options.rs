@@ -42,7 +42,7 @@ impl fmt::Display for Float {
     }
 }
 
-/// How much is done (`-O0` to `-O3`).
+/// How much is done (`-O0` to `-O2`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// No pass at all: the program as written, one kernel for each operation.
@@ -52,13 +52,11 @@ pub enum Level {
     /// Also the canonical forms and the fusion of attention.
     #[default]
     O2,
-    /// The same passes as `-O2`; what it adds is decided by the schedule.
-    O3,
 }
 
 impl Level {
     /// Every level, from the lowest.
-    pub const ALL: [Level; 4] = [Level::O0, Level::O1, Level::O2, Level::O3];
+    pub const ALL: [Level; 3] = [Level::O0, Level::O1, Level::O2];
 
     /// The level of this digit.
     pub fn from_digit(digit: u8) -> Option<Level> {

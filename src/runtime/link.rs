@@ -2,7 +2,7 @@
 //!
 //! In: the object file that `codegen` made, which defines [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL).
 //! Out: a shared object that exports the `attnc_` functions alone, with nothing undefined but the C library. The same
-//! objects and the same linker give the same bytes; the output appears whole or not at all.
+//! objects and the same linker give the same bytes; the output appears whole or not at all ([`crate::files`]).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,10 +10,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _};
+
+use crate::files::{self, Folder};
 
 /// The support library as one object file; `build.rs` makes it.
 pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/support.o"));
@@ -255,21 +256,24 @@ fn start<'o>(
     output: &Path,
     command: impl FnOnce(&[String], &str) -> Command,
 ) -> Result<(), LinkError> {
-    let folder = match output.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
+    let file = |path: &Path| {
+        let path = path.to_owned();
+        move |error| LinkError::File { path, error }
     };
-    // In the output's folder, so that the last step is a rename.
-    let work = WorkFolder::new(folder)?;
+    let work = Folder::new(Some(output)).map_err(file(output))?;
+    let write = |name: &str, bytes: &[u8]| {
+        let path = work.path().join(name);
+        std::fs::write(&path, bytes).map_err(file(&path))
+    };
     let mut names = Vec::new();
     for (i, bytes) in objects.enumerate() {
         let name = format!("{i}.o");
-        work.write(&name, bytes)?;
+        write(&name, bytes)?;
         names.push(name);
     }
-    work.write(SCRIPT, VERSION_SCRIPT.as_bytes())?;
+    write(SCRIPT, VERSION_SCRIPT.as_bytes())?;
     let mut command = command(&names, "linked");
-    command.current_dir(&work.path).stdin(Stdio::null());
+    command.current_dir(work.path()).stdin(Stdio::null());
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let shown = words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
     match command.output() {
@@ -281,40 +285,7 @@ fn start<'o>(
         }
         Ok(_) => {}
     }
-    std::fs::rename(work.path.join("linked"), output)
-        .map_err(|error| LinkError::File { path: output.to_owned(), error })
-}
-
-/// A folder for the linker's files, removed when dropped.
-struct WorkFolder {
-    path: PathBuf,
-}
-
-impl WorkFolder {
-    fn new(parent: &Path) -> Result<WorkFolder, LinkError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Somebody else's left-over may have the name: take the next.
-        for _ in 0..1000 {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = parent.join(format!(".attnc-link-{}-{number}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(WorkFolder { path }),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(LinkError::File { path: parent.to_owned(), error }),
-            }
-        }
-        Err(LinkError::File { path: parent.to_owned(), error: io::ErrorKind::AlreadyExists.into() })
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), LinkError> {
-        let path = self.path.join(name);
-        std::fs::write(&path, bytes).map_err(|error| LinkError::File { path, error })
-    }
-}
-
-impl Drop for WorkFolder {
-    fn drop(&mut self) {
-        // Nothing can be done where it stays.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
+    let linked = work.path().join("linked");
+    let bytes = std::fs::read(&linked).map_err(file(&linked))?;
+    files::write(output, &bytes, true).map_err(file(output))
 }

@@ -12,7 +12,7 @@
 //! calls          places  calls  arguments  matching               layers and functions, arguments against signatures
 //! operations     builtins  reductions  parts  patterns  pattern   softmax, sum, concat, rearrange, einsum, ...
 //! afterwards     finish                                           cycles; the conditions of callees and sub-layers
-//! vocabulary     axes  typed  dump  modules                       shapes with `..`; the result, as text; the library
+//! vocabulary     axes  typed  dump  modules  reference            shapes with `..`; the result, as text; the library
 //! ```
 
 mod arguments;
@@ -38,10 +38,13 @@ pub mod pattern;
 mod patterns;
 mod places;
 mod reductions;
+mod reference;
 mod signatures;
 mod statements;
 pub mod typed;
 mod values;
+
+pub use reference::{Operation, operations};
 
 use crate::diagnostics::Diagnostics;
 use crate::stack::with_room;

@@ -9,6 +9,7 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::{Context, ir::Function, verify_function};
 
 use super::object::{Machine, target};
+use crate::panics;
 
 /// A function and its name.
 #[derive(Clone, Debug)]
@@ -38,10 +39,19 @@ pub fn print(functions: &[Named]) -> String {
     functions.iter().map(|f| print_function(&f.name, &f.function)).collect()
 }
 
+/// The largest number of a block, value or other entity, and the most that the functions of a text may have together:
+/// Cranelift has tables from 0 to the largest of each function.
+const MAX_NUMBERS: u64 = 1 << 22;
+
+/// What Cranelift's text calls its entities, each with a number: `block3`, `v7`.
+const ENTITIES: [&[u8]; 12] =
+    [b"block", b"v", b"ss", b"dss", b"gv", b"sig", b"fn", b"jt", b"dt", b"const", b"ex", b"mt"];
+
 /// Reads functions.
 ///
 /// # Errors
-/// The first thing that Cranelift's reader does not understand, or all that its verifier says of a function.
+/// The first thing that Cranelift's reader does not understand, or all that its verifier says of a function; numbers that
+/// no memory has room for; and what makes Cranelift panic.
 pub fn read(text: &str, machine: Machine) -> Result<Vec<Named>, ClifError> {
     let (mut names, mut comment, mut starts) = (Vec::new(), "", Vec::new());
     for (i, line) in text.lines().enumerate() {
@@ -52,7 +62,9 @@ pub fn read(text: &str, machine: Machine) -> Result<Vec<Named>, ClifError> {
             comment = line.strip_prefix("; ").unwrap_or_default();
         }
     }
-    let functions = cranelift_reader::parse_functions(text)
+    check_numbers(text)?;
+    let functions = panics::catch(|| cranelift_reader::parse_functions(text))
+        .map_err(|panic| ClifError { line: 1, message: panicked("reader", &panic) })?
         .map_err(|e| ClifError { line: e.location.line_number, message: e.message })?;
     if functions.is_empty() {
         return Err(ClifError { line: 1, message: "there is no function in this text".to_string() });
@@ -61,10 +73,57 @@ pub fn read(text: &str, machine: Machine) -> Result<Vec<Named>, ClifError> {
     let mut out = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
         let line = starts.get(i).copied().unwrap_or_default();
-        verify_function(&function, isa.as_ref()).map_err(|e| ClifError { line, message: e.to_string() })?;
+        let fail = |message: String| ClifError { line, message };
+        // What follows asks for an entry block.
+        if function.layout.entry_block().is_none() {
+            return Err(fail("the function has no block".to_string()));
+        }
+        panics::catch(|| verify_function(&function, isa.as_ref()))
+            .map_err(|panic| fail(panicked("verifier", &panic)))?
+            .map_err(|e| fail(e.to_string()))?;
+        panics::catch(|| function.display().to_string()).map_err(|panic| fail(panicked("printer", &panic)))?;
         out.push(Named { name: names.get(i).cloned().unwrap_or_default(), function });
     }
     Ok(out)
+}
+
+/// A panic of Cranelift in words.
+fn panicked(part: &str, panic: &str) -> String {
+    format!("Cranelift's {part} does not take this: {panic}")
+}
+
+/// Adds up the largest numbers of entities, function by function.
+fn check_numbers(text: &str) -> Result<(), ClifError> {
+    let (mut before, mut largest) = (0u64, [0u64; ENTITIES.len()]);
+    for (i, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("function") {
+            before = before.saturating_add(largest.iter().sum());
+            largest = [0; ENTITIES.len()];
+        }
+        let code = line.split(';').next().unwrap_or_default().as_bytes();
+        let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+        for word in code.split(|b| !is_word(b)) {
+            let letters = word.iter().take_while(|b| b.is_ascii_alphabetic()).count();
+            let (name, digits) = word.split_at(letters);
+            let Some(kind) = ENTITIES.iter().position(|entity| *entity == name) else { continue };
+            if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+                continue;
+            }
+            let number = digits.iter().fold(0u64, |n, d| n.saturating_mul(10).saturating_add(u64::from(d - b'0')));
+            if let Some(most) = largest.get_mut(kind) {
+                *most = (*most).max(number);
+            }
+            let sum = largest.iter().fold(before, |sum, n| sum.saturating_add(*n));
+            if sum > MAX_NUMBERS {
+                let shown = String::from_utf8_lossy(word);
+                let message = format!(
+                    "`{shown}`: the numbers of a text's entities may be {MAX_NUMBERS} together, for there are tables up to the largest"
+                );
+                return Err(ClifError { line: i + 1, message });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The machine code of functions, as text.
@@ -75,11 +134,14 @@ pub fn assembly(functions: &[Named], machine: Machine) -> Result<String, String>
     let isa = target(machine)?;
     let mut out = String::new();
     for f in functions {
-        let mut context = Context::for_function(f.function.clone());
-        context.set_disasm(true);
-        let code = context.compile(isa.as_ref(), &mut ControlPlane::default());
-        let code = code.map_err(|e| format!("{}: {:?}", f.name, e.inner))?;
-        let _ = writeln!(out, "{}:\n{}", f.name, code.vcode.as_deref().unwrap_or_default());
+        let compiled = panics::catch(|| {
+            let mut context = Context::for_function(f.function.clone());
+            context.set_disasm(true);
+            let code = context.compile(isa.as_ref(), &mut ControlPlane::default());
+            code.map(|code| code.vcode.clone().unwrap_or_default()).map_err(|e| format!("{}: {:?}", f.name, e.inner))
+        });
+        let code = compiled.map_err(|panic| panicked("code generator", &panic))??;
+        let _ = writeln!(out, "{}:\n{code}", f.name);
     }
     Ok(out)
 }

@@ -32,4 +32,9 @@ codes! {
     LINKER_FAILED = "E0006", "the linker fails";
     rule: "The linker was started and did not succeed, or could not be started. The message shows its command and what\n\
            it said.";
+
+    /// A library of one instruction set.
+    ONE_LEVEL = "E0007", "a library that is made of tile IR has code for one instruction set";
+    rule: "Tile IR is made for one instruction set, that of `--cpu`, or `portable`. A program, or its graph IR, is compiled\n\
+           for several, and the best that the processor has runs. This is a note: the library runs wherever its code does.";
 }

@@ -1,0 +1,359 @@
+//! What the values of options may be: kinds of output, instruction sets, formats, names with numbers.
+//!
+//! In: a word of the command line. Out: the value it stands for, or what is wrong with it.
+
+use crate::diagnostics::did_you_mean;
+use clap::ValueEnum;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Something to write, with an optional path of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Emit {
+    /// What.
+    pub kind: EmitKind,
+    /// Where, as in `ir=model.air`.
+    pub path: Option<PathBuf>,
+}
+
+impl FromStr for Emit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Emit, String> {
+        let (kind, path) = match text.split_once('=') {
+            Some((_, "")) => return Err("a path must follow `=`".to_string()),
+            Some((kind, path)) => (kind, Some(PathBuf::from(path))),
+            None => (text, None),
+        };
+        let found = EmitKind::ALL.into_iter().find(|known| known.name() == kind);
+        let unknown = || match did_you_mean(kind, EmitKind::ALL.map(EmitKind::name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known are {}", EmitKind::ALL.map(EmitKind::name).join(", ")),
+        };
+        Ok(Emit { kind: found.ok_or_else(unknown)?, path })
+    }
+}
+
+/// The kinds of output, in the order of the way through the compiler.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum EmitKind {
+    /// The tokens as the grammar reads them.
+    Tokens,
+    /// The syntax tree.
+    Ast,
+    /// The typed tree.
+    Types,
+    /// The graph IR after the pipeline.
+    Ir,
+    /// The graph IR as a picture for Graphviz.
+    Dot,
+    /// The tile IR.
+    Tile,
+    /// Cranelift's IR.
+    Clif,
+    /// Machine code as text.
+    Asm,
+    /// The object file before linking.
+    Obj,
+    /// The shared library.
+    So,
+    /// The C header.
+    Header,
+    /// The Python wrapper.
+    Python,
+}
+
+impl EmitKind {
+    /// Every kind, in the order of the way through the compiler.
+    pub const ALL: [EmitKind; 12] = [
+        EmitKind::Tokens,
+        EmitKind::Ast,
+        EmitKind::Types,
+        EmitKind::Ir,
+        EmitKind::Dot,
+        EmitKind::Tile,
+        EmitKind::Clif,
+        EmitKind::Asm,
+        EmitKind::Obj,
+        EmitKind::So,
+        EmitKind::Header,
+        EmitKind::Python,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            EmitKind::Tokens => "tokens",
+            EmitKind::Ast => "ast",
+            EmitKind::Types => "types",
+            EmitKind::Ir => "ir",
+            EmitKind::Tile => "tile",
+            EmitKind::Clif => "clif",
+            EmitKind::Asm => "asm",
+            EmitKind::Obj => "obj",
+            EmitKind::So => "so",
+            EmitKind::Header => "header",
+            EmitKind::Python => "python",
+            EmitKind::Dot => "dot",
+        }
+    }
+
+    /// The ending of its files.
+    pub fn extension(self) -> &'static str {
+        match self {
+            EmitKind::Tokens => "tokens",
+            EmitKind::Ast => "ast",
+            EmitKind::Types => "types",
+            EmitKind::Ir => "air",
+            EmitKind::Tile => "tir",
+            EmitKind::Clif => "clif",
+            EmitKind::Asm => "s",
+            EmitKind::Obj => "o",
+            EmitKind::So => "so",
+            EmitKind::Header => "h",
+            EmitKind::Python => "py",
+            EmitKind::Dot => "dot",
+        }
+    }
+
+    /// The kind whose files have this ending.
+    pub fn of_extension(ending: &str) -> Option<EmitKind> {
+        let ending = if ending == "S" || ending == "asm" { "s" } else { ending };
+        EmitKind::ALL.into_iter().find(|kind| kind.extension() == ending)
+    }
+
+    /// What it is, in a few words.
+    pub fn summary(self) -> &'static str {
+        match self {
+            EmitKind::Tokens => "the tokens of the program",
+            EmitKind::Ast => "the syntax tree",
+            EmitKind::Types => "the typed tree, with the shape of every expression",
+            EmitKind::Ir => "graph IR after the passes; compiles on",
+            EmitKind::Dot => "graph IR as a picture for Graphviz",
+            EmitKind::Tile => "tile IR of one instruction set: kernels and plans; compiles on",
+            EmitKind::Clif => "Cranelift IR of one instruction set",
+            EmitKind::Asm => "assembly of one instruction set",
+            EmitKind::Obj => "an object file",
+            EmitKind::So => "a shared library",
+            EmitKind::Header => "a C header",
+            EmitKind::Python => "a Python wrapper",
+        }
+    }
+}
+
+/// `NAME=VALUE`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named<T> {
+    /// Before `=`.
+    pub name: String,
+    /// After `=`.
+    pub value: T,
+}
+
+impl<T: FromStr<Err: fmt::Display>> FromStr for Named<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Named<T>, String> {
+        let (name, value) = text.split_once('=').ok_or("the form is NAME=VALUE")?;
+        let (name, value) = (name.trim(), value.trim());
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if !is_name {
+            return Err(format!("`{name}` is not a name"));
+        }
+        let value = value.parse().map_err(|error| format!("`{value}`: {error}"))?;
+        Ok(Named { name: name.to_string(), value })
+    }
+}
+
+/// An argument of a call, as `attnc run --input` takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// A NumPy file.
+    File(PathBuf),
+    /// The value itself: `3`, `true`, `[[1, 2], [3, 4]]`.
+    Literal(String),
+}
+
+impl FromStr for Input {
+    type Err = std::convert::Infallible;
+
+    /// What begins with a bracket or is a number is a literal; a file of such a name is reached as `./3`.
+    fn from_str(text: &str) -> Result<Input, Self::Err> {
+        let is_literal = text.starts_with('[') || matches!(text, "true" | "false") || text.parse::<f64>().is_ok();
+        Ok(if is_literal { Input::Literal(text.to_string()) } else { Input::File(PathBuf::from(text)) })
+    }
+}
+
+/// A level of `-O`.
+pub(super) fn level(text: &str) -> Result<u8, String> {
+    match text.parse::<u8>() {
+        Ok(level @ 0..=2) => Ok(level),
+        Ok(_) => Err("the highest level is -O2".to_string()),
+        Err(_) => Err("the levels are 0, 1 and 2".to_string()),
+    }
+}
+
+/// A number of seconds.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected")?;
+    match (0.0..=1e6).contains(&seconds) {
+        true => Ok(seconds),
+        false => Err("the seconds must be from 0 to 1000000".to_string()),
+    }
+}
+
+/// The machines that programs are compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Target {
+    /// The processor
+    Cpu,
+}
+
+/// What runs a program under `attnc run`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Backend {
+    /// The graph IR's interpreter
+    Interp,
+    /// Compiled code
+    Cpu,
+    /// Code compiled through LLVM; only if attnc is built with it (cargo feature `llvm`)
+    Llvm,
+}
+
+/// What makes the machine code of kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum CodeBackend {
+    /// Cranelift, and leaf functions of attnc's own
+    Cranelift,
+    /// LLVM; only if attnc is built with it (cargo feature `llvm`)
+    Llvm,
+}
+
+/// Levels of processors, by what they have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum CpuTier {
+    /// Every processor of the architecture
+    Portable,
+    /// x86-64 with AVX2 and FMA
+    Avx2,
+    /// The same, with its sums of products of bytes (AVX-VNNI)
+    Avx2vnni,
+    /// x86-64 with AVX-512
+    Avx512,
+    /// The same, with its products of bf16
+    Avx512bf16,
+    /// x86-64 with AVX-512 and tiles of bf16 (AMX)
+    Amx,
+    /// aarch64, whose vectors are NEON's; on other machines as an object or text only
+    Neon,
+    /// The best that this machine has
+    Native,
+}
+
+impl CpuTier {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            CpuTier::Portable => "portable",
+            CpuTier::Avx2 => "avx2",
+            CpuTier::Avx2vnni => "avx2vnni",
+            CpuTier::Avx512 => "avx512",
+            CpuTier::Avx512bf16 => "avx512bf16",
+            CpuTier::Amx => "amx",
+            CpuTier::Neon => "neon",
+            CpuTier::Native => "native",
+        }
+    }
+}
+
+/// What packed weights are kept as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum WeightPacking {
+    /// As they are
+    F32,
+    /// The nearest bf16
+    Bf16,
+    /// Whole numbers of 8 bits, a scale for each 32
+    Int8,
+    /// Whole numbers of 4 bits, a scale for each 32
+    Int4,
+}
+
+impl WeightPacking {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            WeightPacking::F32 => "f32",
+            WeightPacking::Bf16 => "bf16",
+            WeightPacking::Int8 => "int8",
+            WeightPacking::Int4 => "int4",
+        }
+    }
+}
+
+/// Which changes of rounding are allowed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum FloatMode {
+    /// None
+    Strict,
+    /// Fused multiply-add, reassociation inside one reduction, and the named rewrites of attention and norms
+    Contract,
+    /// Whatever is true of real numbers
+    Fast,
+}
+
+/// Forms of `--print-changed`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PrintChanged {
+    /// The whole IR
+    Whole,
+    /// The lines that differ
+    Diff,
+}
+
+/// When messages are coloured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Colour {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// How messages are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum MessageFormat {
+    /// For people, with the lines of the program
+    Human,
+    /// A JSON object on each line, in the form of rustc's `--error-format=json`
+    Json,
+}
+
+/// What `attnc list` lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Listed {
+    /// Operations of the language
+    Ops,
+    /// Operations of the graph IR
+    Ir,
+    /// Passes, in the order in which the pipeline runs them
+    Passes,
+    /// Kinds of output
+    Emit,
+    /// Instruction sets, and which of them this machine has
+    Cpus,
+    /// Codes of errors and warnings
+    Codes,
+    /// Modules of the standard library
+    Modules,
+}
+
+impl Listed {
+    /// Everything that can be listed.
+    pub const ALL: [Listed; 7] =
+        [Listed::Ops, Listed::Ir, Listed::Passes, Listed::Emit, Listed::Cpus, Listed::Codes, Listed::Modules];
+}

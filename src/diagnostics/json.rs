@@ -1,0 +1,156 @@
+//! Diagnostics as JSON, an object on each line, in the form of rustc's `--error-format=json`.
+//!
+//! In: diagnostics and the source texts. Out: lines with the fields `$message_type`, `message`, `code`, `level`, `spans`,
+//! `children` (notes and helps) and `rendered`, which is the message as people see it. Bytes count from 0, lines and
+//! columns from 1.
+
+use super::{Diagnostic, Diagnostics, Label, Severity, render};
+use crate::syntax::span::{SourceFile, SourceMap};
+use serde_json::{Value, json};
+
+/// How many lines of text a span shows.
+const MOST_LINES: u32 = 16;
+
+/// All diagnostics, sorted by place, one on each line; empty if there are none.
+pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
+    let mut text: String = diagnostics.sorted().into_iter().map(|d| line(&object(d, sources))).collect();
+    if diagnostics.dropped() > 0 {
+        text += &plain(Severity::Note, &format!("{} more are not shown", diagnostics.dropped()), &[]);
+    }
+    text
+}
+
+/// A message without a code and a place, on a line.
+pub fn plain(severity: Severity, message: &str, notes: &[String]) -> String {
+    let mut rendered = format!("{}: {message}\n", level(severity));
+    notes.iter().for_each(|note| rendered += &format!("  = note: {note}\n"));
+    line(&json!({
+        "$message_type": "diagnostic",
+        "message": message,
+        "code": Value::Null,
+        "level": level(severity),
+        "spans": [],
+        "children": notes.iter().map(|note| child(Severity::Note, note)).collect::<Vec<_>>(),
+        "rendered": rendered,
+    }))
+}
+
+/// The name of a severity.
+pub fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
+}
+
+fn line(value: &Value) -> String {
+    format!("{value}\n")
+}
+
+fn object(diagnostic: &Diagnostic, sources: &SourceMap) -> Value {
+    let primary = diagnostic.primary.iter().map(|label| (label, true));
+    let labels = primary.chain(diagnostic.secondary.iter().map(|label| (label, false)));
+    let spans: Vec<Value> = labels.filter_map(|(label, primary)| span(label, primary, sources)).collect();
+    let notes = diagnostic.notes.iter().map(|note| child(Severity::Note, note));
+    let children: Vec<Value> = notes.chain(diagnostic.helps.iter().map(|help| advice(help))).collect();
+    json!({
+        "$message_type": "diagnostic",
+        "message": diagnostic.message,
+        "code": {
+            "code": diagnostic.code.as_str(),
+            "explanation": diagnostic.code.entry().map(|entry| entry.rule),
+        },
+        "level": level(diagnostic.severity),
+        "spans": spans,
+        "children": children,
+        "rendered": render(diagnostic, sources, false) + "\n\n",
+    })
+}
+
+fn child(severity: Severity, message: &str) -> Value {
+    child_of(level(severity), message)
+}
+
+fn advice(message: &str) -> Value {
+    child_of("help", message)
+}
+
+fn child_of(level: &str, message: &str) -> Value {
+    json!({
+        "message": message,
+        "code": Value::Null,
+        "level": level,
+        "spans": [],
+        "children": [],
+        "rendered": Value::Null,
+    })
+}
+
+fn span(label: &Label, is_primary: bool, sources: &SourceMap) -> Option<Value> {
+    let file = sources.get(label.span.file)?;
+    let range = file.clamp(label.span);
+    let place = |at: usize| file.line_column(u32::try_from(at).unwrap_or(u32::MAX));
+    let (start, end) = (place(range.start), place(range.end));
+    let text = (start.line..=end.line.min(start.line.saturating_add(MOST_LINES - 1))).map(|number| {
+        let content = line_of(file, number);
+        let last = content.chars().count() as u32 + 1;
+        json!({
+            "text": content,
+            "highlight_start": if number == start.line { start.column } else { 1 },
+            "highlight_end": if number == end.line { end.column } else { last },
+        })
+    });
+    Some(json!({
+        "file_name": file.name(),
+        "byte_start": range.start,
+        "byte_end": range.end,
+        "line_start": start.line,
+        "line_end": end.line,
+        "column_start": start.column,
+        "column_end": end.column,
+        "is_primary": is_primary,
+        "text": text.collect::<Vec<_>>(),
+        "label": if label.text.is_empty() { Value::Null } else { label.text.as_str().into() },
+        "suggested_replacement": Value::Null,
+        "suggestion_applicability": Value::Null,
+        "expansion": Value::Null,
+    }))
+}
+
+fn line_of(file: &SourceFile, number: u32) -> &str {
+    file.text().lines().nth(number.saturating_sub(1) as usize).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostics::codes::shapes::MATMUL_INNER;
+    use crate::syntax::span::Span;
+
+    #[test]
+    fn a_diagnostic_is_an_object_with_its_places() {
+        let mut sources = SourceMap::new();
+        let file = sources.add("a.attn", "é q @ k\nlet\n");
+        let mut diagnostics = Diagnostics::new();
+        let one = Diagnostic::error(MATMUL_INNER, "no").at(Span::new(file, 5, 6), "here");
+        diagnostics.push(one.also(Span::new(file, 7, 12), "").note("a").help("b"));
+        let text = render_all(&diagnostics, &sources);
+        assert_eq!(text.lines().count(), 1);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["code"]["code"], "E0301");
+        let (first, second) = (&value["spans"][0], &value["spans"][1]);
+        let numbers = |span: &Value, names: [&str; 6]| names.map(|name| span[name].as_u64().unwrap());
+        let names = ["byte_start", "byte_end", "line_start", "column_start", "line_end", "column_end"];
+        assert_eq!(numbers(first, names), [5, 6, 1, 5, 1, 6]);
+        assert_eq!(numbers(second, names), [7, 12, 1, 7, 2, 4]);
+        assert_eq!((&first["is_primary"], &second["is_primary"]), (&Value::Bool(true), &Value::Bool(false)));
+        assert_eq!((&first["label"], &second["label"]), (&Value::from("here"), &Value::Null));
+        assert_eq!(second["text"][1]["text"], "let");
+        assert_eq!(second["text"][1]["highlight_end"], 4);
+        let levels: Vec<&str> =
+            value["children"].as_array().unwrap().iter().map(|c| c["level"].as_str().unwrap()).collect();
+        assert_eq!(levels, ["note", "help"]);
+        assert!(value["rendered"].as_str().unwrap().starts_with("error[E0301]: no\n --> a.attn:1:5"));
+    }
+}

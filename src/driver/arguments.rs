@@ -1,0 +1,330 @@
+//! The arguments of `attnc run`: NumPy files, literals, and random ones for what is not given.
+//!
+//! In: the options of `run`, the entry point. Out: a tensor for each argument, in order. A file that cannot be read belongs
+//! to the environment; a literal that does not fit its type is an error of the command line.
+
+use super::session::{Failure, Session, command_line_error, reason};
+use super::stages::Tiers;
+use crate::bench;
+use crate::cli::{Input, RunOptions};
+use crate::diagnostics::codes::{driver as codes, weights};
+use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::ir;
+use crate::lowering::tile::WeightFormat;
+use crate::random::Random;
+use crate::runtime::descriptor::{Entry, ModelDescriptor};
+use crate::runtime::npy;
+use crate::shape::Elem;
+use crate::tensor::Tensor;
+use crate::tile::{CpuLevel, PlanVariant, cost};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The largest NumPy file that is read.
+const MAX_INPUT: u64 = 16 << 30;
+/// The most elements of a random argument.
+const MAX_ELEMENTS: usize = 1 << 32;
+/// Brackets of a literal inside one another.
+const MAX_DEPTH: usize = 16;
+
+/// The arguments that are given, in the order of the function; all must be, unless the others are random.
+pub(super) fn given(s: &mut Session, f: &ir::Function, options: &RunOptions) -> Result<Vec<Option<Tensor>>, Failure> {
+    for (i, input) in options.input.iter().enumerate() {
+        if !f.args.iter().any(|arg| arg.name == input.name) {
+            let known = f.args.iter().map(|arg| arg.name.as_str());
+            let hint =
+                did_you_mean(&input.name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(command_line_error(&format!("`{}` has no argument `{}`{hint}", f.name, input.name)));
+        }
+        if options.input.iter().take(i).any(|other| other.name == input.name) {
+            return Err(command_line_error(&format!("`--input {}` is given twice", input.name)));
+        }
+    }
+    let mut args = Vec::new();
+    for arg in &f.args {
+        args.push(match options.input.iter().find(|input| input.name == arg.name).map(|input| &input.value) {
+            Some(Input::File(path)) => {
+                s.reads(path);
+                let read = read_npy(path);
+                Some(read.map_err(|message| s.fail(Diagnostic::error(codes::UNREADABLE, message)))?)
+            }
+            Some(Input::Literal(text)) => {
+                let made = literal(text, arg.ty.elem);
+                Some(made.map_err(|why| command_line_error(&format!("`--input {}={text}`: {why}", arg.name)))?)
+            }
+            None if options.random.is_some() => None,
+            None => {
+                let axes = arg.ty.shape.iter().skip(usize::from(arg.batch)).map(ToString::to_string);
+                let axes: Vec<String> = arg.batch.then(|| "..".to_string()).into_iter().chain(axes).collect();
+                let ty = format!("{}[{}]", arg.ty.elem, axes.join(", "));
+                let message = format!(
+                    "the argument `{0}: {ty}` is missing; give `--input {0}=FILE.npy`, a literal, or `--random`",
+                    arg.name
+                );
+                return Err(command_line_error(&message));
+            }
+        });
+    }
+    Ok(args)
+}
+
+/// Makes sure that weights are no device or pipe, which a map cannot be made of, and takes note of them.
+pub(super) fn weights(s: &mut Session, path: &Path) -> Result<(), Failure> {
+    s.reads(path);
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let message = format!("cannot read weights file `{}`: it is not a regular file", path.display());
+        return Err(s.fail(Diagnostic::error(weights::WEIGHTS, message)));
+    }
+    Ok(())
+}
+
+fn read_npy(path: &Path) -> Result<Tensor, String> {
+    let shown = path.display();
+    let unreadable = |why: &str| format!("cannot read `{shown}`: {why}");
+    let data = std::fs::metadata(path).map_err(|error| unreadable(&reason(&error)))?;
+    if data.is_dir() {
+        return Err(unreadable("it is a folder"));
+    }
+    // A device has no end, and a pipe perhaps nobody who writes.
+    if !data.is_file() {
+        return Err(unreadable("it is not a regular file"));
+    }
+    if data.len() > MAX_INPUT {
+        return Err(unreadable("it is longer than 16 GiB"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(&reason(&error)))?;
+    npy::parse(&bytes).map_err(|why| unreadable(&why))
+}
+
+/// All arguments: those that are given, and random ones in the place of the others.
+pub(super) fn all(
+    s: &mut Session,
+    given: Vec<Option<Tensor>>,
+    graph: &ir::Module,
+    model: &ModelDescriptor,
+    name: &str,
+    options: &RunOptions,
+) -> Result<Vec<Tensor>, Failure> {
+    let Some(seed) = options.random else { return Ok(given.into_iter().flatten().collect()) };
+    let Some(entry) = model.entries.iter().find(|entry| entry.name == name) else {
+        return Err(command_line_error("the entry point is gone"));
+    };
+    let lead = lead(entry, &given);
+    let sizes = sizes(entry, &given, lead.as_deref(), options)?;
+    let batch = entry.batch_symbol.and_then(|i| entry.symbols.get(i)).and_then(|batch| sizes.get(&batch.name));
+    let lead = lead.unwrap_or_else(|| batch.and_then(|n| usize::try_from(*n).ok()).into_iter().collect());
+    let drawn = |i: usize| given.get(i).is_none_or(Option::is_none);
+    let has_integers = entry.args.iter().enumerate().any(|(i, arg)| drawn(i) && !arg.elem.is_float());
+    let bounds = if has_integers { bounds(s, graph, name, &sizes)? } else { BTreeMap::new() };
+
+    let mut rng = Random::new(seed.wrapping_add(1));
+    let mut args = Vec::new();
+    for (i, (arg, value)) in entry.args.iter().zip(given).enumerate() {
+        if let Some(value) = value {
+            args.push(value);
+            continue;
+        }
+        let dims = arg.dims.iter().map(|d| d.dim.eval(&|s| sizes.get(s).copied()).ok());
+        let dims = dims.map(|n| n.and_then(|n| usize::try_from(n).ok()));
+        let first = if arg.batch { lead.as_slice() } else { &[] };
+        let shape: Option<Vec<usize>> = first.iter().copied().map(Some).chain(dims).collect();
+        let is_small = |shape: &Vec<usize>| {
+            shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_some_and(|n| n <= MAX_ELEMENTS)
+        };
+        let bound = u32::try_from(i).ok().and_then(|i| bounds.get(&i)).copied();
+        match shape.filter(is_small).and_then(|shape| bench::tensor(&mut rng, arg.elem, &shape, bound)) {
+            Some(tensor) => args.push(tensor),
+            None => {
+                let message = format!("the argument `{}` has no shape, or too large a one, at these sizes", arg.name);
+                return Err(command_line_error(&message));
+            }
+        }
+    }
+    Ok(args)
+}
+
+/// The leading axes of a call, where an argument with such axes is given.
+fn lead(entry: &Entry, given: &[Option<Tensor>]) -> Option<Vec<usize>> {
+    entry.args.iter().zip(given).filter(|(arg, _)| arg.batch).find_map(|(arg, value)| {
+        let shape = value.as_ref()?.shape();
+        shape.get(..shape.len().checked_sub(arg.dims.len())?).map(<[usize]>::to_vec)
+    })
+}
+
+/// A value for each run-time dimension: what `--size` says, else what the given arguments have; one for a batch.
+fn sizes(
+    entry: &Entry,
+    given: &[Option<Tensor>],
+    lead: Option<&[usize]>,
+    options: &RunOptions,
+) -> Result<BTreeMap<String, i64>, Failure> {
+    let mut sizes = BTreeMap::new();
+    for size in &options.size {
+        let known = || entry.symbols.iter().map(|symbol| symbol.name.as_str());
+        if !known().any(|name| name == size.name) {
+            let near = did_you_mean(&size.name, known());
+            let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(command_line_error(&format!(
+                "`{}` has no run-time dimension `{}`{hint} (what is bound when compiling is given with `--dim`)",
+                entry.name, size.name
+            )));
+        }
+        sizes.insert(size.name.clone(), i64::try_from(size.value).unwrap_or(i64::MAX));
+    }
+    let mut missing = Vec::new();
+    for (i, symbol) in entry.symbols.iter().enumerate() {
+        if sizes.contains_key(&symbol.name) {
+            continue;
+        }
+        let value = if entry.batch_symbol == Some(i) {
+            let product = |lead: &[usize]| lead.iter().try_fold(1i64, |n, d| n.checked_mul(i64::try_from(*d).ok()?));
+            lead.map_or(Some(1), product)
+        } else {
+            extent(entry, given, symbol.arg, symbol.axis)
+                .and_then(|extent| extent.checked_sub(symbol.offset)?.checked_div(symbol.scale))
+        };
+        match value {
+            Some(value) => drop(sizes.insert(symbol.name.clone(), value)),
+            None => missing.push(symbol.name.as_str()),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(sizes);
+    }
+    let names = missing.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let how = missing.iter().map(|name| format!("{name}=N")).collect::<Vec<_>>().join(",");
+    Err(command_line_error(&format!(
+        "random arguments of `{}` need a value for {names}: give `--size {how}`",
+        entry.name
+    )))
+}
+
+/// The extent of a given argument along an axis after the leading ones.
+fn extent(entry: &Entry, given: &[Option<Tensor>], arg: usize, axis: usize) -> Option<i64> {
+    let shape = given.get(arg)?.as_ref()?.shape();
+    let lead = shape.len().checked_sub(entry.args.get(arg)?.dims.len())?;
+    i64::try_from(*shape.get(lead + axis)?).ok()
+}
+
+/// Below what the elements of integer arguments must be that are used as indices; nothing where that cannot be told.
+fn bounds(
+    s: &mut Session,
+    graph: &ir::Module,
+    name: &str,
+    sizes: &BTreeMap<String, i64>,
+) -> Result<BTreeMap<u32, i64>, Failure> {
+    let tiers = Tiers::lower(s, graph, &[CpuLevel::Portable], WeightFormat::F32)?;
+    let Some(tiles) = tiers.module(CpuLevel::Portable) else { return Ok(BTreeMap::new()) };
+    Ok(cost::plan(tiles, name, PlanVariant::Plain, sizes).map(|walked| walked.bounds).unwrap_or_default())
+}
+
+/// A value as it is written: a number or truth value, or lists of them, of equal lengths at each depth.
+fn literal(text: &str, elem: Elem) -> Result<Tensor, String> {
+    let mut reader = Reader { rest: text.trim(), words: Vec::new() };
+    let shape = reader.value(0)?;
+    if !reader.rest.is_empty() {
+        return Err(format!("`{}` is too much", reader.rest));
+    }
+    let made = if elem.is_float() {
+        let float = |word: &&str| word.parse::<f64>().map_err(|_| format!("`{word}` is no {elem}"));
+        let floats: Vec<f64> = reader.words.iter().map(float).collect::<Result<_, String>>()?;
+        Tensor::from_floats(elem, shape, &floats)
+    } else {
+        let ints: Vec<i64> = reader.words.iter().map(|word| integer(word, elem)).collect::<Result<_, String>>()?;
+        Tensor::from_ints(elem, shape, &ints)
+    };
+    made.ok_or_else(|| "this is no tensor".to_string())
+}
+
+fn integer(word: &str, elem: Elem) -> Result<i64, String> {
+    let value = match (elem, word) {
+        (Elem::Bool, "true") => Some(1),
+        (Elem::Bool, "false") => Some(0),
+        _ => word.parse::<i64>().ok(),
+    };
+    let fits = |n: &i64| match elem {
+        Elem::Bool => (0..=1).contains(n),
+        Elem::I8 => i8::try_from(*n).is_ok(),
+        Elem::I32 => i32::try_from(*n).is_ok(),
+        Elem::I64 | Elem::F32 | Elem::F16 | Elem::BF16 => true,
+    };
+    value.filter(fits).ok_or_else(|| format!("`{word}` is no {elem}"))
+}
+
+/// Reads a literal; the words are its elements in row-major order.
+struct Reader<'a> {
+    rest: &'a str,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, sign: char) -> bool {
+        let taken = self.rest.strip_prefix(sign);
+        self.rest = taken.unwrap_or(self.rest).trim_start();
+        taken.is_some()
+    }
+
+    /// Reads a value; its shape.
+    fn value(&mut self, depth: usize) -> Result<Vec<usize>, String> {
+        if !self.take('[') {
+            let end = self.rest.find([',', ']', '[']).unwrap_or(self.rest.len());
+            let (word, rest) = self.rest.split_at(end);
+            self.rest = rest;
+            let word = word.trim_end();
+            return if word.is_empty() { Err("a number is missing".to_string()) } else { Ok(self.push(word)) };
+        }
+        if depth == MAX_DEPTH {
+            return Err("the brackets are nested too deeply".to_string());
+        }
+        let (mut count, mut shape) = (0, Vec::new());
+        while !self.take(']') {
+            let one = self.value(depth + 1)?;
+            if count > 0 && one != shape {
+                return Err("the lists have different lengths".to_string());
+            }
+            (count, shape) = (count + 1, one);
+            if !self.take(',') && !self.rest.starts_with(']') {
+                return Err("a `]` is missing".to_string());
+            }
+        }
+        shape.insert(0, count);
+        Ok(shape)
+    }
+
+    fn push(&mut self, word: &'a str) -> Vec<usize> {
+        self.words.push(word);
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_tensors() {
+        let of = |text: &str, elem| literal(text, elem).map(|t| (t.shape().to_vec(), t.to_f64()));
+        let shaped = |shape: &[usize], values: &[f64]| Ok((shape.to_vec(), values.to_vec()));
+        assert_eq!(of("3", Elem::I32), shaped(&[], &[3.0]));
+        assert_eq!(of("[[1, 2], [3,4.5],]", Elem::F32), shaped(&[2, 2], &[1.0, 2.0, 3.0, 4.5]));
+        assert_eq!(of("[-inf, 1e3]", Elem::BF16), shaped(&[2], &[f64::NEG_INFINITY, 1000.0]));
+        assert_eq!(literal("[true, 0]", Elem::Bool).unwrap().to_i64(), [1, 0]);
+        assert_eq!(of("[]", Elem::F32), shaped(&[0], &[]));
+        assert_eq!(of("[[], []]", Elem::I64), shaped(&[2, 0], &[]));
+        for (text, elem, why) in [
+            ("2.5", Elem::I32, "`2.5` is no i32"),
+            ("128", Elem::I8, "`128` is no i8"),
+            ("2", Elem::Bool, "`2` is no bool"),
+            ("[1, [2]]", Elem::F32, "different lengths"),
+            ("[[1], [2, 3]]", Elem::F32, "different lengths"),
+            ("[1, 2", Elem::F32, "a `]` is missing"),
+            ("[1 2]", Elem::F32, "`1 2` is no f32"),
+            ("[1,,2]", Elem::F32, "a number is missing"),
+            ("[1] [2]", Elem::F32, "too much"),
+            ("true", Elem::F32, "`true` is no f32"),
+            (&"[".repeat(1000), Elem::F32, "too deeply"),
+        ] {
+            assert!(literal(text, elem).is_err_and(|told| told.contains(why)), "{text}");
+        }
+    }
+}
