@@ -21,6 +21,11 @@ use std::fmt;
 pub struct Code(&'static str);
 
 impl Code {
+    /// Is it about a text that cannot be read as a program?
+    pub fn is_syntax(self) -> bool {
+        self.0.starts_with("E01")
+    }
+
     /// The code as written: `E0301`.
     pub fn as_str(self) -> &'static str {
         self.0
