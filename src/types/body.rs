@@ -93,7 +93,7 @@ pub(super) struct Body<'a> {
 pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diagnostics: &mut Diagnostics) -> Checked {
     let item = items.function(id);
     let file = item.ast.span.file;
-    let unread = diagnostics.iter().filter(|d| d.severity == Severity::Error && d.code.is_syntax());
+    let unread = diagnostics.iter().filter(|d| d.severity == Severity::Error && d.code.is_unread());
     let unread = unread.filter_map(|d| d.primary.as_ref().map(|label| label.span)).filter(|span| span.file == file);
     let unread: Vec<Span> = unread.collect();
     let mut body = Body {

@@ -287,7 +287,7 @@ pub(super) fn new_function<'a>(
 /// Could a part of this place not be read?
 fn is_unread(place: Span, diagnostics: &Diagnostics) -> bool {
     let inside = |span: Span| span.file == place.file && place.start <= span.start && span.start <= place.end;
-    diagnostics.iter().any(|d| d.code.is_syntax() && d.primary.as_ref().is_some_and(|label| inside(label.span)))
+    diagnostics.iter().any(|d| d.code.is_unread() && d.primary.as_ref().is_some_and(|label| inside(label.span)))
 }
 
 /// What can be said of a layer's members by their names alone.

@@ -21,9 +21,10 @@ use std::fmt;
 pub struct Code(&'static str);
 
 impl Code {
-    /// Is it about a text that cannot be read as a program?
-    pub fn is_syntax(self) -> bool {
-        self.0.starts_with("E01")
+    /// Is it about a part of a text that could not be read as it stands?
+    pub fn is_unread(self) -> bool {
+        // A value or a comment that nobody uses was read.
+        self.0.starts_with("E01") && self != syntax::UNUSED_VALUE && self != syntax::LOST_DOC
     }
 
     /// The code as written: `E0301`.
