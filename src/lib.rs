@@ -24,7 +24,7 @@
 //! | folder | what lives there | what it must not know |
 //! |---|---|---|
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | types, shapes |
-//! | `diagnostics` | messages as data, their codes with explanations, rendering | any stage |
+//! | `diagnostics` | messages as data, advice as changes of the text, codes with explanations, rendering | any stage |
 //! | `shape` | element types, dimensions in canonical form, facts about them | source, IR, machines |
 //! | `scalar` | what `exp`, `add`, `lt` mean for one element | tensors |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | IR |

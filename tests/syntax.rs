@@ -324,7 +324,7 @@ fn mistakes_in_items_and_members() {
     );
     errors(
         "words_of_others",
-        &["E0113", "E0113", "E0113"],
+        &["E0113", "E0113", "E0127", "E0113", "E0113", "E0116", "E0113"],
         "import torch\n\nclass Block:\n    pass\n\nfn f(x: f32[S]) -> f32[S] { x }\n\ndef forward(x):\n    return x\n",
     );
     errors("statement_outside", &["E0101"], "let x = 1\nx + 2\n\nfn f(x: f32[S]) -> f32[S] { x }\n");

@@ -6,10 +6,12 @@
 //! This module knows source texts, and nothing of trees, types or IR.
 
 pub mod codes;
+mod fix;
 pub mod json;
 mod render;
 
 pub use codes::Code;
+pub use fix::{Fix, apply_fixes, fixed_text};
 pub use render::{render, render_all};
 
 use crate::syntax::span::Span;
@@ -51,6 +53,8 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// What to do.
     pub helps: Vec<String>,
+    /// The first advice as changes of the text, all of them or none; empty where it cannot be carried out as it stands.
+    pub fixes: Vec<Fix>,
 }
 
 impl Diagnostic {
@@ -64,6 +68,7 @@ impl Diagnostic {
             secondary: Vec::new(),
             notes: Vec::new(),
             helps: Vec::new(),
+            fixes: Vec::new(),
         }
     }
 
@@ -93,6 +98,12 @@ impl Diagnostic {
     /// Adds an advice.
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.helps.push(text.into());
+        self
+    }
+
+    /// Adds a change of the text that belongs to the first advice.
+    pub fn fix(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
+        self.fixes.push(Fix { span, text: text.into() });
         self
     }
 }

@@ -343,7 +343,7 @@ impl Session<'_> {
         error(status, unsafe { copied(self.model.functions.attnc_session_copy_error, self.handle) })
     }
 
-    /// Sets the session's states to zero.
+    /// Sets all states of the session to zero; programs cannot declare any yet.
     ///
     /// # Errors
     /// None in practice.

@@ -82,7 +82,11 @@ fn elem_of(descr: &str) -> Result<(Elem, bool), String> {
         "i4" => Elem::I32,
         "i8" => Elem::I64,
         "b1" => Elem::Bool,
-        _ => return Err(format!("has elements of type {descr:?}; f32, f16, i8, i32, i64 and bool can be read")),
+        _ => {
+            return Err(format!(
+                "has elements of type {descr:?}; f32, f16, bf16 (`V2`), i8, i32, i64 and bool can be read"
+            ));
+        }
     };
     match order {
         "<" | "|" | "=" => Ok((elem, false)),

@@ -130,7 +130,7 @@ const char *attnc_unused_weight(const attnc_model *model, uint64_t index);
 /* Where this fails, the model has the text. */
 int32_t attnc_session_open(const attnc_model *model, attnc_session **session);
 void attnc_session_close(attnc_session *session);
-/* Sets the states to zero. */
+/* Sets all states to zero; programs cannot declare any yet. */
 int32_t attnc_session_reset(attnc_session *session);
 const char *attnc_session_error(const attnc_session *session);
 uint64_t attnc_session_copy_error(const attnc_session *session, char *buffer, uint64_t capacity);

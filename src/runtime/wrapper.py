@@ -274,7 +274,7 @@ class _Session:
         self._handle = handle
 
     def reset(self):
-        """Sets the states of this session to zero."""
+        """Sets all states of this session to zero; programs cannot declare any yet."""
         with self._lock:
             self._check(self._library.attnc_session_reset(self._open()))
 
@@ -388,7 +388,7 @@ class _Model:
         return Session(self._library, self._handle)
 
     def reset(self):
-        """Sets the states to zero."""
+        """Sets all states to zero; programs cannot declare any yet."""
         self._session().reset()
 
     @property

@@ -4,7 +4,9 @@
 //! Nothing here knows names, types or shapes.
 
 pub mod ast;
+mod comments;
 pub mod dump;
+mod habits;
 pub mod layout;
 mod mistakes;
 mod parser;

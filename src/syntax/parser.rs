@@ -5,6 +5,7 @@
 //! the likely mistake behind the pair.
 
 use super::ast;
+use super::habits;
 use super::layout;
 use super::mistakes::{Around, explain_token};
 use super::span::{FileId, Span};
@@ -23,7 +24,7 @@ lalrpop_mod!(
 /// The tokens of a text as the grammar reads them.
 pub fn tokens<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     let end = Span::new(file, text.len() as u32, text.len() as u32);
-    let lexemes = lex(file, text, diagnostics);
+    let lexemes = habits::translate(lex(file, text, diagnostics), text, diagnostics);
     layout::arrange(&lexemes, text, end, diagnostics)
 }
 

@@ -4,6 +4,7 @@
 //! What other languages write (`&&`, `'text'`, `**`) is read as what was meant, and reported.
 //! Brackets are not matched here and newlines not judged: that is [`super::layout`].
 
+use super::comments::{Dimensions, is_division};
 use super::span::{FileId, Span};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -13,7 +14,6 @@ use logos::Logos;
 /// A token. Texts point into the source.
 #[derive(Clone, Copy, PartialEq, Debug, Logos)]
 #[logos(skip r"[ \t\r\u{feff}]+")]
-#[logos(skip(r"//[^\n]*", allow_greedy = true))]
 pub enum Token<'a> {
     /// A name that is not reserved.
     #[regex("[A-Za-z_][A-Za-z0-9_]*")]
@@ -38,6 +38,9 @@ pub enum Token<'a> {
     /// `/// text`, without the slashes.
     #[regex(r"///([^/\n][^\n]*)?", |lex| strip(lex.slice(), 3, 0), allow_greedy = true, priority = 20)]
     Doc(&'a str),
+    /// `// text`, without the slashes; [`lex`] leaves it out.
+    #[regex(r"//[^\n]*", |lex| strip(lex.slice(), 2, 0), allow_greedy = true)]
+    Comment(&'a str),
     /// `/*`, which opens a comment in other languages.
     #[token("/*")]
     OpenComment,
@@ -248,14 +251,55 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
     let mut lexer = Token::lexer(text);
     let mut lexemes: Vec<Lexeme<'a>> = Vec::new();
     let mut tainted = false;
+    let mut dimensions = Dimensions::default();
+    let mut hashes: Vec<Span> = Vec::new();
     while let Some(token) = lexer.next() {
         let range = lexer.span();
         let span = Span::new(file, range.start as u32, range.end as u32);
         let mut place = span;
         let read = match token {
+            Ok(Token::Comment(rest)) => {
+                if is_division(&lexemes, rest, &|name| dimensions.has(name)) {
+                    let place = Span::new(file, span.start, span.start + 2);
+                    diagnostics.push(division(place, &lexemes, text, rest));
+                    // The quotient is not computed: nothing more is said of it. What follows is read.
+                    for token in [Token::Slash, Token::Missing, Token::Star] {
+                        lexemes.push(Lexeme { token, span: place, tainted: true });
+                    }
+                    lexer = Token::lexer(text);
+                    lexer.bump(place.end as usize);
+                }
+                continue;
+            }
+            Ok(Token::Hash) if !lexer.remainder().trim_start().starts_with('[') => {
+                let rest = lexer.remainder();
+                lexer.bump(rest.find('\n').unwrap_or(rest.len()));
+                hashes.push(span);
+                continue;
+            }
+            Ok(Token::Str("")) if lexer.remainder().starts_with('"') => {
+                let rest = lexer.remainder().get(1..).unwrap_or_default();
+                let length = rest.find("\"\"\"").map_or(rest.len(), |at| at + 3);
+                lexer.bump(1 + length);
+                let span = Span::new(file, span.start, lexer.span().end as u32);
+                diagnostics.push(doc_string(span, text));
+                continue;
+            }
+            Ok(Token::Foreign("^")) if is_transposed(lexer.remainder()) => {
+                let base = lexemes.last().map_or("x", |lexeme| text.get(lexeme.span.range()).unwrap_or("x"));
+                let diagnostic = Diagnostic::error(codes::FOREIGN_OPERATOR, "`^T` does not transpose")
+                    .at(span, "")
+                    .help(format!("write `{base}.T`"))
+                    .fix(span, ".");
+                Err((Box::new(diagnostic), Some(Token::Dot)))
+            }
             Ok(Token::Number(written)) => number(written, span),
             Ok(Token::OpenStr(written)) => Err((Box::new(open_string(span)), Some(Token::Str(written)))),
             Ok(Token::SingleStr(written)) => Err((Box::new(single_quotes(written, span)), Some(Token::Str(written)))),
+            // What stands on both sides of these is seen by `habits`.
+            Ok(Token::Foreign("**" | "^" | "+=" | "-=" | "*=" | "/=" | "@=" | "%=")) => {
+                token.map_err(|()| unknown_text("", ' ', span))
+            }
             Ok(Token::Foreign(written)) => Err(foreign(written, span)),
             Ok(Token::OpenComment) => {
                 let rest = lexer.remainder();
@@ -299,11 +343,52 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
             }
         };
         if let Some(token) = kept {
+            dimensions.see(token);
             lexemes.push(Lexeme { token, span: place, tainted });
             tainted = false;
         }
     }
+    if let Some((first, others)) = hashes.split_first() {
+        let none = Diagnostic::error(codes::BLOCK_COMMENT, "`#` does not begin a comment here");
+        let diagnostic = none.at(*first, "").help("a comment goes from `//` to the end of its line").fix(*first, "//");
+        diagnostics.push(others.iter().fold(diagnostic, |diagnostic, span| diagnostic.fix(*span, "//")));
+    }
     lexemes
+}
+
+/// `^T`, and no other word.
+fn is_transposed(rest: &str) -> bool {
+    let mut chars = rest.chars();
+    chars.next() == Some('T') && !chars.next().is_some_and(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// `D // 2`, which divides in Python.
+fn division(place: Span, before: &[Lexeme<'_>], text: &str, rest: &str) -> Diagnostic {
+    let left = before.last().map_or("", |lexeme| text.get(lexeme.span.range()).unwrap_or(""));
+    let left = if left.len() == 1 && !left.starts_with(char::is_alphanumeric) { "a" } else { left };
+    let end = rest.trim_start().find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.trim_start().len());
+    let right = rest.trim_start().get(..end).filter(|word| !word.is_empty()).unwrap_or("b");
+    Diagnostic::error(codes::COMMENT_OR_DIVISION, "`//` begins a comment, and this reads like a division")
+        .at(place, "everything behind it would be left out")
+        .help(format!("to divide, write `{left} / {right}`; dimensions divide where nothing is left over: `where {left} % {right} == 0`"))
+        .help("between floats, `floor(a / b)` rounds down")
+        .help("to keep a comment, let it begin with a word")
+        .fix(place, "/")
+}
+
+/// `"""text"""`
+fn doc_string(span: Span, text: &str) -> Diagnostic {
+    let inside = text.get(span.range()).unwrap_or_default().trim_matches('"').trim();
+    let line_start = text.get(..span.start as usize).unwrap_or_default();
+    let line_start = line_start.get(line_start.rfind('\n').map_or(0, |at| at + 1)..).unwrap_or_default();
+    let indent: String = line_start.chars().take_while(|c| c.is_whitespace()).collect();
+    let lines: Vec<String> = inside.lines().map(|line| format!("// {}", line.trim())).collect();
+    Diagnostic::error(codes::BLOCK_COMMENT, "a text alone is not a comment here")
+        .at(span, "")
+        .help(
+            "a comment goes from `//` to the end of its line; `///` before an item, a field or a function describes it",
+        )
+        .fix(span, lines.join(&format!("\n{indent}")))
 }
 
 /// What is wrong, and the token to go on with.
@@ -367,20 +452,30 @@ fn foreign<'a>(written: &str, span: Span) -> Wrong<'a> {
         "&&" | "&" => ("write `and`".into(), Some(Token::And)),
         "||" | "|" => ("write `or`".into(), Some(Token::Or)),
         "!" | "~" => ("write `not`".into(), Some(Token::Not)),
-        "**" | "^" => ("a power is written `pow(x, y)`".into(), Some(Token::Star)),
         "===" => ("write `==`".into(), Some(Token::EqEq)),
         "!==" => ("write `!=`".into(), Some(Token::Ne)),
         "=>" => ("the type of a result stands after `->`".into(), Some(Token::Arrow)),
         "::" => ("a path is written with dots: `std.nn`".into(), Some(Token::Dot)),
         ":=" => ("a new variable is written `let x = ..` or `var x = ..`".into(), Some(Token::Eq)),
         "?" => ("a choice is written `if c { a } else { b }`, or `where(c, a, b)` by element".into(), None),
-        _ => {
-            let operator = written.trim_end_matches('=');
-            (format!("write `x = x {operator} ..`"), Some(Token::Eq))
-        }
+        _ => ("it has no meaning here".into(), None),
+    };
+    let word = match written {
+        "&&" | "&" => Some("and"),
+        "||" | "|" => Some("or"),
+        "!" | "~" => Some("not "),
+        "===" => Some("=="),
+        "!==" => Some("!="),
+        "=>" => Some("->"),
+        "::" => Some("."),
+        _ => None,
     };
     let diagnostic =
         Diagnostic::error(codes::FOREIGN_OPERATOR, format!("`{written}` is not an operator of attn")).at(span, "");
+    let diagnostic = match word {
+        Some(word) => diagnostic.fix(span, word),
+        None => diagnostic,
+    };
     (Box::new(diagnostic.help(help)), replacement)
 }
 

@@ -239,9 +239,9 @@ impl<'a> Builder<'a> {
     pub fn assign(&mut self, start: u32, target: Expr, value: Expr, end: u32) -> Stmt {
         if !is_target(&target) {
             self.diagnostics.push(
-                Diagnostic::error(codes::BAD_TARGET, "this cannot be assigned to").at(target.span, "").help(
-                    "assign to a `var`, to parts of a state (`k[.., t] = x`), or to a tuple of these; `==` compares",
-                ),
+                Diagnostic::error(codes::BAD_TARGET, "this cannot be assigned to")
+                    .at(target.span, "")
+                    .help("assign to the name of a `var`, or to a tuple of such names; `==` compares"),
             );
             return self.stmt(start, StmtKind::Error, end);
         }

@@ -194,7 +194,7 @@ pub(super) fn foreign(word: &str) -> Option<&'static str> {
         "mut" => "a variable that changes is written `var x = ..`",
         "elif" | "elsif" | "elseif" => "write `else if`",
         "then" | "do" | "begin" => "blocks stand in braces: `if c { .. }`",
-        "loop" | "until" | "foreach" => "loops are `for i in a..b { .. }` and `while c { .. }`",
+        "loop" | "until" | "foreach" => "loops are `for i in a..b { .. }` and `for block in blocks { .. }`",
         "match" | "switch" | "case" => "write `if c { .. } else if d { .. } else { .. }`",
         "continue" => "put the rest of the turn into an `if`",
         "self" | "this" => "fields are known by their names alone",

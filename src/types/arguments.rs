@@ -11,6 +11,7 @@ use super::typed::{Expr, Tensor};
 use super::values::{Ty, Val, coerce};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::shape::Elem;
 use crate::syntax::ast;
 use crate::syntax::span::Span;
 
@@ -44,6 +45,11 @@ impl Body<'_> {
                     Some(next - 1)
                 }
                 Some(name) => params.iter().position(|param| *param == name.name),
+            };
+            // A name of a pattern may be the name of an argument that is given by its place.
+            let index = match (&arg.name, index) {
+                (Some(_), Some(at)) if extra && slots.given.get(at).is_some_and(Option::is_some) => None,
+                (_, index) => index,
             };
             match (index, &arg.name) {
                 (Some(index), _) if index < params.len() => match slots.given.get_mut(index) {
@@ -231,10 +237,18 @@ impl Body<'_> {
         let diagnostic = match unfit {
             Unfit::Rank => type_misfit(diagnostic, given, &Ty::Tensor(wanted), self.scope),
             Unfit::Dim { wanted: dim, given: other, fixed_by, .. } => {
-                let mut diagnostic =
-                    diagnostic.note(format!("{} is not {}", self.scope.describe(other), self.scope.describe(dim)));
+                let mut diagnostic = diagnostic.note(self.scope.differ(other, dim));
                 if let Some(by) = fixed_by.and_then(|by| spans.get(by)) {
                     diagnostic = diagnostic.also(*by, format!("{dim} comes from this argument"));
+                }
+                if let Ty::Tensor(given) = given
+                    && let Some(form) = self.repeated(given, &wanted)
+                {
+                    let text = self.written(span);
+                    let form = form.replace("{x}", &text);
+                    diagnostic = diagnostic
+                        .help(format!("an argument is not broadcast; repeat its axes of length 1: `{form}`"))
+                        .fix(span, form);
                 }
                 if let Ty::Tensor(given) = given
                     && let Some((front, back)) = given.shape.split_last(2)
@@ -255,11 +269,7 @@ impl Body<'_> {
                 match misfit {
                     Misfit::Dims { left, right, .. } => {
                         let (left, right) = (left.clone(), right.clone());
-                        let diagnostic = diagnostic.note(format!(
-                            "{} is not {}",
-                            self.scope.describe(&right),
-                            self.scope.describe(&left)
-                        ));
+                        let diagnostic = diagnostic.note(self.scope.differ(&right, &left));
                         self.scope.label_origins(diagnostic, [&left, &right])
                     }
                     Misfit::Rest => diagnostic,
@@ -276,6 +286,29 @@ impl Body<'_> {
             ),
         };
         self.diagnostics.push(diagnostic);
+    }
+}
+
+impl Body<'_> {
+    /// How to broadcast a tensor to a shape whose dimensions are known here, `{x}` for the tensor.
+    fn repeated(&self, given: &Tensor, wanted: &Tensor) -> Option<String> {
+        let from = wanted.shape.rest().map_or(0, |at| at + 1);
+        let tail = Shape { axes: wanted.shape.axes.get(from..)?.to_vec() };
+        let known = |axis: &Axis| {
+            axis.dim().is_some_and(|dim| dim.symbols().iter().all(|s| self.scope.names.contains_key(&**s)))
+        };
+        if given.shape.rank() < tail.rank() || !tail.axes.iter().all(known) {
+            return None;
+        }
+        let (_, own) = given.shape.split_last(tail.rank())?;
+        let fits = own.iter().zip(&tail.axes).all(|(own, axis)| Some(own) == axis.dim() || own.as_const() == Some(1));
+        if !fits {
+            return None;
+        }
+        Some(match given.elem {
+            Elem::Bool => format!("{{x}} and full<bool>(true, {tail})"),
+            elem => format!("{{x}} + full<{elem}>(0, {tail})"),
+        })
     }
 }
 

@@ -83,11 +83,19 @@ pub(super) struct Body<'a> {
     /// For each loop and branch that is open: the number of variables before it, and those of them it assigns.
     pub(super) regions: Vec<(usize, BTreeSet<LocalId>)>,
     pub(super) taps: BTreeMap<String, Span>,
+    /// Is this a look at what an advice would give, and no part of the program?
+    pub(super) aside: bool,
+    /// The parts of the file that could not be read.
+    unread: Vec<Span>,
 }
 
 /// Checks the body of a function.
 pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diagnostics: &mut Diagnostics) -> Checked {
     let item = items.function(id);
+    let file = item.ast.span.file;
+    let unread = diagnostics.iter().filter(|d| d.severity == Severity::Error && d.code.is_unread());
+    let unread = unread.filter_map(|d| d.primary.as_ref().map(|label| label.span)).filter(|span| span.file == file);
+    let unread: Vec<Span> = unread.collect();
     let mut body = Body {
         items,
         sources,
@@ -102,6 +110,8 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         calls: Vec::new(),
         regions: Vec::new(),
         taps: BTreeMap::new(),
+        aside: false,
+        unread,
     };
     let mut params = Vec::new();
     for (param, tensor) in item.ast.params.iter().zip(&item.params) {
@@ -212,12 +222,55 @@ impl<'a> Body<'a> {
     }
 
     pub(super) fn warn_unused(&mut self, name: &str, binding: &Binding) {
-        if !binding.used && binding.warn && !name.starts_with('_') {
+        if !binding.used && binding.warn && !name.starts_with('_') && !self.has_unread_parts() {
             self.diagnostics.push(
                 Diagnostic::warning(names::UNUSED, format!("`{name}` is never used"))
                     .at(binding.span, "not used after this")
                     .help(format!("if it is meant, call it `_{name}`")),
             );
+        }
+    }
+
+    /// Could a part of the function not be read? Then what is not used here may be used there.
+    fn has_unread_parts(&self) -> bool {
+        let whole = self.items.function(self.id).ast.span;
+        self.unread.iter().any(|span| whole.start <= span.start && span.start <= whole.end)
+    }
+
+    /// Was a name declared in a part of the file that could not be read?
+    pub(super) fn is_lost(&self, name: &ast::Ident) -> bool {
+        if self.unread.is_empty() || self.aside {
+            return false;
+        }
+        let text = self.sources.get(name.span.file).map_or("", |file| file.text());
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let declares = |at: usize| {
+            let before = text.get(..at).unwrap_or_default().trim_end();
+            let after = text.get(at + name.name.len()..).unwrap_or_default();
+            let whole = !text.get(..at).unwrap_or_default().ends_with(is_word) && !after.starts_with(is_word);
+            whole && (["fn", "def", "layer", "model", "class"].iter().any(|word| before.ends_with(word)))
+        };
+        text.match_indices(name.name.as_str()).any(|(at, _)| declares(at))
+    }
+
+    /// Takes a name that is not known for one that is wrong, so that it is reported once.
+    pub(super) fn poison_name(&mut self, name: &ast::Ident) {
+        if self.aside {
+            return;
+        }
+        let binding = Binding { what: Named::Error, span: name.span, warn: false, used: true };
+        if let Some(frame) = self.frames.first_mut() {
+            frame.entry(name.name.clone()).or_insert(binding);
+        }
+    }
+
+    /// Takes the names in a statement that could not be read for wrong ones.
+    pub(super) fn poison_words(&mut self, span: Span) {
+        let text = self.sources.text(span).to_string();
+        for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
+            if word.starts_with(|c: char| c.is_alphabetic() || c == '_') && self.lookup(word).is_none() {
+                self.poison_name(&ast::Ident { name: word.to_string(), span });
+            }
         }
     }
 

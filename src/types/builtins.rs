@@ -43,7 +43,7 @@ pub(super) enum Builtin {
 }
 
 /// A row of the table: name, arguments, how many of the last ones may be left out.
-type Row = (&'static str, Builtin, &'static [&'static str], usize);
+pub(super) type Row = (&'static str, Builtin, &'static [&'static str], usize);
 
 const REDUCE: &[&str] = &["x", "axis", "keep"];
 
@@ -100,31 +100,9 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.0 == name)
 }
 
-/// The names of all operations.
+/// The names of all operations that can be compiled.
 pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
-    TABLE.iter().map(|row| row.0)
-}
-
-/// What to write instead of a function that other languages have.
-pub(super) fn foreign(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "matmul" | "mm" | "bmm" | "dot" => "a product of matrices is written `a @ b`",
-        "transpose" | "permute" | "swapaxes" => "use `x.T`, or `rearrange(x, \"a b -> b a\")`",
-        "reshape" | "view" | "flatten" | "squeeze" | "unsqueeze" | "expand_dims" => "use `rearrange(x, \"..\")`",
-        "cat" | "concatenate" | "stack" | "hstack" | "vstack" => "use `concat(a, b, axis = 0)`",
-        "zeros" | "ones" | "zeros_like" | "ones_like" | "fill" => "use `full<f32>(0, [S, D])`",
-        "arange" | "range" => "use `iota(S)`",
-        "tril" | "triu" => "use `causal(S, S)`",
-        "masked_fill" => "use `where(mask, x, -inf)`",
-        "float" | "int" | "to" | "astype" => "use `cast<f32>(x)`",
-        "square" => "use `x * x`",
-        "amax" => "use `max(x)`",
-        "clamp" | "clip" => "use `minimum(maximum(x, low), high)`",
-        "chunk" => "use `split(x, parts = 2)`",
-        "embedding" | "gather" | "take" => "index the table: `table[tokens]`",
-        "Linear" | "LayerNorm" => "make it a field, and call the field",
-        _ => return None,
-    })
+    TABLE.iter().filter(|row| row.1 != Builtin::Later).map(|row| row.0)
 }
 
 impl Body<'_> {
@@ -148,6 +126,9 @@ impl Body<'_> {
             self.arguments_alone(args);
             return Val::error(span);
         };
+        if let Some(value) = self.other_arguments(row, args, span) {
+            return value;
+        }
         match builtin {
             Builtin::Einsum => return self.einsum(args, span),
             Builtin::Concat => return self.concat(args, span),

@@ -134,6 +134,10 @@ impl<'a> Body<'a> {
         if let Some(builtin) = builtins::find(&name.name) {
             return self.builtin(expr, name, builtin, generics, args);
         }
+        let layer = self.items.layers.iter().any(|layer| layer.ast.name.name == name.name);
+        if !layer && let Some(value) = self.foreign_call(expr.span, name, args) {
+            return value;
+        }
         self.arguments_alone(args);
         self.unknown_function(name);
         Val::error(expr.span)
@@ -154,13 +158,14 @@ impl<'a> Body<'a> {
             .at(name.span, "not known");
         if let Some(near) = self.nearest(&name.name, known) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
-        } else if let Some(advice) = builtins::foreign(&name.name) {
-            diagnostic = diagnostic.help(advice);
         } else if self.items.layers.iter().any(|layer| layer.ast.name.name == name.name) {
             diagnostic =
                 diagnostic.note(format!("`{}` is a layer", name.name)).help("make it a field, and call the field");
         }
-        self.diagnostics.push(diagnostic);
+        if !self.is_lost(name) {
+            self.diagnostics.push(diagnostic);
+        }
+        self.poison_name(name);
     }
 
     pub(super) fn call_member(
@@ -206,6 +211,14 @@ impl<'a> Body<'a> {
             if let Some(function) = found {
                 return self.call_function(expr.span, name.span, function, None, generics, args);
             }
+        }
+        if let Some(value) = self.library_call(expr, base, name, args) {
+            return value;
+        }
+        if !matches!(self.place(base), Some(Place::Array { .. }))
+            && let Some(value) = self.method_call(expr, base, name, args)
+        {
+            return value;
         }
         let value = self.member(base, name, expr.span);
         self.arguments_alone(args);

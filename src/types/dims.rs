@@ -93,6 +93,19 @@ impl DimScope {
         }
     }
 
+    /// Two dimensions that are not the same, in words.
+    pub(super) fn differ(&self, a: &Dim, b: &Dim) -> String {
+        let value = |dim: &Dim| dim.eval(&|name| self.names.get(name).and_then(|origin| origin.value)).ok();
+        match (value(a), value(b)) {
+            (Some(x), Some(y)) if x == y && a.is_const() != b.is_const() => {
+                let (name, number) = if a.is_const() { (b, a) } else { (a, b) };
+                format!("{name} is {number} by its default only, and may be bound to another number")
+            }
+            (Some(x), Some(y)) if x == y => format!("{a} and {b} are both {x}, by their defaults only"),
+            _ => format!("{} is not {}", self.describe(a), self.describe(b)),
+        }
+    }
+
     /// Adds a label for each name in `dims` at the place where it got its meaning, each place once, three at most.
     pub(super) fn label_origins<'a>(
         &self,
@@ -236,27 +249,14 @@ impl DimScope {
         None
     }
 
-    /// Reads the conditions of a `where` clause. Conditions that cannot be read are reported and left out.
-    pub(super) fn facts(&self, clauses: &[Expr], diagnostics: &mut Diagnostics) -> Vec<(Fact, Span)> {
-        let mut facts = Vec::new();
-        for clause in clauses {
-            self.fact(clause, &mut facts, diagnostics);
-        }
-        facts
-    }
-
-    fn fact(&self, clause: &Expr, out: &mut Vec<(Fact, Span)>, diagnostics: &mut Diagnostics) {
+    /// Reads one condition of a `where` clause. One that cannot be read is reported and left out.
+    pub(super) fn fact(&self, clause: &Expr, out: &mut Vec<(Fact, Span)>, diagnostics: &mut Diagnostics) {
         let ExprKind::Binary { op, left, right, .. } = &clause.kind else {
             if clause.kind != ExprKind::Error {
                 diagnostics.push(bad_clause(clause.span));
             }
             return;
         };
-        if *op == BinaryOp::And {
-            self.fact(left, out, diagnostics);
-            self.fact(right, out, diagnostics);
-            return;
-        }
         if !op.is_comparison() {
             diagnostics.push(bad_clause(clause.span));
             return;

@@ -61,6 +61,11 @@ impl<'a> Body<'a> {
                     Val::error(span)
                 }
             },
+            ast::ExprKind::Float(x) if super::values::overflows(*x, Elem::F32) => {
+                let message = super::values::too_large(Scalar::Float(*x), Elem::F32);
+                self.diagnostics.push(Diagnostic::error(shapes::LITERAL, message).at(span, "too large for any type"));
+                Val::error(span)
+            }
             ast::ExprKind::Float(x) => Val::float(ExprKind::Const(Scalar::Float(*x)), span),
             ast::ExprKind::Inf => Val::float(ExprKind::Const(Scalar::Float(f64::INFINITY)), span),
             ast::ExprKind::Bool(b) => boolean(*b, span),
@@ -170,8 +175,23 @@ impl<'a> Body<'a> {
         if self.items.free_function(self.module, &name.name).is_some() || builtins::find(&name.name).is_some() {
             return self.function_is_no_value(name);
         }
+        if let Some(value) = self.capital_bool(name) {
+            return value;
+        }
         self.unknown_name(name);
         Val::error(span)
+    }
+
+    /// `True` and `False`
+    fn capital_bool(&mut self, name: &ast::Ident) -> Option<Val> {
+        let value = match name.name.as_str() {
+            "True" => "true",
+            "False" => "false",
+            _ => return None,
+        };
+        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
+            .at(name.span, "not known");
+        Some(self.instead(diagnostic, name.span, value))
     }
 
     /// The generic constants of the layer and of the function.
@@ -213,14 +233,16 @@ impl<'a> Body<'a> {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if name.name == "self" {
             diagnostic = diagnostic.help("fields are named without `self.`");
-        } else if matches!(name.name.as_str(), "True" | "False") {
-            diagnostic = diagnostic.help(format!("did you mean `{}`?", name.name.to_lowercase()));
-        } else if matches!(name.name.as_str(), "torch" | "F" | "np" | "numpy" | "jnp" | "nn" | "tf" | "math") {
+        } else if super::idioms::LIBRARIES.contains(&name.name.as_str()) {
             diagnostic = diagnostic.help("operations are called by their name alone: `softmax(x)`");
         } else if name.name == "None" {
-            diagnostic = diagnostic.help("there is no `None`; every argument has a value");
+            diagnostic = diagnostic
+                .help("every argument has a value; an axis of length 1 comes by `rearrange(x, \"s d -> s 1 d\")`");
         }
-        self.diagnostics.push(diagnostic);
+        if !self.is_lost(name) {
+            self.diagnostics.push(diagnostic);
+        }
+        self.poison_name(name);
     }
 
     /// `base.name`
@@ -298,12 +320,15 @@ impl<'a> Body<'a> {
                 .at(name.span, "not known")
                 .also(value.span(), value.ty.to_string());
             diagnostic = match name.name.as_str() {
-                "t" | "transpose" | "mT" => diagnostic.help("`.T` exchanges the last two axes"),
-                "shape" | "size" => {
-                    diagnostic.help("name the dimensions in the signature, and use the names: `x: f32[S, D]`")
+                "t" | "transpose" | "mT" | "H" => {
+                    diagnostic.help("`.T` exchanges the last two axes").fix(name.span, "T")
                 }
-                "reshape" | "view" | "permute" => diagnostic.help("use `rearrange(x, \"..\")`"),
-                "to" | "float" | "astype" => diagnostic.help("use `cast<f32>(x)`"),
+                "shape" | "size" => match value.as_tensor() {
+                    Some(tensor) => diagnostic
+                        .help(format!("the shape is {}; each length is known by its name, so use that", tensor.shape)),
+                    None => diagnostic,
+                },
+                "dtype" | "device" => diagnostic.help("the type of a tensor is part of the program, not a value"),
                 other if builtins::find(other).is_some() => diagnostic.help(format!("it is a function: `{other}(x)`")),
                 _ => diagnostic.note("`.T` is all that stands behind a tensor's dot"),
             };
@@ -425,7 +450,7 @@ pub(super) fn effect(expr: Expr) -> StmtKind {
     }
 }
 
-fn boolean(value: bool, span: Span) -> Val {
+pub(super) fn boolean(value: bool, span: Span) -> Val {
     Val::tensor(ExprKind::Const(Scalar::Bool(value)), Elem::Bool, super::axes::Shape::scalar(), span)
 }
 

@@ -151,9 +151,7 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
                 let told = a.dim().zip(b.dim()).is_some_and(|(a, b)| differing.contains(a) && differing.contains(b));
                 differing.extend([a.dim().cloned(), b.dim().cloned()].into_iter().flatten());
                 diagnostic = match (a.dim(), b.dim()) {
-                    (Some(a), Some(b)) if !told => {
-                        diagnostic.note(format!("{} is not {}", scope.describe(a), scope.describe(b)))
-                    }
+                    (Some(a), Some(b)) if !told => diagnostic.note(scope.differ(a, b)),
                     _ => diagnostic,
                 };
             }

@@ -6,7 +6,7 @@
 use super::dims::{DimScope, Origin};
 use super::items::{Items, duplicate};
 use super::typed::{Condition, Constant, Generic, GenericKind};
-use crate::diagnostics::codes::dimensions;
+use crate::diagnostics::codes::{dimensions, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ir::Scalar;
 use crate::shape::{Dim, Elem};
@@ -22,22 +22,52 @@ pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &
     layer.scope = scope;
 }
 
-/// Reads `where` clauses, and takes them as facts.
+/// Reads `where` clauses, and takes them as facts. What one of them states holds for all others, whatever their order:
+/// those that cannot be read alone are read again once others are known, and reported if that does not help.
 pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostics: &mut Diagnostics) -> Vec<Condition> {
-    let facts = scope.facts(clauses, diagnostics);
     let mut conditions = Vec::new();
-    for (fact, span) in facts {
-        if fact.decide() == Some(false) {
-            diagnostics.push(
-                Diagnostic::error(dimensions::WHERE_VIOLATED, "this `where` clause never holds")
-                    .at(span, "always false"),
-            );
-            continue;
+    let mut open = Vec::new();
+    clauses.iter().for_each(|clause| parts(clause, &mut open));
+    loop {
+        let before = open.len();
+        let mut left = Vec::new();
+        for clause in std::mem::take(&mut open) {
+            let mut found = Diagnostics::new();
+            let mut facts = Vec::new();
+            scope.fact(clause, &mut facts, &mut found);
+            if found.has_errors() {
+                left.push((clause, found));
+                continue;
+            }
+            for (fact, span) in facts {
+                if fact.decide() == Some(false) {
+                    diagnostics.push(
+                        Diagnostic::error(dimensions::WHERE_VIOLATED, "this `where` clause never holds")
+                            .at(span, "always false"),
+                    );
+                    continue;
+                }
+                scope.assume(fact.clone());
+                conditions.push(Condition { fact, span, through: Vec::new() });
+            }
         }
-        scope.assume(fact.clone());
-        conditions.push(Condition { fact, span, through: Vec::new() });
+        if left.is_empty() || left.len() == before {
+            left.into_iter().for_each(|(_, found)| diagnostics.append(found));
+            return conditions;
+        }
+        open = left.into_iter().map(|(clause, _)| clause).collect();
     }
-    conditions
+}
+
+/// The clauses that are joined by `and`.
+fn parts<'e>(clause: &'e ast::Expr, out: &mut Vec<&'e ast::Expr>) {
+    match &clause.kind {
+        ExprKind::Binary { op: ast::BinaryOp::And, left, right, .. } => {
+            parts(left, out);
+            parts(right, out);
+        }
+        _ => out.push(clause),
+    }
 }
 
 /// Reads the generics in `<..>`, and makes their names known.
@@ -85,7 +115,10 @@ pub(super) fn generic_kind(param: &ast::GenericParam, scope: &DimScope, diagnost
                 GenericKind::Dim { default: None }
             }
             Some(Scalar::Int(n)) => GenericKind::Dim { default: Some(Dim::from(n)) },
-            Some(value @ Scalar::Float(_)) => GenericKind::Const { elem: Elem::F32, default: Some(value) },
+            Some(value @ Scalar::Float(_)) => GenericKind::Const {
+                elem: Elem::F32,
+                default: constant_of(value, Elem::F32, default.span, diagnostics),
+            },
             Some(value @ Scalar::Bool(_)) => GenericKind::Const { elem: Elem::Bool, default: Some(value) },
             None if matches!(default.kind, ExprKind::Binary { .. } | ExprKind::Name(_)) => {
                 GenericKind::Dim { default: scope.dim(default, diagnostics) }
@@ -144,6 +177,16 @@ pub(super) fn literal(expr: &ast::Expr) -> Option<Scalar> {
 
 /// The literal as a constant of a type.
 pub(super) fn constant_of(value: Scalar, elem: Elem, span: Span, diagnostics: &mut Diagnostics) -> Option<Scalar> {
+    let number = match value {
+        Scalar::Float(x) => x,
+        Scalar::Int(n) => n as f64,
+        Scalar::Bool(_) => 0.0,
+    };
+    if elem.is_float() && super::values::overflows(number, elem) {
+        let message = super::values::too_large(value, elem);
+        diagnostics.push(Diagnostic::error(shapes::LITERAL, message).at(span, "too large"));
+        return None;
+    }
     match (value, elem) {
         (Scalar::Bool(_), Elem::Bool) | (Scalar::Float(_), Elem::F32 | Elem::BF16 | Elem::F16) => Some(value),
         (Scalar::Int(n), Elem::F32 | Elem::BF16 | Elem::F16) => Some(Scalar::Float(n as f64)),

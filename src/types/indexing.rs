@@ -37,6 +37,9 @@ impl Body<'_> {
             Some(Place::Wrong) => return Val::error(span),
             None => {}
         }
+        if let Some(value) = self.shape_entry(base, indices, span) {
+            return value;
+        }
         let value = self.expr(base);
         if value.ty.is_error() {
             return Val::error(span);
@@ -176,6 +179,7 @@ impl Body<'_> {
         span: Span,
         length: &Dim,
     ) -> Option<(Entry, Vec<Axis>)> {
+        let (start_expr, end_expr) = (start, end);
         let start = match start {
             None => Some(Dim::zero()),
             Some(start) => self.slice_end(start),
@@ -185,6 +189,23 @@ impl Body<'_> {
             Some(end) => self.slice_end(end),
         };
         let (start, end) = (start?, end?);
+        for (dim, expr) in [(&start, start_expr), (&end, end_expr)] {
+            if let (Some(n), Some(expr)) = (dim.as_const(), expr)
+                && n < 0
+            {
+                let place = super::places::from_end(length, dim);
+                self.diagnostics.push(
+                    Diagnostic::error(
+                        shapes::OUT_OF_RANGE,
+                        "an end of a slice does not count from the end of the axis",
+                    )
+                    .at(expr.span, format!("the axis has length {length}"))
+                    .help(format!("write `{place}`"))
+                    .fix(expr.span, place),
+                );
+                return None;
+            }
+        }
         let scope = self.scope;
         let out = |what: String| {
             let diagnostic =

@@ -131,7 +131,10 @@ impl<'a> Items<'a> {
                 !is_used && m.text.contains(&format!("layer {}<", name.name))
             });
             if let Some(module) = unused {
-                diagnostic = diagnostic.help(format!("it is in the standard library: `use {}`", module.path));
+                let start = Span::new(name.span.file, 0, 0);
+                diagnostic = diagnostic
+                    .help(format!("it is in the standard library: `use {}`", module.path))
+                    .fix(start, format!("use {}\n\n", module.path));
             } else if let Some(near) = did_you_mean(&name.name, seen) {
                 diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
             }
@@ -281,6 +284,12 @@ pub(super) fn new_function<'a>(
     id
 }
 
+/// Could a part of this place not be read?
+fn is_unread(place: Span, diagnostics: &Diagnostics) -> bool {
+    let inside = |span: Span| span.file == place.file && place.start <= span.start && span.start <= place.end;
+    diagnostics.iter().any(|d| d.code.is_unread() && d.primary.as_ref().is_some_and(|label| inside(label.span)))
+}
+
 /// What can be said of a layer's members by their names alone.
 pub(super) fn members(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
@@ -298,7 +307,7 @@ pub(super) fn members(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
             let why = format!("`{}` is a layer, not a model", layer.name.name);
             diagnostics.push(pub_outside(function, &why));
         }
-    } else if !layer.functions.iter().any(|function| function.is_pub) {
+    } else if !layer.functions.iter().any(|function| function.is_pub) && !is_unread(layer.span, diagnostics) {
         let name = &layer.name;
         let mut diagnostic =
             Diagnostic::error(entries::NO_ENTRY, format!("the model `{}` has no entry point", name.name))

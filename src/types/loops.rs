@@ -32,8 +32,41 @@ impl Body<'_> {
                 });
                 Some(StmtKind::For { counter, start: start?, end: end?, carried, body: block, over_layers: false })
             }
-            ast::Iterable::Expr(expr) => self.for_layers(pattern, expr, body),
+            ast::Iterable::Expr(expr) => match self.counted(expr) {
+                Some(range) => self.for_(pattern, &range, body),
+                None => self.for_layers(pattern, expr, body),
+            },
         }
+    }
+
+    /// `range(n)`, which is `0..n` here, reported.
+    fn counted(&mut self, expr: &ast::Expr) -> Option<ast::Iterable> {
+        let ast::ExprKind::Call { callee, args, .. } = &expr.kind else { return None };
+        let ast::ExprKind::Name(name) = &callee.kind else { return None };
+        let values: Vec<&ast::Expr> = args.iter().map(|arg| &arg.value).collect();
+        let known = self.items.free_function(self.module, &name.name).is_some() || self.lookup(&name.name).is_some();
+        let (start, end) = match (name.name.as_str(), values.as_slice()) {
+            _ if known => return None,
+            ("range" | "arange" | "iota", [end]) => (None, *end),
+            ("range" | "arange", [start, end]) => (Some(*start), *end),
+            _ => return None,
+        };
+        // What is wrong with the ends comes first, so that it is told with them.
+        for end in start.iter().chain([&end]) {
+            self.expr(end);
+        }
+        let from = start.map_or("0".to_string(), |start| self.operand(start));
+        let shown = format!("{from}..{}", self.operand(end));
+        let message = format!("`for` goes through a range, not through `{}`", name.name);
+        self.diagnostics.push(
+            Diagnostic::error(shapes::NOT_ITERABLE, message)
+                .at(expr.span, "")
+                .help(format!("write `{shown}`"))
+                .fix(expr.span, shown),
+        );
+        let zero = ast::Expr { kind: ast::ExprKind::Int(0), span: expr.span, depth: 1 };
+        let start = start.cloned().unwrap_or(zero);
+        Some(ast::Iterable::Range { start, end: end.clone() })
     }
 
     pub(super) fn counter(&mut self, pattern: &ast::Pattern) -> LocalId {
@@ -97,6 +130,19 @@ impl Body<'_> {
         let found = match place {
             Some(Place::Array { instance, path, field, length }) => Some((instance, path, field, length)),
             Some(Place::Wrong) => None,
+            None if enumerated(expr).is_some() => {
+                let array = enumerated(expr).map_or(String::new(), |array| self.written(array.span));
+                let counts = pattern_of_two(pattern);
+                let message = "`for` goes through an array of layers alone";
+                let diagnostic = Diagnostic::error(shapes::NOT_ITERABLE, message).at(expr.span, "");
+                self.diagnostics.push(match counts {
+                    Some((first, second)) => diagnostic.help(format!(
+                        "write `for {second} in {array}`; to count as well, declare `var {first} = 0` before it"
+                    )),
+                    None => diagnostic.help(format!("write `for block in {array}`")),
+                });
+                None
+            }
             other => {
                 let shown = match other {
                     Some(_) => "one layer".to_string(),
@@ -149,5 +195,23 @@ impl Body<'_> {
             body: block,
             over_layers: true,
         })
+    }
+}
+
+/// What `enumerate(blocks)` goes through.
+fn enumerated(expr: &ast::Expr) -> Option<&ast::Expr> {
+    let ast::ExprKind::Call { callee, args, .. } = &expr.kind else { return None };
+    match (&callee.kind, args.as_slice()) {
+        (ast::ExprKind::Name(name), [only]) if name.name == "enumerate" => Some(&only.value),
+        _ => None,
+    }
+}
+
+/// The names of `(i, block)`.
+fn pattern_of_two(pattern: &ast::Pattern) -> Option<(&str, &str)> {
+    let ast::Pattern::Tuple { parts, .. } = pattern else { return None };
+    match parts.as_slice() {
+        [ast::Pattern::Name(first), ast::Pattern::Name(second)] => Some((&first.name, &second.name)),
+        _ => None,
     }
 }

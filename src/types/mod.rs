@@ -7,15 +7,17 @@
 //!
 //! ```text
 //! declarations   items  generics  fields  signatures  dims        names, dimensions and facts; no body is looked at
-//! bodies         body  statements  loops  fit                     blocks, variables, what is needed where
+//! bodies         body  statements  assigned  loops  fit           blocks, variables, what is needed where
 //! expressions    expr  operators  indexing  values                names, + * @ and, x[..], types that are still open
 //! calls          places  calls  arguments  matching               layers and functions, arguments against signatures
 //! operations     builtins  reductions  parts  patterns  pattern   softmax, sum, concat, rearrange, einsum, ...
+//! habits         foreign  idioms                              cat, zeros, x.mean(dim = -1), len(x), print(x), ...
 //! afterwards     finish                                           cycles; the conditions of callees and sub-layers
 //! vocabulary     axes  typed  dump  modules  reference            shapes with `..`; the result, as text; the library
 //! ```
 
 mod arguments;
+mod assigned;
 pub mod axes;
 mod body;
 mod builtins;
@@ -26,7 +28,9 @@ mod expr;
 mod fields;
 mod finish;
 mod fit;
+mod foreign;
 mod generics;
+mod idioms;
 mod indexing;
 mod items;
 mod loops;

@@ -102,6 +102,22 @@ impl Body<'_> {
         {
             return value;
         }
+        if let Elementwise::Compare(CmpOp::Eq | CmpOp::Ne) = op
+            && let (Ty::Tensor(Tensor { elem: Elem::Bool, .. }), Ty::Dim(number)) = (&left.ty, &right.ty)
+            && let Some(number @ (0 | 1)) = number.as_const()
+        {
+            let mask = self.written(left.span());
+            let simple = mask.chars().all(|c| c.is_alphanumeric() || "_.".contains(c)) || mask.ends_with(')');
+            let is_not = (number == 0) == matches!(op, Elementwise::Compare(CmpOp::Eq));
+            let shown = match (is_not, simple) {
+                (true, true) => format!("not {mask}"),
+                (true, false) => format!("not ({mask})"),
+                (false, _) => mask,
+            };
+            let message = format!("the number {number} is no `bool`");
+            let diagnostic = Diagnostic::error(shapes::LITERAL, message).at(right.span(), "beside a `bool`");
+            return self.instead(diagnostic, span, &shown);
+        }
         let text = self.sources.text(op_span).to_string();
         self.elementwise(op, &text, op_span, left, right, span)
     }

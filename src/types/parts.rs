@@ -214,8 +214,12 @@ impl Body<'_> {
             Some(expr) => self.dim_arg(expr),
         };
         let (low, high) = (end(low), end(high));
-        let value = value.map_or_else(|| Val::dim(Dim::zero(), span), |value| self.expr(value));
+        let value = value.map(|value| self.expr(value));
         let (Some((tensor, x)), Some(low), Some(high)) = (x, low, high) else { return Val::error(span) };
+        let value = value.unwrap_or_else(|| match tensor.elem {
+            Elem::Bool => super::expr::boolean(false, span),
+            _ => Val::dim(Dim::zero(), span),
+        });
         let Some(axis) = self.axis_arg(axis, -1, &tensor, x_span) else { return Val::error(span) };
         let wanted = Type::Tensor(Tensor { elem: tensor.elem, shape: Shape::scalar() });
         let fitted = self.fit(value, &wanted, &|ty, at, _| {

@@ -32,9 +32,15 @@ impl Body<'_> {
         }
     }
 
-    fn bad_pattern(&mut self, why: String, span: Span) {
-        self.diagnostics
-            .push(Diagnostic::error(shapes::PATTERN, format!("the pattern cannot be read: {why}")).at(span, ""));
+    fn bad_pattern(&mut self, why: String, span: Span, reads: impl Fn(&str) -> bool) {
+        let mut diagnostic =
+            Diagnostic::error(shapes::PATTERN, format!("the pattern cannot be read: {why}")).at(span, "");
+        let shown = spaced(self.sources.text(span));
+        let text = shown.trim_matches('"');
+        if !self.sources.text(span).contains(' ') && reads(text) {
+            diagnostic = diagnostic.help(format!("names stand apart: write `{shown}`")).fix(span, shown);
+        }
+        self.diagnostics.push(diagnostic);
     }
 
     /// `rearrange(x, "s (n h d) -> n h s d", n = 3, h = H)`
@@ -83,7 +89,7 @@ impl Body<'_> {
         let pattern = match pattern {
             Some(Ok(pattern)) => pattern,
             Some(Err(why)) => {
-                self.bad_pattern(why, pattern_span);
+                self.bad_pattern(why, pattern_span, |text| pattern::rearrange(text).is_ok());
                 return Val::error(span);
             }
             None => return Val::error(span),
@@ -148,7 +154,13 @@ impl Body<'_> {
             let mut diagnostic = Diagnostic::error(shapes::PATTERN_RANK, message)
                 .at(place.pattern, format!("{} entries on the left", side.len()))
                 .also(place.span, place.tensor.to_string());
-            if place.tensor.shape.rest().is_some() {
+            let letters: usize = side.iter().map(|item| item.to_string().chars().count()).sum();
+            let is_compact = side.iter().all(|item| matches!(item, Item::Axis(_)));
+            if is_compact && side.len() < axes.len() && letters == axes.len() {
+                let written = self.written(place.pattern);
+                let shown = spaced(&written);
+                diagnostic = diagnostic.help(format!("names stand apart: write `{shown}`")).fix(place.pattern, shown);
+            } else if place.tensor.shape.rest().is_some() {
                 diagnostic = diagnostic.help("the tensor's `..` needs a `..` in the pattern at the same place");
             } else if at.is_none() && axes.len() > front {
                 diagnostic = diagnostic.help("`..` in the pattern stands for all axes that are not named");
@@ -266,7 +278,7 @@ impl Body<'_> {
         let pattern = match pattern {
             Some(Ok(pattern)) => pattern,
             Some(Err(why)) => {
-                self.bad_pattern(why, first.value.span);
+                self.bad_pattern(why, first.value.span, |text| pattern::einsum(text).is_ok());
                 return Val::error(span);
             }
             None => return Val::error(span),
@@ -364,6 +376,24 @@ impl Body<'_> {
         let kind = ExprKind::Einsum(pattern, values.into_iter().map(|value| value.expr).collect());
         Val::tensor(kind, elem, Shape { axes }, span)
     }
+}
+
+/// `"sd,de->se"` with spaces between its names: `"s d, d e -> s e"`.
+fn spaced(pattern: &str) -> String {
+    let mut out = String::new();
+    for c in pattern.chars().filter(|c| !c.is_whitespace()) {
+        let last = out.chars().last();
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        let apart = match (last, c) {
+            (None, _) | (Some('"' | '(' | '-'), _) | (_, '"' | ')' | ',') | (Some('.'), '.') => false,
+            (Some(last), c) => is_name(last) || is_name(c) || c == '-' || c == '(',
+        };
+        if apart {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
 }
 
 /// The entries of a side with the lengths of their axes, and the axes that `..` stands for.

@@ -141,7 +141,8 @@ impl Body<'_> {
             let diagnostic = Diagnostic::error(shapes::OUT_OF_RANGE, format!("the index {at} is out of range"))
                 .at(span, format!("the axis has length {length}"));
             if at.as_const().is_some_and(|n| n < 0) {
-                diagnostic.help(format!("the last one is at `{}`", length.sub(&Dim::one())))
+                let place = from_end(length, at);
+                diagnostic.help(format!("counted from the end it is `{place}`")).fix(span, place)
             } else {
                 diagnostic
             }
@@ -172,6 +173,11 @@ impl Body<'_> {
         }
         Some((instance, LayerPath::default()))
     }
+}
+
+/// A negative index as an author writes it from the end: `S - 1`.
+pub(super) fn from_end(length: &Dim, at: &Dim) -> String {
+    length.add(at).to_string()
 }
 
 /// A dimension over the generics of a layer, over the names where its instance is.

@@ -2,6 +2,7 @@
 //!
 //! In: statements as written. Out: typed statements; the names that they bind are known from there on. `for` is in `loops`.
 
+use super::assigned;
 use super::body::{Binding, Body, Named};
 use super::fit::type_misfit;
 use super::items::{duplicate, not_available};
@@ -47,7 +48,10 @@ impl Body<'_> {
                 None
             }
             ast::StmtKind::Expr(expr) => self.expression_statement(expr),
-            ast::StmtKind::Error => None,
+            ast::StmtKind::Error => {
+                self.poison_words(stmt.span);
+                None
+            }
         }
     }
 
@@ -215,6 +219,9 @@ impl Body<'_> {
 
     pub(super) fn assign(&mut self, target: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
         let value = self.expr(value);
+        if self.undeclared(target, &value) {
+            return None;
+        }
         let (pattern, ty) = self.target(target)?;
         if value.ty.is_error() {
             return None;
@@ -244,6 +251,57 @@ impl Body<'_> {
             type_misfit(diagnostic, ty, &Ty::of(&wanted), scope)
         })?;
         Some(StmtKind::Set { pattern, value: expr })
+    }
+
+    /// Reports `q = ..` where no variable is called so, and makes one of it.
+    fn undeclared(&mut self, target: &ast::Expr, value: &Val) -> bool {
+        let mut names = Vec::new();
+        if !plain_names(target, &mut names) {
+            return false;
+        }
+        let known = |this: &Self, name: &ast::Ident| {
+            this.frames.iter().any(|frame| frame.contains_key(&name.name))
+                || this.owner.is_some_and(|owner| this.items.layer(owner).field(&name.name).is_some())
+        };
+        let Some(first) = names.first().copied() else { return false };
+        if names.iter().any(|name| known(self, name)) {
+            return false;
+        }
+        let near = self.frames.iter().flat_map(|frame| frame.keys().map(String::as_str));
+        let near = did_you_mean(&first.name, near).filter(|near| near.len() > 2).map(str::to_string);
+        let body = &self.items.function(self.id).ast.body;
+        let again = names.iter().any(|name| assigned::times(body, &name.name) > 1);
+        let word = if again { "var" } else { "let" };
+        let list: Vec<String> = names.iter().map(|name| format!("`{}`", name.name)).collect();
+        let shown = self.text(target.span).unwrap_or(&first.name).to_string();
+        let mut diagnostic =
+            Diagnostic::error(names::UNKNOWN_NAME, format!("there is no variable {}", list.join(" and ")))
+                .at(target.span, "not known");
+        let in_function_block = self.frames.len() == 2;
+        if let Some(near) = near {
+            diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
+        } else if again && !in_function_block {
+            diagnostic = diagnostic.help(format!(
+                "declare it before this block: `var {shown} = ..`, or let the block give the value: `let {shown} = if ..`"
+            ));
+        } else {
+            let at = Span::new(target.span.file, target.span.start, target.span.start);
+            diagnostic = diagnostic.help(format!("declare it: `{word} {shown} = ..`")).fix(at, format!("{word} "));
+        }
+        self.diagnostics.push(diagnostic);
+        let ty = value.ty.settled().as_ref().map_or(Ty::Error, Ty::of);
+        let types = match (&ty, &target.kind) {
+            (Ty::Tuple(types), ast::ExprKind::Tuple(_)) if types.len() == names.len() => types.clone(),
+            (_, ast::ExprKind::Name(_)) if ty != Ty::Tuple(Vec::new()) => vec![ty],
+            _ => vec![Ty::Error; names.len()],
+        };
+        for (name, ty) in names.into_iter().zip(types) {
+            if !in_function_block {
+                self.poison_name(name);
+            }
+            self.declare(name, ty, true, false);
+        }
+        true
     }
 
     pub(super) fn declaration_of(&self, target: &ast::Expr) -> Option<Span> {
@@ -301,6 +359,12 @@ impl Body<'_> {
                         .help(format!("make a variable of it first: `var {0} = {0}`", name.name));
                 } else {
                     diagnostic = diagnostic.also(span, "declared here").help("declare it with `var`, not with `let`");
+                    let text = self.sources.get(span.file).map_or("", |file| file.text());
+                    let before = text.get(..span.start as usize).unwrap_or_default();
+                    if let Some(word) = before.strip_suffix("let ") {
+                        let start = word.len() as u32;
+                        diagnostic = diagnostic.fix(Span::new(span.file, start, start + 3), "var");
+                    }
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -357,5 +421,17 @@ impl Body<'_> {
                 .at(name.span, "not a variable with a tensor"),
         );
         None
+    }
+}
+
+/// The names in the target of an assignment; false if there is anything else in it.
+fn plain_names<'e>(target: &'e ast::Expr, names: &mut Vec<&'e ast::Ident>) -> bool {
+    match &target.kind {
+        ast::ExprKind::Name(name) => {
+            names.push(name);
+            true
+        }
+        ast::ExprKind::Tuple(parts) => parts.iter().all(|part| plain_names(part, names)),
+        _ => false,
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use super::axes::Shape;
 use super::typed::{Expr, ExprKind, Tensor, Type};
 use crate::ir::Scalar;
+use crate::scalar::round_to;
 use crate::shape::{Dim, Elem};
 use crate::syntax::span::Span;
 
@@ -187,6 +188,24 @@ pub(super) fn int_fits(n: i64, elem: Elem) -> bool {
     }
 }
 
+/// Does a finite number become infinite in a float type?
+pub(super) fn overflows(x: f64, elem: Elem) -> bool {
+    x.is_finite() && !round_to(elem, x).is_finite()
+}
+
+/// What is wrong with a literal that is too large.
+pub(super) fn too_large(value: Scalar, elem: Elem) -> String {
+    let largest = match elem {
+        Elem::F16 => "65504",
+        Elem::BF16 => "3.39e38",
+        _ => "3.4e38",
+    };
+    format!(
+        "{} does not fit `{elem}`, whose largest number is {largest}; infinity is written `inf`",
+        show_scalar(value)
+    )
+}
+
 /// A literal as an author writes it.
 pub(super) fn show_scalar(value: Scalar) -> String {
     match value {
@@ -208,7 +227,7 @@ pub(super) fn coerce(value: Val, elem: Elem) -> Result<Expr, String> {
                 return Err(format!("{} is no `bool`", Ty::Dim(dim)));
             }
             match dim.as_const() {
-                Some(n) if !int_fits(n, elem) => Err(format!("{n} does not fit `{elem}`")),
+                Some(n) if !int_fits(n, elem) || overflows(n as f64, elem) => Err(format!("{n} does not fit `{elem}`")),
                 _ => Ok(dim_expr(&dim, elem, expr.span)),
             }
         }
@@ -219,6 +238,10 @@ pub(super) fn coerce(value: Val, elem: Elem) -> Result<Expr, String> {
             };
             Err(format!("{shown} is no `{elem}`"))
         }
+        Ty::Float if matches!(expr.kind, ExprKind::Const(Scalar::Float(x)) if overflows(x, elem)) => match expr.kind {
+            ExprKind::Const(value) => Err(too_large(value, elem)),
+            _ => Err(String::new()),
+        },
         Ty::Float if elem == Elem::F32 => Ok(expr),
         Ty::Float => {
             let span = expr.span;

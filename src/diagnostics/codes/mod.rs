@@ -21,6 +21,12 @@ use std::fmt;
 pub struct Code(&'static str);
 
 impl Code {
+    /// Is it about a part of a text that could not be read as it stands?
+    pub fn is_unread(self) -> bool {
+        // A value or a comment that nobody uses was read.
+        self.0.starts_with("E01") && self != syntax::UNUSED_VALUE && self != syntax::LOST_DOC
+    }
+
     /// The code as written: `E0301`.
     pub fn as_str(self) -> &'static str {
         self.0

@@ -214,4 +214,12 @@ codes! {
            the block's value. A newline ends a statement, except inside brackets and after an operator.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    exp(x)\n    x + 1\n}\n";
     - mended: "fn f(x: f32[S]) -> f32[S] {\n    let y = exp(x)\n    y + 1\n}\n";
+
+    /// A second argument without a name where it would be an axis.
+    UNNAMED_ARGUMENT = "E0332", "an argument needs its name";
+    rule: "Of reductions, `softmax`, `split`, `unbind` and `pad` only the tensor stands without a name: `max(x, axis = 0)`,\n\
+           `split(x, parts = 2)`. In other languages `max(x, 0)` is the larger of the two, which is `maximum(x, 0)`\n\
+           here.";
+    - failing: "fn f(x: f32[S, D]) -> f32[S, D] { max(x, 0) }\n";
+    - mended: "fn f(x: f32[S, D]) -> f32[S, D] { maximum(x, 0) }\n";
 }

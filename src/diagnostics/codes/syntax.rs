@@ -85,8 +85,8 @@ codes! {
 
     /// A word of another language.
     FOREIGN_WORD = "E0113", "a word that other languages have";
-    rule: "The words of attn are `use layer model fn pub let var for in while if else break tap state reset where and or\n\
-           not true false inf`. The message says how to write what was likely meant.";
+    rule: "The words of attn are `use layer model fn pub let var for in if else tap where and or not true false inf`. The\n\
+           message says how to write what was likely meant.";
     - failing: "fn scale(x: f32[S]) -> f32[S] {\n    return x * 2\n}\n";
     - mended: "fn scale(x: f32[S]) -> f32[S] {\n    x * 2\n}\n";
 
@@ -119,7 +119,7 @@ codes! {
 
     /// Something that cannot be assigned to.
     BAD_TARGET = "E0118", "this cannot be assigned to";
-    rule: "Left of `=` stands the name of a `var`, an indexed state (`k[.., t] = x`), or a tuple of these.";
+    rule: "Left of `=` stands the name of a `var`, or a tuple of such names.";
     - failing: "fn scale(x: f32[S]) -> f32[S] {\n    var y = x\n    y + 1 = x\n    y\n}\n";
     - mended: "fn scale(x: f32[S]) -> f32[S] {\n    var y = x\n    y = x - 1\n    y\n}\n";
 
@@ -164,4 +164,40 @@ codes! {
     rule: "`let` and `var` give a variable its value where it is made, so that it always has one.";
     - failing: "fn scale(x: f32[S]) -> f32[S] {\n    var y\n    y = exp(x)\n    y\n}\n";
     - mended: "fn scale(x: f32[S]) -> f32[S] {\n    var y = x\n    y = exp(x)\n    y\n}\n";
+
+    /// `D // 2`.
+    COMMENT_OR_DIVISION = "E0126", "`//` begins a comment";
+    rule: "In Python `//` divides; here it begins a comment, to the end of the line. So that a division does not\n\
+           disappear, a comment right behind an operand may not read, to its end, like the rest of the expression: it\n\
+           may not be a formula that begins with a number, a parenthesis or, behind a dimension or a number, a\n\
+           dimension. Any comment with other words in it is free. Dimensions are divided with `/`, which asks for a\n\
+           fact (`where D % 2 == 0`); of floats, `floor(a / b)` rounds down.";
+    - failing: "fn first<D>(x: f32[S, D]) -> f32[S, D] where D % 2 == 0 {\n    let half = D // 2\n    x * half\n}\n";
+    - mended: "fn first<D>(x: f32[S, D]) -> f32[S, D] where D % 2 == 0 {\n    let half = D / 2   // half of them\n    x * half\n}\n";
+
+    /// A block by indentation.
+    INDENTED_BLOCK = "E0127", "blocks stand in braces";
+    rule: "The body of a function, of `if`, `else`, `for` and `while` stands in braces; how far a line is indented means\n\
+           nothing.";
+    - failing: "fn scale(x: f32[S], up: bool) -> f32[S] {\n    var y = x\n    if up:\n        y = y * 2\n    y\n}\n";
+    - mended: "fn scale(x: f32[S], up: bool) -> f32[S] {\n    var y = x\n    if up {\n        y = y * 2\n    }\n    y\n}\n";
+
+    /// `x[:, 0]`.
+    SLICE = "E0128", "slices are written with `..`";
+    rule: "`x[a..b]` is the part of `x` from `a` to before `b`; `x[..b]` and `x[a..]` leave one end out, and `0..` is a whole\n\
+           axis. `..` alone stands for all axes that are not named, as `...` does in Python.";
+    - failing: "fn column(x: f32[S, 4]) -> f32[S] {\n    x[:, 0]\n}\n";
+    - mended: "fn column(x: f32[S, 4]) -> f32[S] {\n    x[0.., 0]\n}\n";
+
+    /// `a if c else b`.
+    CHOICE = "E0129", "the condition of a choice comes first";
+    rule: "`if c { a } else { b }` is a value, of one condition. Element by element, `where(c, a, b)` chooses.";
+    - failing: "fn scale(x: f32[S], up: bool) -> f32[S] {\n    let y = x * 2 if up else x\n    y\n}\n";
+    - mended: "fn scale(x: f32[S], up: bool) -> f32[S] {\n    let y = if up { x * 2 } else { x }\n    y\n}\n";
+
+    /// `let a, b = ..`, `-> A, B`.
+    PARENTHESES = "E0130", "several values stand in parentheses";
+    rule: "A tuple has parentheses wherever it stands: `let (a, b) = ..`, `-> (f32[S], f32[S])`, `(a, b)`.";
+    - failing: "fn both(x: f32[S]) -> (f32[S], f32[S]) {\n    let a, b = (x + 1, x + 2)\n    (a, b)\n}\n";
+    - mended: "fn both(x: f32[S]) -> (f32[S], f32[S]) {\n    let (a, b) = (x + 1, x + 2)\n    (a, b)\n}\n";
 }

@@ -207,7 +207,7 @@ fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
         if !holds {
             fail!(
                 Tensor,
-                "{}: the program says where {}, and here the sides are {left} and {right}",
+                "{}: the arguments must have {}; here the sides are {left} and {right}",
                 entry.name.get(),
                 c.text.get()
             );

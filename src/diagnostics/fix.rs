@@ -1,0 +1,108 @@
+//! Advice that can be carried out: changes of a source text.
+//!
+//! In: a text and the diagnostics about it. Out: the text as the first advice of each diagnostic would have it.
+
+use super::Diagnostic;
+use crate::syntax::span::{FileId, Span};
+
+/// A change of a source text: what stands at a place gives way to another text. An empty place is an insertion.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fix {
+    /// What is replaced.
+    pub span: Span,
+    /// By what.
+    pub text: String,
+}
+
+/// The text of a file with the changes that its diagnostics advise, and how many changes these are. A change inside
+/// a wider one is left out, for the wider one's text has it; a diagnostic whose change crosses another's is not heeded.
+pub fn apply_fixes<'d>(
+    text: &str,
+    file: FileId,
+    diagnostics: impl IntoIterator<Item = &'d Diagnostic>,
+) -> (String, usize) {
+    let whole = Span::new(file, 0, u32::try_from(text.len()).unwrap_or(u32::MAX));
+    let chosen = choose(diagnostics, whole);
+    (replace(text, 0, &chosen), chosen.len())
+}
+
+/// The part of a text under a span, with the changes that diagnostics advise inside it.
+pub fn fixed_text<'d>(text: &str, span: Span, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) -> String {
+    let chosen = choose(diagnostics, span);
+    replace(text.get(span.range()).unwrap_or_default(), span.start, &chosen)
+}
+
+/// The changes that lie inside a span and are made together.
+fn choose<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>, within: Span) -> Vec<&'d Fix> {
+    let inside =
+        |fix: &Fix| fix.span.file == within.file && within.start <= fix.span.start && fix.span.end <= within.end;
+    let mut groups: Vec<Vec<&Fix>> = diagnostics
+        .into_iter()
+        .map(|diagnostic| diagnostic.fixes.iter().filter(|fix| inside(fix)).collect::<Vec<&Fix>>())
+        .filter(|fixes| !fixes.is_empty())
+        .collect();
+    let width = |fixes: &Vec<&Fix>| fixes.iter().map(|fix| fix.span.end - fix.span.start).max();
+    groups.sort_by_key(|fixes| std::cmp::Reverse(width(fixes)));
+    let mut chosen: Vec<&Fix> = Vec::new();
+    for fixes in groups {
+        if !fixes.iter().any(|fix| chosen.iter().any(|other| crosses(fix.span, other.span))) {
+            let covered = |fix: &Fix| chosen.iter().any(|other| covers(other.span, fix.span));
+            let new: Vec<&Fix> = fixes.into_iter().filter(|fix| !covered(fix)).collect();
+            chosen.extend(new);
+        }
+    }
+    chosen
+}
+
+/// Is the inner place part of the outer one, and not merely at its edge?
+fn covers(outer: Span, inner: Span) -> bool {
+    let at_edge = inner.start == inner.end && (inner.start == outer.start || inner.end == outer.end);
+    outer == inner || (outer.start <= inner.start && inner.end <= outer.end && !at_edge)
+}
+
+/// Have two places something in common, and neither of them all of the other?
+fn crosses(a: Span, b: Span) -> bool {
+    a.start < b.end && b.start < a.end && !covers(a, b) && !covers(b, a)
+}
+
+/// A text that begins at offset `start`, with parts of it replaced that do not overlap.
+fn replace(text: &str, start: u32, fixes: &[&Fix]) -> String {
+    let mut fixes = fixes.to_vec();
+    fixes.sort_by_key(|fix| (fix.span.start, fix.span.end));
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for fix in fixes {
+        let (from, to) = ((fix.span.start - start) as usize, (fix.span.end - start) as usize);
+        out.push_str(text.get(at..from).unwrap_or_default());
+        out.push_str(&fix.text);
+        at = to.max(at);
+    }
+    out.push_str(text.get(at..).unwrap_or_default());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostics::codes::shapes;
+
+    fn change(parts: &[(u32, u32, &str)]) -> Diagnostic {
+        let none = Diagnostic::error(shapes::AXIS, "");
+        parts.iter().fold(none, |d, (start, end, text)| d.fix(Span::new(FileId(0), *start, *end), *text))
+    }
+
+    #[test]
+    fn changes_are_made_together_and_the_wider_wins() {
+        let text = "f(a, b)";
+        let list = [change(&[(2, 3, "x")]), change(&[(0, 1, "g"), (6, 6, ", c")])];
+        assert_eq!(apply_fixes(text, FileId(0), &list), ("g(x, b, c)".to_string(), 3));
+        let list = [change(&[(2, 3, "x")]), change(&[(0, 7, "h(a)")])];
+        assert_eq!(apply_fixes(text, FileId(0), &list), ("h(a)".to_string(), 1));
+        let list = [change(&[(0, 1, "g"), (2, 3, "x")]), change(&[(2, 6, "y, z")])];
+        assert_eq!(apply_fixes(text, FileId(0), &list), ("g(y, z)".to_string(), 2));
+        let list = [change(&[(2, 5, "x")]), change(&[(3, 6, "y")])];
+        assert_eq!(apply_fixes(text, FileId(0), &list), ("f(xb)".to_string(), 1));
+        assert_eq!(fixed_text(text, Span::new(FileId(0), 2, 6), &list), "x, b");
+        assert_eq!(apply_fixes(text, FileId(1), &list), (text.to_string(), 0));
+    }
+}

@@ -1,0 +1,203 @@
+//! Forms of other languages, told by their tokens: `x[:, 0]`, `a if c else b`, `let a, b = ..`, `return x`, `self.w`.
+//!
+//! In: the lexer's tokens. Out: tokens in which each such form stands as the language has it, so that reading goes on as
+//! if it had been written so, and one message for each. What only types tell is in `types::foreign`.
+
+mod braces;
+mod choices;
+mod operators;
+mod slices;
+mod tuples;
+mod words;
+
+use super::span::Span;
+use super::token::{Lexeme, Token};
+use crate::diagnostics::Diagnostics;
+
+/// Brings the forms of other languages into those of this one.
+pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
+    let lexemes = braces::add(lexemes, text, diagnostics);
+    let lexemes = words::translate(lexemes, text, diagnostics);
+    let lexemes = operators::translate(lexemes, text, diagnostics);
+    let lexemes = slices::translate(lexemes, text, diagnostics);
+    let lexemes = choices::translate(lexemes, text, diagnostics);
+    tuples::translate(lexemes, text, diagnostics)
+}
+
+/// What the innermost bracket around a token holds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Holds {
+    /// The file: there is no bracket.
+    Items,
+    /// Arguments or parts, in parentheses.
+    Round,
+    /// Indices, behind an operand.
+    Indices,
+    /// Dimensions of a type, or a list.
+    Square,
+    /// Fields and functions of a layer.
+    Members,
+    /// The body of a function.
+    Body,
+    /// Statements of another block.
+    Block,
+}
+
+/// Where a token stands.
+#[derive(Clone, Copy)]
+struct Place {
+    holds: Holds,
+    /// The bracket around it.
+    open: Option<usize>,
+    /// Does it begin a statement, a field or an item?
+    starts: bool,
+}
+
+/// Where each token stands, and where each bracket is closed.
+struct Scan {
+    places: Vec<Place>,
+    closers: Vec<Option<usize>>,
+}
+
+impl Scan {
+    fn new(lexemes: &[Lexeme<'_>]) -> Scan {
+        let mut scan = Scan { places: Vec::with_capacity(lexemes.len()), closers: vec![None; lexemes.len()] };
+        let mut open: Vec<(usize, Holds)> = Vec::new();
+        let mut head = None;
+        let mut starts = true;
+        for (at, lexeme) in lexemes.iter().enumerate() {
+            let (around, holds) = open.last().map_or((None, Holds::Items), |(at, holds)| (Some(*at), *holds));
+            let in_lines = !matches!(holds, Holds::Round | Holds::Indices | Holds::Square);
+            let token = lexeme.token;
+            let is_close = matches!(token, Token::RParen | Token::RBracket | Token::RBrace);
+            if is_close {
+                if let Some((opener, _)) = open.pop()
+                    && let Some(closer) = scan.closers.get_mut(opener)
+                {
+                    *closer = Some(at);
+                }
+                let holds = open.last().map_or(Holds::Items, |(_, holds)| *holds);
+                let around = open.last().map(|(at, _)| *at);
+                scan.places.push(Place { holds, open: around, starts: false });
+                starts = token == Token::RBrace;
+                continue;
+            }
+            let begins = in_lines && starts && !matches!(token, Token::Newline | Token::Semi);
+            scan.places.push(Place { holds, open: around, starts: begins });
+            let previous = at.checked_sub(1).and_then(|at| lexemes.get(at)).map(|lexeme| lexeme.token);
+            match token {
+                Token::Fn => head = Some(Holds::Body),
+                Token::Ident("def" | "func" | "function") if begins || previous == Some(Token::Pub) => {
+                    head = Some(Holds::Body);
+                }
+                Token::Ident("layer" | "model" | "class") if begins && holds == Holds::Items => {
+                    head = Some(Holds::Members);
+                }
+                Token::LParen => open.push((at, Holds::Round)),
+                Token::LBracket if previous.is_some_and(ends_operand) => open.push((at, Holds::Indices)),
+                Token::LBracket => open.push((at, Holds::Square)),
+                Token::LBrace => open.push((at, head.take().unwrap_or(Holds::Block))),
+                _ => {}
+            }
+            starts = match token {
+                Token::Newline | Token::Semi => in_lines && (starts || !previous.is_some_and(goes_on)),
+                Token::LBrace | Token::Doc(_) => true,
+                _ => false,
+            };
+        }
+        scan
+    }
+
+    fn place(&self, at: usize) -> Place {
+        self.places.get(at).copied().unwrap_or(Place { holds: Holds::Items, open: None, starts: false })
+    }
+
+    /// The first token from `at` on, in the same bracket, that fits; none where the bracket or the line ends before.
+    fn find(&self, lexemes: &[Lexeme<'_>], at: usize, fits: impl Fn(Token<'_>) -> bool) -> Option<usize> {
+        let end = self.end(lexemes, at);
+        let around = self.place(at).open;
+        (at..end).find(|i| self.place(*i).open == around && lexemes.get(*i).is_some_and(|lexeme| fits(lexeme.token)))
+    }
+
+    /// Where the statement or the bracket ends in which a token stands: at its newline, `;` or closing bracket.
+    fn end(&self, lexemes: &[Lexeme<'_>], at: usize) -> usize {
+        let Place { open, holds, .. } = self.place(at);
+        let in_lines = !matches!(holds, Holds::Round | Holds::Indices | Holds::Square);
+        let closer = open.and_then(|open| self.closers.get(open).copied().flatten()).unwrap_or(lexemes.len());
+        if !in_lines {
+            return closer;
+        }
+        let mut i = at;
+        while i < closer {
+            let Some(lexeme) = lexemes.get(i) else { break };
+            let previous = i.checked_sub(1).and_then(|i| lexemes.get(i)).map(|lexeme| lexeme.token);
+            match lexeme.token {
+                Token::Semi => return i,
+                Token::Newline if !previous.is_some_and(goes_on) => return i,
+                Token::LParen | Token::LBracket | Token::LBrace => {
+                    match self.closers.get(i).copied().flatten() {
+                        Some(closer) => i = closer,
+                        None => return closer,
+                    };
+                }
+                _ => {}
+            }
+            i += 1;
+        }
+        closer
+    }
+}
+
+/// May an operand end with this token?
+fn ends_operand(token: Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Ident(_)
+            | Token::Int(_)
+            | Token::Float(_)
+            | Token::Str(_)
+            | Token::True
+            | Token::False
+            | Token::Inf
+            | Token::RParen
+            | Token::RBracket
+    )
+}
+
+/// Does a line that ends with this token go on in the next one?
+fn goes_on(token: Token<'_>) -> bool {
+    matches!(
+        token,
+        Token::Plus
+            | Token::Minus
+            | Token::Star
+            | Token::Slash
+            | Token::Percent
+            | Token::At
+            | Token::EqEq
+            | Token::Ne
+            | Token::Le
+            | Token::Ge
+            | Token::Eq
+            | Token::And
+            | Token::Or
+            | Token::Not
+            | Token::In
+            | Token::Dot
+            | Token::Arrow
+            | Token::Colon
+            | Token::Comma
+            | Token::Where
+    )
+}
+
+/// A token that the text does not have, at the beginning of a place.
+fn made(token: Token<'_>, at: Span) -> Lexeme<'_> {
+    Lexeme { token, span: Span::new(at.file, at.start, at.start), tainted: true }
+}
+
+/// The text from one token to another, both included.
+fn between<'a>(text: &'a str, lexemes: &[Lexeme<'_>], from: usize, to: usize) -> &'a str {
+    let (Some(first), Some(last)) = (lexemes.get(from), lexemes.get(to)) else { return "" };
+    text.get(first.span.start as usize..last.span.end as usize).unwrap_or("")
+}

@@ -1,0 +1,72 @@
+//! `x[:, 0]`, `x[1:]`, `x[..., 0]`: slices as Python has them.
+
+use super::{Holds, Scan, made};
+use crate::diagnostics::codes::syntax as codes;
+use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
+use crate::syntax::span::Span;
+use crate::syntax::token::{Lexeme, Token};
+
+/// Replaces `:` in indices by `..`, a `:` alone by `0..`, and `...` by `..`.
+pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
+    if !lexemes.iter().any(|lexeme| matches!(lexeme.token, Token::Colon | Token::DotDot)) {
+        return lexemes;
+    }
+    let scan = Scan::new(&lexemes);
+    let mut out: Vec<Lexeme<'a>> = Vec::with_capacity(lexemes.len());
+    // One message for each pair of brackets, by the place of the opening one.
+    let mut found: Vec<(usize, Diagnostic)> = Vec::new();
+    let mut skip = false;
+    for (at, lexeme) in lexemes.iter().enumerate() {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        let place = scan.place(at);
+        let next = lexemes.get(at + 1);
+        let dots = lexeme.token == Token::DotDot
+            && next.is_some_and(|next| next.token == Token::Dot && next.span.start == lexeme.span.end);
+        let in_index = place.holds == Holds::Indices;
+        let Some(open) = place.open.filter(|_| in_index && (dots || lexeme.token == Token::Colon)) else {
+            out.push(*lexeme);
+            continue;
+        };
+        let (span, replacement) = if dots {
+            skip = true;
+            (next.map_or(lexeme.span, |next| lexeme.span.to(next.span)), "..")
+        } else {
+            let before = at.checked_sub(1).and_then(|at| lexemes.get(at)).map(|lexeme| lexeme.token);
+            let alone = matches!(before, Some(Token::LBracket | Token::Comma))
+                && matches!(next.map(|next| next.token), Some(Token::RBracket | Token::Comma));
+            if alone {
+                out.push(made(Token::Int(0), lexeme.span));
+            }
+            (lexeme.span, if alone { "0.." } else { ".." })
+        };
+        out.push(Lexeme { token: Token::DotDot, span, tainted: true });
+        let written = if dots { "`...`" } else { "`:`" };
+        let message = || Diagnostic::error(codes::SLICE, format!("{written} makes no slice here")).at(span, "");
+        match found.iter_mut().find(|(other, _)| *other == open) {
+            Some((_, message)) => *message = message.clone().fix(span, replacement),
+            None => found.push((open, message().fix(span, replacement))),
+        }
+    }
+    for (open, message) in found {
+        let last = scan.closers.get(open).copied().flatten().unwrap_or(lexemes.len().saturating_sub(1));
+        let (Some(first), Some(last)) = (lexemes.get(open), lexemes.get(last)) else { continue };
+        let start = operand_start(&lexemes, open).map_or(first.span.start, |span| span.start);
+        let whole = Span::new(first.span.file, start, last.span.end);
+        let shown = fixed_text(text, whole, [&message]);
+        let whole_axis = shown.contains("0..,") || shown.contains("0..]");
+        let mut message = message.help(format!("write `{shown}`"));
+        if whole_axis {
+            message = message.help("`0..` is a whole axis; `..` alone stands for all axes that are not named");
+        }
+        diagnostics.push(message);
+    }
+    out
+}
+
+/// The beginning of the name that is indexed.
+fn operand_start(lexemes: &[Lexeme<'_>], open: usize) -> Option<Span> {
+    let before = lexemes.get(open.checked_sub(1)?)?;
+    matches!(before.token, Token::Ident(_)).then_some(before.span)
+}

@@ -1,0 +1,439 @@
+//! Words of other languages where they stand for something that this one has: `def`, `elif`, `return`, `self.w`, `int`.
+
+use super::{Holds, Scan, between, ends_operand, made};
+use crate::diagnostics::codes::syntax as codes;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::shape::Elem;
+use crate::syntax::span::Span;
+use crate::syntax::token::{Lexeme, Token};
+use std::collections::BTreeSet;
+
+/// Replaces words, or leaves them out.
+pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
+    let scan = Scan::new(&lexemes);
+    let own = lexemes.windows(2).filter_map(|pair| match (pair[0].token, pair[1].token) {
+        (Token::Ident("layer" | "model" | "class") | Token::Fn, Token::Ident(name)) => Some(name),
+        _ => None,
+    });
+    let own: BTreeSet<&str> = own.collect();
+    let out = Vec::with_capacity(lexemes.len());
+    let mut words = Words {
+        text,
+        lexemes: &lexemes,
+        scan: &scan,
+        own,
+        out,
+        selves: None,
+        variance: None,
+        has_library: false,
+        brackets: Vec::new(),
+        diagnostics,
+    };
+    let mut at = 0;
+    while at < lexemes.len() {
+        at = words.step(at);
+    }
+    let Words { out, selves, variance, .. } = words;
+    for message in [selves, variance].into_iter().flatten() {
+        diagnostics.push(message);
+    }
+    out
+}
+
+struct Words<'t, 'a> {
+    text: &'a str,
+    lexemes: &'t [Lexeme<'a>],
+    scan: &'t Scan,
+    /// Layers and functions of the file: their names are no foreign words.
+    own: BTreeSet<&'a str>,
+    out: Vec<Lexeme<'a>>,
+    /// The message about `self`, with every place of it.
+    selves: Option<Diagnostic>,
+    /// The message about a variable called `var`, with every place of it.
+    variance: Option<Diagnostic>,
+    /// Does an `import` stand for `use std.nn`?
+    has_library: bool,
+    /// Closing parentheses that become `>`.
+    brackets: Vec<usize>,
+    diagnostics: &'t mut Diagnostics,
+}
+
+impl<'a> Words<'_, 'a> {
+    fn token(&self, at: usize) -> Option<Token<'a>> {
+        self.lexemes.get(at).map(|lexeme| lexeme.token)
+    }
+
+    fn before(&self, at: usize) -> Option<Token<'a>> {
+        self.token(at.checked_sub(1)?)
+    }
+
+    fn foreign(&mut self, span: Span, word: &str, help: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(codes::FOREIGN_WORD, format!("`{word}` is not a word of attn")).at(span, "").help(help)
+    }
+
+    fn push(&mut self, token: Token<'a>, span: Span) {
+        self.out.push(Lexeme { token, span, tainted: true });
+    }
+
+    /// Looks at a token; returns where to go on.
+    fn step(&mut self, at: usize) -> usize {
+        let lexeme = self.lexemes[at];
+        let place = self.scan.place(at);
+        let in_code = matches!(place.holds, Holds::Body | Holds::Block);
+        let starts_item = place.starts && matches!(place.holds, Holds::Items | Holds::Members);
+        let next = self.token(at + 1);
+        let done = match lexeme.token {
+            Token::Ident("def" | "func" | "function")
+                if (starts_item || self.before(at) == Some(Token::Pub)) && matches!(next, Some(Token::Ident(_))) =>
+            {
+                self.def(at)
+            }
+            Token::Ident("class") if starts_item && matches!(next, Some(Token::Ident(_))) => self.class(at),
+            Token::Ident("import" | "from") if place.starts && place.holds == Holds::Items => self.import(at),
+            Token::Ident("elif") if place.starts => self.elif(at),
+            Token::Ident("pass") if place.starts && !self.goes_on(at + 1) => self.pass(at),
+            Token::Ident("return") if in_code && place.starts => self.return_(at),
+            Token::Ident("self") => self.self_(at),
+            Token::Ident(word) if self.in_type(at) && !self.own.contains(word) => {
+                self.type_(at, word).or_else(|| self.layer_type(at))
+            }
+            Token::Ident(_) if self.in_type(at) => self.layer_type(at),
+            Token::Ident(_) if in_code && place.starts && next == Some(Token::Colon) => self.annotated(at),
+            Token::Ident(_) if place.holds == Holds::Members && place.starts && next == Some(Token::Eq) => {
+                self.field(at)
+            }
+            Token::Var => self.var(at),
+            Token::RParen if self.brackets.contains(&at) => {
+                self.push(Token::Gt, lexeme.span);
+                Some(at + 1)
+            }
+            _ => None,
+        };
+        done.unwrap_or_else(|| {
+            self.out.push(lexeme);
+            at + 1
+        })
+    }
+
+    /// Is there more of the statement?
+    fn goes_on(&self, at: usize) -> bool {
+        !matches!(self.token(at), None | Some(Token::Newline | Token::Semi | Token::RBrace))
+    }
+
+    /// `def f(..)`
+    fn def(&mut self, at: usize) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let word = self.text.get(span.range()).unwrap_or("def");
+        if self.token(at + 1) == Some(Token::Ident("__init__")) {
+            return self.constructor(at);
+        }
+        let message =
+            self.foreign(span, word, "functions begin with `fn`; those that are called from outside with `pub fn`");
+        let is_member = self.scan.place(at).holds == Holds::Members;
+        let public = is_member && self.in_model(at) && self.before(at) != Some(Token::Pub);
+        self.diagnostics.push(message.fix(span, if public { "pub fn" } else { "fn" }));
+        if public {
+            self.push(Token::Pub, Span::new(span.file, span.start, span.start));
+        }
+        self.push(Token::Fn, span);
+        Some(at + 1)
+    }
+
+    /// Is it a member of a model?
+    fn in_model(&self, at: usize) -> bool {
+        let Some(open) = self.scan.place(at).open else { return false };
+        (0..open).rev().find_map(|i| match self.token(i) {
+            Some(Token::Ident("model")) => Some(true),
+            Some(Token::Ident("layer" | "class")) => Some(false),
+            _ => None,
+        }) == Some(true)
+    }
+
+    /// `def __init__(self, ..)`: left out with its body.
+    fn constructor(&mut self, at: usize) -> Option<usize> {
+        let brace = (at..self.lexemes.len()).find(|i| self.token(*i) == Some(Token::LBrace))?;
+        let end = self.scan.closers.get(brace).copied().flatten()?;
+        let place = self.lexemes[at].span.to(self.lexemes[at + 1].span);
+        let message = Diagnostic::error(codes::FOREIGN_WORD, "a layer has no constructor")
+            .at(place, "")
+            .help("its fields stand in its braces, with their types: `proj: Linear<D, D>`, `w: f32[D, D]`");
+        self.diagnostics.push(message);
+        Some(end + 1)
+    }
+
+    /// `class A(nn.Module):`
+    fn class(&mut self, at: usize) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let name = self.lexemes.get(at + 1)?.span;
+        let round = self.token(at + 2) == Some(Token::LParen);
+        let end = if round { self.scan.closers.get(at + 2).copied().flatten()? } else { at + 1 };
+        let mut message = self
+            .foreign(span, "class", "write `layer Name<D> { .. }`, or `model Name { .. }` for what is compiled")
+            .fix(span, "layer");
+        if round {
+            message = message.fix(name.after().to(self.lexemes[end].span), "");
+        }
+        self.diagnostics.push(message);
+        self.push(Token::Ident("layer"), span);
+        let name = self.lexemes[at + 1];
+        self.out.push(Lexeme { tainted: true, ..name });
+        Some(end + 1)
+    }
+
+    /// `import torch.nn as nn`
+    fn import(&mut self, at: usize) -> Option<usize> {
+        let end =
+            (at..self.lexemes.len()).find(|i| self.token(*i) == Some(Token::Newline)).unwrap_or(self.lexemes.len());
+        let span = self.lexemes[at].span;
+        let line = between(self.text, self.lexemes, at, end - 1);
+        let whole = Span::new(span.file, span.start, span.start + line.len() as u32);
+        let word = self.text.get(span.range()).unwrap_or("import");
+        let library = line.contains("nn") && !self.text.contains("use std.nn") && !self.has_library;
+        let help = "operations are known without it; the layers of the library are made known by `use std.nn`";
+        let message = self.foreign(span, word, help);
+        self.diagnostics.push(message.fix(whole, if library { "use std.nn" } else { "" }));
+        if library {
+            self.has_library = true;
+            for token in [Token::Ident("use"), Token::Ident("std"), Token::Dot, Token::Ident("nn"), Token::Newline] {
+                self.push(token, span);
+            }
+        }
+        Some(end + usize::from(end < self.lexemes.len()))
+    }
+
+    fn elif(&mut self, at: usize) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let message = self.foreign(span, "elif", "write `else if`").fix(span, "else if");
+        self.diagnostics.push(message);
+        self.push(Token::Else, span);
+        self.push(Token::If, span);
+        Some(at + 1)
+    }
+
+    fn pass(&mut self, at: usize) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let message = self.foreign(span, "pass", "a block may be empty: `{ }`").fix(span, "");
+        self.diagnostics.push(message);
+        Some(at + 1)
+    }
+
+    /// `return x`: at the end of a function `x` alone; elsewhere it cannot be had so.
+    fn return_(&mut self, at: usize) -> Option<usize> {
+        let lexeme = self.lexemes[at];
+        let end = self.scan.end(self.lexemes, at);
+        let after = (end..self.lexemes.len()).find(|i| !matches!(self.token(*i), Some(Token::Newline | Token::Semi)));
+        let place = self.scan.place(at);
+        let is_last = place.holds == Holds::Body && after.is_none_or(|after| self.token(after) == Some(Token::RBrace));
+        let help = "the last expression of a function's body is its value";
+        let message = self.foreign(lexeme.span, "return", help);
+        if !self.goes_on(at + 1) {
+            self.diagnostics.push(message);
+            self.push(Token::Missing, lexeme.span);
+            return Some(at + 1);
+        }
+        if is_last {
+            let start = self.lexemes.get(at + 1).map_or(lexeme.span.end, |lexeme| lexeme.span.start);
+            self.diagnostics.push(message.fix(Span::new(lexeme.span.file, lexeme.span.start, start), ""));
+            return Some(at + 1);
+        }
+        let message = message.help("a function ends at its end only; a choice of values is `if c { a } else { b }`");
+        self.diagnostics.push(message);
+        self.push(Token::Missing, lexeme.span);
+        Some(end)
+    }
+
+    /// `self.x`, and `self` among the arguments.
+    fn self_(&mut self, at: usize) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let (change, next) = match self.token(at + 1) {
+            Some(Token::Dot) => (span.to(self.lexemes[at + 1].span), at + 2),
+            Some(Token::Comma) if self.before(at) == Some(Token::LParen) => {
+                let end = self.lexemes.get(at + 2).map_or(span.end, |lexeme| lexeme.span.start);
+                (Span::new(span.file, span.start, end), at + 2)
+            }
+            Some(Token::RParen) if self.before(at) == Some(Token::LParen) => (span, at + 1),
+            _ => return None,
+        };
+        let message = self.selves.take().unwrap_or_else(|| {
+            Diagnostic::error(codes::FOREIGN_WORD, "there is no `self`")
+                .at(span, "")
+                .help("fields and functions of a layer are known by their names alone")
+        });
+        self.selves = Some(message.fix(change, ""));
+        Some(next)
+    }
+
+    /// Does a type stand here: behind a `:` that is no slice, or behind `->`?
+    fn in_type(&self, at: usize) -> bool {
+        match self.before(at) {
+            Some(Token::Colon) => self.scan.place(at).holds != Holds::Indices,
+            Some(Token::Arrow) => true,
+            Some(Token::LParen | Token::Comma) => {
+                let Some(open) = self.scan.place(at).open else { return false };
+                self.token(open) == Some(Token::LParen) && self.before(open) == Some(Token::Arrow)
+            }
+            Some(Token::Lt) => false,
+            _ => false,
+        }
+    }
+
+    /// `int[S]`, `float`, `Tensor`
+    fn type_(&mut self, at: usize, word: &'a str) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let mut last = at;
+        let mut name = word;
+        while self.token(last + 1) == Some(Token::Dot)
+            && let Some(Token::Ident(part)) = self.token(last + 2)
+        {
+            last += 2;
+            name = part;
+        }
+        let span = span.to(self.lexemes[last].span);
+        let written = self.text.get(span.range()).unwrap_or(word);
+        let has_shape = self.token(last + 1) == Some(Token::LBracket);
+        let elem = match name {
+            "int" | "int32" => Elem::I32,
+            "long" | "int64" => Elem::I64,
+            "int8" => Elem::I8,
+            "float" | "float32" | "double" | "float64" => Elem::F32,
+            "half" | "float16" => Elem::F16,
+            "bfloat16" => Elem::BF16,
+            "Tensor" | "tensor" | "ndarray" | "Array" | "array" | "FloatTensor" => Elem::F32,
+            "LongTensor" | "IntTensor" => Elem::I32,
+            _ => return None,
+        };
+        let is_tensor = name.to_lowercase().ends_with("tensor") || name.to_lowercase().ends_with("array");
+        let message = Diagnostic::error(codes::FOREIGN_WORD, format!("`{written}` is not a type of attn")).at(span, "");
+        if is_tensor && !has_shape {
+            self.diagnostics.push(
+                message.help(format!("a type has an element type and a name for each dimension: `{elem}[S, D]`")),
+            );
+            self.push(Token::Missing, span);
+            return Some(last + 1);
+        }
+        let shape = if has_shape { self.scan.closers.get(last + 1).copied().flatten() } else { None };
+        let shape = shape.map_or("", |closer| between(self.text, self.lexemes, last + 1, closer));
+        let list = "the element types are `f32`, `bf16`, `f16`, `i8`, `i32`, `i64` and `bool`";
+        self.diagnostics.push(message.help(format!("write `{elem}{shape}`")).note(list).fix(span, elem.name()));
+        self.push(Token::Elem(elem), span);
+        Some(last + 1)
+    }
+
+    /// `y: f32[S] = ..` in a body
+    fn annotated(&mut self, at: usize) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let end = self.scan.end(self.lexemes, at);
+        let equals = (at..end).find(|i| self.token(*i) == Some(Token::Eq))?;
+        let head = between(self.text, self.lexemes, at, equals - 1);
+        let before = Span::new(span.file, span.start, span.start);
+        self.diagnostics.push(
+            Diagnostic::error(codes::FOREIGN_WORD, "a new variable is declared")
+                .at(span, "")
+                .help(format!("write `let {head} = ..`, or `var`, if it is assigned again"))
+                .fix(before, "let "),
+        );
+        self.push(Token::Let, before);
+        self.out.push(self.lexemes[at]);
+        Some(at + 1)
+    }
+
+    /// `proj = nn.Linear(D, D)` among the fields
+    fn field(&mut self, at: usize) -> Option<usize> {
+        let equals = self.lexemes[at + 1].span;
+        if !matches!(self.token(at + 2), Some(Token::Ident(_))) {
+            return None;
+        }
+        let end = self.call_of_layer(at + 2)?;
+        let name = self.text.get(self.lexemes[at].span.range()).unwrap_or_default();
+        let (open, close) = end;
+        let path = between(self.text, self.lexemes, at + 2, open - 1);
+        let args = self.generics(open, close);
+        let last = path.rsplit('.').next().unwrap_or(path);
+        let shown = if args.is_empty() { format!("{name}: {last}") } else { format!("{name}: {last}<{args}>") };
+        let whole = self.lexemes[at].span.to(self.lexemes[close].span);
+        self.diagnostics.push(
+            Diagnostic::error(codes::FOREIGN_WORD, "a field is declared with its type")
+                .at(equals, "")
+                .help(format!("write `{shown}`"))
+                .fix(whole, shown),
+        );
+        self.out.push(self.lexemes[at]);
+        self.push(Token::Colon, equals);
+        self.out.push(self.lexemes[open - 1]);
+        self.brackets.push(close);
+        self.push(Token::Lt, self.lexemes[open].span);
+        Some(open + 1)
+    }
+
+    /// `proj: nn.Linear(D, D)`
+    fn layer_type(&mut self, at: usize) -> Option<usize> {
+        if self.scan.place(at).holds != Holds::Members {
+            return None;
+        }
+        let (open, close) = self.call_of_layer(at)?;
+        let path = between(self.text, self.lexemes, at, open - 1);
+        let last = path.rsplit('.').next().unwrap_or(path);
+        let args = self.generics(open, close);
+        let shown = if args.is_empty() { last.to_string() } else { format!("{last}<{args}>") };
+        let whole = self.lexemes[at].span.to(self.lexemes[close].span);
+        self.diagnostics.push(
+            Diagnostic::error(codes::FOREIGN_WORD, "the generics of a layer stand in `<..>`")
+                .at(self.lexemes[open].span.to(self.lexemes[close].span), "")
+                .help(format!("write `{shown}`"))
+                .fix(whole, shown),
+        );
+        self.out.push(self.lexemes[open - 1]);
+        self.brackets.push(close);
+        self.push(Token::Lt, self.lexemes[open].span);
+        Some(open + 1)
+    }
+
+    /// The parentheses of `path.Name(..)`.
+    fn call_of_layer(&self, at: usize) -> Option<(usize, usize)> {
+        let mut last = at;
+        while self.token(last + 1) == Some(Token::Dot) && matches!(self.token(last + 2), Some(Token::Ident(_))) {
+            last += 2;
+        }
+        let open = last + 1;
+        (self.token(open) == Some(Token::LParen)).then_some(())?;
+        let close = self.scan.closers.get(open).copied().flatten()?;
+        (close > open + 1).then_some((open, close))
+    }
+
+    fn generics(&self, open: usize, close: usize) -> &'a str {
+        between(self.text, self.lexemes, open + 1, close - 1)
+    }
+
+    /// `var = ..`, `x / var`: a variable of that name.
+    fn var(&mut self, at: usize) -> Option<usize> {
+        let span = self.lexemes[at].span;
+        let place = self.scan.place(at);
+        if place.starts && matches!(self.token(at + 1), Some(Token::Ident(_) | Token::LParen)) {
+            return None;
+        }
+        let is_call = self.token(at + 1) == Some(Token::LParen);
+        if is_call || self.before(at) == Some(Token::Dot) {
+            // `var(x)`, `x.var(..)`: a function, of which types know more.
+            self.push(Token::Ident("var"), span);
+            return Some(at + 1);
+        }
+        let is_name =
+            place.starts || matches!(self.before(at), Some(Token::Let | Token::Var)) || self.variance.is_some();
+        if !is_name && !self.before(at).is_some_and(|before| !ends_operand(before)) {
+            return None;
+        }
+        let word = "variance";
+        let message = self.variance.take().unwrap_or_else(|| {
+            Diagnostic::error(codes::RESERVED_WORD, "`var` is reserved and cannot be a name")
+                .at(span, "")
+                .help(format!("choose another name, such as `{word}`"))
+        });
+        let adds_let = place.starts && self.token(at + 1) == Some(Token::Eq);
+        self.variance = Some(message.fix(span, if adds_let { format!("let {word}") } else { word.to_string() }));
+        if adds_let {
+            self.out.push(made(Token::Let, span));
+        }
+        self.push(Token::Ident(word), span);
+        Some(at + 1)
+    }
+}
