@@ -292,8 +292,8 @@ def main():
     todo = [f for f in faults if not results.get(f.key(), {}).get("by")]
     targets = {target_of(r) for f in everything for r in f.runs}
     if args.only or args.runs:
-        targets = {target_of(r) for f in todo for r in f.runs}
-    runner = Runner(build(targets), args.limit)
+        targets = {target_of(r) for f in (faults if args.build else todo) for r in f.runs}
+    runner = Runner(build(targets) if targets else {}, args.limit)
     if args.build:
         return 1 if misfits else 0
 

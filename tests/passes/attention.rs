@@ -43,6 +43,14 @@ fn a_mask_with_any_fill() {
         assert!(masks(CONTRACT, &filled(fill)).starts_with("keep"), "{fill}");
         becomes("fuse-attention", CONTRACT, &filled(fill), "causal transpose attention");
     }
+    // One number, over the scores' shape.
+    for (ty, from) in [("f32[S, T]", "const -1.0"), ("f32[1, T]", "const -inf"), ("f32[S, T]", "broadcast -2.0")] {
+        let steps = format!("{CAUSAL}  %12 = {from} : {ty}\n  %19 = where %11, %10, %12 : f32[S, T]");
+        keeps(ALL, CONTRACT, &attention("", &steps));
+        assert!(!masks(CONTRACT, &attention("", &steps)).is_empty(), "{steps}");
+        let kept = format!("  %12 = {from} : {ty}\n  %19 = where %3, %10, %12 : f32[S, T]");
+        assert!(masks(CONTRACT, &attention("bool[S, T]", &kept)).starts_with("keep"), "{kept}");
+    }
     let given = attention("f32[]", &format!("{CAUSAL}  %19 = where %11, %10, %3 : f32[S, T]"));
     assert!(masks(CONTRACT, &given).starts_with("keep"));
     // Not one number.
@@ -140,6 +148,19 @@ fn square_scores_counted_by_hand() {
         let found = masks(CONTRACT, &square(&format!("{counters}  %11 = {compare} : bool[S, S]\n")));
         assert_eq!(found.starts_with("causal"), ok, "{compare}: {found}");
     }
+    let twice = format!("{counters}  %32 = add %31, %31 : i32[S, 1]\n  %11 = ge %32, %30 : bool[S, S]\n");
+    assert!(!masks(CONTRACT, &square(&twice)).starts_with("causal"));
+    let half = format!("{counters}  %32 = add %30, %30 : i32[S]\n  %11 = ge %31, %32 : bool[S, S]\n");
+    assert!(!masks(CONTRACT, &square(&half)).starts_with("causal"));
+    let both = format!("{counters}  %32 = add %30, %31 : i32[S, S]\n  %11 = ge %32, %30 : bool[S, S]\n");
+    assert!(!masks(CONTRACT, &square(&both)).starts_with("causal"));
+    // A row of one that is repeated counts nothing.
+    let repeated =
+        "  %30 = iota axis=0 : i32[1, S]\n  %31 = broadcast %30 : i32[S, S]\n  %32 = iota axis=1 : i32[S, S]\n";
+    for compare in ["ge %31, %32", "le %32, %31"] {
+        let found = masks(CONTRACT, &square(&format!("{repeated}  %11 = {compare} : bool[S, S]\n")));
+        assert!(!found.starts_with("causal"), "{compare}");
+    }
     // Columns as rows and rows as columns.
     let turned = "  %30 = iota axis=1 : i32[S, S]\n  %31 = iota axis=0 : i32[S, S]\n";
     assert!(!masks(CONTRACT, &square(&format!("{turned}  %11 = ge %30, %31 : bool[S, S]\n"))).starts_with("causal"));
@@ -203,6 +224,8 @@ fn masks_that_are_added() {
     for (lines, float, left) in [
         ("  %19 = add %10, %3 : f32[S, T]", CONTRACT, "transpose attention"),
         ("  %19 = add %3, %10 : f32[S, T]", CONTRACT, "transpose attention"),
+        ("  %19 = add %5, %10 : f32[S, T]", CONTRACT, "transpose attention"),
+        ("  %19 = add %10, %5 : f32[S, T]", CONTRACT, "transpose attention"),
         ("  %19 = sub %10, %3 : f32[S, T]", CONTRACT, "neg transpose attention"),
         ("  %11 = sub %10, %5 : f32[S, T]\n  %19 = add %3, %11 : f32[S, T]", CONTRACT, "neg transpose attention"),
         (

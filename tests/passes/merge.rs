@@ -138,6 +138,10 @@ fn weights_behind_and_moved() {
     let second = "  %9 = param \"b\" : f32[5, 40]\n  %8 = slice %9, axis=0, start=1, stop=4 : f32[3, 40]\n  %3 = slice %8, axis=1, start=8, stop=40 : f32[3, 32]\n";
     let left = "param transpose param slice slice concat matmul slice slice softmax softmax";
     becomes(PASS, STRICT, &two(head, X, ("%0", "%0"), first, second), left);
+    // Cut at a place that is not known before the call.
+    let head = "param \"a\" : f32[3, 32]\nparam \"b\" : f32[3, 64]\n";
+    let unknown = "  %8 = param \"b\" : f32[3, 64]\n  %3 = slice %8, axis=1, start=S, stop=S+32 : f32[3, 32]\n";
+    stays(PASS, STRICT, &two(head, X, ("%0", "%0"), "  %2 = param \"a\" : f32[3, 32]\n", unknown));
     // What computes with the elements is no movement.
     let computed = "  %8 = param \"b\" : f32[3, 32]\n  %3 = exp %8 : f32[3, 32]\n";
     stays(PASS, STRICT, &two(W, X, ("%0", "%0"), "  %2 = param \"a\" : f32[3, 32]\n", computed));
@@ -209,6 +213,21 @@ fn biases_that_go_along() {
     }
     stays(PASS, STRICT, &source("add", "n", "f32[1]", false, ""));
     stays(PASS, STRICT, &source("add", "e", "f32[1, 32]", false, ""));
+    // A bias at an index that is computed behind the product.
+    let behind = |index: &str| {
+        format!(
+            "param \"h.*.a\"[3] : f32[3, 32]\nparam \"h.*.b\"[3] : f32[32]\nparam \"h.*.c\"[3] : f32[3, 32]\nparam \"h.*.d\"[3] : f32[32]\n\
+             func @f(%0 \"x\": f32[S, 3], %20 \"y\": f32[S, 32]) -> (f32[S, 32]) {{\n^bb0:\n  br ^bb1(0, %20)\n^bb1(%1: index, %10: f32[S, 32]):\n\
+             \n  %11 = lt %1, 2 : bool[]\n  br_if %11, ^bb2, ^bb3\n^bb2:\n  %2 = param \"h.*.a\"[%1] : f32[3, 32]\n  %4 = matmul %0, %2 : f32[S, 32]\n\
+             \n  %12 = add %1, 1 : index\n  %13 = param \"h.*.b\"[{index}] : f32[32]\n  %14 = add %4, %13 : f32[S, 32]\n\
+             \n  %3 = param \"h.*.c\"[%1] : f32[3, 32]\n  %5 = matmul %0, %3 : f32[S, 32]\n  %15 = param \"h.*.d\"[{index}] : f32[32]\n\
+             \n  %16 = add %5, %15 : f32[S, 32]\n  %6 = softmax %14, axis=1 : f32[S, 32]\n  %7 = softmax %16, axis=1 : f32[S, 32]\n\
+             \n  %8 = sub %6, %7 : f32[S, 32]\n  %9 = add %10, %8 : f32[S, 32]\n  br ^bb1(%12, %9)\n^bb3:\n  return %10\n}}\n"
+        )
+    };
+    assert!(after(&behind("%1")).contains("axis=0"));
+    keeps(PASS, STRICT, &behind("%1"));
+    stays(PASS, STRICT, &behind("%12"));
     // The sum is not all that uses the product.
     keeps(PASS, STRICT, &source("add", "c", "f32[32]", false, "  tap %4, \"t\"\n"));
     assert!(!after(&source("add", "c", "f32[32]", false, "  tap %4, \"t\"\n")).contains("concat %8"));

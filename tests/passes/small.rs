@@ -1,6 +1,10 @@
 //! The conditions of simplify, fold-constants, cse, dce, licm and simplify-cfg, one by one.
 
+use attnc::ir::interp::Real;
+use attnc::ir::{Function, Loc, Op, Scalar, Type};
 use attnc::passes::Float;
+use attnc::scalar::{BinaryOp, CmpOp, UnaryOp, round_to};
+use attnc::shape::{Dim, Elem, TensorType};
 
 use crate::values::{becomes, function, keeps, stays};
 
@@ -243,6 +247,13 @@ fn operands_that_broadcast_by_themselves() {
         &format!("  %7 = broadcast %0 : bool[S, 4]\n  %9 = where %7, %1, 0.5 : {X}"),
         "where",
     );
+    // Either may be taken as it was, but not both.
+    one(
+        "f32[4] | f32[4] | f32[S]",
+        X,
+        &format!("  %7 = broadcast %0 : {X}\n  %8 = broadcast %1 : {X}\n  %9 = sub %7, %8 : {X}"),
+        "broadcast sub",
+    );
     // The shape comes from the broadcast operand alone.
     not_one("f32[4] | f32[4] | f32[S]", X, &format!("  %8 = broadcast %0 : {X}\n  %9 = add %8, %1 : {X}"));
     // Axes of other extents, and axes behind.
@@ -252,6 +263,52 @@ fn operands_that_broadcast_by_themselves() {
         "  %8 = reshape %1 : f32[4, 4]\n  %9 = add %8, %0 : f32[4, 4]",
     );
     not_one("f32[S, S] | f32[S]", "f32[S, S]", "  %8 = reshape %1 : f32[S, 1]\n  %9 = add %8, %0 : f32[S, S]");
+}
+
+/// What is folded is a number of its type, also where the literals of a program are not: `0.1` is none of `bf16`.
+#[test]
+fn folded_numbers_are_numbers_of_their_type() {
+    let folded = |op: Op, literals: &[f64], elem: Elem, result: Elem| -> Scalar {
+        let mut f = Function::new("f");
+        let entry = f.entry();
+        let operands = literals.iter().map(|x| f.push_const(entry, Scalar::Float(*x), elem, Loc::default())).collect();
+        let ty = Type::Tensor(TensorType::scalar(result));
+        let v = f.push(entry, op, operands, Some(ty), Loc::default()).expect("a result");
+        f.terminate(entry, attnc::ir::Terminator::Return(vec![v]));
+        let pass = attnc::passes::find_pass("fold-constants").expect("a pass");
+        let mut ctx = attnc::passes::Context::new(STRICT);
+        assert_eq!((pass.run)(&mut f, &mut ctx), attnc::passes::Changed::Yes);
+        f.as_const(v).expect("a literal")
+    };
+    let numbers = [0.1, 0.30001, 1.0, 1.0009, 100.3, 65519.9, 3.0e-8, 1e-5];
+    for elem in [Elem::F32, Elem::BF16, Elem::F16] {
+        for x in numbers {
+            let a = f32::literal(x, elem);
+            for op in [UnaryOp::Neg, UnaryOp::Exp2, UnaryOp::Sqrt, UnaryOp::Tanh] {
+                let want = round_to(elem, f64::from(op.eval_f32(a)));
+                assert_eq!(folded(Op::Unary(op), &[x], elem, elem), Scalar::Float(want), "{op} {x} {elem}");
+            }
+            for to in [Elem::F32, Elem::BF16, Elem::F16] {
+                let found = folded(Op::Cast { elem: to }, &[x], elem, to);
+                assert_eq!(found, Scalar::Float(round_to(to, f64::from(a))), "{x} {elem} {to}");
+            }
+            for y in numbers {
+                let b = f32::literal(y, elem);
+                for op in [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div] {
+                    let want = round_to(elem, f64::from(op.eval_f32(a, b)));
+                    assert_eq!(folded(Op::Binary(op), &[x, y], elem, elem), Scalar::Float(want), "{x} {op} {y} {elem}");
+                }
+                for op in [CmpOp::Eq, CmpOp::Lt, CmpOp::Le, CmpOp::Ne] {
+                    let found = folded(Op::Compare(op), &[x, y], elem, Elem::Bool);
+                    assert_eq!(found, Scalar::Bool(op.eval(a, b)), "{x} {op} {y} {elem}");
+                }
+            }
+        }
+        for n in [3, 257, 2049, 16_777_217] {
+            let found = folded(Op::DimValue(Dim::from(n)), &[], elem, elem);
+            assert_eq!(found, Scalar::Float(round_to(elem, n as f64)), "{n} {elem}");
+        }
+    }
 }
 
 /// A literal operation folds to a literal, whose value the interpreter compares.
