@@ -1,8 +1,20 @@
 //! Each pass's essay opens with an example; it is what the pass does. Here too: more of what the passes that make a
 //! program smaller do and do not.
 
+#[path = "passes/attention.rs"]
+mod attention;
+#[path = "passes/flow.rs"]
+mod flow;
+#[path = "passes/forms.rs"]
+mod forms;
+#[path = "passes/merge.rs"]
+mod merge;
 #[path = "common/passes.rs"]
 mod passes;
+#[path = "passes/small.rs"]
+mod small;
+#[path = "passes/values.rs"]
+mod values;
 
 /// The example of a pass's essay: the functions before and after `->`.
 fn example(file: &str) -> (String, String) {

@@ -89,10 +89,11 @@ pub fn literal(e: &Expr) -> Option<Literal> {
             "false" => Some(Literal::Bool(false)),
             _ => None,
         },
+        // Read with its sign: the smallest has no opposite.
+        ExprKind::Neg(x) if matches!(x.kind, ExprKind::Int(_)) => integer(e).ok().map(Literal::Int),
         ExprKind::Neg(x) => match literal(x)? {
-            Literal::Int(_) => integer(e).ok().map(Literal::Int),
             Literal::Float(x) => Some(Literal::Float(-x)),
-            Literal::Bool(_) => None,
+            Literal::Int(_) | Literal::Bool(_) => None,
         },
         _ => None,
     }
