@@ -297,7 +297,7 @@ impl Tiers {
 
     /// The levels, in the order of their modules.
     pub(super) fn levels(&self) -> Vec<CpuLevel> {
-        self.0.iter().map(|(level, _)| *level).collect()
+        self.list.iter().map(|(level, _)| *level).collect()
     }
 
     /// The module of a level; if that is not there, the best below it, or else of all.
