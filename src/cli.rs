@@ -95,7 +95,10 @@ impl CommandLine {
     /// The definition with the options of `compile` at its top, where they may be given too: for help, and for the
     /// completions of shells.
     pub fn whole() -> clap::Command {
-        CompileOptions::augment_args(CommandLine::command())
+        let own = CommandLine::command();
+        let about = own.get_about().cloned().unwrap_or_default();
+        CompileOptions::augment_args(own)
+            .about(about)
             .mut_arg("file", |file| file.required(false))
             .subcommand_required(false)
     }

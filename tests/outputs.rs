@@ -277,7 +277,7 @@ fn an_ignored_signal_ends_nothing() {
 #[test]
 fn devices_and_pipes_are_no_data() {
     let place = Place::new();
-    fs::write(place.path("p.attn"), "model M { w: f32[2]  pub fn f(x: f32[S, 2]) -> f32[S, 2] { x * w } }\n")
+    fs::write(place.path("p.attn"), "model M {\n    w: f32[2]\n    pub fn f(x: f32[S, 2]) -> f32[S, 2] { x * w }\n}\n")
         .expect("a program");
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().expect("mkfifo").success());
     for source in ["/dev/zero", "pipe"] {

@@ -208,7 +208,7 @@ fn literals_are_arguments() {
             assert_eq!((exit, out.as_str()), (code, ""), "{backend} {more:?}: {err}");
             assert!(err.contains(text), "{backend} {more:?}: {err}");
         }
-        let (code, _, err) = run(&["--function", "scale", "--input", "n=2.5"]);
+        let (code, _, err) = run(&["--function", "scale", "--input", "x=[]", "--input", "n=2.5"]);
         assert!(code == 2 && err.contains("`2.5` is no i32"), "{err}");
     }
 }

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Output")]
 pub struct CompileOptions {
-    /// The program: `.attn`, or the text of a later stage (`.air`, `.tir`); `-` is stdin
+    /// The program: `.attn`, or the text of a later stage (`.air`, `.tir`, `.clif`); `-` is stdin
+    #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
     /// Where the output goes, with the ending of its kind; several kinds go beside it. `-` is stdout
     #[arg(short, long, value_name = "PATH")]
@@ -58,6 +59,7 @@ pub struct CheckOptions {
 #[command(next_help_heading = "Call")]
 pub struct RunOptions {
     /// The program, or IR text; `-` is stdin
+    #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
     /// The parameters' values, a safetensors file
     #[arg(long, value_name = "FILE")]
@@ -105,6 +107,7 @@ pub struct RunOptions {
 #[command(next_help_heading = "Measurement")]
 pub struct BenchOptions {
     /// The program, or IR text; `-` is stdin
+    #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
     /// The value of a run-time dimension in the calls; `batch=N` for leading axes, 1 if left out
     #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
@@ -149,6 +152,7 @@ pub struct BenchOptions {
 #[command(next_help_heading = "Output")]
 pub struct OptOptions {
     /// IR text; `-` is stdin
+    #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
     /// The passes to run, in this order; `""` runs none; the whole pipeline if left out
     #[arg(long = "passes", value_name = "PASS,..", value_delimiter = ',')]

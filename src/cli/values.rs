@@ -123,10 +123,28 @@ impl EmitKind {
         EmitKind::ALL.into_iter().find(|kind| kind.extension() == ending)
     }
 
-    /// What it is, in a few words.
+    /// What it is called.
+    pub fn noun(self) -> &'static str {
+        match self {
+            EmitKind::Tokens => "a list of tokens",
+            EmitKind::Ast => "a syntax tree",
+            EmitKind::Types => "a typed tree",
+            EmitKind::Ir => "graph IR",
+            EmitKind::Dot => "a picture for Graphviz",
+            EmitKind::Tile => "tile IR",
+            EmitKind::Clif => "Cranelift IR",
+            EmitKind::Asm => "assembly",
+            EmitKind::Obj => "an object file",
+            EmitKind::So => "a shared library",
+            EmitKind::Header => "a C header",
+            EmitKind::Python => "a Python wrapper",
+        }
+    }
+
+    /// A line about it.
     pub fn summary(self) -> &'static str {
         match self {
-            EmitKind::Tokens => "the tokens of the program",
+            EmitKind::Tokens => "the tokens as the grammar reads them",
             EmitKind::Ast => "the syntax tree",
             EmitKind::Types => "the typed tree, with the shape of every expression",
             EmitKind::Ir => "graph IR after the passes; compiles on",
@@ -134,10 +152,10 @@ impl EmitKind {
             EmitKind::Tile => "tile IR of one instruction set: kernels and plans; compiles on",
             EmitKind::Clif => "Cranelift IR of one instruction set",
             EmitKind::Asm => "assembly of one instruction set",
-            EmitKind::Obj => "an object file",
-            EmitKind::So => "a shared library",
-            EmitKind::Header => "a C header",
-            EmitKind::Python => "a Python wrapper",
+            EmitKind::Obj => "the object file before linking",
+            EmitKind::So => "the shared library",
+            EmitKind::Header => "the C header",
+            EmitKind::Python => "the Python wrapper",
         }
     }
 }

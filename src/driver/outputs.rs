@@ -232,7 +232,7 @@ fn telling(path: &Path) -> Option<&str> {
 /// path on the command line.
 pub(super) fn agrees(kind: EmitKind, path: &Path, flag: &str) -> Result<(), String> {
     let shown = path.display();
-    let written = kind.summary();
+    let written = kind.noun();
     let own = format!("the ending of {written} is `.{}`", kind.extension());
     match telling(path) {
         Some(PROGRAM) => {
@@ -242,7 +242,7 @@ pub(super) fn agrees(kind: EmitKind, path: &Path, flag: &str) -> Result<(), Stri
             let Some(other) = EmitKind::of_extension(ending).filter(|other| *other != kind) else { return Ok(()) };
             return Err(format!(
                 "`{flag}{shown}` has the ending of {}, and {written} would be written; `--emit {}={shown}` writes {0}, and {own}",
-                other.summary(),
+                other.noun(),
                 other.name()
             ));
         }
@@ -270,7 +270,7 @@ fn stem_agrees(kinds: &[EmitKind], output: &Path) -> Result<(), String> {
     let stem = output.with_extension("");
     let shown = output.display();
     let what = match EmitKind::of_extension(ending) {
-        Some(kind) => format!("{}, which is not asked for; add `{}` to `--emit`, or", kind.summary(), kind.name()),
+        Some(kind) => format!("{}, which is not asked for; add `{}` to `--emit`, or", kind.noun(), kind.name()),
         None => "a program;".to_string(),
     };
     Err(format!("`-o {shown}` has the ending of {what} give the name without an ending: `-o {}`", stem.display()))

@@ -89,6 +89,7 @@ pub fn read(text: &str, machine: Machine) -> Result<Vec<Named>, ClifError> {
 
 /// A panic of Cranelift in words.
 fn panicked(part: &str, panic: &str) -> String {
+    let panic = panic.strip_prefix("internal error: ").unwrap_or(panic);
     format!("Cranelift's {part} does not take this: {panic}")
 }
 
@@ -138,9 +139,10 @@ pub fn assembly(functions: &[Named], machine: Machine) -> Result<String, String>
             let mut context = Context::for_function(f.function.clone());
             context.set_disasm(true);
             let code = context.compile(isa.as_ref(), &mut ControlPlane::default());
-            code.map(|code| code.vcode.clone().unwrap_or_default()).map_err(|e| format!("{}: {:?}", f.name, e.inner))
+            code.map(|code| code.vcode.clone().unwrap_or_default()).map_err(|e| format!("{:?}", e.inner))
         });
-        let code = compiled.map_err(|panic| panicked("code generator", &panic))??;
+        let code = compiled.unwrap_or_else(|panic| Err(panicked("code generator", &panic)));
+        let code = code.map_err(|message| format!("function {}: {message}", f.function.name))?;
         let _ = writeln!(out, "{}:\n{code}", f.name);
     }
     Ok(out)
