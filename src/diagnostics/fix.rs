@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(apply_fixes(text, FileId(0), &list), ("g(y, z)".to_string(), 2));
         let list = [change(&[(2, 5, "x")]), change(&[(3, 6, "y")])];
         assert_eq!(apply_fixes(text, FileId(0), &list), ("f(xb)".to_string(), 1));
+        let list = [change(&[(2, 3, "x")]), change(&[(0, 7, "h(a)")])];
         assert_eq!(fixed_text(text, Span::new(FileId(0), 2, 6), &list), "x, b");
         assert_eq!(apply_fixes(text, FileId(1), &list), (text.to_string(), 0));
     }
