@@ -77,11 +77,12 @@
 //! * **Whole numbers have a level of their own.** `avx2vnni` is AVX2 in everything but products by whole numbers with scales,
 //!   which are sums of products of bytes there as at AVX-512 (`wide/dot_bytes.rs`). A library has it only if its weights
 //!   are such, and shares all other kernels with `avx2`.
-//! * **An element of a product is one chain of sums**, in the order of the inner index, whatever tiles it went through:
+//! * **An element of a product is a sum of partial sums**, each a chain over 512 steps in the order of the inner index (one over
+//!   all, if they are known to be 1024 at most; `tile::Op::Dot`, `lowering/tile/matmul.rs`), whatever tiles it went through:
 //!   its bits depend neither on how many rows there are nor on who computes them. There are other chains, which do not
-//!   depend on these either: two for each 32 steps with AMX (`wide/amx.rs`); the odd step of each pair first, and no
+//!   depend on these either: two for each 32 steps with AMX (`wide/amx.rs`), over 2048 steps; the odd step of each pair first, and no
 //!   subnormals, with `vdpbf16ps`; and by whole numbers at AVX-512 and with AVX-VNNI an exact sum for each 32 steps, of
-//!   left operands in 8 bits (`wide/dot_whole.rs`). Which chain it is may depend on the rows in one case: a right operand of `bf16` that
+//!   left operands in 8 bits (`wide/dot_whole.rs`), over 1024 steps. Which chain it is may depend on the rows in one case: a right operand of `bf16` that
 //!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its chain is FMAs in `f32`.
 //!   Attention has queries in the lanes of vectors, so that its maxima and sums go from register to register, never
 //!   across one. A call with few queries has them one by one instead, keys or columns in the lanes, and a query's bits are
@@ -108,9 +109,16 @@
 //! otherwise once it is fused, which `--float strict` forbids: its scores are not rounded, and its weights are before they are
 //! divided by their sum, or not at all (`passes::fuse_attention`). At the levels for `bf16` subnormal numbers of that type
 //! count as 0 where one instruction rounds to it, and where one multiplies them: their products are lost whatever the
-//! other factor is. Matmuls and reductions accumulate in `f32` (`i8` in `i32`). The bits do not depend on the number of
-//! threads: a reduction is cut by shape alone. What a pass may change is stated in its file with its bound, and `--float`
-//! allows or forbids it.
+//! other factor is. Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512
+//! for most products of more than 1024, an element of a product is off by at most `(B + K / B) 2^-24` times the sum of its
+//! products' sizes, and a sum of any length by what 512 terms in four lanes may be off, some `140 * 2^-24` times the sum of
+//! sizes (`lowering/tile/rows.rs`). The bits do not depend on the number of threads: a reduction is cut by shape alone. `%` of
+//! floats is exact. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
+//!
+//! A key that a mask hides from a query contributes nothing to it in fused attention, even if its value is NaN or infinite, on
+//! every instruction set. Attention that is not fused (`-O0`, or a remark says why) is what the program says, where a weight of
+//! 0 times NaN is NaN. The key's own row may be NaN too where the mask is a `where` or causal; a mask that is added to a score
+//! that is NaN leaves it NaN.
 
 pub mod bench;
 pub mod cfg;

@@ -91,7 +91,9 @@ named_enum! {
         Mul = "mul",
         /// Quotient; integers round towards minus infinity, and a zero divisor gives 0.
         Div = "div",
-        /// Remainder with the sign of the divisor (floats and integers); an integer zero divisor gives 0.
+        /// Remainder with the sign of the divisor. Of floats it is exact, rounded once, and a zero has that sign too; what is
+        /// finite by an infinite divisor is itself, or that infinity where the signs differ; by 0, or of an infinity, it is
+        /// NaN. An integer zero divisor gives 0.
         Rem = "rem",
         /// `x^y`
         Pow = "pow",
@@ -139,10 +141,14 @@ named_enum! {
         All = "all",
         /// Is any truth value true?
         Any = "any",
-        /// Index (i32) of the maximum; the lowest on ties, the first NaN if there is one.
+        /// Index (i32) of the maximum; the lowest on ties, the first NaN if there is one. An axis of more than
+        /// [`ARGMAX_LENGTH`] elements is an error of the call.
         ArgMax = "argmax",
     }
 }
+
+/// The longest axis whose indices are `i32`.
+pub const ARGMAX_LENGTH: i64 = 1 << 31;
 
 /// Rounds to the nearest value of a float type, ties to even.
 pub fn round_to(elem: Elem, x: f64) -> f64 {
@@ -276,7 +282,15 @@ impl BinaryOp {
             BinaryOp::Sub => x - y,
             BinaryOp::Mul => x * y,
             BinaryOp::Div => x / y,
-            BinaryOp::Rem => x - y * (x / y).floor(),
+            BinaryOp::Rem => {
+                // Exact, with the sign of `x`.
+                let r = x % y;
+                match (r == 0.0, (r < 0.0) != (y < 0.0)) {
+                    (true, _) => 0f64.copysign(y),
+                    (false, true) => r + y,
+                    (false, false) => r,
+                }
+            }
             BinaryOp::Pow => x.powf(y),
             BinaryOp::Max => max_nan(x, y),
             BinaryOp::Min => min_nan(x, y),
@@ -287,11 +301,7 @@ impl BinaryOp {
 
     /// The result for `f32`s: the `f64` result, rounded, which for `+ - * /` is the IEEE 754 `f32` result.
     pub fn eval_f32(self, x: f32, y: f32) -> f32 {
-        match self {
-            // Three roundings, as compiled code does it.
-            BinaryOp::Rem => x - y * (x / y).floor(),
-            _ => self.eval_f64(f64::from(x), f64::from(y)) as f32,
-        }
+        self.eval_f64(f64::from(x), f64::from(y)) as f32
     }
 
     /// The result for integers (before wrapping to the element type) or truth values.

@@ -340,6 +340,12 @@ impl KernelBuilder {
         self.value(Op::Reduce { kind, axis }, vec![x], Type::Tile(KernelBuilder::tile_type(elem, rows, cols)))
     }
 
+    /// The element of a tile of one, as a scalar.
+    pub fn element(&mut self, x: Value) -> Value {
+        let elem = self.elem_of(x);
+        self.value(Op::Element, vec![x], Type::Scalar(elem))
+    }
+
     /// Rows and columns exchanged.
     pub fn transpose(&mut self, x: Value) -> Value {
         let ty = match self.ty(x).tile() {

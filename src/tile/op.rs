@@ -94,6 +94,8 @@ pub enum Op {
         /// 0 reduces rows away, 1 columns.
         axis: usize,
     },
+    /// The element of a tile of one, as a scalar of its type.
+    Element,
     /// Rows and columns exchanged.
     Transpose,
     /// A panel of whole numbers times their scales, as `f32`: the right operand of products alone. Operands: a buffer of
@@ -117,8 +119,10 @@ pub enum Op {
     /// behind the operand's are zeros, and rows behind its own are left out. In scratch, a row of the result is two of its
     /// rows, those of a column side by side in 4 bytes; it may lie over the operand.
     PairRows,
-    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. `acc` is a tile, or a scalar that every element
-    /// starts with.
+    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a chain of sums of its own,
+    /// over all steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
+    /// its rounding errors grow with the steps of an operation, and with how many operations there are, not with their product.
+    /// `acc` is a tile, added to the end of the chain, or a scalar with which each chain starts (else with 0).
     Dot,
 
     // Scheduled for a CPU.
@@ -310,6 +314,7 @@ impl Op {
             Op::Reduce { kind, .. } => {
                 row(crate::ir::reduce_name(*kind), &["x"], Kernel, true, "a reduction along an axis")
             }
+            Op::Element => row("element", &["x"], Kernel, true, "the element of a tile of one, as a scalar"),
             Op::Transpose => row("transpose", &["x"], Kernel, true, "rows and columns exchanged"),
             Op::PairRows => row("pair_rows", &["x"], Kernel, true, "the nearest bf16, two rows side by side"),
             Op::LoadScaled { .. } => row(

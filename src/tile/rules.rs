@@ -324,6 +324,11 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
             };
             Ok(Some(made(elem, Some(s), declared)))
         }
+        Op::Element => {
+            count(types, 1)?;
+            let t = tile(types, 0)?;
+            if shape_of(t) == (ONE, ONE) { Ok(Some(Type::Scalar(t.elem))) } else { Err("takes a tile of one".into()) }
+        }
         Op::Transpose => {
             count(types, 1)?;
             let t = tile(types, 0)?;

@@ -56,7 +56,7 @@ type Shape = (Extent, Extent);
 
 /// A step of a block, in order.
 enum Event {
-    /// An operation on indices or scalars, a `dot`, `transpose`, `pair_rows`, `window`, `load_scaled` or `load_pairs`.
+    /// An operation on indices or scalars, a `dot`, `element`, `transpose`, `pair_rows`, `window`, `load_scaled` or `load_pairs`.
     Single(Inst),
     /// One loop nest; `reduces` is the axis of its reductions.
     Run { shape: Shape, reduces: Option<usize>, insts: Vec<Inst>, clones: BTreeMap<Value, Value> },
@@ -147,7 +147,8 @@ fn extents(body: &Body, v: Value) -> Option<Shape> {
 fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
     let d = body.inst(inst);
     match &d.op {
-        Op::Dot | Op::Transpose | Op::PairRows | Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => None,
+        Op::Dot | Op::Element | Op::Transpose | Op::PairRows => None,
+        Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => None,
         Op::Store { .. } => d.operands.last().and_then(|v| extents(body, *v)),
         Op::Reduce { .. } => d.operands.first().and_then(|v| extents(body, *v)),
         _ => d.result.and_then(|v| extents(body, v)),
@@ -193,6 +194,7 @@ impl Scheduler<'_> {
         match &d.op {
             Op::Run { .. } => Err("a run in a kernel that is not scheduled".into()),
             Op::Dot
+            | Op::Element
             | Op::Transpose
             | Op::Window { .. }
             | Op::LoadScaled { .. }
@@ -482,7 +484,7 @@ impl Scheduler<'_> {
                     let d = self.body.inst(*i);
                     if let Some(v) = d.result.filter(|v| movable(&v)) {
                         home.insert(v, (*block, n));
-                        if matches!(d.op, Op::Dot | Op::Transpose | Op::PairRows | Op::Reduce { .. }) {
+                        if matches!(d.op, Op::Dot | Op::Element | Op::Transpose | Op::PairRows | Op::Reduce { .. }) {
                             out.insert(v);
                         }
                     }

@@ -2,13 +2,15 @@
 //!
 //! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to whole vectors, so
 //! columns are gone through in whole vectors too; what is computed past the last column is never read. A right operand may
-//! be narrower in memory (`bf16`, or whole numbers with scales): it is widened where it is loaded.
+//! be narrower in memory (`bf16`, or whole numbers with scales): it is widened where it is loaded. Sums start with 0, in
+//! registers, and are added to the accumulator at their end.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 
 use super::code::{Code, Stride};
 use super::lanes::{Lane, Width, clif_type, plain};
+use crate::ir::Scalar;
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, Space, TileType, Type};
@@ -67,7 +69,7 @@ struct Product {
     b: Factor,
     right: Right,
     acc: Panel,
-    /// What every sum starts with; what lies in the accumulator's place, if there is nothing here.
+    /// What every sum starts with; if there is nothing here, it is 0, and what lies in the accumulator's place is added.
     start: Option<Lane>,
     inner: Value,
     elem: Elem,
@@ -306,18 +308,17 @@ impl Code<'_, '_> {
         let acc_row = self.b.ins().iadd(p.acc.start, down);
         let acc_start = self.b.ins().iadd(acc_row, col_bytes);
         let offset = |n: i64| i32::try_from(n).map_err(|_| "a tile in scratch is too large");
+        let nothing = if p.elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
         let mut sums: Vec<Variable> = Vec::new();
-        for r in 0..height {
-            for v in 0..vectors {
-                let variable = self.b.declare_var(ty);
-                let x = match p.start {
-                    Some(x) if p.width == Width::Four => self.lanes().spread(x).value,
-                    Some(x) => x.value,
-                    None => self.dot_load(p, acc_start, offset(r * p.acc.pitch + v * vector_bytes)?),
-                };
-                self.b.def_var(variable, x);
-                sums.push(variable);
-            }
+        for _ in 0..height * vectors {
+            let variable = self.b.declare_var(ty);
+            let x = match p.start {
+                Some(x) if p.width == Width::Four => self.lanes().spread(x).value,
+                Some(x) => x.value,
+                None => self.lanes().constant(nothing, p.elem, p.width).value,
+            };
+            self.b.def_var(variable, x);
+            sums.push(variable);
         }
         let down = self.b.ins().imul(row, p.a.row);
         let a_start = self.b.ins().iadd(p.a.start, down);
@@ -398,8 +399,14 @@ impl Code<'_, '_> {
         for (n, variable) in sums.iter().enumerate() {
             let n = i64::try_from(n).unwrap_or(0);
             let (r, v) = (n / vectors, n % vectors);
-            let x = self.b.use_var(*variable);
-            self.b.ins().store(plain(), x, acc_start, offset(r * p.acc.pitch + v * vector_bytes)?);
+            let place = offset(r * p.acc.pitch + v * vector_bytes)?;
+            let mut x = self.b.use_var(*variable);
+            if p.start.is_none() {
+                let lane = |value| Lane { value, elem: p.elem, width: p.width };
+                let acc = self.dot_load(p, acc_start, place);
+                x = self.lanes().lane_binary(BinaryOp::Add, lane(acc), lane(x)).value;
+            }
+            self.b.ins().store(plain(), x, acc_start, place);
         }
         Ok(())
     }

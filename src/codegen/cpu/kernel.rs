@@ -8,9 +8,9 @@ use cranelift_codegen::ir::{InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 
 use super::code::{Code, Val};
-use super::lanes::plain;
+use super::lanes::{Width, plain};
 use super::wide::Dotted;
-use crate::tile::{self, Kernel, Op, Type};
+use crate::tile::{self, InstData, Kernel, Op, Space, Type};
 
 impl Code<'_, '_> {
     /// Emits a kernel after its parameters `args`, `start`, `end` and `scratch` are known; leaves through `stop`.
@@ -117,6 +117,7 @@ impl Code<'_, '_> {
                             self.pair_rows(&data, scratch)?;
                         }
                     }
+                    Op::Element => self.only_element(&data, scratch)?,
                     // It is read where it is used.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     _ => {
@@ -135,6 +136,16 @@ impl Code<'_, '_> {
         }
         self.b.switch_to_block(next);
         self.b.seal_block(next);
+        Ok(())
+    }
+
+    /// Reads the element of a tile of one.
+    fn only_element(&mut self, data: &InstData, scratch: cranelift_codegen::ir::Value) -> Result<(), String> {
+        let t = data.operands.first().and_then(|x| self.body.ty(*x).tile());
+        let (Some(t), Some(v)) = (t, data.result) else { return Err("an element of no tile".into()) };
+        let Space::L1(offset) = t.space else { return Err("an element of a tile that is not in scratch".into()) };
+        let at = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
+        self.values[v] = Some(Val::Scalar(self.lanes().load_scratch(t.elem, at, Width::One)));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! In: a function under construction and `F32X4` values. Out: `F32X4` values. `exp`, `tanh`, `erf` and what is made of
 //! them (sigmoid, SiLU, both GELUs) are polynomials of our own, fitted by Lawson's iteration (Lawson 1961; near-minimax
 //! in the relative, for erfc the absolute, error); a test compares each with `f64` over its range and holds it to the bound
-//! stated here. `log`, `sin`, `cos` and `pow` are calls of libm, lane by lane.
+//! stated here. `log`, `sin`, `cos`, `pow` and the remainder are calls of libm, lane by lane.
 //!
 //! Nothing here may assume more than SSE2: no `floor`, `nearest` or `fma` instruction of CLIF, which become a library call
 //! for each lane there; rounding to whole numbers adds and subtracts 1.5 * 2^23.
@@ -34,6 +34,8 @@ pub struct Libm {
     pub cosf: FuncRef,
     /// `float powf(float, float)`
     pub powf: FuncRef,
+    /// `float fmodf(float, float)`
+    pub fmodf: FuncRef,
 }
 
 /// `e^r = 1 + r + r^2 P(r)` on `|r| <= ln 2 / 2`, lowest coefficient first.
@@ -368,6 +370,18 @@ impl Lanes<'_, '_> {
         }
     }
 
+    /// The remainder with the sign of the divisor: that of libm, which is exact and has the sign of `x`, and the divisor more
+    /// where the signs differ.
+    fn remainder(&mut self, x: Value, y: Value) -> Value {
+        let r = self.each_lane(self.libm.fmodf, &[x, y]);
+        let (zero, more) = (self.splat(0.0), self.add(r, y));
+        let by_positive = self.select(FloatCC::LessThan, r, zero, more, r);
+        let by_negative = self.select(FloatCC::GreaterThan, r, zero, more, r);
+        let signed = self.select(FloatCC::LessThan, y, zero, by_negative, by_positive);
+        let nothing = self.with_sign(zero, y);
+        self.select(FloatCC::Equal, r, zero, nothing, signed)
+    }
+
     /// Any binary operation on floats.
     pub fn binary(&mut self, op: BinaryOp, x: Value, y: Value) -> Value {
         match op {
@@ -375,12 +389,7 @@ impl Lanes<'_, '_> {
             BinaryOp::Sub => self.sub(x, y),
             BinaryOp::Mul => self.mul(x, y),
             BinaryOp::Div => self.div(x, y),
-            BinaryOp::Rem => {
-                let q = self.div(x, y);
-                let q = self.floor(q);
-                let p = self.mul(y, q);
-                self.sub(x, p)
-            }
+            BinaryOp::Rem => self.remainder(x, y),
             BinaryOp::Pow => self.each_lane(self.libm.powf, &[x, y]),
             // A comparison with NaN is false, which takes `y`; a NaN in `x` is put back.
             BinaryOp::Max | BinaryOp::Min => {
@@ -437,6 +446,7 @@ mod tests {
             sinf: declare("sinf", 1),
             cosf: declare("cosf", 1),
             powf: declare("powf", 2),
+            fmodf: declare("fmodf", 2),
         };
         let (source, target) = (builder.block_params(block)[0], builder.block_params(block)[1]);
         let x = builder.ins().load(types::F32X4, MemFlagsData::new(), source, 0);

@@ -4,7 +4,7 @@
 //! of four columns; then single columns; then the row's reductions are put together and written. A run that reduces rows
 //! away goes the other way: for each four columns, then for each single one, all rows in order, and what they add up to is
 //! in a register all the while. In each step every operand in scratch is read before anything is written, so a result may
-//! take the place of an operand.
+//! take the place of an operand. Sums of floats along a row are made in blocks of columns, whose sums are added.
 
 use std::collections::BTreeMap;
 
@@ -49,6 +49,8 @@ struct Accumulator {
     elem: Elem,
     four: Option<Variable>,
     one: Variable,
+    /// Of a sum of floats along rows, the sums of the blocks before this one: four, and one.
+    before: Option<[Variable; 2]>,
     /// The index of the best so far, for `argmax`.
     place: Option<Variable>,
 }
@@ -61,6 +63,9 @@ impl Accumulator {
         }
     }
 }
+
+/// Columns of a block of a sum.
+const BLOCK: i64 = 512;
 
 /// One run being emitted.
 struct Run<'r> {
@@ -114,11 +119,14 @@ impl Code<'_, '_> {
             if let Op::Reduce { kind, .. } = data.op {
                 let x = data.operands.first().copied().ok_or("a reduction of nothing")?;
                 let elem = self.tile(x)?.elem;
+                let in_blocks = !down && kind == ReduceKind::Sum && elem == Elem::F32 && cols.capacity() > BLOCK;
                 let accumulator = Accumulator {
                     kind,
                     elem,
                     four: vector.then(|| self.b.declare_var(clif_type(elem, Width::Four))),
                     one: self.b.declare_var(clif_type(elem, Width::One)),
+                    before: in_blocks
+                        .then(|| [Width::Four, Width::One].map(|width| self.b.declare_var(clif_type(elem, width)))),
                     place: (kind == ReduceKind::ArgMax).then(|| self.b.declare_var(types::I32)),
                 };
                 run.accumulators.insert(*i, accumulator);
@@ -126,8 +134,11 @@ impl Code<'_, '_> {
         }
         let (rows, cols_value) = (self.extent(rows)?, self.extent(cols)?);
         if down {
-            return self.each_column(cols, cols_value, vector, |code, width, c| code.column(&run, width, rows, c));
+            let start = self.int(0);
+            let all = (start, cols_value);
+            return self.each_column(cols, all, vector, |code, width, c| code.column(&run, width, rows, c));
         }
+        let in_blocks = run.accumulators.values().any(|a| a.before.is_some());
         let row = self.b.declare_var(types::I64);
         let zero = self.int(0);
         self.b.def_var(row, zero);
@@ -135,25 +146,39 @@ impl Code<'_, '_> {
             let r = code.b.use_var(row);
             let mut env = Env::default();
             code.start_row(&run, &mut env, r)?;
-            code.each_column(cols, cols_value, vector, |code, width, c| code.step(&run, &env, width, r, c))?;
+            let first = code.int(0);
+            if in_blocks {
+                let block = code.b.declare_var(types::I64);
+                code.b.def_var(block, first);
+                code.counted(block, cols_value, BLOCK, |code| {
+                    let start = code.b.use_var(block);
+                    let next = code.b.ins().iadd_imm_s(start, BLOCK);
+                    let end = code.b.ins().smin(next, cols_value);
+                    code.each_column(cols, (start, end), vector, |code, width, c| code.step(&run, &env, width, r, c))?;
+                    code.finish_block(&run);
+                    Ok(())
+                })?;
+            } else {
+                let all = (first, cols_value);
+                code.each_column(cols, all, vector, |code, width, c| code.step(&run, &env, width, r, c))?;
+            }
             code.finish_row(&run, r)
         })
     }
 
-    /// Goes through the columns: four at a time if `vector`, and the rest singly.
+    /// Goes through the columns from one on to another: four at a time if `vector`, and the rest singly.
     fn each_column(
         &mut self,
         cols: Extent,
-        end: Value,
+        (start, end): (Value, Value),
         vector: bool,
         mut body: impl FnMut(&mut Self, Width, Value) -> Result<(), String>,
     ) -> Result<(), String> {
-        let zero = self.int(0);
         if cols.is_one() {
-            return body(self, Width::One, zero);
+            return body(self, Width::One, start);
         }
         let col = self.b.declare_var(types::I64);
-        self.b.def_var(col, zero);
+        self.b.def_var(col, start);
         if vector {
             let whole = self.b.ins().band_imm_s(end, -4);
             self.counted(col, whole, 4, |code| {
@@ -330,6 +355,10 @@ impl Code<'_, '_> {
                 }
                 let start = self.lanes().identity(a.kind, a.elem, Width::One);
                 self.b.def_var(a.one, start.value);
+                for (variable, width) in a.before.into_iter().flatten().zip([Width::Four, Width::One]) {
+                    let start = self.lanes().identity(a.kind, a.elem, width);
+                    self.b.def_var(variable, start.value);
+                }
                 if let Some(place) = a.place {
                     let zero = self.b.ins().iconst(types::I32, 0);
                     self.b.def_var(place, zero);
@@ -337,6 +366,22 @@ impl Code<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the sums of a block to those of the blocks before it.
+    fn finish_block(&mut self, run: &Run<'_>) {
+        for a in run.accumulators.values() {
+            let (Some([four, one]), vector) = (a.before, a.four) else { continue };
+            for (width, part, total) in [(Width::Four, vector, four), (Width::One, Some(a.one), one)] {
+                let Some(part) = part else { continue };
+                let lane = |value| Lane { value, elem: a.elem, width };
+                let (before, more) = (lane(self.b.use_var(total)), lane(self.b.use_var(part)));
+                let sum = self.lanes().combine(a.kind, before, more);
+                self.b.def_var(total, sum.value);
+                let nothing = self.lanes().identity(a.kind, a.elem, width);
+                self.b.def_var(part, nothing.value);
+            }
+        }
     }
 
     /// The tile behind a value that lies in scratch from before the run.
@@ -522,10 +567,14 @@ impl Code<'_, '_> {
         for (i, a) in &run.accumulators {
             let result = self.body.inst(*i).result.ok_or("a reduction without a result")?;
             let t = self.tile(result)?;
-            let mut total = Lane { value: self.b.use_var(a.one), elem: a.elem, width: Width::One };
+            let (all_four, one) = match a.before {
+                Some([four, one]) => (a.four.map(|_| four), one),
+                None => (a.four, a.one),
+            };
+            let mut total = Lane { value: self.b.use_var(one), elem: a.elem, width: Width::One };
             if let Some(place) = a.place {
                 total = Lane { value: self.b.use_var(place), elem: Elem::I32, width: Width::One };
-            } else if let Some(four) = a.four {
+            } else if let Some(four) = all_four {
                 let four = Lane { value: self.b.use_var(four), elem: a.elem, width: Width::Four };
                 let mut l = self.lanes();
                 let [p, q, r, s] = [0, 1, 2, 3].map(|k| l.lane(four, k));

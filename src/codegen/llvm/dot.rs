@@ -3,7 +3,7 @@
 //! In: an accumulator in scratch, operands there, windows, or panels. Out: LLVM IR. Columns go in pairs of vectors, the last
 //! of which may reach past the end, into the padding; rows go in register tiles as even as they can be where their number is
 //! known, else in tiles of the level's rows, of four, and of one. Every element is one chain over the inner index in
-//! order, in a register, whatever the tiles.
+//! order, in a register, whatever the tiles; the accumulator is added to its end.
 //!
 //! Panels of narrow numbers are widened step by step (`panels`); where the level has sums of products of bytes, or of pairs
 //! of `bf16`, those are taken (`dot_whole`, `panels`).
@@ -16,6 +16,7 @@ use super::emit::Made;
 use super::lanes::Lane;
 use super::panels::{Right, RightOperand};
 use crate::codegen::cpu::pairs::takes_pairs;
+use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{self, CpuLevel, Extent, InstData, Op, Space, TileType, Type};
 
@@ -36,7 +37,7 @@ pub(super) struct Product<'c> {
     pub(super) a: Factor<'c>,
     pub(super) b: RightOperand<'c>,
     pub(super) acc: PointerValue<'c>,
-    /// What every sum starts with; what lies in the accumulator's place, if there is nothing here.
+    /// What every sum starts with; if there is nothing here, it is 0, and what lies in the accumulator's place is added.
     pub(super) start: Option<Lane<'c>>,
     pub(super) pitch: i64,
     pub(super) inner: IntValue<'c>,
@@ -214,7 +215,7 @@ impl<'c> Code<'_, '_, 'c> {
                 let sum = self.e.variable(ty)?;
                 let first = match p.start {
                     Some(x) => self.e.spread(x, p.lanes)?,
-                    None => self.e.load_scratch(p.elem, home, p.lanes, None)?,
+                    None => Lane { value: ty.const_zero(), elem: p.elem },
                 };
                 self.e.b.build_store(sum, first.value)?;
                 sums.push((home, sum));
@@ -223,12 +224,17 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(sums)
     }
 
-    /// Puts the sums of a register tile where they belong.
+    /// Adds what lies in the accumulator's place, if the sums started with 0, and puts them where they belong.
     pub(super) fn store_sums(&self, p: &Product<'c>, sums: &Sums<'c>) -> Made<()> {
         let ty = self.e.lanes_of(p.elem, p.lanes);
         for (home, sum) in sums {
             let value = self.e.b.build_load(ty, *sum, "")?.into_vector_value();
-            self.e.store_scratch(Lane { value, elem: p.elem }, *home, None)?;
+            let mut x = Lane { value, elem: p.elem };
+            if p.start.is_none() {
+                let acc = self.e.load_scratch(p.elem, *home, p.lanes, None)?;
+                x = self.e.lane_binary(BinaryOp::Add, acc, x)?;
+            }
+            self.e.store_scratch(x, *home, None)?;
         }
         Ok(())
     }

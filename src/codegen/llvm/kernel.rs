@@ -97,6 +97,14 @@ impl<'c> Code<'_, '_, 'c> {
                     Op::Dot => self.dot(&data, scratch)?,
                     Op::Transpose => self.transpose(&data, scratch)?,
                     Op::PairRows => self.pair_rows(&data, scratch)?,
+                    Op::Element => {
+                        let (Some(x), Some(v)) = (data.operands.first(), data.result) else {
+                            return Err("an element of nothing".into());
+                        };
+                        let t = self.tile(*x)?;
+                        let at = self.in_scratch(&t, scratch)?;
+                        self.values[v] = Some(Val::Scalar(self.e.load_scratch(t.elem, at, 1, None)?));
+                    }
                     // It is read where it is used.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}
                     op => {

@@ -2,7 +2,8 @@
 //!
 //! In: vectors. Out: vectors. The functions, their ranges and coefficients are those of `codegen::cpu::math`, where their
 //! errors are stated; Horner's scheme and the reduction of the argument of `exp` use fused multiply-adds at the levels that
-//! have them. `log`, `sin`, `cos` and `pow` are LLVM's intrinsics, which become calls of libm lane by lane.
+//! have them. `log`, `sin`, `cos` and `pow` are LLVM's intrinsics, and the remainder its `frem`, which become calls of libm
+//! lane by lane.
 
 use inkwell::FloatPredicate;
 use inkwell::values::VectorValue;
@@ -230,8 +231,15 @@ impl<'c> Emit<'_, 'c> {
             BinaryOp::Mul | BinaryOp::And => self.times(x, y),
             BinaryOp::Div => self.over(x, y),
             BinaryOp::Rem => {
-                let q = self.floats_intrinsic("llvm.floor", &[self.over(x, y)?])?;
-                self.minus(x, self.times(y, q)?)
+                // As in `codegen::cpu::math`.
+                let r = self.b.build_float_rem(x, y, "")?;
+                let n = x.get_type().get_size();
+                let (zero, minus_zero, more) = (self.floats(0.0, n), self.floats(-0.0, n), self.plus(r, y)?);
+                let by_positive = self.where_is((FloatPredicate::OLT, r, zero), more, r)?;
+                let by_negative = self.where_is((FloatPredicate::OGT, r, zero), more, r)?;
+                let signed = self.where_is((FloatPredicate::OLT, y, zero), by_negative, by_positive)?;
+                let nothing = self.where_is((FloatPredicate::OLT, y, zero), minus_zero, zero)?;
+                self.where_is((FloatPredicate::OEQ, r, zero), nothing, signed)
             }
             BinaryOp::Pow => self.floats_intrinsic("llvm.pow", &[x, y]),
             // A comparison with NaN is false, which takes `y`; a NaN in `x` is put back.

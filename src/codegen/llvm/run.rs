@@ -42,12 +42,17 @@ enum Step<'c> {
     Bytes(IntValue<'c>),
 }
 
+/// Columns of a block of a sum.
+const BLOCK: i64 = 512;
+
 /// The accumulator of a reduction while its row, or its columns, go on: variables.
 struct Accumulator<'c> {
     kind: ReduceKind,
     /// Element type of the operand.
     elem: Elem,
     sum: PointerValue<'c>,
+    /// Of a sum of floats along rows, the sums of the blocks before this one.
+    before: Option<PointerValue<'c>>,
     /// The index of the best so far, for `argmax`.
     place: Option<PointerValue<'c>>,
 }
@@ -105,29 +110,35 @@ impl<'c> Code<'_, '_, 'c> {
                         _ => None,
                     };
                     let sum = self.e.variable(self.e.lanes_of(elem, lanes))?;
-                    run.accumulators.insert(*i, Accumulator { kind: *kind, elem, sum, place });
+                    let in_blocks = !down && *kind == ReduceKind::Sum && elem == Elem::F32 && cols.capacity() > BLOCK;
+                    let before = if in_blocks { Some(self.e.variable(self.e.lanes_of(elem, lanes))?) } else { None };
+                    run.accumulators.insert(*i, Accumulator { kind: *kind, elem, sum, before, place });
                 }
                 _ => {}
             }
         }
         let rows = self.extent(rows)?;
         if down {
-            return self.each_column(cols, lanes, |code, at| code.column(&run, rows, at));
+            return self.each_column(cols, lanes, None, |code, at| code.column(&run, rows, at));
         }
+        let in_blocks = run.accumulators.values().any(|a| a.before.is_some());
         self.counted(self.e.int(0), rows, 1, |code, row| {
             let mut env = Env::default();
             code.start_row(&run, &mut env, row)?;
-            code.each_column(cols, lanes, |code, at| code.step(&run, &env, row, at))?;
+            let blocks = in_blocks.then_some(&run);
+            code.each_column(cols, lanes, blocks, |code, at| code.step(&run, &env, row, at))?;
             code.finish_row(&run, row)
         })?;
         Ok(())
     }
 
-    /// Goes through the columns: whole vectors, and then what is left as one with a mask.
+    /// Goes through the columns: whole vectors, in blocks if a run is given that has sums in blocks, and then what is left as
+    /// one with a mask.
     fn each_column(
         &mut self,
         cols: Extent,
         lanes: u32,
+        blocks: Option<&Run<'_, 'c>>,
         mut body: impl FnMut(&mut Self, Columns<'c>) -> Made<()>,
     ) -> Made<()> {
         let (zero, n) = (self.e.int(0), i64::from(lanes));
@@ -138,7 +149,15 @@ impl<'c> Code<'_, '_, 'c> {
         if matches!(cols, Extent::Static(k) if k == n) {
             return body(self, Columns { first: zero, mask: None });
         }
-        if !matches!(cols, Extent::Static(k) if k < n) {
+        if let Some(run) = blocks {
+            self.counted(zero, whole, BLOCK, |code, start| {
+                let next = code.e.b.build_int_add(start, code.e.int(BLOCK), "")?;
+                let is_whole = code.e.less(next, whole)?;
+                let end = code.e.b.build_select(is_whole, next, whole, "")?.into_int_value();
+                code.counted(start, end, n, |code, first| body(code, Columns { first, mask: None }))?;
+                code.finish_block(run)
+            })?;
+        } else if !matches!(cols, Extent::Static(k) if k < n) {
             self.counted(zero, whole, n, |code, first| body(code, Columns { first, mask: None }))?;
         }
         if lanes == 1 || matches!(cols, Extent::Static(k) if k % n == 0) {
@@ -248,9 +267,22 @@ impl<'c> Code<'_, '_, 'c> {
         self.start_accumulators(run)
     }
 
+    /// Adds the sums of a block to those of the blocks before it.
+    fn finish_block(&self, run: &Run<'_, 'c>) -> Made<()> {
+        for a in run.accumulators.values() {
+            if let Some(before) = a.before {
+                self.e.b.build_store(before, self.total(a, run.lanes)?.value)?;
+                self.e.b.build_store(a.sum, self.e.identity(a.kind, a.elem, run.lanes).value)?;
+            }
+        }
+        Ok(())
+    }
+
     fn start_accumulators(&self, run: &Run<'_, 'c>) -> Made<()> {
         for a in run.accumulators.values() {
-            self.e.b.build_store(a.sum, self.e.identity(a.kind, a.elem, run.lanes).value)?;
+            for sum in std::iter::once(a.sum).chain(a.before) {
+                self.e.b.build_store(sum, self.e.identity(a.kind, a.elem, run.lanes).value)?;
+            }
             if let Some(place) = a.place {
                 self.e.b.build_store(place, self.e.ints(0, run.lanes))?;
             }
@@ -267,7 +299,13 @@ impl<'c> Code<'_, '_, 'c> {
     fn total(&self, a: &Accumulator<'c>, n: u32) -> Made<Lane<'c>> {
         match a.place {
             Some(place) => self.read(place, Elem::I32, n),
-            None => self.read(a.sum, a.elem, n),
+            None => {
+                let sum = self.read(a.sum, a.elem, n)?;
+                match a.before {
+                    Some(before) => self.e.combine(a.kind, self.read(before, a.elem, n)?, sum),
+                    None => Ok(sum),
+                }
+            }
         }
     }
 

@@ -192,6 +192,7 @@ impl Real for Bounded {
                 };
                 made(value, error, 2.0, elem)
             }
+            BinaryOp::Rem if exact => made(value, 0.0, 1.0, elem),
             BinaryOp::Rem => {
                 let q = Bounded::binary(BinaryOp::Div, x, y, Elem::F32);
                 let floor = Bounded::unary(UnaryOp::Floor, q, Elem::F32);
@@ -289,6 +290,22 @@ impl Real for Bounded {
             }
         }
         sum.term(p, error);
+    }
+
+    /// A weight that is 0 in `f64` need not be 0 in another precision, nor the other way round: what it is multiplied by may
+    /// count or not.
+    fn add_weighted(sum: &mut BoundedSum, weight: Bounded, x: Bounded) {
+        Bounded::add_product(sum, weight, x);
+        if !x.value.is_finite() && weight.value.abs() - weight.error < TINY {
+            sum.error = f64::INFINITY;
+        }
+    }
+
+    fn join(sum: &mut BoundedSum, more: BoundedSum) {
+        sum.value += more.value;
+        sum.error += more.error;
+        sum.rise += more.rise;
+        sum.fall += more.fall;
     }
 
     fn total(sum: BoundedSum, n: usize, elem: Elem) -> Bounded {

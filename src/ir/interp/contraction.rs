@@ -1,13 +1,14 @@
 //! Operations that combine many elements: reductions, softmax, matrix products, attention.
 //!
-//! In: arrays. Out: an array. Sums go over rows in ascending order, in the accumulator of a [`Real`]; for floats a result
-//! is rounded to its element type once, at the end.
+//! In: arrays. Out: an array. Sums go over rows in ascending order, in the accumulator of a [`Real`], in blocks of [`BLOCK`]
+//! terms. The blocks of a reduction are added in pairs, those of a product in order. For floats a result is rounded to its
+//! element type once, at the end.
 
 use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
 use super::elementwise::{binary, cast, range, select};
 use super::{Failure, Real};
 use crate::ir::MaskKind;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 
 /// The axes moved to the end, so that what is reduced lies in rows: the array, the length of a row, the permutation.
@@ -36,6 +37,9 @@ pub(super) fn reduce<F: Real>(
     if kind == ReduceKind::ArgMax {
         if length == 0 {
             return Err(Failure::new("argmax of an empty axis"));
+        }
+        if i64::try_from(length).is_ok_and(|n| n > ARGMAX_LENGTH) {
+            return Err(Failure::new(format!("argmax of {length} elements, and its indices are of i32")));
         }
         let data = match &moved.data {
             Data::Float(v) => each_row(v, length, n, |row| argmax_floats(row, certain)),
@@ -80,10 +84,19 @@ fn argmax_ints(row: &[i64]) -> i64 {
     best as i64
 }
 
+/// Terms that are summed one after another.
+const BLOCK: usize = 512;
+
 fn sum<F: Real>(row: &[F]) -> F::Sum {
-    let mut sum = F::zero();
-    row.iter().for_each(|x| F::add(&mut sum, *x));
-    sum
+    if row.len() <= BLOCK {
+        let mut sum = F::zero();
+        row.iter().for_each(|x| F::add(&mut sum, *x));
+        return sum;
+    }
+    let (first, second) = row.split_at(row.len().div_ceil(2 * BLOCK) * BLOCK);
+    let mut total = sum(first);
+    F::join(&mut total, sum(second));
+    total
 }
 
 fn maximum<F: Real>(row: &[F], elem: Elem) -> F {
@@ -173,7 +186,8 @@ pub(super) fn matmul<F: Real>(a: &Array<F>, b: &Array<F>, shape: Vec<usize>, ele
             let mut out = Vec::with_capacity(count(&shape));
             for (i, j) in pairs {
                 let finish = |sum: F::Sum| F::total(sum, k, elem);
-                product(&x[i..i + m * k], &y[j..j + k * n], (m, k, n), F::zero(), F::add_product, finish, &mut out);
+                let sums = Sums { zero: F::zero(), add: F::add_product, join: F::join };
+                product(&x[i..i + m * k], &y[j..j + k * n], (m, k, n), &sums, finish, &mut out);
             }
             Data::Float(out)
         }
@@ -181,7 +195,9 @@ pub(super) fn matmul<F: Real>(a: &Array<F>, b: &Array<F>, shape: Vec<usize>, ele
             let mut out = Vec::with_capacity(count(&shape));
             for (i, j) in pairs {
                 let add = |sum: &mut i64, x: i64, y: i64| *sum = sum.wrapping_add(x.wrapping_mul(y));
-                product(&x[i..i + m * k], &y[j..j + k * n], (m, k, n), 0, add, |n| wrap(n, elem), &mut out);
+                let join = |sum: &mut i64, more: i64| *sum = sum.wrapping_add(more);
+                let sums = Sums { zero: 0, add, join };
+                product(&x[i..i + m * k], &y[j..j + k * n], (m, k, n), &sums, |n| wrap(n, elem), &mut out);
             }
             Data::Int(out)
         }
@@ -199,30 +215,40 @@ fn last_two(shape: &[usize]) -> Option<(usize, usize)> {
     }
 }
 
-/// One matrix product; each sum goes over `k` in ascending order.
+/// What the sums of a product are: an empty one, a product more, another sum more.
+struct Sums<S, Add, Join> {
+    zero: S,
+    add: Add,
+    join: Join,
+}
+
+/// One matrix product; each sum goes over `k` in ascending order, in blocks.
 fn product<T: Copy, S: Copy>(
     a: &[T],
     b: &[T],
     (m, k, n): (usize, usize, usize),
-    zero: S,
-    add: impl Fn(&mut S, T, T),
+    sums: &Sums<S, impl Fn(&mut S, T, T), impl Fn(&mut S, S)>,
     finish: impl Fn(S) -> T,
     out: &mut Vec<T>,
 ) {
-    let mut sums = vec![zero; ROWS * n];
+    let (mut totals, mut parts) = (vec![sums.zero; ROWS * n], vec![sums.zero; ROWS * n]);
     for first in (0..m).step_by(ROWS) {
         let height = ROWS.min(m - first);
-        sums.fill(zero);
-        for p in 0..k {
-            let right = &b[p * n..(p + 1) * n];
-            for r in 0..height {
-                let x = a[(first + r) * k + p];
-                for (sum, y) in sums[r * n..(r + 1) * n].iter_mut().zip(right) {
-                    add(sum, x, *y);
+        totals.fill(sums.zero);
+        for block in (0..k).step_by(BLOCK) {
+            parts.fill(sums.zero);
+            for p in block..k.min(block + BLOCK) {
+                let right = &b[p * n..(p + 1) * n];
+                for r in 0..height {
+                    let x = a[(first + r) * k + p];
+                    for (sum, y) in parts[r * n..(r + 1) * n].iter_mut().zip(right) {
+                        (sums.add)(sum, x, *y);
+                    }
                 }
             }
+            totals.iter_mut().zip(&parts).for_each(|(total, part)| (sums.join)(total, *part));
         }
-        out.extend(sums[..height * n].iter().map(|s| finish(*s)));
+        out.extend(totals[..height * n].iter().map(|s| finish(*s)));
     }
 }
 
@@ -237,7 +263,8 @@ pub(super) struct Attention<'a, F> {
 }
 
 /// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the element type before they meet the
-/// values, as the program says, and so is the result.
+/// values, as the program says, and so is the result. Where there are masks, a key whose weight is 0 contributes nothing, even if
+/// its value is NaN or infinite.
 pub(super) fn attention<F: Real>(
     x: &Attention<'_, F>,
     masks: &[MaskKind],
@@ -278,8 +305,51 @@ pub(super) fn attention<F: Real>(
     }
     let weights = softmax(&scores, shape.len() - 1, false, certain)?;
     let weights = cast(&weights, elem, certain);
-    let y = matmul(&weights, &v, x.shape.clone(), Elem::F32)?;
+    let y = if masks.is_empty() {
+        matmul(&weights, &v, x.shape.clone(), Elem::F32)?
+    } else {
+        let hidden: Vec<bool> = match &scores.data {
+            Data::Float(scores) => scores.iter().map(|s| s.value() == f64::NEG_INFINITY).collect(),
+            Data::Int(_) | Data::Bool(_) => return Err(Failure::internal("scores that are no floats")),
+        };
+        weighted(&weights, &hidden, &v, x.shape.clone())?
+    };
     Ok(cast(&y, elem, certain))
+}
+
+/// `weights @ values`, where what is hidden contributes nothing.
+fn weighted<F: Real>(
+    weights: &Array<F>,
+    hidden: &[bool],
+    values: &Array<F>,
+    shape: Vec<usize>,
+) -> Result<Array<F>, Failure> {
+    let (Some((s, t)), Some(e)) = (last_two(&weights.shape), values.shape.last().copied()) else {
+        return Err(Failure::internal("an attention of vectors"));
+    };
+    let (Data::Float(w), Data::Float(v)) = (&weights.data, &values.data) else {
+        return Err(Failure::internal("an attention of integers"));
+    };
+    let lead = |s: &[usize]| s[..s.len() - 2].to_vec();
+    let (lw, lv, lo) = (lead(&weights.shape), lead(&values.shape), lead(&shape));
+    let places = positions(&lo, &broadcast_strides(&lw, &lo));
+    let of_values = positions(&lo, &broadcast_strides(&lv, &lo));
+    let mut out = Vec::with_capacity(count(&shape));
+    for (i, j) in places.into_iter().zip(of_values) {
+        for row in i * s..(i + 1) * s {
+            let mut totals = vec![F::zero(); e];
+            for block in (0..t).step_by(BLOCK) {
+                let mut parts = vec![F::zero(); e];
+                for key in (block..t.min(block + BLOCK)).filter(|key| !hidden[row * t + key]) {
+                    let value = &v[(j * t + key) * e..(j * t + key + 1) * e];
+                    parts.iter_mut().zip(value).for_each(|(sum, x)| F::add_weighted(sum, w[row * t + key], *x));
+                }
+                totals.iter_mut().zip(&parts).for_each(|(total, part)| F::join(total, *part));
+            }
+            out.extend(totals.into_iter().map(|sum| F::total(sum, t, Elem::F32)));
+        }
+    }
+    Ok(Array { elem: Elem::F32, shape, data: Data::Float(out) })
 }
 
 /// Query `i` sees key `j` where `j <= i + t - s`.

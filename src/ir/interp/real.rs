@@ -2,7 +2,7 @@
 //!
 //! In: elements. Out: the results of element operations and sums, in the numbers of a [`Real`]: `f32` is the exact mode,
 //! bit for bit what the language says (`bf16` and `f16` are `f32`s that were rounded after each operation; sums and
-//! products accumulate in `f32`, in order); `f64` computes everything in `f64` and rounds nothing. `Bounded` (in `bounded`)
+//! products accumulate in `f32`, in blocks that are summed in order); `f64` computes everything in `f64` and rounds nothing. `Bounded` (in `bounded`)
 //! computes in `f64` and carries how far off any compiled program may be.
 
 use std::fmt::Debug;
@@ -41,6 +41,14 @@ pub trait Real: Copy + Debug + 'static {
     fn add(sum: &mut Self::Sum, x: Self);
     /// Adds a product.
     fn add_product(sum: &mut Self::Sum, x: Self, y: Self);
+    /// Adds a value times its weight in an attention with masks: a weight of 0 leaves out what it hides, even NaN.
+    fn add_weighted(sum: &mut Self::Sum, weight: Self, x: Self) {
+        if weight.value() != 0.0 || x.value().is_finite() {
+            Self::add_product(sum, weight, x);
+        }
+    }
+    /// Adds another sum.
+    fn join(sum: &mut Self::Sum, more: Self::Sum);
     /// The sum of `n` things as an element.
     fn total(sum: Self::Sum, n: usize, elem: Elem) -> Self;
 }
@@ -107,6 +115,10 @@ impl Real for f32 {
         *sum += x * y;
     }
 
+    fn join(sum: &mut f32, more: f32) {
+        *sum += more;
+    }
+
     fn total(sum: f32, _: usize, elem: Elem) -> f32 {
         round(sum, elem)
     }
@@ -157,6 +169,10 @@ impl Real for f64 {
 
     fn add_product(sum: &mut f64, x: f64, y: f64) {
         *sum += x * y;
+    }
+
+    fn join(sum: &mut f64, more: f64) {
+        *sum += more;
     }
 
     fn total(sum: f64, _: usize, _: Elem) -> f64 {

@@ -38,11 +38,13 @@
 //! values that are no `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before
 //! where there are many queries (`plan::attention`).
 //!
-//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with
-//! `l = 0` gives zeros. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for
-//! each block of keys that raises the maximum; the sum is at least 1, and its inverse rounds once too. Where keys or
-//! values are no `f32`, or have no dense axis, a row's bits depend on the number of queries of the call: blocks are of
-//! 64 keys below 64 queries, of 256 from there on (`plan::attention`).
+//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
+//! gives zeros. A key that a mask hides contributes nothing, even if its value is NaN or infinite, in every form and on
+//! every instruction set (`keys`); unfused, its weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once,
+//! so the relative error grows by at most one unit of the last place for each block of keys that raises the maximum; the sum
+//! is at least 1, and its inverse rounds once too. Where keys or values are no `f32`, or have no dense axis, a row's bits
+//! depend on the number of queries of the call: blocks are of 64 keys below 64 queries, of 256 from there on
+//! (`plan::attention`).
 //!
 //! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a score then rounds once more,
 //! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be
@@ -54,8 +56,7 @@
 //! values' sizes. (How far the program as written may be off, whose scores are rounded too: `passes::fuse_attention`.) Weights
 //! below 2^-126 of the largest are 0, and so are subnormal queries, keys and values: a product with one is lost, which may be
 //! as much as 2^-126 times the other factor, up to 4. Steps go in pairs, so behind an odd number of keys the value of a key that
-//! the causal mask hides from the tile may be multiplied by 0: if it is infinite or NaN it may reach the sums, which the
-//! language leaves open.
+//! the causal mask hides from the tile may be multiplied by 0: if that makes the sums NaN, they are computed again.
 //!
 //! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into
 //! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow
@@ -74,7 +75,6 @@ use crate::ir::{Function, MaskKind, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, computed};
-use keys::Running;
 
 /// Widest head that is one tile.
 const WIDTH: i64 = 256;
@@ -321,7 +321,7 @@ pub(super) fn attention(
         scale,
         masks: read,
     };
-    let Running { sum, result: acc, .. } = parts.all_keys(&mut kb)?;
+    let [sum, acc] = parts.all_keys(&mut kb)?;
 
     let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
     let empty = kb.compare(CmpOp::Eq, sum, zero);

@@ -10,6 +10,16 @@
 //!
 //! Where there is no epilogue, the last STEPS come after the loop, next to the store.
 //!
+//! The sum of STEPS products is a chain from 0 ([`tile::Op::Dot`]), and these are added in order: an element is off by at most
+//! `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain would be off by
+//! `K 2^-24`. STEPS depend on K, the level and the right operand alone, so an element's bits depend on neither rows nor tiles. They
+//! are
+//!
+//! * 512: half as many would be twice as exact at best, but each STEPS cost a register tile of 14 rows some 50 cycles of some
+//!   7,000, and a call of few rows its start. Up to 1024 that are known are one chain;
+//! * 1024 of integers that are summed exactly in groups of 32: a chain of 32 sums;
+//! * 2048 of pairs with AMX, which adds 32 steps at a time: a chain of 64 sums of two of 16.
+//!
 //! A tile is one panel wide: NR columns, as many as a register tile of the level has. The sizes follow from where the
 //! operands have to lie while they are used again and again:
 //!
@@ -19,7 +29,7 @@
 //! * a panel of B is gone through once for each register tile of rows, from the second-level cache: a register tile of
 //!   14 rows takes 14 cycles for a step's 128 bytes. It comes from memory once for each `ROWS` rows, half a byte to two
 //!   bytes in a cycle; while one panel is used, the leaf function fetches the next one (`far`), or every first
-//!   register tile would wait for memory. `STEPS` bounds what is fetched ahead: 1024 x 32 floats are 128 KiB;
+//!   register tile would wait for memory. `STEPS` bounds what is fetched ahead: 512 x 32 floats are 64 KiB;
 //! * the accumulator goes to scratch and back once for each STEPS steps, one cycle in some hundred;
 //! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a hundred, if it is near.
 //!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
@@ -43,7 +53,15 @@ const MOST_ROWS: i64 = 256;
 /// Elements of the left operand that a tile may read, all steps together.
 const LEFT_ELEMENTS: i64 = 128 * 768;
 /// How much of the inner dimension is taken at a time.
-const STEPS: i64 = 1024;
+const STEPS: i64 = 512;
+/// So many are taken at a time if they are all.
+const ONE_CHAIN: i64 = 1024;
+/// The same of what is summed exactly in groups.
+const STEPS_IN_GROUPS: i64 = 1024;
+/// The same of pairs with AMX.
+const STEPS_IN_TILES: i64 = 2048;
+/// What the inner dimension is taken for where it is not known.
+const UNKNOWN_STEPS: i64 = 1024;
 
 /// The same of a product of `bf16` that is: twice as many bytes, for it takes steps several times as fast, and panels must
 /// come from memory so much more seldom.
@@ -51,7 +69,7 @@ const LEFT_PAIRS: i64 = 4 * LEFT_ELEMENTS;
 
 /// Rows of a tile of the result of a product with so many steps.
 fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
-    let steps = k.as_const().unwrap_or(STEPS).max(1);
+    let steps = k.as_const().unwrap_or(UNKNOWN_STEPS).max(1);
     let most = if in_pairs { LEFT_PAIRS } else { LEFT_ELEMENTS };
     let mut rows = MOST_ROWS;
     while rows > LEAST_ROWS && rows.saturating_mul(steps) > most {
@@ -194,7 +212,13 @@ pub(super) fn matmul(
     let elem = computed(a.elem);
     let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
     let acc = kb.full(init, elem, rows, cols);
-    let step = tile_size(&k, if in_pairs { 2 * STEPS } else { STEPS });
+    let most = match (in_pairs, scales) {
+        (true, _) if level == CpuLevel::Amx => STEPS_IN_TILES,
+        (false, Some(_)) if level.sums_bytes() => STEPS_IN_GROUPS,
+        _ if k.as_const().is_some_and(|n| n <= ONE_CHAIN) => ONE_CHAIN,
+        _ => STEPS,
+    };
+    let step = tile_size(&k, most);
     let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
         let ia = [points, &[row_start, kk]].concat();
         let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);

@@ -10,6 +10,10 @@
 //! grid (points.., ceil(rows, R))
 //!   pass 0: for each chunk: partial maximum;  pass 1: partial sum of exp(x - maximum);  last pass: store
 //! ```
+//!
+//! The chunks' sums of floats are added with what each addition loses (Knuth's two-sum; Neumaier's sum, as in Higham, "Accuracy
+//! and Stability of Numerical Algorithms", 2nd ed., 4.3), which is added at the end: the error of a sum of any length is that
+//! of the sum of a chunk, and two roundings more.
 
 use cranelift_entity::SecondaryMap;
 
@@ -35,6 +39,22 @@ struct Reduction {
     kind: ReduceKind,
     level: usize,
     elem: Elem,
+}
+
+impl Reduction {
+    /// Is it a sum of floats, which rounds?
+    fn is_of_floats(&self) -> bool {
+        self.kind == ReduceKind::Sum && computed(self.elem) == Elem::F32
+    }
+}
+
+/// A sum, and what its rounding lost of it, exactly; NaN where the sum is not finite.
+fn two_sum(kb: &mut KernelBuilder, a: tile::Value, b: tile::Value) -> (tile::Value, tile::Value) {
+    let sum = kb.binary(BinaryOp::Add, a, b);
+    let of_b = kb.binary(BinaryOp::Sub, sum, a);
+    let of_a = kb.binary(BinaryOp::Sub, sum, of_b);
+    let (a, b) = (kb.binary(BinaryOp::Sub, a, of_a), kb.binary(BinaryOp::Sub, b, of_b));
+    (sum, kb.binary(BinaryOp::Add, a, b))
 }
 
 /// The kernel that computes a body of reductions along the last axis and elementwise operations into `out`.
@@ -340,6 +360,9 @@ impl Rows<'_> {
             if r.kind == ReduceKind::ArgMax {
                 initial.push(kb.full(Scalar::Int(0), Elem::I32, self.rows, one));
             }
+            if r.is_of_floats() {
+                initial.push(kb.full(Scalar::Float(0.0), elem, self.rows, one));
+            }
         }
         let (head, j, _, done) = self.loop_blocks(kb, &initial);
         let accumulators: Vec<tile::Value> = kb.block_args(head).into_iter().skip(1).collect();
@@ -355,6 +378,13 @@ impl Rows<'_> {
             let x = as_tile(kb, x, &at);
             let acc = next_slot()?;
             match r.kind.combination() {
+                Some(_) if r.is_of_floats() => {
+                    let lost = next_slot()?;
+                    let part = kb.reduce(r.kind, 1, x);
+                    let (sum, more) = two_sum(kb, acc, part);
+                    carried.push(sum);
+                    carried.push(kb.binary(BinaryOp::Add, lost, more));
+                }
                 Some(op) => {
                     let part = kb.reduce(r.kind, 1, x);
                     carried.push(kb.binary(op, acc, part));
@@ -383,6 +413,13 @@ impl Rows<'_> {
             let mut v = results.next().ok_or("an accumulator is missing")?;
             if r.kind == ReduceKind::ArgMax {
                 v = results.next().ok_or("an accumulator is missing")?;
+            }
+            if r.is_of_floats() {
+                let lost = results.next().ok_or("an accumulator is missing")?;
+                let both = kb.binary(BinaryOp::Add, v, lost);
+                // What was lost of an infinite sum is no number.
+                let known = kb.compare(CmpOp::Eq, lost, lost);
+                v = kb.select(known, both, v);
             }
             env[r.result] = Some(kb.narrow(v, self.result_elem(r)));
         }

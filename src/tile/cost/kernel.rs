@@ -352,6 +352,12 @@ impl Walk<'_> {
                     self.touch_pairs(data, counts);
                 }
             }
+            // What a kernel asks of its tiles is whether something is not finite: it is taken not to be so.
+            Op::Element => {
+                if let Some(v) = data.result {
+                    self.frame[v] = Known::Number(0);
+                }
+            }
             Op::LoadScalar => {
                 self.touch(data, 0, (None, None), (1, 1), false);
                 if let (Some(v), Some(b)) = (data.result, data.operands.first()) {

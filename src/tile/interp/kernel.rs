@@ -365,6 +365,10 @@ impl Machine<'_> {
                 let out = all.filter_map(|(i, j)| Some(row(i, j)?.narrow(Elem::BF16))).collect();
                 Ok(Some(Val::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
+            Op::Element => match self.operand_tile(body, data, frame, 0)?.at(0, 0) {
+                Some(x) => Ok(Some(Val::Scalar(x))),
+                None => broken("a tile of one without its element"),
+            },
             Op::Reduce { kind, axis } => {
                 let x = self.operand_tile(body, data, frame, 0)?;
                 self.budget.spend((x.rows * x.cols) as u64)?;
@@ -437,14 +441,16 @@ impl Machine<'_> {
         Ok(Val::Tile(Tile { rows, cols, data: Rc::new(out) }))
     }
 
-    /// `acc + a @ b`, the inner index in order.
+    /// `acc + a @ b`: chains of sums, the inner index in order, that are added to the tile `acc`, or start with the scalar.
     fn dot(&mut self, body: &Body, data: &InstData, frame: &Frame, elem: Elem) -> Result<Val, Failure> {
         let a = self.operand_tile(body, data, frame, 0)?;
         let b = self.operand_tile(body, data, frame, 1)?;
         let Some(start) = data.operands.get(2) else { return broken("an operand is missing") };
         let mut acc = self.spread(body, frame, *start)?;
+        let mut first = None;
         if matches!(body.ty(*start), Type::Scalar(_)) {
             let Some(x) = acc.at(0, 0) else { return broken("a scalar without a value") };
+            first = Some(x);
             acc = Tile { rows: a.rows, cols: b.cols, data: Rc::new(vec![x; a.rows * b.cols]) };
         }
         let panels = matches!(data.op, Op::DotPanels { .. });
@@ -462,17 +468,20 @@ impl Machine<'_> {
                     .collect();
                 for j in 0..acc.cols {
                     let column = y.iter().skip(j).step_by(b.cols.max(1));
-                    let first = acc.data.get(i * acc.cols + j).map_or(0.0, |x| x.float());
-                    out.push(Element::Float(row.iter().zip(column).fold(first, |sum, (x, y)| sum + x * y)));
+                    let acc = acc.data.get(i * acc.cols + j).map_or(0.0, |x| x.float());
+                    let chain =
+                        row.iter().zip(column).fold(first.map_or(0.0, Element::float), |sum, (x, y)| sum + x * y);
+                    out.push(Element::Float(if first.is_some() { chain } else { acc + chain }));
                 }
             }
             return Ok(Val::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }));
         }
         for i in 0..acc.rows {
             for j in 0..acc.cols {
-                let Some(mut sum) = acc.data.get(i * acc.cols + j).copied() else {
+                let Some(acc) = acc.data.get(i * acc.cols + j).copied() else {
                     return broken("an accumulator without its elements");
                 };
+                let mut sum = first.unwrap_or(Element::zero(elem));
                 for k in 0..inner {
                     let left = if panels { k * a.cols + i } else { i * a.cols + k };
                     let (Some(x), Some(y)) = (a.data.get(left), b.data.get(k * b.cols + j)) else {
@@ -480,7 +489,7 @@ impl Machine<'_> {
                     };
                     sum = binary(BinaryOp::Add, sum, binary(BinaryOp::Mul, *x, *y, elem), elem);
                 }
-                out.push(sum);
+                out.push(if first.is_some() { sum } else { binary(BinaryOp::Add, acc, sum, elem) });
             }
         }
         Ok(Val::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))

@@ -72,6 +72,7 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
         | Op::LoadScalar
         | Op::Full
         | Op::Copy
+        | Op::Element
         | Op::Transpose
         | Op::LoadPairs
         | Op::PairRows
@@ -198,6 +199,7 @@ pub(super) fn operation(head: &str, a: &mut Attributes, place: Place) -> Read<Op
         "reduce_all" => Op::Reduce { kind: ReduceKind::All, axis: a.number("axis")? },
         "reduce_any" => Op::Reduce { kind: ReduceKind::Any, axis: a.number("axis")? },
         "argmax" => Op::Reduce { kind: ReduceKind::ArgMax, axis: a.number("axis")? },
+        "element" => Op::Element,
         "transpose" => Op::Transpose,
         "load_scaled" => Op::LoadScaled { bits: a.number("bits")? },
         "load_pairs" => Op::LoadPairs,

@@ -166,6 +166,11 @@ impl Checker<'_, '_> {
                 }
                 self.right_in_place(i);
             }
+            Op::Element => {
+                if !matches!(space(self, 0), Some(Space::L1(_))) {
+                    self.sink.error(At::Inst(i), "element: the tile is in scratch");
+                }
+            }
             Op::Transpose | Op::PairRows => match result {
                 Some(t) if matches!((t.space, space(self, 0)), (Space::L1(_), Some(Space::L1(_)))) => {
                     self.in_scratch(At::Inst(i), &t);
@@ -362,7 +367,7 @@ impl Checker<'_, '_> {
             }
             // Written when the row, or the column, has been read.
             Op::Reduce { .. } => same,
-            Op::Transpose => false,
+            Op::Element | Op::Transpose => false,
             // A pair is written when its rows have been read, over rows that are behind.
             Op::PairRows => place,
             // At each place of the iteration space everything is read before anything is written.

@@ -14,13 +14,14 @@
 //! memory busy, see `dot_few`). On a Sapphire Rapids this makes 12 layers of 512 rows a ninth faster.
 //!
 //! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
-//! all tiles: the sums go to memory and come back. Their elements of `a` are copied to the stack first, zeros
-//! behind them, so that nothing past an odd number of steps is read.
+//! all tiles: the sums go to memory and come back. Sums that go on from the accumulator's place start with 0 all the same,
+//! and are added to it at the end (`tile::Op::Dot`): until then they lie on the stack. Their elements of `a` are copied to
+//! the stack first, zeros behind them, so that nothing past an odd number of steps is read.
 //!
 //! What an element is, by Intel's definition: for each 32 steps, two chains of FMAs from 0, over the even and the odd steps
 //! in order, their sum, added to what was there. All of it is rounded to nearest even. Products of `bf16` are exact in `f32`,
-//! so with n steps a product goes through at most 17 + n / 32 roundings, and never through more than n + 1: the error is
-//! within the bound that holds for any order of the sum, (n + 1) 2^-24 times the sum of the products' sizes. Subnormal
+//! so with n steps a product goes through at most 18 + n / 32 roundings, and never through more than n + 2: the error is
+//! within the bound that holds for any order of the sum, (n + 2) 2^-24 times the sum of the products' sizes. Subnormal
 //! numbers are taken as 0 and become 0. That adds at most 2^-126 for each sum, and where a factor is one, the whole product: less
 //! than 2^-126 times the other factor, which may be 4. An element depends on neither rows nor columns around it.
 
@@ -38,7 +39,7 @@ pub(super) struct TilesShape {
     pub(super) acc_pitch: i32,
     /// Vectors of columns, 1 or 2.
     pub(super) vectors: i32,
-    /// Do all sums start with 0, not with what lies in the accumulator's place?
+    /// Do the sums take the accumulator's place? Else they are added to what lies there.
     pub(super) zero: bool,
 }
 
@@ -63,12 +64,16 @@ const ACC_LOWER: Register = Register::RBX;
 /// What is fetched next.
 const NEXT: Register = Register::RDI;
 
-/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, room for a register.
+/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, room for a register, 32 rows
+/// of two vectors of sums.
 const CONFIG: i32 = 0;
 const REST: i32 = 64;
 const END: i32 = REST + 32 * 64;
 const SAVED: i32 = END + 8;
-const FRAME: i32 = END + 64;
+const SUMS: i32 = END + 64;
+const FRAME: i32 = SUMS + 32 * SUMS_PITCH;
+/// Bytes from row to row of the sums there.
+const SUMS_PITCH: i32 = 128;
 /// In a configuration: bytes of a row of tile 0 (two bytes for each tile), rows of tile 0 (one byte for each).
 const WIDTHS: i32 = CONFIG + 16;
 const HEIGHTS: i32 = CONFIG + 48;
@@ -149,7 +154,7 @@ impl Tiles {
         self.two(Code::Test_rm64_r64, ROWS, ROWS);
         self.asm.jump(Code::Jle_rel32_64, done);
         self.number(Code::Mov_rm64_imm32, B_STRIDE, self.shape.b_pitch);
-        self.number(Code::Mov_rm64_imm32, ACC_STRIDE, self.shape.acc_pitch);
+        self.number(Code::Mov_rm64_imm32, ACC_STRIDE, if self.shape.zero { self.shape.acc_pitch } else { SUMS_PITCH });
         self.configuration();
         // What comes after `b`, as long as it.
         self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, UPPER, INNER, self.shape.b_pitch / 2));
@@ -221,9 +226,34 @@ impl Tiles {
     /// The sums of some bands.
     fn each_sum(&self, bands: i32) -> Vec<(Register, MemoryOperand)> {
         let each = (0..bands).flat_map(|band| (0..self.shape.vectors).map(move |v| (band, v)));
-        let place =
-            |(band, v): (i32, i32)| (sums(band, v), rows(if band == 0 { ACC } else { ACC_LOWER }, ACC_STRIDE, 64 * v));
-        each.map(place).collect()
+        let place = |(band, v): (i32, i32)| match (self.shape.zero, band) {
+            (true, 0) => rows(ACC, ACC_STRIDE, 64 * v),
+            (true, _) => rows(ACC_LOWER, ACC_STRIDE, 64 * v),
+            (false, _) => rows(Register::RSP, ACC_STRIDE, SUMS + band * BAND * SUMS_PITCH + 64 * v),
+        };
+        each.map(|(band, v)| (sums(band, v), place((band, v)))).collect()
+    }
+
+    /// Adds the sums on the stack to the accumulator's place, for as many rows as the bands have.
+    fn add_sums(&mut self, bands: i32) {
+        let (left, from) = (COUNT, UPPER);
+        self.number(Code::Mov_rm64_imm32, left, bands * BAND);
+        self.two(Code::Cmp_r64_rm64, left, ROWS);
+        self.two(Code::Cmovg_r64_rm64, left, ROWS);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, from, at(Register::RSP, SUMS)));
+        self.two(Code::Mov_r64_rm64, ACC_LOWER, ACC);
+        let row = self.asm.here();
+        for v in 0..self.shape.vectors {
+            let sum = Register::ZMM0 + u32::try_from(v).unwrap_or(0);
+            self.asm.emit(Instruction::with2(Code::EVEX_Vmovups_zmm_k1z_zmmm512, sum, at(from, 64 * v)));
+            let add = Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er;
+            self.asm.emit(Instruction::with3(add, sum, sum, at(ACC_LOWER, 64 * v)));
+            self.asm.emit(Instruction::with2(Code::EVEX_Vmovups_zmmm512_k1z_zmm, at(ACC_LOWER, 64 * v), sum));
+        }
+        self.number(Code::Add_rm64_imm32, from, SUMS_PITCH);
+        self.number(Code::Add_rm64_imm32, ACC_LOWER, self.shape.acc_pitch);
+        self.number(Code::Sub_rm64_imm8, left, 1);
+        self.asm.jump(Code::Jne_rel32_64, row);
     }
 
     fn load_sums(&mut self, bands: i32) {
@@ -246,12 +276,8 @@ impl Tiles {
         self.two(Code::Add_r64_rm64, LOWER, A);
         self.two(Code::Mov_r64_rm64, ACC_LOWER, ACC);
         self.number(Code::Add_rm64_imm32, ACC_LOWER, BAND * self.shape.acc_pitch);
-        if self.shape.zero {
-            for (tile, _) in self.each_sum(bands) {
-                self.asm.emit(Instruction::with1(Code::VEX_Tilezero_tmm, tile));
-            }
-        } else {
-            self.load_sums(bands);
+        for (tile, _) in self.each_sum(bands) {
+            self.asm.emit(Instruction::with1(Code::VEX_Tilezero_tmm, tile));
         }
         self.two(Code::Mov_r64_rm64, B_ROW, B);
         if bands == 2 {
@@ -292,6 +318,9 @@ impl Tiles {
         self.asm.jump(Code::Je_rel32_64, after);
         self.rest(bands);
         self.asm.bind(after);
+        if !self.shape.zero {
+            self.add_sums(bands);
+        }
     }
 
     /// Bytes of `b` that a tile of steps has.

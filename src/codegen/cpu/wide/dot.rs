@@ -12,9 +12,10 @@
 //! four steps written out; a step loads one row of `b` and spreads one element of each row of `a` over a register:
 //! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
 //!
-//! Every element is one chain `fma(a, b, acc)` in the order of the inner index, whatever the tile. Pairs of `bf16` go through
-//! `vdpbf16ps`, the odd step of each pair first, without subnormals; whole numbers at AVX-512 and with AVX-VNNI are summed exactly
-//! in groups, by left operands in 8 bits (`dot_whole`, `dot_bytes`).
+//! Every element is one chain `fma(a, b, sum)` from 0 in the order of the inner index, whatever the tile, and what lies in
+//! the accumulator's place is added to its end (`tile::Op::Dot`). Pairs of `bf16` go through `vdpbf16ps`, the odd step of
+//! each pair first, without subnormals; whole numbers at AVX-512 and with AVX-VNNI are summed exactly in groups, by left
+//! operands in 8 bits (`dot_whole`, `dot_bytes`).
 //!
 //! A left operand whose rows are whole pages apart has all their lines in one set of the first-level cache, which has
 //! twelve: tiles then have fewer rows than that ([`ALIASED_ROWS`]), and the lines stay while their elements are used.
@@ -51,7 +52,7 @@ pub(super) struct DotShape {
     pub(super) vectors: i32,
     /// What `b` is made of.
     pub(super) right: Right,
-    /// Do all sums start with one number, not with what lies in the accumulator's place?
+    /// Do all sums start with one number? Else they start with 0, and what lies in the accumulator's place is added.
     pub(super) filled: bool,
     /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
     /// meanwhile, a little in each turn of the inner loop, so that the first register tile does not wait for it.
@@ -354,17 +355,23 @@ impl Dot {
             }
             return;
         }
-        let (load, _) = registers::moves(level);
-        for r in 0..height {
-            for v in 0..vectors {
-                let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
-                self.asm.emit(Instruction::with2(load, acc(r, v), place));
-            }
+        let (xor, _) = registers::xor_and_add(level);
+        for n in 0..height * vectors {
+            let sum = vector(level, n);
+            self.asm.emit(Instruction::with3(xor, sum, sum, sum));
         }
     }
 
-    /// Puts the sums of a tile where they belong. `WORDS` is free.
+    /// Adds what lies in the accumulator's place, and puts the sums of a tile where they belong. `WORDS` is free.
     pub(super) fn store_sums(&mut self, height: i32, vectors: i32) {
+        if !self.shape.filled {
+            let (_, add) = registers::xor_and_add(self.level);
+            for (r, v) in (0..height).flat_map(|r| (0..vectors).map(move |v| (r, v))) {
+                let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
+                let sum = vector(self.level, r * vectors + v);
+                self.asm.emit(Instruction::with3(add, sum, sum, place));
+            }
+        }
         let (_, store) = registers::moves(self.level);
         if self.shape.direct {
             let (place, pitch) = (Register::RAX, WORDS);

@@ -9,7 +9,7 @@
 //! for each 16 rows, for each group of 32 steps
 //!   its numbers: four steps of a column side by side, as signed bytes, on the stack; 128 times their sums
 //!   for each row, of the next group: q + 128 in bytes, t
-//!   for each row: whole = sum of (q + 128) w - 128 w;  acc = fma(whole, t * scale, acc)
+//!   for each row: whole = sum of (q + 128) w - 128 w;  sum = fma(whole, t * scale, sum)
 //! ```
 //!
 //! * A panel's row has 16 columns, one half of a register. Two rows are loaded at a time, one to each half, and four such
@@ -19,7 +19,8 @@
 //! * So that a row's bytes come in the order of the columns', they are put in order once for each group; the blocks of
 //!   eight steps are those whose bytes then lie in one place of each half.
 //! * Half bytes are moved to the upper half of their byte: sixteen times their value, sign included.
-//! * The sums of `f32` stay in the accumulator's place, where each group adds to them once.
+//! * The sums of `f32` stay in memory, where each group adds to them once: in the accumulator's place, or, where they are to be
+//!   added to what lies there, on the stack until they are whole.
 //! * Memory is read as in `dot_few`.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -49,8 +50,8 @@ const ACC_AT: Register = Register::RDX;
 const ROUNDED_AT: Register = Register::RDI;
 const COUNT: Register = Register::RCX;
 
-/// On the stack, aligned to a cache line: a group's numbers, the order of a row's bytes, constants, and twice a line for
-/// each of some rows: its bytes, and `t`.
+/// On the stack, aligned to a cache line: a group's numbers, the order of a row's bytes, constants, twice a line for
+/// each of some rows: its bytes, and `t`; and a line for each: its sums.
 const ORDER: i32 = 16 * GROUP;
 const LEAST: i32 = ORDER + 32;
 const MOST: i32 = LEAST + 16;
@@ -59,7 +60,9 @@ const MIDDLE: i32 = OF_MOST + 4;
 const HALVES: i32 = MIDDLE + 4;
 const UPPER: i32 = HALVES + 4;
 const ROUNDED: i32 = ORDER + 128;
-const FRAME: i32 = ROUNDED + 2 * PLACE + 64;
+const SUMS: i32 = ROUNDED + 2 * PLACE;
+const SUMS_PITCH: i32 = 64;
+const FRAME: i32 = SUMS + SUMS_PITCH * ROWS_AT_ONCE + 64;
 
 /// Vector registers that keep what they have: 128 times the sums of a group's numbers, negated; its scales; 128; the order.
 const OFFSET: u32 = 8;
@@ -127,6 +130,9 @@ impl Dot {
             d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, bytes));
             d.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, INNER, GROUP));
             d.asm.jump(Code::Jg_rel32_64, group);
+            if !d.shape.filled {
+                d.add_to_accumulators();
+            }
             d.next_rows();
             d.asm.jump(Code::Jg_rel32_64, some);
             d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, OUTSIDE));
@@ -268,6 +274,30 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, LEFT, ROWS_AT_ONCE));
         self.asm.emit(Instruction::with2(Code::Cmovl_r64_rm64, SOME, LEFT));
         self.asm.emit(Instruction::with2(Code::Xor_r64_rm64, OTHER, OTHER));
+        if !self.shape.filled {
+            self.clear(ymm(0));
+            for place in (SUMS..SUMS + SUMS_PITCH * ROWS_AT_ONCE).step_by(32) {
+                self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, frame(place), ymm(0)));
+            }
+        }
+    }
+
+    /// Adds the sums of these rows that are on the stack to the accumulator's place.
+    fn add_to_accumulators(&mut self) {
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, ROUNDED_AT, frame(SUMS)));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, COUNT, SOME));
+        let row = self.asm.here();
+        for v in 0..2 {
+            let sum = ymm(u32::from(v == 1));
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, sum, at(ROUNDED_AT, 32 * v)));
+            self.asm.emit(Instruction::with3(Code::VEX_Vaddps_ymm_ymm_ymmm256, sum, sum, at(ACC_AT, 32 * v)));
+            self.asm.emit(Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, at(ACC_AT, 32 * v), sum));
+        }
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, ROUNDED_AT, SUMS_PITCH));
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, self.shape.acc_pitch));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, COUNT, 1));
+        self.asm.jump(Code::Jne_rel32_64, row);
     }
 
     /// On to the rows behind these; greater if there are any.
@@ -309,14 +339,19 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * GROUP));
     }
 
-    /// Adds what was rounded of these rows to their accumulators.
+    /// Adds what was rounded of these rows to their sums.
     fn add_rows(&mut self) {
-        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
+        let (filled, pitch) = (self.shape.filled, if self.shape.filled { self.shape.acc_pitch } else { SUMS_PITCH });
+        if filled {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, ACC_AT, ACC));
+        } else {
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, ACC_AT, frame(SUMS)));
+        }
         self.each_row(|d| {
             d.asm.emit(Instruction::with2(Code::VEX_Vmovdqa_ymm_ymmm256, ymm(4), at(ROUNDED_AT, 0)));
             d.asm.emit(Instruction::with2(Code::VEX_Vbroadcastss_ymm_m32, ymm(UNIT), at(ROUNDED_AT, 32)));
             d.row_of_group();
-            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, d.shape.acc_pitch));
+            d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC_AT, pitch));
         });
     }
 
@@ -360,7 +395,7 @@ impl Dot {
         self.asm.emit(Instruction::with3(Code::VEX_Vpermq_ymm_ymmm256_imm8, ymm(m), ymm(0), 0b11_01_10_00));
     }
 
-    /// Adds a group of a row, in bytes in register 4, to the accumulators at `ACC_AT`.
+    /// Adds a group of a row, in bytes in register 4, to the sums at `ACC_AT`.
     fn row_of_group(&mut self) {
         let sum = Code::VEX_Vpdpbusd_ymm_ymm_ymmm256;
         for j in 0..4 {

@@ -8,7 +8,7 @@
 //! `t = max |a| / 127`, `q = round(a / t)`. One instruction then adds four products, in 32-bit integers without error, and
 //!
 //! ```text
-//! acc = fma(sum of q * w, t * scale, acc)        for each group, in order
+//! sum = fma(sum of q * w, t * scale, sum)        for each group, in order
 //! ```
 //!
 //! so that an element depends on its own row and column alone, as everywhere. What the rounding does to a result is bounded

@@ -73,6 +73,18 @@ pub(super) fn copy(level: CpuLevel) -> Code {
     }
 }
 
+/// Bits of a register that are set where those of one of two are, and not of both; sums.
+pub(super) fn xor_and_add(level: CpuLevel) -> (Code, Code) {
+    match level {
+        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
+            (Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er)
+        }
+        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => {
+            (Code::VEX_Vpxor_ymm_ymm_ymmm256, Code::VEX_Vaddps_ymm_ymm_ymmm256)
+        }
+    }
+}
+
 /// An element of memory spread over a register; `sum += a * b`.
 pub(super) fn spread_and_fma(level: CpuLevel) -> (Code, Code) {
     match level {

@@ -3,6 +3,11 @@
 //! In: the parts of an attention kernel whose builder stands before the loops. Out: the running maximum, sum and result
 //! after the last block, the builder after the loops. Queries are columns, keys are rows. Where there is one query for each
 //! grid point, sums over the head and over keys are reductions instead of products.
+//!
+//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides contributes nothing. So where masks may hide
+//! keys, the result is looked at: if anything in it is not finite, it is computed again, carefully. Values are then taken apart:
+//! what is finite, or 0, is multiplied as before; and the weights of those that are not are summed for each element of the result,
+//! those of infinity and NaN in one sum, those of minus infinity and NaN in another. Where such a sum is not 0, that is added.
 
 use super::{Attention, CHUNK, Form, Mask, ONE, Source, WIDTH, in_place, load_turned, scalar_of};
 use crate::ir::{MaskKind, Scalar};
@@ -21,13 +26,37 @@ pub(super) struct Running {
     pub(super) sum: Value,
     /// The weighted values so far: their columns are rows here, but columns for a single query.
     pub(super) result: Value,
+    /// In a careful round, in the same form: the weights of the values that are infinity or NaN, and minus infinity or NaN.
+    special: Option<[Value; 2]>,
 }
+
+impl Running {
+    /// What is handed from block to block.
+    fn carried(&self) -> Vec<Value> {
+        [self.next, self.highest, self.sum, self.result].into_iter().chain(self.special.into_iter().flatten()).collect()
+    }
+
+    /// The same with other values.
+    fn of(values: &[Value]) -> Option<Running> {
+        let [next, highest, sum, result, special @ ..] = values else { return None };
+        let special = match special {
+            [up, down] => Some([*up, *down]),
+            _ => None,
+        };
+        Some(Running { next: *next, highest: *highest, sum: *sum, result: *result, special })
+    }
+}
+
+/// Keys of a block of a careful round, which has its values in scratch three times.
+const CAREFUL_KEYS: i64 = 32;
 
 /// One loop over blocks.
 #[derive(Clone, Copy)]
 struct Round {
     /// Where it ends.
     end: Value,
+    /// Keys of a block.
+    block: i64,
     /// Is every block a whole one?
     whole: bool,
     /// Does the causal mask hide anything here?
@@ -35,31 +64,85 @@ struct Round {
 }
 
 impl Attention {
-    /// Goes through all keys that a query of the tile may see.
-    pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Result<Running, String> {
+    /// Goes through all keys that a query of the tile may see; the sum and the result.
+    pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Result<[Value; 2], String> {
+        let quick = self.rounds(kb, false)?;
+        if !self.may_hide() {
+            return Ok([quick.sum, quick.result]);
+        }
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        // Of a finite number 0, else NaN.
+        let rest = kb.binary(BinaryOp::Sub, quick.result, quick.result);
+        let mut is_special = kb.compare(CmpOp::Ne, rest, nothing);
+        if self.form != Form::Single {
+            is_special = kb.reduce(ReduceKind::Any, 0, is_special);
+        }
+        let is_special = kb.reduce(ReduceKind::Any, 1, is_special);
+        let again = kb.element(is_special);
+        let both = [quick.sum, quick.result];
+        let (careful, _) = kb.new_block(Vec::new());
+        let (finite, _) = kb.new_block(Vec::new());
+        let (done, results) = kb.new_block(both.iter().map(|v| kb.ty(*v).clone()).collect());
+        kb.br_if(again, (careful, &[]), (finite, &[]));
+        kb.switch_to(finite);
+        kb.br(done, &both);
+        kb.switch_to(careful);
+        let now = self.rounds(kb, true)?;
+        let mut result = now.result;
+        let special = now.special.into_iter().flatten().zip([f64::INFINITY, f64::NEG_INFINITY]);
+        for (weights, value) in special {
+            let value = kb.scalar(Scalar::Float(value), Elem::F32);
+            let there = kb.compare(CmpOp::Gt, weights, nothing);
+            let more = kb.select(there, value, nothing);
+            result = kb.binary(BinaryOp::Add, result, more);
+        }
+        kb.br(done, &[now.sum, result]);
+        kb.switch_to(done);
+        match results.as_slice() {
+            [sum, result] => Ok([*sum, *result]),
+            _ => Err("a block without its arguments".into()),
+        }
+    }
+
+    /// May a mask hide keys that are visited?
+    fn may_hide(&self) -> bool {
+        let last = self.masks.len().saturating_sub(1);
+        // A single query does not visit what a causal mask hides, if that is the last one.
+        let visited = |n: usize, m: &Mask| !(self.form == Form::Single && m.kind == MaskKind::Causal && n == last);
+        self.masks.iter().enumerate().any(|(n, m)| visited(n, m))
+    }
+
+    /// The loops over keys.
+    fn rounds(&self, kb: &mut KernelBuilder, careful: bool) -> Result<Running, String> {
+        let empty = |kb: &mut KernelBuilder| match self.form {
+            Form::Sideways | Form::Paired => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
+            Form::Single => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
+        };
         let mut now = Running {
             highest: kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, ONE, self.queries),
             sum: kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries),
-            result: match self.form {
-                Form::Sideways | Form::Paired => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
-                Form::Single => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
-            },
+            result: empty(kb),
             next: kb.index(0),
+            special: None,
         };
+        if careful {
+            now.special = Some([empty(kb), empty(kb)]);
+        }
         let queries = self.whole_queries(kb);
         let last_is_causal = self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal);
         // A single query sees all keys before the end.
         let causal =
             self.masks.iter().any(|m| m.kind == MaskKind::Causal) && !(last_is_causal && self.form == Form::Single);
+        let block = if careful { CAREFUL_KEYS.min(self.block) } else { self.block };
         // Where no block is whole, one loop is enough.
-        if causal && self.t.as_const().is_none_or(|n| n > self.block) {
+        if !careful && causal && self.t.as_const().is_none_or(|n| n > block) {
             // The first query sees the fewest keys.
             let seen = kb.index_binary(BinaryOp::Add, self.row, self.shift);
             let seen = kb.plus(seen, 1);
-            let block = kb.index(self.block);
-            let blocks = kb.index_binary(BinaryOp::Div, seen, block);
-            let end = kb.index_binary(BinaryOp::Mul, blocks, block);
-            now = self.round(kb, queries, now, Round { end, whole: true, causal: false })?;
+            let size = kb.index(block);
+            let blocks = kb.index_binary(BinaryOp::Div, seen, size);
+            let end = kb.index_binary(BinaryOp::Mul, blocks, size);
+            now = self.round(kb, queries, now, Round { end, block, whole: true, causal: false })?;
         }
         let mut end = kb.dim(&self.t);
         // Skipping is exact only if nothing is added after the causal mask: a NaN there would show.
@@ -72,7 +155,7 @@ impl Attention {
             let seen = kb.index_binary(BinaryOp::Add, seen, self.shift);
             end = kb.index_binary(BinaryOp::Min, end, seen);
         }
-        self.round(kb, queries, now, Round { end, whole: false, causal })
+        self.round(kb, queries, now, Round { end, block, whole: false, causal })
     }
 
     /// The queries on their sides, scaled, if a head is one tile.
@@ -127,24 +210,24 @@ impl Attention {
         now: Running,
         round: Round,
     ) -> Result<Running, String> {
-        let carried = [now.next, now.highest, now.sum, now.result];
+        let carried = now.carried();
         let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
         let (inner, _) = kb.new_block(Vec::new());
         let (done, _) = kb.new_block(Vec::new());
         kb.br(head, &carried);
         kb.switch_to(head);
-        let now = Running { next: args[0], highest: args[1], sum: args[2], result: args[3] };
+        let now = Running::of(&args).ok_or("a block without its arguments")?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, round.end);
         kb.br_if(more, (inner, &[]), (done, &[]));
         kb.switch_to(inner);
         let keys = if round.whole {
-            Extent::Static(self.block)
+            Extent::Static(round.block)
         } else if self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal) {
             let rest = kb.index_binary(BinaryOp::Sub, round.end, now.next);
-            let max = kb.index(self.block);
-            Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, max), max: self.block }
+            let max = kb.index(round.block);
+            Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, max), max: round.block }
         } else {
-            kb.extent_at(&self.t, now.next, self.block)
+            kb.extent_at(&self.t, now.next, round.block)
         };
         let mut scores = self.scores(kb, queries, now.next, keys);
         if let Some(scale) = self.scale.scores {
@@ -155,8 +238,8 @@ impl Attention {
                 scores = self.masked(kb, mask, scores, now.next, keys)?;
             }
         }
-        let then = self.softmax_step(kb, now, scores, keys);
-        kb.br(head, &[then.next, then.highest, then.sum, then.result]);
+        let then = self.softmax_step(kb, now, scores, (keys, round.block));
+        kb.br(head, &then.carried());
         kb.switch_to(done);
         Ok(now)
     }
@@ -236,6 +319,53 @@ impl Attention {
         }
     }
 
+    /// The same where values may be infinite or NaN; and the weights of those that are, as in [`Running::special`].
+    fn add_values_carefully(
+        &self,
+        kb: &mut KernelBuilder,
+        weights: Value,
+        first: Value,
+        keys: Extent,
+        sums: [Value; 3],
+    ) -> [Value; 3] {
+        let (row, col) = (self.rank - 2, self.rank - 1);
+        let at = self.at(first, self.col);
+        let values = match self.form {
+            Form::Sideways => load_turned(kb, self.v, &at, (col, row), (self.width, keys), None),
+            Form::Paired => {
+                let block = kb.index(self.block);
+                let panel = kb.index_binary(BinaryOp::Div, first, block);
+                let key = kb.index_binary(BinaryOp::Rem, first, block);
+                let at = [self.points.as_slice(), &[panel, self.col, key]].concat();
+                kb.load(self.v, &at, (Some(row + 1), Some(col + 1)), self.width, keys)
+            }
+            Form::Single => kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width),
+        };
+        let number = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
+        let (nothing, one) = (number(kb, 0.0), number(kb, 1.0));
+        let rest = kb.binary(BinaryOp::Sub, values, values);
+        let finite = kb.compare(CmpOp::Eq, rest, nothing);
+        let mut parts = vec![kb.select(finite, values, nothing)];
+        for other in [f64::NEG_INFINITY, f64::INFINITY] {
+            let other = number(kb, other);
+            let is_other = kb.compare(CmpOp::Eq, values, other);
+            let special = kb.select(is_other, nothing, one);
+            parts.push(kb.select(finite, nothing, special));
+        }
+        let mut out = sums;
+        for (sum, part) in out.iter_mut().zip(parts) {
+            *sum = match self.form {
+                Form::Sideways | Form::Paired => kb.dot(part, weights, *sum),
+                Form::Single => {
+                    let products = kb.binary(BinaryOp::Mul, part, weights);
+                    let more = kb.reduce(ReduceKind::Sum, 0, products);
+                    kb.binary(BinaryOp::Add, *sum, more)
+                }
+            };
+        }
+        out
+    }
+
     fn masked(
         &self,
         kb: &mut KernelBuilder,
@@ -294,8 +424,14 @@ impl Attention {
         kb.unary(UnaryOp::Exp2, x)
     }
 
-    /// One step of the online softmax: the scores of a block, and its values.
-    fn softmax_step(&self, kb: &mut KernelBuilder, now: Running, scores: Value, keys: Extent) -> Running {
+    /// One step of the online softmax: the scores of a block of so many keys, at most, and its values.
+    fn softmax_step(
+        &self,
+        kb: &mut KernelBuilder,
+        now: Running,
+        scores: Value,
+        (keys, block): (Extent, i64),
+    ) -> Running {
         let highest = kb.reduce(ReduceKind::Max, 0, scores);
         let highest = kb.binary(BinaryOp::Max, now.highest, highest);
         let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
@@ -308,7 +444,14 @@ impl Attention {
         let sum = kb.binary(BinaryOp::Mul, now.sum, kept);
         let sum = kb.binary(BinaryOp::Add, sum, more);
         let result = kb.binary(BinaryOp::Mul, now.result, kept);
-        let result = self.add_values(kb, weights, now.next, keys, result);
-        Running { next: kb.plus(now.next, self.block), highest, sum, result }
+        let (result, special) = match now.special {
+            None => (self.add_values(kb, weights, now.next, keys, result), None),
+            Some(special) => {
+                let [up, down] = special.map(|x| kb.binary(BinaryOp::Mul, x, kept));
+                let [result, up, down] = self.add_values_carefully(kb, weights, now.next, keys, [result, up, down]);
+                (result, Some([up, down]))
+            }
+        };
+        Running { next: kb.plus(now.next, block), highest, sum, result, special }
     }
 }

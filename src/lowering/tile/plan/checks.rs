@@ -6,24 +6,28 @@
 
 use super::Lowering;
 use crate::ir::{self, Function, Op, Type, Value};
-use crate::scalar::ReduceKind;
+use crate::scalar::{ARGMAX_LENGTH, ReduceKind};
 use crate::shape::Dim;
 use crate::tile;
 
 impl Lowering<'_> {
-    /// The argmax of an empty axis is an error of the call.
+    /// The argmax of an empty axis is an error of the call, and so is that of one whose indices are beyond `i32`.
     pub(super) fn check_argmax(&mut self, body: &Function) -> Result<(), String> {
         for (_, _, d) in body.insts() {
             let Op::Reduce { kind: ReduceKind::ArgMax, axes, .. } = &d.op else { continue };
             let x = d.operands.first().and_then(|v| body.tensor(*v)).ok_or("argmax of no tensor")?;
             let extent = axes.first().and_then(|a| x.shape.get(*a)).cloned().unwrap_or_default();
-            if extent.as_const().is_some_and(|n| n > 0) {
-                continue;
+            let (known, place) = (extent.as_const(), self.place_text(d.loc));
+            if known.is_none_or(|n| n < 1) {
+                let site = self.site(format!("{place}: argmax of an empty axis"));
+                let (zero, bound) = (self.builder.index(0), self.builder.dim(&extent));
+                self.builder.check_index(zero, bound, site);
             }
-            let text = format!("{}: argmax of an empty axis", self.place_text(d.loc));
-            let site = self.site(text);
-            let (zero, bound) = (self.builder.index(0), self.builder.dim(&extent));
-            self.builder.check_index(zero, bound, site);
+            if known.is_none_or(|n| n > ARGMAX_LENGTH) {
+                let site = self.site(format!("{place}: argmax of {{0}} elements, and its indices are of i32"));
+                let (length, bound) = (self.builder.dim(&extent), self.builder.index(ARGMAX_LENGTH + 1));
+                self.builder.check_index(length, bound, site);
+            }
         }
         Ok(())
     }

@@ -35,8 +35,8 @@ const FIRST: usize = 7;
 const WAY: usize = 8;
 const RESULT: usize = 9;
 
-/// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit; what lies
-/// around the accumulator stays as it is.
+/// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit: one that starts
+/// with a number, or one from 0 that is added to what was there. What lies around the accumulator stays as it is.
 fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows: usize, inner: usize) {
     let stride = if inner_dense { inner + 5 } else { rows + 3 };
     check_with_stride(level, (inner_dense, stride), filled, vectors, rows, inner);
@@ -76,14 +76,10 @@ fn check_with_stride(
     let mut want = start.clone();
     for r in 0..rows {
         for c in 0..cols {
-            let sum = &mut want[guard + r * acc_row + c];
-            if filled {
-                *sum = 0.75;
-            }
-            for k in 0..inner {
-                let x = if inner_dense { a[r * stride + k] } else { a[k * stride + r] };
-                *sum = x.mul_add(b[k * b_row + c], *sum);
-            }
+            let left = |k: usize| if inner_dense { a[r * stride + k] } else { a[k * stride + r] };
+            let chain = |first| (0..inner).fold(first, |sum, k| left(k).mul_add(b[k * b_row + c], sum));
+            let element = &mut want[guard + r * acc_row + c];
+            *element = if filled { chain(0.75) } else { *element + chain(0.0) };
         }
     }
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -222,8 +218,8 @@ fn narrow(right: Right, inner: usize, cols: usize, scales: &[f32]) -> (Vec<u8>, 
 }
 
 /// A row times a column of numbers with scales, the row rounded in groups of 32 steps; numbers count `part` times.
-fn rounded(row: &[f32], start: f32, part: f32, column: impl Fn(usize) -> (f32, f32)) -> f32 {
-    row.chunks(32).enumerate().fold(start, |acc, (g, group)| {
+fn rounded(row: &[f32], part: f32, column: impl Fn(usize) -> (f32, f32)) -> f32 {
+    row.chunks(32).enumerate().fold(0.0, |acc, (g, group)| {
         let most = group.iter().fold(1e-30f32, |m, x| m.max(x.abs()));
         let factor = 127.0 / most;
         let sum: f32 = group
@@ -287,9 +283,11 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                         let row = &a[r * inner..(r + 1) * inner];
                         if whole && vectors == 2 && inner % 32 == 0 {
                             let part = if right == Right::Bytes { 1.0 } else { 16.0 };
-                            return rounded(row, start[i], part, |k| (values[k * cols + c], scales[k / 32 * cols + c]));
+                            let column = |k| (values[k * cols + c], scales[k / 32 * cols + c]);
+                            return start[i] + rounded(row, part, column);
                         }
-                        row.iter().enumerate().fold(start[i], |sum, (k, x)| x.mul_add(values[k * cols + c], sum))
+                        let chain = |sum: f32, (k, x): (usize, &f32)| x.mul_add(values[k * cols + c], sum);
+                        start[i] + row.iter().enumerate().fold(0.0, chain)
                     })
                     .collect();
                 for in_order in [0, 1, 2] {
@@ -396,9 +394,8 @@ fn sums_go_to_the_result() {
         let start = numbers(rows * pitch + 2 * guard, 14);
         let mut want = start.clone();
         for (r, c) in (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c))) {
-            let first = if filled { 0.25 } else { acc[r * cols + c] };
-            let sum = (0..inner).fold(first, |sum, k| a[r * inner + k].mul_add(b[k * cols + c], sum));
-            want[guard + r * pitch + c] = sum;
+            let chain = |first| (0..inner).fold(first, |sum, k| a[r * inner + k].mul_add(b[k * cols + c], sum));
+            want[guard + r * pitch + c] = if filled { chain(0.25) } else { acc[r * cols + c] + chain(0.0) };
         }
         for in_order in [0, 1, 2] {
             let (mut scratch, mut result) = (acc.clone(), start.clone());

@@ -109,13 +109,14 @@ fn products_of_tiles() {
                 // SAFETY: the buffers have the sizes and strides that the words say.
                 unsafe { leaf.call(&case.words(&mut got, inner, 0)) };
                 let want = case.expected(zero, |i, j, start| {
-                    (0..inner).step_by(32).fold(start, |sum, first| {
-                        let chain = |odd: usize| {
-                            let all = (first + odd..inner.min(first + 32)).step_by(2);
-                            all.fold(0.0, |x: f32, k| case.left(i, k).mul_add(case.right(k, j), x))
-                        };
-                        sum + (chain(0) + chain(1))
-                    })
+                    start
+                        + (0..inner).step_by(32).fold(0.0, |sum, first| {
+                            let chain = |odd: usize| {
+                                let all = (first + odd..inner.min(first + 32)).step_by(2);
+                                all.fold(0.0, |x: f32, k| case.left(i, k).mul_add(case.right(k, j), x))
+                            };
+                            sum + (chain(0) + chain(1))
+                        })
                 });
                 case.compare(&got, &want, zero, "tiles");
             }
@@ -145,10 +146,11 @@ fn products_of_pairs() {
             let Some(leaf) = Executable::new(CpuLevel::Avx512Bf16, &code) else { return };
             // The odd step of a pair comes first.
             let want = case.expected(filled, |i, j, start| {
-                (0..inner).step_by(2).fold(start, |sum, k| {
-                    let sum = case.left(i, k + 1).mul_add(case.right(k + 1, j), sum);
-                    case.left(i, k).mul_add(case.right(k, j), sum)
-                })
+                start
+                    + (0..inner).step_by(2).fold(0.0, |sum, k| {
+                        let sum = case.left(i, k + 1).mul_add(case.right(k + 1, j), sum);
+                        case.left(i, k).mul_add(case.right(k, j), sum)
+                    })
             });
             for in_order in [0, 1, 2] {
                 let mut got = case.acc.clone();
