@@ -43,6 +43,9 @@ TREE = COPY / "tree"
 RESULTS = COPY / "results.json"
 SHARE = 95
 
+# Tests about the source's form, which the copy does not have.
+FORM = ["style::"]
+
 # The crates that get a switch: their roots, and where the code of the switch is.
 CRATES = ["src/lib.rs", "src/runtime/support/lib.rs", "tests/runtime/main.rs"]
 SWITCH = """
@@ -232,6 +235,7 @@ class Runner:
         env = dict(os.environ, ATTNC_FAULT=str(number), INSTA_UPDATE="no", INSTA_WORKSPACE_ROOT=str(TREE),
                    CARGO_MANIFEST_DIR=str(TREE), RUST_BACKTRACE="0")
         command = [self.programs[target]] + ([word] if word else [])
+        command += [part for skipped in FORM for part in ("--skip", skipped)]
         process = subprocess.Popen(command, cwd=TREE, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    text=True, errors="replace", start_new_session=True)
         late = threading.Event()

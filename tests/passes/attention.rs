@@ -1,6 +1,7 @@
 //! The conditions of the passes around attention, one by one: where the rewrite is legal it is made, where a condition does
 //! not hold nothing changes, and the interpreter finds the same numbers.
 
+use attnc::ir::{Op, Scalar};
 use attnc::passes::Float;
 
 use crate::values::{becomes, function, keeps, stays};
@@ -478,6 +479,42 @@ fn keys_in_every_order() {
     let options = attnc::passes::Options { float: CONTRACT, ..Default::default() };
     let (text, _) = crate::passes::run(&crate::passes::canonical(&source), Some(&list), &options);
     assert!(text.contains("scale=0.30078125"), "{text}");
+}
+
+/// A function with other literals than text can hold: a program's are not rounded to their type before they are used.
+fn with_literal(source: &str, from: f64, to: f64) -> attnc::ir::Function {
+    let text = crate::passes::canonical(source);
+    let parsed = attnc::ir::text::parse(&text, Default::default());
+    let module = parsed.map_err(|d| format!("{:?}", d.sorted())).expect("a module").module;
+    let mut f = module.functions.into_iter().next().expect("a function");
+    let found: Vec<_> =
+        f.insts().filter(|(_, _, d)| d.op == Op::Const(Scalar::Float(from))).map(|(_, i, _)| i).collect();
+    assert_eq!(found.len(), 1);
+    f.inst_mut(found[0]).op = Op::Const(Scalar::Float(to));
+    f
+}
+
+#[test]
+fn literals_are_taken_as_numbers_of_their_type() {
+    let typed = "  %10 = matmul %0, %1 : bf16[S, T]\n  %19 = mul %10, bf16(0.5) : bf16[S, T]\n  %20 = softmax %19, axis=1 : bf16[S, T]\n\
+                 \n  %21 = matmul %20, %2 : bf16[S, 3]";
+    let source = function("bf16[S, 4] | bf16[4, T] | bf16[T, 3]", "bf16[S, 3]", typed);
+    let mut f = with_literal(&source, 0.5, 0.3);
+    let mut ctx = attnc::passes::Context::new(CONTRACT);
+    let pass = attnc::passes::find_pass("fuse-attention").expect("a pass");
+    assert_eq!((pass.run)(&mut f, &mut ctx), attnc::passes::Changed::Yes);
+    let scales: Vec<&Op> = f.insts().map(|(_, _, d)| &d.op).filter(|op| matches!(op, Op::Const(_))).collect();
+    assert_eq!(scales, [&Op::Const(Scalar::Float(0.300_781_25))]);
+    // A number that is -inf in f32: rows of it are NaN by hand, and zeros by softmax.
+    let by_hand = "  %4 = tanh %0 : f32[S, T]\n  %3 = where %1, %4, -2.0 : f32[S, T]\n  %5 = reduce_max %3, axes=[1], keep=true : f32[S, 1]\n\
+                   \n  %6 = sub %3, %5 : f32[S, T]\n  %7 = exp %6 : f32[S, T]\n  %8 = reduce_sum %7, axes=[1], keep=true : f32[S, 1]\n  %9 = div %7, %8 : f32[S, T]";
+    let source = function("f32[S, T] | bool[S, T]", "f32[S, T]", by_hand);
+    let pass = attnc::passes::find_pass("canonicalise-softmax").expect("a pass");
+    for (fill, changed) in [(-2.5, true), (-3e38, true), (-1e39, false), (f64::NEG_INFINITY, false)] {
+        let mut f = with_literal(&source, -2.0, fill);
+        let mut ctx = attnc::passes::Context::new(STRICT);
+        assert_eq!((pass.run)(&mut f, &mut ctx), attnc::passes::Changed::from(changed), "{fill}");
+    }
 }
 
 #[test]

@@ -339,6 +339,121 @@ fn copy(t: &DLTensor) -> DLTensor {
     DLTensor { ..*t }
 }
 
+type Raw =
+    unsafe extern "C" fn(*mut c_void, u64, u64, *const i64, u64, *const *const c_void, u64, *const *mut c_void) -> i32;
+
+/// Calls with bare pointers go through the same checks.
+#[test]
+fn raw_calls() {
+    let session = Session::open();
+    let raw = function::<Raw>("attnc_call_raw");
+    let call = |entry: u64, dims: &[i64], args: &[*const c_void], results: &[*mut c_void]| {
+        let (counts, lists) = ((args.len() as u64, results.len() as u64), (args.as_ptr(), results.as_ptr()));
+        // SAFETY: lists with their counts.
+        unsafe { raw(session.0, entry, dims.len() as u64, dims.as_ptr(), counts.0, lists.0, counts.1, lists.1) }
+    };
+    let x: Vec<f32> = (0..12).map(|i| i as f32).collect();
+    let expected = toy::scaled(&x[..8]).0;
+    let mut memory = [0f32; 16];
+    let (from, to) = (x.as_ptr().cast::<c_void>(), memory.as_mut_ptr().cast::<c_void>());
+    // A batch, and rows.
+    for dims in [[1, 2], [2, 1]] {
+        memory.fill(0.0);
+        assert_eq!(call(0, &dims, &[from], &[to]), 0, "{}", session.text());
+        assert_eq!(memory[..8], expected);
+    }
+    // Badly aligned on either side, and a result that lies over its argument.
+    let mut bytes = [0u8; 80];
+    for shift in [1usize, 2, 3] {
+        for (i, v) in x[..8].iter().enumerate() {
+            bytes[shift + 4 * i..shift + 4 * i + 4].copy_from_slice(&v.to_le_bytes());
+        }
+        let from = bytes[shift..].as_ptr().cast();
+        let to = bytes[40 + shift..].as_mut_ptr().cast();
+        assert_eq!(call(0, &[1, 2], &[from], &[to]), 0, "{}", session.text());
+        let got: Vec<f32> =
+            bytes[40 + shift..72 + shift].as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        assert_eq!(got, expected);
+    }
+    memory[..8].copy_from_slice(&x[..8]);
+    let start = memory.as_mut_ptr();
+    let (from_start, to_second) = (start.cast_const().cast(), start.wrapping_add(2).cast());
+    assert_eq!(call(0, &[2, 1], &[from_start], &[to_second]), 0, "{}", session.text());
+    assert_eq!(memory[2..10], expected);
+    // What is wrong.
+    let big = 1 << 40;
+    for (entry, dims, args, results) in [
+        (0, &[1][..], 1, 1),
+        (0, &[1, 2, 3], 1, 1),
+        (0, &[], 1, 1),
+        (0, &[-1, 2], 1, 1),
+        (0, &[1, -2], 1, 1),
+        (0, &[i64::MIN, 2], 1, 1),
+        (0, &[big, big], 1, 1),
+        (0, &[i64::MAX, 1], 1, 1),
+        (0, &[1, 2], 0, 1),
+        (0, &[1, 2], 2, 1),
+        (0, &[1, 2], 1, 0),
+        (2, &[101], 2, 3),
+        (99, &[1], 1, 1),
+    ] {
+        let (args, results) = (vec![from; args], vec![to; results]);
+        assert_ne!(call(entry, dims, &args, &results), 0, "{entry} {dims:?} {}", args.len());
+    }
+    assert_ne!(call(0, &[1, 2], &[null()], &[to]), 0);
+    assert_ne!(call(0, &[1, 2], &[from], &[null_mut()]), 0);
+    // SAFETY: a null pointer is what is tested.
+    assert_ne!(unsafe { raw(session.0, 0, 2, null(), 1, &from, 1, &to) }, 0);
+    assert_eq!(call(0, &[0, 5], &[null()], &[null_mut()]), 0, "{}", session.text());
+    // Leading axes whose product is 0 in the end, whatever comes before.
+    let mut x = Made::new(&[0]);
+    x.shape = vec![i64::MAX, 2, 0, 1, 3, 4];
+    (x.tensor.shape, x.tensor.ndim) = (x.shape.as_mut_ptr(), 6);
+    assert_eq!(session.call(0, &[x.at()], &[x.at()]).0, 0, "{}", session.text());
+}
+
+/// A result that begins before an argument, behind its beginning, at its last element, or right behind it.
+#[test]
+fn results_that_meet_arguments_anywhere() {
+    let session = Session::open();
+    for (from, to) in [(8i64, 0i64), (8, 4), (0, 4), (0, 7), (0, 8), (8, 8), (8, 15), (8, 1)] {
+        let mut both = Made::new(&[32]);
+        let given: Vec<f32> = both.data[from as usize..from as usize + 8].to_vec();
+        let mut shape = [2i64, 4];
+        let data = both.data.as_mut_ptr().cast();
+        let mut at = |offset: i64| {
+            let byte_offset = 4 * offset.unsigned_abs();
+            DLTensor { byte_offset, ndim: 2, shape: shape.as_mut_ptr(), data, ..copy(&both.tensor) }
+        };
+        let (mut x, mut y) = (at(from), at(to));
+        assert_eq!(session.call(0, &[&raw mut x], &[&raw mut y]).0, 0, "{}", session.text());
+        assert_eq!(both.data[to as usize..to as usize + 8], toy::scaled(&given).0, "{from} {to}");
+    }
+}
+
+/// Results with strides, and two of them that do not lie one after another.
+#[test]
+fn results_with_strides() {
+    let session = Session::open();
+    let x: Vec<f32> = (0..8).map(|i| i as f32).collect();
+    let expected = toy::scaled(&x).0;
+    for (strides, start) in [([4i64, 1], 0i64), ([1, 2], 0), ([8, 2], 1), ([-4, -1], 7), ([5, 1], 0), ([1, 3], 2)] {
+        let (mut from, mut to) = (Made::new(&[2, 4]), Made::new(&[24]));
+        to.data.fill(-1.0);
+        to.shape = vec![2, 4];
+        (to.tensor.shape, to.tensor.ndim) = (to.shape.as_mut_ptr(), 2);
+        to.tensor.byte_offset = 4 * start.unsigned_abs();
+        let mut to = to.strides(&strides);
+        assert_eq!(session.call(0, &[from.at()], &[to.at()]).0, 0, "{}", session.text());
+        let mut wanted = vec![-1.0; 24];
+        for (i, y) in expected.iter().enumerate() {
+            let (row, column) = (i as i64 / 4, i as i64 % 4);
+            wanted[(start + row * strides[0] + column * strides[1]) as usize] = *y;
+        }
+        assert_eq!(to.data, wanted, "{strides:?}");
+    }
+}
+
 #[test]
 fn memory_that_is_not_there_is_an_error() {
     let session = Session::open();

@@ -64,7 +64,17 @@ unsafe extern "C" fn scale_kernel(args: *const u64, start: i64, end: i64, scratc
     }
 }
 
+/// Is a pointer what generated code takes for granted: not null, and aligned to elements of so many bytes?
+unsafe fn is_placed(pointer: *const u8, size: usize) -> bool {
+    !pointer.is_null() && pointer as usize % size == 0
+}
+
 unsafe fn scale_with(ctx: *mut PlanContext, tap: *mut u8) -> i32 {
+    let bias = *(*ctx).params.add(1);
+    let parameters = is_placed(**(*ctx).params, 4) && is_placed(*bias, 4) && is_placed(*bias.add(2), 4);
+    if !(parameters && is_placed(*(*ctx).args, 4) && is_placed(*(*ctx).outs, 4)) {
+        return 1;
+    }
     // dims: the batch, S.
     let rows = *(*ctx).dims * *(*ctx).dims.add(1);
     let args = [*(*ctx).args as u64, *(*ctx).outs as u64, (*ctx).params as u64, tap as u64, rows as u64];
@@ -118,6 +128,10 @@ unsafe extern "C" fn toy_pair(ctx: *mut PlanContext) -> i32 {
     let x = *(*ctx).args as *const f32;
     let y = *(*ctx).args.add(1) as *const f32;
     let arena = (*ctx).arena as *mut f32;
+    let (args, outs) = ((*ctx).args, (*ctx).outs);
+    if !(is_placed(*args.add(1), 4) && is_placed(*outs, 4) && is_placed(*outs.add(1), 8)) {
+        return 1;
+    }
     let (a, b, c) = (*(*ctx).outs as *mut f32, *(*ctx).outs.add(1) as *mut i64, *(*ctx).outs.add(2));
     let mut i = 0;
     while i < s {
@@ -196,5 +210,118 @@ unsafe extern "C" fn toy_prepare(ctx: *mut PlanContext) -> i32 {
 #[no_mangle]
 unsafe extern "C" fn toy_packed(ctx: *mut PlanContext) -> i32 {
     *(*(*ctx).outs as *mut f32) = *((*ctx).packed as *const f32);
+    0
+}
+
+/// x: f32[S] -> x
+#[no_mangle]
+unsafe extern "C" fn toy_same(ctx: *mut PlanContext) -> i32 {
+    let (x, y) = (*(*ctx).args as *const f32, *(*ctx).outs as *mut f32);
+    let mut i = 0;
+    while i < *(*ctx).dims as usize {
+        *y.add(i) = *x.add(i);
+        i += 1;
+    }
+    0
+}
+
+/// States i32[2], i64[3], i32[5]: each element is counted up; gives the sum of each state.
+#[no_mangle]
+unsafe extern "C" fn toy_states(ctx: *mut PlanContext) -> i32 {
+    let (a, b) = (*(*ctx).states as *mut i32, *(*ctx).states.add(1) as *mut i64);
+    let (c, y) = (*(*ctx).states.add(2) as *mut i32, *(*ctx).outs as *mut i64);
+    let (mut first, mut second, mut third) = (0, 0, 0);
+    let mut i = 0;
+    while i < 5 {
+        if i < 2 {
+            *a.add(i) += 1;
+            first += *a.add(i) as i64;
+        }
+        if i < 3 {
+            *b.add(i) += 1;
+            second += *b.add(i);
+        }
+        *c.add(i) += 1;
+        third += *c.add(i) as i64;
+        i += 1;
+    }
+    *y = first;
+    *y.add(1) = second;
+    *y.add(2) = third;
+    0
+}
+
+unsafe extern "C" fn product_kernel(args: *const u64, start: i64, end: i64, scratch: *mut u8, _: *mut PlanContext) {
+    let (x, y, z) = (*args as *const f32, *args.add(1) as *const f32, *args.add(2) as *mut f32);
+    let mark = scratch as *mut i64;
+    let mut i = start;
+    while i < end {
+        // Scratch is this thread's own: what another writes meanwhile would be seen.
+        core::ptr::write_volatile(mark, i);
+        core::ptr::write_volatile(mark.add(1), -i);
+        let product = *x.add(i as usize) * *y.add(i as usize);
+        let mut wait = 0;
+        while wait < 20 {
+            core::hint::spin_loop();
+            wait += 1;
+        }
+        let own = core::ptr::read_volatile(mark) == i && core::ptr::read_volatile(mark.add(1)) == -i;
+        *z.add(i as usize) = if own { product } else { -1.0 };
+        i += 1;
+    }
+}
+
+/// x, y: f32[S] -> x * y, by all threads.
+#[no_mangle]
+unsafe extern "C" fn toy_product(ctx: *mut PlanContext) -> i32 {
+    let args = [*(*ctx).args as u64, *(*ctx).args.add(1) as u64, *(*ctx).outs as u64];
+    launch(ctx, product_kernel, &args, *(*ctx).dims)
+}
+
+unsafe extern "C" fn failing_kernel(args: *const u64, start: i64, end: i64, _: *mut u8, ctx: *mut PlanContext) {
+    let mut i = start;
+    while i < end {
+        if i % 1000 == 7 {
+            if let Some(fail) = (*ctx).fail {
+                fail(ctx, 0, i, 20, 30);
+                fail(ctx, 0, -1, -2, -3);
+            }
+            return;
+        }
+        i += 1;
+    }
+    let _ = args;
+}
+
+unsafe extern "C" fn counting_kernel(args: *const u64, start: i64, end: i64, _: *mut u8, _: *mut PlanContext) {
+    let count = &*(*args as *const core::sync::atomic::AtomicI32);
+    count.fetch_add((end - start) as i32, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// x: f32[S] -> i32[]; a kernel that reports, and one after it that must not run: it would count into the state.
+#[no_mangle]
+unsafe extern "C" fn toy_failing(ctx: *mut PlanContext) -> i32 {
+    let args = [*(*ctx).states as u64];
+    *(*(*ctx).outs as *mut i32) = *(*(*ctx).states as *const i32);
+    let first = launch(ctx, failing_kernel, &args, *(*ctx).dims);
+    let second = launch(ctx, counting_kernel, &args, *(*ctx).dims);
+    first | second
+}
+
+/// p: bool[4] -> i32[4]: the bytes of the parameter.
+#[no_mangle]
+unsafe extern "C" fn toy_truths(ctx: *mut PlanContext) -> i32 {
+    let (p, y) = (**(*ctx).params, *(*ctx).outs as *mut i32);
+    let mut i = 0;
+    while i < 4 {
+        *y.add(i) = *p.add(i) as i32;
+        i += 1;
+    }
+    0
+}
+
+/// Nothing.
+#[no_mangle]
+unsafe extern "C" fn toy_nothing(_: *mut PlanContext) -> i32 {
     0
 }

@@ -5,6 +5,7 @@ extern crate alloc;
 
 mod ahead;
 mod calls;
+mod checks;
 mod door;
 mod linking;
 mod ranges;

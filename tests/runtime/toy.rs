@@ -22,11 +22,11 @@ pub(crate) fn folder() -> &'static Path {
     FOLDER.get_or_init(|| tempfile::tempdir().expect("a temporary folder")).path()
 }
 
-fn dim(text: &str, d: Dim) -> DimText {
+pub(crate) fn dim(text: &str, d: Dim) -> DimText {
     DimText { dim: d, text: text.to_owned() }
 }
 
-fn s() -> DimText {
+pub(crate) fn s() -> DimText {
     DimText::of(Dim::symbol("S"))
 }
 
@@ -34,19 +34,19 @@ fn d() -> DimText {
     dim("D", Dim::from(4))
 }
 
-fn tensor(name: &str, elem: Elem, batch: bool, dims: &[DimText]) -> Tensor {
+pub(crate) fn tensor(name: &str, elem: Elem, batch: bool, dims: &[DimText]) -> Tensor {
     Tensor { name: name.to_owned(), elem, batch, dims: dims.to_vec() }
 }
 
-fn symbol(name: &str, arg: usize, axis: usize) -> Symbol {
+pub(crate) fn symbol(name: &str, arg: usize, axis: usize) -> Symbol {
     Symbol { name: name.to_owned(), text: name.to_owned(), arg, axis, scale: 1, offset: 0 }
 }
 
-fn param(pattern: &str, extents: &[u64], dims: &[DimText]) -> Param {
+pub(crate) fn param(pattern: &str, extents: &[u64], dims: &[DimText]) -> Param {
     Param { pattern: pattern.to_owned(), extents: extents.to_vec(), elem: Elem::F32, dims: dims.to_vec() }
 }
 
-fn plan(function: &str, arena: Expr) -> PlanCode {
+pub(crate) fn plan(function: &str, arena: Expr) -> PlanCode {
     PlanCode {
         plan: function.to_owned(),
         tapped: None,
@@ -57,7 +57,13 @@ fn plan(function: &str, arena: Expr) -> PlanCode {
     }
 }
 
-fn entry(name: &str, signature: &str, symbols: Vec<Symbol>, args: Vec<Tensor>, results: Vec<Tensor>) -> Entry {
+pub(crate) fn entry(
+    name: &str,
+    signature: &str,
+    symbols: Vec<Symbol>,
+    args: Vec<Tensor>,
+    results: Vec<Tensor>,
+) -> Entry {
     Entry {
         name: name.to_owned(),
         doc: format!("The toy's {name}."),
