@@ -8,6 +8,7 @@ mod calls;
 mod door;
 mod linking;
 mod ranges;
+mod several;
 mod style;
 mod toy;
 mod weights;

@@ -14,6 +14,7 @@
 
 mod attention;
 mod parameters;
+mod taps;
 
 use std::collections::BTreeMap;
 
@@ -460,21 +461,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Fused { kind, body } => self.region(data, *kind, body),
-            Op::Tap { name, extents } => {
-                let from = self.view(operand(0)?)?;
-                let mut shape = extents.clone();
-                shape.extend(from.shape.iter().cloned());
-                let root = self.fresh_root();
-                let mut to = View::whole(root, &TensorType::new(from.elem, shape));
-                let (op, ty) = (tile::Op::Tap { name: name.clone() }, buffer_type(&to));
-                let buffer = self.builder.value(op, Vec::new(), tile::Type::Buffer(ty));
-                self.roots[root] = Some(buffer);
-                for i in data.operands.iter().skip(1) {
-                    to = to.select_at(0, *i);
-                }
-                let call = map::copy("tap", &from, &to)?;
-                self.launch(call)
-            }
+            Op::Tap { name, extents } => self.tap(data, name, extents),
             Op::Unary(_)
             | Op::Where
             | Op::Cast { .. }

@@ -2,7 +2,7 @@
 
 use super::Sink;
 use crate::tile::text::At;
-use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value};
+use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, tap_of_flags};
 
 /// Checks a plan whose body is in order.
 pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
@@ -52,7 +52,9 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                 error(format!("{}: does not stand in a plan that prepares", data.op.info().name));
             }
             Op::Slot(n) if *n as usize >= plan.slots.len() => error(format!("the plan has no slot {n}")),
-            Op::Tap { name } if !plan.taps.contains(name) => error(format!("the plan has no tap \"{name}\"")),
+            Op::Tap { name } if !plan.taps.iter().any(|tap| tap == tap_of_flags(name).unwrap_or(name)) => {
+                error(format!("the plan has no tap \"{name}\""))
+            }
             Op::Param { name } => match module.params.iter().find(|p| p.name == *name) {
                 None => error(format!("the module has no parameter \"{name}\"")),
                 Some(p) => {
