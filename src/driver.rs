@@ -59,7 +59,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         levels.run_here()?;
     }
     let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
-    let (tiers, model) = match source {
+    let (tiers, mut model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
             let model = stages::describe(s, &graph)?;
@@ -79,7 +79,10 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         }
         Source::Clif => return clif_text(s, file, &out, levels.machine),
     };
-    out.emit(s, EmitKind::Tile, |_| tiers.module(levels.shown).map(tile::text::print).unwrap_or_default())?;
+    let text = tiers.module(levels.shown).map(tile::text::print).unwrap_or_default();
+    // Two models of one name differ in their texts.
+    model.id = runtime::descriptor::id_of(&text);
+    out.emit(s, EmitKind::Tile, |_| &text)?;
 
     // Machine code, and the model that carries it.
     if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
@@ -102,7 +105,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         }
         if let Some(path) = out.path(EmitKind::So) {
             s.stage("link");
-            stages::link(s, &code, path, out.has(EmitKind::Python))?;
+            stages::link(s, &code, path, true)?;
         }
     }
     s.stage("wrappers");

@@ -100,3 +100,45 @@ fn a_c_program_runs_the_encoder() {
         }
     }
 }
+
+/// Two models by the command line, in one program: each serves its own calls, whatever their names and the order of linking.
+#[test]
+fn a_c_program_calls_two_models() {
+    if !is_there("cc") {
+        eprintln!("no C compiler: no program built");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let attnc = |arguments: &[&str]| {
+        output(Command::new(env!("CARGO_BIN_EXE_attnc")).args(arguments).current_dir(folder.path()));
+    };
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    for (stem, model, factor) in [("a", "Twice", 2), ("b", "Thrice", 3), ("c", "Twice", 5)] {
+        let file = format!("{stem}.attn");
+        write(&file, &format!("model {model} {{ pub fn forward(x: f32[S]) -> f32[S] {{ x * {factor}.0 }} }}\n"));
+        // The header by itself is that of the library.
+        attnc(&[&file, "-o", &format!("{stem}.so")]);
+        attnc(&[&file, "-o", &format!("{stem}.h"), "--emit", "header"]);
+        let prefix = model.to_lowercase();
+        write(
+            &format!("{stem}.c"),
+            &format!(
+                "#include \"{stem}.h\"\n#include <stdlib.h>\nfloat {stem}(float x);\nfloat {stem}(float x)\n{{\n    attnc_model \
+                 *m = 0;\n    attnc_session *s = 0;\n    float y;\n    if (attnc_model_open(0, 1, &m) || \
+                 attnc_session_open(m, &s) || {prefix}_forward(s, 1, &x, &y)) {{\n        exit(1);\n    }}\n    \
+                 attnc_session_close(s);\n    attnc_model_close(m);\n    return y;\n}}\n"
+            ),
+        );
+    }
+    write(
+        "main.c",
+        "#include <stdio.h>\nfloat a(float), b(float), c(float);\nint main(void)\n{\n    printf(\"%g %g %g\\n\", a(1), b(1), \
+         c(1));\n    return 0;\n}\n",
+    );
+    for libraries in [["./a.so", "./b.so", "./c.so"], ["./c.so", "./b.so", "./a.so"]] {
+        let mut cc = Command::new("cc");
+        cc.args(["-Wall", "-Wextra", "-Werror", "main.c", "a.c", "b.c", "c.c"]).args(libraries);
+        output(cc.args(["-Wl,-rpath,$ORIGIN", "-o", "program"]).current_dir(folder.path()));
+        assert_eq!(output(&mut Command::new(folder.path().join("program"))), "2 3 5\n", "{libraries:?}");
+    }
+}

@@ -254,3 +254,117 @@ fn what_is_not_given_may_be_random() {
         }
     }
 }
+
+/// Taps in a branch, and in the steps of a loop.
+const BRANCHES: &str = "model M {
+    pub fn forward(x: f32[4], n: i32) -> f32[4] {
+        var y = x
+        if n > 5 {
+            let big = x * 2.0
+            tap big
+            y = big
+        }
+        for t in 0..3 {
+            let step = y + 1.0
+            if n > t {
+                tap step
+            }
+            y = step
+        }
+        y
+    }
+}
+";
+
+/// What a call does not come to is zeros, and a warning; both backends agree.
+#[test]
+fn taps_that_a_call_does_not_come_to_are_zeros() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    std::fs::write(path("m.attn"), BRANCHES).expect("a program");
+    let x = Tensor::from_f32(vec![4], &[1.0, 2.0, 3.0, 4.0]).expect("values");
+    std::fs::write(path("x.npy"), npy::to_bytes(&x)).expect("an input");
+    for backend in BACKENDS {
+        for (n, reached, steps) in [(0, false, 0), (2, false, 2), (7, true, 3)] {
+            let number = Tensor::from_ints(Elem::I32, vec![], &[n]).expect("a number");
+            std::fs::write(path("n.npy"), npy::to_bytes(&number)).expect("an input");
+            let out = path(&format!("{backend}.{n}"));
+            let inputs = [format!("x={}", path("x.npy")), format!("n={}", path("n.npy"))];
+            // Freed memory is not zeros.
+            let (code, _, told) = {
+                let output = Command::new(env!("CARGO_BIN_EXE_attnc"))
+                    .args(["run", &path("m.attn"), "--input", &inputs[0], "--input", &inputs[1], "--tap", "*"])
+                    .args(["--backend", backend, "--output", &out])
+                    .env("MALLOC_PERTURB_", "165")
+                    .output()
+                    .expect("attnc starts");
+                (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+            };
+            assert_eq!(code, Some(0), "{backend} {n}: {told}");
+            let tap = |name: &str| read(&Path::new(&out).join(format!("{name}.npy")));
+            let factor = if reached { 2.0 } else { 0.0 };
+            assert_eq!(tap("big").to_f32(), [1.0, 2.0, 3.0, 4.0].map(|v| v * factor), "{backend} {n}");
+            assert_eq!(told.contains("did not come to the tap `big`"), !reached, "{backend} {n}: {told}");
+            assert_eq!(told.contains("did not come to the tap `step`"), steps == 0, "{backend} {n}: {told}");
+            let first = if reached { 2.0 } else { 1.0 };
+            let expected: Vec<f32> = (0..3)
+                .flat_map(|t| (1..=4).map(move |v| if t < steps { v as f32 * first + t as f32 + 1.0 } else { 0.0 }))
+                .collect();
+            assert_eq!((tap("step").shape(), tap("step").to_f32()), (&[3, 4][..], expected), "{backend} {n}");
+        }
+    }
+}
+
+/// Limits are told by name, at once, and without the memory that is not there.
+#[test]
+fn a_model_of_very_many_layers_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let program = "layer B<D> {\n    w: f32[D]\n    fn apply(x: f32[D]) -> f32[D] { x * w }\n}\n\n\
+                   model M<D = 4> {\n    h: [B<D>; 1000000000]\n    pub fn forward(x: f32[D]) -> f32[D] {\n        \
+                   var y = x\n        for layer in h {\n            y = layer.apply(y)\n        }\n        y\n    }\n}\n";
+    std::fs::write(path("m.attn"), program).expect("a program");
+    let x = Tensor::from_f32(vec![4], &[1.0; 4]).expect("values");
+    std::fs::write(path("x.npy"), npy::to_bytes(&x)).expect("an input");
+    std::fs::write(path("w.safetensors"), [&2u64.to_le_bytes()[..], b"{}"].concat()).expect("weights");
+    let input = format!("x={}", path("x.npy"));
+    let run = ["run", &path("m.attn"), "--weights", &path("w.safetensors"), "--input", &input, "--backend"];
+    let mut commands = vec![vec![path("m.attn"), "-o".into(), path("m.so")]];
+    commands.extend(BACKENDS.iter().map(|b| run.iter().map(|a| (*a).to_string()).chain([(*b).to_string()]).collect()));
+    for command in commands {
+        let (code, _, told) = attnc(&command.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(code, 1, "{command:?}: {told}");
+        let expected = "error[E0611]: the model has more than 1048576 tensors, which is the most that is possible: `h.*.w` has \
+                        1000000000, in arrays of up to 1000000000 layers";
+        assert!(told.starts_with(expected), "{command:?}: {told}");
+    }
+}
+
+/// What has no end, or nobody who writes to it, is no input.
+#[test]
+fn devices_and_pipes_are_no_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    std::fs::write(path("m.attn"), "model M { w: f32[2]  pub fn forward(q: f32[2]) -> f32[2] { q * w } }\n")
+        .expect("a program");
+    let q = Tensor::from_f32(vec![2], &[1.0; 2]).expect("values");
+    std::fs::write(path("q.npy"), npy::to_bytes(&q)).expect("an input");
+    assert!(Command::new("mkfifo").arg(path("pipe")).status().is_ok_and(|s| s.success()));
+    for backend in BACKENDS {
+        for odd in ["/dev/zero".to_string(), path("pipe")] {
+            let input = format!("q={odd}");
+            let (code, _, told) =
+                attnc(&["run", &path("m.attn"), "--weights", &path("q.npy"), "--input", &input, "--backend", backend]);
+            assert_eq!(code, 3, "{backend} {odd}: {told}");
+            assert!(
+                told.contains(&format!("cannot read `{odd}`: it is not a regular file")),
+                "{backend} {odd}: {told}"
+            );
+            let input = format!("q={}", path("q.npy"));
+            let (code, _, told) =
+                attnc(&["run", &path("m.attn"), "--weights", &odd, "--input", &input, "--backend", backend]);
+            assert_eq!(code, 3, "{backend} {odd}: {told}");
+            assert!(told.contains(&format!("weights file `{odd}`")), "{backend} {odd}: {told}");
+        }
+    }
+}

@@ -132,6 +132,7 @@ fn tap(declared: &TapDecl, batch: Option<&str>) -> Tap {
         elem: ty.elem,
         batch: is_batch,
         dims: dims.map(DimText::of).collect(),
+        stacked: stacked.len(),
         cost: String::new(),
     }
 }

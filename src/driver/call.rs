@@ -185,17 +185,20 @@ fn interpreted(
     let outcome = done.map_err(|failure| call_failed(s, &failure.to_string()))?;
     let results = outcome.results.iter().filter_map(interp::Array::to_tensor).collect();
     let mut taps = Values::new();
+    let all: BTreeMap<&String, &interp::Array<f32>> = outcome.taps.iter().chain(&outcome.silent).collect();
     for glob in call.taps {
-        let found = outcome.taps.iter().filter(|(path, _)| matches(glob, path));
-        let found: Values = found.filter_map(|(path, array)| Some((path.clone(), array.to_tensor()?))).collect();
+        let found = all.iter().filter(|(path, _)| matches(glob, path));
+        let found: Values = found.filter_map(|(path, array)| Some(((*path).clone(), array.to_tensor()?))).collect();
         if found.is_empty() {
-            let known: Vec<&str> = outcome.taps.keys().map(String::as_str).take(8).collect();
+            let known: Vec<&str> = all.keys().map(|path| path.as_str()).take(8).collect();
             return Err(command_line_error(&format!("no tap fits `{glob}`; there is {}", known.join(", "))));
         }
         taps.extend(found);
     }
     taps.sort_by(|a, b| a.0.cmp(&b.0));
     taps.dedup_by(|a, b| a.0 == b.0);
+    let steps = |path: &String| outcome.written.get(path).copied().unwrap_or(0);
+    silent(s, taps.iter().map(|(path, _)| (path.as_str(), steps(path))));
     Ok(named(results, taps))
 }
 
@@ -267,9 +270,22 @@ fn called(
 
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
-    let done = loaded.entry(call.name).and_then(|entry| loaded.session()?.call_with_taps(entry, call.args, &globs));
-    let (results, taps) = done.map_err(|error| call_failed(s, &error.text))?;
+    let done = loaded.entry(call.name).and_then(|entry| {
+        let mut session = loaded.session()?;
+        let values = session.call_with_taps(entry, call.args, &globs)?;
+        Ok((values, session.written().to_vec()))
+    });
+    let ((results, taps), written) = done.map_err(|error| call_failed(s, &error.text))?;
+    silent(s, written.iter().map(|(path, steps)| (path.as_str(), *steps)));
     Ok((named(results, taps), names))
+}
+
+/// Tells of taps that the call did not come to.
+fn silent<'t>(s: &mut Session, taps: impl Iterator<Item = (&'t str, u64)>) {
+    for (path, _) in taps.filter(|(_, steps)| *steps == 0) {
+        let message = format!("the call did not come to the tap `{path}`: what is shown of it is zeros");
+        s.diagnostics.push(Diagnostic::warning(weights::SILENT_TAP, message));
+    }
 }
 
 pub(super) fn call_failed(s: &mut Session, message: &str) -> Failure {

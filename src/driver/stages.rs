@@ -135,6 +135,10 @@ fn describe_entries(
     entries: &[ir::EntryDecl],
     (model, file, doc): (&str, &str, &str),
 ) -> Result<ModelDescriptor, Failure> {
+    if let Err(message) = ir::tensors(params) {
+        s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
+        return Err(Failure::Program);
+    }
     // A text that names no model is called as its file.
     let name = if model.is_empty() { model_name(file) } else { model.to_string() };
     descriptor::describe_entries(params, entries, &name, doc, &Machine::host().triple().to_string()).map_err(
@@ -428,10 +432,11 @@ fn read_back(s: &mut Session, file: &Path) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Links the code with the support library into a shared object at `path`; `-` is stdout.
-pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_python: bool) -> Result<(), Failure> {
+/// Links the code with the support library into a shared object at `path`, for any program or for this process alone; `-` is
+/// stdout.
+pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_all: bool) -> Result<(), Failure> {
     let objects = code.objects();
-    let linked = |to: &Path| if for_python { link::link_for_python(&objects, to) } else { link::link(&objects, to) };
+    let linked = |to: &Path| if for_all { link::link_library(&objects, to) } else { link::link(&objects, to) };
     if path != Path::new("-") {
         linked(path).map_err(|error| link_failed(s, &error))?;
         s.wrote(path, std::fs::metadata(path).map_or(0, |file| file.len()));

@@ -33,7 +33,7 @@ pub use function::{
 };
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use rules::result_type;
-pub use signature::{EntryDecl, TapDecl, entries, run_time_dims, tap_patterns};
+pub use signature::{EntryDecl, MOST_TENSORS, TapDecl, entries, run_time_dims, tap_patterns, taps, tensors};
 pub use verify::{Errors, Verified, verify};
 
 /// The control flow of a function.

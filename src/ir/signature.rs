@@ -3,7 +3,7 @@
 //!
 //! In: functions. Out: declarations, which stay with the code when the functions are gone.
 
-use super::{ArgDecl, Function, Module, Op, ResultDecl};
+use super::{ArgDecl, Function, Module, Op, ParamDecl, ResultDecl};
 use crate::shape::{Dim, Fact, TensorType};
 
 /// A step that callers may ask for.
@@ -41,6 +41,32 @@ impl EntryDecl {
     }
 }
 
+/// Tensors that the parameters of a model may be, all layers counted: what opens a model finds each by its name.
+pub const MOST_TENSORS: u64 = 1 << 20;
+
+/// The tensors of parameters, or what is wrong with their number.
+///
+/// # Errors
+/// More than [`MOST_TENSORS`], in words.
+pub fn tensors(params: &[ParamDecl]) -> Result<u64, String> {
+    let mut all = 0u64;
+    for p in params {
+        let own = p.counts.iter().fold(1u64, |n, count| n.saturating_mul(*count));
+        all = all.saturating_add(own);
+        if all > MOST_TENSORS {
+            let layers = p.counts.iter().max().copied().unwrap_or(1);
+            let cause = match own {
+                0 | 1 => format!("`{}` is one more", p.name),
+                _ => format!("`{}` has {own}, in arrays of up to {layers} layers", p.name),
+            };
+            return Err(format!(
+                "the model has more than {MOST_TENSORS} tensors, which is the most that is possible: {cause}"
+            ));
+        }
+    }
+    Ok(all)
+}
+
 /// The entry points of a module.
 pub fn entries(module: &Module) -> Vec<EntryDecl> {
     let plain = module.functions.iter().filter(|f| !f.tapped);
@@ -55,7 +81,8 @@ pub fn entries(module: &Module) -> Vec<EntryDecl> {
     declared.collect()
 }
 
-fn taps(f: &Function) -> Vec<TapDecl> {
+/// The taps of a function, each once, in order of appearance.
+pub fn taps(f: &Function) -> Vec<TapDecl> {
     let mut out: Vec<TapDecl> = Vec::new();
     for (_, _, inst) in f.insts() {
         let Op::Tap { name, extents } = &inst.op else { continue };

@@ -9,10 +9,114 @@
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 
 /// Version of everything in this file and of the exported C functions; a change of meaning raises it.
-pub const ABI_VERSION: u64 = 3;
+pub const ABI_VERSION: u64 = 4;
 
 /// Name of the [`ModelDesc`] in `model.o`; hidden, so that it never leaves the `.so`.
 pub const DESCRIPTOR_SYMBOL: &str = "attnc_model_descriptor";
+
+/// The function that every `model.so` exports, to be looked up in one library (`dlsym`): gives its [`Functions`].
+pub const LIBRARY_SYMBOL: &str = "attnc_library";
+
+/// Begins the name under which programs are linked with a model: `attnc_library_gpt2_0123456789abcdef` is the same function as
+/// [`LIBRARY_SYMBOL`], in that model's library alone. What follows is the model's name and [`ModelDesc::id`].
+pub const LIBRARY_PREFIX: &str = "attnc_library_";
+
+/// Begins the name of an object in `model.o` whose rest is what follows [`LIBRARY_PREFIX`]; the linker is told it from there.
+pub const NAME_PREFIX: &str = "attnc_name_";
+
+/// The functions of the interface in the order of [`Functions`]. `runtime.h` declares each under its name, as a member of
+/// `attnc_functions` and, with `attnc_` before it, for programs.
+pub const FUNCTIONS: [&str; 52] = [
+    "status_text",
+    "info",
+    "model_name",
+    "target",
+    "variant_count",
+    "variant_name",
+    "entry_count",
+    "entry_index",
+    "entry_name",
+    "entry_signature",
+    "entry_doc",
+    "dimension_count",
+    "dimension_name",
+    "argument_count",
+    "argument_name",
+    "argument_type",
+    "result_count",
+    "result_type",
+    "tap_count",
+    "tap_name",
+    "tap_cost",
+    "parameter_count",
+    "parameter_name",
+    "model_open",
+    "model_close",
+    "model_error",
+    "model_copy_error",
+    "model_variant",
+    "unused_weight_count",
+    "unused_weight",
+    "session_open",
+    "session_close",
+    "session_reset",
+    "session_error",
+    "session_copy_error",
+    "session_poll",
+    "session_profile",
+    "launch_count",
+    "launch_nanoseconds",
+    "launch_points",
+    "result_shape",
+    "call",
+    "call_owned",
+    "call_taps",
+    "taps_count",
+    "taps_name",
+    "taps_tensor",
+    "taps_written",
+    "taps_close",
+    "result_shape_raw",
+    "call_raw",
+    "python_call",
+];
+
+/// What a library gives of itself: all its functions. Nothing of them is exported by name, because the names are the same in
+/// every library, and a linker would bind all uses to the first.
+#[repr(C)]
+pub struct Functions {
+    /// [`ABI_VERSION`] of the library.
+    pub abi_version: u64,
+    /// [`FUNCTIONS`], of the types that `runtime.h` declares.
+    pub functions: [*const (); FUNCTIONS.len()],
+}
+
+// SAFETY: addresses of functions, never written.
+unsafe impl Sync for Functions {}
+
+/// Marks of live handles, by their kind. What was closed has another mark, as far as anybody can tell.
+pub mod mark {
+    /// A model.
+    pub const MODEL: u64 = 0x6174_746e_6d6f_6431;
+    /// A session.
+    pub const SESSION: u64 = 0x6174_746e_7365_7331;
+    /// The taps of a call.
+    pub const TAPS: u64 = 0x6174_746e_7461_7031;
+}
+
+/// How every handle begins, so that a program finds the library that it came from.
+#[repr(C)]
+pub struct Head {
+    /// One of [`mark`]; 0 once it is closed.
+    pub mark: core::sync::atomic::AtomicU64,
+    /// The library's functions.
+    pub functions: *const Functions,
+    /// [`ModelDesc::id`].
+    pub model: u64,
+}
+
+/// The entry point that no model has: what a typed function of `model.h` asks for where the session is another model's.
+pub const NO_ENTRY: u64 = u64::MAX;
 
 /// Element type codes ([`ParamDesc::elem`] and its like).
 pub mod elem {
@@ -193,6 +297,8 @@ pub struct TapDesc {
     pub batch: u64,
     /// Shape of each element, after the batch.
     pub dims: Slice<DimDesc>,
+    /// How many of `dims` come first that are loops over time, one step of which writes each element.
+    pub stacked: u64,
     /// What asking for it costs, as one line for the reader; may be empty.
     pub cost: Str,
 }
@@ -297,6 +403,8 @@ pub struct VariantDesc {
 pub struct ModelDesc {
     /// [`ABI_VERSION`] of the compiler.
     pub abi_version: u64,
+    /// Tells models of one name from each other: a hash of what was compiled.
+    pub id: u64,
     /// Name of the model: `Gpt2`.
     pub name: Str,
     /// Doc comment of the model.
@@ -364,7 +472,8 @@ pub struct PlanContext {
     pub outs: *const *mut u8,
     /// For each of [`ModelDesc::params`] a table of tensors, row-major over the extents (one for a single tensor).
     pub params: *const *const *const u8,
-    /// Data of each tap, `[extents.., shape..]`; null where it was not asked for (see [`PlanDesc::taps_together`]).
+    /// Data of each tap, `[extents.., shape..]`; null where it was not asked for (see [`PlanDesc::taps_together`]). Then for
+    /// each tap its flags, `[extents.., stacked..]`: bytes that are 0, to be set to 1 for what is written; null as above.
     pub taps: *const *mut u8,
     /// Buffers between kernels.
     pub arena: *mut u8,
@@ -439,10 +548,12 @@ const _: () = {
     assert!(size_of::<ParamDesc>() == 56);
     assert!(size_of::<SymbolDesc>() == 48);
     assert!(size_of::<CheckDesc>() == 56);
-    assert!(size_of::<TapDesc>() == 80);
+    assert!(size_of::<TapDesc>() == 88);
     assert!(size_of::<EntryDesc>() == 136);
     assert!(size_of::<SiteDesc>() == 16);
     assert!(size_of::<PlanDesc>() == 64);
     assert!(size_of::<VariantDesc>() == 56);
-    assert!(size_of::<ModelDesc>() == 152);
+    assert!(size_of::<ModelDesc>() == 160);
+    // runtime.h declares it.
+    assert!(size_of::<Head>() == 24);
 };

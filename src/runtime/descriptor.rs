@@ -112,6 +112,8 @@ pub struct Tap {
     pub batch: bool,
     /// Shape of each element, after the batch.
     pub dims: Vec<DimText>,
+    /// How many of `dims` come first that are loops over time.
+    pub stacked: usize,
     /// What asking for it costs; may be empty.
     pub cost: String,
 }
@@ -176,6 +178,8 @@ pub struct Variant {
 pub struct ModelDescriptor {
     /// Name.
     pub name: String,
+    /// Tells models of one name from each other: [`id_of`] what was compiled.
+    pub id: u64,
     /// Doc comment.
     pub doc: String,
     /// Target triple.
@@ -190,6 +194,18 @@ pub struct ModelDescriptor {
     pub sites: Vec<String>,
     /// Code, best first.
     pub variants: Vec<Variant>,
+}
+
+/// A hash of the text of a model (64-bit FNV-1a), for [`ModelDescriptor::id`].
+pub fn id_of(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+impl ModelDescriptor {
+    /// What no other model's library has in its symbols: the name in lower case, and the id.
+    pub fn symbol(&self) -> String {
+        format!("{}_{:016x}", super::header::snake_case(&self.name), self.id)
+    }
 }
 
 /// Where a relocation of the descriptor points.
@@ -272,14 +288,14 @@ struct Writer {
 
 /// Words (8 bytes) of each row; `abi.rs` asserts the same sizes.
 mod words {
-    pub(super) const MODEL: u64 = 19;
+    pub(super) const MODEL: u64 = 20;
     pub(super) const PARAM: u64 = 7;
     pub(super) const TENSOR: u64 = 6;
     pub(super) const DIM: u64 = 4;
     pub(super) const ENTRY: u64 = 17;
     pub(super) const SYMBOL: u64 = 6;
     pub(super) const CHECK: u64 = 7;
-    pub(super) const TAP: u64 = 10;
+    pub(super) const TAP: u64 = 11;
     pub(super) const SITE: u64 = 2;
     pub(super) const VARIANT: u64 = 7;
     pub(super) const PLAN: u64 = 8;
@@ -446,6 +462,7 @@ impl Writer {
             self.word(&mut row, elem_code(t.elem));
             self.word(&mut row, u64::from(t.batch));
             self.dims(&mut row, &t.dims, &names, &t.pattern)?;
+            self.word(&mut row, t.stacked as u64);
             self.str(&mut row, &t.cost);
         }
         Ok(())
@@ -479,6 +496,7 @@ impl Writer {
         let start = self.reserve(words::MODEL);
         let mut r = Row(start);
         self.word(&mut r, ABI_VERSION);
+        self.word(&mut r, m.id);
         self.str(&mut r, &m.name);
         self.str(&mut r, &m.doc);
         self.str(&mut r, &m.target);

@@ -1,9 +1,12 @@
 //! `model.h`: what a C or C++ program needs to call a `model.so`, in one file.
 //!
 //! In: the descriptor. Out: the header's text: DLPack's structs and the runtime's functions (`runtime.h`, the same for
-//! every model), and a typed inline function for each entry point, with its shapes in a comment. It is C89 but for
+//! every model), the symbol of the model's library, and a typed inline function for each entry point, with its shapes in a comment. It is C89 but for
 //! `<stdint.h>`, and C++.
 
+use std::collections::BTreeSet;
+
+use super::abi::{LIBRARY_PREFIX, LIBRARY_SYMBOL};
 use super::descriptor::{DimText, Entry, ModelDescriptor, Tensor};
 use crate::shape::Elem;
 
@@ -97,20 +100,62 @@ pub fn header(model: &ModelDescriptor) -> String {
         "",
         &format!("{}: the C side of a model that attnc compiled. Made by attnc.\n\n{}", model.name, model.doc),
     );
-    out += &format!("#ifndef ATTNC_MODEL_{upper}_H\n#define ATTNC_MODEL_{upper}_H\n\n{RUNTIME}\n");
+    let guard = format!("ATTNC_MODEL_{upper}_{:016X}_H", model.id);
+    out += &format!("#ifndef {guard}\n#define {guard}\n\n");
+    out += &format!(
+        "#ifdef ATTNC_MODEL_{upper}_H\n#error \"two models are called {prefix}: rename one, or use each in a file of its \
+         own\"\n#endif\n#define ATTNC_MODEL_{upper}_H\n\n{RUNTIME}\n"
+    );
     out += "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
+    out += &library(&model.symbol(), &prefix, &upper, model.id);
     let parameters: Vec<String> =
         model.params.iter().map(|p| format!("    {}: {}", p.pattern, type_text(p.elem, false, &p.dims))).collect();
     if !parameters.is_empty() {
         out += &comment("", &format!("Tensors that the weights file must have:\n\n{}", parameters.join("\n")));
         out.push('\n');
     }
+    let mut names = BTreeSet::from(["library".to_owned(), "model_open".to_owned()]);
     for (i, e) in model.entries.iter().enumerate() {
-        out += &entry(&prefix, &upper, i, e);
+        let mut name = word(&e.name);
+        while names.contains(&name) || names.contains(&format!("{name}_dlpack")) {
+            name.push('_');
+        }
+        names.extend([name.clone(), format!("{name}_dlpack")]);
+        out += &entry(&prefix, &upper, &name, i, e);
     }
     out += "#ifdef __cplusplus\n}\n#endif\n\n";
-    out += &format!("#endif /* ATTNC_MODEL_{upper}_H */\n");
+    out += &format!("#endif /* {guard} */\n");
     out
+}
+
+/// The way into the model's library: its symbol, and the functions of the interface that need no handle.
+fn library(symbol: &str, prefix: &str, upper: &str, id: u64) -> String {
+    let function = format!("{LIBRARY_PREFIX}{symbol}");
+    let mut out = comment(
+        "",
+        &format!(
+            "The functions of this model's library, by a name that no other has. A program that loads the library by \
+             itself\ngets the same from the function {LIBRARY_SYMBOL} in it: dlsym(library, \"{LIBRARY_SYMBOL}\")."
+        ),
+    );
+    out += &format!("const attnc_functions *{function}(void);\n#define ATTNC_ID_{upper} {}\n\n", u64_of(id));
+    out += &format!(
+        "#ifndef ATTNC_LIBRARY\n#define ATTNC_LIBRARY {function}()\n#define ATTNC_ANY_LIBRARY {function}()\n#else\n\
+         #undef ATTNC_LIBRARY\n#define ATTNC_LIBRARY several_models_are_included_say_NAME_library_or_NAME_model_open\n\
+         #endif\n\n"
+    );
+    out += &format!(
+        "ATTNC_INLINE const attnc_functions *{prefix}_library(void)\n{{\n    return {function}();\n}}\n\n\
+         /* attnc_model_open of this model, where the headers of several are included. */\n\
+         ATTNC_INLINE int32_t {prefix}_model_open(const char *weights, int32_t threads, attnc_model **model)\n{{\n    \
+         return {function}()->model_open(weights, threads, model);\n}}\n\n"
+    );
+    out
+}
+
+/// A number of 64 bits in C89.
+fn u64_of(n: u64) -> String {
+    format!("ATTNC_U64({:#010x}u, {:#010x}u)", n >> 32, n & 0xffff_ffff)
 }
 
 fn type_text(elem: Elem, batch: bool, dims: &[DimText]) -> String {
@@ -118,9 +163,11 @@ fn type_text(elem: Elem, batch: bool, dims: &[DimText]) -> String {
     format!("{elem}[{}]", dims.collect::<Vec<_>>().join(", "))
 }
 
-fn entry(prefix: &str, upper: &str, index: usize, e: &Entry) -> String {
-    let name = format!("{prefix}_{}", word(&e.name));
-    let index_name = format!("{upper}_{}", word(&e.name).to_ascii_uppercase());
+fn entry(prefix: &str, upper: &str, called: &str, index: usize, e: &Entry) -> String {
+    let name = format!("{prefix}_{called}");
+    let index_name = format!("{upper}_{}", called.to_ascii_uppercase());
+    // A session of another model is refused.
+    let own = format!("attnc_entry_of(session, ATTNC_ID_{upper}, {index_name})");
     let mut names: Vec<String> = Vec::new();
     let mut fresh = |wanted: &str| {
         let mut name = identifier(wanted);
@@ -184,16 +231,13 @@ fn entry(prefix: &str, upper: &str, index: usize, e: &Entry) -> String {
     let passed = lists.iter().zip(["dims", "args", "results"]).map(|((_, names), list)| {
         if names.is_empty() { "0, 0".to_owned() } else { format!("{}, {list}", names.len()) }
     });
-    out += &format!(
-        "    return attnc_call_raw(session, {index_name}, {});\n}}\n\n",
-        passed.collect::<Vec<_>>().join(", ")
-    );
-    out += &dlpack_entry(&name, &index_name, &args, &results);
+    out += &format!("    return attnc_call_raw(session, {own}, {});\n}}\n\n", passed.collect::<Vec<_>>().join(", "));
+    out += &dlpack_entry(&name, &own, &args, &results);
     out
 }
 
 /// The same entry point with DLPack tensors.
-fn dlpack_entry(name: &str, index_name: &str, args: &[String], results: &[String]) -> String {
+fn dlpack_entry(name: &str, own: &str, args: &[String], results: &[String]) -> String {
     let mut out = comment("", &format!("{name} with DLPack tensors of any strides; the results are the caller's."));
     let parameters = args.iter().chain(results).map(|n| format!(", DLTensor *{n}")).collect::<String>();
     out += &format!("ATTNC_INLINE int32_t {name}_dlpack(attnc_session *session{parameters})\n{{\n");
@@ -209,7 +253,7 @@ fn dlpack_entry(name: &str, index_name: &str, args: &[String], results: &[String
     }
     let passed = [(args, "args"), (results, "results")]
         .map(|(names, list)| if names.is_empty() { "0, 0".to_owned() } else { format!("{}, {list}", names.len()) });
-    out += &format!("    return attnc_call(session, {index_name}, {});\n}}\n\n", passed.join(", "));
+    out += &format!("    return attnc_call(session, {own}, {});\n}}\n\n", passed.join(", "));
     out
 }
 
@@ -243,7 +287,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// `MiniLm` as `mini_lm`: the prefix of a model's functions.
-fn snake_case(name: &str) -> String {
+pub(super) fn snake_case(name: &str) -> String {
     let mut out = String::new();
     let mut before = '_';
     for c in word(name).chars() {
@@ -268,4 +312,30 @@ fn comment(indent: &str, text: &str) -> String {
     }
     let body: String = lines.iter().map(|l| format!("{indent} * {l}").trim_end().to_owned() + "\n").collect();
     format!("{indent}/*\n{body}{indent} */\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RUNTIME;
+    use crate::runtime::abi::{FUNCTIONS, mark};
+
+    #[test]
+    fn the_table_is_declared_in_its_order() {
+        let table = RUNTIME.split("struct attnc_functions {").nth(1).and_then(|rest| rest.split("};").next()).unwrap();
+        let members: Vec<&str> = table
+            .lines()
+            .filter_map(|line| line.split_once("(*")?.1.split_once(")("))
+            .map(|(name, _)| name)
+            .filter(|name| *name != "poll")
+            .collect();
+        assert_eq!(members, FUNCTIONS);
+        // And each can be called by its name, but for that which is Python's.
+        for name in FUNCTIONS.iter().filter(|name| **name != "python_call") {
+            assert!(RUNTIME.contains(&format!("attnc_{name}(")), "{name}");
+        }
+        for (name, mark) in [("MODEL", mark::MODEL), ("SESSION", mark::SESSION), ("TAPS", mark::TAPS)] {
+            let spelled = super::u64_of(mark);
+            assert!(RUNTIME.contains(&format!("#define ATTNC_{name}_MARK {spelled}\n")), "{name}: {spelled}");
+        }
+    }
 }

@@ -14,13 +14,15 @@ use std::process::{Command, Stdio};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _};
 
+use super::abi::{LIBRARY_PREFIX, LIBRARY_SYMBOL, NAME_PREFIX};
 use crate::files::{self, Folder};
 
 /// The support library as one object file; `build.rs` makes it.
 pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/support.o"));
 
-/// What the linker may export. All else is hidden, so that two models in one process do not meet.
-const VERSION_SCRIPT: &str = "{ global: attnc_*; PyInit_*; local: *; };\n";
+/// What the linker may export: the functions that give the table of functions, and what Python asks for. All else is hidden,
+/// so that two models in one process do not meet.
+const VERSION_SCRIPT: &str = "{ global: attnc_library*; PyInit_*; local: *; };\n";
 /// The file that says so.
 const SCRIPT: &str = "exports.map";
 
@@ -66,6 +68,21 @@ impl fmt::Display for LinkError {
 
 impl std::error::Error for LinkError {}
 
+/// Names for Python that a library may take once it is renamed (`support/renamed.rs`).
+const SPARE_NAMES: u32 = 4;
+
+/// What a shared object is made to be, besides what is in it.
+struct Made<'a> {
+    /// What programs are linked with it by: [`LIBRARY_PREFIX`] is put before it.
+    name: Option<String>,
+    /// What Python imports it as.
+    module: Option<&'a str>,
+    /// Does code in it need libm?
+    libm: bool,
+    /// Does it stay in memory once it is loaded?
+    stays: bool,
+}
+
 /// A linker and how to talk to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linker {
@@ -103,30 +120,36 @@ impl Linker {
     }
 
     /// Links the object files into `output`, exporting what `script` says; all by their names in the folder where the
-    /// linker is started, so that no path gets into its output. `module` is the name by which Python imports it. libm
-    /// is among the libraries only if it is asked for: reading its symbols takes a fifth of the linker's time.
-    fn command(&self, objects: &[String], script: &str, module: Option<&str>, libm: bool, output: &str) -> Command {
+    /// linker is started, so that no path gets into its output. libm is among the libraries only if it is needed: reading
+    /// its symbols takes a fifth of the linker's time.
+    fn command(&self, objects: &[String], script: &str, made: &Made<'_>, output: &str) -> Command {
         let mut c = Command::new(&self.program);
         let script = format!("--version-script={script}");
-        let flags = ["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
+        let mut flags = vec!["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
+        flags.extend(made.stays.then_some(["-z", "nodelete"]).into_iter().flatten());
         let long = ["--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed", "--strip-debug"];
-        let entry = module.map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
+        let own = made.name.iter().map(|name| format!("--defsym={LIBRARY_PREFIX}{name}={LIBRARY_SYMBOL}"));
+        let entry = made.module.iter().map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
+        let spare = made.stays.then_some(0..SPARE_NAMES).into_iter().flatten();
+        // As long as names may be; the digit last.
+        let spare = spare.map(|n| format!("--defsym=PyInit_attnc_spare_{:_<80}{n}=attnc_python_init", ""));
+        let aliases = own.chain(entry).chain(spare);
         if self.driver {
             // -fno-lto keeps gcc from loading its plugin; there is no start-up code that we need.
             c.args(["-shared", "-nostdlib", "-fno-lto"]);
             c.args(flags.chunks(2).map(|f| format!("-Wl,{}", f.join(","))));
             c.args(long.iter().map(|l| format!("-Wl,{l}")));
             c.arg(format!("-Wl,{script}"));
-            c.args(entry.iter().map(|e| format!("-Wl,{e}")));
+            c.args(aliases.map(|a| format!("-Wl,{a}")));
             c.arg("-o").arg(output).args(objects);
-            c.args(libm.then_some("-lm")).args(["-lpthread", "-ldl", "-lc"]);
+            c.args(made.libm.then_some("-lm")).args(["-lpthread", "-ldl", "-lc"]);
             return c;
         }
         if self.flavor {
             c.args(["-flavor", "gnu"]);
         }
-        c.arg("-shared").args(flags).args(long).arg(script).args(entry).arg("-o").arg(output).args(objects);
-        c.args(library_files(libm));
+        c.arg("-shared").args(&flags).args(long).arg(script).args(aliases).arg("-o").arg(output).args(objects);
+        c.args(library_files(made.libm));
         c
     }
 
@@ -193,7 +216,7 @@ fn library_files(libm: bool) -> Vec<PathBuf> {
 }
 
 /// Links `objects` (the bytes of object files) with the support library and writes `output`, with the first linker on
-/// `PATH`.
+/// `PATH`: a library for this process, which closes its handles before it unloads it.
 ///
 /// # Errors
 /// No linker, a file that cannot be written, or a linker that refuses.
@@ -201,15 +224,16 @@ pub fn link(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
     link_with(&Linker::find(std::env::var_os("PATH"))?, objects, output)
 }
 
-/// [`link`], for a `model.so` that gets a `model.py` beside it: `import model` finds the library first, which then
-/// passes for that module (`support/python.rs`). A name that Python cannot import is linked as any other.
+/// [`link`], for any program. Once loaded, the library stays in memory: who unloads it while a model is open would leave the
+/// model's threads without code. Python may import it: `import model` finds the library before a `model.py` beside it, and gets
+/// that module from it (`support/python.rs`). A name that Python cannot import is linked as any other.
 ///
 /// # Errors
 /// As [`link`].
-pub fn link_for_python(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
+pub fn link_library(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
     let importable = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let module = output.file_stem().and_then(|stem| stem.to_str()).filter(importable);
-    link_as(&Linker::find(std::env::var_os("PATH"))?, objects, module, output)
+    link_as(&Linker::find(std::env::var_os("PATH"))?, objects, module, true, output)
 }
 
 /// [`link`] with a given linker.
@@ -217,7 +241,7 @@ pub fn link_for_python(objects: &[&[u8]], output: &Path) -> Result<(), LinkError
 /// # Errors
 /// As [`link`].
 pub fn link_with(linker: &Linker, objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
-    link_as(linker, objects, None, output)
+    link_as(linker, objects, None, false, output)
 }
 
 /// Makes one object file of several, without the support library.
@@ -229,25 +253,34 @@ pub fn join(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
     start(objects.iter().copied(), output, |names, to| linker.joining(names, to))
 }
 
-fn link_as(linker: &Linker, objects: &[&[u8]], module: Option<&str>, output: &Path) -> Result<(), LinkError> {
+fn link_as(
+    linker: &Linker,
+    objects: &[&[u8]],
+    module: Option<&str>,
+    stays: bool,
+    output: &Path,
+) -> Result<(), LinkError> {
+    let (libm, name) = survey(objects);
+    let made = Made { name, module, libm, stays };
     let all = objects.iter().copied().chain([SUPPORT_OBJECT]);
-    let libm = need_more(objects);
-    start(all, output, |names, to| linker.command(names, SCRIPT, module, libm, to))
+    start(all, output, |names, to| linker.command(names, SCRIPT, &made, to))
 }
 
 /// Do objects refer to what none of them has? They know nothing of the support library, so that is in libm. Of what is no
-/// object in ELF, or is broken, it is said that it does.
-fn need_more(objects: &[&[u8]]) -> bool {
+/// object in ELF, or is broken, it is said that it does. And what do they call the model?
+fn survey(objects: &[&[u8]]) -> (bool, Option<String>) {
     let (mut defined, mut wanted) = (BTreeSet::new(), BTreeSet::new());
     for object in objects {
-        let Ok(file) = ElfFile64::<Endianness>::parse(*object) else { return true };
+        let Ok(file) = ElfFile64::<Endianness>::parse(*object) else { return (true, None) };
         for symbol in file.symbols() {
-            let Ok(name) = symbol.name_bytes() else { return true };
+            let Ok(name) = symbol.name_bytes() else { return (true, None) };
             let set = if symbol.is_undefined() { &mut wanted } else { &mut defined };
             set.insert(name);
         }
     }
-    wanted.iter().any(|name| !name.is_empty() && !defined.contains(name))
+    let own = |name: &&[u8]| std::str::from_utf8(name.strip_prefix(NAME_PREFIX.as_bytes())?).ok().map(str::to_owned);
+    let libm = wanted.iter().any(|name| !name.is_empty() && !defined.contains(name));
+    (libm, defined.iter().find_map(own))
 }
 
 /// Starts a linker on objects; `command` has their names and that of what it makes.

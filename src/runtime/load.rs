@@ -1,7 +1,7 @@
 //! Loads a `model.so` into this process and calls it: `attnc run --backend cpu`, and the tests.
 //!
 //! In: the path of a `.so` that attnc made, weights, [`Tensor`]s. Out: results, taps, or the runtime's error text.
-//! All through the exported C functions, as any other program would.
+//! All through the functions of the C interface, as any other program would.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 
 use libloading::Library;
 
-use super::abi::ABI_VERSION;
+use super::abi::{self, ABI_VERSION, LIBRARY_SYMBOL};
 use super::dlpack::{CPU, DLDataType, DLDevice, DLTensor, code};
 use crate::shape::Elem;
 use crate::tensor::Tensor;
@@ -37,24 +37,29 @@ fn error(status: i32, text: impl Into<String>) -> LoadError {
     LoadError { status, text: text.into() }
 }
 
-/// Declares the functions that are used, and how each is looked up.
+/// Declares the functions that are used, and how each is found in the table.
 macro_rules! functions {
     ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)?;)*) => {
-        /// Addresses of exported functions.
+        /// Addresses of functions.
         struct Functions {
             $($name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)*
         }
 
         impl Functions {
             /// # Safety
-            /// The library is a `model.so` of this ABI version.
-            unsafe fn of(library: &Library) -> Result<Functions, LoadError> {
+            /// The table is that of a `model.so` of this ABI version.
+            unsafe fn of(table: &abi::Functions) -> Result<Functions, LoadError> {
+                let address = |name: &str| {
+                    let at = abi::FUNCTIONS.iter().position(|known| name.strip_prefix("attnc_") == Some(known));
+                    let found = at.and_then(|at| table.functions.get(at)).copied();
+                    found.ok_or_else(|| error(-1, format!("there is no function {name}")))
+                };
                 // SAFETY: the signatures are those of the support library.
                 unsafe {
                     Ok(Functions {
-                        $($name: *library
-                            .get(concat!(stringify!($name), "\0").as_bytes())
-                            .map_err(|e| error(-1, e.to_string()))?,)*
+                        $($name: std::mem::transmute::<*const (), unsafe extern "C" fn($($arg),*) $(-> $result)?>(
+                            address(stringify!($name))?
+                        ),)*
                     })
                 }
             }
@@ -94,6 +99,7 @@ functions! {
     attnc_taps_count: fn(*const c_void) -> u64;
     attnc_taps_name: fn(*const c_void, u64) -> *const c_char;
     attnc_taps_tensor: fn(*const c_void, u64) -> *const DLTensor;
+    attnc_taps_written: fn(*const c_void, u64) -> i64;
     attnc_taps_close: fn(*mut c_void);
 }
 
@@ -126,17 +132,21 @@ impl CompiledModel {
         let so = std::path::absolute(so).map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
         // SAFETY: as the caller promises.
         let library = unsafe { Library::new(&so) }.map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
-        // SAFETY: a function without arguments, if it is there at all.
-        let version = unsafe { library.get::<unsafe extern "C" fn() -> u64>(b"attnc_abi_version\0").map(|f| f()) };
-        match version {
-            Ok(ABI_VERSION) => {}
-            Ok(other) => {
-                return Err(error(-1, format!("{} has ABI {other}, this attnc has {ABI_VERSION}", so.display())));
+        // SAFETY: a function without arguments, if it is there at all; what it gives lives as long as the library.
+        let table = unsafe {
+            let give = library.get::<unsafe extern "C" fn() -> *const abi::Functions>(LIBRARY_SYMBOL.as_bytes());
+            give.ok().and_then(|give| give().as_ref())
+        };
+        let table = match table {
+            Some(table) if table.abi_version == ABI_VERSION => table,
+            Some(other) => {
+                let message = format!("{} has ABI {}, this attnc has {ABI_VERSION}", so.display(), other.abi_version);
+                return Err(error(-1, message));
             }
-            Err(_) => return Err(error(-1, format!("{} is not a model that attnc made", so.display()))),
-        }
+            None => return Err(error(-1, format!("{} is not a model that attnc made", so.display()))),
+        };
         // SAFETY: the version says which functions there are.
-        let functions = unsafe { Functions::of(&library)? };
+        let functions = unsafe { Functions::of(table)? };
         let weights = match weights {
             None => None,
             Some(w) => Some(
@@ -225,7 +235,7 @@ impl CompiledModel {
             // SAFETY: a live handle.
             return Err(error(status, unsafe { copied(self.functions.attnc_model_copy_error, self.handle) }));
         }
-        Ok(Session { model: self, handle })
+        Ok(Session { model: self, handle, written: Vec::new() })
     }
 }
 
@@ -332,6 +342,8 @@ pub type Taps = Vec<(String, Tensor)>;
 pub struct Session<'m> {
     model: &'m CompiledModel,
     handle: *mut c_void,
+    /// See [`Session::written`].
+    written: Vec<(String, u64)>,
 }
 
 // SAFETY: a session may be used by any thread, one call at a time, which `&mut self` and the runtime's lock see to.
@@ -427,15 +439,24 @@ impl Session<'_> {
             return Err(self.error(status));
         }
         // SAFETY: taps of this call or null; closed after their last use.
-        let found = unsafe {
-            let found = (0..(f.attnc_taps_count)(taps))
-                .filter_map(|i| Some((text((f.attnc_taps_name)(taps, i)), owned((f.attnc_taps_tensor)(taps, i))?)))
-                .collect();
+        let (found, written) = unsafe {
+            let name = |i| text((f.attnc_taps_name)(taps, i));
+            let count = (f.attnc_taps_count)(taps);
+            let found = (0..count).filter_map(|i| Some((name(i), owned((f.attnc_taps_tensor)(taps, i))?))).collect();
+            let steps = |i| u64::try_from((f.attnc_taps_written)(taps, i)).unwrap_or(0);
+            let written = (0..count).map(|i| (name(i), steps(i))).collect();
             (f.attnc_taps_close)(taps);
-            found
+            (found, written)
         };
+        self.written = written;
         let results: Option<Vec<Tensor>> = results.into_iter().map(Room::filled).collect();
         Ok((results.ok_or_else(|| error(8, "the results are not what their types say"))?, found))
+    }
+
+    /// In how many steps of loops over time each tap of the last call with taps was written: 0 where the call did not come to
+    /// it, and 1 outside of loops.
+    pub fn written(&self) -> &[(String, u64)] {
+        &self.written
     }
 
     /// Makes ready to call an entry point again and again, with the same arguments and the same room for the results.

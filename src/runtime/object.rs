@@ -5,7 +5,7 @@
 
 use cranelift_module::{DataDescription, FuncOrDataId, Linkage, Module};
 
-use super::abi::DESCRIPTOR_SYMBOL;
+use super::abi::{DESCRIPTOR_SYMBOL, NAME_PREFIX};
 use super::descriptor::{ALIGN, ModelDescriptor, Target, serialise};
 
 /// Defines the descriptor of `model` in `module`. Every plan that it names must have been declared there.
@@ -34,5 +34,11 @@ pub fn define(module: &mut dyn Module, model: &ModelDescriptor) -> Result<(), St
             },
         }
     }
+    module.define_data(id, &data).map_err(|e| e.to_string())?;
+    // Tells the linker of the model's name.
+    let name = format!("{NAME_PREFIX}{}", model.symbol());
+    let id = module.declare_data(&name, Linkage::Hidden, false, false).map_err(|e| e.to_string())?;
+    let mut data = DataDescription::new();
+    data.define(Box::new([0]));
     module.define_data(id, &data).map_err(|e| e.to_string())
 }

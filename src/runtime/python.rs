@@ -3,14 +3,16 @@
 //! In: the descriptor. Out: the module's text: `wrapper.py`, which is the same for every model, and after it the model's
 //! entry points as methods. It must not need the library to be loaded to be read.
 
-use super::abi::ABI_VERSION;
+use std::collections::BTreeSet;
+
+use super::abi::{ABI_VERSION, FUNCTIONS};
 use super::descriptor::{Entry, ModelDescriptor, Tensor};
 
 /// The part that is the same for every model.
 const WRAPPER: &str = include_str!("wrapper.py");
 
 /// Words that Python keeps for itself, and names that our own classes use: an `_` is put behind them.
-const TAKEN: [&str; 46] = [
+const TAKEN: [&str; 42] = [
     "False",
     "None",
     "True",
@@ -53,10 +55,6 @@ const TAKEN: [&str; 46] = [
     "info",
     "unused_weights",
     "close",
-    "_call",
-    "_session",
-    "_open",
-    "_taps",
 ];
 
 /// The text of `model.py`.
@@ -65,17 +63,28 @@ pub fn python(model: &ModelDescriptor) -> String {
     out += "# Made by attnc. The first part is the same for every model; the model's own part is at the end.\n\n";
     out += WRAPPER;
     out += &format!("\n\n# The model.\n\n_ABI_VERSION = {ABI_VERSION}\n\n");
-    out += "# Signature, types of the arguments, types of the results.\n_ENTRIES = [\n";
+    out += "# The functions of the library, in their order.\n_TABLE = [\n";
+    for name in FUNCTIONS {
+        out += &format!("    \"{name}\",\n");
+    }
+    out += "]\n\n# Signature, types and names of the arguments, types of the results.\n_ENTRIES = [\n";
     for e in &model.entries {
         let types = |t: &[Tensor]| t.iter().map(|t| format!("\"{}\"", t.elem)).collect::<Vec<_>>().join(", ");
-        out += &format!("    ({}, [{}], [{}]),\n", quoted(&e.signature), types(&e.args), types(&e.results));
+        let named = |t: &Tensor| format!("(\"{}\", {})", t.elem, quoted(&format!("{}: argument `{}`", e.name, t.name)));
+        let args = e.args.iter().map(named).collect::<Vec<_>>().join(", ");
+        out += &format!("    ({}, [{args}], [{}]),\n", quoted(&e.signature), types(&e.results));
     }
     out += "]\n\n\nclass _Entries:\n";
     if model.entries.is_empty() {
         out += "    pass\n";
     }
+    let mut names = BTreeSet::new();
     for (i, e) in model.entries.iter().enumerate() {
-        out += &method(i, e);
+        let mut name = identifier(&e.name, "entry");
+        while !names.insert(name.clone()) {
+            name.push('_');
+        }
+        out += &method(&name, i, e);
     }
     out += "\n\nclass Session(_Entries, _Session):\n";
     out += "    \"\"\"A session of a model, from Model.session().\"\"\"\n";
@@ -110,10 +119,10 @@ fn class_doc(model: &ModelDescriptor) -> String {
     text
 }
 
-fn method(index: usize, e: &Entry) -> String {
+fn method(called: &str, index: usize, e: &Entry) -> String {
     let mut names: Vec<String> = Vec::new();
     for a in &e.args {
-        let mut name = identifier(&a.name);
+        let mut name = identifier(&a.name, "arg");
         while names.contains(&name) {
             name.push('_');
         }
@@ -124,7 +133,7 @@ fn method(index: usize, e: &Entry) -> String {
         doc += &format!("\n\n{}", e.doc.trim());
     }
     if !e.taps.is_empty() {
-        doc += "\n\n`taps` is a list of names, `*` standing for anything; the result is then (result, dict of taps):\n";
+        doc += "\n\n`taps` is a list of names, `*` standing for anything; the result is then (result, Taps), a dict:\n";
         for t in &e.taps {
             doc += &format!("\n    {}", t.pattern);
         }
@@ -132,17 +141,18 @@ fn method(index: usize, e: &Entry) -> String {
     let parameters = names.iter().map(|n| format!("{n}, ")).collect::<String>();
     let tuple = if let [one] = names.as_slice() { format!("{one},") } else { names.join(", ") };
     format!(
-        "    def {}(self, {parameters}taps=None):\n{}\n        return self._call({index}, ({tuple}), taps)\n\n",
-        identifier(&e.name),
+        "    def {called}(self, {parameters}*, taps=None):\n{}\n        return self._call({index}, ({tuple}), taps)\n\n",
         docstring("        ", &doc),
     )
 }
 
-/// A name that Python takes: the program's, with an `_` behind where it is taken, and for characters that it has not.
-fn identifier(name: &str) -> String {
+/// A name that Python takes: the program's, with an `_` behind where it is taken, and for characters that it has not. Names that
+/// begin with an `_` mean something to Python, or are our own: those get `before` in front.
+fn identifier(name: &str, before: &str) -> String {
     let mut out: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
-        out.insert(0, '_');
+    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit() || c == '_') {
+        let apart = if out.starts_with('_') { "" } else { "_" };
+        out.insert_str(0, &format!("{before}{apart}"));
     }
     if TAKEN.contains(&out.as_str()) {
         out.push('_');

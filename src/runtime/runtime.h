@@ -69,6 +69,13 @@ typedef struct attnc_session attnc_session;
 /* The taps of a call. */
 typedef struct attnc_taps attnc_taps;
 
+/*
+ * A library exports no function under its own name: a program that is linked with two models would call the first one's for
+ * both. It exports a table of functions, under a name that no other model has; every handle points to the table of its
+ * library. The functions further down find it there, so they are called in the same way for every model.
+ */
+typedef struct attnc_functions attnc_functions;
+
 /* What functions return. The handle has the text. */
 enum {
     ATTNC_OK = 0,
@@ -79,94 +86,343 @@ enum {
     ATTNC_NO_MEMORY = 5,
     ATTNC_OUT_OF_RANGE = 6,    /* an index, found while running */
     ATTNC_WRONG_PROCESSOR = 7, /* this processor cannot run the model */
-    ATTNC_INTERNAL = 8         /* a bug in attnc */
+    ATTNC_INTERNAL = 8,        /* a bug in attnc */
+    ATTNC_INTERRUPTED = 9      /* the function of attnc_session_poll asked for it */
 };
 
-const char *attnc_status_text(int32_t status);
+/* The table, in an order that belongs to its version. */
+struct attnc_functions {
+    uint64_t abi_version;
+    const char *(*status_text)(int32_t status);
+    const char *(*info)(void);
+    const char *(*model_name)(void);
+    const char *(*target)(void);
+    uint64_t (*variant_count)(void);
+    const char *(*variant_name)(uint64_t variant);
+    uint64_t (*entry_count)(void);
+    int64_t (*entry_index)(const char *name);
+    const char *(*entry_name)(uint64_t entry);
+    const char *(*entry_signature)(uint64_t entry);
+    const char *(*entry_doc)(uint64_t entry);
+    uint64_t (*dimension_count)(uint64_t entry);
+    const char *(*dimension_name)(uint64_t entry, uint64_t dimension);
+    uint64_t (*argument_count)(uint64_t entry);
+    const char *(*argument_name)(uint64_t entry, uint64_t argument);
+    const char *(*argument_type)(uint64_t entry, uint64_t argument);
+    uint64_t (*result_count)(uint64_t entry);
+    const char *(*result_type)(uint64_t entry, uint64_t result);
+    uint64_t (*tap_count)(uint64_t entry);
+    const char *(*tap_name)(uint64_t entry, uint64_t tap);
+    const char *(*tap_cost)(uint64_t entry, uint64_t tap);
+    uint64_t (*parameter_count)(void);
+    const char *(*parameter_name)(uint64_t parameter);
+    int32_t (*model_open)(const char *weights, int32_t threads, attnc_model **model);
+    void (*model_close)(attnc_model *model);
+    const char *(*model_error)(const attnc_model *model);
+    uint64_t (*model_copy_error)(const attnc_model *model, char *buffer, uint64_t capacity);
+    const char *(*model_variant)(const attnc_model *model);
+    uint64_t (*unused_weight_count)(const attnc_model *model);
+    const char *(*unused_weight)(const attnc_model *model, uint64_t index);
+    int32_t (*session_open)(const attnc_model *model, attnc_session **session);
+    void (*session_close)(attnc_session *session);
+    int32_t (*session_reset)(attnc_session *session);
+    const char *(*session_error)(const attnc_session *session);
+    uint64_t (*session_copy_error)(const attnc_session *session, char *buffer, uint64_t capacity);
+    int32_t (*session_poll)(attnc_session *session, int32_t (*poll)(void *context), void *context);
+    int32_t (*session_profile)(attnc_session *session, int32_t on);
+    uint64_t (*launch_count)(const attnc_session *session);
+    int64_t (*launch_nanoseconds)(const attnc_session *session, uint64_t index);
+    int64_t (*launch_points)(const attnc_session *session, uint64_t index);
+    int32_t (*result_shape)(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                            uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim);
+    int32_t (*call)(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                    uint64_t result_count, DLTensor *const *results);
+    int32_t (*call_owned)(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                          uint64_t result_count, DLManagedTensor **results);
+    int32_t (*call_taps)(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                         uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
+                         const char *const *patterns, attnc_taps **taps);
+    uint64_t (*taps_count)(const attnc_taps *taps);
+    const char *(*taps_name)(const attnc_taps *taps, uint64_t index);
+    const DLTensor *(*taps_tensor)(const attnc_taps *taps, uint64_t index);
+    int64_t (*taps_written)(const attnc_taps *taps, uint64_t index);
+    void (*taps_close)(attnc_taps *taps);
+    int32_t (*result_shape_raw)(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
+                                uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim);
+    int32_t (*call_raw)(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
+                        uint64_t arg_count, const void *const *args, uint64_t result_count, void *const *results);
+    int32_t (*python_call)(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                           uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
+                           const char *const *patterns, attnc_taps **taps);
+};
 
+/* How handles begin. The marks are those of handles that are open; the model is which one they came from. */
+typedef struct {
+    uint64_t mark;
+    const attnc_functions *functions;
+    uint64_t model;
+} attnc_head;
+
+#define ATTNC_U64(high, low) (((uint64_t)(high) << 32) | (uint64_t)(low))
+#define ATTNC_MODEL_MARK ATTNC_U64(0x6174746eu, 0x6d6f6431u)
+#define ATTNC_SESSION_MARK ATTNC_U64(0x6174746eu, 0x73657331u)
+#define ATTNC_TAPS_MARK ATTNC_U64(0x6174746eu, 0x74617031u)
+
+ATTNC_INLINE const attnc_functions *attnc_functions_of(const void *handle, uint64_t mark)
+{
+    const attnc_head *head = (const attnc_head *)handle;
+    return head && head->mark == mark ? head->functions : 0;
+}
+
+/* The entry point of a typed function, for a session of its own model; for another's none, which is an error of the call. */
+ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t model, uint64_t entry)
+{
+    const attnc_head *head = (const attnc_head *)(const void *)session;
+    return head && head->model == model ? entry : ATTNC_U64(0xffffffffu, 0xffffffffu);
+}
+
+/*
+ * These ask the library of the one model whose header is included. Where there are several, NAME_library() is the table of
+ * each: NAME_library()->info(), and NAME_model_open() opens it.
+ */
+/* A short name for a status. */
+#define attnc_status_text(status) (ATTNC_ANY_LIBRARY->status_text((status)))
 /* What the library holds; null, 0 or -1 for what is not there. */
-uint64_t attnc_abi_version(void);
-const char *attnc_info(void);
-const char *attnc_model_name(void);
-const char *attnc_target(void);
-uint64_t attnc_variant_count(void);
-const char *attnc_variant_name(uint64_t variant);
-uint64_t attnc_entry_count(void);
-int64_t attnc_entry_index(const char *name);
-const char *attnc_entry_name(uint64_t entry);
-const char *attnc_entry_signature(uint64_t entry);
-const char *attnc_entry_doc(uint64_t entry);
-uint64_t attnc_dimension_count(uint64_t entry);
-const char *attnc_dimension_name(uint64_t entry, uint64_t dimension);
-uint64_t attnc_argument_count(uint64_t entry);
-const char *attnc_argument_name(uint64_t entry, uint64_t argument);
-const char *attnc_argument_type(uint64_t entry, uint64_t argument);
-uint64_t attnc_result_count(uint64_t entry);
-const char *attnc_result_type(uint64_t entry, uint64_t result);
-uint64_t attnc_tap_count(uint64_t entry);
-const char *attnc_tap_name(uint64_t entry, uint64_t tap);
-const char *attnc_tap_cost(uint64_t entry, uint64_t tap);
-uint64_t attnc_parameter_count(void);
-const char *attnc_parameter_name(uint64_t parameter);
-
+#define attnc_info() (ATTNC_LIBRARY->info())
+#define attnc_model_name() (ATTNC_LIBRARY->model_name())
+#define attnc_target() (ATTNC_LIBRARY->target())
+#define attnc_variant_count() (ATTNC_LIBRARY->variant_count())
+#define attnc_variant_name(variant) (ATTNC_LIBRARY->variant_name((variant)))
+#define attnc_entry_count() (ATTNC_LIBRARY->entry_count())
+#define attnc_entry_index(name) (ATTNC_LIBRARY->entry_index((name)))
+#define attnc_entry_name(entry) (ATTNC_LIBRARY->entry_name((entry)))
+#define attnc_entry_signature(entry) (ATTNC_LIBRARY->entry_signature((entry)))
+#define attnc_entry_doc(entry) (ATTNC_LIBRARY->entry_doc((entry)))
+#define attnc_dimension_count(entry) (ATTNC_LIBRARY->dimension_count((entry)))
+#define attnc_dimension_name(entry, dimension) (ATTNC_LIBRARY->dimension_name((entry), (dimension)))
+#define attnc_argument_count(entry) (ATTNC_LIBRARY->argument_count((entry)))
+#define attnc_argument_name(entry, argument) (ATTNC_LIBRARY->argument_name((entry), (argument)))
+#define attnc_argument_type(entry, argument) (ATTNC_LIBRARY->argument_type((entry), (argument)))
+#define attnc_result_count(entry) (ATTNC_LIBRARY->result_count((entry)))
+#define attnc_result_type(entry, result) (ATTNC_LIBRARY->result_type((entry), (result)))
+#define attnc_tap_count(entry) (ATTNC_LIBRARY->tap_count((entry)))
+#define attnc_tap_name(entry, tap) (ATTNC_LIBRARY->tap_name((entry), (tap)))
+#define attnc_tap_cost(entry, tap) (ATTNC_LIBRARY->tap_cost((entry), (tap)))
+#define attnc_parameter_count() (ATTNC_LIBRARY->parameter_count())
+#define attnc_parameter_name(parameter) (ATTNC_LIBRARY->parameter_name((parameter)))
 /*
  * Opens the model with a safetensors file (null for a model without weights); threads 0 is what ATTNC_THREADS in
  * the environment says, else one for each core. ATTNC_CPU there (portable, avx2, avx2vnni, avx512, avx512bf16, amx) is the best level
  * of processors whose code may run; of those, the best that this processor has does. amx is passed over where the system
  * refuses its tiles, avx512bf16 on Intel's processors unless ATTNC_CPU names just it.
  * *model becomes a handle even where this fails, for attnc_model_error; close it either way.
+ * The file is mapped into memory, not read: as long as the model is open, it must not be written to or made shorter (a
+ * read of what is gone ends the process with SIGBUS). Writing a new file and renaming it to the name of the old one is fine.
  */
-int32_t attnc_model_open(const char *weights, int32_t threads, attnc_model **model);
-/* Null is ignored. The memory is freed when the model's sessions are closed too. */
-void attnc_model_close(attnc_model *model);
+#define attnc_model_open(weights, threads, model) (ATTNC_LIBRARY->model_open((weights), (threads), (model)))
+#define attnc_abi_version() (ATTNC_LIBRARY->abi_version)
+
+/*
+ * Null is ignored. The memory is freed when the model's sessions are closed too. A library stays in memory once it is loaded
+ * (dlclose does not unload it), so the threads of a model that is still open then keep their code.
+ */
+ATTNC_INLINE void attnc_model_close(attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    if (f) {
+        f->model_close(model);
+    }
+}
+
 /* Text of the last error; valid until the next. */
-const char *attnc_model_error(const attnc_model *model);
+ATTNC_INLINE const char *attnc_model_error(const attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->model_error(model) : "not a model handle";
+}
+
 /* The same as a copy, which other threads cannot change: returns the whole length, writes at most capacity bytes. */
-uint64_t attnc_model_copy_error(const attnc_model *model, char *buffer, uint64_t capacity);
-const char *attnc_model_variant(const attnc_model *model);
-uint64_t attnc_unused_weight_count(const attnc_model *model);
-const char *attnc_unused_weight(const attnc_model *model, uint64_t index);
+ATTNC_INLINE uint64_t attnc_model_copy_error(const attnc_model *model, char *buffer, uint64_t capacity)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->model_copy_error(model, buffer, capacity) : 0;
+}
+
+ATTNC_INLINE const char *attnc_model_variant(const attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->model_variant(model) : 0;
+}
+
+ATTNC_INLINE uint64_t attnc_unused_weight_count(const attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->unused_weight_count(model) : 0;
+}
+
+ATTNC_INLINE const char *attnc_unused_weight(const attnc_model *model, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->unused_weight(model, index) : 0;
+}
 
 /* Where this fails, the model has the text. */
-int32_t attnc_session_open(const attnc_model *model, attnc_session **session);
-void attnc_session_close(attnc_session *session);
-/* Sets all states to zero; programs cannot declare any yet. */
-int32_t attnc_session_reset(attnc_session *session);
-const char *attnc_session_error(const attnc_session *session);
-uint64_t attnc_session_copy_error(const attnc_session *session, char *buffer, uint64_t capacity);
+ATTNC_INLINE int32_t attnc_session_open(const attnc_model *model, attnc_session **session)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->session_open(model, session) : ATTNC_WRONG_CALL;
+}
+
+ATTNC_INLINE void attnc_session_close(attnc_session *session)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    if (f) {
+        f->session_close(session);
+    }
+}
+
+/* Sets the states to zero. */
+ATTNC_INLINE int32_t attnc_session_reset(attnc_session *session)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_reset(session) : ATTNC_WRONG_CALL;
+}
+
+ATTNC_INLINE const char *attnc_session_error(const attnc_session *session)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_error(session) : "not a session handle";
+}
+
+ATTNC_INLINE uint64_t attnc_session_copy_error(const attnc_session *session, char *buffer, uint64_t capacity)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_copy_error(session, buffer, capacity) : 0;
+}
+
+/*
+ * Lets calls of the session be interrupted: between the launches of kernels they call poll, on the thread of the call, 50 ms
+ * after the last time at the earliest. Where it returns other than 0, the call ends with ATTNC_INTERRUPTED, and what it has
+ * written is not defined. It must not call the session. Null: calls are not interrupted.
+ */
+ATTNC_INLINE int32_t attnc_session_poll(attnc_session *session, int32_t (*poll)(void *context), void *context)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_poll(session, poll, context) : ATTNC_WRONG_CALL;
+}
 
 /* Times the launches of kernels from the next call on (on is not 0), or no longer; then those of the last call, in order. */
-int32_t attnc_session_profile(attnc_session *session, int32_t on);
-uint64_t attnc_launch_count(const attnc_session *session);
-int64_t attnc_launch_nanoseconds(const attnc_session *session, uint64_t index);
-int64_t attnc_launch_points(const attnc_session *session, uint64_t index);
+ATTNC_INLINE int32_t attnc_session_profile(attnc_session *session, int32_t on)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->session_profile(session, on) : ATTNC_WRONG_CALL;
+}
+
+ATTNC_INLINE uint64_t attnc_launch_count(const attnc_session *session)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->launch_count(session) : 0;
+}
+
+ATTNC_INLINE int64_t attnc_launch_nanoseconds(const attnc_session *session, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->launch_nanoseconds(session, index) : -1;
+}
+
+ATTNC_INLINE int64_t attnc_launch_points(const attnc_session *session, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->launch_points(session, index) : -1;
+}
 
 /* The shape that a result will have; only shapes and types of the arguments are looked at. */
-int32_t attnc_result_shape(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
-                           uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim);
+ATTNC_INLINE int32_t attnc_result_shape(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                                        uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->result_shape(session, entry, arg_count, args, result, shape, capacity, ndim) : ATTNC_WRONG_CALL;
+}
+
 /* Calls an entry point; the results are the caller's tensors, of any strides. */
-int32_t attnc_call(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
-                   uint64_t result_count, DLTensor *const *results);
-/* The same; the results are made by the runtime, each with a deleter, to be called before the library is unloaded. */
-int32_t attnc_call_owned(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
-                         uint64_t result_count, DLManagedTensor **results);
+ATTNC_INLINE int32_t attnc_call(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                                uint64_t result_count, DLTensor *const *results)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->call(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
+}
+
+/* The same; the results are made by the runtime, each with a deleter. */
+ATTNC_INLINE int32_t attnc_call_owned(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                                      uint64_t result_count, DLManagedTensor **results)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->call_owned(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
+}
+
 /* attnc_call that also gives the taps whose paths match a pattern (* is any run of characters, ? any one). */
-int32_t attnc_call_taps(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
-                        uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
-                        const char *const *patterns, attnc_taps **taps);
-uint64_t attnc_taps_count(const attnc_taps *taps);
-const char *attnc_taps_name(const attnc_taps *taps, uint64_t index);
-const DLTensor *attnc_taps_tensor(const attnc_taps *taps, uint64_t index);
-void attnc_taps_close(attnc_taps *taps);
+ATTNC_INLINE int32_t attnc_call_taps(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
+                                     uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
+                                     const char *const *patterns, attnc_taps **taps)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->call_taps(session, entry, arg_count, args, result_count, results, pattern_count, patterns, taps) : ATTNC_WRONG_CALL;
+}
+
+ATTNC_INLINE uint64_t attnc_taps_count(const attnc_taps *taps)
+{
+    const attnc_functions *f = attnc_functions_of(taps, ATTNC_TAPS_MARK);
+    return f ? f->taps_count(taps) : 0;
+}
+
+ATTNC_INLINE const char *attnc_taps_name(const attnc_taps *taps, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(taps, ATTNC_TAPS_MARK);
+    return f ? f->taps_name(taps, index) : 0;
+}
+
+ATTNC_INLINE const DLTensor *attnc_taps_tensor(const attnc_taps *taps, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(taps, ATTNC_TAPS_MARK);
+    return f ? f->taps_tensor(taps, index) : 0;
+}
+
+/*
+ * In how many steps the tap was written: 0 where the call did not come to it (a branch that was not taken); at most 1, or for
+ * a tap in a loop over time the number of its steps. What was not written is zeros. -1 where there is no such tap.
+ */
+ATTNC_INLINE int64_t attnc_taps_written(const attnc_taps *taps, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(taps, ATTNC_TAPS_MARK);
+    return f ? f->taps_written(taps, index) : -1;
+}
+
+ATTNC_INLINE void attnc_taps_close(attnc_taps *taps)
+{
+    const attnc_functions *f = attnc_functions_of(taps, ATTNC_TAPS_MARK);
+    if (f) {
+        f->taps_close(taps);
+    }
+}
 
 /* For contiguous memory, described by the values of the entry point's dimensions alone (attnc_dimension_name). */
-int32_t attnc_result_shape_raw(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
-                               uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim);
-int32_t attnc_call_raw(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
-                       uint64_t arg_count, const void *const *args, uint64_t result_count, void *const *results);
+ATTNC_INLINE int32_t attnc_result_shape_raw(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
+                                            uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->result_shape_raw(session, entry, dim_count, dims, result, shape, capacity, ndim) : ATTNC_WRONG_CALL;
+}
+
+ATTNC_INLINE int32_t attnc_call_raw(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
+                                    uint64_t arg_count, const void *const *args, uint64_t result_count, void *const *results)
+{
+    const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
+    return f ? f->call_raw(session, entry, dim_count, dims, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
+}
 
 #ifdef __cplusplus
 }
+
 #endif
 
 #endif /* ATTNC_RUNTIME_H */

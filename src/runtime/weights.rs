@@ -3,6 +3,7 @@
 //! In: the path of an untrusted file. Out: each tensor that is asked for, checked beforehand against the model's
 //! parameters all at once. (A `model.so` does the same by itself, in `support/weights.rs`.)
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -29,17 +30,17 @@ impl WeightsFile {
         if path.is_dir() {
             return Err(format!("cannot read weights file `{shown}`: it is a folder"));
         }
-        // To open a pipe would wait for somebody to write.
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        // Asked before it is opened, which would wait for somebody to write to a pipe.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
         }
         let file = File::open(path).map_err(unreadable)?;
-        if !file.metadata().map_err(unreadable)?.is_file() {
-            return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
-        }
         // SAFETY: the map is read only; a file that is changed while it is mapped is the user's fault, as in a model.so.
         let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
         SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
+        if let Some(name) = twice(&map) {
+            return Err(format!("weights file `{shown}`: it has two tensors `{}`", name.escape_debug()));
+        }
         Ok(WeightsFile { map })
     }
 
@@ -102,6 +103,39 @@ impl WeightsFile {
         }
         Err(text)
     }
+}
+
+/// A name that the header of a safetensors file gives to two tensors. The file is a good one in all else.
+fn twice(file: &[u8]) -> Option<String> {
+    let (length, rest) = file.split_first_chunk::<8>()?;
+    let header = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let mut names = BTreeSet::new();
+    let (mut depth, mut at) = (0usize, 0);
+    // Names are the strings one level deep that a colon follows; the rest of the header is stepped over.
+    while let Some(byte) = header.get(at) {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let start = at;
+                at += 1;
+                while header.get(at).is_some_and(|b| *b != b'"') {
+                    at += if header.get(at) == Some(&b'\\') { 2 } else { 1 };
+                }
+                let is_name =
+                    || header.get(at + 1..)?.iter().find(|b| !b.is_ascii_whitespace()).filter(|b| **b == b':');
+                if depth == 1 && is_name().is_some() {
+                    let name: String = serde_json::from_slice(header.get(start..=at)?).ok()?;
+                    if !names.insert(name.clone()) {
+                        return Some(name);
+                    }
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 /// The element type of the language that a stored type is.
@@ -168,6 +202,16 @@ mod tests {
             "the weights file does not fit: 3 tensors\n  h.1.w: f16[2] in the file, f32[2] in the program\n  \
              missing: h.2.w: f32[2]\n  h.0.w: f32[2] in the file, f32[3] in the program"
         );
+        let other = header.replace("h.1.w", "h.\\u0030.w");
+        let two = [(other.len() as u64).to_le_bytes().as_slice(), other.as_bytes(), &[0; 12]].concat();
+        std::fs::write(&path, &two).unwrap();
+        let e = WeightsFile::open(&path).err().unwrap();
+        assert!(e.ends_with("it has two tensors `h.0.w`"), "{e}");
+        // The metadata may have any names.
+        let metadata = header.replacen('{', r#"{"__metadata__":{"h.0.w":"a \" {","h.1.w":"h.0.w"}, "#, 1);
+        let good = [(metadata.len() as u64).to_le_bytes().as_slice(), metadata.as_bytes(), &[0; 12]].concat();
+        std::fs::write(&path, &good).unwrap();
+        assert_eq!(WeightsFile::open(&path).unwrap().names(), ["h.0.w", "h.1.w"]);
         for cut in [0, 4, 20, file.len() - 1] {
             std::fs::write(&path, &file[..cut]).unwrap();
             assert!(WeightsFile::open(&path).is_err(), "cut to {cut}");

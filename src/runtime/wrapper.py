@@ -1,10 +1,13 @@
 import ctypes
+import operator
 import os
+import re
+import sys
 import threading
 
 import numpy as np
 
-__all__ = ["Model", "Session", "AttncError", "AttncValueError", "AttncIndexError"]
+__all__ = ["Model", "Session", "Taps", "AttncError", "AttncValueError", "AttncIndexError"]
 
 
 class AttncError(RuntimeError):
@@ -73,8 +76,8 @@ def _dtype(name):
         return np.dtype(np.uint16)
 
 
-def _of_array(array, declared):
-    """A DLTensor over a NumPy array, and what must be kept alive with it."""
+def _of_array(array, declared, name):
+    """A DLTensor over a NumPy array, and what must be kept alive with it; messages call it `name`."""
     dtype = array.dtype
     if not dtype.isnative:
         array = array.astype(dtype.newbyteorder("="))
@@ -87,7 +90,7 @@ def _of_array(array, declared):
     elif dtype.kind in _CODES:
         code = _CODES[dtype.kind]
     else:
-        raise AttncValueError("an array of NumPy type %s cannot be an argument" % dtype)
+        raise AttncValueError("%s: expected %s, found an array of NumPy type %s" % (name, declared, dtype))
     numbers = ctypes.c_int64 * max(array.ndim, 1)
     shape = numbers(*array.shape)
     strides = numbers(*(stride // max(size, 1) for stride in array.strides))
@@ -113,7 +116,7 @@ def _empty(shape, dtype):
     return room[start : start + size].view(dtype).reshape(shape)
 
 
-def _of_dlpack(value):
+def _of_dlpack(value, name):
     """A DLTensor of an object that speaks DLPack; its capsule is not consumed, and frees the tensor when it goes."""
     try:
         capsule = value.__dlpack__(max_version=(1, 1))
@@ -126,23 +129,28 @@ def _of_dlpack(value):
     if is_valid(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(get(capsule, b"dltensor_versioned"))
         if managed.major != 1:
-            raise AttncValueError("DLPack %d.%d is not known here" % (managed.major, managed.minor))
+            raise AttncValueError("%s: DLPack %d.%d is not known here" % (name, managed.major, managed.minor))
         return managed.tensor, capsule
     if is_valid(capsule, b"dltensor"):
         return _DLTensor.from_address(get(capsule, b"dltensor")), capsule
-    raise AttncValueError("__dlpack__ of a %s gives no DLPack capsule" % type(value).__name__)
+    raise AttncValueError("%s: __dlpack__ of a %s gives no DLPack capsule" % (name, type(value).__name__))
 
 
-def _of_value(value, declared):
+def _of_value(value, declared, name):
+    if value is None:
+        raise AttncValueError("%s: expected %s, found None" % (name, declared))
     if not isinstance(value, (np.ndarray, np.generic)):
         if hasattr(value, "__dlpack__"):
-            return _of_dlpack(value)
+            return _of_dlpack(value, name)
         bare = isinstance(value, (int, float, list, tuple))
-        value = np.asarray(value)
+        try:
+            value = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise AttncValueError("%s: %s" % (name, error)) from None
         # Python's own numbers have no width: they take the program's type. Whole numbers keep theirs, and are checked.
         if bare and declared in ("f32", "f16") and value.dtype.kind in "if":
             value = value.astype(_dtype(declared))
-    return _of_array(np.asarray(value), declared)
+    return _of_array(np.asarray(value), declared, name)
 
 
 _POINTER = ctypes.c_void_p
@@ -150,62 +158,100 @@ _LIST = ctypes.POINTER(ctypes.POINTER(_DLTensor))
 _TEXT = ctypes.c_char_p
 _U64 = ctypes.c_uint64
 _I32 = ctypes.c_int32
+_CALL = (
+    _I32,
+    [_POINTER, _U64, _U64, _LIST, _U64, _LIST, _U64, ctypes.POINTER(_TEXT), ctypes.POINTER(_POINTER)],
+)
 _FUNCTIONS = {
-    "attnc_info": (_TEXT, []),
-    "attnc_entry_count": (_U64, []),
-    "attnc_entry_signature": (_TEXT, [_U64]),
-    "attnc_model_open": (_I32, [_TEXT, _I32, ctypes.POINTER(_POINTER)]),
-    "attnc_model_close": (None, [_POINTER]),
-    "attnc_model_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
-    "attnc_unused_weight_count": (_U64, [_POINTER]),
-    "attnc_unused_weight": (_TEXT, [_POINTER, _U64]),
-    "attnc_session_open": (_I32, [_POINTER, ctypes.POINTER(_POINTER)]),
-    "attnc_session_close": (None, [_POINTER]),
-    "attnc_session_reset": (_I32, [_POINTER]),
-    "attnc_session_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
-    "attnc_result_shape": (
+    "info": (_TEXT, []),
+    "entry_count": (_U64, []),
+    "entry_signature": (_TEXT, [_U64]),
+    "model_open": (_I32, [_TEXT, _I32, ctypes.POINTER(_POINTER)]),
+    "model_close": (None, [_POINTER]),
+    "model_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
+    "unused_weight_count": (_U64, [_POINTER]),
+    "unused_weight": (_TEXT, [_POINTER, _U64]),
+    "session_open": (_I32, [_POINTER, ctypes.POINTER(_POINTER)]),
+    "session_close": (None, [_POINTER]),
+    "session_reset": (_I32, [_POINTER]),
+    "session_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
+    "result_shape": (
         _I32,
         [_POINTER, _U64, _U64, _LIST, _U64, ctypes.POINTER(ctypes.c_int64), _U64, ctypes.POINTER(_I32)],
     ),
-    "attnc_call_taps": (
-        _I32,
-        [_POINTER, _U64, _U64, _LIST, _U64, _LIST, _U64, ctypes.POINTER(_TEXT), ctypes.POINTER(_POINTER)],
-    ),
-    "attnc_taps_count": (_U64, [_POINTER]),
-    "attnc_taps_name": (_TEXT, [_POINTER, _U64]),
-    "attnc_taps_tensor": (ctypes.POINTER(_DLTensor), [_POINTER, _U64]),
-    "attnc_taps_close": (None, [_POINTER]),
+    "call_taps": _CALL,
+    "python_call": _CALL,
+    "taps_count": (_U64, [_POINTER]),
+    "taps_name": (_TEXT, [_POINTER, _U64]),
+    "taps_tensor": (ctypes.POINTER(_DLTensor), [_POINTER, _U64]),
+    "taps_written": (ctypes.c_int64, [_POINTER, _U64]),
+    "taps_close": (None, [_POINTER]),
 }
 
 
-def _load(path):
-    """The library at `path`, with the types of its functions, checked to be the one that this file describes."""
-    try:
-        library = ctypes.CDLL(path)
-    except OSError as error:
-        raise AttncError("cannot load %s: %s" % (path, error)) from None
-    try:
-        library.attnc_abi_version.restype = _U64
-        version = library.attnc_abi_version()
-    except AttributeError:
-        raise AttncError("%s is not a model that attnc made" % path) from None
-    if version != _ABI_VERSION:
-        raise AttncError("%s has ABI %d, and this file is for ABI %d" % (path, version, _ABI_VERSION))
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    count = library.attnc_entry_count()
-    signatures = [library.attnc_entry_signature(i).decode() for i in range(count)]
-    if signatures != [entry[0] for entry in _ENTRIES]:
-        raise AttncError("%s and this file are not of the same program: its entry points are %s" % (path, signatures))
-    return library
+class _Library:
+    """The functions of the library at `path`, checked to be the one that this file describes.
+
+    Libraries export none of them by name, because all have the same: they are found in the table of this library.
+    """
+
+    def __init__(self, path):
+        try:
+            self._library = ctypes.CDLL(path)
+        except OSError as error:
+            raise AttncError("cannot load %s: %s" % (path, error)) from None
+        try:
+            self._library.library.restype = ctypes.c_void_p
+            table = self._library.library()
+        except AttributeError:
+            raise AttncError("%s is not a model that attnc made" % path) from None
+        version = _U64.from_address(table).value
+        if version != _ABI_VERSION:
+            raise AttncError("%s has ABI %d, and this file is for ABI %d" % (path, version, _ABI_VERSION))
+        addresses = (ctypes.c_void_p * len(_TABLE)).from_address(table + ctypes.sizeof(_U64))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            # That for Python gives up Python's lock itself, and may end with an exception.
+            kind = ctypes.PYFUNCTYPE if name == "python_call" else ctypes.CFUNCTYPE
+            setattr(self, name, kind(result, *arguments)(addresses[_TABLE.index(name)]))
+        self.call = self.python_call if sys.implementation.name == "cpython" else self.call_taps
+        signatures = [self.entry_signature(i).decode() for i in range(self.entry_count())]
+        if signatures != [entry[0] for entry in _ENTRIES]:
+            raise AttncError("%s and this file are not of the same program: its entry points are %s" % (path, signatures))
 
 
 def _error(copy, handle, status):
     size = copy(handle, None, 0)
-    text = ctypes.create_string_buffer(size + 1)
-    copy(handle, text, size + 1)
-    return _ERRORS.get(status, AttncError)(text.value.decode(errors="replace"), status)
+    buffer = ctypes.create_string_buffer(size + 1)
+    copy(handle, buffer, size + 1)
+    text = buffer.value.decode(errors="replace")
+    types = re.search("expected (\\w+), found \\w+$", text)
+    if types:
+        name = _TYPES.get(types.group(1))
+        text += " (`.astype(%s)` converts)" % ("numpy.%s" % name if name else "ml_dtypes.bfloat16")
+    return _ERRORS.get(status, AttncError)(text, status)
+
+
+def _threads(threads):
+    """The number of threads as the library takes it."""
+    try:
+        number = 0 if threads is None else operator.index(threads)
+    except TypeError:
+        raise AttncValueError("threads must be an integer or None, and is %r" % (threads,)) from None
+    if not 0 <= number < 1 << 31:
+        raise AttncValueError("threads cannot be %d: it is 1 or more, or 0 for one each core" % number)
+    return number
+
+
+class Taps(dict):
+    """The taps of a call by their names.
+
+    `written` has for each in how many steps it was written: 0 where the call did not come to it (a branch that was not
+    taken), at most 1 outside of loops over time. What was not written is zeros.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.written = {}
 
 
 def _list(tensors):
@@ -232,10 +278,10 @@ class _Prepared:
 
     def __init__(self, session, handle, entry, values):
         _, arguments, results = _ENTRIES[entry]
-        self.inputs = [_of_array(value, declared)[0] for value, declared in zip(values, arguments)]
+        self.inputs = [_of_array(value, *declared)[0] for value, declared in zip(values, arguments)]
         args = _list(self.inputs)
         made = [session._result(handle, entry, i, name, len(self.inputs), args) for i, name in enumerate(results)]
-        self.outputs = [_of_array(array, name)[0] for array, name in zip(made, results)]
+        self.outputs = [_of_array(array, name, "a result")[0] for array, name in zip(made, results)]
         self.results = [(array.shape, array.dtype) for array in made]
         self.given = (entry, len(self.inputs), args, len(made), _list(self.outputs), 0, (_TEXT * 1)(), ctypes.byref(_POINTER()))
 
@@ -268,22 +314,22 @@ class _Session:
         self._prepared = {}
         self._handle = None
         handle = _POINTER()
-        status = library.attnc_session_open(model, ctypes.byref(handle))
+        status = library.session_open(model, ctypes.byref(handle))
         if status != 0:
-            raise _error(library.attnc_model_copy_error, model, status)
+            raise _error(library.model_copy_error, model, status)
         self._handle = handle
 
     def reset(self):
         """Sets all states of this session to zero; programs cannot declare any yet."""
         with self._lock:
-            self._check(self._library.attnc_session_reset(self._open()))
+            self._check(self._library.session_reset(self._open()))
 
     def close(self):
         """Frees the session's memory."""
         with self._lock:
             handle, self._handle = self._handle, None
             if handle is not None:
-                self._library.attnc_session_close(handle)
+                self._library.session_close(handle)
 
     def __enter__(self):
         return self
@@ -302,7 +348,7 @@ class _Session:
 
     def _check(self, status):
         if status != 0:
-            raise _error(self._library.attnc_session_copy_error, self._handle, status)
+            raise _error(self._library.session_copy_error, self._handle, status)
 
     def _call(self, entry, values, taps):
         key = _Prepared.key(entry, values) if taps is None else None
@@ -315,22 +361,22 @@ class _Session:
                     if len(self._prepared) >= _Prepared.MOST:
                         self._prepared.clear()
                     self._prepared[key] = prepared
-                status, made = prepared.call(self._library.attnc_call_taps, handle, values)
+                status, made = prepared.call(self._library.call, handle, values)
                 self._check(status)
             return made[0] if len(made) == 1 else tuple(made)
         _, arguments, results = _ENTRIES[entry]
-        inputs = [_of_value(value, declared) for value, declared in zip(values, arguments)]
+        inputs = [_of_value(value, *declared) for value, declared in zip(values, arguments)]
         args = _list([tensor for tensor, _ in inputs])
         with self._lock:
             handle = self._open()
             made = [self._result(handle, entry, i, name, len(inputs), args) for i, name in enumerate(results)]
-            outputs = [_of_array(array, name) for array, name in zip(made, results)]
+            outputs = [_of_array(array, name, "a result") for array, name in zip(made, results)]
             outs = _list([tensor for tensor, _ in outputs])
             globs = [taps] if isinstance(taps, str) else list(taps or [])
             names = (_TEXT * max(len(globs), 1))(*(glob.encode() for glob in globs))
             found = _POINTER()
             self._check(
-                self._library.attnc_call_taps(
+                self._library.call(
                     handle, entry, len(inputs), args, len(outputs), outs, len(globs), names, ctypes.byref(found)
                 )
             )
@@ -341,7 +387,7 @@ class _Session:
         shape = (ctypes.c_int64 * _MAX_RANK)()
         rank = _I32()
         self._check(
-            self._library.attnc_result_shape(
+            self._library.result_shape(
                 handle, entry, count, args, index, shape, _MAX_RANK, ctypes.byref(rank)
             )
         )
@@ -349,13 +395,15 @@ class _Session:
 
     def _taps(self, found):
         library = self._library
+        taps = Taps()
         try:
-            return {
-                library.attnc_taps_name(found, i).decode(): _copy_tensor(library.attnc_taps_tensor(found, i).contents)
-                for i in range(library.attnc_taps_count(found))
-            }
+            for i in range(library.taps_count(found)):
+                name = library.taps_name(found, i).decode()
+                taps[name] = _copy_tensor(library.taps_tensor(found, i).contents)
+                taps.written[name] = library.taps_written(found, i)
+            return taps
         finally:
-            library.attnc_taps_close(found)
+            library.taps_close(found)
 
 
 class _Model:
@@ -364,19 +412,20 @@ class _Model:
     def __init__(self, path=None, weights=None, threads=None):
         if path is None:
             path = os.path.splitext(os.path.abspath(__file__))[0] + ".so"
-        self._library = _load(os.path.abspath(os.fspath(path)))
+        self._library = _Library(os.path.abspath(os.fspath(path)))
         self._own = None
         self._handle = None
+        threads = _threads(threads)
         weights = None if weights is None else os.fsencode(os.fspath(weights))
         if weights is not None and b"\0" in weights:
             raise AttncValueError("the path of the weights has a NUL")
         handle = _POINTER()
-        status = self._library.attnc_model_open(weights, threads or 0, ctypes.byref(handle))
+        status = self._library.model_open(weights, threads, ctypes.byref(handle))
         if not handle:
-            raise AttncValueError("threads cannot be %r" % threads)
+            raise AttncError("out of memory", status)
         self._handle = handle
         if status != 0:
-            error = _error(self._library.attnc_model_copy_error, handle, status)
+            error = _error(self._library.model_copy_error, handle, status)
             self.close()
             raise error
         self._own = self.session()
@@ -394,14 +443,14 @@ class _Model:
     @property
     def info(self):
         """What the library says of itself: entry points, parameters, variants."""
-        return self._library.attnc_info().decode()
+        return self._library.info().decode()
 
     @property
     def unused_weights(self):
         """Tensors in the weights file that the model does not use."""
         self._session()
-        count = self._library.attnc_unused_weight_count(self._handle)
-        return [self._library.attnc_unused_weight(self._handle, i).decode(errors="replace") for i in range(count)]
+        count = self._library.unused_weight_count(self._handle)
+        return [self._library.unused_weight(self._handle, i).decode(errors="replace") for i in range(count)]
 
     def close(self):
         """Frees the weights, once other sessions are closed too."""
@@ -410,7 +459,7 @@ class _Model:
             own.close()
         handle, self._handle = self._handle, None
         if handle is not None:
-            self._library.attnc_model_close(handle)
+            self._library.model_close(handle)
 
     def __enter__(self):
         return self

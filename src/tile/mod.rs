@@ -48,6 +48,6 @@ pub use builder::{KernelBuilder, PlanBuilder};
 pub use entities::{Block, Inst, Value};
 pub use kernel::{CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State};
 pub(crate) use op::computed;
-pub use op::{GROUP, Op, OpInfo, Place};
+pub use op::{GROUP, Op, OpInfo, Place, flags_of_tap, tap_of_flags};
 pub use schedule::schedule;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};

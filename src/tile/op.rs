@@ -234,9 +234,10 @@ pub enum Op {
     Arg(u32),
     /// The data of a result of the entry point, row-major.
     Out(u32),
-    /// The data of a tap, row-major: `[extents.., shape..]`.
+    /// The data of a tap, row-major: `[extents.., shape..]`; or its flags, `[extents..]` of `bool`, in which true says that
+    /// an element was written.
     Tap {
-        /// Its path, `*` for each array index.
+        /// Its path, `*` for each array index; of flags with a `?` behind, see [`tap_of_flags`].
         name: String,
     },
     /// The data of a parameter. Operands index the arrays of layers on its path.
@@ -375,4 +376,14 @@ impl Op {
 /// The element type in computation for a buffer's element type: small floats as `f32`, `i8` as `i32`.
 pub(crate) fn computed(elem: Elem) -> Elem {
     super::types::computed(elem)
+}
+
+/// The name of a tap's flags.
+pub fn flags_of_tap(tap: &str) -> String {
+    format!("{tap}?")
+}
+
+/// The tap that a name of flags belongs to; `None` where it is the name of a tap.
+pub fn tap_of_flags(name: &str) -> Option<&str> {
+    name.strip_suffix('?')
 }

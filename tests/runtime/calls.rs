@@ -72,6 +72,7 @@ fn taps_come_under_their_own_paths() {
         assert_eq!(f32s(&y[0]), want);
         let names: Vec<&str> = taps.iter().map(|(n, _)| n.as_str()).collect();
         assert_eq!(names, members.iter().map(|i| format!("h.{i}.partial")).collect::<Vec<_>>());
+        assert_eq!(session.written(), names.iter().map(|n| ((*n).to_owned(), 1)).collect::<Vec<_>>());
         for ((_, t), i) in taps.iter().zip(members) {
             assert_eq!(t.shape(), [2, 3, 4]);
             assert_eq!(f32s(t), partial[*i]);
@@ -133,7 +134,7 @@ fn several_results_and_conditions() {
             "pair: the arguments must have S <= 100; here the sides are 101 and 100",
             "pair has 2 arguments, and 1 were given",
             "pair: argument `x` has 2 axes (shape [3, 1]), and the program says f32[S]",
-            "pair: argument `x` is i32, and the program says f32",
+            "pair: argument `x`: expected f32, found i32",
             "scale: axis 1 of `x` is 3, and must be D, which is 4 (shape [2, 3], the program says f32[.., S, D])",
             "scale: argument `x` has 1 axes (shape [4]), and the program says f32[.., S, D]",
         ]
@@ -265,14 +266,14 @@ fn the_so_tells_what_it_is() {
     }, {
         insta::assert_snapshot!("info", model.info());
     });
-    assert_eq!(model.entries(), ["scale", "gather", "pair", "copy", "count", "packed", "add"]);
+    assert_eq!(model.entries(), ["scale", "gather", "pair", "copy", "count", "packed", "add", "wait"]);
     assert_eq!(model.variant(), "portable");
     assert_eq!(model.arguments(2), ["x", "y"]);
     assert_eq!(model.signature(1), "gather(tokens: i32[S]) -> f32[S, D]");
     assert!(model.unused_weights().is_empty());
     assert_eq!(
         model.entry("forward").unwrap_err().text,
-        "no entry point `forward`; there is scale, gather, pair, copy, count, packed, add"
+        "no entry point `forward`; there is scale, gather, pair, copy, count, packed, add, wait"
     );
     // Readable without loading it.
     let bytes = std::fs::read(toy::so()).unwrap();

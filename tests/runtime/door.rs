@@ -1,10 +1,11 @@
-//! Calls by hand, through the exported C functions: every wrong call is a status and a text, and none crashes.
+//! Calls by hand, through the functions of the C interface: every wrong call is a status and a text, and none crashes.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
+use attnc::runtime::abi::{FUNCTIONS, Functions, LIBRARY_PREFIX, LIBRARY_SYMBOL};
 use attnc::runtime::dlpack::{CPU, DLDataType, DLDevice, DLManagedTensor, DLTensor, code};
 use libloading::{Library, Symbol};
 
@@ -20,9 +21,21 @@ fn library() -> &'static Library {
     LIBRARY.get_or_init(|| unsafe { Library::new(toy::so()) }.expect("the toy loads"))
 }
 
-fn function<T>(name: &str) -> Symbol<'static, T> {
+/// The library's table.
+fn table() -> &'static Functions {
+    // SAFETY: every library of attnc has this function, and its table lives as long as the library.
+    unsafe {
+        let give: Symbol<'_, unsafe extern "C" fn() -> *const Functions> =
+            library().get(LIBRARY_SYMBOL.as_bytes()).expect("the way into the library");
+        &*give()
+    }
+}
+
+fn function<T: Copy>(name: &str) -> T {
+    let at = FUNCTIONS.iter().position(|known| name.strip_prefix("attnc_") == Some(known)).expect(name);
+    assert_eq!(size_of::<T>(), size_of::<*const ()>());
     // SAFETY: each caller names the type that the support library declares.
-    unsafe { library().get(name.as_bytes()) }.expect(name)
+    unsafe { std::mem::transmute_copy(&table().functions[at]) }
 }
 
 type Call = unsafe extern "C" fn(*mut c_void, u64, u64, *const *mut DLTensor, u64, *const *mut DLTensor) -> i32;
@@ -32,11 +45,9 @@ struct Session(*mut c_void);
 
 impl Session {
     fn open() -> Session {
-        let open: Symbol<'_, unsafe extern "C" fn(*const c_char, i32, *mut *mut c_void) -> i32> =
-            function("attnc_model_open");
-        let session: Symbol<'_, unsafe extern "C" fn(*const c_void, *mut *mut c_void) -> i32> =
-            function("attnc_session_open");
-        let close: Symbol<'_, unsafe extern "C" fn(*mut c_void)> = function("attnc_model_close");
+        let open: unsafe extern "C" fn(*const c_char, i32, *mut *mut c_void) -> i32 = function("attnc_model_open");
+        let session: unsafe extern "C" fn(*const c_void, *mut *mut c_void) -> i32 = function("attnc_session_open");
+        let close: unsafe extern "C" fn(*mut c_void) = function("attnc_model_close");
         let path = CString::new(toy::weights().as_os_str().as_bytes()).unwrap();
         let (mut model, mut handle) = (null_mut(), null_mut());
         // SAFETY: live pointers; the session keeps the model.
@@ -49,13 +60,13 @@ impl Session {
     }
 
     fn text(&self) -> String {
-        let error: Symbol<'_, unsafe extern "C" fn(*const c_void) -> *const c_char> = function("attnc_session_error");
+        let error: unsafe extern "C" fn(*const c_void) -> *const c_char = function("attnc_session_error");
         // SAFETY: a live session; its text is valid until the next call.
         unsafe { CStr::from_ptr(error(self.0)) }.to_str().unwrap().to_owned()
     }
 
     fn call(&self, entry: u64, args: &[*mut DLTensor], results: &[*mut DLTensor]) -> (i32, String) {
-        let call: Symbol<'_, Call> = function("attnc_call");
+        let call: Call = function("attnc_call");
         // SAFETY: lists with their counts.
         let status =
             unsafe { call(self.0, entry, args.len() as u64, args.as_ptr(), results.len() as u64, results.as_ptr()) };
@@ -65,7 +76,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let close: Symbol<'_, unsafe extern "C" fn(*mut c_void)> = function("attnc_session_close");
+        let close: unsafe extern "C" fn(*mut c_void) = function("attnc_session_close");
         // SAFETY: a live session, not used again.
         unsafe { close(self.0) };
     }
@@ -123,9 +134,9 @@ fn wrong_arguments_are_errors() {
         (vec![2, -4], |_| {}, WRONG_TENSOR, "axis 1 has a negative extent"),
         (vec![2, i64::MIN], |_| {}, WRONG_TENSOR, "axis 1 has a negative extent"),
         (vec![2, 4], |t| t.device.device_type = 2, WRONG_TENSOR, "not in the CPU's memory (DLPack device type 2)"),
-        (vec![2, 4], |t| t.dtype.lanes = 4, WRONG_TENSOR, "is f32 x 4 lanes, and the program says f32"),
+        (vec![2, 4], |t| t.dtype.lanes = 4, WRONG_TENSOR, "expected f32, found f32 x 4 lanes"),
         (vec![2, 4], |t| t.dtype.lanes = 0, WRONG_TENSOR, "is f32 x 0 lanes"),
-        (vec![2, 4], |t| t.dtype.bits = 64, WRONG_TENSOR, "is f64, and the program says f32"),
+        (vec![2, 4], |t| t.dtype.bits = 64, WRONG_TENSOR, "expected f32, found f64"),
         (vec![2, 4], |t| t.dtype.bits = 0, WRONG_TENSOR, "is f0"),
         (vec![2, 4], |t| t.dtype.code = code::COMPLEX, WRONG_TENSOR, "is complex32"),
         (vec![2, 4], |t| t.dtype.code = 200, WRONG_TENSOR, "is type code 200 of 32 bits"),
@@ -169,7 +180,11 @@ fn wrong_counts_and_null_lists_are_errors() {
     let (a, b) = (x.at(), y.at());
     for (got, status, text) in [
         (session.call(99, &[a], &[b]), WRONG_CALL, "Toy has no entry point 99"),
-        (session.call(u64::MAX, &[a], &[b]), WRONG_CALL, "Toy has no entry point 18446744073709551615"),
+        (
+            session.call(u64::MAX, &[a], &[b]),
+            WRONG_CALL,
+            "this session is of Toy, and the function that was called is another model's",
+        ),
         (session.call(0, &[], &[b]), WRONG_CALL, "scale has 1 arguments, and 0 were given"),
         (session.call(0, &[a, a], &[b]), WRONG_CALL, "scale has 1 arguments, and 2 were given"),
         (session.call(0, &[a], &[]), WRONG_CALL, "scale has 1 results, and 0 were given"),
@@ -178,7 +193,7 @@ fn wrong_counts_and_null_lists_are_errors() {
     ] {
         assert_eq!((got.0, got.1.as_str()), (status, text));
     }
-    let call: Symbol<'_, Call> = function("attnc_call");
+    let call: Call = function("attnc_call");
     // SAFETY: null pointers are what is tested.
     unsafe {
         assert_eq!(call(session.0, 0, 1, null(), 1, null()), WRONG_CALL);
@@ -197,14 +212,13 @@ fn null_handles_do_nothing() {
     // SAFETY: null pointers are what is tested; every function takes its arguments in registers or on the stack of the
     // caller, so that more of them than it has do no harm.
     unsafe {
-        for name in exported() {
-            if name.ends_with("python_init") {
+        for name in FUNCTIONS.map(|name| format!("attnc_{name}")) {
+            // What is called with Python's lock held.
+            if name == "attnc_python_call" {
                 continue;
             }
-            let f: Symbol<
-                '_,
-                unsafe extern "C" fn(Address, u64, u64, Address, u64, Address, u64, Address, Address) -> u64,
-            > = function(&name);
+            let f: unsafe extern "C" fn(Address, u64, u64, Address, u64, Address, u64, Address, Address) -> u64 =
+                function(&name);
             f(null_mut(), 0, 0, null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
             // Where they take indices alone: none that is there.
             let indexed =
@@ -224,12 +238,11 @@ fn null_handles_do_nothing() {
                 f(null_mut(), u64::MAX, 0, null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
             }
         }
-        let name: Symbol<'_, unsafe extern "C" fn(u64, u64) -> *const c_char> = function("attnc_argument_name");
+        let name: unsafe extern "C" fn(u64, u64) -> *const c_char = function("attnc_argument_name");
         assert!(name(99, 0).is_null() && name(0, 99).is_null() && !name(0, 0).is_null());
-        let error: Symbol<'_, unsafe extern "C" fn(*const c_void) -> *const c_char> = function("attnc_model_error");
+        let error: unsafe extern "C" fn(*const c_void) -> *const c_char = function("attnc_model_error");
         assert_eq!(CStr::from_ptr(error(null())), c"not a model handle");
-        let open: Symbol<'_, unsafe extern "C" fn(*const c_char, i32, *mut Address) -> i32> =
-            function("attnc_model_open");
+        let open: unsafe extern "C" fn(*const c_char, i32, *mut Address) -> i32 = function("attnc_model_open");
         assert_eq!(open(null(), -1, &mut null_mut()), WRONG_CALL);
     }
 }
@@ -304,7 +317,7 @@ fn results_are_checked_and_may_lie_over_arguments() {
     let mut y = Made::new(&[2, 4]);
     y.tensor.dtype = DLDataType { code: code::INT, bits: 32, lanes: 1 };
     let said = session.call(0, &[x.at()], &[y.at()]).1;
-    assert_eq!(said, "scale: result `result` is i32, and the program says f32");
+    assert_eq!(said, "scale: result `result`: expected f32, found i32");
     // Shifted over the argument: what is read must not have been written.
     let mut both = Made::new(&[16]);
     let given: Vec<f32> = both.data[..8].to_vec();
@@ -457,10 +470,14 @@ fn results_with_strides() {
 #[test]
 fn memory_that_is_not_there_is_an_error() {
     let session = Session::open();
-    let owned: Symbol<
-        '_,
-        unsafe extern "C" fn(*mut c_void, u64, u64, *const *mut DLTensor, u64, *mut *mut DLManagedTensor) -> i32,
-    > = function("attnc_call_owned");
+    let owned: unsafe extern "C" fn(
+        *mut c_void,
+        u64,
+        u64,
+        *const *mut DLTensor,
+        u64,
+        *mut *mut DLManagedTensor,
+    ) -> i32 = function("attnc_call_owned");
     // One number, seen as very many: reading it all is fine, the result has nowhere to be.
     let mut x = Made::new(&[4]);
     x.shape = vec![1 << 50, 4];
@@ -519,11 +536,13 @@ fn symbols(defined: bool) -> Vec<String> {
         .collect()
 }
 
+/// The names by which others reach the library: one that is the same in all, for `dlsym`, and one that no other has.
 #[test]
 fn nothing_else_goes_in_or_out() {
-    for name in exported() {
-        assert!(name.starts_with("attnc_"), "{name} is exported");
-    }
+    let own = format!("{LIBRARY_PREFIX}{}", toy::descriptor().symbol());
+    let mut names = exported();
+    names.sort();
+    assert_eq!(names, [LIBRARY_SYMBOL.to_owned(), own]);
     // All from libc, libm, libpthread and libdl: linking with -z defs has found them there.
     let needed = symbols(false);
     for name in &needed {
@@ -542,6 +561,6 @@ fn nothing_else_goes_in_or_out() {
 fn the_header_declares_what_is_exported() {
     let header = attnc::runtime::header::header(&toy::descriptor());
     for name in exported() {
-        assert!(name == "attnc_python_init" || header.contains(&format!("{name}(")), "{name} is not in the header");
+        assert!(header.contains(&name), "{name} is not in the header");
     }
 }

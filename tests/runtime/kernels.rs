@@ -88,6 +88,13 @@ unsafe extern "C" fn toy_scale(ctx: *mut PlanContext) -> i32 {
 
 #[no_mangle]
 unsafe extern "C" fn toy_scale_tapped(ctx: *mut PlanContext) -> i32 {
+    // The flags stand behind the only tap.
+    let flags = *(*ctx).taps.add(1);
+    let mut h = 0;
+    while h < 3 {
+        *flags.add(h) = 1;
+        h += 1;
+    }
     scale_with(ctx, *(*ctx).taps)
 }
 
@@ -225,6 +232,19 @@ unsafe extern "C" fn toy_same(ctx: *mut PlanContext) -> i32 {
     0
 }
 
+/// x, y: f32[.., D] -> x - y
+#[no_mangle]
+unsafe extern "C" fn toy_subtract(ctx: *mut PlanContext) -> i32 {
+    let (x, y) = (*(*ctx).args as *const f32, *(*ctx).args.add(1) as *const f32);
+    let z = *(*ctx).outs as *mut f32;
+    let mut i = 0;
+    while i < *(*ctx).dims as usize * D {
+        *z.add(i) = *x.add(i) - *y.add(i);
+        i += 1;
+    }
+    0
+}
+
 /// States i32[2], i64[3], i32[5]: each element is counted up; gives the sum of each state.
 #[no_mangle]
 unsafe extern "C" fn toy_states(ctx: *mut PlanContext) -> i32 {
@@ -315,6 +335,33 @@ unsafe extern "C" fn toy_truths(ctx: *mut PlanContext) -> i32 {
     let mut i = 0;
     while i < 4 {
         *y.add(i) = *p.add(i) as i32;
+        i += 1;
+    }
+    0
+}
+
+extern "C" {
+    fn usleep(microseconds: u32) -> i32;
+}
+
+unsafe extern "C" fn wait_kernel(args: *const u64, _: i64, _: i64, _: *mut u8, _: *mut PlanContext) {
+    usleep(10_000);
+    *(*args as *mut i32) += 1;
+}
+
+/// n launches that take a hundredth of a second each; gives how many there were.
+#[no_mangle]
+unsafe extern "C" fn toy_wait(ctx: *mut PlanContext) -> i32 {
+    let n = **((*ctx).args as *const *const i64);
+    let count = *(*ctx).outs as *mut i32;
+    *count = 0;
+    let args = [count as u64];
+    let mut i = 0;
+    while i < n {
+        let failed = launch(ctx, wait_kernel, &args, 1);
+        if failed != 0 {
+            return failed;
+        }
         i += 1;
     }
     0

@@ -9,6 +9,7 @@ mod checks;
 mod door;
 mod linking;
 mod ranges;
+mod several;
 mod style;
 mod toy;
 mod weights;

@@ -19,7 +19,7 @@ fn points(taken: impl IntoIterator<Item = (u32, u32)>) -> Vec<u32> {
 #[test]
 fn one_thread_gets_every_point_once() {
     for threads in [1, 2, 3, 7, 64] {
-        let ranges = Ranges::new(threads);
+        let ranges = Ranges::new(threads).expect("memory");
         assert_eq!(ranges.take(0, u32::MAX), None, "{threads}");
         for total in [0, 1, 2, 3, 63, 1000] {
             for most in [1, 5, u32::MAX] {
@@ -33,7 +33,7 @@ fn one_thread_gets_every_point_once() {
 
 #[test]
 fn parts_lie_apart() {
-    let ranges = Ranges::new(3);
+    let ranges = Ranges::new(3).expect("memory");
     assert_eq!(ranges.threads(), 3);
     // Two lines, since some processors fetch them in pairs.
     let places = [0, 1, 2].map(|n| ranges.line_of(n) as usize);
@@ -44,7 +44,7 @@ fn parts_lie_apart() {
 #[test]
 fn many_threads_get_every_point_once() {
     for (threads, total) in [(2, 72), (3, 10_000), (8, 5), (16, 1001)] {
-        let ranges = Ranges::new(threads);
+        let ranges = Ranges::new(threads).expect("memory");
         for _ in 0..200 {
             ranges.reset(total);
             let taken = std::thread::scope(|scope| {
@@ -60,7 +60,7 @@ fn many_threads_get_every_point_once() {
 /// A thread goes through its own part from end to end, and then takes the end of another's.
 #[test]
 fn parts_are_gone_through_in_order() {
-    let ranges = Ranges::new(2);
+    let ranges = Ranges::new(2).expect("memory");
     ranges.reset(100);
     assert_eq!(ranges.take(1, u32::MAX), Some((50, 62)));
     assert_eq!(ranges.take(0, 3), Some((0, 3)));
@@ -77,7 +77,7 @@ fn parts_are_gone_through_in_order() {
 
 #[test]
 fn the_largest_number_of_points() {
-    let ranges = Ranges::new(3);
+    let ranges = Ranges::new(3).expect("memory");
     ranges.reset(u32::MAX);
     let taken = all_of(&ranges, 1, u32::MAX);
     assert_eq!(taken.iter().map(|(start, end)| u64::from(end - start)).sum::<u64>(), u64::from(u32::MAX));

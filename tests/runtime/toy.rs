@@ -93,6 +93,7 @@ pub(crate) fn descriptor() -> ModelDescriptor {
         elem: Elem::F32,
         batch: true,
         dims: vec![s(), d()],
+        stacked: 0,
         cost: "one more store for each layer".to_owned(),
     });
     let gather = entry(
@@ -138,6 +139,13 @@ pub(crate) fn descriptor() -> ModelDescriptor {
         vec![tensor("result", Elem::F32, true, &[d()])],
     );
     add.batch_symbol = Some(0);
+    let wait = entry(
+        "wait",
+        "(n: i64[]) -> i32[]",
+        vec![],
+        vec![tensor("n", Elem::I64, false, &[])],
+        vec![tensor("result", Elem::I32, false, &[])],
+    );
     let scale_plan = PlanCode { tapped: Some("toy_scale_tapped".to_owned()), ..plan("toy_scale", Expr::constant(0)) };
     let bytes = Expr::symbol(0).times(Expr::constant(4)).round_up(64);
     let portable = Variant {
@@ -153,12 +161,14 @@ pub(crate) fn descriptor() -> ModelDescriptor {
             plan("toy_count", Expr::constant(0)),
             plan("toy_packed", Expr::constant(0)),
             plan("toy_add", Expr::constant(0)),
+            plan("toy_wait", Expr::constant(0)),
         ],
     };
     // No processor has all features that there will ever be.
     let tomorrow = Variant { name: "tomorrow".to_owned(), features: 1 << 63, ..portable.clone() };
     ModelDescriptor {
         name: "Toy".to_owned(),
+        id: 0x0123_4567_89ab_cdef,
         doc: "A model for the runtime's tests.".to_owned(),
         target: "x86_64-unknown-linux-gnu".to_owned(),
         params: vec![
@@ -167,7 +177,7 @@ pub(crate) fn descriptor() -> ModelDescriptor {
             param("table", &[], &[dim("V", Dim::from(5)), d()]),
         ],
         states: vec![tensor("calls", Elem::I32, false, &[])],
-        entries: vec![scale, gather, pair, copy, count, packed, add],
+        entries: vec![scale, gather, pair, copy, count, packed, add, wait],
         sites: vec!["index out of range: tokens holds {0} at {2}, and table has {1} rows (V)".to_owned()],
         variants: vec![tomorrow, portable],
     }
@@ -190,6 +200,22 @@ pub(crate) fn bare_descriptor() -> ModelDescriptor {
     for v in &mut model.variants {
         v.prepare = None;
         v.plans.retain(|p| p.plan == "toy_add");
+    }
+    model
+}
+
+/// A model of this name with one entry point, `combine`, which adds or subtracts its arguments. Whatever is outside is the same.
+pub(crate) fn combining(name: &str, id: u64, adds: bool) -> ModelDescriptor {
+    let mut model = bare_descriptor();
+    (model.name, model.id, model.doc) = (name.to_owned(), id, String::new());
+    for e in &mut model.entries {
+        e.name = "combine".to_owned();
+        e.signature = "combine(x: f32[.., D], y: f32[.., D]) -> f32[.., D]".to_owned();
+        (e.args[0].name, e.args[1].name) = ("x".to_owned(), "y".to_owned());
+        e.symbols[0].text = "..".to_owned();
+    }
+    for p in model.variants.iter_mut().flat_map(|v| &mut v.plans).filter(|_| !adds) {
+        p.plan = "toy_subtract".to_owned();
     }
     model
 }

@@ -2,8 +2,10 @@
 
 import _ctypes
 import os
+import signal
 import sys
 import threading
+import time
 
 import numpy as np
 
@@ -70,7 +72,7 @@ with Model(weights=weights) as m:
         np.testing.assert_array_equal(y, scaled(x)[0])
     for _ in range(2):
         refused(AttncValueError, "axis 1 of `x` is 5, and must be D, which is 4", lambda: m.scale(np.zeros((3, 5), np.float32)))
-        refused(AttncValueError, "argument `x` is f64, and the program says f32", lambda: m.scale(np.zeros((3, 4))))
+        refused(AttncValueError, "argument `x`: expected f32, found f64 (`.astype(numpy.float32)` converts)", lambda: m.scale(np.zeros((3, 4))))
 
     # Arrays as they come.
     x = numbers(6, 8)
@@ -119,17 +121,47 @@ with Model(weights=weights) as m:
         np.testing.assert_array_equal(value, expected)
     y, taps = m.scale(x, taps="h.1.partial")
     assert list(taps) == ["h.1.partial"] and taps["h.1.partial"].shape == (2, 3, 4)
+    assert taps.written == {"h.1.partial": 1}
     y, taps = m.scale(x, taps=[])
-    assert taps == {}
+    assert taps == {} and taps.written == {}
 
     # Errors have the runtime's text, and change nothing.
     refused(AttncValueError, "axis 1 of `x` is 3, and must be D, which is 4", lambda: m.scale(numbers(2, 3)))
-    refused(ValueError, "argument `x` is f64, and the program says f32", lambda: m.scale(np.zeros((2, 4))))
-    refused(AttncValueError, "cannot be an argument", lambda: m.scale(np.array(["a"])))
+    refused(ValueError, "argument `x`: expected f32, found f64 (`.astype(numpy.float32)` converts)", lambda: m.scale(np.zeros((2, 4))))
+    refused(AttncValueError, "scale: argument `x`: expected f32, found an array of NumPy type", lambda: m.scale(np.array(["a"])))
     refused(AttncIndexError, "tokens holds 7 at 1, and table has 5 rows (V)", lambda: m.gather([1, 7]))
     refused(AttncError, "element 0 is 4294967296, which is not an i32", lambda: m.gather([1 << 32]))
     refused(AttncValueError, "scale has no tap `nothing`; it has h.*.partial", lambda: m.scale(x, taps=["nothing"]))
     refused(TypeError, "", lambda: m.scale())
+    np.testing.assert_array_equal(m.scale(x), scaled(x)[0])
+
+    refused(AttncValueError, "scale: argument `x`: expected f32, found None", lambda: m.scale(None))
+    refused(AttncValueError, "add: argument `y`: expected f32, found None", lambda: m.add(x, None))
+    refused(AttncValueError, "scale: argument `x`: ", lambda: m.scale([[1, 2], [3]]))
+    # What follows the arguments is no tap.
+    refused(TypeError, "positional argument", lambda: m.scale(x, ["h.1.partial"]))
+    refused(TypeError, "positional argument", lambda: m.count(x))
+
+    # Signals are handled during a call, between launches; a handler that raises ends it.
+    def interrupted_after(seconds):
+        timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        return timer
+
+    assert int(m.wait(3)) == 3
+    timer = interrupted_after(0.3)
+    start = time.monotonic()
+    refused(KeyboardInterrupt, "", lambda: m.wait(3000))
+    assert time.monotonic() - start < 15, "waited for the end of the call"
+    timer.join()
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append(time.monotonic()))
+    timer = interrupted_after(0.2)
+    assert int(m.wait(100)) == 100
+    end = time.monotonic()
+    timer.join()
+    assert len(seen) == 1 and seen[0] < end - 0.3, (seen, end)
+    signal.signal(signal.SIGINT, before)
     np.testing.assert_array_equal(m.scale(x), scaled(x)[0])
 
     # States belong to sessions.
@@ -174,5 +206,9 @@ refused(AttncError, "it is a folder", lambda: Model(weights=folder))
 refused(AttncError, "cannot load", lambda: Model(os.path.join(folder, "none.so"), weights))
 refused(AttncError, "cannot load", lambda: Model(weights, weights))
 refused(AttncError, "is not a model", lambda: Model(_ctypes.__file__, weights))
-refused(AttncValueError, "threads cannot be", lambda: Model(weights=weights, threads=-1))
+for threads in (-1, 2**31, 2**32 + 3, 2**40, -(2**40)):
+    refused(AttncValueError, "threads cannot be %d" % threads, lambda: Model(weights=weights, threads=threads))
+for threads in (1.5, "2", [1]):
+    refused(AttncValueError, "threads must be an integer or None, and is %r" % (threads,), lambda: Model(weights=weights, threads=threads))
+Model(weights=weights, threads=np.int64(2)).close()
 print("ok", np.__version__)

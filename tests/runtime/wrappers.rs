@@ -3,23 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use attnc::runtime::descriptor::Entry;
 use attnc::runtime::{header, link, python};
 
 use crate::toy;
 
 /// Runs a command that must succeed; gives its standard output.
-fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{command:?}: {}\n{out}{err}", done.status);
     out.into_owned()
 }
 
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success())
 }
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtime").join(name)
 }
 
@@ -28,7 +29,7 @@ fn built(name: &str) -> PathBuf {
     let folder = toy::folder().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let model = toy::descriptor();
-    link::link_for_python(&[&toy::descriptor_object(&model), toy::kernels()], &folder.join("toy.so")).unwrap();
+    link::link_library(&[&toy::descriptor_object(&model), toy::kernels()], &folder.join("toy.so")).unwrap();
     std::fs::write(folder.join("toy.h"), header::header(&model)).unwrap();
     std::fs::write(folder.join("toy.py"), python::python(&model)).unwrap();
     std::fs::copy(toy::weights(), folder.join("toy.safetensors")).unwrap();
@@ -73,7 +74,46 @@ fn no_name_breaks_a_wrapper() {
     }
     let own = header::header(&model);
     assert!(own.contains("model9_lives_class(attnc_session *session, int64_t batch_, const float *lambda"), "{own}");
-    assert!(python::python(&model).contains("def class_(self, lambda_, batch, taps=None):"));
+    assert!(python::python(&model).contains("def class_(self, lambda_, batch, *, taps=None):"));
+    // Names that mean something to Python's classes, or are the wrapper's own, and such that become the same.
+    let mut model = model;
+    let entry = model.entries[0].clone();
+    for name in
+        ["__init__", "_call", "__x", "session", "session_", "class", "library", "model_open", "lib_dlpack", "lib"]
+    {
+        model.entries.push(Entry { name: name.to_owned(), ..entry.clone() });
+        model.variants.iter_mut().for_each(|v| v.plans.push(v.plans[0].clone()));
+    }
+    std::fs::write(folder.join("odd.h"), header::header(&model)).unwrap();
+    if is_there("cc") {
+        let flags = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-std=c89", "-x", "c"];
+        run(Command::new("cc").args(flags).arg(folder.join("odd.h")));
+    }
+    let text = python::python(&model);
+    let methods: Vec<&str> = text
+        .split("class _Entries:")
+        .nth(1)
+        .and_then(|rest| rest.split("class Session(").next())
+        .unwrap()
+        .lines()
+        .filter_map(|l| l.strip_prefix("    def ")?.split('(').next())
+        .collect();
+    assert_eq!(
+        methods,
+        [
+            "class_",
+            "entry__init__",
+            "entry_call",
+            "entry__x",
+            "session_",
+            "session__",
+            "class__",
+            "library",
+            "model_open",
+            "lib_dlpack",
+            "lib"
+        ]
+    );
 }
 
 #[test]
@@ -109,15 +149,85 @@ fn c_programs_call_the_model() {
     }
 }
 
+/// Where the system has no memory, calls end with a status.
 #[test]
-fn python_calls_the_model() {
+fn no_allocation_that_is_refused_ends_the_process() {
+    // What stands in for the allocator is glibc's.
+    if !is_there("cc") || !cfg!(target_env = "gnu") {
+        return;
+    }
+    let folder = built("no_memory");
+    let large = folder.join("large.safetensors");
+    let header = format!("{{\"__metadata__\":{{\"a\":\"{}\"}}}}", "x".repeat(24 << 20));
+    std::fs::write(&large, toy::safetensors(&header, &[])).unwrap();
+    let program = folder.join("program");
+    let mut compile = Command::new("cc");
+    compile.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-I"]).arg(&folder);
+    compile.arg(fixture("no_memory.c")).arg(folder.join("toy.so")).arg("-Wl,-rpath,$ORIGIN").arg("-o").arg(&program);
+    run(&mut compile);
+    let weights = folder.join("toy.safetensors");
+    assert_eq!(run(Command::new(&program).args([&weights, &large])), "ok\n");
+}
+
+/// A Python with NumPy, or `None` with a note.
+pub(crate) fn python_with_numpy() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
     let python = std::env::var_os("ATTNC_TEST_PYTHON").map_or(own, PathBuf::from);
     let python = if python.is_file() { python } else { PathBuf::from("python3") };
-    if !Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success()) {
-        eprintln!("no Python with NumPy: not checked");
-        return;
+    if Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success()) {
+        return Some(python);
     }
+    eprintln!("no Python with NumPy: not checked");
+    None
+}
+
+/// The library and its wrapper lie side by side, and Python finds the library first: linked before or after, by whatever name.
+#[test]
+fn python_imports_the_pair_by_any_name() {
+    let Some(python) = python_with_numpy() else { return };
+    let folder = toy::folder().join("imports");
+    let model = toy::descriptor();
+    let link = |stem: &str| {
+        std::fs::create_dir_all(&folder).unwrap();
+        let so = folder.join(stem).with_extension("so");
+        link::link_library(&[&toy::descriptor_object(&model), toy::kernels()], &so).unwrap();
+        so
+    };
+    let wrapper = |stem: &str| std::fs::write(folder.join(stem).with_extension("py"), python::python(&model)).unwrap();
+    let import = |statement: &str| {
+        let mut python = Command::new(&python);
+        python.args(["-B", "-c", statement]).current_dir(&folder).output().unwrap()
+    };
+    link("before");
+    wrapper("before");
+    wrapper("after");
+    link("after");
+    for to in ["m", "renamed_to_a_much_longer_name_than_it_had", "X2", "_hidden"] {
+        std::fs::copy(link("from"), folder.join(to).with_extension("so")).unwrap();
+        wrapper(to);
+    }
+    std::fs::copy(folder.join("from.so"), folder.join("tagged.abi3.so")).unwrap();
+    wrapper("tagged");
+    // Two names of one library are two files, and two modules.
+    let names = ["before", "after", "m", "renamed_to_a_much_longer_name_than_it_had", "X2", "_hidden", "tagged"];
+    for name in names {
+        let done = import(&format!("from {name} import Model; print(Model.__module__)"));
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(String::from_utf8_lossy(&done.stdout), format!("{name}\n"), "{told}");
+    }
+    let all = names.map(|name| format!("import {name}; assert {name}.Model.__module__ == '{name}'")).join("; ");
+    assert!(import(&all).status.success());
+    // Without the wrapper the error says what is missing.
+    let done = import("import from_nowhere");
+    assert!(!done.status.success());
+    std::fs::copy(folder.join("from.so"), folder.join("alone.so")).unwrap();
+    let told = String::from_utf8_lossy(&import("import alone").stderr).into_owned();
+    assert!(told.contains("alone.py, is not there: make it with `--emit python`"), "{told}");
+}
+
+#[test]
+fn python_calls_the_model() {
+    let Some(python) = python_with_numpy() else { return };
     let folder = built("python");
     let mut test = Command::new(python);
     test.arg("-B").arg(fixture("wrapper_test.py")).arg(&folder);

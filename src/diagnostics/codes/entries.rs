@@ -57,7 +57,8 @@ codes! {
     /// Inlining makes too much code.
     PROGRAM_SIZE = "E0611", "the program is too large";
     rule: "Layers and functions are inlined into each entry point. A program that becomes too long or too deep by it\n\
-           is refused; a loop over an array of layers is inlined only once.";
+           is refused; a loop over an array of layers is inlined only once. A model may have 2^20 tensors as parameters,\n\
+           the layers of arrays counted one by one.";
 
     /// A tap in a loop without a known number of turns.
     TAP_LENGTH = "E0612", "a tap stands in a loop of unknown length";

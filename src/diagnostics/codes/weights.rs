@@ -17,4 +17,10 @@ codes! {
     CALL = "E0803", "a call fails";
     rule: "The arguments do not fit the entry point (their number, element types or shapes), a `where` clause does not\n\
            hold with them, or an index is out of range while the program runs. The message says which.";
+
+    /// A tap that a call did not come to.
+    SILENT_TAP = "E0804", "a call did not come to a tap";
+    rule: "A tap in a branch that is not taken, or in a loop without iterations, is never written. Its value is zeros then, in\n\
+           the interpreter and in compiled code. `attnc_taps_written` tells of each tap in how many steps it was written, and\n\
+           so does `written` of the taps in Python.";
 }

@@ -3,7 +3,7 @@
 //! In: a function, its arguments, the symbols' values. Out: its results; taps on the way. Work and sizes are counted
 //! before anything is allocated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use cranelift_entity::SecondaryMap;
@@ -12,7 +12,7 @@ use super::array::{Array, Data, count};
 use super::contraction::{self, Attention};
 use super::door::{Symbols, extent, value};
 use super::{Call, Failure, Limits, Params, Real, elementwise};
-use crate::ir::{Function, InstData, Module, Op, Terminator, Type, Value};
+use crate::ir::{Function, InstData, Module, Op, Terminator, Type, Value, taps};
 use crate::shape::{Dim, Elem, TensorType};
 
 /// What a value is when the program runs.
@@ -30,6 +30,8 @@ pub(super) struct Machine<'a, F> {
     limits: Limits,
     symbols: Symbols,
     pub taps: BTreeMap<String, Array<F>>,
+    /// The steps of loops over time in which each tap was written.
+    pub written: BTreeMap<String, BTreeSet<usize>>,
     pub certain: bool,
     pub work: u64,
 }
@@ -37,7 +39,16 @@ pub(super) struct Machine<'a, F> {
 impl<'a, F: Real> Machine<'a, F> {
     pub(super) fn new(module: &'a Module, call: &Call<'a>, symbols: Symbols) -> Machine<'a, F> {
         let (params, limits) = (call.params, call.limits);
-        Machine { module, params, limits, symbols, taps: BTreeMap::new(), certain: true, work: 0 }
+        Machine {
+            module,
+            params,
+            limits,
+            symbols,
+            taps: BTreeMap::new(),
+            written: BTreeMap::new(),
+            certain: true,
+            work: 0,
+        }
     }
 
     pub(super) fn function(&mut self, f: &Function, args: Vec<Array<F>>) -> Result<Vec<Array<F>>, Failure> {
@@ -98,7 +109,12 @@ impl<'a, F: Real> Machine<'a, F> {
         let elements = shape.iter().map(|n| (*n).max(1) as u64).try_fold(1u64, u64::checked_mul);
         match elements {
             Some(n) if n <= self.limits.elements => self.spend(n)?,
-            _ => return Err(Failure::new(format!("a tensor of shape {shape:?} is larger than the limit allows"))),
+            _ => {
+                let most = self.limits.elements;
+                return Err(Failure::new(format!(
+                    "a tensor of shape {shape:?} is larger than the interpreter allows: {most} elements"
+                )));
+            }
         }
         Ok(shape)
     }
@@ -207,7 +223,10 @@ impl<'a, F: Real> Machine<'a, F> {
                 let keys = k.shape.len().checked_sub(2).map_or(1, |i| k.shape[i]);
                 let scores: Vec<usize> = shape.iter().copied().take(shape.len() - 1).chain([keys]).collect();
                 if product(&scores, None) > self.limits.elements {
-                    return Err(Failure::new("the scores of an attention are larger than the limit allows"));
+                    let most = self.limits.elements;
+                    return Err(Failure::new(format!(
+                        "the scores of an attention are {scores:?}, larger than the interpreter allows: {most} elements"
+                    )));
                 }
                 self.spend(product(&shape, Some(&keys)).saturating_add(product(&scores, q.shape.last())))?;
                 let rest = (4..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, Failure>>()?;
@@ -239,6 +258,32 @@ impl<'a, F: Real> Machine<'a, F> {
         Ok(Array::from_tensor(&t))
     }
 
+    /// The taps of a function that the run did not come to, as zeros.
+    pub(super) fn silent_taps(&mut self, f: &Function) -> Result<BTreeMap<String, Array<F>>, Failure> {
+        let mut out = BTreeMap::new();
+        for tap in taps(f) {
+            let stars = tap.name.matches('*').count().min(tap.extents.len());
+            let (arrays, stacked) = tap.extents.split_at(stars);
+            let counts = arrays.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, Failure>>()?;
+            let dims: Vec<Dim> = stacked.iter().chain(&tap.ty.shape).cloned().collect();
+            let total = counts.iter().map(|n| *n as u64).fold(1u64, u64::saturating_mul);
+            for member in 0..total {
+                self.spend(1)?;
+                let mut rest = member as usize;
+                let mut indices = vec![0; counts.len()];
+                for (i, n) in indices.iter_mut().zip(&counts).rev() {
+                    (*i, rest) = ((rest % n) as i64, rest / n);
+                }
+                let path = path(&tap.name, &indices);
+                if !self.taps.contains_key(&path) {
+                    let shape = self.shape(&TensorType::new(tap.ty.elem, dims.clone()))?;
+                    out.insert(path, zeros(tap.ty.elem, shape));
+                }
+            }
+        }
+        Ok(out)
+    }
+
     /// Writes a tapped value; along the loops over time it is stacked.
     fn tap(&mut self, name: &str, extents: &[Dim], indices: &[i64], x: &Array<F>) -> Result<(), Failure> {
         let stars = name.matches('*').count();
@@ -252,7 +297,8 @@ impl<'a, F: Real> Machine<'a, F> {
         }
         let dims = lead.iter().chain(&x.shape).map(|n| Dim::from(i64::try_from(*n).unwrap_or(i64::MAX)));
         let shape = self.shape(&TensorType::new(x.elem, dims.collect::<Vec<Dim>>()))?;
-        let empty = || Array::splat(x.elem, shape.clone(), F::literal(0.0, x.elem), 0);
+        let empty = || zeros(x.elem, shape.clone());
+        self.written.entry(path.clone()).or_default().insert(position);
         let slot = self.taps.entry(path).or_insert_with(empty);
         if slot.shape != shape {
             *slot = empty();
@@ -260,6 +306,11 @@ impl<'a, F: Real> Machine<'a, F> {
         slot.data.write(position * count(&x.shape), &x.data);
         Ok(())
     }
+}
+
+/// A tensor that nothing was written to.
+fn zeros<F: Real>(elem: Elem, shape: Vec<usize>) -> Array<F> {
+    Array::splat(elem, shape, F::literal(0.0, elem), 0)
 }
 
 /// A path with its indices filled in.

@@ -95,6 +95,10 @@ pub struct Outcome<F> {
     pub results: Vec<Array<F>>,
     /// What was tapped, by path with array indices filled in.
     pub taps: BTreeMap<String, Array<F>>,
+    /// In how many steps of the loops over time each of them was written; 1 outside of loops.
+    pub written: BTreeMap<String, u64>,
+    /// Taps that the run did not come to, as zeros.
+    pub silent: BTreeMap<String, Array<F>>,
     /// Was every comparison, truncation and choice of a maximum certain in every precision? (Always, but for
     /// [`Bounded`].)
     pub certain: bool,
@@ -167,7 +171,9 @@ fn run_variant<F: Real>(module: Verified<'_>, call: &Call<'_>, tapped: bool) -> 
     let mut machine = machine::Machine::new(module, call, door.symbols);
     let results = machine.function(f, door.args)?;
     let results = results.into_iter().zip(&f.results).map(|(r, decl)| door.batches.leave(r, decl)).collect();
-    Ok(Outcome { results, taps: machine.taps, certain: machine.certain, work: machine.work })
+    let silent = machine.silent_taps(f)?;
+    let written = machine.written.iter().map(|(path, steps)| (path.clone(), steps.len() as u64)).collect();
+    Ok(Outcome { results, taps: machine.taps, written, silent, certain: machine.certain, work: machine.work })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{Failure, Options, Res};
 use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
-use crate::ir::{ParamDecl, Scalar};
+use crate::ir::{ParamDecl, Scalar, tensors};
 use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::syntax::span::Span;
 use crate::types::axes::Axis;
@@ -303,6 +303,10 @@ impl Params<'_> {
             return Err(Failure::Reported);
         }
         let decl = ParamDecl { name: name.clone(), counts: counts.to_vec(), ty: TensorType::new(tensor.elem, shape) };
+        if let Err(message) = tensors(std::slice::from_ref(&decl)) {
+            self.diagnostics.push(Diagnostic::error(entries::PROGRAM_SIZE, message).at(span, ""));
+            return Err(Failure::Reported);
+        }
         if let Some((_, first)) = self.params.get(&name) {
             let message = format!("two fields are `{name}` in the weights file");
             let diagnostic = Diagnostic::error(parameters::SAME_NAME, message)

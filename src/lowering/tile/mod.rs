@@ -133,12 +133,7 @@ pub fn lower_packed(module: &ir::Module, level: CpuLevel, format: WeightFormat) 
 }
 
 /// Lowers a module. `careful`: its plans check every extent and index of which the form does not say that it is in range.
-fn attempt(
-    module: &ir::Module,
-    level: CpuLevel,
-    format: WeightFormat,
-    careful: bool,
-) -> Result<tile::Module, String> {
+fn attempt(module: &ir::Module, level: CpuLevel, format: WeightFormat, careful: bool) -> Result<tile::Module, String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),

@@ -15,6 +15,7 @@
 mod attention;
 mod checks;
 mod parameters;
+mod taps;
 
 use std::collections::BTreeMap;
 
@@ -478,24 +479,7 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Fused { kind, body } => self.region(data, *kind, body),
-            Op::Tap { name, extents } => {
-                let from = self.view(operand(0)?)?;
-                let mut shape = extents.clone();
-                shape.extend(from.shape.iter().cloned());
-                let root = self.fresh_root();
-                let mut to = View::whole(root, &TensorType::new(from.elem, shape));
-                let (op, ty) = (tile::Op::Tap { name: name.clone() }, buffer_type(&to));
-                let buffer = self.builder.value(op, Vec::new(), tile::Type::Buffer(ty));
-                self.roots[root] = Some(buffer);
-                for (i, extent) in data.operands.iter().skip(1).zip(extents) {
-                    let index = self.checked(*i, extent, data.loc)?;
-                    let name = self.fresh_root();
-                    self.indices[name] = Some(index);
-                    to = to.select_at(0, name);
-                }
-                let call = map::copy("tap", &from, &to)?;
-                self.launch(call)
-            }
+            Op::Tap { name, extents } => self.tap(data, name, extents),
             Op::Unary(_)
             | Op::Where
             | Op::Cast { .. }

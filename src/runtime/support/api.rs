@@ -1,23 +1,21 @@
-//! Exported functions that open, ask and close handles: models, sessions, taps. Those that can fail return a [`Status`]
+//! Functions of the interface that open, ask and close handles: models, sessions, taps. Those that can fail return a [`Status`]
 //! as a number, and the handle has the text. (Calls are in `entry.rs`.)
 //!
 //! Nothing here crashes for a bad call, as far as a callee can see: null pointers, wrong counts and shapes that overflow
 //! are errors. What cannot be seen from here: pointers to memory that is not there, and handles used after closing.
 
-use alloc::boxed::Box;
-use core::ffi::c_char;
+use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};
 
-use crate::call::Memory;
+use crate::call::{Memory, Poll};
 use crate::dlpack::DLTensor;
 use crate::error::{CText, Result, Status, fail};
 use crate::handle::{Model, Opened, Session};
 use crate::taps::Taps;
 
 /// A short name for a status.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_status_text(status: i32) -> *const c_char {
-    const NAMES: [&[u8]; 9] = [
+pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
+    const NAMES: [&[u8]; 10] = [
         b"ok\0",
         b"wrong call\0",
         b"tensor does not fit\0",
@@ -27,6 +25,7 @@ pub extern "C" fn attnc_status_text(status: i32) -> *const c_char {
         b"index out of range\0",
         b"processor not supported\0",
         b"internal error\0",
+        b"interrupted\0",
     ];
     usize::try_from(status).ok().and_then(|i| NAMES.get(i)).map_or(null(), |n| n.as_ptr().cast())
 }
@@ -38,8 +37,7 @@ pub extern "C" fn attnc_status_text(status: i32) -> *const c_char {
 ///
 /// # Safety
 /// `weights` is null or a C string; `out` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_model_open(weights: *const c_char, threads: i32, out: *mut *mut Model) -> i32 {
+pub(crate) unsafe extern "C" fn attnc_model_open(weights: *const c_char, threads: i32, out: *mut *mut Model) -> i32 {
     let (false, Ok(threads)) = (out.is_null(), usize::try_from(threads)) else { return Status::Call as i32 };
     // SAFETY: by the contract above.
     unsafe {
@@ -53,8 +51,7 @@ pub unsafe extern "C" fn attnc_model_open(weights: *const c_char, threads: i32, 
 ///
 /// # Safety
 /// `handle` is null or live, and not used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_model_close(handle: *mut Model) {
+pub(crate) unsafe extern "C" fn attnc_model_close(handle: *mut Model) {
     // SAFETY: by the contract above.
     unsafe {
         if Model::get(handle).is_some() {
@@ -67,8 +64,7 @@ pub unsafe extern "C" fn attnc_model_close(handle: *mut Model) {
 ///
 /// # Safety
 /// `handle` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_model_error(handle: *const Model) -> *const c_char {
+pub(crate) unsafe extern "C" fn attnc_model_error(handle: *const Model) -> *const c_char {
     // SAFETY: by the contract above.
     match unsafe { Model::get(handle) } {
         Some(m) => m.error(CText::pointer),
@@ -83,8 +79,11 @@ const NOT_A_SESSION: &[u8] = b"not a session handle\0";
 ///
 /// # Safety
 /// `handle` is null or live; `buffer` is null or has `capacity` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_model_copy_error(handle: *const Model, buffer: *mut c_char, capacity: u64) -> u64 {
+pub(crate) unsafe extern "C" fn attnc_model_copy_error(
+    handle: *const Model,
+    buffer: *mut c_char,
+    capacity: u64,
+) -> u64 {
     // SAFETY: by the contract above.
     unsafe {
         match Model::get(handle) {
@@ -115,8 +114,7 @@ unsafe fn copy_text(text: &[u8], buffer: *mut c_char, capacity: u64) -> u64 {
 ///
 /// # Safety
 /// `handle` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_model_variant(handle: *const Model) -> *const c_char {
+pub(crate) unsafe extern "C" fn attnc_model_variant(handle: *const Model) -> *const c_char {
     // SAFETY: by the contract above.
     let opened = unsafe { Model::get(handle) }.and_then(|m| m.opened().ok());
     opened.map_or(null(), |o| o.variant.name.ptr.cast())
@@ -126,8 +124,7 @@ pub unsafe extern "C" fn attnc_model_variant(handle: *const Model) -> *const c_c
 ///
 /// # Safety
 /// `handle` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_unused_weight_count(handle: *const Model) -> u64 {
+pub(crate) unsafe extern "C" fn attnc_unused_weight_count(handle: *const Model) -> u64 {
     // SAFETY: by the contract above.
     let opened = unsafe { Model::get(handle) }.and_then(|m| m.opened().ok());
     opened.map_or(0, |o| o.weights.unused().len() as u64)
@@ -137,8 +134,7 @@ pub unsafe extern "C" fn attnc_unused_weight_count(handle: *const Model) -> u64 
 ///
 /// # Safety
 /// `handle` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_unused_weight(handle: *const Model, index: u64) -> *const c_char {
+pub(crate) unsafe extern "C" fn attnc_unused_weight(handle: *const Model, index: u64) -> *const c_char {
     // SAFETY: by the contract above.
     let opened = unsafe { Model::get(handle) }.and_then(|m| m.opened().ok());
     let index = usize::try_from(index).unwrap_or(usize::MAX);
@@ -149,8 +145,7 @@ pub unsafe extern "C" fn attnc_unused_weight(handle: *const Model, index: u64) -
 ///
 /// # Safety
 /// `handle` is null or live; `out` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_session_open(handle: *const Model, out: *mut *mut Session) -> i32 {
+pub(crate) unsafe extern "C" fn attnc_session_open(handle: *const Model, out: *mut *mut Session) -> i32 {
     // SAFETY: by the contract above.
     let Some(m) = (unsafe { Model::get(handle) }) else { return Status::Call as i32 };
     let status = m.guarded(|| {
@@ -171,8 +166,7 @@ pub unsafe extern "C" fn attnc_session_open(handle: *const Model, out: *mut *mut
 ///
 /// # Safety
 /// `handle` is null or live, not in use by another thread, and not used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_session_close(handle: *mut Session) {
+pub(crate) unsafe extern "C" fn attnc_session_close(handle: *mut Session) {
     // SAFETY: by the contract above.
     unsafe {
         if Session::get(handle).is_some() {
@@ -185,8 +179,7 @@ pub unsafe extern "C" fn attnc_session_close(handle: *mut Session) {
 ///
 /// # Safety
 /// `handle` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32 {
+pub(crate) unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32 {
     let reset = |_: &Opened, memory: &mut Memory| {
         memory.reset();
         Ok(())
@@ -195,12 +188,28 @@ pub unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32 {
     unsafe { with_session(handle, reset) }
 }
 
+/// Lets the session's calls ask `poll` between launches whether to go on; null for none.
+///
+/// # Safety
+/// `handle` is null or live; `poll` may be called with `context` during calls.
+pub(crate) unsafe extern "C" fn attnc_session_poll(
+    handle: *mut Session,
+    poll: Option<unsafe extern "C" fn(*mut c_void) -> i32>,
+    context: *mut c_void,
+) -> i32 {
+    let set = |_: &Opened, memory: &mut Memory| {
+        memory.poll = poll.map(|ask| Poll { ask, context });
+        Ok(())
+    };
+    // SAFETY: by the contract above.
+    unsafe { with_session(handle, set) }
+}
+
 /// Text of the session's last error, empty at first; valid until its next error.
 ///
 /// # Safety
 /// `handle` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_session_error(handle: *const Session) -> *const c_char {
+pub(crate) unsafe extern "C" fn attnc_session_error(handle: *const Session) -> *const c_char {
     // SAFETY: by the contract above.
     match unsafe { Session::get(handle) } {
         Some(s) => s.error(CText::pointer),
@@ -212,8 +221,11 @@ pub unsafe extern "C" fn attnc_session_error(handle: *const Session) -> *const c
 ///
 /// # Safety
 /// `handle` is null or live; `buffer` is null or has `capacity` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_session_copy_error(handle: *const Session, buffer: *mut c_char, capacity: u64) -> u64 {
+pub(crate) unsafe extern "C" fn attnc_session_copy_error(
+    handle: *const Session,
+    buffer: *mut c_char,
+    capacity: u64,
+) -> u64 {
     // SAFETY: by the contract above.
     unsafe {
         match Session::get(handle) {
@@ -239,40 +251,47 @@ pub(crate) unsafe fn with_session(handle: *const Session, f: impl FnOnce(&Opened
 ///
 /// # Safety
 /// `taps` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_taps_count(taps: *const Taps) -> u64 {
+pub(crate) unsafe extern "C" fn attnc_taps_count(taps: *const Taps) -> u64 {
     // SAFETY: by the contract above.
-    unsafe { taps.as_ref() }.map_or(0, |t| t.len() as u64)
+    unsafe { Taps::get(taps) }.map_or(0, |t| t.len() as u64)
 }
 
 /// Path of a tap: `h.3.attn.weights`.
 ///
 /// # Safety
 /// `taps` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_taps_name(taps: *const Taps, index: u64) -> *const c_char {
+pub(crate) unsafe extern "C" fn attnc_taps_name(taps: *const Taps, index: u64) -> *const c_char {
     // SAFETY: by the contract above.
-    unsafe { taps.as_ref() }.and_then(|t| t.name(index)).unwrap_or(null())
+    unsafe { Taps::get(taps) }.and_then(|t| t.name(index)).unwrap_or(null())
 }
 
 /// Tensor of a tap; valid until the taps are closed.
 ///
 /// # Safety
 /// `taps` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_taps_tensor(taps: *const Taps, index: u64) -> *const DLTensor {
+pub(crate) unsafe extern "C" fn attnc_taps_tensor(taps: *const Taps, index: u64) -> *const DLTensor {
     // SAFETY: by the contract above.
-    unsafe { taps.as_ref() }.and_then(|t| t.tensor(index)).unwrap_or(null())
+    unsafe { Taps::get(taps) }.and_then(|t| t.tensor(index)).unwrap_or(null())
+}
+
+/// In how many steps a tap was written, 0 where the call did not come to it; -1 where there is no such tap.
+///
+/// # Safety
+/// `taps` is null or live.
+pub(crate) unsafe extern "C" fn attnc_taps_written(taps: *const Taps, index: u64) -> i64 {
+    // SAFETY: by the contract above.
+    unsafe { Taps::get(taps) }.and_then(|t| t.written(index)).unwrap_or(-1)
 }
 
 /// Frees taps. Null is ignored.
 ///
 /// # Safety
 /// `taps` is null or live, and not used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_taps_close(taps: *mut Taps) {
-    if !taps.is_null() {
-        // SAFETY: by the contract above.
-        unsafe { drop(Box::from_raw(taps)) };
+pub(crate) unsafe extern "C" fn attnc_taps_close(taps: *mut Taps) {
+    // SAFETY: by the contract above.
+    unsafe {
+        if Taps::get(taps).is_some() {
+            Taps::close(taps);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ffi::c_void;
 
 use crate::abi::{EntryDesc, Kernel, ModelDesc, Plan, PlanContext, PlanDesc, VariantDesc};
 use crate::ahead::Next;
@@ -21,6 +22,56 @@ pub(crate) struct Memory {
     states: Vec<Buffer>,
     state_data: Vec<*mut u8>,
     pub(crate) profile: Profile,
+    /// Asked in calls whether they shall go on.
+    pub(crate) poll: Option<Poll>,
+}
+
+/// A function of the caller's that says whether a call shall go on: 0, or anything else to end it.
+#[derive(Clone, Copy)]
+pub(crate) struct Poll {
+    pub(crate) ask: unsafe extern "C" fn(context: *mut c_void) -> i32,
+    pub(crate) context: *mut c_void,
+}
+
+/// A [`Poll`] during a call.
+struct Polling {
+    poll: Poll,
+    /// Bytes that launches were given since the clock was looked at.
+    bytes: i64,
+    /// When it was asked last.
+    last: i64,
+}
+
+impl Polling {
+    /// Nanoseconds between two questions.
+    const APART: i64 = 50_000_000;
+    /// Looking at the clock takes longer than a small launch is worth: it is done once for so many bytes.
+    const BYTES: i64 = 256 << 10;
+    /// What a launch counts at least.
+    const LEAST: i64 = 1 << 10;
+
+    fn new(poll: Poll) -> Polling {
+        Polling { poll, bytes: 0, last: clock() }
+    }
+
+    /// Shall the call end before a launch that is given so many bytes?
+    ///
+    /// # Safety
+    /// The function may be called now, on this thread.
+    unsafe fn ends(&mut self, bytes: i64) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes.max(Polling::LEAST));
+        if self.bytes < Polling::BYTES {
+            return false;
+        }
+        self.bytes = 0;
+        if clock() - self.last < Polling::APART {
+            return false;
+        }
+        // SAFETY: by the contract above.
+        let ends = unsafe { (self.poll.ask)(self.poll.context) } != 0;
+        self.last = clock();
+        ends
+    }
 }
 
 impl Memory {
@@ -36,7 +87,14 @@ impl Memory {
             state_data.push(buffer.pointer());
             states.push(buffer);
         }
-        Ok(Memory { arena: Buffer::empty(), scratch: Buffer::empty(), states, state_data, profile: Profile::off() })
+        Ok(Memory {
+            arena: Buffer::empty(),
+            scratch: Buffer::empty(),
+            states,
+            state_data,
+            profile: Profile::off(),
+            poll: None,
+        })
     }
 
     /// Sets every state to zero.
@@ -58,6 +116,9 @@ struct Running<'a> {
     stride: usize,
     /// Where launches are timed.
     launched: Option<&'a mut Vec<Launched>>,
+    /// Where the caller is asked whether to go on, and whether it has said no.
+    polling: Option<Polling>,
+    interrupted: bool,
 }
 
 /// All that a plan is run with.
@@ -73,6 +134,8 @@ pub(crate) struct Call<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) bound: &'a Bound,
     pub(crate) data: Data<'a>,
+    /// Asked in place of the session's.
+    pub(crate) poll: Option<Poll>,
 }
 
 /// The memory of a call that generated code gets from outside.
@@ -117,8 +180,10 @@ pub(crate) fn run(call: &Call<'_>, memory: &mut Memory) -> Result<()> {
         in_order: call.in_order,
         runtime: core::ptr::null_mut(),
     };
+    let poll = call.poll.or(memory.poll);
+    let extras = Extras { launched: memory.profile.begin(), poll };
     // SAFETY: a plan of this model, with the memory that it says it needs.
-    unsafe { execute(plan, context, call.model, call.entry.name.get(), call.pool, stride, memory.profile.begin()) }
+    unsafe { execute(plan, context, call.model, call.entry.name.get(), call.pool, stride, extras) }
 }
 
 /// Bytes from one thread's scratch to the next's.
@@ -155,8 +220,17 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
         runtime: core::ptr::null_mut(),
     };
     // SAFETY: a plan of this model, with the memory that it says it needs.
-    unsafe { execute(plan, context, model, "packing weights", pool, stride, None)? };
+    unsafe { execute(plan, context, model, "packing weights", pool, stride, Extras::default())? };
     Ok(packed)
+}
+
+/// What some calls want besides.
+#[derive(Default)]
+struct Extras<'a> {
+    /// Where launches are timed.
+    launched: Option<&'a mut Vec<Launched>>,
+    /// Asked whether the call shall go on.
+    poll: Option<Poll>,
 }
 
 /// Runs `plan` in the default floating-point mode and turns what it reports into an error.
@@ -170,10 +244,13 @@ unsafe fn execute(
     name: &str,
     pool: &Pool,
     stride: u64,
-    launched: Option<&mut Vec<Launched>>,
+    extras: Extras<'_>,
 ) -> Result<()> {
     let alone = !pool.has_threads();
-    let mut running = Running { report: Report::NONE, pool, alone, stride: stride as usize, launched };
+    let Extras { launched, poll } = extras;
+    let polling = poll.map(Polling::new);
+    let stride = stride as usize;
+    let mut running = Running { report: Report::NONE, pool, alone, stride, launched, polling, interrupted: false };
     context.runtime = (&raw mut running).cast();
     let mode = DefaultMode::enter();
     // SAFETY: by the contract above.
@@ -183,6 +260,9 @@ unsafe fn execute(
     if let Ok(site) = usize::try_from(site) {
         let text = model.sites.get().get(site).map_or("", |s| s.text.get());
         return Err(Error { status: Status::Range, text: alloc::format!("{name}: {}", fill(text, &values)) });
+    }
+    if running.interrupted {
+        fail!(Interrupted, "{name}: interrupted");
     }
     if status != 0 || context.failed != 0 {
         fail!(Internal, "{name}: the compiled code failed and did not say why");
@@ -211,8 +291,14 @@ unsafe extern "C" fn launch(
 ) -> i32 {
     // SAFETY: the plan hands on the context that it was given, and its own kernel with that kernel's arguments.
     unsafe {
-        let failed = (*ctx).failed != 0;
         let running = (*ctx).runtime.cast::<Running<'_>>();
+        if let Some(polling) = &mut (*running).polling
+            && polling.ends(bytes)
+        {
+            (*running).interrupted = true;
+            (*ctx).failed = 1;
+        }
+        let failed = (*ctx).failed != 0;
         let start = if (*running).launched.is_some() { clock() } else { 0 };
         if total > 0 && !failed {
             let next = Next { start: next, bytes: next_bytes.max(0) as u64 };
@@ -225,7 +311,10 @@ unsafe extern "C" fn launch(
             }
         }
         if let Some(launched) = &mut (*running).launched {
-            launched.push(Launched { points: total.max(0), time: clock() - start });
+            // A launch for which there is no memory is not among them.
+            if launched.try_reserve(1).is_ok() {
+                launched.push(Launched { points: total.max(0), time: clock() - start });
+            }
         }
         i32::from((*ctx).failed != 0)
     }

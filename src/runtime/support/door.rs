@@ -58,7 +58,7 @@ pub(crate) unsafe fn bind<'a>(entry: &EntryDesc, args: &[*mut DLTensor]) -> Resu
         // SAFETY: by the contract above.
         let view = unsafe { View::new(*arg, &name)? };
         if conversion(t.elem, view.dtype).is_none() {
-            fail!(Tensor, "{name} is {}, and the program says {}", view.dtype, elem_name(t.elem));
+            fail!(Tensor, "{name}: expected {}, found {}", elem_name(t.elem), view.dtype);
         }
         views.push(view);
     }
@@ -185,7 +185,7 @@ pub(crate) unsafe fn results<'a>(
         let view: View<'a> = unsafe { View::new(*tensor, &name)? };
         let byte = t.elem == elem::BOOL && conversion(t.elem, view.dtype).is_some();
         if view.dtype != type_of(t.elem) && !byte {
-            fail!(Tensor, "{name} is {}, and the program says {}", view.dtype, elem_name(t.elem));
+            fail!(Tensor, "{name}: expected {}, found {}", elem_name(t.elem), view.dtype);
         }
         let shape = bound.shape(t.batch != 0, t.dims.get())?;
         if view.shape != shape {

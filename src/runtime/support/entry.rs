@@ -1,4 +1,4 @@
-//! Exported functions that call an entry point, or ask what a call would give.
+//! Functions of the interface that call an entry point, or ask what a call would give.
 //!
 //! In: lists of tensors from outside, as DLPack or as bare pointers. Out: a status; results in the caller's tensors or in
 //! tensors of the runtime's. What may be wrong with a tensor is for `door.rs` and `bind.rs`.
@@ -8,20 +8,23 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};
 
-use crate::abi::{EntryDesc, PlanDesc};
+use crate::abi::{EntryDesc, NO_ENTRY, PlanDesc};
 use crate::api::with_session;
 use crate::bind::{self, Bound};
-use crate::call::{self, Call, Data, Memory};
+use crate::call::{self, Call, Data, Memory, Poll};
 use crate::desc::model;
 use crate::dlpack::{CPU, DLDevice, DLManagedTensor, DLTensor, type_of};
 use crate::door::{self, Arguments};
 use crate::error::{Error, Result, fail};
 use crate::handle::{Opened, Session};
-use crate::sys::Buffer;
+use crate::sys::{Buffer, try_box};
 use crate::taps::{self, Taps};
 
 /// The entry point of this index, and its code.
 fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static PlanDesc)> {
+    if index == NO_ENTRY {
+        fail!(Call, "this session is of {}, and the function that was called is another model's", model().name.get());
+    }
     let at = usize::try_from(index).unwrap_or(usize::MAX);
     match model().entries.get().get(at).zip(opened.variant.entries.get().get(at)) {
         Some(found) => Ok(found),
@@ -34,8 +37,7 @@ fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static
 ///
 /// # Safety
 /// As [`attnc_call`]; `shape` is null or has room for `capacity` numbers, `ndim` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_result_shape(
+pub(crate) unsafe extern "C" fn attnc_result_shape(
     session: *mut Session,
     entry: u64,
     arg_count: u64,
@@ -99,8 +101,7 @@ unsafe fn give_shape(
 /// # Safety
 /// `session` is null or live; each list has as many pointers as its count says, each null or a tensor whose shape, strides
 /// and memory are as it says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_call(
+pub(crate) unsafe extern "C" fn attnc_call(
     session: *mut Session,
     entry: u64,
     arg_count: u64,
@@ -113,12 +114,11 @@ pub unsafe extern "C" fn attnc_call(
 }
 
 /// [`attnc_call`] that also gives the taps that match one of the patterns: `*out` gets them, to be closed by
-/// [`attnc_taps_close`], or null where none was asked for.
+/// [`attnc_taps_close`](crate::api::attnc_taps_close), or null where none was asked for.
 ///
 /// # Safety
 /// As [`attnc_call`]; `taps` is null or has `tap_count` pointers, each null or a C string; `out` is null or writable.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_call_taps(
+pub(crate) unsafe extern "C" fn attnc_call_taps(
     session: *mut Session,
     entry: u64,
     arg_count: u64,
@@ -129,28 +129,54 @@ pub unsafe extern "C" fn attnc_call_taps(
     taps: *const *const c_char,
     out: *mut *mut Taps,
 ) -> i32 {
+    let given = Given { entry, arg_count, args, result_count, results, tap_count, taps, out };
+    // SAFETY: by the contract above.
+    unsafe { call_taps(session, &given, None) }
+}
+
+/// What [`attnc_call_taps`] is given.
+pub(crate) struct Given {
+    pub(crate) entry: u64,
+    pub(crate) arg_count: u64,
+    pub(crate) args: *const *mut DLTensor,
+    pub(crate) result_count: u64,
+    pub(crate) results: *const *mut DLTensor,
+    pub(crate) tap_count: u64,
+    pub(crate) taps: *const *const c_char,
+    pub(crate) out: *mut *mut Taps,
+}
+
+/// A call that asks `poll`, or else the session's, whether to go on.
+///
+/// # Safety
+/// As [`attnc_call_taps`].
+pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Option<Poll>) -> i32 {
     let call = |opened: &Opened, memory: &mut Memory| {
-        let (entry, plan) = entry_of(opened, entry)?;
+        let (entry, plan) = entry_of(opened, given.entry)?;
+        let name = entry.name.get();
         // SAFETY: by the contract above.
         unsafe {
-            if !out.is_null() {
-                *out = null_mut();
+            if !given.out.is_null() {
+                *given.out = null_mut();
             }
-            if tap_count > 0 && out.is_null() {
-                fail!(Call, "{}: the place for the taps is a null pointer", entry.name.get());
+            if given.tap_count > 0 && given.out.is_null() {
+                fail!(Call, "{name}: the place for the taps is a null pointer");
             }
-            let args = door::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
-            let results = door::list(results, result_count, entry.results.get().len(), "results", entry)?;
+            let args = door::list(given.args, given.arg_count, entry.args.get().len(), "arguments", entry)?;
+            let results = door::list(given.results, given.result_count, entry.results.get().len(), "results", entry)?;
             let (views, bound) = door::bind(entry, args)?;
             let args = door::arguments(entry, &views)?;
             let results = door::results(entry, &bound, results, &args)?;
-            let wanted = if tap_count > 0 { Some(taps::want(entry, plan, &bound, taps, tap_count)?) } else { None };
+            let wanted = match given.tap_count {
+                0 => None,
+                count => Some(taps::want(entry, plan, &bound, given.taps, count)?),
+            };
             let tap_data = wanted.as_ref().map_or(&[][..], |w| w.data.as_slice());
             let data = Data { args: &args.data, outs: &results.data, taps: tap_data };
-            run(opened, memory, entry, plan, &bound, data)?;
+            run(opened, memory, entry, plan, &bound, data, poll)?;
             results.deliver();
             if let Some(wanted) = wanted {
-                *out = Box::into_raw(Box::new(taps::collect(entry, &bound, wanted)?));
+                *given.out = taps::collect(entry, &bound, wanted)?;
             }
         }
         Ok(())
@@ -166,6 +192,7 @@ fn run(
     plan: &PlanDesc,
     bound: &Bound,
     data: Data<'_>,
+    poll: Option<Poll>,
 ) -> Result<()> {
     let call = Call {
         model: model(),
@@ -178,6 +205,7 @@ fn run(
         pool: &opened.pool,
         bound,
         data,
+        poll,
     };
     call::run(&call, memory)
 }
@@ -187,8 +215,7 @@ fn run(
 ///
 /// # Safety
 /// As [`attnc_call`]; `results` has room for `result_count` pointers.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_call_owned(
+pub(crate) unsafe extern "C" fn attnc_call_owned(
     session: *mut Session,
     entry: u64,
     arg_count: u64,
@@ -211,9 +238,13 @@ pub unsafe extern "C" fn attnc_call_owned(
             }
             let outs: Vec<*mut u8> = made.iter().map(|m| m.data.pointer()).collect();
             let data = Data { args: &args.data, outs: &outs, taps: &[] };
-            run(opened, memory, entry, plan, &bound, data)?;
-            for (i, m) in made.into_iter().enumerate().take(places) {
-                *results.add(i) = m.give_away();
+            run(opened, memory, entry, plan, &bound, data, None)?;
+            let mut given: Vec<Gift> = Vec::new();
+            for m in made.into_iter().take(places) {
+                given.push(Gift(m.give_away()?));
+            }
+            for (i, m) in given.into_iter().enumerate() {
+                *results.add(i) = m.keep();
             }
         }
         Ok(())
@@ -245,7 +276,7 @@ impl Owned {
         }
     }
 
-    fn give_away(self) -> *mut DLManagedTensor {
+    fn give_away(self) -> Result<*mut DLManagedTensor> {
         let mut shape = self.shape.into_boxed_slice();
         let dl_tensor = DLTensor {
             data: self.data.pointer().cast::<c_void>(),
@@ -257,12 +288,33 @@ impl Owned {
             byte_offset: 0,
         };
         let tensor = DLManagedTensor { dl_tensor, manager_ctx: null_mut(), deleter: Some(delete) };
-        let manager = Box::into_raw(Box::new(Manager { tensor, _shape: shape, _data: self.data }));
+        let Some(manager) = try_box(Manager { tensor, _shape: shape, _data: self.data }) else {
+            return Err(Error::memory(size_of::<Manager>() as u64, "a result"));
+        };
+        let manager = Box::into_raw(manager);
         // SAFETY: the manager was just made; it points to itself so that the deleter finds it.
         unsafe {
             (*manager).tensor.manager_ctx = manager.cast();
-            &raw mut (*manager).tensor
+            Ok(&raw mut (*manager).tensor)
         }
+    }
+}
+
+/// A result that is given away, unless the call fails before.
+struct Gift(*mut DLManagedTensor);
+
+impl Gift {
+    fn keep(self) -> *mut DLManagedTensor {
+        let tensor = self.0;
+        core::mem::forget(self);
+        tensor
+    }
+}
+
+impl Drop for Gift {
+    fn drop(&mut self) {
+        // SAFETY: a result that nobody has.
+        unsafe { delete(self.0) };
     }
 }
 
@@ -282,8 +334,7 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
 ///
 /// # Safety
 /// The lists have as many entries as their counts say; the memory behind them is as large as the dimensions say.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_call_raw(
+pub(crate) unsafe extern "C" fn attnc_call_raw(
     session: *mut Session,
     entry: u64,
     dim_count: u64,
@@ -315,7 +366,7 @@ pub unsafe extern "C" fn attnc_call_raw(
             let args = door::arguments(entry, &views)?;
             let results = door::results(entry, &bound, &result_list, &args)?;
             let data = Data { args: &args.data, outs: &results.data, taps: &[] };
-            run(opened, memory, entry, plan, &bound, data)?;
+            run(opened, memory, entry, plan, &bound, data, None)?;
             results.deliver();
         }
         Ok(())
@@ -328,8 +379,11 @@ pub unsafe extern "C" fn attnc_call_raw(
 /// `dims` is null or has `count` numbers.
 unsafe fn bind_raw(entry: &EntryDesc, count: u64, dims: *const i64) -> Result<Bound> {
     let expected = entry.symbols.get().len();
-    if count != expected as u64 || (dims.is_null() && expected > 0) {
+    if count != expected as u64 {
         fail!(Call, "{} has {expected} run-time dimensions, and {count} were given", entry.name.get());
+    }
+    if dims.is_null() && expected > 0 {
+        fail!(Call, "{}: the list of dimensions is a null pointer", entry.name.get());
     }
     // SAFETY: by the contract above.
     let dims = if expected == 0 { &[] } else { unsafe { core::slice::from_raw_parts(dims, expected) } };
@@ -362,8 +416,7 @@ impl RawTensor {
 ///
 /// # Safety
 /// As [`attnc_call_raw`] and [`attnc_result_shape`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_result_shape_raw(
+pub(crate) unsafe extern "C" fn attnc_result_shape_raw(
     session: *mut Session,
     entry: u64,
     dim_count: u64,

@@ -27,6 +27,8 @@ pub(crate) enum Status {
     Processor = 7,
     /// A bug in attnc.
     Internal = 8,
+    /// The caller did not want it to go on.
+    Interrupted = 9,
 }
 
 /// A status other than `Ok`, and why.
@@ -40,6 +42,15 @@ impl Error {
     pub(crate) fn memory(bytes: u64, what: &str) -> Error {
         Error { status: Status::Memory, text: alloc::format!("out of memory: {bytes} bytes for {what}") }
     }
+}
+
+/// Adds to a list whose length comes from outside; an error where there is no memory for `what`.
+pub(crate) fn push<T>(list: &mut Vec<T>, value: T, what: &str) -> Result<()> {
+    if list.try_reserve(1).is_err() {
+        return Err(Error::memory(size_of::<T>() as u64, what));
+    }
+    list.push(value);
+    Ok(())
 }
 
 /// Returns an error with a formatted text.
@@ -65,6 +76,15 @@ impl CText {
         let mut bytes: Vec<u8> = text.bytes().map(|b| if b == 0 { b'?' } else { b }).collect();
         bytes.push(0);
         CText(bytes)
+    }
+
+    /// The same, for what is kept; `None` where there is no memory.
+    pub(crate) fn try_new(text: &str) -> Option<CText> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(text.len().checked_add(1)?).ok()?;
+        bytes.extend(text.bytes().map(|b| if b == 0 { b'?' } else { b }));
+        bytes.push(0);
+        Some(CText(bytes))
     }
 
     /// As C reads it.

@@ -6,9 +6,10 @@
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::abi::{ABI_VERSION, VariantDesc};
+use crate::abi::{ABI_VERSION, Head, VariantDesc, mark};
 use crate::call::{self, Memory};
 use crate::cpu;
 use crate::desc::model;
@@ -16,17 +17,14 @@ use crate::environment;
 use crate::error::{CText, Error, Result, Status, fail};
 use crate::pool::Pool;
 use crate::processor;
-use crate::sys::{Buffer, Mutex};
+use crate::sys::{Buffer, Mutex, try_box};
+use crate::table::head;
 use crate::weights::Weights;
 
-/// Marks a live model; what was closed has another mark, as far as anybody can tell.
-const MODEL: u64 = 0x6174_746e_6d6f_6431;
-/// Marks a live session.
-const SESSION: u64 = 0x6174_746e_7365_7331;
-
 /// A model, as the caller holds it.
+#[repr(C)]
 pub struct Model {
-    mark: AtomicU64,
+    head: Head,
     /// The caller's handle, and one for each session.
     references: AtomicU64,
     lock: Mutex,
@@ -45,8 +43,9 @@ pub(crate) struct Opened {
 }
 
 /// A session, as the caller holds it.
+#[repr(C)]
 pub struct Session {
-    mark: AtomicU64,
+    head: Head,
     model: *const Model,
     lock: Mutex,
     state: UnsafeCell<State>,
@@ -62,7 +61,8 @@ fn text_of(e: &Error) -> CText {
 }
 
 impl Model {
-    /// Opens the model of this `.so`. Always gives a handle; one that did not open holds the reason.
+    /// Opens the model of this `.so`. Gives a handle, and one that did not open holds the reason; null where there is no memory
+    /// even for that.
     ///
     /// # Safety
     /// `weights` is null or a C string.
@@ -72,14 +72,18 @@ impl Model {
             Ok(opened) => (Some(opened), CText::new(""), Status::Ok),
             Err(e) => (None, text_of(&e), e.status),
         };
+        let Some(lock) = Mutex::new() else { return (null_mut(), Status::Memory) };
         let model = Model {
-            mark: AtomicU64::new(MODEL),
+            head: head(mark::MODEL),
             references: AtomicU64::new(1),
-            lock: Mutex::new(),
+            lock,
             error: UnsafeCell::new(error),
             opened,
         };
-        (Box::into_raw(Box::new(model)), status)
+        match try_box(model) {
+            Some(model) => (Box::into_raw(model), status),
+            None => (null_mut(), Status::Memory),
+        }
     }
 
     /// The model of a handle, if it is one.
@@ -88,7 +92,7 @@ impl Model {
     /// `handle` is null, or came from [`Model::open`] and has not been freed.
     pub(crate) unsafe fn get<'a>(handle: *const Model) -> Option<&'a Model> {
         // SAFETY: by the contract above.
-        unsafe { handle.as_ref() }.filter(|m| m.mark.load(Ordering::Acquire) == MODEL)
+        unsafe { handle.as_ref() }.filter(|m| m.head.mark.load(Ordering::Acquire) == mark::MODEL)
     }
 
     /// What it has open; an error where opening failed.
@@ -133,7 +137,7 @@ impl Model {
                 return;
             }
             fence(Ordering::Acquire);
-            (*handle).mark.store(0, Ordering::Release);
+            (*handle).head.mark.store(0, Ordering::Release);
             drop(Box::from_raw(handle.cast_mut()));
         }
     }
@@ -160,7 +164,7 @@ impl Opened {
         // SAFETY: by the contract above.
         let weights = unsafe { Weights::open(model, weights)? };
         let threads = if threads == 0 { environment::threads()? } else { threads };
-        let Some(pool) = Pool::new(threads) else { return Err(Error::memory(0, "the threads")) };
+        let Some(pool) = Pool::new(threads) else { return Err(Error::memory(size_of::<Pool>() as u64, "the threads")) };
         let packed = call::prepare(model, variant, &weights, &pool)?;
         let is_much = variant.packed_bytes / pool.width() as u64 > cpu::MOST_CACHE;
         let in_order = if cpu::reads_in_order() { 1 + i64::from(is_much) } else { 0 };
@@ -177,11 +181,13 @@ impl Session {
         // SAFETY: by the contract above.
         unsafe { (*handle).opened()? };
         let state = State { error: CText::new(""), memory: Memory::new(model())? };
+        let none = || Error::memory(size_of::<Session>() as u64, "the session");
+        let lock = Mutex::new().ok_or_else(none)?;
+        let session = Session { head: head(mark::SESSION), model: handle, lock, state: UnsafeCell::new(state) };
+        let session = try_box(session).ok_or_else(none)?;
         // SAFETY: as above.
         unsafe { (*handle).references.fetch_add(1, Ordering::Relaxed) };
-        let session =
-            Session { mark: AtomicU64::new(SESSION), model: handle, lock: Mutex::new(), state: UnsafeCell::new(state) };
-        Ok(Box::into_raw(Box::new(session)))
+        Ok(Box::into_raw(session))
     }
 
     /// The session of a handle, if it is one.
@@ -190,7 +196,7 @@ impl Session {
     /// `handle` is null, or came from [`Session::open`] and has not been closed.
     pub(crate) unsafe fn get<'a>(handle: *const Session) -> Option<&'a Session> {
         // SAFETY: by the contract above.
-        unsafe { handle.as_ref() }.filter(|s| s.mark.load(Ordering::Acquire) == SESSION)
+        unsafe { handle.as_ref() }.filter(|s| s.head.mark.load(Ordering::Acquire) == mark::SESSION)
     }
 
     /// Does `f` with the session's memory, waiting for other calls on it; its error becomes the session's.
@@ -221,7 +227,7 @@ impl Session {
     pub(crate) unsafe fn close(handle: *mut Session) {
         // SAFETY: by the contract above.
         unsafe {
-            (*handle).mark.store(0, Ordering::Release);
+            (*handle).head.mark.store(0, Ordering::Release);
             let session = Box::from_raw(handle);
             let model = session.model;
             drop(session);

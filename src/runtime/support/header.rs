@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::error::{Result, Shown, fail};
+use crate::error::{Error, Result, Shown, fail, push};
 
 /// What the header says of one tensor.
 pub(crate) struct Entry {
@@ -31,11 +31,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
             return c.object(&mut |c, _| c.string().map(drop));
         }
         let entry = tensor(c, name)?;
-        if entries.try_reserve(1).is_err() {
-            fail!(Memory, "out of memory while reading the header");
-        }
-        entries.push(entry);
-        Ok(())
+        push(&mut entries, entry, "the header")
     })?;
     c.space();
     if c.at != text.len() {
@@ -68,6 +64,15 @@ fn tensor(c: &mut Cursor<'_>, name: String) -> Result<Entry> {
         fail!(Weights, "tensor `{}`: data_offsets are not two numbers", Shown(&name))
     };
     Ok(Entry { name, dtype, shape, begin, end })
+}
+
+/// A character more.
+fn add(text: &mut String, c: char) -> Result<()> {
+    if text.try_reserve(c.len_utf8()).is_err() {
+        return Err(Error::memory(text.len() as u64, "the header"));
+    }
+    text.push(c);
+    Ok(())
 }
 
 /// A place in the text.
@@ -141,8 +146,8 @@ impl Cursor<'_> {
             self.at += c.len_utf8();
             match c {
                 '"' => return Ok(out),
-                '\\' => out.push(self.escape()?),
-                c => out.push(c),
+                '\\' => add(&mut out, self.escape()?)?,
+                c => add(&mut out, c)?,
             }
         }
     }
@@ -219,7 +224,7 @@ impl Cursor<'_> {
             if out.len() == MAX_RANK {
                 fail!(Weights, "the header has a list of more than {MAX_RANK} numbers");
             }
-            out.push(value);
+            push(&mut out, value, "the header")?;
             if self.take(b']') {
                 return Ok(out);
             }

@@ -1,9 +1,9 @@
-//! Exported functions that tell what model this is. They need no handle, and give null, 0 or -1 for what is not there.
+//! Functions of the interface that tell what model this is. They need no handle, and give null, 0 or -1 for what is not there.
 
 use core::ffi::c_char;
 use core::ptr::null;
 
-use crate::abi::{ABI_VERSION, EntryDesc, Str};
+use crate::abi::{EntryDesc, Str};
 use crate::desc::{elem_name, model};
 use crate::sys;
 
@@ -20,45 +20,33 @@ fn nth<T>(rows: &'static [T], index: u64) -> Option<&'static T> {
     rows.get(usize::try_from(index).ok()?)
 }
 
-/// Version of this interface.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_abi_version() -> u64 {
-    ABI_VERSION
-}
-
 /// Everything about the model as text: entry points, parameters, variants.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_info() -> *const c_char {
+pub(crate) extern "C" fn attnc_info() -> *const c_char {
     text(Some(model().info))
 }
 
 /// Name of the model.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_model_name() -> *const c_char {
+pub(crate) extern "C" fn attnc_model_name() -> *const c_char {
     text(Some(model().name))
 }
 
 /// What the model was compiled for.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_target() -> *const c_char {
+pub(crate) extern "C" fn attnc_target() -> *const c_char {
     text(Some(model().target))
 }
 
 /// Number of variants (tiers of processors) in this `.so`.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_variant_count() -> u64 {
+pub(crate) extern "C" fn attnc_variant_count() -> u64 {
     model().variants.len
 }
 
 /// Name of a variant.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_variant_name(index: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_variant_name(index: u64) -> *const c_char {
     text(nth(model().variants.get(), index).map(|v| v.name))
 }
 
 /// Number of entry points.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_entry_count() -> u64 {
+pub(crate) extern "C" fn attnc_entry_count() -> u64 {
     model().entries.len
 }
 
@@ -66,8 +54,7 @@ pub extern "C" fn attnc_entry_count() -> u64 {
 ///
 /// # Safety
 /// `name` is null or a C string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_entry_index(name: *const c_char) -> i64 {
+pub(crate) unsafe extern "C" fn attnc_entry_index(name: *const c_char) -> i64 {
     if name.is_null() {
         return -1;
     }
@@ -78,62 +65,52 @@ pub unsafe extern "C" fn attnc_entry_index(name: *const c_char) -> i64 {
 }
 
 /// Name of an entry point.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_entry_name(index: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_entry_name(index: u64) -> *const c_char {
     text(entry(index).map(|e| e.name))
 }
 
 /// Signature of an entry point, as the program spells it.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_entry_signature(index: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_entry_signature(index: u64) -> *const c_char {
     text(entry(index).map(|e| e.signature))
 }
 
 /// Doc comment of an entry point.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_entry_doc(index: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_entry_doc(index: u64) -> *const c_char {
     text(entry(index).map(|e| e.doc))
 }
 
 /// Number of run-time dimensions of an entry point.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_dimension_count(index: u64) -> u64 {
+pub(crate) extern "C" fn attnc_dimension_count(index: u64) -> u64 {
     entry(index).map_or(0, |e| e.symbols.len)
 }
 
 /// Name of a run-time dimension; `..` for the flattened batch.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_dimension_name(index: u64, dimension: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_dimension_name(index: u64, dimension: u64) -> *const c_char {
     text(entry(index).and_then(|e| nth(e.symbols.get(), dimension)).map(|s| s.name))
 }
 
 /// Number of arguments of an entry point.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_argument_count(index: u64) -> u64 {
+pub(crate) extern "C" fn attnc_argument_count(index: u64) -> u64 {
     entry(index).map_or(0, |e| e.args.len)
 }
 
 /// Name of an argument.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_argument_name(index: u64, argument: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_argument_name(index: u64, argument: u64) -> *const c_char {
     text(entry(index).and_then(|e| nth(e.args.get(), argument)).map(|t| t.name))
 }
 
 /// Element type of an argument.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_argument_type(index: u64, argument: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_argument_type(index: u64, argument: u64) -> *const c_char {
     type_text(entry(index).and_then(|e| nth(e.args.get(), argument)).map(|t| t.elem))
 }
 
 /// Number of results of an entry point.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_result_count(index: u64) -> u64 {
+pub(crate) extern "C" fn attnc_result_count(index: u64) -> u64 {
     entry(index).map_or(0, |e| e.results.len)
 }
 
 /// Element type of a result.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_result_type(index: u64, result: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_result_type(index: u64, result: u64) -> *const c_char {
     type_text(entry(index).and_then(|e| nth(e.results.get(), result)).map(|t| t.elem))
 }
 
@@ -154,31 +131,26 @@ fn type_text(code: Option<u64>) -> *const c_char {
 }
 
 /// Number of families of taps of an entry point.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_tap_count(index: u64) -> u64 {
+pub(crate) extern "C" fn attnc_tap_count(index: u64) -> u64 {
     entry(index).map_or(0, |e| e.taps.len)
 }
 
 /// Path of a family of taps, `*` for an index into an array of layers.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_tap_name(index: u64, tap: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_tap_name(index: u64, tap: u64) -> *const c_char {
     text(entry(index).and_then(|e| nth(e.taps.get(), tap)).map(|t| t.pattern))
 }
 
 /// What asking for a tap costs.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_tap_cost(index: u64, tap: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_tap_cost(index: u64, tap: u64) -> *const c_char {
     text(entry(index).and_then(|e| nth(e.taps.get(), tap)).map(|t| t.cost))
 }
 
 /// Number of families of parameters.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_parameter_count() -> u64 {
+pub(crate) extern "C" fn attnc_parameter_count() -> u64 {
     model().params.len
 }
 
 /// Name of a family of parameters, `*` for an index into an array of layers.
-#[unsafe(no_mangle)]
-pub extern "C" fn attnc_parameter_name(index: u64) -> *const c_char {
+pub(crate) extern "C" fn attnc_parameter_name(index: u64) -> *const c_char {
     text(nth(model().params.get(), index).map(|p| p.pattern))
 }

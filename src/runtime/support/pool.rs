@@ -20,7 +20,7 @@ use crate::abi::{Kernel, PlanContext};
 use crate::ahead::{self, Ahead, Next};
 use crate::float_mode::DefaultMode;
 use crate::ranges::Ranges;
-use crate::sys::{Buffer, Condition, Mutex, Thread, clock, process, processors};
+use crate::sys::{Buffer, Condition, Mutex, Thread, clock, process, processors, try_box};
 
 /// Threads that a model may have.
 const MOST_THREADS: usize = 256;
@@ -282,20 +282,22 @@ impl Pool {
         let board = Buffer::new(size_of::<Board>() as u64)?;
         // SAFETY: as large as that, and aligned to more.
         unsafe { board.pointer().cast::<Board>().write(Board::new()) };
-        let shared = Box::new(Shared {
+        let shared = try_box(Shared {
             board,
             busy: AtomicBool::new(false),
             sleepers: AtomicU64::new(0),
-            lock: Mutex::new(),
-            wake: Condition::new(),
-            done: Condition::new(),
-            ranges: Ranges::new(wanted),
+            lock: Mutex::new()?,
+            wake: Condition::new()?,
+            done: Condition::new()?,
+            ranges: Ranges::new(wanted)?,
             stop: AtomicBool::new(false),
             report: UnsafeCell::new(Report::NONE),
-        });
+        })?;
         let mut threads = Vec::new();
+        threads.try_reserve_exact(wanted).ok()?;
         for worker in 1..wanted {
-            let start = Box::into_raw(Box::new(Start { shared: &raw const *shared, worker }));
+            let Some(start) = try_box(Start { shared: &raw const *shared, worker }) else { break };
+            let start = Box::into_raw(start);
             // SAFETY: the thread takes the box; the pool joins it before `shared` goes.
             match unsafe { Thread::start(enter, start.cast()) } {
                 Some(t) => threads.push(t),

@@ -1,4 +1,4 @@
-//! How long each launch of a session's last call took, for callers that ask; and the exported functions that tell.
+//! How long each launch of a session's last call took, for callers that ask; and the functions of the interface that tell.
 //!
 //! A launch is known by its place in the order of the call, which the plan alone decides. Where nobody asks, a call does
 //! not look at the clock for it.
@@ -40,8 +40,7 @@ impl Profile {
 ///
 /// # Safety
 /// `session` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_session_profile(session: *mut Session, on: i32) -> i32 {
+pub(crate) unsafe extern "C" fn attnc_session_profile(session: *mut Session, on: i32) -> i32 {
     // SAFETY: by the contract above.
     unsafe {
         with_session(session, |_, memory| {
@@ -55,8 +54,7 @@ pub unsafe extern "C" fn attnc_session_profile(session: *mut Session, on: i32) -
 ///
 /// # Safety
 /// `session` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_launch_count(session: *const Session) -> u64 {
+pub(crate) unsafe extern "C" fn attnc_launch_count(session: *const Session) -> u64 {
     let mut count = 0;
     // SAFETY: by the contract above.
     unsafe {
@@ -72,8 +70,7 @@ pub unsafe extern "C" fn attnc_launch_count(session: *const Session) -> u64 {
 ///
 /// # Safety
 /// `session` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_launch_nanoseconds(session: *const Session, index: u64) -> i64 {
+pub(crate) unsafe extern "C" fn attnc_launch_nanoseconds(session: *const Session, index: u64) -> i64 {
     // SAFETY: by the contract above.
     unsafe { launched(session, index) }.map_or(-1, |l| l.time)
 }
@@ -82,8 +79,7 @@ pub unsafe extern "C" fn attnc_launch_nanoseconds(session: *const Session, index
 ///
 /// # Safety
 /// `session` is null or live.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn attnc_launch_points(session: *const Session, index: u64) -> i64 {
+pub(crate) unsafe extern "C" fn attnc_launch_points(session: *const Session, index: u64) -> i64 {
     // SAFETY: by the contract above.
     unsafe { launched(session, index) }.map_or(-1, |l| l.points)
 }

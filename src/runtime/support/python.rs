@@ -4,6 +4,8 @@
 //! linker gives it `PyInit_<stem>` as a second name of [`attnc_python_init`] (`link.rs`), and the module that Python
 //! gets is the wrapper, `model.py`, loaded from its place beside the library.
 //!
+//! And calls from Python that a signal can interrupt: [`attnc_python_call`].
+//!
 //! Nothing here needs Python: its C functions are looked up in the process that is importing, and no other calls this.
 //! Only what is the same in every CPython since 3.5 is used; it must not know what the wrapper does.
 
@@ -11,6 +13,14 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use crate::call::Poll;
+use crate::dlpack::DLTensor;
+use crate::entry::{Given, call_taps};
+use crate::handle::Session;
+use crate::sys::is_first_thread;
+use crate::taps::Taps;
 
 unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -20,8 +30,13 @@ type Object = *mut c_void;
 
 /// What is run in place of a module's code, with `spec` from the import system; it leaves `module`.
 const LOAD_WRAPPER: &CStr = c"
+import os
 from importlib.util import module_from_spec, spec_from_file_location
-place = spec_from_file_location(spec.name, spec.origin[:-3] + '.py')
+path = os.path.join(os.path.dirname(spec.origin), spec.name.rpartition('.')[2] + '.py')
+if not os.path.isfile(path):
+    raise ImportError('%s is a library that attnc made; its Python side, %s, is not there: make it with `--emit python`'
+                      % (spec.origin, path), name=spec.name, path=spec.origin)
+place = spec_from_file_location(spec.name, path)
 module = module_from_spec(place)
 place.loader.exec_module(module)
 ";
@@ -134,5 +149,93 @@ extern "C" fn create(spec: Object, _: *mut ModuleDef) -> Object {
         }
         release(names);
         module
+    }
+}
+
+/// Python's functions that a call needs.
+struct Interpreter {
+    save: extern "C" fn() -> Object,
+    restore: extern "C" fn(Object),
+    check_signals: extern "C" fn() -> c_int,
+    /// What `save` gave.
+    thread: Object,
+}
+
+/// [`attnc_call_taps`](crate::entry::attnc_call_taps) for CPython: called with Python's lock held, which is given up during the
+/// call. On the first thread of the process, where Python runs the handlers of signals, they are run during the call too.
+/// Where one raises an exception, the call ends with it set.
+///
+/// # Safety
+/// As `attnc_call_taps`; Python's lock is held.
+pub(crate) unsafe extern "C" fn attnc_python_call(
+    session: *mut Session,
+    entry: u64,
+    arg_count: u64,
+    args: *const *mut DLTensor,
+    result_count: u64,
+    results: *const *mut DLTensor,
+    tap_count: u64,
+    taps: *const *const c_char,
+    out: *mut *mut Taps,
+) -> i32 {
+    let given = Given { entry, arg_count, args, result_count, results, tap_count, taps, out };
+    let (save, restore, check) = PYTHON.get();
+    if save.is_null() || restore.is_null() || check.is_null() {
+        // SAFETY: by the contract above.
+        return unsafe { call_taps(session, &given, None) };
+    }
+    // SAFETY: these are the signatures of Python's documented functions; Python's lock is held until `save`, and again from
+    // `restore` on.
+    unsafe {
+        let mut python = Interpreter {
+            save: transmute::<*mut c_void, extern "C" fn() -> Object>(save),
+            restore: transmute::<*mut c_void, extern "C" fn(Object)>(restore),
+            check_signals: transmute::<*mut c_void, extern "C" fn() -> c_int>(check),
+            thread: null_mut(),
+        };
+        python.thread = (python.save)();
+        let poll = Poll { ask: run_handlers, context: (&raw mut python).cast() };
+        let status = call_taps(session, &given, Some(poll));
+        (python.restore)(python.thread);
+        status
+    }
+}
+
+/// Runs the handlers of signals that have come; not 0 where one raised an exception.
+unsafe extern "C" fn run_handlers(context: *mut c_void) -> i32 {
+    if !is_first_thread() {
+        return 0;
+    }
+    // SAFETY: the context of `attnc_python_call`, on its thread.
+    unsafe {
+        let python = context.cast::<Interpreter>();
+        ((*python).restore)((*python).thread);
+        let raised = ((*python).check_signals)();
+        (*python).thread = ((*python).save)();
+        raised
+    }
+}
+
+/// Addresses of `PyEval_SaveThread`, `PyEval_RestoreThread` and `PyErr_CheckSignals`, looked up once.
+struct Found {
+    looked: AtomicBool,
+    addresses: [AtomicPtr<c_void>; 3],
+}
+
+static PYTHON: Found = Found {
+    looked: AtomicBool::new(false),
+    addresses: [AtomicPtr::new(null_mut()), AtomicPtr::new(null_mut()), AtomicPtr::new(null_mut())],
+};
+
+impl Found {
+    fn get(&self) -> (*mut c_void, *mut c_void, *mut c_void) {
+        let [save, restore, check] = &self.addresses;
+        if !self.looked.load(Ordering::Acquire) {
+            save.store(python(c"PyEval_SaveThread"), Ordering::Relaxed);
+            restore.store(python(c"PyEval_RestoreThread"), Ordering::Relaxed);
+            check.store(python(c"PyErr_CheckSignals"), Ordering::Relaxed);
+            self.looked.store(true, Ordering::Release);
+        }
+        (save.load(Ordering::Relaxed), restore.load(Ordering::Relaxed), check.load(Ordering::Relaxed))
     }
 }

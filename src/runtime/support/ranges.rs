@@ -10,7 +10,7 @@
 //!
 //! What it must not know: what is done with the points.
 
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Of what is left of its part, a thread takes one in so many.
@@ -24,7 +24,7 @@ struct Part {
 }
 
 /// The parts of all threads.
-pub(crate) struct Ranges(Box<[Part]>);
+pub(crate) struct Ranges(Vec<Part>);
 
 fn packed(start: u32, end: u32) -> u64 {
     u64::from(start) << 32 | u64::from(end)
@@ -35,9 +35,12 @@ fn unpacked(left: u64) -> (u32, u32) {
 }
 
 impl Ranges {
-    /// No points, for so many threads.
-    pub(crate) fn new(threads: usize) -> Ranges {
-        Ranges((0..threads).map(|_| Part { left: AtomicU64::new(0), apart: [0; 15] }).collect())
+    /// No points, for so many threads; `None` where there is no memory.
+    pub(crate) fn new(threads: usize) -> Option<Ranges> {
+        let mut parts = Vec::new();
+        parts.try_reserve_exact(threads).ok()?;
+        parts.extend((0..threads).map(|_| Part { left: AtomicU64::new(0), apart: [0; 15] }));
+        Some(Ranges(parts))
     }
 
     /// Threads that have parts.

@@ -41,6 +41,7 @@ unsafe extern "C" {
     fn pthread_sigmask(how: c_int, new: *const c_void, old: *mut c_void) -> c_int;
     fn sched_getaffinity(process: c_int, size: usize, mask: *mut u64) -> c_int;
     fn getpid() -> c_int;
+    fn syscall(number: i64, ...) -> i64;
     fn clock_gettime(clock: c_int, time: *mut [i64; 2]) -> c_int;
 }
 
@@ -59,6 +60,10 @@ const MADV_HUGEPAGE: c_int = 14;
 /// A large page of memory, on the machines that have them.
 const HUGE: usize = 2 << 20;
 const SIG_SETMASK: c_int = 2;
+#[cfg(target_arch = "x86_64")]
+const GETTID: i64 = 186;
+#[cfg(not(target_arch = "x86_64"))]
+const GETTID: i64 = 178;
 
 /// Ends the process.
 pub(crate) fn abort_process() -> ! {
@@ -90,6 +95,21 @@ fn last_error() -> String {
     match text.get(..end) {
         Some(t) if known => String::from_utf8_lossy(t).into_owned(),
         _ => String::from("unknown error"),
+    }
+}
+
+/// A box, or `None` where there is no memory: for what lives as long as a handle does.
+pub(crate) fn try_box<T>(value: T) -> Option<Box<T>> {
+    const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 16) };
+    // SAFETY: malloc takes any size.
+    let place = unsafe { malloc(size_of::<T>()) }.cast::<T>();
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: the place is new, as large and as aligned as `T` wants it, and `Box` frees it as the allocator does.
+    unsafe {
+        place.write(value);
+        Some(Box::from_raw(place))
     }
 }
 
@@ -159,6 +179,15 @@ impl Buffer {
     /// First byte.
     pub(crate) fn pointer(&self) -> *mut u8 {
         self.pointer
+    }
+
+    /// All bytes, which have been written since [`Buffer::new`].
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.pointer.is_null() {
+            return &[];
+        }
+        // SAFETY: the memory is ours and `size` long.
+        unsafe { core::slice::from_raw_parts(self.pointer, self.size) }
     }
 }
 
@@ -245,12 +274,12 @@ impl Drop for Mapping {
 pub(crate) struct Mutex(Box<[u64; 8]>);
 
 impl Mutex {
-    /// A lock that is free.
-    pub(crate) fn new() -> Mutex {
-        let mut storage = Box::new([0u64; 8]);
+    /// A lock that is free; `None` where there is no memory.
+    pub(crate) fn new() -> Option<Mutex> {
+        let mut storage = try_box([0u64; 8])?;
         // SAFETY: the storage is large enough, aligned, and does not move.
         unsafe { pthread_mutex_init(storage.as_mut_ptr().cast(), core::ptr::null()) };
-        Mutex(storage)
+        Some(Mutex(storage))
     }
 
     /// Waits for the lock, and holds it as long as the guard lives.
@@ -282,12 +311,12 @@ impl Drop for MutexGuard<'_> {
 pub(crate) struct Condition(Box<[u64; 8]>);
 
 impl Condition {
-    /// One that nobody waits for.
-    pub(crate) fn new() -> Condition {
-        let mut storage = Box::new([0u64; 8]);
+    /// One that nobody waits for; `None` where there is no memory.
+    pub(crate) fn new() -> Option<Condition> {
+        let mut storage = try_box([0u64; 8])?;
         // SAFETY: the storage is large enough, aligned, and does not move.
         unsafe { pthread_cond_init(storage.as_mut_ptr().cast(), core::ptr::null()) };
-        Condition(storage)
+        Some(Condition(storage))
     }
 
     /// Gives up the lock, waits to be woken (or for no reason), and has the lock again.
@@ -362,6 +391,12 @@ pub(crate) fn variable(name: &CStr) -> Option<String> {
 pub(crate) fn process() -> i32 {
     // SAFETY: getpid takes nothing and does not fail.
     unsafe { getpid() }
+}
+
+/// Is this the thread that the process began with?
+pub(crate) fn is_first_thread() -> bool {
+    // SAFETY: gettid takes nothing and does not fail. (Its function in the C library is younger than that library.)
+    unsafe { syscall(GETTID) == i64::from(getpid()) }
 }
 
 /// Nanoseconds since some point in the past.

@@ -3,28 +3,55 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_void};
+use core::sync::atomic::Ordering;
 
-use crate::abi::{EntryDesc, PlanDesc};
+use crate::abi::{EntryDesc, Head, PlanDesc, TapDesc, elem, mark};
 use crate::bind::{Bound, bytes};
 use crate::desc::elem_size;
 use crate::dlpack::{CPU, DLDevice, DLTensor, type_of};
-use crate::error::{CText, Error, Result, Shown, fail};
+use crate::error::{CText, Error, Result, Shown, fail, push};
 use crate::glob::{family_size, matches, member_name};
-use crate::sys::{self, Buffer};
+use crate::sys::{self, Buffer, try_box};
+use crate::table::head;
 
 /// The taps of a finished call, as the caller holds them.
+#[repr(C)]
 pub struct Taps {
+    head: Head,
     tensors: Vec<Named>,
     _buffers: Vec<Buffer>,
 }
 
 struct Named {
     name: CText,
+    /// Steps in which it was written.
+    written: i64,
     tensor: DLTensor,
     _shape: Box<[i64]>,
 }
 
 impl Taps {
+    /// The taps of a handle, if it is one.
+    ///
+    /// # Safety
+    /// `handle` is null or came from [`collect`] and has not been closed.
+    pub(crate) unsafe fn get<'a>(handle: *const Taps) -> Option<&'a Taps> {
+        // SAFETY: by the contract above.
+        unsafe { handle.as_ref() }.filter(|t| t.head.mark.load(Ordering::Acquire) == mark::TAPS)
+    }
+
+    /// Frees taps.
+    ///
+    /// # Safety
+    /// `handle` is live and not used again.
+    pub(crate) unsafe fn close(handle: *mut Taps) {
+        // SAFETY: by the contract above.
+        unsafe {
+            (*handle).head.mark.store(0, Ordering::Release);
+            drop(Box::from_raw(handle));
+        }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.tensors.len()
@@ -33,6 +60,11 @@ impl Taps {
     /// Path of a tap.
     pub(crate) fn name(&self, index: u64) -> Option<*const c_char> {
         self.tensors.get(usize::try_from(index).ok()?).map(|t| t.name.pointer())
+    }
+
+    /// In how many steps it was written.
+    pub(crate) fn written(&self, index: u64) -> Option<i64> {
+        self.tensors.get(usize::try_from(index).ok()?).map(|t| t.written)
     }
 
     /// Its tensor.
@@ -46,7 +78,9 @@ pub(crate) struct Wanted {
     /// For each family of taps the members that are asked for.
     members: Vec<Vec<u64>>,
     buffers: Vec<Buffer>,
-    /// For generated code: the buffer of each family, or null.
+    /// For each family and step of a loop over time a byte that is 1 once it is written.
+    flags: Vec<Buffer>,
+    /// For generated code: the buffer of each family, or null; then that of its flags.
     pub(crate) data: Vec<*mut u8>,
 }
 
@@ -74,11 +108,11 @@ pub(crate) unsafe fn want(
         }
         // SAFETY: by the contract above.
         match core::str::from_utf8(unsafe { sys::c_bytes(glob) }) {
-            Ok(text) => patterns.push((text, false)),
+            Ok(text) => push(&mut patterns, (text, false), "the names of taps")?,
             Err(_) => fail!(Call, "{name}: the name of tap {i} is not UTF-8"),
         }
     }
-    let mut out = Wanted { members: Vec::new(), buffers: Vec::new(), data: Vec::new() };
+    let mut out = Wanted { members: Vec::new(), buffers: Vec::new(), flags: Vec::new(), data: Vec::new() };
     for t in entry.taps.get() {
         let extents = t.extents.get();
         let Some(size) = family_size(extents) else { fail!(Internal, "too many taps") };
@@ -93,23 +127,28 @@ pub(crate) unsafe fn want(
                 }
             }
             if asked {
-                members.push(i);
+                push(&mut members, i, "the taps")?;
             }
         }
         if members.is_empty() && plan.taps_together == 0 {
             out.data.push(core::ptr::null_mut());
             out.buffers.push(Buffer::empty());
+            out.flags.push(Buffer::empty());
         } else {
-            let each = bytes(&bound.shape(t.batch != 0, t.dims.get())?, t.elem)?;
-            let all = each.saturating_mul(size);
-            let Some(buffer) = Buffer::new(all) else {
-                return Err(Error::memory(all, &alloc::format!("tap `{}`", t.pattern.get())));
+            let shape = bound.shape(t.batch != 0, t.dims.get())?;
+            let all = bytes(&shape, t.elem)?.saturating_mul(size);
+            let steps = steps_of(t, &shape)?.saturating_mul(size);
+            // A call need not come to every tap.
+            let (Some(buffer), Some(flags)) = (Buffer::zeroed(all), Buffer::zeroed(steps)) else {
+                return Err(Error::memory(all.saturating_add(steps), &alloc::format!("tap `{}`", t.pattern.get())));
             };
             out.data.push(buffer.pointer());
             out.buffers.push(buffer);
+            out.flags.push(flags);
         }
         out.members.push(members);
     }
+    out.data.extend(out.flags.iter().map(Buffer::pointer));
     if let Some((pattern, _)) = patterns.iter().find(|(_, met)| !met) {
         let known: Vec<&str> = entry.taps.get().iter().map(|t| t.pattern.get()).collect();
         if known.is_empty() {
@@ -120,12 +159,19 @@ pub(crate) unsafe fn want(
     Ok(out)
 }
 
-/// The tensors of a call that has run.
-pub(crate) fn collect(entry: &EntryDesc, bound: &Bound, wanted: Wanted) -> Result<Taps> {
+/// Steps of the loops over time that a tap is stacked along: 1 where there are none.
+fn steps_of(t: &TapDesc, shape: &[i64]) -> Result<u64> {
+    bytes(shape.get(..t.stacked as usize).unwrap_or(shape), elem::BOOL)
+}
+
+/// The tensors of a call that has run; a handle.
+pub(crate) fn collect(entry: &EntryDesc, bound: &Bound, wanted: Wanted) -> Result<*mut Taps> {
     let mut tensors = Vec::new();
-    for ((t, members), buffer) in entry.taps.get().iter().zip(&wanted.members).zip(&wanted.buffers) {
+    let Wanted { members, buffers, flags, .. } = wanted;
+    for (((t, members), buffer), flags) in entry.taps.get().iter().zip(&members).zip(&buffers).zip(&flags) {
         let shape = bound.shape(t.batch != 0, t.dims.get())?;
         let each = bytes(&shape, t.elem)?;
+        let steps = steps_of(t, &shape)? as usize;
         debug_assert!(each % elem_size(t.elem) == 0);
         for i in members {
             let mut shape: Box<[i64]> = shape.clone().into_boxed_slice();
@@ -139,9 +185,17 @@ pub(crate) fn collect(entry: &EntryDesc, bound: &Bound, wanted: Wanted) -> Resul
                 strides: core::ptr::null_mut(),
                 byte_offset: 0,
             };
-            let name = CText::new(&member_name(t.pattern.get(), t.extents.get(), *i));
-            tensors.push(Named { name, tensor, _shape: shape });
+            let from = steps * *i as usize;
+            let written =
+                flags.bytes().get(from..from + steps).unwrap_or(&[]).iter().filter(|f| **f != 0).count() as i64;
+            let Some(name) = CText::try_new(&member_name(t.pattern.get(), t.extents.get(), *i)) else {
+                return Err(Error::memory(t.pattern.len, "the name of a tap"));
+            };
+            push(&mut tensors, Named { name, written, tensor, _shape: shape }, "the taps")?;
         }
     }
-    Ok(Taps { tensors, _buffers: wanted.buffers })
+    match try_box(Taps { head: head(mark::TAPS), tensors, _buffers: buffers }) {
+        Some(taps) => Ok(Box::into_raw(taps)),
+        None => Err(Error::memory(size_of::<Taps>() as u64, "the taps")),
+    }
 }

@@ -7,15 +7,21 @@ use core::fmt::Write;
 
 use crate::abi::{ModelDesc, ParamDesc, elem};
 use crate::desc::{TypeText, elem_name, elem_size};
-use crate::error::{CText, Error, List, Result, Shown, Status, fail};
+use crate::error::{CText, Error, List, Result, Shown, Status, fail, push};
 use crate::expr::eval;
 use crate::glob::{family_size, member_name};
 use crate::header::Entry;
 use crate::safetensors::{self, Table};
 use crate::sys::{self, Buffer, Mapping};
 
+/// Bytes of a path that a message has.
+const LONGEST_PATH: usize = 1 << 12;
 /// Lines of each kind that a message has at most.
 const MOST_LINES: usize = 40;
+
+/// What memory is asked for.
+const NAMES: &str = "names of tensors";
+const TABLES: &str = "the tables of weights";
 
 /// The parameters of an opened model.
 pub(crate) struct Weights {
@@ -61,7 +67,8 @@ impl Weights {
             );
         }
         // SAFETY: a C string, as the caller promises.
-        let shown = unsafe { String::from_utf8_lossy(sys::c_bytes(path)).into_owned() };
+        let shown = unsafe { sys::c_bytes(path) };
+        let shown = String::from_utf8_lossy(shown.get(..LONGEST_PATH).unwrap_or(shown)).into_owned();
         // SAFETY: as above.
         let file = match unsafe { Mapping::open(path) } {
             Ok(file) => file,
@@ -71,27 +78,20 @@ impl Weights {
             |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(&shown), e.text) };
         let table = safetensors::parse(file.bytes()).map_err(place)?;
         let (found, used) = resolve(model, &table).map_err(place)?;
-        let mut weights = Weights {
-            tables: Vec::new(),
-            roots: Vec::new(),
-            unused: table
-                .entries()
-                .iter()
-                .zip(&used)
-                .filter(|(_, used)| !**used)
-                .map(|(e, _)| CText::new(&e.name))
-                .collect(),
-            _file: None,
-            _copies: Vec::new(),
-        };
+        let mut weights =
+            Weights { tables: Vec::new(), roots: Vec::new(), unused: Vec::new(), _file: None, _copies: Vec::new() };
+        for (e, _) in table.entries().iter().zip(&used).filter(|(_, used)| !**used) {
+            let Some(name) = CText::try_new(&e.name) else { return Err(Error::memory(e.name.len() as u64, NAMES)) };
+            push(&mut weights.unused, name, NAMES)?;
+        }
         for (p, members) in params.iter().zip(found) {
-            let mut pointers = Vec::with_capacity(members.len());
+            let mut pointers = Vec::new();
             for index in members {
                 let data = table.entries().get(index).map_or(&[][..], |e| table.data(file.bytes(), e));
-                pointers.push(weights.place(p.elem, data)?);
+                push(&mut pointers, weights.place(p.elem, data)?, TABLES)?;
             }
-            weights.roots.push(pointers.as_ptr());
-            weights.tables.push(pointers);
+            push(&mut weights.roots, pointers.as_ptr(), TABLES)?;
+            push(&mut weights.tables, pointers, TABLES)?;
         }
         weights._file = Some(file);
         Ok(weights)
@@ -116,7 +116,7 @@ impl Weights {
                 unsafe { *pointer.add(i) = u8::from(*pointer.add(i) != 0) };
             }
         }
-        self._copies.push(copy);
+        push(&mut self._copies, copy, TABLES)?;
         Ok(pointer)
     }
 }
@@ -147,9 +147,14 @@ impl Problems {
 /// The indices in `table` of every family's members, and which tensors of the file are used at all.
 fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>, Vec<bool>)> {
     let mut used = Vec::new();
+    if used.try_reserve_exact(table.entries().len()).is_err() {
+        return Err(Error::memory(table.entries().len() as u64, TABLES));
+    }
     used.resize(table.entries().len(), false);
     let mut found = Vec::new();
+    // The first that are missing, and how many there are.
     let mut absent: Vec<(&ParamDesc, String)> = Vec::new();
+    let mut absent_count = 0usize;
     let mut unfit = Problems::default();
     for p in model.params.get() {
         let shape = shape_of(p)?;
@@ -158,21 +163,27 @@ fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>,
         for i in 0..count {
             let name = member_name(p.pattern.get(), p.extents.get(), i);
             let Some(index) = table.find(&name) else {
-                absent.push((p, name));
+                if absent.len() <= MOST_LINES {
+                    absent.push((p, name));
+                }
+                absent_count += 1;
                 continue;
             };
             if let (Some(u), Some(e)) = (used.get_mut(index), table.entries().get(index)) {
                 *u = true;
                 compare(p, &shape, e, &mut unfit);
             }
-            members.push(index);
+            push(&mut members, index, TABLES)?;
         }
-        found.push(members);
+        push(&mut found, members, TABLES)?;
     }
-    if absent.len() + unfit.count == 0 {
+    if absent_count + unfit.count == 0 {
         return Ok((found, used));
     }
-    let unused: Vec<&Entry> = table.entries().iter().zip(&used).filter(|(_, u)| !**u).map(|(e, _)| e).collect();
+    let mut unused: Vec<&Entry> = Vec::new();
+    for (e, _) in table.entries().iter().zip(&used).filter(|(_, used)| !**used) {
+        push(&mut unused, e, NAMES)?;
+    }
     let mut missing = Problems::default();
     for (p, name) in &absent {
         // Nearest names cost time, so they are looked up for the lines that are shown.
@@ -181,6 +192,7 @@ fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>,
             None => missing.add(format_args!("missing: {name}: {}", type_of(p))),
         }
     }
+    missing.count = absent_count;
     let mut notes = Problems::default();
     for e in &unused {
         notes.add(format_args!("unused: {}: {}{}", Shown(&e.name), safetensors::type_name(&e.dtype), List(&e.shape)));

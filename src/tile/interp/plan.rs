@@ -7,7 +7,7 @@ use super::kernel::{Frame, Machine, Next, Val, buffer, get, indices, jump, scala
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, Failure, Limits, Outcome, broken, dim, fail, located};
 use crate::tensor::Tensor;
-use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, Type, row_major};
+use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, Type, row_major, tap_of_flags};
 
 /// Runs a plan.
 pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> {
@@ -27,11 +27,11 @@ pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> 
         if usize::try_from(*n) != Ok(i) {
             return broken(format!("result {i} is not written"));
         }
-        results.push(out.tensor(&runner.memory, &format!("result {n}"))?);
+        results.push(out.tensor(&runner.memory, &format!("result {n}"), true)?);
     }
     let mut taps = BTreeMap::new();
-    for (name, out) in &runner.taps {
-        taps.insert(name.clone(), out.tensor(&runner.memory, name)?);
+    for (name, out) in runner.taps.iter().filter(|(name, _)| tap_of_flags(name).is_none()) {
+        taps.insert(name.clone(), out.tensor(&runner.memory, name, false)?);
     }
     Ok(Outcome { results, taps, work: runner.budget.spent, flops: runner.budget.flops })
 }
@@ -44,9 +44,10 @@ struct Out {
 }
 
 impl Out {
-    fn tensor(&self, memory: &[Storage], name: &str) -> Result<Tensor, Failure> {
+    /// What was written; a result in `full`, of a tap the rest is zeros.
+    fn tensor(&self, memory: &[Storage], name: &str, full: bool) -> Result<Tensor, Failure> {
         let Some(s) = memory.get(self.storage) else { return broken("no such storage") };
-        if let Some(at) = s.written.iter().position(|w| !w) {
+        if full && let Some(at) = s.written.iter().position(|w| !w) {
             return broken(format!("byte {at} of {name} is never written"));
         }
         let shape: Vec<usize> = self.shape.iter().filter_map(|n| usize::try_from(*n).ok()).collect();

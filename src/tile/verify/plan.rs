@@ -2,7 +2,7 @@
 
 use super::Sink;
 use crate::tile::text::{At, Owner};
-use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value};
+use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, tap_of_flags};
 
 /// The most bytes of packed weights.
 const MAX_PACKED: u64 = 1 << 48;
@@ -55,7 +55,9 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                 error(format!("{}: does not stand in a plan that prepares", data.op.info().name));
             }
             Op::Slot(n) if *n as usize >= plan.slots.len() => error(format!("the plan has no slot {n}")),
-            Op::Tap { name } if !plan.taps.contains(name) => error(format!("the plan has no tap \"{name}\"")),
+            Op::Tap { name } if !plan.taps.iter().any(|tap| tap == tap_of_flags(name).unwrap_or(name)) => {
+                error(format!("the plan has no tap \"{name}\""))
+            }
             Op::Param { name } => match module.params.iter().find(|p| p.name == *name) {
                 None => error(format!("the module has no parameter \"{name}\"")),
                 Some(p) => {
@@ -93,11 +95,13 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
 
 /// Rule 25: the packed area is what lies in it.
 pub(super) fn packed_area(module: &Module, sink: &mut Sink) {
-    let ends = module.plans.iter().flat_map(|p| p.body.insts().into_iter().map(|i| p.body.inst(i)).filter_map(|d| {
-        let Op::Packed { offset } = d.op else { return None };
-        let ty = d.result.and_then(|v| p.body.ty(v).buffer());
-        offset.checked_add(ty.and_then(span)?)
-    }));
+    let ends = module.plans.iter().flat_map(|p| {
+        p.body.insts().into_iter().map(|i| p.body.inst(i)).filter_map(|d| {
+            let Op::Packed { offset } = d.op else { return None };
+            let ty = d.result.and_then(|v| p.body.ty(v).buffer());
+            offset.checked_add(ty.and_then(span)?)
+        })
+    });
     let end = ends.max().unwrap_or(0);
     if module.packed > end.checked_next_multiple_of(64).unwrap_or(u64::MAX) || module.packed > MAX_PACKED {
         sink.owner = Owner::Module;

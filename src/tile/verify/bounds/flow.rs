@@ -358,8 +358,7 @@ impl<'a> Flow<'a> {
                     return Some(Poly::int(if op == BinaryOp::Min { x.min(y) } else { x.max(y) }));
                 }
                 let natural = self.prover.plain(a) && self.prover.plain(b);
-                let (lower, upper) =
-                    if op == BinaryOp::Min { (Vec::new(), bounds()) } else { (bounds(), Vec::new()) };
+                let (lower, upper) = if op == BinaryOp::Min { (Vec::new(), bounds()) } else { (bounds(), Vec::new()) };
                 self.prover.fresh(Bounds { natural, wild, lower, upper, one_of: both() })
             }
             BinaryOp::Div => self.quotient(a, b, at)?,

@@ -103,16 +103,16 @@ impl<'a> Checker<'a, '_> {
         let one = Extent::Static(1);
         let extents = |v: Option<&Value>| v.and_then(|v| body.ty(*v).tile()).map_or((one, one), |t| (t.rows, t.cols));
         let Some(at) = data.op.accessed() else { return };
-        let Some(rank) = data.operands.get(at).and_then(|v| body.ty(*v).buffer()).map(|t| t.shape.len()) else { return };
+        let Some(rank) = data.operands.get(at).and_then(|v| body.ty(*v).buffer()).map(|t| t.shape.len()) else {
+            return;
+        };
         // How many neighbours along each axis, in units of the axis.
         let mut lengths = vec![Poly::int(1); rank];
         let mut present = Vec::new();
         let ((rows, cols), walked) = match &data.op {
             Op::Load { rows, cols } | Op::Window { rows, cols } => (extents(data.result.as_ref()), (*rows, *cols)),
             Op::Store { rows, cols } => (extents(data.operands.last()), (*rows, *cols)),
-            Op::LoadScaled { .. } => {
-                (extents(data.result.as_ref()), (rank.checked_sub(2), rank.checked_sub(1)))
-            }
+            Op::LoadScaled { .. } => (extents(data.result.as_ref()), (rank.checked_sub(2), rank.checked_sub(1))),
             Op::LoadPairs => (extents(data.result.as_ref()), (rank.checked_sub(3), rank.checked_sub(2))),
             Op::LoadScalar => ((one, one), (None, None)),
             // What is only on a GPU leaves out what is outside.
@@ -239,7 +239,8 @@ pub(super) fn within(
     for (axis, ((start, length), extent)) in indices.iter().zip(lengths).zip(&ty.shape).enumerate() {
         let form = flow.form(*start);
         if done.insert(*start) && !flow.proves(Some(form.clone()), b, present) {
-            let message = format!("{name}: {buffer} may be read or written before its start: index {start} of axis {axis}");
+            let message =
+                format!("{name}: {buffer} may be read or written before its start: index {start} of axis {axis}");
             sink.error(At::Inst(i), message);
             continue;
         }

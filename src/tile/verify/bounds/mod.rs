@@ -29,9 +29,11 @@ pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
 pub(super) fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
     let mut seen: Vec<Known> = Vec::new();
     let launches = |p: &Plan| {
-        p.body.layout.iter().flat_map(|b| &p.body.block(*b).insts).any(|i| {
-            matches!(&p.body.inst(*i).op, Op::Launch { kernel } if *kernel == k.name)
-        })
+        p.body
+            .layout
+            .iter()
+            .flat_map(|b| &p.body.block(*b).insts)
+            .any(|i| matches!(&p.body.inst(*i).op, Op::Launch { kernel } if *kernel == k.name))
     };
     for p in module.plans.iter().filter(|p| launches(p)) {
         let known = known(module, p);

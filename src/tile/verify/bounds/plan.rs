@@ -13,7 +13,9 @@ use super::poly::Poly;
 use crate::shape::Dim;
 use crate::tile::text::At;
 use crate::tile::verify::Sink;
-use crate::tile::{Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, row_major};
+use crate::tile::{
+    Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, row_major,
+};
 
 /// What a buffer is part of.
 #[derive(Clone, Debug)]
@@ -82,7 +84,8 @@ impl<'a> Checker<'a, '_> {
             Op::LoadScalar => {
                 if let Some((buffer, indices)) = data.operands.split_first() {
                     if self.places[*buffer].as_ref().is_some_and(|p| p.beyond) {
-                        self.sink.error(At::Inst(i), format!("load_scalar: {buffer} may end beyond what it is part of"));
+                        self.sink
+                            .error(At::Inst(i), format!("load_scalar: {buffer} may end beyond what it is part of"));
                     }
                     let lengths = vec![Poly::int(1); indices.len()];
                     within(&mut self.flow, self.sink, (i, b), *buffer, indices, &lengths, &[]);
@@ -221,7 +224,8 @@ impl<'a> Checker<'a, '_> {
         if stays_in(k, self.known, param, room) {
             self.stays.push((k.name.as_str(), n, room.clone()));
         } else {
-            let message = format!("launch: @{} may access operand {n}, {v}, beyond the {room} bytes that it is part of", k.name);
+            let message =
+                format!("launch: @{} may access operand {n}, {v}, beyond the {room} bytes that it is part of", k.name);
             self.sink.error(At::Inst(i), message);
         }
     }

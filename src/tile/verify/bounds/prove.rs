@@ -74,7 +74,8 @@ impl Prover {
     pub(super) fn atom(&mut self, mut bounds: Bounds) -> Atom {
         let strongest = |(c, p): (i128, Poly)| p.tightened_bound(c);
         bounds.upper = std::mem::take(&mut bounds.upper).into_iter().filter_map(strongest).collect();
-        let negative = |(c, p): (i128, Poly)| p.scale(-1)?.tightened_bound(c).and_then(|(c, p)| Some((c, p.scale(-1)?)));
+        let negative =
+            |(c, p): (i128, Poly)| p.scale(-1)?.tightened_bound(c).and_then(|(c, p)| Some((c, p.scale(-1)?)));
         bounds.lower = std::mem::take(&mut bounds.lower).into_iter().filter_map(negative).collect();
         let a = self.next();
         self.atoms.push(bounds);
