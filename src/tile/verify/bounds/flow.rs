@@ -110,7 +110,7 @@ impl<'a> Flow<'a> {
     fn fits(&self, p: &Poly) -> bool {
         let total = p.terms().iter().try_fold(0i128, |sum, (_, c)| sum.checked_add(c.checked_abs()?));
         let is_small = total.is_some_and(|n| n <= MAX_COEFFICIENTS);
-        is_small && (p.terms().len() <= 1 && total == Some(1) || !self.prover.is_wild(p))
+        is_small && (self.prover.is_atom(p) || !self.prover.is_wild(p))
     }
 
     /// Goes into a block: its facts and its arguments.

@@ -83,7 +83,7 @@ impl<'a> Checker<'a, '_> {
             Op::Launch { kernel } => self.launch(kernel, data, i),
             Op::LoadScalar => {
                 if let Some((buffer, indices)) = data.operands.split_first() {
-                    if self.places[*buffer].as_ref().is_some_and(|p| p.beyond) {
+                    if self.places[*buffer].as_ref().is_none_or(|p| p.beyond) {
                         self.sink
                             .error(At::Inst(i), format!("load_scalar: {buffer} may end beyond what it is part of"));
                     }
@@ -200,7 +200,12 @@ impl<'a> Checker<'a, '_> {
     fn launch(&mut self, name: &str, data: &InstData, i: Inst) {
         let Some(k) = self.module.kernels.iter().find(|k| k.name == *name) else { return };
         for (n, (p, v)) in k.params.iter().zip(&data.operands).enumerate() {
-            let Some(place) = &self.places[*v] else { continue };
+            let Some(place) = &self.places[*v] else {
+                if self.flow.body.ty(*v).buffer().is_some() {
+                    self.sink.error(At::Inst(i), format!("launch: operand {n}, {v}, is nowhere"));
+                }
+                continue;
+            };
             if let (true, Some(room)) = (place.beyond, place.room.clone()) {
                 self.stays_in(k, n, &room, *v, i);
             }

@@ -108,6 +108,12 @@ impl Prover {
         self.table.atom(a)
     }
 
+    /// Is a form a single atom?
+    pub(super) fn is_atom(&self, p: &Poly) -> bool {
+        let single = |m: Mono| matches!(self.table.factors(m), [(_, 1)]);
+        p.divisor() == 1 && matches!(p.terms(), [(m, 1)] if single(*m))
+    }
+
     /// Does an atom occur in a form that may have any value?
     pub(super) fn is_wild(&self, p: &Poly) -> bool {
         let wild = |a: &Atom| self.atoms.get(*a as usize).is_some_and(|b| b.wild);
