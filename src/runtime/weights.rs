@@ -29,10 +29,6 @@ impl WeightsFile {
         if path.is_dir() {
             return Err(format!("cannot read weights file `{shown}`: it is a folder"));
         }
-        // To open a pipe would wait for somebody to write.
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
-        }
         let file = File::open(path).map_err(unreadable)?;
         if !file.metadata().map_err(unreadable)?.is_file() {
             return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
