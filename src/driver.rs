@@ -52,6 +52,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     let source = Source::of(&options.file, &s.text(file));
     out.check(source).map_err(|message| command_line_error(&message))?;
     out.claim(s)?;
+    let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
 
     // One way for all levels of processors: a library has the code of each, a dump shows one.
     let mut levels = Levels::of(&options.target);

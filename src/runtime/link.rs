@@ -11,11 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::files::{self, Folder};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _};
 
 use super::abi::{LIBRARY_PREFIX, LIBRARY_SYMBOL, NAME_PREFIX};
-use crate::files::{self, Folder};
 
 /// The support library as one object file; `build.rs` makes it.
 pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/support.o"));
