@@ -99,6 +99,11 @@
 //!   percent of an encoder layer (12 of 18,000 microseconds at 512 rows of 768).
 //! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
 //!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
+//! * **What dimensions decide is checked on entry.** The facts that a function needs (slices and paddings in their axes, extents
+//!   not negative, sizes in 64 bits) are derived from its operations, not trusted to its text (`ir::requirements`); those that
+//!   its `where` lines do not imply are checked by every call, interpreted or compiled. A pass that drops an operation keeps
+//!   what it asked. What loop counters and elements decide is checked where it is used.
+//! * **The pipeline runs until it changes nothing**, so the dump of a program's IR compiles to what the program compiles to.
 //! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.
 //!
 //! # Numerics

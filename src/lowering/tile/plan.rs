@@ -13,6 +13,7 @@
 //! * a block argument that is a tensor has a slot, into which each jump copies.
 
 mod attention;
+mod checks;
 mod parameters;
 
 use std::collections::BTreeMap;
@@ -23,8 +24,7 @@ use super::packing::Panels;
 use super::region::{Operand, buffer_type};
 use super::views::View;
 use super::{Call, Shared, gather, map, matmul, packing, rows};
-use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
-use crate::scalar::ReduceKind;
+use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, User, Value};
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
 use parameters::Join;
@@ -40,6 +40,8 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
     let mut lowering = Lowering {
         f,
         level,
+        cfg: Cfg::new(f),
+        at: f.entry(),
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
         shared,
@@ -62,6 +64,9 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
 struct Lowering<'a> {
     f: &'a Function,
     level: CpuLevel,
+    cfg: Cfg,
+    /// The block that is being lowered.
+    at: ir::Block,
     uses: SecondaryMap<Value, Vec<User>>,
     builder: PlanBuilder,
     shared: &'a mut Shared,
@@ -127,6 +132,7 @@ impl Lowering<'_> {
         // Blocks in an order in which definitions come before uses.
         for block in self.f.reverse_postorder() {
             self.builder.switch_to(self.blocks[block].ok_or("a block without a counterpart")?);
+            self.at = block;
             for inst in &self.f.block(block).insts {
                 let data = self.f.inst(*inst);
                 // Constants have no place in the text form of the graph IR, so they have none here.
@@ -351,23 +357,6 @@ impl Lowering<'_> {
         })
     }
 
-    fn site(&mut self, text: String) -> u32 {
-        let found = self.out.sites.iter().position(|s| *s == text);
-        let i = found.unwrap_or_else(|| {
-            self.out.sites.push(text);
-            self.out.sites.len() - 1
-        });
-        u32::try_from(i).unwrap_or(u32::MAX)
-    }
-
-    fn place_text(&self, loc: ir::Loc) -> String {
-        let file = match usize::try_from(loc.file).ok().and_then(|f| f.checked_sub(1)) {
-            Some(i) => self.out.files.get(i).cloned().unwrap_or_default(),
-            None => self.out.name.clone(),
-        };
-        if loc.line == 0 { file } else { format!("{file}:{}:{}", loc.line, loc.column) }
-    }
-
     fn instruction(&mut self, data: &ir::InstData) -> Result<(), String> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
         match &data.op {
@@ -376,10 +365,9 @@ impl Lowering<'_> {
             Op::Param { name } => {
                 let v = data.result.ok_or("a parameter without a result")?;
                 let view = View::whole(v, self.tensor(v)?);
-                let mut indices = Vec::new();
-                for i in &data.operands {
-                    indices.push(self.index(*i)?);
-                }
+                let counts = self.out.params.iter().find(|p| p.name == *name).map(|p| p.counts.clone());
+                let counts = counts.unwrap_or_default().into_iter().map(|n| Dim::from(i64::try_from(n).unwrap_or(0)));
+                let indices = self.indices_within(data, &data.operands, &counts.collect::<Vec<Dim>>())?;
                 let op = tile::Op::Param { name: name.clone() };
                 let buffer = self.builder.value(op, indices, tile::Type::Buffer(buffer_type(&view)));
                 self.roots[v] = Some(buffer);
@@ -462,6 +450,8 @@ impl Lowering<'_> {
             Op::Fused { kind, body } => self.region(data, *kind, body),
             Op::Tap { name, extents } => {
                 let from = self.view(operand(0)?)?;
+                let indices = data.operands.get(1..).unwrap_or_default();
+                self.indices_within(data, indices, extents)?;
                 let mut shape = extents.clone();
                 shape.extend(from.shape.iter().cloned());
                 let root = self.fresh_root();
@@ -469,7 +459,7 @@ impl Lowering<'_> {
                 let (op, ty) = (tile::Op::Tap { name: name.clone() }, buffer_type(&to));
                 let buffer = self.builder.value(op, Vec::new(), tile::Type::Buffer(ty));
                 self.roots[root] = Some(buffer);
-                for i in data.operands.iter().skip(1) {
+                for i in indices {
                     to = to.select_at(0, *i);
                 }
                 let call = map::copy("tap", &from, &to)?;
@@ -484,41 +474,6 @@ impl Lowering<'_> {
             | Op::Matmul
             | Op::Attention { .. } => Err(format!("{} stands outside of a region", data.op)),
         }
-    }
-
-    fn select(&mut self, data: &ir::InstData, axis: usize) -> Result<(), String> {
-        let v = data.result.ok_or("an index without a result")?;
-        let (x, at) = match data.operands.as_slice() {
-            [x, at] => (*x, *at),
-            _ => return Err("an index has two operands".into()),
-        };
-        let from = self.view(x)?;
-        let extent = from.shape.get(axis).cloned().ok_or("an axis is missing")?;
-        // Certain from the numbers alone: nothing to check.
-        if let (Some(Operand::Literal(s)), Some(n)) = (literal_of(self.f, at), extent.as_const())
-            && (0..n).contains(&s.as_i64())
-        {
-            self.places[v] = Some(from.select(axis, &Dim::from(s.as_i64())));
-            return Ok(());
-        }
-        let index = match self.f.ty(at) {
-            ir::Type::Index => self.index(at)?,
-            ir::Type::Tensor(_) => {
-                let place = self.view(at)?;
-                let buffer = self.buffer(&place)?;
-                let scalar = self.builder.load_scalar(buffer, &[]);
-                self.builder.to_index(scalar)
-            }
-        };
-        let bound = self.builder.dim(&extent);
-        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
-        let site = self.site(text);
-        let index = self.builder.check_index(index, bound, site);
-        // The checked index stands under a root of its own, for the view to name.
-        let name = self.fresh_root();
-        self.indices[name] = Some(index);
-        self.places[v] = Some(from.select_at(axis, name));
-        Ok(())
     }
 
     fn region(&mut self, data: &ir::InstData, kind: FusionKind, body: &Function) -> Result<(), String> {
@@ -560,23 +515,6 @@ impl Lowering<'_> {
         };
         self.launch(call)?;
         self.places[v] = Some(to);
-        Ok(())
-    }
-
-    /// The argmax of an empty axis is an error of the call.
-    fn check_argmax(&mut self, body: &Function) -> Result<(), String> {
-        for (_, _, d) in body.insts() {
-            let Op::Reduce { kind: ReduceKind::ArgMax, axes, .. } = &d.op else { continue };
-            let x = d.operands.first().and_then(|v| body.tensor(*v)).ok_or("argmax of no tensor")?;
-            let extent = axes.first().and_then(|a| x.shape.get(*a)).cloned().unwrap_or_default();
-            if extent.as_const().is_some_and(|n| n > 0) {
-                continue;
-            }
-            let text = format!("{}: argmax of an empty axis", self.place_text(d.loc));
-            let site = self.site(text);
-            let (zero, bound) = (self.builder.index(0), self.builder.dim(&extent));
-            self.builder.check_index(zero, bound, site);
-        }
         Ok(())
     }
 

@@ -1,0 +1,103 @@
+//! What a plan checks while it runs: indices that a loop counter or an element decides, and the axes of `argmax`.
+//!
+//! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each with the site that is
+//! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
+
+use super::{Lowering, Operand, literal_of};
+use crate::ir::{self, Function, Op, Value};
+use crate::scalar::ReduceKind;
+use crate::shape::Dim;
+use crate::tile;
+
+impl Lowering<'_> {
+    pub(super) fn site(&mut self, text: String) -> u32 {
+        let found = self.out.sites.iter().position(|s| *s == text);
+        let i = found.unwrap_or_else(|| {
+            self.out.sites.push(text);
+            self.out.sites.len() - 1
+        });
+        u32::try_from(i).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn place_text(&self, loc: ir::Loc) -> String {
+        let file = match usize::try_from(loc.file).ok().and_then(|f| f.checked_sub(1)) {
+            Some(i) => self.out.files.get(i).cloned().unwrap_or_default(),
+            None => self.out.name.clone(),
+        };
+        if loc.line == 0 { file } else { format!("{file}:{}:{}", loc.line, loc.column) }
+    }
+
+    /// Indices, each within its extent: those of which the loops around do not tell are checked here.
+    pub(super) fn indices_within(
+        &mut self,
+        data: &ir::InstData,
+        indices: &[Value],
+        extents: &[Dim],
+    ) -> Result<Vec<tile::Value>, String> {
+        let mut out = Vec::new();
+        for (i, extent) in indices.iter().zip(extents) {
+            let index = self.index(*i)?;
+            if ir::in_range(self.f, &self.cfg, self.at, *i, extent) {
+                out.push(index);
+                continue;
+            }
+            let bound = self.builder.dim(extent);
+            let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
+            let site = self.site(text);
+            out.push(self.builder.check_index(index, bound, site));
+        }
+        Ok(out)
+    }
+
+    pub(super) fn select(&mut self, data: &ir::InstData, axis: usize) -> Result<(), String> {
+        let v = data.result.ok_or("an index without a result")?;
+        let (x, at) = match data.operands.as_slice() {
+            [x, at] => (*x, *at),
+            _ => return Err("an index has two operands".into()),
+        };
+        let from = self.view(x)?;
+        let extent = from.shape.get(axis).cloned().ok_or("an axis is missing")?;
+        // Certain from the numbers alone: nothing to check.
+        if let (Some(Operand::Literal(s)), Some(n)) = (literal_of(self.f, at), extent.as_const())
+            && (0..n).contains(&s.as_i64())
+        {
+            self.places[v] = Some(from.select(axis, &Dim::from(s.as_i64())));
+            return Ok(());
+        }
+        let index = match self.f.ty(at) {
+            ir::Type::Index => self.index(at)?,
+            ir::Type::Tensor(_) => {
+                let place = self.view(at)?;
+                let buffer = self.buffer(&place)?;
+                let scalar = self.builder.load_scalar(buffer, &[]);
+                self.builder.to_index(scalar)
+            }
+        };
+        let bound = self.builder.dim(&extent);
+        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
+        let site = self.site(text);
+        let index = self.builder.check_index(index, bound, site);
+        // The checked index stands under a root of its own, for the view to name.
+        let name = self.fresh_root();
+        self.indices[name] = Some(index);
+        self.places[v] = Some(from.select_at(axis, name));
+        Ok(())
+    }
+
+    /// The argmax of an empty axis is an error of the call.
+    pub(super) fn check_argmax(&mut self, body: &Function) -> Result<(), String> {
+        for (_, _, d) in body.insts() {
+            let Op::Reduce { kind: ReduceKind::ArgMax, axes, .. } = &d.op else { continue };
+            let x = d.operands.first().and_then(|v| body.tensor(*v)).ok_or("argmax of no tensor")?;
+            let extent = axes.first().and_then(|a| x.shape.get(*a)).cloned().unwrap_or_default();
+            if extent.as_const().is_some_and(|n| n > 0) {
+                continue;
+            }
+            let text = format!("{}: argmax of an empty axis", self.place_text(d.loc));
+            let site = self.site(text);
+            let (zero, bound) = (self.builder.index(0), self.builder.dim(&extent));
+            self.builder.check_index(zero, bound, site);
+        }
+        Ok(())
+    }
+}
