@@ -103,7 +103,12 @@
 //!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses lie in their buffers and
 //!   buffers in their arguments, parameters and slots, and refuses what it cannot prove (`tile::verify::bounds`). Lowering asks
-//!   for the same proof of what it makes; where a graph's text says too little of its dimensions, plans check them first.
+//!   for the same proof of what it makes.
+//! * **What dimensions decide is checked on entry.** The facts that a function needs (slices and paddings in their axes, extents
+//!   not negative, sizes in 64 bits) are derived from its operations, not trusted to its text (`ir::requirements`); those that
+//!   its `where` lines do not imply are checked by every call, interpreted or compiled. A pass that drops an operation keeps
+//!   what it asked. What loop counters and elements decide is checked where it is used.
+//! * **The pipeline runs until it changes nothing**, so the dump of a program's IR compiles to what the program compiles to.
 //! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.
 //!
 //! # Numerics

@@ -71,3 +71,42 @@ fn rows_compute_what_they_mean() {
         }
     }
 }
+
+/// A row without anything visible: softmax gives zeros, and its logarithm gives what the logarithm of zero is, never NaN.
+#[test]
+fn hidden_rows_are_zeros_and_their_logarithms() {
+    for (elem, width) in [("f32", "5"), ("f32", "1500"), ("f32", "4100"), ("f32", "T"), ("bf16", "T"), ("f16", "33")] {
+        let entry = |name: &str, call: &str| {
+            let ty = format!("{elem}[S, {width}]");
+            format!("    pub fn {name}(x: {ty}) -> {ty} {{\n        {call}(x, axis = -1)\n    }}\n")
+        };
+        let source = format!("model Rows {{\n{}{}}}\n", entry("weights", "softmax"), entry("logs", "log_softmax"));
+        let module = front::module("hidden.attn", &source, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        let columns: usize = width.parse().unwrap_or(70);
+        let of = |name: &str| attnc::shape::Elem::from_name(name).unwrap();
+        // Every other row is hidden; the others are all 1.
+        let values: Vec<f64> =
+            (0..5 * columns).map(|i| if i / columns % 2 == 0 { f64::NEG_INFINITY } else { 1.0 }).collect();
+        let x = Tensor::from_floats(of(elem), vec![5, columns], &values).unwrap();
+        for pipeline in [passes::Level::O0, passes::Level::O2] {
+            let options = passes::Options { level: pipeline, ..passes::Options::default() };
+            let module = compiled::optimised(module.clone(), &options);
+            for level in compiled::levels() {
+                let folder = tempfile::tempdir().unwrap();
+                let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+                let mut session = model.session().unwrap();
+                let share = 1.0 / columns as f64;
+                for (name, hidden, seen) in [("weights", 0.0, share), ("logs", f64::NEG_INFINITY, share.ln())] {
+                    let got = session.call(model.entry(name).unwrap(), std::slice::from_ref(&x)).unwrap();
+                    for (i, v) in got[0].to_f64().into_iter().enumerate() {
+                        let what = format!("{name} of {elem}[5, {width}], {level:?}: element {i} is {v}");
+                        match i / columns % 2 {
+                            0 => assert_eq!(v, hidden, "{what}"),
+                            _ => assert!((v - seen).abs() <= 1e-2 * seen.abs(), "{what}, not {seen}"),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -206,6 +206,16 @@ fn softmax_of_a_hidden_row_is_zero() {
     close(&soft, &t(&[2, 3], |p| (p[1] as f64).exp() / total));
     let logs = one("(x: f32[S, T]) -> f32[S, T]", "log_softmax(x, axis = 1)", std::slice::from_ref(&x));
     close(&logs, &t(&[2, 3], |p| p[1] as f64 - total.ln()));
+    // The logarithms of those zeros, never NaN, also where only one row is hidden.
+    let hidden = "log_softmax(where(iota(T) < 0, x, -inf), axis = 1)";
+    let logs = one("(x: f32[S, T]) -> f32[S, T]", hidden, std::slice::from_ref(&x));
+    assert_eq!(logs, t(&[2, 3], |_| f64::NEG_INFINITY));
+    let half = one(
+        "(x: f32[T, S]) -> f32[T, S]",
+        "log_softmax(where(iota(S) < 1, x, -inf), axis = 0)",
+        std::slice::from_ref(&x),
+    );
+    close(&half, &t(&[2, 3], |p| if p[1] == 0 { 0.5_f64.ln() } else { f64::NEG_INFINITY }));
     let columns = one("(x: f32[S, T]) -> f32[S, T]", "softmax(x, axis = 0)", &[x]);
     close(&columns, &t(&[2, 3], |_| 0.5));
 }

@@ -154,8 +154,9 @@ fn signature(f: &EntryDecl) -> String {
         [one] => out += &format!(" -> {one}"),
         many => out += &format!(" -> ({})", many.join(", ")),
     }
-    if !f.checks.is_empty() {
-        let facts: Vec<String> = f.checks.iter().map(|fact| fact.to_string()).collect();
+    // That sizes fit is nothing that a caller states.
+    let facts: Vec<String> = f.checks.iter().filter(|fact| !fact.is_fit()).map(|fact| fact.to_string()).collect();
+    if !facts.is_empty() {
         out += &format!(" where {}", facts.join(", "));
     }
     out
@@ -183,6 +184,11 @@ mod tests {
         assert_eq!(e.signature, "forward(a: f32[3, 2*S], b: f32[3, S]) -> f32[S]");
         assert_eq!((e.symbols[0].arg, e.symbols[0].axis, e.symbols[0].scale), (1, 1, 1));
         assert_eq!(e.args[0].dims[1].text, "2*S");
+    }
+
+    #[test]
+    fn sizes_are_proved_from_what_entries_check() {
+        assert_eq!(crate::ir::requirements::ADDRESS_BITS, crate::runtime::abi::ADDRESS_BITS);
     }
 
     #[test]

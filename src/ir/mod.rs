@@ -20,6 +20,8 @@ mod entities;
 mod function;
 pub mod interp;
 mod op;
+mod ranges;
+pub mod requirements;
 mod rules;
 mod signature;
 pub mod text;
@@ -32,6 +34,7 @@ pub use function::{
     ValueDef, param_named,
 };
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
+pub use ranges::in_range;
 pub use rules::result_type;
 pub use signature::{EntryDecl, MOST_TENSORS, TapDecl, entries, run_time_dims, tap_patterns, taps, tensors};
 pub use verify::{Errors, Verified, verify};

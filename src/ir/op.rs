@@ -156,7 +156,8 @@ pub enum Op {
     },
     /// `j <= i + kv_len - q_len` over the declared type `bool[q_len, kv_len]`.
     Causal,
-    /// A parameter of the model, of the declared type; operands index the arrays of layers on its path.
+    /// A parameter of the model, of the declared type; operands index the arrays of layers on its path. An index out of range
+    /// is an error of the call.
     Param {
         /// Its path, `*` for each array index.
         name: String,
@@ -184,7 +185,7 @@ pub enum Op {
     },
     /// The operand broadcast to the declared shape.
     Broadcast,
-    /// Elements `start..stop` along an axis.
+    /// Elements `start..stop` along an axis. A range that is not in the axis is an error of the call, on entry.
     Slice {
         /// The axis.
         axis: usize,
@@ -204,6 +205,7 @@ pub enum Op {
         axis: usize,
     },
     /// The operand with `low` and `high` elements of the second operand (a scalar) before and after it along an axis.
+    /// Negative numbers are an error of the call, on entry.
     Pad {
         /// The axis.
         axis: usize,
@@ -232,7 +234,8 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
-    /// `x - max - log(sum(exp(x - max)))` over an axis; a line that is all `-inf` gives NaN, unlike softmax.
+    /// `x - max - log(sum(exp(x - max)))` over an axis: the logarithm of the softmax, so a line that is all `-inf` gives
+    /// `-inf`, the logarithms of the zeros that softmax gives.
     LogSoftmax {
         /// The axis.
         axis: usize,
@@ -256,7 +259,8 @@ pub enum Op {
         body: Box<Function>,
     },
     /// Makes its first operand observable under a path. The other operands are indices: first those of the arrays of
-    /// layers on the path, then those of the loops over time around it, along which the tap is stacked. No result.
+    /// layers on the path, then those of the loops over time around it, along which the tap is stacked. An index
+    /// that is not within its extent is an error of the call. No result.
     Tap {
         /// The path, `*` for each array index.
         name: String,
@@ -332,7 +336,9 @@ impl Op {
             Op::Gather { .. } => row("gather", &["table", "at"], Movement, false, "slices of a table at integers"),
             Op::Reduce { kind, .. } => row(reduce_name(*kind), &["x"], Contraction, false, "a reduction over axes"),
             Op::Softmax { .. } => row("softmax", &["x"], Contraction, false, "exp(x - max) / sum; all -inf gives 0"),
-            Op::LogSoftmax { .. } => row("log_softmax", &["x"], Contraction, false, "log of the softmax"),
+            Op::LogSoftmax { .. } => {
+                row("log_softmax", &["x"], Contraction, false, "log of the softmax; all -inf gives -inf")
+            }
             Op::Matmul => row("matmul", &["a", "b"], Contraction, false, "matrix product, leading axes broadcast"),
             Op::Attention { .. } => row(
                 "attention",

@@ -161,7 +161,8 @@ fn rule(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
             count(types, 1)?;
             let (x, t) = (operand(types, 0)?, declared_tensor()?);
             same_elem(x, t)?;
-            if x.count() != t.count() {
+            // What grew too long equals nothing for certain.
+            if x.count() != t.count() || x.count().is_too_long() {
                 return Err(format!("{x} has {} elements, {t} has {}", x.count(), t.count()));
             }
             tensor(t.elem, t.shape.clone())
@@ -327,6 +328,9 @@ fn rule(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
             }
             if extents.iter().take(stars).any(|d| d.as_const().is_none()) {
                 return Err("the extents of arrays of layers are numbers".into());
+            }
+            if extents.iter().any(|d| d.as_const().is_some_and(|n| n < 0)) {
+                return Err("an extent is not negative".into());
             }
             Ok(None)
         }

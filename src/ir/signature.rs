@@ -3,6 +3,7 @@
 //!
 //! In: functions. Out: declarations, which stay with the code when the functions are gone.
 
+use super::requirements::entry_checks;
 use super::{ArgDecl, Function, Module, Op, ParamDecl, ResultDecl};
 use crate::shape::{Dim, Fact, TensorType};
 
@@ -28,7 +29,7 @@ pub struct EntryDecl {
     pub args: Vec<ArgDecl>,
     /// Its results.
     pub results: Vec<ResultDecl>,
-    /// What a call checks at the door.
+    /// What a call checks on entry: what is stated, and what the function needs beyond that.
     pub checks: Vec<Fact>,
     /// Its taps, each once, in order of appearance.
     pub taps: Vec<TapDecl>,
@@ -75,7 +76,7 @@ pub fn entries(module: &Module) -> Vec<EntryDecl> {
         doc: f.doc.clone(),
         args: f.args.clone(),
         results: f.results.clone(),
-        checks: f.checks.iter().map(|(fact, _)| fact.clone()).collect(),
+        checks: entry_checks(module, &f.name).into_iter().map(|(fact, _)| fact).collect(),
         taps: module.functions.iter().find(|g| g.tapped && g.name == f.name).map(taps).unwrap_or_default(),
     });
     declared.collect()

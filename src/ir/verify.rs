@@ -22,25 +22,30 @@
 //! 9. Parameters that are read are declared, with this type, and as many indices as their name has `*`.
 //! 10. Dimensions use only the symbols of the arguments' types: of types, attributes, checks and results.
 //! 11. Places are in files that the module lists.
+//! 12. No extent is a negative number; no size is beyond every machine, as far as numbers tell
+//!     (`requirements::too_large`), and no number of a check beyond 64 bits.
+//! 13. Taps of one path agree in type and extents.
 //!
 //! Of the body of a fused region:
-//! 12. One block, which returns one value; its arguments have the operands' types; 4 to 7, 10 and 11 hold in it.
-//! 13. By kind. `map`: elementwise operations, constants and counters (`const`, `dim`, `iota`, `causal`). `rows`: these,
+//! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to 12 hold in it.
+//! 15. By kind. `map`: elementwise operations, constants and counters (`const`, `dim`, `iota`, `causal`). `rows`: these,
 //!     and `softmax`, `log_softmax` and reductions with `keep=true`, each over the last axis alone. `matmul` and
 //!     `attention`: one operation of this name whose operands are arguments of the region; elementwise operations after
 //!     it keep its shape; constants and counters. Never a region, a parameter, movement or a tap.
 //!
 //! # What is not checked
 //!
-//! That dimensions are not negative and indices in range when the program runs (the interpreter and compiled code check
-//! it); that the checks of a function are enough; that loops end; names of arguments and taps.
+//! That run-time dimensions are not negative, slices and paddings in their axes, and sizes in 64 bits: where the function's
+//! checks do not imply it, each call checks it (`requirements`). That indices are in range: the interpreter and compiled
+//! code check each that is not a loop's counter within its bound. That loops end; names of arguments and taps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use cranelift_entity::SecondaryMap;
 
+use super::requirements::{MAX_ELEMENTS, is_too_large, too_large};
 use super::text::{Anchor, At, print_with_anchors};
 use super::{
     Block, Cfg, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef,
@@ -105,6 +110,11 @@ impl<'a> Verifier<'a> {
             if p.name.is_empty() || !names.insert(&p.name) {
                 self.error(At::Param(i), format!("the parameter's name \"{}\" is not its own", p.name));
             }
+            self.extents(At::Param(i), &p.ty);
+            let all = p.ty.shape.iter().map(Dim::magnitude).chain(p.counts.iter().map(|n| i128::from(*n)));
+            if is_too_large(&p.ty.shape) || all.fold(1, |n, d| d.max(1).saturating_mul(n)) > MAX_ELEMENTS {
+                self.error(At::Param(i), format!("the parameter \"{}\" is too large", p.name));
+            }
             let stars = p.name.matches('*').count();
             if stars != p.counts.len() {
                 self.error(At::Param(i), format!("the name has {stars} `*`, and there are {} extents", p.counts.len()));
@@ -119,6 +129,7 @@ impl<'a> Verifier<'a> {
             self.symbols =
                 f.args.iter().flat_map(|a| a.ty.shape.iter().flat_map(Dim::symbols)).collect::<BTreeSet<Arc<str>>>();
             self.interface(f);
+            self.taps(f);
             let before = self.errors.len();
             let definitions = self.structure(f);
             // Where the structure is broken, what stands on it cannot be asked.
@@ -143,6 +154,10 @@ impl<'a> Verifier<'a> {
         }
         let batches = f.args.iter().map(|a| (a.batch, &a.ty)).chain(f.results.iter().map(|r| (r.batch, &r.ty)));
         for (batch, ty) in batches {
+            self.extents(At::Head, ty);
+            if is_too_large(&ty.shape) {
+                self.error(At::Head, format!("{ty} is too large"));
+            }
             if batch && ty.rank() == 0 {
                 self.error(At::Head, format!("{ty} has no axis that `batch` could mark"));
             }
@@ -150,7 +165,23 @@ impl<'a> Verifier<'a> {
         }
         for (i, (fact, loc)) in f.checks.iter().enumerate() {
             self.dims(At::Check(i), [&fact.left, &fact.right]);
+            if [&fact.left, &fact.right].iter().any(|d| d.magnitude() > i128::from(i64::MAX)) {
+                self.error(At::Check(i), "the numbers are beyond 64 bits");
+            }
             self.place(At::Check(i), *loc);
+        }
+    }
+
+    /// All taps of a path are written into the same memory.
+    fn taps(&mut self, f: &Function) {
+        let mut known: BTreeMap<&str, (&[Dim], Option<&TensorType>)> = BTreeMap::new();
+        for i in f.layout.iter().filter(|b| f.has_block(**b)).flat_map(|b| &f.block(*b).insts) {
+            let Some(inst) = f.has_inst(*i).then(|| f.inst(*i)) else { continue };
+            let Op::Tap { name, extents } = &inst.op else { continue };
+            let ty = inst.operands.first().filter(|v| f.has_value(**v)).and_then(|v| f.tensor(*v));
+            if *known.entry(name).or_insert((extents, ty)) != (extents.as_slice(), ty) {
+                self.error(At::Inst(*i), format!("another tap of \"{name}\" has another type or other extents"));
+            }
         }
     }
 
@@ -264,6 +295,9 @@ impl<'a> Verifier<'a> {
         if let Some(ty) = declared {
             self.ty(at, ty);
         }
+        if let Some(message) = too_large(&inst.op, &types, declared) {
+            self.error(at, message);
+        }
         match &inst.op {
             Op::Const(s) => self.literal(at, *s, declared),
             Op::DimValue(d) => self.dims(at, [d]),
@@ -367,6 +401,13 @@ impl<'a> Verifier<'a> {
     fn ty(&mut self, at: At, ty: &Type) {
         if let Type::Tensor(t) = ty {
             self.dims(at, &t.shape);
+            self.extents(at, t);
+        }
+    }
+
+    fn extents(&mut self, at: At, t: &TensorType) {
+        if let Some(d) = t.shape.iter().find(|d| d.as_const().is_some_and(|n| n < 0)) {
+            self.error(at, format!("{t} has the extent {d}"));
         }
     }
 

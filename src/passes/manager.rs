@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::options::{Options, PrintChanged};
 use super::{Changed, Context, Pass, Remark, pipeline, render_remarks};
 use crate::diagnostics::Diagnostics;
+use crate::ir::requirements::{keep, requirements};
 use crate::ir::{self, Module, text};
 use crate::syntax::span::FileId;
 
@@ -128,12 +129,46 @@ pub(super) struct Manager<'a> {
     /// Runs of a pass on the module so far, for the names of files.
     steps: usize,
     stopped: bool,
+    /// Are passes run again that ran before? Then those that change nothing leave no trace.
+    again: bool,
+    /// Did a pass change anything since it was asked last?
+    changed: Changed,
 }
+
+/// How often passes are run again until they change nothing: more than any program has been seen to need.
+const MOST_ROUNDS: usize = 8;
 
 impl<'a> Manager<'a> {
     fn new(module: &'a mut Module, options: &'a Options, sink: &'a mut dyn Sink) -> Manager<'a> {
         let context = Context::new(options.float);
-        Manager { module, options, sink, context, times: Vec::new(), runs: 0, steps: 0, stopped: false }
+        Manager {
+            module,
+            options,
+            sink,
+            context,
+            times: Vec::new(),
+            runs: 0,
+            steps: 0,
+            stopped: false,
+            again: false,
+            changed: Changed::No,
+        }
+    }
+
+    /// Runs some passes until they change nothing.
+    pub(super) fn until_done(&mut self, passes: fn(&mut Self) -> Result<(), PassError>) -> Result<(), PassError> {
+        let (again, mut changed) = (self.again, self.changed);
+        for round in 0..MOST_ROUNDS {
+            self.again = again || round > 0;
+            self.changed = Changed::No;
+            passes(self)?;
+            changed = changed.or(self.changed);
+            if self.changed == Changed::No {
+                break;
+            }
+        }
+        (self.again, self.changed) = (again, changed);
+        Ok(())
     }
 
     /// Runs a pass on every function, and what was asked for before and after it.
@@ -142,7 +177,7 @@ impl<'a> Manager<'a> {
             return Ok(());
         }
         let options = self.options;
-        if options.print_before.has(pass.name) {
+        if options.print_before.has(pass.name) && !self.again {
             self.dump("Before", pass.name, &text::print(self.module));
         }
         // The text before is kept where it is compared or where it would be needed to tell of a bug.
@@ -150,7 +185,12 @@ impl<'a> Manager<'a> {
             (options.verify_each || options.print_changed != PrintChanged::No).then(|| text::print(self.module));
 
         let start = Instant::now();
+        let remarks = self.context.remarks.len();
         let changed = self.run_on_functions(pass);
+        self.changed = self.changed.or(changed);
+        if self.again {
+            self.only_new_remarks(remarks, changed);
+        }
         self.times.push((pass.name, start.elapsed()));
 
         if options.verify_each
@@ -160,9 +200,23 @@ impl<'a> Manager<'a> {
             let before = before.unwrap_or_default();
             return Err(PassError { pass: pass.name, before, errors: errors.to_string() });
         }
-        self.report(pass, changed, before.as_deref());
+        if !self.again || changed == Changed::Yes {
+            self.report(pass, changed, before.as_deref());
+        }
         self.stopped = options.stop_after.as_deref() == Some(pass.name);
         Ok(())
+    }
+
+    /// Of the remarks of a pass that ran again, what it did not say before, if it did anything.
+    fn only_new_remarks(&mut self, first: usize, changed: Changed) {
+        let new = self.context.remarks.split_off(first);
+        if changed == Changed::Yes {
+            for remark in new {
+                if !self.context.remarks.contains(&remark) {
+                    self.context.remarks.push(remark);
+                }
+            }
+        }
     }
 
     fn run_on_functions(&mut self, pass: &Pass) -> Changed {
@@ -178,7 +232,13 @@ impl<'a> Manager<'a> {
                     continue;
                 }
             }
-            changed = changed.or((pass.run)(function, &mut self.context));
+            // What the function asks of a call stays, whatever becomes of the operations that asked for it.
+            let before = requirements(function);
+            let this = (pass.run)(function, &mut self.context);
+            if this == Changed::Yes {
+                keep(function, before);
+            }
+            changed = changed.or(this);
         }
         changed
     }

@@ -1,4 +1,5 @@
-//! The pipeline: which passes run, in which order, at which level. Read it from top to bottom.
+//! The pipeline: which passes run, in which order, at which level. Read it from top to bottom. It runs until it changes
+//! nothing, so what it made goes through it unchanged: a dump of the IR compiles to what its source compiles to.
 
 use super::manager::{Manager, PassError};
 use super::options::Level;
@@ -9,21 +10,26 @@ use super::registry;
 /// # Errors
 /// What the verifier found after a pass: a bug of ours.
 pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
-    let level = m.options.level;
-
     // -O0: the program as written.
-    if level == Level::O0 {
+    if m.options.level == Level::O0 {
         return Ok(());
     }
+    m.until_done(steps)
+}
+
+fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
+    let level = m.options.level;
 
     // The program without what an author writes for clarity: identities, constants, things said twice, turns of loops
-    // that compute the same.
-    m.run(&registry::FOLD_CONSTANTS)?;
-    m.run(&registry::SIMPLIFY)?;
-    m.run(&registry::SIMPLIFY_CFG)?;
-    m.run(&registry::CSE)?;
-    m.run(&registry::LICM)?;
-    m.run(&registry::DCE)?;
+    // that compute the same. Each finds more where another one has been.
+    m.until_done(|m| {
+        m.run(&registry::FOLD_CONSTANTS)?;
+        m.run(&registry::SIMPLIFY)?;
+        m.run(&registry::SIMPLIFY_CFG)?;
+        m.run(&registry::CSE)?;
+        m.run(&registry::LICM)?;
+        m.run(&registry::DCE)
+    })?;
 
     if level >= Level::O2 {
         // Attention: its parts are brought to one form, each pass trusting the ones before it; then it is one operation.

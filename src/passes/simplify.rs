@@ -38,7 +38,7 @@
 //! | square | `x^2` to `x * x`; `x * -1` to `-x` |
 //! | same-way | `where(c, x, x)`: `x`; `where(c, true, false)`: `c`; `where(true, x, y)`: `x` |
 //! | there-and-back | a cast to the same type; to a type that holds every value, and back |
-//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one |
+//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one; `reshape` and `transpose` of a `broadcast` scalar: `broadcast` |
 //! | no-move | `transpose` in order, `reshape` and `broadcast` to the same shape, `slice` of all, `pad` by nothing, `concat` of one |
 //! | implicit-broadcast | an operand of an elementwise operation that was broadcast, where the result's shape is the same without |
 //!
@@ -57,6 +57,8 @@ use crate::shape::{Dim, Elem, TensorType};
 
 /// How often one instruction is looked at again after it became another one.
 const MOST_REWRITES: usize = 8;
+/// How often all instructions are looked at again; each rewrite makes the function simpler, so this is seldom reached.
+const MOST_ROUNDS: usize = 8;
 
 /// What stands for an instruction from now on.
 enum Rewrite {
@@ -72,6 +74,20 @@ enum Rewrite {
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let mut changed = 0;
+    // Round a loop an operand may become simpler after its user was looked at.
+    for _ in 0..MOST_ROUNDS {
+        let now = once(f, ctx);
+        changed += now;
+        if now == 0 {
+            break;
+        }
+    }
+    Changed::from(changed > 0)
+}
+
+/// Looks at every instruction once; how many rewrites there were.
+fn once(f: &mut Function, ctx: &mut Context) -> usize {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut changed = 0;
     for b in Cfg::new(f).dominator_order() {
@@ -96,7 +112,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
         f.replace_uses(&replaced);
         f.remove_insts(|_, d| d.result.is_some_and(|v| replaced[v].is_some()));
     }
-    Changed::from(changed > 0)
+    changed
 }
 
 fn resolve(replaced: &SecondaryMap<Value, Option<Value>>, mut v: Value) -> Value {
@@ -166,6 +182,7 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
             }
             match made_by(f, x)? {
                 (_, Op::Reshape, [y]) => Some(("compose", Rewrite::Op(Op::Reshape, vec![*y]))),
+                (_, Op::Broadcast, [y]) if is_rank_0(f, *y) => Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y]))),
                 _ => None,
             }
         }
@@ -189,6 +206,7 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
                     let perm = perm.iter().map(|p| first.get(*p).copied()).collect::<Option<Vec<usize>>>()?;
                     Some(("compose", Rewrite::Op(Op::Transpose { perm }, vec![*y])))
                 }
+                (_, Op::Broadcast, [y]) if is_rank_0(f, *y) => Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y]))),
                 _ => None,
             }
         }
@@ -231,6 +249,10 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
         | Op::Fused { .. }
         | Op::Tap { .. } => None,
     }
+}
+
+fn is_rank_0(f: &Function, v: Value) -> bool {
+    f.tensor(v).is_some_and(|t| t.rank() == 0)
 }
 
 fn is_float(f: &Function, v: Value) -> bool {

@@ -11,6 +11,10 @@
 /// Version of everything in this file and of the exported C functions; a change of meaning raises it.
 pub const ABI_VERSION: u64 = 4;
 
+/// Arguments of more bytes than 2 to this power are refused (zero extents counted as ones): no machine addresses them. The
+/// compiler proves from it that other sizes fit 64 bits.
+pub const ADDRESS_BITS: u32 = 47;
+
 /// Name of the [`ModelDesc`] in `model.o`; hidden, so that it never leaves the `.so`.
 pub const DESCRIPTOR_SYMBOL: &str = "attnc_model_descriptor";
 

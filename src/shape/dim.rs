@@ -168,6 +168,11 @@ impl Dim {
         Dim { terms }
     }
 
+    /// A number times a product of factors.
+    pub fn term(product: Monomial, coefficient: i128) -> Dim {
+        Dim::of_term(product, Ratio::int(coefficient)).bounded()
+    }
+
     /// The terms, in canonical order.
     pub fn terms(&self) -> impl Iterator<Item = (&Monomial, &Ratio)> {
         self.terms.iter()
@@ -353,27 +358,67 @@ impl Dim {
         Some(out)
     }
 
-    /// Value under a binding of the symbols.
+    /// Value under a binding of the symbols. Every step is checked, in the order in which compiled models evaluate the
+    /// form ([`Dim::as_fraction`]), so that both refuse the same calls.
     ///
     /// # Errors
-    /// An unbound symbol, a quotient that is not whole, a zero divisor, a value beyond `i64`.
+    /// An unbound symbol, a quotient that is not whole, a zero divisor, a step beyond `i64`.
     pub fn eval(&self, f: &dyn Fn(&str) -> Option<i64>) -> Result<i64, DimError> {
-        for s in self.symbols() {
-            if f(&s).is_none() {
-                return Err(DimError::Unbound(s));
+        fn exact(a: i64, b: i64) -> Result<i64, DimError> {
+            match (a.checked_rem(b), a.checked_div(b)) {
+                _ if b == 0 => Err(DimError::DivisionByZero),
+                (Some(0), Some(q)) => Ok(q),
+                (Some(_), Some(_)) => Err(DimError::NotWhole),
+                _ => Err(DimError::Overflow),
             }
         }
-        let d = self.substitute(&|s| f(s).map(Dim::from)).ok_or(DimError::DivisionByZero)?;
-        match d.as_const() {
-            Some(n) => Ok(n),
-            None if d.terms.len() == 1 && d.terms.values().all(|r| r.den != 1) => Err(DimError::NotWhole),
-            None => Err(DimError::Overflow),
+        let product = |(coefficient, factors): &Product| -> Result<i64, DimError> {
+            let coefficient = i64::try_from(*coefficient).map_err(|_| DimError::Overflow)?;
+            let mut product = (coefficient != 1).then_some(coefficient);
+            for (factor, exponent) in factors {
+                let value = match factor {
+                    Factor::Symbol(s) => f(s).ok_or_else(|| DimError::Unbound(s.clone()))?,
+                    Factor::Quotient(a, b) => exact(a.eval(f)?, b.eval(f)?)?,
+                };
+                for _ in 0..*exponent {
+                    product = Some(match product {
+                        None => value,
+                        Some(p) => p.checked_mul(value).ok_or(DimError::Overflow)?,
+                    });
+                }
+            }
+            Ok(product.unwrap_or(1))
+        };
+        let (terms, divisor) = self.as_fraction();
+        let mut sum: i64 = 0;
+        for term in &terms {
+            sum = sum.checked_add(product(term)?).ok_or(DimError::Overflow)?;
         }
+        if divisor == (1, Vec::new()) { Ok(sum) } else { exact(sum, product(&divisor)?) }
+    }
+
+    /// How large the numbers in the form are: the sum of its coefficients' magnitudes, which is what the form is worth at
+    /// most where every symbol is 1.
+    pub fn magnitude(&self) -> i128 {
+        let inner = |m: &Monomial| {
+            let of = |f: &Factor| match f {
+                Factor::Symbol(_) => 0,
+                Factor::Quotient(a, b) => a.magnitude().max(b.magnitude()),
+            };
+            m.0.keys().map(of).max().unwrap_or(0)
+        };
+        let term = |(m, r): (&Monomial, &Ratio)| r.num.saturating_abs().max(r.den).max(inner(m));
+        self.terms.iter().map(term).fold(0, i128::saturating_add)
     }
 
     /// Can `self >= 0` be seen from the form alone, all symbols being at least 0?
     pub fn is_provably_nonnegative(&self) -> bool {
         self.terms.values().all(|r| r.num >= 0)
+    }
+
+    /// Can `self <= o` be seen from the forms alone?
+    pub fn at_most_by_form(&self, o: &Dim) -> bool {
+        o.sub(self).is_provably_nonnegative()
     }
 
     /// As one fraction: whole-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
@@ -532,6 +577,20 @@ mod tests {
         assert_eq!(s("S").div(&s("T")).unwrap().eval(&|_| Some(0)), Err(DimError::DivisionByZero));
         assert_eq!(d.eval(&|_| None), Err(DimError::Unbound(Arc::from("S"))));
         assert_eq!(s("S").mul(&s("S")).eval(&|_| Some(i64::MAX)), Err(DimError::Overflow));
+        // A step beyond 64 bits is refused, whatever comes after it.
+        let eighth = (0..8).fold(Dim::one(), |d, _| d.mul(&s("S")));
+        assert_eq!(eighth.eval(&|_| Some(256)), Err(DimError::Overflow));
+        assert_eq!(eighth.sub(&s("T")).eval(&|_| Some(255)), Err(DimError::Overflow));
+        assert_eq!(eighth.eval(&|_| Some(200)), Ok(200_i64.pow(8)));
+    }
+
+    #[test]
+    fn magnitudes_add_up() {
+        let d = s("S").mul(&Dim::from(3)).sub(&Dim::from(5));
+        assert_eq!((d.magnitude(), Dim::zero().magnitude(), s("S").magnitude()), (8, 0, 1));
+        let doubled = (0..62).fold(s("S"), |d, _| d.add(&d));
+        assert_eq!(doubled.magnitude(), 1 << 62);
+        assert_eq!(doubled.div(&s("T").add(&Dim::one())).unwrap().magnitude(), 1 << 62);
     }
 
     #[test]

@@ -43,6 +43,16 @@ impl Fact {
         })
     }
 
+    /// That a size fits 64 bits.
+    pub fn fits(size: Dim) -> Fact {
+        Fact { left: size, relation: Relation::Le, right: Dim::from(i64::MAX) }
+    }
+
+    /// Does it say only that a size fits 64 bits? Evaluating such a size fails where it does not.
+    pub fn is_fit(&self) -> bool {
+        self.relation == Relation::Le && self.right.as_const() == Some(i64::MAX)
+    }
+
     /// The fact with symbols replaced; `None` if a divisor becomes zero.
     pub fn substitute(&self, f: &dyn Fn(&str) -> Option<Dim>) -> Option<Fact> {
         Some(Fact { left: self.left.substitute(f)?, relation: self.relation, right: self.right.substitute(f)? })

@@ -52,7 +52,8 @@ codes! {
 
     /// A tensor is too large for any machine.
     TENSOR_SIZE = "E0610", "a tensor is too large";
-    rule: "With the values that are bound, the part of a tensor's size that is known may be at most 2^40 elements.";
+    rule: "With the values that are bound, the part of a tensor's size that is known may be at most 2^40 elements: what its\n\
+           numbers multiply to, with 1 for each dimension of the call. What a slice, a padding or a tap reaches counts too.";
 
     /// Inlining makes too much code.
     PROGRAM_SIZE = "E0611", "the program is too large";

@@ -151,8 +151,10 @@ fn softmax_row<F: Real>(row: &[F], log: bool, elem: Elem, out: &mut Vec<F>, cert
     let m = maximum(row, Elem::F32);
     let (hidden, sure) = F::compare(CmpOp::Eq, m, F::literal(f64::NEG_INFINITY, Elem::F32));
     *certain &= sure || m.value().is_nan();
-    if hidden && !log {
-        out.extend(row.iter().map(|_| F::literal(0.0, elem)));
+    if hidden {
+        // Zeros, and their logarithms.
+        let all = if log { f64::NEG_INFINITY } else { 0.0 };
+        out.extend(row.iter().map(|_| F::literal(all, elem)));
         return;
     }
     let centred: Vec<F> = row.iter().map(|x| op(BinaryOp::Sub, *x, m)).collect();

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::array::Array;
 use super::elementwise::range;
 use super::{Failure, Real};
-use crate::ir::{ArgDecl, Function, ResultDecl};
+use crate::ir::requirements::ADDRESS_BITS;
+use crate::ir::{ArgDecl, Function, Loc, ResultDecl};
 use crate::shape::{Dim, DimError, Elem, Fact};
 use crate::tensor::Tensor;
 
@@ -46,8 +47,8 @@ pub(super) fn value(d: &Dim, symbols: &Symbols) -> Result<i64, Failure> {
     })
 }
 
-/// Lets arguments in.
-pub(super) fn enter<F: Real>(f: &Function, args: &[Tensor]) -> Result<Door<F>, Failure> {
+/// Lets arguments in; `checks` are what the call must satisfy.
+pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tensor]) -> Result<Door<F>, Failure> {
     if args.len() != f.args.len() {
         return Err(Failure::new(format!("`{}` takes {} arguments, {} given", f.name, f.args.len(), args.len())));
     }
@@ -55,6 +56,11 @@ pub(super) fn enter<F: Real>(f: &Function, args: &[Tensor]) -> Result<Door<F>, F
     let mut batches: BTreeMap<Dim, Vec<usize>> = BTreeMap::new();
     for (t, decl) in args.iter().zip(&f.args) {
         let t = convert(t, decl)?;
+        // Zeros count as ones, so that what follows from the extents of an argument fits 64 bits.
+        let bytes = t.shape().iter().map(|n| (*n).max(1) as u64).try_fold(t.elem().size() as u64, u64::checked_mul);
+        if bytes.is_none_or(|n| n >> ADDRESS_BITS > 0) {
+            return Err(wrong(decl, format!("has the shape {:?}, which is too large", t.shape())));
+        }
         let fixed = decl.ty.rank() - usize::from(decl.batch);
         let fits = if decl.batch { t.shape().len() >= fixed } else { t.shape().len() == fixed };
         if !fits {
@@ -89,7 +95,7 @@ pub(super) fn enter<F: Real>(f: &Function, args: &[Tensor]) -> Result<Door<F>, F
             }
         }
     }
-    for (fact, loc) in &f.checks {
+    for (fact, loc) in checks {
         check(fact, &symbols).map_err(|e| e.at(*loc))?;
     }
     Ok(Door { args: arrays, symbols, batches: Batches(batches) })

@@ -289,11 +289,14 @@ impl<'a, F: Real> Machine<'a, F> {
         let stars = name.matches('*').count();
         let path = path(name, indices);
         let mut lead = Vec::new();
-        let mut position = 0;
-        for (d, i) in extents.iter().zip(indices).skip(stars) {
+        let mut position: usize = 0;
+        for (k, (d, i)) in extents.iter().zip(indices).enumerate() {
             let n = extent(d, &self.symbols)?;
-            position = position * n + in_range(*i, n)?;
-            lead.push(n);
+            let i = in_range(*i, n)?;
+            if k >= stars {
+                position = position.saturating_mul(n).saturating_add(i);
+                lead.push(n);
+            }
         }
         let dims = lead.iter().chain(&x.shape).map(|n| Dim::from(i64::try_from(*n).unwrap_or(i64::MAX)));
         let shape = self.shape(&TensorType::new(x.elem, dims.collect::<Vec<Dim>>()))?;

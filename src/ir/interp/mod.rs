@@ -35,6 +35,7 @@ pub use array::{Array, Data};
 pub use bounded::Bounded;
 pub use real::Real;
 
+use super::requirements::entry_checks;
 use super::{Loc, Verified};
 use crate::tensor::Tensor;
 
@@ -167,7 +168,7 @@ fn run_variant<F: Real>(module: Verified<'_>, call: &Call<'_>, tapped: bool) -> 
     let Some(f) = variants.clone().find(|f| f.tapped == tapped).or_else(|| variants.next()) else {
         return Err(Failure::new(format!("there is no entry point `{}`", call.function)));
     };
-    let door = door::enter::<F>(f, call.args)?;
+    let door = door::enter::<F>(f, &entry_checks(module, &f.name), call.args)?;
     let mut machine = machine::Machine::new(module, call, door.symbols);
     let results = machine.function(f, door.args)?;
     let results = results.into_iter().zip(&f.results).map(|(r, decl)| door.batches.leave(r, decl)).collect();

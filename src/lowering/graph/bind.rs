@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::{Failure, Options, Res};
 use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::ir::requirements::MAX_ELEMENTS;
 use crate::ir::{ParamDecl, Scalar, tensors};
 use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::syntax::span::Span;
@@ -16,8 +17,6 @@ use crate::types::typed::{
     Condition, Constant, FieldType, FunctionId, GenericKind, Instance, LayerId, LayerKind, Program, Tensor,
 };
 
-/// The most elements that a tensor may have at compile time.
-pub(super) const MAX_ELEMENTS: i128 = 1 << 40;
 /// The most parameters (arrays of layers counted once).
 const MAX_PARAMS: usize = 1 << 16;
 /// The deepest nesting of layers.

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::bind::MAX_ELEMENTS;
 use super::{Failure, Res};
 use crate::diagnostics::codes::entries;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::requirements::{is_too_large, too_large};
 use crate::ir::{Block, BlockCall, Function, Loc, Op, Scalar, Terminator, Type, Value};
 use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
 use crate::syntax::span::{FileId, SourceMap, Span};
@@ -147,6 +147,7 @@ impl<'a> Builder<'a> {
     pub(super) fn emit(&mut self, op: Op, operands: Vec<Value>, declared: Option<Type>, span: Span) -> Res<Value> {
         let loc = self.loc(span);
         self.count(span)?;
+        self.check_reach(&op, &operands, span)?;
         match self.f.append(self.block, op, operands, declared, loc) {
             Ok(Some(value)) => {
                 if let Type::Tensor(ty) = self.f.ty(value).clone() {
@@ -163,6 +164,7 @@ impl<'a> Builder<'a> {
     pub(super) fn effect(&mut self, op: Op, operands: Vec<Value>, span: Span) -> Res<()> {
         let loc = self.loc(span);
         self.count(span)?;
+        self.check_reach(&op, &operands, span)?;
         self.f.append(self.block, op, operands, None, loc).map_err(|complaint| self.bug(span, &complaint))?;
         Ok(())
     }
@@ -192,13 +194,24 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        let fixed = ty.shape.iter().filter_map(Dim::as_const).fold(1_i128, |n, d| n.saturating_mul(i128::from(d)));
-        if fixed > MAX_ELEMENTS {
-            let diagnostic = Diagnostic::error(entries::TENSOR_SIZE, format!("a tensor of type {ty} is too large"))
-                .at(span, "made here");
-            return Err(self.report(diagnostic.note("a tensor may have at most 2^40 elements")));
+        if is_too_large(&ty.shape) {
+            return Err(self.too_large(&format!("a tensor of type {ty} is too large"), span));
         }
         Ok(())
+    }
+
+    fn too_large(&mut self, message: &str, span: Span) -> Failure {
+        let diagnostic = Diagnostic::error(entries::TENSOR_SIZE, message).at(span, "made here");
+        self.report(diagnostic.note("a tensor may have at most 2^40 elements"))
+    }
+
+    /// Refuses an operation that reaches beyond what any machine could hold.
+    fn check_reach(&mut self, op: &Op, operands: &[Value], span: Span) -> Res<()> {
+        let types: Vec<&Type> = operands.iter().map(|v| self.f.ty(*v)).collect();
+        match too_large(op, &types, None) {
+            Some(message) => Err(self.too_large(&message, span)),
+            None => Ok(()),
+        }
     }
 
     /// Has the door check that a run-time dimension is not negative, where its form does not show it.

@@ -172,15 +172,23 @@ pub(super) fn matmul(
     let wanted = pairs::are_wanted(level, &a2, &b2);
     let packed = panels(&b2, &shape[rank - 2], wanted)?;
     let in_pairs = packed.as_ref().is_some_and(|p| p.in_pairs);
+    let mut scales = packed.as_ref().and_then(|p| p.scales.clone());
+    let mut own: Vec<usize> = (0..rank - 2).collect();
     if let Some(p) = &packed {
         b2 = p.numbers.clone();
+        // Panels of whole numbers have axes of known extents alone: those along which they repeat are left out.
+        if let Some((view, _)) = &mut scales {
+            for i in (0..rank - 2).rev().filter(|i| p.numbers.strides.get(*i) == Some(&zero())) {
+                (b2, *view) = (b2.select(i, &zero()), view.select(i, &zero()));
+                own.remove(i);
+            }
+        }
     }
     let mut kb = KernelBuilder::new(name);
     kb.at(product.loc);
     let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);
     let buffer_b = kb.buffer(buffer_type(&b2), ParamMode::In);
-    let scales = packed.as_ref().and_then(|p| p.scales.as_ref());
-    let scales = scales.map(|(view, bits)| (view, kb.buffer(buffer_type(view), ParamMode::In), *bits));
+    let scales = scales.as_ref().map(|(view, bits)| (view, kb.buffer(buffer_type(view), ParamMode::In), *bits));
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
@@ -227,7 +235,8 @@ pub(super) fn matmul(
                 // Bytes of half numbers have two steps.
                 let steps = kb.index(i64::from(8 / bits));
                 let (row, first) = (kb.index_binary(BinaryOp::Div, kk, steps), kb.index(0));
-                let operands = [&[buffer_b], points, &[panel, row, first, scales]].concat();
+                let points: Vec<tile::Value> = own.iter().map(|i| points[*i]).collect();
+                let operands = [&[buffer_b], points.as_slice(), &[panel, row, first, scales]].concat();
                 let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, inner, cols));
                 kb.value(tile::Op::LoadScaled { bits }, operands, ty)
             }

@@ -25,7 +25,7 @@ use super::packing::Panels;
 use super::region::{Operand, buffer_type};
 use super::views::View;
 use super::{Call, Shared, gather, map, matmul, packing, rows};
-use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
+use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, User, Value};
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
 use parameters::Join;
@@ -47,6 +47,8 @@ pub(super) fn lower(
     let mut lowering = Lowering {
         f,
         level,
+        cfg: Cfg::new(f),
+        at: f.entry(),
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
         shared,
@@ -71,6 +73,9 @@ pub(super) fn lower(
 struct Lowering<'a> {
     f: &'a Function,
     level: CpuLevel,
+    cfg: Cfg,
+    /// The block that is being lowered.
+    at: ir::Block,
     uses: SecondaryMap<Value, Vec<User>>,
     builder: PlanBuilder,
     shared: &'a mut Shared,
@@ -158,6 +163,7 @@ impl Lowering<'_> {
         // Blocks in an order in which definitions come before uses.
         for block in self.f.reverse_postorder() {
             self.builder.switch_to(self.blocks[block].ok_or("a block without a counterpart")?);
+            self.at = block;
             for inst in &self.f.block(block).insts {
                 let data = self.f.inst(*inst);
                 // Constants have no place in the text form of the graph IR, so they have none here.
@@ -368,23 +374,6 @@ impl Lowering<'_> {
         })
     }
 
-    fn site(&mut self, text: String) -> u32 {
-        let found = self.out.sites.iter().position(|s| *s == text);
-        let i = found.unwrap_or_else(|| {
-            self.out.sites.push(text);
-            self.out.sites.len() - 1
-        });
-        u32::try_from(i).unwrap_or(u32::MAX)
-    }
-
-    fn place_text(&self, loc: ir::Loc) -> String {
-        let file = match usize::try_from(loc.file).ok().and_then(|f| f.checked_sub(1)) {
-            Some(i) => self.out.files.get(i).cloned().unwrap_or_default(),
-            None => self.out.name.clone(),
-        };
-        if loc.line == 0 { file } else { format!("{file}:{}:{}", loc.line, loc.column) }
-    }
-
     fn instruction(&mut self, data: &ir::InstData) -> Result<(), String> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
         match &data.op {
@@ -393,12 +382,9 @@ impl Lowering<'_> {
             Op::Param { name } => {
                 let v = data.result.ok_or("a parameter without a result")?;
                 let view = View::whole(v, self.tensor(v)?);
-                let mut indices = Vec::new();
                 let counts = self.out.params.iter().find(|p| p.name == *name).map(|p| p.counts.clone());
-                for (n, i) in data.operands.iter().enumerate() {
-                    let count = counts.as_ref().and_then(|c| i64::try_from(*c.get(n)?).ok());
-                    indices.push(self.checked(*i, &Dim::from(count.unwrap_or(i64::MAX)), data.loc)?);
-                }
+                let counts = counts.unwrap_or_default().into_iter().map(|n| Dim::from(i64::try_from(n).unwrap_or(0)));
+                let indices = self.indices_within(data, &data.operands, &counts.collect::<Vec<Dim>>())?;
                 let op = tile::Op::Param { name: name.clone() };
                 let buffer = self.builder.value(op, indices, tile::Type::Buffer(buffer_type(&view)));
                 self.roots[v] = Some(buffer);
@@ -489,41 +475,6 @@ impl Lowering<'_> {
             | Op::Matmul
             | Op::Attention { .. } => Err(format!("{} stands outside of a region", data.op)),
         }
-    }
-
-    fn select(&mut self, data: &ir::InstData, axis: usize) -> Result<(), String> {
-        let v = data.result.ok_or("an index without a result")?;
-        let (x, at) = match data.operands.as_slice() {
-            [x, at] => (*x, *at),
-            _ => return Err("an index has two operands".into()),
-        };
-        let from = self.view(x)?;
-        let extent = from.shape.get(axis).cloned().ok_or("an axis is missing")?;
-        // Certain from the numbers alone: nothing to check.
-        if let (Some(Operand::Literal(s)), Some(n)) = (literal_of(self.f, at), extent.as_const())
-            && (0..n).contains(&s.as_i64())
-        {
-            self.places[v] = Some(from.select(axis, &Dim::from(s.as_i64())));
-            return Ok(());
-        }
-        let index = match self.f.ty(at) {
-            ir::Type::Index => self.index(at)?,
-            ir::Type::Tensor(_) => {
-                let place = self.view(at)?;
-                let buffer = self.buffer(&place)?;
-                let scalar = self.builder.load_scalar(buffer, &[]);
-                self.builder.to_index(scalar)
-            }
-        };
-        let bound = self.builder.dim(&extent);
-        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
-        let site = self.site(text);
-        let index = self.builder.check_index(index, bound, site);
-        // The checked index stands under a root of its own, for the view to name.
-        let name = self.fresh_root();
-        self.indices[name] = Some(index);
-        self.places[v] = Some(from.select_at(axis, name));
-        Ok(())
     }
 
     fn region(&mut self, data: &ir::InstData, kind: FusionKind, body: &Function) -> Result<(), String> {

@@ -191,7 +191,7 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
 
 /// Replaces softmaxes and means in a `rows` region by reductions and elementwise operations, which is how their kernel
 /// computes them. With `m` the maximum: `e = exp(x - m)`, `e / sum(e)`; a row that is all `-inf` takes `m = 0` and,
-/// its sum being 0, gives zeros.
+/// its sum being 0, gives zeros, or `-inf` for their logarithms.
 ///
 /// # Errors
 /// A rule's complaint, which is a mistake of ours.
@@ -225,12 +225,14 @@ pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
                 let centred = emit(body, Op::Binary(BinaryOp::Sub), vec![wide, m], None, loc, &mut out)?;
                 let e = emit(body, Op::Unary(UnaryOp::Exp), vec![centred], None, loc, &mut out)?;
                 let sum = emit(body, over(ReduceKind::Sum), vec![e], None, loc, &mut out)?;
+                let empty = emit(body, Op::Compare(CmpOp::Eq), vec![sum, zero], None, loc, &mut out)?;
                 let mut y = if matches!(data.op, Op::Softmax { .. }) {
-                    let empty = emit(body, Op::Compare(CmpOp::Eq), vec![sum, zero], None, loc, &mut out)?;
                     let q = emit(body, Op::Binary(BinaryOp::Div), vec![e, sum], None, loc, &mut out)?;
                     emit(body, Op::Where, vec![empty, zero, q], None, loc, &mut out)?
                 } else {
+                    // Nothing is taken from the -inf of such a row.
                     let log = emit(body, Op::Unary(UnaryOp::Log), vec![sum], None, loc, &mut out)?;
+                    let log = emit(body, Op::Where, vec![empty, zero, log], None, loc, &mut out)?;
                     emit(body, Op::Binary(BinaryOp::Sub), vec![centred, log], None, loc, &mut out)?
                 };
                 if elem != floats {

@@ -4,7 +4,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::abi::{DimDesc, EntryDesc, cmp, op};
+use crate::abi::{ADDRESS_BITS, DimDesc, EntryDesc, TensorDesc, cmp, op};
 use crate::desc::{TypeText, elem_size};
 use crate::error::{List, Result, fail};
 use crate::expr::eval;
@@ -20,6 +20,9 @@ pub(crate) struct Bound {
 /// Binds from the arguments' shapes.
 pub(crate) fn bind(entry: &EntryDesc, shapes: &[&[i64]]) -> Result<Bound> {
     let name = entry.name.get();
+    for (a, shape) in entry.args.get().iter().zip(shapes) {
+        addressable(shape, a)?;
+    }
     let lead = leading_axes(entry, shapes)?;
     let mut dims = Vec::new();
     for (i, s) in entry.symbols.get().iter().enumerate() {
@@ -71,7 +74,7 @@ pub(crate) fn bind_values(entry: &EntryDesc, dims: &[i64]) -> Result<Bound> {
     let bound = Bound { lead: batch.copied().into_iter().collect(), dims: dims.to_vec() };
     for a in entry.args.get() {
         let shape = bound.shape(a.batch != 0, a.dims.get())?;
-        bytes(&shape, a.elem)?;
+        addressable(&shape, a)?;
     }
     check_conditions(entry, &bound)?;
     Ok(bound)
@@ -90,6 +93,16 @@ impl Bound {
         }
         Ok(shape)
     }
+}
+
+/// Refuses an argument that no machine addresses, zeros counted as ones: what the program's other sizes are proved from.
+fn addressable(shape: &[i64], arg: &TensorDesc) -> Result<()> {
+    let size = elem_size(arg.elem);
+    let bytes = shape.iter().try_fold(size, |n, d| n.checked_mul(d.unsigned_abs().max(1)));
+    if bytes.is_none_or(|n| n >> ADDRESS_BITS > 0) {
+        fail!(Tensor, "`{}`: a tensor of shape {} is too large", arg.name.get(), List(shape));
+    }
+    Ok(())
 }
 
 /// Bytes of a tensor, checked.
@@ -195,7 +208,12 @@ fn origin(entry: &EntryDesc, d: &DimDesc, bound: &Bound) -> String {
 
 fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
     for c in entry.checks.get() {
-        let (left, right) = (eval(&c.left, &bound.dims)?, eval(&c.right, &bound.dims)?);
+        let (left, right) = match (eval(&c.left, &bound.dims), eval(&c.right, &bound.dims)) {
+            (Ok(left), Ok(right)) => (left, right),
+            (Err(e), _) | (_, Err(e)) => {
+                fail!(Tensor, "{}: the program needs {}: {}", entry.name.get(), c.text.get(), e.text)
+            }
+        };
         let holds = match c.cmp {
             cmp::EQ => left == right,
             cmp::NE => left != right,

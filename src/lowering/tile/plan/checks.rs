@@ -1,16 +1,89 @@
-//! What a plan checks before it goes on: that an argmax has something to choose from, and, where a graph's text says too
-//! little of its dimensions, that no extent is negative, that slices end in what they are of, and that indices are in range.
+//! What a plan checks while it runs: indices that a loop counter or an element decides, and the axes of `argmax`.
 //!
-//! In: a function, and the index of a parameter or tap. Out: `check_index` in the plan, which reports what is wrong as an error
-//! of the call. Programs say what they need of their dimensions, so of these checks they have the first alone.
+//! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each with the site that is
+//! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
 
-use super::Lowering;
+use super::{Lowering, Operand, literal_of};
 use crate::ir::{self, Function, Op, Type, Value};
 use crate::scalar::{ARGMAX_LENGTH, ReduceKind};
 use crate::shape::Dim;
 use crate::tile;
 
 impl Lowering<'_> {
+    pub(super) fn site(&mut self, text: String) -> u32 {
+        let found = self.out.sites.iter().position(|s| *s == text);
+        let i = found.unwrap_or_else(|| {
+            self.out.sites.push(text);
+            self.out.sites.len() - 1
+        });
+        u32::try_from(i).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn place_text(&self, loc: ir::Loc) -> String {
+        let file = match usize::try_from(loc.file).ok().and_then(|f| f.checked_sub(1)) {
+            Some(i) => self.out.files.get(i).cloned().unwrap_or_default(),
+            None => self.out.name.clone(),
+        };
+        if loc.line == 0 { file } else { format!("{file}:{}:{}", loc.line, loc.column) }
+    }
+
+    /// Indices, each within its extent: those of which the loops around do not tell are checked here.
+    pub(super) fn indices_within(
+        &mut self,
+        data: &ir::InstData,
+        indices: &[Value],
+        extents: &[Dim],
+    ) -> Result<Vec<tile::Value>, String> {
+        let mut out = Vec::new();
+        for (i, extent) in indices.iter().zip(extents) {
+            let index = self.index(*i)?;
+            if ir::in_range(self.f, &self.cfg, self.at, *i, extent) {
+                out.push(index);
+                continue;
+            }
+            let bound = self.builder.dim(extent);
+            let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
+            let site = self.site(text);
+            out.push(self.builder.check_index(index, bound, site));
+        }
+        Ok(out)
+    }
+
+    pub(super) fn select(&mut self, data: &ir::InstData, axis: usize) -> Result<(), String> {
+        let v = data.result.ok_or("an index without a result")?;
+        let (x, at) = match data.operands.as_slice() {
+            [x, at] => (*x, *at),
+            _ => return Err("an index has two operands".into()),
+        };
+        let from = self.view(x)?;
+        let extent = from.shape.get(axis).cloned().ok_or("an axis is missing")?;
+        // Certain from the numbers alone: nothing to check.
+        if let (Some(Operand::Literal(s)), Some(n)) = (literal_of(self.f, at), extent.as_const())
+            && (0..n).contains(&s.as_i64())
+        {
+            self.places[v] = Some(from.select(axis, &Dim::from(s.as_i64())));
+            return Ok(());
+        }
+        let index = match self.f.ty(at) {
+            ir::Type::Index => self.index(at)?,
+            ir::Type::Tensor(_) => {
+                let place = self.view(at)?;
+                let buffer = self.buffer(&place)?;
+                let scalar = self.builder.load_scalar(buffer, &[]);
+                self.builder.to_index(scalar)
+            }
+        };
+        let bound = self.builder.dim(&extent);
+        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
+        let site = self.site(text);
+        let index = self.builder.check_index(index, bound, site);
+        // The checked index stands under a root of its own, for the view to name.
+        let name = self.fresh_root();
+        self.indices[name] = Some(index);
+        self.places[v] = Some(from.select_at(axis, name));
+        Ok(())
+    }
+
     /// The argmax of an empty axis is an error of the call, and so is that of one whose indices are beyond `i32`.
     pub(super) fn check_argmax(&mut self, body: &Function) -> Result<(), String> {
         for (_, _, d) in body.insts() {
@@ -30,18 +103,6 @@ impl Lowering<'_> {
             }
         }
         Ok(())
-    }
-
-    /// An index, in range from here on where it is to be checked.
-    pub(super) fn checked(&mut self, v: Value, extent: &Dim, loc: ir::Loc) -> Result<tile::Value, String> {
-        let index = self.index(v)?;
-        if !self.careful {
-            return Ok(index);
-        }
-        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(loc));
-        let site = self.site(text);
-        let bound = self.builder.dim(extent);
-        Ok(self.builder.check_index(index, bound, site))
     }
 
     /// Checks that what the function computes has no negative extents, and that slices and paddings are as long as they say.

@@ -34,8 +34,7 @@ impl Lowering<'_> {
     /// The indices of a tap, in range from here on.
     fn indices_of_tap(&mut self, data: &ir::InstData, extents: &[Dim]) -> Result<Vec<Value>, String> {
         let mut indices = Vec::new();
-        for (i, extent) in data.operands.iter().skip(1).zip(extents) {
-            let index = self.checked(*i, extent, data.loc)?;
+        for index in self.indices_within(data, data.operands.get(1..).unwrap_or_default(), extents)? {
             let name = self.fresh_root();
             self.indices[name] = Some(index);
             indices.push(name);

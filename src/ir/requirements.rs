@@ -1,0 +1,477 @@
+//! What a function asks of the dimensions of a call: that no extent is negative or broken, that every slice and padding
+//! lies in its axis, and that every size fits 64 bits.
+//!
+//! In: a function. Out: the facts that its `where` lines do not already imply, each with the place of the instruction that
+//! needs it. [`entry_checks`] are a function's own and these; the interpreter checks them on entry, and so do
+//! compiled models, for they are the checks of [`super::entries`]. So no text of the IR, however it was made, has
+//! an access out of range that a dimension decides; what a loop counter or an element decides is checked where it is used.
+//!
+//! # What is asked
+//!
+//! * of every tensor, and of the scores of an attention: each extent is whole and not negative, and the bytes fit an
+//!   `i64` ([`MOST_BYTES`]; an element counts as [`LEAST_SIZE`] bytes at least, its size in computation);
+//! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`;
+//! * of a dimension that is used as a number: it is whole and fits an `i64`.
+//!
+//! # What is proved
+//!
+//! A symbol is at least 0, an argument's extents are what they say, and its bytes are at most
+//! 2^[`ADDRESS_BITS`] (zeros counted as ones), which every entry checks. A fact follows from the form of its sides, from one known
+//! fact, or from the sum of two; a size, from that of an argument. What cannot be proved is checked by each call.
+
+use std::collections::BTreeMap;
+
+use super::{Function, InstData, Loc, Module, Op, Type, Value};
+use crate::shape::{Dim, Fact, Factor, Facts, Monomial, Relation, TensorType};
+
+/// The most elements of a tensor, as far as they are known from numbers alone.
+pub const MAX_ELEMENTS: i128 = 1 << 40;
+/// No machine addresses more bytes than 2 to this power; arguments beyond are refused on entry.
+pub const ADDRESS_BITS: u32 = 47;
+/// The most bytes of a tensor.
+const MOST_BYTES: i64 = i64::MAX;
+/// The least bytes that an element counts as.
+const LEAST_SIZE: i64 = 4;
+/// How many times the size of an argument follows from it: `2^ADDRESS_BITS` times this fits.
+const MOST_TIMES: i128 = MOST_BYTES as i128 >> ADDRESS_BITS;
+/// Known facts of which sums of two are tried.
+const MOST_PAIRED: usize = 16;
+
+/// The facts that a function needs and does not state, each with the place of what needs it.
+pub fn requirements(f: &Function) -> Vec<(Fact, Loc)> {
+    let mut found = Requirements::stated(f);
+    found.function(f);
+    found.missing
+}
+
+/// Everything that a call of an entry point must satisfy: what its variants state, then what they need beyond that.
+pub fn entry_checks(module: &Module, name: &str) -> Vec<(Fact, Loc)> {
+    let variants = || module.functions.iter().filter(|f| f.name == name);
+    let mut out: Vec<(Fact, Loc)> = Vec::new();
+    for (fact, loc) in variants().flat_map(|f| f.checks.clone()).chain(variants().flat_map(requirements)) {
+        if !out.iter().any(|(known, _)| *known == fact) {
+            out.push((fact, loc));
+        }
+    }
+    out
+}
+
+/// Adds to a function's checks what it needed before it was changed and neither states nor needs any more: a pass may drop an
+/// operation, but not what the operation asked of the call.
+pub fn keep(f: &mut Function, before: Vec<(Fact, Loc)>) {
+    let mut now = Requirements::stated(f);
+    now.function(f);
+    now.missing.clear();
+    for (fact, loc) in before {
+        now.need(fact, loc);
+    }
+    f.checks.append(&mut now.missing);
+}
+
+/// Is a tensor of this shape beyond every machine, whatever the call?
+pub fn is_too_large(shape: &[Dim]) -> bool {
+    let known = shape.iter().map(|d| d.magnitude().max(1)).fold(1, i128::saturating_mul);
+    known > MAX_ELEMENTS || shape.iter().any(Dim::is_too_long) || Dim::product(shape).is_too_long()
+}
+
+/// Why a tensor, or what an operation reaches in one, is beyond every machine whatever the call, if it is: in words.
+pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<String> {
+    let of = |shape: &[Dim]| is_too_large(shape).then(|| format!("a tensor of shape [{}] is too large", list(shape)));
+    let tensor = |at: usize| operands.get(at).and_then(|t| t.tensor());
+    let reached = match op {
+        // The axis as far as it would have to go.
+        Op::Slice { axis, start, stop } => tensor(0).and_then(|x| {
+            let with = |d: &Dim| {
+                let mut shape = x.shape.clone();
+                *shape.get_mut(*axis)? = d.clone();
+                of(&shape)
+            };
+            with(start).or_else(|| with(stop))
+        }),
+        Op::Pad { axis, low, high } => tensor(0).and_then(|x| {
+            let mut shape = x.shape.clone();
+            let extent = shape.get_mut(*axis)?;
+            // Not their sum, in which a negative one would make up for a large one.
+            *extent = Dim::from(i64::try_from(low.magnitude().saturating_add(high.magnitude())).unwrap_or(i64::MAX));
+            of(&shape)
+        }),
+        Op::Tap { extents, .. } => {
+            tensor(0).and_then(|x| of(&extents.iter().chain(&x.shape).cloned().collect::<Vec<Dim>>()))
+        }
+        Op::Attention { .. } => scores(operands).and_then(|t| of(&t.shape)),
+        Op::DimValue(d) if d.magnitude() > i128::from(i64::MAX) || d.is_too_long() => {
+            Some(format!("the dimension {d} is too large"))
+        }
+        _ => None,
+    };
+    reached.or_else(|| result.and_then(Type::tensor).and_then(|t| of(&t.shape)))
+}
+
+fn list(shape: &[Dim]) -> String {
+    shape.iter().map(Dim::to_string).collect::<Vec<String>>().join(", ")
+}
+
+/// The scores of an attention of these operands.
+fn scores(operands: &[&Type]) -> Option<TensorType> {
+    let tensor = |at: usize| operands.get(at).and_then(|t| t.tensor());
+    let (q, k) = (tensor(0)?, tensor(1)?);
+    let lead =
+        crate::shape::broadcast(q.shape.get(..q.rank().checked_sub(2)?)?, k.shape.get(..k.rank().checked_sub(2)?)?);
+    let mut shape = lead.ok()?;
+    shape.push(q.shape.get(q.rank() - 2)?.clone());
+    shape.push(k.shape.get(k.rank() - 2)?.clone());
+    Some(TensorType::new(q.elem, shape))
+}
+
+/// What is known so far, and what was not implied by it.
+struct Requirements {
+    facts: Facts,
+    /// Forms that are known to be at least 0.
+    not_negative: Vec<Dim>,
+    /// Of each argument, what its extents multiply to, with the bytes of one for 1.
+    arguments: Vec<(Monomial, i128)>,
+    missing: Vec<(Fact, Loc)>,
+}
+
+impl Requirements {
+    /// What a function states, and what every entry checks of its arguments.
+    fn stated(f: &Function) -> Requirements {
+        let mut r = Requirements {
+            facts: Facts::default(),
+            not_negative: Vec::new(),
+            arguments: Vec::new(),
+            missing: Vec::new(),
+        };
+        for a in &f.args {
+            for d in &a.ty.shape {
+                r.learn(Fact { left: Dim::zero(), relation: Relation::Le, right: d.clone() });
+                for (a, b) in quotients(d) {
+                    r.learn(Fact { left: a, relation: Relation::Divisible, right: b });
+                }
+            }
+            r.arguments.push(smallest(&a.ty));
+        }
+        for (fact, _) in &f.checks {
+            r.learn(fact.clone());
+        }
+        r
+    }
+
+    fn learn(&mut self, fact: Fact) {
+        let slack = fact.right.sub(&fact.left);
+        match fact.relation {
+            Relation::Le if fact.is_fit() => {}
+            Relation::Le => self.not_negative.push(slack),
+            Relation::Lt => self.not_negative.push(slack.sub(&Dim::one())),
+            Relation::Eq => {
+                self.not_negative.push(slack.neg());
+                self.not_negative.push(slack);
+            }
+            Relation::Ne | Relation::Divisible => {}
+        }
+        self.not_negative.retain(|d| !d.is_provably_nonnegative());
+        self.facts.known.push(fact);
+    }
+
+    fn function(&mut self, f: &Function) {
+        for b in &f.layout {
+            for v in &f.block(*b).args {
+                self.value(f, *v, Loc::default());
+            }
+            for i in &f.block(*b).insts {
+                self.instruction(f, f.inst(*i));
+            }
+        }
+    }
+
+    fn value(&mut self, f: &Function, v: Value, loc: Loc) {
+        if let Some(t) = f.tensor(v) {
+            self.tensor(t, loc);
+        }
+    }
+
+    fn instruction(&mut self, f: &Function, inst: &InstData) {
+        let loc = inst.loc;
+        let operand = |at: usize| inst.operands.get(at).and_then(|v| f.tensor(*v));
+        match &inst.op {
+            Op::Slice { axis, start, stop } => {
+                let extent = operand(0).and_then(|t| t.shape.get(*axis)).cloned().unwrap_or_default();
+                self.at_most(&Dim::zero(), start, loc);
+                self.at_most(start, stop, loc);
+                self.at_most(stop, &extent, loc);
+            }
+            Op::Pad { axis: _, low, high } => {
+                self.at_most(&Dim::zero(), low, loc);
+                self.at_most(&Dim::zero(), high, loc);
+            }
+            Op::DimValue(d) => {
+                self.whole(d, loc);
+                self.fits(d, loc);
+            }
+            Op::Tap { name: _, extents } => {
+                if let Some(t) = operand(0) {
+                    self.tensor(&TensorType::new(t.elem, [extents.clone(), t.shape.clone()].concat()), loc);
+                }
+            }
+            Op::Attention { .. } => {
+                let types: Vec<&Type> = inst.operands.iter().map(|v| f.ty(*v)).collect();
+                if let Some(t) = scores(&types) {
+                    self.tensor(&t, loc);
+                }
+            }
+            Op::Fused { kind: _, body } => self.function(body),
+            Op::Const(_)
+            | Op::Iota { .. }
+            | Op::Causal
+            | Op::Param { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Where
+            | Op::Cast { .. }
+            | Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Broadcast
+            | Op::Index { .. }
+            | Op::Concat { .. }
+            | Op::Gather { .. }
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. }
+            | Op::Matmul => {}
+        }
+        if let Some(v) = inst.result {
+            self.value(f, v, loc);
+        }
+    }
+
+    fn tensor(&mut self, t: &TensorType, loc: Loc) {
+        for d in &t.shape {
+            self.at_most(&Dim::zero(), d, loc);
+        }
+        let size = i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE);
+        self.fits(&t.count().mul(&Dim::from(size)), loc);
+    }
+
+    /// Both are whole, and the first is at most the second.
+    fn at_most(&mut self, a: &Dim, b: &Dim, loc: Loc) {
+        self.whole(a, loc);
+        self.whole(b, loc);
+        self.need(Fact { left: a.clone(), relation: Relation::Le, right: b.clone() }, loc);
+    }
+
+    /// Its quotients leave nothing.
+    fn whole(&mut self, d: &Dim, loc: Loc) {
+        for (a, b) in quotients(d) {
+            // What is divided is computed too.
+            self.fits(&a, loc);
+            self.need(Fact { left: a, relation: Relation::Divisible, right: b }, loc);
+        }
+    }
+
+    /// It can be computed in 64 bits: what a quotient divides, and each side of a difference.
+    fn fits(&mut self, d: &Dim, loc: Loc) {
+        let (numerator, _) = d.as_fraction();
+        let sum = numerator.iter().map(product).fold(Dim::zero(), |sum, term| sum.add(&term));
+        self.need(Fact::fits(sum), loc);
+    }
+
+    fn need(&mut self, fact: Fact, loc: Loc) {
+        if !self.implied(&fact) {
+            self.learn(fact.clone());
+            self.missing.push((fact, loc));
+        }
+    }
+
+    fn implied(&self, fact: &Fact) -> bool {
+        if fact.decide() == Some(true) || self.facts.known.contains(fact) {
+            return true;
+        }
+        match fact.relation {
+            Relation::Le if fact.is_fit() => self.fit_is_known(&fact.left),
+            Relation::Le => self.is_not_negative(&fact.right.sub(&fact.left)),
+            Relation::Divisible => self.facts.divides(&fact.left, &fact.right),
+            Relation::Eq | Relation::Ne | Relation::Lt => false,
+        }
+    }
+
+    fn is_not_negative(&self, d: &Dim) -> bool {
+        let beyond = |d: &Dim, known: &Dim| d.sub(known).is_provably_nonnegative();
+        let paired = || {
+            let few = self.not_negative.iter().take(MOST_PAIRED);
+            few.clone().any(|a| {
+                let rest = d.sub(a);
+                few.clone().any(|b| beyond(&rest, b))
+            })
+        };
+        d.is_provably_nonnegative() || self.not_negative.iter().any(|known| beyond(d, known)) || paired()
+    }
+
+    /// Does it follow from the arguments' sizes, or from a known size of which it is a part?
+    fn fit_is_known(&self, size: &Dim) -> bool {
+        let terms = size.terms().map(|(m, r)| self.times_an_argument(m, r.num));
+        let total = terms.fold(Some(0_i128), |sum, n| Some(sum?.saturating_add(n?)));
+        if total.is_some_and(|n| n <= MOST_TIMES) {
+            return true;
+        }
+        let sizes = self.facts.known.iter().filter(|fact| fact.is_fit());
+        let part = |known: &Dim| known.div(size).and_then(|times| times.as_const()).is_some_and(|n| n >= 1);
+        sizes.into_iter().any(|fact| part(&fact.left))
+    }
+
+    /// How many times the bytes of an argument a term is at most; none where it is a part of no argument.
+    fn times_an_argument(&self, m: &Monomial, coefficient: i128) -> Option<i128> {
+        let coefficient = coefficient.saturating_abs();
+        if m.0.is_empty() {
+            return Some(coefficient >> ADDRESS_BITS);
+        }
+        let part = |of: &Monomial| m.0.iter().all(|(factor, e)| of.0.get(factor).is_some_and(|most| e <= most));
+        let times = |bytes: &i128| coefficient.saturating_add(bytes - 1) / bytes;
+        self.arguments.iter().filter(|(of, _)| part(of)).map(|(_, bytes)| times(bytes)).min()
+    }
+}
+
+/// What an argument of this type takes at least: its symbols' powers, and the bytes where they are 1.
+fn smallest(ty: &TensorType) -> (Monomial, i128) {
+    let mut powers: BTreeMap<Factor, i32> = BTreeMap::new();
+    let mut bytes = i128::try_from(ty.elem.size()).unwrap_or(1).max(1);
+    for d in &ty.shape {
+        if let Some(n) = d.as_const() {
+            bytes = bytes.saturating_mul(i128::from(n.max(1)));
+            continue;
+        }
+        // Any one term, where none takes away from it.
+        let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
+        // Of one factor alone: where it is 0, so is what it is a part of.
+        let power = d.terms().find(|(m, _)| m.0.len() == 1).and_then(|(m, _)| m.0.iter().next());
+        if let Some((factor, e)) = power.filter(|_| whole) {
+            let slot = powers.entry(factor.clone()).or_insert(0);
+            *slot = slot.saturating_add(*e);
+        }
+    }
+    (Monomial(powers), bytes)
+}
+
+fn product((coefficient, factors): &(i128, Vec<(Factor, u32)>)) -> Dim {
+    let powers = factors.iter().map(|(factor, e)| (factor.clone(), i32::try_from(*e).unwrap_or(i32::MAX)));
+    Dim::term(Monomial(powers.collect()), *coefficient)
+}
+
+/// Each division in a form: what is divided, and by what.
+fn quotients(d: &Dim) -> Vec<(Dim, Dim)> {
+    let mut out = Vec::new();
+    for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
+        if let Factor::Quotient(a, b) = factor {
+            out.extend(quotients(a));
+            out.extend(quotients(b));
+            out.push(((**a).clone(), (**b).clone()));
+        }
+    }
+    let (numerator, divisor) = d.as_fraction();
+    if divisor != (1, Vec::new()) {
+        let numerator = numerator.iter().map(product).fold(Dim::zero(), |sum, term| sum.add(&term));
+        out.push((numerator, product(&divisor)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::text::parse;
+    use crate::shape::Elem;
+
+    fn needs(text: &str) -> Vec<String> {
+        let module = parse(&format!("module \"m\"\n{text}"), Default::default()).unwrap().module;
+        entry_checks(&module, "f").iter().map(|(fact, _)| fact.to_string()).collect()
+    }
+
+    #[test]
+    fn what_is_not_stated_is_checked() {
+        let body = |line: &str, ty: &str| {
+            needs(&format!(
+                "func @f(%0 \"x\": f32[S, T, 4]) -> ({ty}) {{\n^bb0:\n  %1 = {line} : {ty}\n  return %1\n}}"
+            ))
+        };
+        for (line, ty, wanted) in [
+            ("exp %0", "f32[S, T, 4]", vec![]),
+            ("slice %0, axis=0, start=5, stop=8", "f32[3, T, 4]", vec!["8 <= S"]),
+            ("slice %0, axis=0, start=0, stop=S-1", "f32[S-1, T, 4]", vec!["0 <= S-1"]),
+            ("slice %0, axis=0, start=T, stop=S", "f32[S-T, T, 4]", vec!["T <= S"]),
+            ("slice %0, axis=0, start=S-5, stop=S", "f32[5, T, 4]", vec!["0 <= S-5"]),
+            ("pad %0, 0.0, axis=0, low=S-5, high=0", "f32[2*S-5, T, 4]", vec!["0 <= S-5"]),
+            ("reshape %0", "f32[S, 2, T/2, 4]", vec!["(T) % (2) == 0"]),
+            ("const 0.0", "f32[S-T]", vec!["0 <= S-T"]),
+            ("const 0.0", "f32[S, S]", vec!["4*S*S <= 9223372036854775807"]),
+            ("const 0.0", "f32[S, T, 400000]", vec!["1600000*S*T <= 9223372036854775807"]),
+            ("const 0.0", "f32[S, T, 4000]", vec![]),
+            ("const 0.0", "f32[S+T]", vec![]),
+            ("const false", "bool[S, S+T]", vec!["4*S*S+4*S*T <= 9223372036854775807"]),
+            ("dim S*S*S", "i64[]", vec!["S*S*S <= 9223372036854775807"]),
+            ("dim S/T", "f32[]", vec!["(S) % (T) == 0"]),
+        ] {
+            assert_eq!(body(line, ty), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_stated_is_enough() {
+        let sliced = |facts: &str| {
+            needs(&format!(
+                "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[U]) {{\n{facts}^bb0:\n  \
+                 %2 = slice %0, axis=0, start=0, stop=T : f32[T]\n  return %2\n}}"
+            ))
+        };
+        assert_eq!(sliced(""), ["T <= S"]);
+        for known in ["T <= S", "T < S", "S == T", "S >= T+1", "2*T <= S"] {
+            assert_eq!(sliced(&format!("  where {known}\n")).len(), 1, "{known}");
+        }
+        // From two facts together.
+        let facts = "  where T <= 16\n  where S >= 16\n";
+        assert_eq!(sliced(facts), ["T <= 16", "16 <= S"]);
+        assert_eq!(sliced("  where T <= 16\n  where S >= 15\n"), ["T <= 16", "15 <= S", "T <= S"]);
+    }
+
+    #[test]
+    fn variants_are_checked_together() {
+        let variant = |word: &str, line: &str| {
+            format!("func @f(%0 \"x\": f32[S]) -> (f32[S]) {{\n{word}^bb0:\n  {line}\n  return %0\n}}\n")
+        };
+        let tap = variant("  tapped\n", "tap %0, \"x\"\n  %1 = slice %0, axis=0, start=0, stop=3 : f32[3]");
+        assert_eq!(needs(&format!("{}{tap}", variant("", "%1 = exp %0 : f32[S]"))), ["3 <= S"]);
+    }
+
+    #[test]
+    fn what_was_needed_is_kept() {
+        let text = "module \"m\"\nfunc @f(%0 \"x\": f32[S]) -> (f32[S]) {\n^bb0:\n  \
+                    %1 = slice %0, axis=0, start=0, stop=3 : f32[3]\n  return %0\n}";
+        let mut f = parse(text, Default::default()).unwrap().module.functions.remove(0);
+        let before = requirements(&f);
+        keep(&mut f, before.clone());
+        assert!(f.checks.is_empty());
+        f.remove_insts(|_, d| matches!(d.op, Op::Slice { .. }));
+        keep(&mut f, before);
+        assert_eq!(f.checks.len(), 1);
+        assert!(requirements(&f).is_empty());
+    }
+
+    #[test]
+    fn numbers_beyond_machines_are_refused() {
+        let tensor = |shape: Vec<Dim>| Type::Tensor(TensorType::new(Elem::F32, shape));
+        let (s, huge) = (Dim::symbol("S"), Dim::from(1 << 61));
+        let refused =
+            |op: Op, operands: &[&Type], result: Vec<Dim>| too_large(&op, operands, Some(&tensor(result))).is_some();
+        let zero = Op::Const(crate::ir::Scalar::Float(0.0));
+        assert!(!refused(zero.clone(), &[], vec![s.clone(), Dim::from(1 << 40)]));
+        assert!(refused(zero.clone(), &[], vec![s.clone(), Dim::from(1 << 41)]));
+        assert!(refused(zero.clone(), &[], vec![s.mul(&Dim::from(1 << 60)), Dim::from(4)]));
+        assert!(refused(zero.clone(), &[], vec![Dim::zero(), Dim::from(1 << 41)]));
+        assert!(refused(zero, &[], vec![s.clone(); 65]));
+        let x = tensor(vec![s.clone(), Dim::from(8)]);
+        let slice = Op::Slice { axis: 0, start: huge.clone(), stop: huge.clone() };
+        assert!(refused(slice, &[&x], vec![Dim::zero(), Dim::from(8)]));
+        let pad = Op::Pad { axis: 0, low: huge.clone(), high: huge.neg() };
+        assert!(refused(pad, &[&x], vec![s.clone(), Dim::from(8)]));
+        assert!(too_large(&Op::DimValue(s.mul(&huge).mul(&Dim::from(8))), &[], None).is_some());
+    }
+}
