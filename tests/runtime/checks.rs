@@ -116,6 +116,14 @@ fn symbols_are_read_off_their_axes() {
             assert_eq!(got, s.map(|s| vec![s as usize]), "{scale}*S + {offset} = {extent}");
         }
     }
+    // Also where no result has the symbol.
+    let (mut entry, _) = linear(1, 3);
+    entry.results = vec![toy::tensor("result", Elem::F32, false, &[])];
+    let model = self::model("Unused", vec![(entry, "toy_nothing")], Vec::new());
+    let model = open(&model, 1);
+    let mut session = model.session().expect("a session");
+    let ok: Vec<bool> = (0..6).map(|n| session.call(0, &[toy::counting(&[n])]).is_ok()).collect();
+    assert_eq!(ok, [false, false, false, true, true, true]);
     // Leading axes of as many elements, and yet not the same.
     let toy = toy::open();
     let add = toy.entry("add").expect("an entry point");
@@ -164,8 +172,12 @@ fn expressions_of_dimensions() {
     ];
     let mut entries = Vec::new();
     for (i, (e, value)) in cases.iter().enumerate() {
-        for (j, right) in [value.unwrap_or(0), value.unwrap_or(0).wrapping_sub(1)].into_iter().enumerate() {
-            entries.push(same(&format!("e{i}_{j}"), vec![check(e.clone(), Comparison::Eq, number(right))]));
+        // What is an error is neither 0 nor anything else.
+        let other = if value.is_some() { Comparison::Eq } else { Comparison::Ne };
+        let right = value.unwrap_or(0);
+        let both = [(Comparison::Eq, right), (other, if value.is_some() { right.wrapping_sub(1) } else { 0 })];
+        for (j, (comparison, right)) in both.into_iter().enumerate() {
+            entries.push(same(&format!("e{i}_{j}"), vec![check(e.clone(), comparison, number(right))]));
         }
     }
     let model = open(&model("Expressions", entries, Vec::new()), 1);
@@ -200,9 +212,32 @@ fn extents_of_results() {
         session.call(entry, &[toy::counting(&[s])]).map(|y| y[0].shape().to_vec()).map_err(|_| ())
     };
     assert_eq!([shape(0, 1), shape(0, 2), shape(0, 5)], [Err(()), Ok(vec![0]), Ok(vec![3])]);
+    let negative = model.session().expect("a session").call(0, &[toy::counting(&[1])]).expect_err("a negative extent");
+    assert!(negative.text.contains("-1"), "{negative}");
     assert_eq!([shape(1, 3), shape(1, 4), shape(1, 0)], [Err(()), Ok(vec![2]), Ok(vec![0])]);
     assert_eq!([shape(2, 3), shape(2, 0)], [Ok(vec![3]), Ok(vec![0])]);
     assert_eq!([shape(3, 3), shape(3, 4), shape(3, 0)], [Err(()), Err(()), Ok(vec![0])]);
+}
+
+/// Sizes that wrap in 64 bits are too large, not small.
+#[test]
+fn sizes_of_results() {
+    let shapes = [vec![Dim::from(1 << 62)], vec![Dim::from(1 << 61)], vec![Dim::from(1 << 40), Dim::from(1 << 40)]];
+    let entries = shapes.iter().enumerate().map(|(i, more)| {
+        let (mut entry, _) = same(&format!("z{i}"), Vec::new());
+        let dims: Vec<DimText> = std::iter::once(Dim::symbol("S")).chain(more.clone()).map(DimText::of).collect();
+        entry.results = vec![toy::tensor("result", Elem::F32, false, &dims)];
+        (entry, "toy_nothing")
+    });
+    let model = open(&model("Sizes", entries.collect(), Vec::new()), 1);
+    let mut session = model.session().expect("a session");
+    for entry in 0..3 {
+        for rows in [1usize, 2, 4, 8] {
+            let e = session.call(entry, &[toy::counting(&[rows])]).expect_err("too large").text;
+            assert!(e.contains("too large") || (rows == 1 && entry == 1), "{entry} {rows}: {e}");
+        }
+        assert!(session.call(entry, &[toy::counting(&[0])]).is_ok());
+    }
 }
 
 #[test]
@@ -228,6 +263,68 @@ fn every_state_begins_and_is_set_to_zero() {
         a.reset().expect("a reset");
         a.reset().expect("a reset");
         assert_eq!(next(&mut a), [2, 3, 5]);
+    }
+}
+
+/// Which patterns mean which taps: the whole name, a star for any run of characters, a question mark for one.
+#[test]
+fn patterns_of_taps() {
+    let model = toy::open();
+    let mut session = model.session().expect("a session");
+    let x = [toy::counting(&[1, 4])];
+    let all = &["h.0.partial", "h.1.partial", "h.2.partial"][..];
+    for (pattern, names) in [
+        ("*partial", all),
+        ("*.partial", all),
+        ("h*l", all),
+        ("h.*rt*l", all),
+        ("*a*a*", all),
+        ("*.1.*", &all[1..2]),
+        ("?.2.partial", &all[2..]),
+        ("h.?.p?rt??l", all),
+        ("**", all),
+        ("h.0.partial*", &all[..1]),
+        ("h", &[]),
+        ("h.0", &[]),
+        ("h.0.partia", &[]),
+        ("h.0.partial?", &[]),
+        ("*partia", &[]),
+        ("partial", &[]),
+        (".*", &[]),
+        ("h.??.partial", &[]),
+        ("", &[]),
+    ] {
+        let got = session.call_with_taps(0, &x, &[pattern]);
+        let found: Vec<String> =
+            got.map(|(_, taps)| taps.into_iter().map(|(name, _)| name).collect()).unwrap_or_default();
+        assert_eq!(found, names, "{pattern}");
+    }
+}
+
+/// A call with taps has the memory that its own plan asks for, which may be more or less than without.
+#[test]
+fn memory_of_calls_with_taps() {
+    let (mut entry, _) = same("tapped", Vec::new());
+    entry.taps.push(attnc::runtime::descriptor::Tap {
+        pattern: "t".to_owned(),
+        extents: vec![],
+        elem: Elem::F32,
+        batch: false,
+        dims: vec![toy::s()],
+        cost: String::new(),
+    });
+    let mut model = model("Arena", vec![(entry, "toy_same")], Vec::new());
+    for v in &mut model.variants {
+        v.plans[0].tapped = Some("toy_arena".to_owned());
+        v.plans[0].tapped_arena = s().times(number(1 << 20));
+    }
+    let model = open(&model, 1);
+    for rows in [64, 3] {
+        let mut session = model.session().expect("a session");
+        let x = [toy::counting(&[rows])];
+        assert_eq!(session.call(0, &x).expect("a copy")[0], x[0]);
+        let (y, taps) = session.call_with_taps(0, &x, &["t"]).expect("a tap");
+        assert_eq!((&y[0], &taps[0].1), (&x[0], &x[0]));
     }
 }
 

@@ -355,6 +355,62 @@ fn copy(t: &DLTensor) -> DLTensor {
 type Raw =
     unsafe extern "C" fn(*mut c_void, u64, u64, *const i64, u64, *const *const c_void, u64, *const *mut c_void) -> i32;
 
+/// Two results that both lie badly come back both.
+#[test]
+fn several_results_that_lie_badly() {
+    let session = Session::open();
+    let (mut x, mut y) = (Made::new(&[3]), Made::new(&[7]));
+    let mut bytes = [0u8; 96];
+    let mut shapes = [vec![3i64], vec![4], vec![]];
+    let kinds = [(code::FLOAT, 32, 1u64), (code::INT, 64, 33), (code::BOOL, 8, 80)];
+    let mut results: Vec<DLTensor> = shapes
+        .iter_mut()
+        .zip(kinds)
+        .map(|(shape, (code, bits, byte_offset))| {
+            let dtype = DLDataType { code, bits, lanes: 1 };
+            let (ndim, shape, data) = (shape.len() as i32, shape.as_mut_ptr(), bytes.as_mut_ptr().cast());
+            DLTensor { data, dtype, ndim, shape, byte_offset, ..copy(&x.tensor) }
+        })
+        .collect();
+    let list: Vec<*mut DLTensor> = results.iter_mut().map(|r| &raw mut *r).collect();
+    assert_eq!(session.call(2, &[x.at(), y.at()], &list).0, 0, "{}", session.text());
+    let floats: Vec<f32> = bytes[1..13].as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+    let whole: Vec<i64> = bytes[33..65].as_chunks::<8>().0.iter().map(|b| i64::from_le_bytes(*b)).collect();
+    assert_eq!((floats, whole, bytes[80]), (vec![0.0, 2.0, 4.0], vec![0, 1, 2, 3], 0));
+}
+
+/// An axis of one element may have any stride, which says nothing of the axes around it; and vectors are no elements.
+#[test]
+fn strides_of_single_elements_and_vectors() {
+    let session = Session::open();
+    for (strides, picked) in [
+        ([4i64, 9, 1], [0usize, 1, 2, 3, 4, 5, 6, 7]),
+        ([8, 8, 1], [0, 1, 2, 3, 8, 9, 10, 11]),
+        ([12, 3, 1], [0, 1, 2, 3, 12, 13, 14, 15]),
+        ([0, 0, 1], [0, 1, 2, 3, 0, 1, 2, 3]),
+        ([8, 1, 2], [0, 2, 4, 6, 8, 10, 12, 14]),
+    ] {
+        let mut x = Made::new(&[24]);
+        x.shape = vec![2, 1, 4];
+        (x.tensor.shape, x.tensor.ndim) = (x.shape.as_mut_ptr(), 3);
+        let (mut x, mut y) = (x.strides(&strides), Made::new(&[2, 1, 4]));
+        assert_eq!(session.call(0, &[x.at()], &[y.at()]).0, 0, "{}", session.text());
+        let picked: Vec<f32> = picked.iter().map(|i| *i as f32).collect();
+        assert_eq!(y.data, toy::scaled(&picked).0, "{strides:?}");
+    }
+    let (mut tokens, mut y) = (Made::new(&[2]), Made::new(&[2, 4]));
+    tokens.data.fill(0.0);
+    tokens.tensor.dtype = DLDataType { code: code::INT, bits: 32, lanes: 1 };
+    assert_eq!(session.call(1, &[tokens.at()], &[y.at()]).0, 0, "{}", session.text());
+    tokens.shape[0] = 1;
+    for (bits, lanes) in [(64, 2), (32, 2), (64, 0)] {
+        tokens.tensor.dtype = DLDataType { code: code::INT, bits, lanes };
+        assert_ne!(session.call(1, &[tokens.at()], &[y.at()]).0, 0, "{bits} {lanes}");
+    }
+}
+
+type RawShape = unsafe extern "C" fn(*mut c_void, u64, u64, *const i64, u64, *mut i64, u64, *mut i32) -> i32;
+
 /// Calls with bare pointers go through the same checks.
 #[test]
 fn raw_calls() {
@@ -418,6 +474,17 @@ fn raw_calls() {
     // SAFETY: a null pointer is what is tested.
     assert_ne!(unsafe { raw(session.0, 0, 2, null(), 1, &from, 1, &to) }, 0);
     assert_eq!(call(0, &[0, 5], &[null()], &[null_mut()]), 0, "{}", session.text());
+    // The shapes of results are asked for with the same checks.
+    let shape_of = function::<RawShape>("attnc_result_shape_raw");
+    let (mut shape, mut rank) = ([0i64; 4], 0);
+    for (entry, dims, ok) in [(2u64, 100i64, true), (2, 101, false), (2, -1, false)] {
+        // SAFETY: a list with its count, and room for four numbers.
+        let status = unsafe { shape_of(session.0, entry, 1, &dims, 0, shape.as_mut_ptr(), 4, &mut rank) };
+        assert_eq!((status == 0, if ok { shape[0] } else { dims }), (ok, dims), "{}", session.text());
+    }
+    // SAFETY: as above, with room for one number of two.
+    let status = unsafe { shape_of(session.0, 0, 2, [1i64, 2].as_ptr(), 0, shape.as_mut_ptr(), 1, &mut rank) };
+    assert_ne!(status, 0);
     // Leading axes whose product is 0 in the end, whatever comes before.
     let mut x = Made::new(&[0]);
     x.shape = vec![i64::MAX, 2, 0, 1, 3, 4];

@@ -302,6 +302,12 @@ unsafe extern "C" fn failing_kernel(args: *const u64, start: i64, end: i64, _: *
     let mut i = start;
     while i < end {
         if i % 1000 == 7 {
+            // Others report before the first does.
+            let mut wait = 0;
+            while i == 7 && wait < 100_000 {
+                core::hint::spin_loop();
+                wait += 1;
+            }
             if let Some(fail) = (*ctx).fail {
                 fail(ctx, 0, i, 20, 30);
                 fail(ctx, 0, -1, -2, -3);
@@ -370,5 +376,22 @@ unsafe extern "C" fn toy_wait(ctx: *mut PlanContext) -> i32 {
 /// Nothing.
 #[no_mangle]
 unsafe extern "C" fn toy_nothing(_: *mut PlanContext) -> i32 {
+    0
+}
+
+/// x: f32[S] -> x by way of the end of an arena of S MiB, and as a tap.
+#[no_mangle]
+unsafe extern "C" fn toy_arena(ctx: *mut PlanContext) -> i32 {
+    let rows = *(*ctx).dims as usize;
+    let (x, y, tap) = (*(*ctx).args as *const f32, *(*ctx).outs as *mut f32, *(*ctx).taps as *mut f32);
+    let mut i = 0;
+    while i < rows {
+        // The last four bytes of each MiB.
+        let place = (*ctx).arena.add((i + 1) * (1 << 20) - 4) as *mut f32;
+        *place = *x.add(i);
+        *y.add(i) = *place;
+        *tap.add(i) = *place;
+        i += 1;
+    }
     0
 }
