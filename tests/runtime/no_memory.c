@@ -156,7 +156,7 @@ int main(int argc, char **argv)
         return 1;
     }
     memset(header, 'x', length);
-    memcpy(header, "{\"__metadata__\":{\"a\":\"", 23);
+    memcpy(header, "{\"__metadata__\":{\"a\":\"", 22);
     memcpy(header + length - 3, "\"}}", 3);
     if (fwrite(&length, sizeof length, 1, f) != 1 || fwrite(header, 1, length, f) != length || fclose(f) != 0) {
         return 1;
