@@ -82,7 +82,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     };
     let text = tiers.module(levels.shown).map(tile::text::print).unwrap_or_default();
     // Two models of one name differ in their texts.
-    model.id = runtime::descriptor::id_of(&text);
+    model.id = runtime::descriptor::id_of(&format!("{}\n{text}", model.name));
     out.emit(s, EmitKind::Tile, |_| &text)?;
 
     // Machine code, and the model that carries it.

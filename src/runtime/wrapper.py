@@ -201,8 +201,8 @@ class _Library:
         except OSError as error:
             raise AttncError("cannot load %s: %s" % (path, error)) from None
         try:
-            self._library.library.restype = ctypes.c_void_p
-            table = self._library.library()
+            self._library.attnc_library.restype = ctypes.c_void_p
+            table = self._library.attnc_library()
         except AttributeError:
             raise AttncError("%s is not a model that attnc made" % path) from None
         version = _U64.from_address(table).value
@@ -238,7 +238,7 @@ def _threads(threads):
     except TypeError:
         raise AttncValueError("threads must be an integer or None, and is %r" % (threads,)) from None
     if not 0 <= number < 1 << 31:
-        raise AttncValueError("threads cannot be %d: it is 1 or more, or 0 for one each core" % number)
+        raise AttncValueError("threads cannot be %d: it is 1 or more, or 0 for one for each core" % number)
     return number
 
 

@@ -1,7 +1,7 @@
-/* Uses the toy model while the system refuses memory: program WEIGHTS LARGE. Prints "ok".
+/* Uses the toy model while the system refuses memory: program WEIGHTS FILE. Prints "ok".
  *
  * First every allocation in turn is refused, by itself and with all that follow: each function ends with ATTNC_OK or
- * ATTNC_NO_MEMORY. Then LARGE, whose header does not fit the memory that the process may have, is opened. */
+ * ATTNC_NO_MEMORY. Then a weights file is written to FILE and opened whose header does not fit the memory that the process may have. */
 
 #define _GNU_SOURCE
 #include "toy.h"
@@ -127,6 +127,8 @@ int main(int argc, char **argv)
     attnc_model *model = 0;
     long n, pages = 0, most = 0;
     FILE *f;
+    char *header;
+    uint64_t length = (uint64_t)90 << 20;
     int status;
 
     if (argc != 3) {
@@ -148,12 +150,24 @@ int main(int argc, char **argv)
             return 1;
         }
     }
+    header = __libc_malloc(length);
+    f = fopen(argv[2], "wb");
+    if (!header || !f) {
+        return 1;
+    }
+    memset(header, 'x', length);
+    memcpy(header, "{\"__metadata__\":{\"a\":\"", 22);
+    memcpy(header + length - 3, "\"}}", 3);
+    if (fwrite(&length, sizeof length, 1, f) != 1 || fwrite(header, 1, length, f) != length || fclose(f) != 0) {
+        return 1;
+    }
+    free(header);
     f = fopen("/proc/self/statm", "r");
     if (!f || fscanf(f, "%ld", &pages) != 1) {
         return 1;
     }
     fclose(f);
-    limit.rlim_cur = (rlim_t)pages * 4096 + ((rlim_t)40 << 20);
+    limit.rlim_cur = (rlim_t)pages * 4096 + ((rlim_t)130 << 20);
     limit.rlim_max = RLIM_INFINITY;
     setrlimit(RLIMIT_AS, &limit);
     status = attnc_model_open(argv[2], 1, &model);

@@ -14,7 +14,7 @@ use crate::wrappers::{fixture, is_there, python_with_numpy, run};
 fn built(name: &str) -> PathBuf {
     let folder = toy::folder().join(name);
     std::fs::create_dir_all(&folder).unwrap();
-    for (stem, name, id, adds) in [("plus", "Plus", 1, true), ("minus", "Minus", 1, false), ("other", "Plus", 2, false)]
+    for (stem, name, id, adds) in [("plus", "Plus", 1, true), ("minus", "Minus", 2, false), ("other", "Plus", 3, false)]
     {
         let model = toy::combining(name, id, adds);
         let so = folder.join(stem).with_extension("so");
