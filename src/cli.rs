@@ -97,10 +97,7 @@ impl CommandLine {
     pub fn whole() -> clap::Command {
         let own = CommandLine::command();
         let about = own.get_about().cloned().unwrap_or_default();
-        CompileOptions::augment_args(own)
-            .about(about)
-            .mut_arg("file", |file| file.required(false))
-            .subcommand_required(false)
+        CompileOptions::augment_args(own).about(about).subcommand_required(false)
     }
 
     /// What clap does not check: a name is given one value.

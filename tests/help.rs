@@ -29,10 +29,10 @@ fn help_shows_the_options_of_compiling_in_groups() {
     for ask in [&["--help"][..], &["-h"], &["help"]] {
         let (code, help, err) = attnc(ask);
         assert_eq!((code, err.as_str()), (0, ""), "{ask:?}");
-        assert!(help.starts_with("Ahead-of-time compiler for attention graphs\n"), "{help}");
+        assert!(help.starts_with("An educational ahead-of-time compiler for attention graphs\n"), "{help}");
         for (heading, options) in [
             ("Commands", &["check", "run", "bench", "list", "completions"][..]),
-            ("Arguments", &["[FILE]"]),
+            ("Arguments", &["<FILE>"]),
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),
             ("Target", &["--cpu", "--pack", "-O <LEVEL>", "--float", "--backend"]),
