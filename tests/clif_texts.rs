@@ -114,7 +114,7 @@ fn every_signature_is_compiled_or_refused() {
                 (format!("{ty} sret"), String::new()),
                 (format!("{ty} uext"), format!("{ty} sext")),
                 (format!("{ty} sarg(64)"), String::new()),
-                (vec![ty; 40].join(", "), vec![ty; 12].join(", ")),
+                ([ty; 40].join(", "), [ty; 12].join(", ")),
             ] {
                 let count = arg.split(", ").count();
                 let args: Vec<String> = (0..count).map(|i| format!("v{i}: {ty}")).collect();

@@ -46,7 +46,7 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
 
 /// The table of the graph IR's operations, each with some attributes, for the table has none.
 fn graph_operations() -> Vec<OpInfo> {
-    let zero = || Dim::zero();
+    let zero = Dim::zero;
     let first = [
         Op::Const(Scalar::Int(0)),
         Op::DimValue(zero()),
