@@ -59,7 +59,6 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     if out.has(EmitKind::So) {
         levels.run_here()?;
     }
-    let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
     let (tiers, mut model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
