@@ -70,6 +70,15 @@ pub struct CompileOptions {
     /// What makes the machine code of the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift)]
     pub backend: CodeBackend,
+    /// Show one kernel or plan alone in `tile`, `clif` and `asm`, by its name in the tile IR (`attention.0`)
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Show the bytes of each instruction in `asm`
+    #[arg(long)]
+    pub asm_bytes: bool,
+    /// Put DWARF line tables into the object and the library: debuggers and profilers then show lines of the program
+    #[arg(short = 'g')]
+    pub debug_lines: bool,
     /// What the program's dimensions are bound to, and which model is meant.
     #[command(flatten)]
     pub program: ProgramOptions,

@@ -104,11 +104,20 @@ impl Linker {
     /// Links the object files into `output`, exporting what `script` says; all by their names in the folder where the
     /// linker is started, so that no path gets into its output. `module` is the name by which Python imports it. libm
     /// is among the libraries only if it is asked for: reading its symbols takes a fifth of the linker's time.
-    fn command(&self, objects: &[String], script: &str, module: Option<&str>, libm: bool, output: &str) -> Command {
+    /// Line tables are left out unless `lines`: parts of the support library have some, too.
+    fn command(
+        &self,
+        objects: &[String],
+        script: &str,
+        module: Option<&str>,
+        (libm, lines): (bool, bool),
+        output: &str,
+    ) -> Command {
         let mut c = Command::new(&self.program);
         let script = format!("--version-script={script}");
         let flags = ["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
-        let long = ["--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed", "--strip-debug"];
+        let mut long = vec!["--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed"];
+        long.extend((!lines).then_some("--strip-debug"));
         let entry = module.map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
         if self.driver {
             // -fno-lto keeps gcc from loading its plugin; there is no start-up code that we need.
@@ -124,7 +133,7 @@ impl Linker {
         if self.flavor {
             c.args(["-flavor", "gnu"]);
         }
-        c.arg("-shared").args(flags).args(long).arg(script).args(entry).arg("-o").arg(output).args(objects);
+        c.arg("-shared").args(flags).args(&long).arg(script).args(entry).arg("-o").arg(output).args(objects);
         c.args(library_files(libm));
         c
     }
@@ -230,8 +239,13 @@ pub fn join(objects: &[&[u8]], output: &Path) -> Result<(), LinkError> {
 
 fn link_as(linker: &Linker, objects: &[&[u8]], module: Option<&str>, output: &Path) -> Result<(), LinkError> {
     let all = objects.iter().copied().chain([SUPPORT_OBJECT]);
-    let libm = need_more(objects);
-    start(all, output, |names, to| linker.command(names, SCRIPT, module, libm, to))
+    let needs = (need_more(objects), objects.iter().any(|object| has_lines(object)));
+    start(all, output, |names, to| linker.command(names, SCRIPT, module, needs, to))
+}
+
+/// Has an object a line table?
+fn has_lines(object: &[u8]) -> bool {
+    ElfFile64::<Endianness>::parse(object).is_ok_and(|file| file.section_by_name(".debug_line").is_some())
 }
 
 /// Do objects refer to what none of them has? They know nothing of the support library, so that is in libm. Of what is no
