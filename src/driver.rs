@@ -77,12 +77,16 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             }
             (tiers, model)
         }
-        Source::Clif => return clif_text(s, file, &out, levels.machine),
+        Source::Clif => return clif_text(s, options, file, &out, levels.machine),
     };
     let text = tiers.module(levels.shown).map(tile::text::print).unwrap_or_default();
     // Two models of one name differ in their texts.
     model.id = runtime::descriptor::id_of(&format!("{}\n{text}", model.name));
-    out.emit(s, EmitKind::Tile, |_| &text)?;
+    let only = stages::only(options.kernel.as_deref(), tiers.module(levels.shown))?;
+    out.emit(s, EmitKind::Tile, |_| match (only, tiers.module(levels.shown)) {
+        (Some(part), Some(module)) => tile::text::print_part(module, part),
+        _ => text,
+    })?;
 
     // Machine code, and the model that carries it.
     if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
@@ -92,6 +96,9 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         let wanted = Wanted {
             clif: out.has(EmitKind::Clif),
             asm: out.has(EmitKind::Asm),
+            asm_bytes: options.asm_bytes,
+            debug_lines: options.debug_lines,
+            only,
             level,
             machine: levels.machine,
             ..Wanted::default()
@@ -166,7 +173,13 @@ fn graph_ir(
 }
 
 /// Cranelift's IR: what it says again, and as machine code.
-fn clif_text(s: &mut Session, file: FileId, out: &Outputs, machine: Machine) -> Result<(), Failure> {
+fn clif_text(
+    s: &mut Session,
+    options: &CompileOptions,
+    file: FileId,
+    out: &Outputs,
+    machine: Machine,
+) -> Result<(), Failure> {
     if let Some(kind) =
         [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python].into_iter().find(|k| out.has(*k))
     {
@@ -175,12 +188,15 @@ fn clif_text(s: &mut Session, file: FileId, out: &Outputs, machine: Machine) -> 
         return Err(command_line_error(&message));
     }
     s.stage("parse");
-    let functions = stages::clif_text(s, file, machine)?;
+    let mut functions = stages::clif_text(s, file, machine)?;
+    if let Some(name) = &options.kernel {
+        stages::only_functions(&mut functions, name)?;
+    }
     out.emit(s, EmitKind::Clif, |_| clif::print(&functions))?;
     s.stage("generate code");
     match out.has(EmitKind::Asm) {
         true => {
-            let asm = stages::assemble(s, &functions, machine)?;
+            let asm = stages::assemble(s, &functions, machine, options.asm_bytes)?;
             out.emit(s, EmitKind::Asm, |_| &asm)
         }
         false => Ok(()),

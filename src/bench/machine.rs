@@ -19,13 +19,16 @@ const PLACE: usize = 96 << 10;
 /// Bytes that the reading loop takes at a time, those of four places; it reads whole blocks.
 pub(super) const BLOCK: usize = 4 * PLACE;
 
+/// Bytes that the loop over a cache takes at a time; it reads whole ones.
+pub(super) const LINES: usize = 256;
+
 /// Numbers with which sums stay finite and normal, however many.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 static FACTORS: [f32; 2] = [1.0, 1e-3];
 
 #[cfg(target_arch = "x86_64")]
 mod here {
-    use super::{BLOCK, FACTORS, PLACE, Way};
+    use super::{BLOCK, FACTORS, LINES, PLACE, Way};
     use std::arch::asm;
 
     /// The widest vectors of the processor.
@@ -111,7 +114,44 @@ mod here {
         };
     }
 
+    /// Loads of `$v` registers, 256 bytes after the other, and nothing else.
+    macro_rules! sweep {
+        ($bytes:ident, $load:literal, $v:literal, $($at:literal)*) => {
+            asm!(
+                "2:",
+                $(concat!($load, " ", $v, "0, [rcx + ", $at, "]"),)*
+                "add rcx, 256",
+                "cmp rcx, rdx",
+                "jb 2b",
+                inout("rcx") $bytes.as_ptr() => _,
+                in("rdx") $bytes.as_ptr().wrapping_add($bytes.len()),
+                clobber_abi("C"),
+                options(nostack, readonly),
+            )
+        };
+    }
+
     impl Unit {
+        /// Reads whole [`LINES`] of some bytes, again and again.
+        pub(crate) fn read_again(self, bytes: &[u8], passes: u64) {
+            let Some(bytes) = bytes.get(..bytes.len() / LINES * LINES).filter(|b| !b.is_empty()) else { return };
+            for _ in 0..passes {
+                match self {
+                    // SAFETY: the processor has AVX-512, see `best`; readable memory, of a multiple of 256 bytes.
+                    Unit::Wide => unsafe { sweep!(bytes, "vmovups", "zmm", "0" "64" "128" "192") },
+                    // SAFETY: the processor has AVX2; as above.
+                    Unit::Fused => unsafe {
+                        sweep!(bytes, "vmovups", "ymm", "0" "32" "64" "96" "128" "160" "192" "224")
+                    },
+                    // SAFETY: every x86-64 processor has SSE2; as above.
+                    Unit::Plain => unsafe {
+                        sweep!(bytes, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112"
+                            "128" "144" "160" "176" "192" "208" "224" "240")
+                    },
+                }
+            }
+        }
+
         pub(crate) fn best() -> Unit {
             if is_x86_feature_detected!("avx512f") {
                 Unit::Wide
@@ -230,6 +270,9 @@ mod here {
             };
             for unit in units {
                 unit.multiply(1000);
+                for bytes in [0, 100, LINES, 10 * LINES + 1] {
+                    unit.read_again(memory.get(..bytes).unwrap_or_default(), 2);
+                }
                 for way in [Way::Places, Way::Order] {
                     unit.read(way, &memory);
                     unit.read(way, &[]);
@@ -243,7 +286,7 @@ mod here {
 
 #[cfg(target_arch = "aarch64")]
 mod here {
-    use super::{BLOCK, FACTORS, PLACE, Way};
+    use super::{BLOCK, FACTORS, LINES, PLACE, Way};
     use std::arch::asm;
 
     /// NEON, which every 64-bit processor of this kind has.
@@ -287,6 +330,28 @@ mod here {
             unsafe {
                 multiply!(steps, "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11"
                     "12" "13" "14" "15" "16" "17" "18" "19" "20" "21" "22" "23")
+            }
+        }
+
+        /// Reads whole [`LINES`] of some bytes, again and again.
+        pub(crate) fn read_again(self, bytes: &[u8], passes: u64) {
+            let Some(bytes) = bytes.get(..bytes.len() / LINES * LINES).filter(|b| !b.is_empty()) else { return };
+            for _ in 0..passes {
+                // SAFETY: readable memory, of a multiple of 256 bytes.
+                unsafe {
+                    asm!(
+                        "2:",
+                        "ldp q0, q1, [x0]", "ldp q2, q3, [x0, #32]", "ldp q4, q5, [x0, #64]", "ldp q6, q7, [x0, #96]",
+                        "ldp q0, q1, [x0, #128]", "ldp q2, q3, [x0, #160]", "ldp q4, q5, [x0, #192]", "ldp q6, q7, [x0, #224]",
+                        "add x0, x0, #256",
+                        "cmp x0, x4",
+                        "b.lo 2b",
+                        inout("x0") bytes.as_ptr() => _,
+                        in("x4") bytes.as_ptr().wrapping_add(bytes.len()),
+                        clobber_abi("C"),
+                        options(nostack, readonly),
+                    )
+                }
             }
         }
 

@@ -7,18 +7,48 @@ mod ceilings;
 mod data;
 mod machine;
 mod picture;
+mod products;
 mod table;
 
-pub use ceilings::{Ceilings, measure};
+pub use ceilings::{Ceilings, Memory, measure};
 pub use data::{tensor, write_weights};
 pub use picture::picture;
 pub use table::{json, table};
+
+/// What a kernel's products are made of, on a processor that has instructions for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Products {
+    /// FMAs of `f32`, and everything else.
+    Floats,
+    /// Pairs of `bf16` (`vdpbf16ps`).
+    Pairs,
+    /// Tiles of `bf16` (`tdpbf16ps`, AMX).
+    Tiles,
+    /// Bytes (`vpdpbusd`, VNNI).
+    Bytes,
+}
+
+impl Products {
+    /// As words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Products::Floats => "FMA",
+            Products::Pairs => "bf16 pairs",
+            Products::Tiles => "AMX tiles",
+            Products::Bytes => "VNNI bytes",
+        }
+    }
+}
 
 /// A launch of a plan: one place in it, which a loop over layers comes to again and again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
     /// Name of the kernel.
     pub kernel: String,
+    /// File and line of the program that it comes from; empty where there is none.
+    pub source: String,
+    /// What its products are made of.
+    pub products: Products,
     /// Launches in a call.
     pub launches: usize,
     /// Seconds that they take together, the median of the calls.
@@ -27,6 +57,8 @@ pub struct Site {
     pub flops: u64,
     /// Bytes that they must move at least, together.
     pub bytes: u64,
+    /// Those of them that are parameters.
+    pub weights: u64,
     /// Are these two exact? Else data decides, and they are the most it can be.
     pub exact: bool,
 }
@@ -57,7 +89,7 @@ pub struct Report {
 pub enum Bound {
     /// Multiply-adds.
     Compute,
-    /// Memory.
+    /// Memory, or the cache in which its data may lie.
     Memory,
 }
 
@@ -80,21 +112,33 @@ pub struct Rates {
     pub bandwidth: f64,
     /// The first as a part of its ceiling.
     pub of_flops: f64,
-    /// The second as a part of its ceiling; more than 1 where the bytes come from a cache.
+    /// The second as a part of its ceiling.
     pub of_bandwidth: f64,
     /// The ceiling that would be reached first.
     pub bound: Bound,
+    /// The farthest memory that its bytes come from at best: `L2`, `memory`.
+    pub memory: &'static str,
 }
 
 impl Report {
-    /// How fast work was done that took so long.
-    pub fn rates(&self, flops: u64, bytes: u64, seconds: f64) -> Rates {
-        let seconds = seconds.max(1e-9);
-        let (done, moved) = (flops as f64 / seconds, bytes as f64 / seconds);
-        let of_flops = done / self.ceilings.flops.max(1.0);
-        let of_bandwidth = moved / self.ceilings.bandwidth.max(1.0);
+    /// How fast the launches of a place were. Each has ceilings of its own: operations are set beside the fastest products that
+    /// its kernel may use, bytes beside what the caches deliver in which they may lie. That are, for what is computed, those that
+    /// hold all that one launch touches, and for parameters, which other launches displace in between, those that hold all that a
+    /// call touches. What ran faster than a ceiling was measured is its ceiling itself: nothing is above.
+    pub fn rates(&self, site: &Site) -> Rates {
+        let seconds = site.seconds.max(1e-9);
+        let (done, moved) = (site.flops as f64 / seconds, site.bytes as f64 / seconds);
+        let launches = u64::try_from(site.launches).unwrap_or(1).max(1);
+        let call = self.sites.iter().map(|s| s.bytes).fold(0, u64::saturating_add);
+        let near = self.ceilings.memory_of(site.bytes / launches);
+        let far = self.ceilings.memory_of(if site.weights > 0 { call } else { site.bytes / launches });
+        let weights = site.weights.min(site.bytes) as f64;
+        let least = weights / far.bandwidth.max(1.0) + (site.bytes as f64 - weights) / near.bandwidth.max(1.0);
+        let of = |rate: f64, ceiling: f64| rate / ceiling.max(rate).max(1.0);
+        let of_flops = of(done, self.ceilings.products(site.products));
+        let of_bandwidth = of(moved, if least > 0.0 { site.bytes as f64 / least } else { near.bandwidth });
         let bound = if of_flops > of_bandwidth { Bound::Compute } else { Bound::Memory };
-        Rates { flops: done, bandwidth: moved, of_flops, of_bandwidth, bound }
+        Rates { flops: done, bandwidth: moved, of_flops, of_bandwidth, bound, memory: far.name }
     }
 
     /// All launches as one.
@@ -102,25 +146,43 @@ impl Report {
         let sum = |f: &dyn Fn(&Site) -> u64| self.sites.iter().map(f).fold(0, u64::saturating_add);
         Site {
             kernel: "all kernels".to_string(),
+            source: String::new(),
+            products: self.sites.iter().map(|s| s.products).max().unwrap_or(Products::Floats),
             launches: self.sites.iter().map(|s| s.launches).sum(),
             seconds: self.sites.iter().map(|s| s.seconds).sum(),
             flops: sum(&|s| s.flops),
             bytes: sum(&|s| s.bytes),
+            weights: sum(&|s| s.weights),
             exact: self.sites.iter().all(|s| s.exact),
         }
     }
 }
 
+/// What a kernel does that has no line of the program to say so, by the first part of its name.
+pub(crate) fn explained(kernel: &str) -> Option<&'static str> {
+    Some(match kernel.split('.').next()? {
+        "carry" => "copies a value that a loop hands to its next iteration, where it cannot be computed in place",
+        "result" => "copies a result that is computed elsewhere to where the caller wants it",
+        "heads" => "copies keys and values so that each head's rows lie one behind the other",
+        "copy" => "copies a value whose elements are wanted in another order",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 pub(crate) fn example() -> Report {
-    let site = |kernel: &str, launches, seconds, flops, bytes, exact| Site {
+    let site = |kernel: &str, line: u32, launches, seconds, flops, bytes, exact| Site {
         kernel: kernel.to_string(),
+        source: if line > 0 { format!("example.attn:{line}") } else { String::new() },
+        products: if kernel == "matmul.1" { Products::Tiles } else { Products::Floats },
         launches,
         seconds,
         flops,
         bytes,
+        weights: if kernel == "matmul.1" { 18_000_000 } else { 0 },
         exact,
     };
+    let memory = |name, bytes, bandwidth| Memory { name, bytes, bandwidth };
     Report {
         model: "Example".to_string(),
         entry: "forward".to_string(),
@@ -129,10 +191,48 @@ pub(crate) fn example() -> Report {
         calls: 9,
         seconds: 0.0101,
         sites: vec![
-            site("rows.0", 12, 0.001, 4_000_000, 8_000_000, true),
-            site("matmul.1", 12, 0.008, 3_200_000_000, 20_000_000, true),
-            site("gather.2", 1, 0.000_5, 0, 400_000, false),
+            site("rows.0", 7, 12, 0.001, 4_000_000, 8_000_000, true),
+            site("matmul.1", 9, 12, 0.008, 3_200_000_000, 20_000_000, true),
+            site("gather.2", 12, 1, 0.000_5, 0, 400_000, false),
+            site("carry.0", 0, 1, 0.000_1, 0, 12_000_000, true),
         ],
-        ceilings: Ceilings { threads: 2, flops: 480e9, bandwidth: 46e9, vectors: "512-bit FMA", buffer: 440_401_920 },
+        ceilings: Ceilings {
+            threads: 2,
+            products: vec![(Products::Floats, 480e9), (Products::Tiles, 2400e9)],
+            vectors: "512-bit FMA",
+            memories: vec![
+                memory("L1", 98_304, 800e9),
+                memory("L2", 4_194_304, 200e9),
+                memory("memory", u64::MAX, 46e9),
+            ],
+            buffer: 440_401_920,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_launch_has_the_ceilings_of_what_it_uses() {
+        let report = example();
+        let rates = |n: usize| report.rates(&report.sites[n]);
+        // 666,667 bytes a launch lie in L2, which may deliver 200 GB/s.
+        let rows = rates(0);
+        assert!((rows.of_bandwidth - 8e9 / 200e9).abs() < 1e-6 && rows.memory == "L2", "{rows:?}");
+        assert!((rows.of_flops - 4e9 / 480e9).abs() < 1e-6, "{rows:?}");
+        // 400 GFLOP/s of what tiles reach; parameters come from memory, the rest from L2.
+        let product = rates(1);
+        assert!((product.of_flops - 400e9 / 2400e9).abs() < 1e-6, "{product:?}");
+        let least = 18e6 / 46e9 + 2e6 / 200e9;
+        assert!((product.of_bandwidth - least / 0.008).abs() < 1e-6 && product.memory == "memory", "{product:?}");
+        // 120 GB/s from memory, which was measured at 46: the ceiling was not reached when it was measured.
+        let copied = rates(3);
+        assert!((copied.of_bandwidth - 1.0).abs() < 1e-9, "{copied:?}");
+        for site in report.sites.iter().chain([&report.all()]) {
+            let r = report.rates(site);
+            assert!((0.0..=1.0).contains(&r.of_flops) && (0.0..=1.0).contains(&r.of_bandwidth), "{site:?} {r:?}");
+        }
     }
 }

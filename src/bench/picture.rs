@@ -1,19 +1,22 @@
 //! A report as a roofline picture: an SVG that is read in light and in dark.
 //!
-//! Across: operations for each byte that must be moved. Up: operations a second. The slope is what memory can feed, the
-//! roof what multiply-adds reach; a dot is a kernel, its area the share of the call's time that it takes.
+//! Across: operations for each byte that must be moved. Up: operations a second. A slope is what memory or a cache can feed, a
+//! roof what one kind of products reaches; those that some kernel has as its ceiling are drawn, and memory and `f32`. A dot is a
+//! kernel, its area the share of the call's time that it takes. Names of kernels stand where no line, dot or other name is; the
+//! legend has all else, and the names for which there was no room.
 
-use super::{Bound, Report, Site};
+use super::{Bound, Memory, Products, Report, Site};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Size of the picture.
-const SIZE: (f64, f64) = (960.0, 600.0);
+const SIZE: (f64, f64) = (1200.0, 600.0);
 /// The plane's edges: left, top, right, bottom.
 const PLANE: (f64, f64, f64, f64) = (80.0, 64.0, 930.0, 530.0);
 
 const STYLE: &str = "\
     .ground { fill: #ffffff } .ink { fill: #1c1c1c } .faint { fill: #6a6a6a }
-    .grid { stroke: #e4e4e4 } .roof { stroke: #1c1c1c; stroke-width: 2; fill: none }
+    .grid { stroke: #e4e4e4 } .roof { stroke: #1c1c1c; stroke-width: 1.6; fill: none }
     .compute { fill: #b3471d } .memory { fill: #1d63b3 } circle { fill-opacity: 0.8 }
     .lead { stroke: #9a9a9a }
     text { font: 13px system-ui, sans-serif } .title { font-size: 16px; font-weight: 600 }
@@ -30,11 +33,13 @@ struct Axes {
 }
 
 impl Axes {
-    /// What shows every dot and the ridge, where slope and roof meet.
-    fn of(report: &Report, dots: &[&Site]) -> Axes {
-        let c = &report.ceilings;
-        let ridge = (c.flops / c.bandwidth.max(1.0), c.flops);
-        let places = dots.iter().map(|s| place(report, s)).chain([ridge]);
+    /// What shows every dot and where the lines of the ceilings meet.
+    fn of(report: &Report, dots: &[&Site], ceilings: &Drawn) -> Axes {
+        let ridges = ceilings
+            .memories
+            .iter()
+            .flat_map(|m| ceilings.products.iter().map(|(_, flops)| (flops / m.bandwidth.max(1.0), *flops)));
+        let places = dots.iter().map(|s| place(report, s)).chain(ridges);
         let (mut across, mut up) = ((f64::MAX, f64::MIN), (f64::MAX, f64::MIN));
         for (x, y) in places {
             across = (across.0.min(x), across.1.max(x));
@@ -61,15 +66,38 @@ impl Axes {
 
 /// Operations for each byte, and a second.
 fn place(report: &Report, site: &Site) -> (f64, f64) {
-    let rates = report.rates(site.flops, site.bytes, site.seconds);
+    let rates = report.rates(site);
     (site.flops as f64 / (site.bytes as f64).max(1.0), rates.flops)
+}
+
+/// The ceilings that are drawn.
+struct Drawn {
+    /// The nearest first.
+    memories: Vec<Memory>,
+    products: Vec<(Products, f64)>,
+}
+
+impl Drawn {
+    /// Those that a kernel has, and memory and `f32`.
+    fn of(report: &Report) -> Drawn {
+        let c = &report.ceilings;
+        let near = |s: &Site| c.memory_of(s.bytes / u64::try_from(s.launches).unwrap_or(1).max(1)).name;
+        let names = report.sites.iter().flat_map(|s| [report.rates(s).memory, near(s)]);
+        let used: BTreeSet<&str> = names.chain(c.memories.last().map(|m| m.name)).collect();
+        let kinds: BTreeSet<Products> = report.sites.iter().map(|s| s.products).chain([Products::Floats]).collect();
+        Drawn {
+            memories: c.memories.iter().filter(|m| used.contains(m.name)).copied().collect(),
+            products: c.products.iter().filter(|(p, _)| kinds.contains(p)).copied().collect(),
+        }
+    }
 }
 
 /// The picture.
 pub fn picture(report: &Report) -> String {
     let (dots, others): (Vec<&Site>, Vec<&Site>) = report.sites.iter().partition(|s| s.flops > 0);
-    let axes = Axes::of(report, &dots);
-    let (left, _, right, bottom) = PLANE;
+    let ceilings = Drawn::of(report);
+    let axes = Axes::of(report, &dots, &ceilings);
+    let left = PLANE.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\">\n  <style>\n{STYLE}\n  </style>\n",
         SIZE.0, SIZE.1
@@ -77,21 +105,17 @@ pub fn picture(report: &Report) -> String {
     let title = format!("{}.{}: each kernel and the ceilings of this machine", report.model, report.entry);
     let _ = writeln!(svg, "  <title>{}</title>", escape(&title));
     let _ = writeln!(svg, "  <rect class=\"ground\" width=\"{}\" height=\"{}\"/>", SIZE.0, SIZE.1);
-    text(&mut svg, "ink title", (left, 28.0), "start", &title);
+    text(&mut svg, "ink title", (left, 24.0), "start", &title);
     let sizes: Vec<String> = report.sizes.iter().map(|(name, n)| format!("{name}={n}")).collect();
     let c = &report.ceilings;
     let threads = if c.threads == 1 { "1 thread".to_string() } else { format!("{} threads", c.threads) };
     let mut parts = vec![format!("{:.3} ms", report.seconds * 1e3), format!("{} code", report.variant), threads];
     parts.extend((!sizes.is_empty()).then(|| sizes.join(", ")));
-    text(&mut svg, "faint", (left, 48.0), "start", &parts.join(" · "));
+    text(&mut svg, "faint", (left, 42.0), "start", &parts.join(" · "));
     grid(&mut svg, &axes);
-    roof(&mut svg, report, &axes);
-    labels(&mut svg, report, &axes, &dots);
-    if !others.is_empty() {
-        let names: Vec<&str> = others.iter().map(|s| s.kernel.as_str()).collect();
-        let note = format!("without floating-point operations: {}", names.join(", "));
-        text(&mut svg, "faint", (right, bottom + 56.0), "end", &note);
-    }
+    let lines = roofs(&mut svg, &ceilings, &axes);
+    let unnamed = names(&mut svg, report, &axes, &dots, &lines);
+    legend(&mut svg, report, &ceilings, &unnamed, &others);
     svg += "</svg>\n";
     svg
 }
@@ -109,7 +133,7 @@ fn grid(svg: &mut String, axes: &Axes) {
         text(svg, "faint", (left - 8.0, y + 4.0), "end", &number(n - 9));
     }
     text(svg, "ink", ((left + right) / 2.0, bottom + 38.0), "middle", "FLOP for each byte that must be moved");
-    text(svg, "ink", (left - 8.0, top - 16.0), "end", "GFLOP/s");
+    text(svg, "ink", (left - 8.0, top - 10.0), "end", "GFLOP/s");
 }
 
 /// A power of ten as people write it.
@@ -121,66 +145,188 @@ fn number(exponent: i32) -> String {
     }
 }
 
-/// The slope of memory up to where it meets the roof of multiply-adds.
-fn roof(svg: &mut String, report: &Report, axes: &Axes) {
-    let (left, _, right, bottom) = PLANE;
-    let c = &report.ceilings;
-    let (x, y) = (axes.x(c.flops / c.bandwidth.max(1.0)), axes.y(c.flops));
-    // The slope begins at the left or at the lower edge.
-    let lowest = 10f64.powi(axes.across.0) * c.bandwidth;
-    let (x0, y0) = if lowest >= 10f64.powi(axes.up.0) {
-        (left, axes.y(lowest))
-    } else {
-        (axes.x(10f64.powi(axes.up.0) / c.bandwidth.max(1.0)), bottom)
-    };
-    let _ = writeln!(svg, "  <path class=\"roof\" d=\"M{x0:.1} {y0:.1} L{x:.1} {y:.1} H{right}\"/>");
-    let peak = format!("{:.0} GFLOP/s, {}", c.flops / 1e9, c.vectors);
-    text(svg, "ink", (right, y - 8.0), "end", &peak);
-    let (mx, my) = ((x0 + x) / 2.0, (y0 + y) / 2.0);
-    let angle = (y - y0).atan2(x - x0).to_degrees();
-    let _ = writeln!(
-        svg,
-        "  <text class=\"ink\" text-anchor=\"middle\" transform=\"translate({:.1} {:.1}) rotate({angle:.1})\">{}</text>",
-        mx,
-        my - 10.0,
-        escape(&format!("{:.0} GB/s from memory", c.bandwidth / 1e9))
-    );
+/// A straight line, from one end to the other.
+type Segment = ((f64, f64), (f64, f64));
+
+/// How the lines of the n-th ceiling are dashed: the farthest memory and `f32` are whole.
+fn dashes(n: usize) -> &'static str {
+    ["none", "7 4", "2 3", "9 3 2 3"].get(n).copied().unwrap_or("1 5")
 }
 
-/// The dots with their names, which keep out of each other's way.
-fn labels(svg: &mut String, report: &Report, axes: &Axes, dots: &[&Site]) {
-    let mut placed: Vec<(f64, f64)> = Vec::new();
-    // From the top down, so that names that move down do not cross.
-    let mut dots = dots.to_vec();
-    dots.sort_by(|a, b| place(report, b).1.total_cmp(&place(report, a).1));
-    for site in dots {
-        let rates = report.rates(site.flops, site.bytes, site.seconds);
-        let (intensity, speed) = place(report, site);
-        let (x, y) = (axes.x(intensity), axes.y(speed));
-        let share = (site.seconds / report.seconds.max(1e-12)).clamp(0.0, 1.0);
-        let radius = 3.0 + 18.0 * share.sqrt();
-        let (class, of) = match rates.bound {
-            Bound::Compute => ("compute", rates.of_flops),
-            Bound::Memory => ("memory", rates.of_bandwidth),
+/// The slopes of memories, up to the highest roof, and the roofs, from the steepest slope on.
+fn roofs(svg: &mut String, ceilings: &Drawn, axes: &Axes) -> Vec<Segment> {
+    let (left, _, right, bottom) = PLANE;
+    let mut lines = Vec::new();
+    let highest = ceilings.products.iter().map(|p| p.1).fold(0.0, f64::max);
+    let fastest = ceilings.memories.iter().map(|m| m.bandwidth).fold(1.0, f64::max);
+    for (n, m) in ceilings.memories.iter().rev().enumerate() {
+        let bandwidth = m.bandwidth.max(1.0);
+        // It begins at the left or at the lower edge.
+        let lowest = 10f64.powi(axes.across.0) * bandwidth;
+        let from = if lowest >= 10f64.powi(axes.up.0) {
+            (left, axes.y(lowest))
+        } else {
+            (axes.x(10f64.powi(axes.up.0) / bandwidth), bottom)
         };
+        lines.push((n, (from, (axes.x(highest / bandwidth), axes.y(highest)))));
+    }
+    for (n, (_, flops)) in ceilings.products.iter().enumerate() {
+        lines.push((n, ((axes.x(flops / fastest), axes.y(*flops)), (right, axes.y(*flops)))));
+    }
+    for (n, ((x0, y0), (x1, y1))) in &lines {
+        let dash = dashes(*n);
         let _ = writeln!(
             svg,
-            "  <circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"><title>{}</title></circle>",
-            escape(&format!("{}: {:.1} % of the time, {:.1} % of its ceiling", site.kernel, share * 100.0, of * 100.0))
+            "  <path class=\"roof\" stroke-dasharray=\"{dash}\" d=\"M{x0:.1} {y0:.1} L{x1:.1} {y1:.1}\"/>"
         );
-        let name = format!("{} {:.0}%", site.kernel, of * 100.0);
-        let to_left = x + radius + 8.0 * name.len() as f64 > PLANE.2;
-        let at = if to_left { x - radius - 6.0 } else { x + radius + 6.0 };
-        let mut line = y + 4.0;
-        while placed.iter().any(|(px, py)| (px - at).abs() < 150.0 && (py - line).abs() < 15.0) && line < PLANE.3 - 4.0
-        {
-            line += 15.0;
+    }
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+/// A box: left, top, right, bottom.
+type Frame = (f64, f64, f64, f64);
+
+fn overlap(a: Frame, b: Frame) -> bool {
+    a.0 < b.2 && b.0 < a.2 && a.1 < b.3 && b.1 < a.3
+}
+
+/// Does a line go through a box? (Liang and Barsky 1984.)
+fn crosses(((x0, y0), (x1, y1)): Segment, frame: Frame) -> bool {
+    let (mut from, mut to) = (0.0f64, 1.0f64);
+    for (p, q) in [(x0 - x1, x0 - frame.0), (x1 - x0, frame.2 - x0), (y0 - y1, y0 - frame.1), (y1 - y0, frame.3 - y0)] {
+        if p == 0.0 {
+            if q < 0.0 {
+                return false;
+            }
+        } else if p < 0.0 {
+            from = from.max(q / p);
+        } else {
+            to = to.min(q / p);
         }
-        placed.push((at, line));
-        if line > y + 8.0 {
-            let _ = writeln!(svg, "  <path class=\"lead\" d=\"M{x:.1} {y:.1} L{at:.1} {:.1}\"/>", line - 4.0);
+    }
+    from <= to
+}
+
+/// Height of a line of text, and how wide a letter is at most on average.
+const TEXT: (f64, f64) = (15.0, 7.4);
+
+fn radius(report: &Report, site: &Site) -> f64 {
+    3.0 + 18.0 * (site.seconds / report.seconds.max(1e-12)).clamp(0.0, 1.0).sqrt()
+}
+
+/// What is said of a kernel in a word, the colour that says what bounds it, and the part of that ceiling that it reaches.
+fn label(report: &Report, site: &Site) -> (String, &'static str) {
+    let rates = report.rates(site);
+    let (class, of) = match rates.bound {
+        Bound::Compute => ("compute", rates.of_flops),
+        Bound::Memory => ("memory", rates.of_bandwidth),
+    };
+    (format!("{} {:.0}%", site.kernel, of * 100.0), class)
+}
+
+/// The dots with their names, which are in nothing's way; the labels for which there is no room.
+fn names(svg: &mut String, report: &Report, axes: &Axes, dots: &[&Site], lines: &[Segment]) -> Vec<String> {
+    let circles: Vec<Frame> = dots
+        .iter()
+        .map(|s| {
+            let ((x, y), r) = (place(report, s), radius(report, s));
+            let (x, y) = (axes.x(x), axes.y(y));
+            (x - r, y - r, x + r, y + r)
+        })
+        .collect();
+    let (mut placed, mut unnamed): (Vec<Frame>, Vec<String>) = (Vec::new(), Vec::new());
+    for (site, circle) in dots.iter().zip(&circles) {
+        let (x, y, r) = ((circle.0 + circle.2) / 2.0, (circle.1 + circle.3) / 2.0, radius(report, site));
+        let (name, class) = label(report, site);
+        let share = (site.seconds / report.seconds.max(1e-12)).clamp(0.0, 1.0);
+        let source = if site.source.is_empty() { String::new() } else { format!(" ({})", site.source) };
+        let _ = writeln!(
+            svg,
+            "  <circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\"><title>{}</title></circle>",
+            escape(&format!("{name} of its ceiling, {:.1}% of the time{source}", share * 100.0))
+        );
+        let (height, width) = (TEXT.0, TEXT.1 * name.chars().count() as f64 + 4.0);
+        let free = |frame: &Frame| {
+            frame.0 >= PLANE.0
+                && frame.1 >= PLANE.1
+                && frame.2 <= PLANE.2
+                && frame.3 <= PLANE.3
+                && !placed.iter().chain(&circles).any(|other| overlap(*frame, *other))
+                && !lines.iter().any(|line| crosses(*line, *frame))
+        };
+        // Beside it, then farther and farther away, all around.
+        let rings = (0..14).flat_map(|ring| (0..16).map(move |turn| (f64::from(ring), f64::from(turn))));
+        let mut places = rings.map(|(ring, turn)| {
+            let (sin, cos) = (turn * std::f64::consts::TAU / 16.0).sin_cos();
+            let (far_x, far_y) = (r + 4.0 + 18.0 * ring + width / 2.0, r + 2.0 + 14.0 * ring + height / 2.0);
+            let middle = (x + far_x * cos, y + far_y * sin);
+            (middle.0 - width / 2.0, middle.1 - height / 2.0, middle.0 + width / 2.0, middle.1 + height / 2.0)
+        });
+        let Some(frame) = places.find(free) else {
+            unnamed.push(name);
+            continue;
+        };
+        // To the nearest point of the name, where that is not beside the dot.
+        let near = (x.clamp(frame.0, frame.2), y.clamp(frame.1, frame.3));
+        if (near.0 - x).hypot(near.1 - y) > r + 12.0 {
+            let _ = writeln!(svg, "  <path class=\"lead\" d=\"M{x:.1} {y:.1} L{:.1} {:.1}\"/>", near.0, near.1);
         }
-        text(svg, "ink", (at, line), if to_left { "end" } else { "start" }, &name);
+        placed.push(frame);
+        text(svg, "ink name", ((frame.0 + frame.2) / 2.0, frame.3 - 4.0), "middle", &name);
+    }
+    unnamed
+}
+
+/// What lines, colours and sizes mean, right of the plane.
+fn legend(svg: &mut String, report: &Report, ceilings: &Drawn, unnamed: &[String], others: &[&Site]) {
+    let (at, end) = (PLANE.2 + 24.0, SIZE.0 - 12.0);
+    let mut y = PLANE.1 + 8.0;
+    let mut line = |svg: &mut String, mark: Option<String>, class: &str, words: &str| {
+        let indent = if mark.is_some() { 36.0 } else { 0.0 };
+        if let Some(mark) = mark {
+            let _ = writeln!(svg, "  {}", mark.replace("{y}", &format!("{:.1}", y - 4.0)));
+        }
+        // What is too long goes on in the next line.
+        let room = ((end - at - indent) / TEXT.1) as usize;
+        let mut rest = words;
+        while !rest.is_empty() {
+            let cut = match rest.char_indices().nth(room) {
+                Some((most, _)) => rest.get(..most).and_then(|r| r.rfind(' ')).filter(|n| *n > 0).unwrap_or(most),
+                None => rest.len(),
+            };
+            let (now, later) = rest.split_at(cut);
+            text(svg, class, (at + indent, y), "start", now);
+            rest = later.trim_start();
+            y += 18.0;
+        }
+    };
+    line(svg, None, "ink title", "Ceilings");
+    let stroke = |n: usize| {
+        let (x, dash) = (at, dashes(n));
+        Some(format!("<path class=\"roof\" stroke-dasharray=\"{dash}\" d=\"M{x:.1} {{y}} h28\"/>"))
+    };
+    for (n, (products, flops)) in ceilings.products.iter().enumerate() {
+        let name = if *products == Products::Floats { report.ceilings.vectors } else { products.name() };
+        line(svg, stroke(n), "ink", &format!("{:.0} GFLOP/s, {name}", flops / 1e9));
+    }
+    for (n, m) in ceilings.memories.iter().rev().enumerate() {
+        line(svg, stroke(n), "ink", &format!("{:.0} GB/s from {}", m.bandwidth / 1e9, m.name));
+    }
+    line(svg, None, "ink title", "Kernels");
+    let dot = |class: &str, r: f64| {
+        Some(format!("<ellipse class=\"{class}\" cx=\"{:.1}\" cy=\"{{y}}\" rx=\"{r}\" ry=\"{r}\"/>", at + 14.0))
+    };
+    line(svg, dot("compute", 6.0), "ink", "bound by products");
+    line(svg, dot("memory", 6.0), "ink", "bound by memory or a cache");
+    line(svg, dot("compute", 4.8), "ink", "1 % of the call's time");
+    line(svg, dot("compute", 8.7), "ink", "10 %");
+    line(svg, None, "faint", "%: of the nearest ceiling that the kernel has");
+    if !unnamed.is_empty() {
+        line(svg, None, "faint", &format!("not named: {}", unnamed.join(", ")));
+    }
+    if !others.is_empty() {
+        let names: Vec<&str> = others.iter().map(|s| s.kernel.as_str()).collect();
+        line(svg, None, "faint", &format!("without floating-point operations: {}", names.join(", ")));
     }
 }
 
@@ -198,24 +344,110 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// The value of an attribute.
+    fn value(element: &str, name: &str) -> f64 {
+        let (_, rest) = element.split_once(&format!(" {name}=\"")).unwrap_or_else(|| panic!("{name} in {element}"));
+        rest.split('"').next().unwrap().parse().unwrap()
+    }
+
+    /// The names of a picture with the boxes that they take at least: seven units a letter.
+    fn boxes(svg: &str) -> Vec<(String, Frame)> {
+        let names = svg.lines().filter(|line| line.contains("class=\"ink name\""));
+        let boxes = names.map(|line| {
+            let words = line.split_once('>').unwrap().1.split('<').next().unwrap();
+            let (x, y, half) = (value(line, "x"), value(line, "y"), 3.5 * words.chars().count() as f64);
+            (words.to_string(), (x - half, y - 10.0, x + half, y + 3.0))
+        });
+        boxes.collect()
+    }
+
+    /// Points of all lines of ceilings, a unit apart.
+    fn points(svg: &str) -> Vec<(f64, f64)> {
+        let mut points = Vec::new();
+        for line in svg.lines().filter(|line| line.contains("class=\"roof\"") && line.contains(" L")) {
+            let path = line.split_once(" d=\"M").unwrap().1.trim_end_matches("\"/>").replace('L', "");
+            let n: Vec<f64> = path.split_whitespace().map(|n| n.parse().unwrap()).collect();
+            let steps = (n[2] - n[0]).hypot(n[3] - n[1]).ceil() as usize + 1;
+            points.extend((0..=steps).map(|k| {
+                let part = k as f64 / steps as f64;
+                (n[0] + part * (n[2] - n[0]), n[1] + part * (n[3] - n[1]))
+            }));
+        }
+        points
+    }
+
     #[test]
     fn a_picture_has_a_dot_for_each_kernel_that_computes() {
         let svg = picture(&super::super::example());
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<circle").count(), 2);
-        for part in
-            ["matmul.1 83%", "rows.0 17%", "480 GFLOP/s", "46 GB/s", "without floating-point operations: gather.2"]
-        {
+        for part in [
+            "matmul.1 17%",
+            "rows.0 4%",
+            "480 GFLOP/s, 512-bit FMA",
+            "2400 GFLOP/s, AMX tiles",
+            "46 GB/s from memory",
+            "200 GB/s from L2",
+            "(example.attn:9)",
+            "gather.2, carry.0",
+            "bound by products",
+        ] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        // No kernel has its data in L1.
+        assert!(!svg.contains("from L1") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         // Every dot is on the plane.
         for dot in svg.lines().filter(|line| line.contains("<circle")) {
-            let value = |name: &str| -> f64 {
-                let (_, rest) = dot.split_once(&format!(" {name}=\"")).unwrap();
-                rest.split('"').next().unwrap().parse().unwrap()
-            };
-            assert!((PLANE.0..=PLANE.2).contains(&value("cx")) && (PLANE.1..=PLANE.3).contains(&value("cy")), "{dot}");
+            let (x, y) = (value(dot, "cx"), value(dot, "cy"));
+            assert!((PLANE.0..=PLANE.2).contains(&x) && (PLANE.1..=PLANE.3).contains(&y), "{dot}");
+        }
+    }
+
+    /// Names are in nobody's way: not in that of a ceiling's line, of another name, of a dot. Those without room are listed.
+    #[test]
+    fn names_cross_nothing() {
+        let mut rng = crate::random::Random::new(3);
+        for count in [1, 5, 12, 40] {
+            let mut report = super::super::example();
+            let one = report.sites[1].clone();
+            report.sites = (0..count)
+                .map(|n| {
+                    let flops = 10f64.powf(6.0 + 4.0 * rng.unit());
+                    // Near each other, and many near a ceiling.
+                    let (bytes, seconds) =
+                        (flops / 10f64.powf(2.5 * rng.unit()), flops / (400e9 * rng.unit().max(0.05)));
+                    let (flops, bytes) = (flops as u64, bytes as u64);
+                    let products = if rng.unit() < 0.5 { Products::Floats } else { Products::Tiles };
+                    Site { kernel: format!("matmul.{n}"), flops, bytes, seconds, products, launches: 1, ..one.clone() }
+                })
+                .collect();
+            report.seconds = report.sites.iter().map(|s| s.seconds).sum();
+            let svg = picture(&report);
+            let named = boxes(&svg);
+            let listed = svg.replace("</text>", "");
+            for site in &report.sites {
+                let (name, _) = label(&report, site);
+                let is_named = named.iter().any(|(words, _)| *words == name);
+                assert!(is_named || listed.contains(site.kernel.as_str()), "{name}: {svg}");
+            }
+            assert!(named.len() * 2 >= count, "{} of {count} have names", named.len());
+            let inside = |(x, y): (f64, f64), f: &Frame| x > f.0 && x < f.2 && y > f.1 && y < f.3;
+            let on_lines = points(&svg);
+            assert!(on_lines.len() > 500);
+            for (n, (words, frame)) in named.iter().enumerate() {
+                assert!(
+                    frame.0 >= PLANE.0 && frame.2 <= PLANE.2 && frame.1 >= PLANE.1 && frame.3 <= PLANE.3,
+                    "{words}"
+                );
+                assert!(!on_lines.iter().any(|p| inside(*p, frame)), "{words} crosses a line: {svg}");
+                for (other, f) in named.iter().skip(n + 1) {
+                    let apart = frame.2 <= f.0 || f.2 <= frame.0 || frame.3 <= f.1 || f.3 <= frame.1;
+                    assert!(apart, "{words} and {other}: {svg}");
+                }
+                for dot in svg.lines().filter(|line| line.contains("<circle")) {
+                    assert!(!inside((value(dot, "cx"), value(dot, "cy")), frame), "{words}: {dot}");
+                }
+            }
         }
     }
 

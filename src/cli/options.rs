@@ -27,6 +27,15 @@ pub struct CompileOptions {
     /// What makes the machine code of the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
+    /// Show one kernel or plan alone in `tile`, `clif` and `asm`, by its name in the tile IR (`attention.0`)
+    #[arg(long, value_name = "NAME", help_heading = "Passes, looking inside")]
+    pub kernel: Option<String>,
+    /// Show the bytes of each instruction in `asm`
+    #[arg(long, help_heading = "Passes, looking inside")]
+    pub asm_bytes: bool,
+    /// Put DWARF line tables into the object and the library: debuggers and profilers then show lines of the program
+    #[arg(short = 'g', help_heading = "Target")]
+    pub debug_lines: bool,
     /// What the program's dimensions are bound to, and which model is meant.
     #[command(flatten)]
     pub program: ProgramOptions,

@@ -9,7 +9,7 @@ use super::call::{call_failed, function, read_graph, show, unused};
 use super::passes::pass_options;
 use super::session::{Failure, Session, command_line_error, reason};
 use super::stages::{self, Levels, Tiers};
-use crate::bench::{self, Report, Site};
+use crate::bench::{self, Products, Report, Site};
 use crate::cli::BenchOptions;
 use crate::codegen::cpu::Wanted;
 use crate::diagnostics::codes::{driver as codes, weights};
@@ -92,11 +92,12 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     s.stage("measure");
     let measured = measure(&loaded, &name, &args, options.seconds).map_err(|error| call_failed(s, &error.text))?;
     let ceilings = bench::measure(threads);
-    let Some(sites) = sites(&walked, &measured) else {
+    let Some(mut sites) = sites(&walked, &measured) else {
         let found = measured.launches.first().map_or(0, Vec::len);
         let complaint = format!("a call made {found} launches, and {} were counted", walked.launches.len());
         return Err(super::bugs::bug("counting the work of a plan", &complaint, None));
     };
+    from_where(tiles, &name, &mut sites);
     let report = Report {
         model: model.name.clone(),
         entry: name,
@@ -258,18 +259,63 @@ fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
     for (n, launch) in walked.launches.iter().enumerate() {
         let (site, times) = sites.entry(launch.site).or_insert_with(|| {
             let kernel = launch.kernel.clone();
-            let site = Site { kernel, launches: 0, seconds: 0.0, flops: 0, bytes: 0, exact: true };
+            let (source, products) = (String::new(), Products::Floats);
+            let site = Site {
+                kernel,
+                source,
+                products,
+                launches: 0,
+                seconds: 0.0,
+                flops: 0,
+                bytes: 0,
+                weights: 0,
+                exact: true,
+            };
             (site, vec![0.0; measured.launches.len()])
         });
         site.launches += 1;
         site.flops = site.flops.saturating_add(launch.cost.flops);
         site.bytes = site.bytes.saturating_add(launch.cost.bytes());
+        site.weights = site.weights.saturating_add(launch.weights);
         site.exact &= launch.cost.exact;
         for (time, call) in times.iter_mut().zip(&measured.launches) {
             *time += call.get(n)?.1 as f64 / 1e9;
         }
     }
     Some(sites.into_values().map(|(site, times)| Site { seconds: median(times), ..site }).collect())
+}
+
+/// Fills in which line of the program each launch of a plan comes from, and what its kernel multiplies by.
+fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
+    let Some(plan) = tiles.plans.iter().find(|p| p.name == name && p.variant == PlanVariant::Plain) else { return };
+    let launches = plan.body.insts().into_iter().map(|i| plan.body.inst(i));
+    let launches: Vec<_> = launches.filter(|d| matches!(d.op, tile::Op::Launch { .. })).collect();
+    let same = |site: &Site, d: &tile::InstData| matches!(&d.op, tile::Op::Launch { kernel } if *kernel == site.kernel);
+    let mut next = 0;
+    for site in sites {
+        // Sites are in the order of the plan, without launches that no call came to.
+        let Some(at) = launches.iter().skip(next).position(|d| same(site, d)) else { continue };
+        let launch = launches.get(next + at);
+        next += at + 1;
+        let Some(kernel) = tiles.kernels.iter().find(|k| k.name == site.kernel) else { continue };
+        let inside = kernel.body.insts().into_iter().map(|i| kernel.body.inst(i).loc);
+        let loc = launch.map(|d| d.loc).into_iter().chain(inside).find(|loc| loc.line > 0);
+        site.source = loc.map_or(String::new(), |loc| format!("{}:{}", tiles.file(loc), loc.line));
+        site.products = products(kernel);
+    }
+}
+
+/// What a kernel's products are made of.
+fn products(kernel: &tile::Kernel) -> Products {
+    let tile::State::Cpu(level) = kernel.state else { return Products::Floats };
+    let has = |of: fn(&tile::Op) -> bool| kernel.body.insts().into_iter().any(|i| of(&kernel.body.inst(i).op));
+    let pairs = has(|op| matches!(op, tile::Op::LoadPairs | tile::Op::PairRows));
+    match level {
+        CpuLevel::Amx if pairs => Products::Tiles,
+        CpuLevel::Avx512Bf16 if pairs => Products::Pairs,
+        _ if level.sums_bytes() && kernel.loads_scaled() => Products::Bytes,
+        _ => Products::Floats,
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -63,12 +63,29 @@ impl Source {
 pub(super) struct Outputs {
     places: Vec<(EmitKind, PathBuf)>,
     command: String,
+    /// The kernel or plan that is shown alone.
+    kernel: Option<String>,
+    /// Does the assembly show bytes?
+    asm_bytes: bool,
 }
+
+/// The kinds of output that show kernels.
+const OF_KERNELS: [EmitKind; 3] = [EmitKind::Tile, EmitKind::Clif, EmitKind::Asm];
 
 impl Outputs {
     /// What to write and where: the kinds asked for (a shared library if none), each with its path.
     pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
-        Ok(Outputs { places: places(options)?, command: command(options) })
+        let (kernel, asm_bytes) = (options.kernel.clone(), options.asm_bytes);
+        let outputs = Outputs { places: places(options)?, command: command(options), kernel, asm_bytes };
+        if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
+            return Err(
+                "`--kernel` chooses what `--emit tile`, `clif` and `asm` show; none of them is asked for".into()
+            );
+        }
+        if asm_bytes && !outputs.has(EmitKind::Asm) {
+            return Err("`--asm-bytes` is for `--emit asm`, which is not asked for".into());
+        }
+        Ok(outputs)
     }
 
     /// Can they be made of such a text?
@@ -110,22 +127,25 @@ impl Outputs {
         make: impl FnOnce(&Session) -> T,
     ) -> Result<(), Failure> {
         let Some(path) = self.path(kind) else { return Ok(()) };
-        let mut content = first_line(&self.command, kind).into_bytes();
+        let mut content = self.first_line(kind).into_bytes();
         content.extend_from_slice(make(session).as_ref());
         session.write(path, &content)
     }
-}
 
-/// The first line of a dump, which says how to make it again; nothing for outputs that are no dumps.
-fn first_line(command: &str, kind: EmitKind) -> String {
-    let comment = match kind {
-        EmitKind::Ir | EmitKind::Dot | EmitKind::Tile => "//",
-        EmitKind::Clif => ";",
-        EmitKind::Asm => "#",
-        EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
-        EmitKind::Obj | EmitKind::So | EmitKind::Header | EmitKind::Python => return String::new(),
-    };
-    format!("{comment} {command} --emit {}\n", kind.name())
+    /// The first line of a dump, which says how to make it again; nothing for outputs that are no dumps.
+    fn first_line(&self, kind: EmitKind) -> String {
+        let comment = match kind {
+            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile => "//",
+            EmitKind::Clif => ";",
+            EmitKind::Asm => "#",
+            EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
+            EmitKind::Obj | EmitKind::So | EmitKind::Header | EmitKind::Python => return String::new(),
+        };
+        let kernel = self.kernel.as_ref().filter(|_| OF_KERNELS.contains(&kind));
+        let kernel = kernel.map_or(String::new(), |name| format!(" --kernel {name}"));
+        let bytes = if self.asm_bytes && kind == EmitKind::Asm { " --asm-bytes" } else { "" };
+        format!("{comment} {}{kernel}{bytes} --emit {}\n", self.command, kind.name())
+    }
 }
 
 /// The command without its outputs: what is given and differs from what holds anyway. No path gets in.

@@ -10,7 +10,7 @@ use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOption
 use crate::codegen::cpu::{self, Compiled, Machine, Tier, Wanted, clif};
 use crate::codegen::{self, Generator, descriptor};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
-use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
 use crate::lowering::tile::WeightFormat;
 use crate::lowering::{self, graph};
@@ -96,9 +96,38 @@ pub(super) fn clif_text(s: &mut Session, file: FileId, machine: Machine) -> Resu
     })
 }
 
+/// The kernel or plan of a module that is to be shown alone, if one is.
+pub(super) fn only(name: Option<&str>, module: Option<&tile::Module>) -> Result<Option<tile::Part>, Failure> {
+    let (Some(name), Some(module)) = (name, module) else { return Ok(None) };
+    let names = || module.part_names();
+    module.part(name).map(Some).ok_or_else(|| no_kernel(name, &names()))
+}
+
+/// Leaves the functions of a kernel or plan alone; a function's name begins with the instruction set.
+pub(super) fn only_functions(functions: &mut Vec<clif::Named>, name: &str) -> Result<(), Failure> {
+    let short = |full: &str| {
+        let rest = full.split_once('.').map_or(full, |(_, rest)| rest);
+        rest.strip_prefix("kernel.").or(rest.strip_prefix("plan.")).unwrap_or(full).to_string()
+    };
+    let names: Vec<String> = functions.iter().map(|f| short(&f.name)).collect();
+    functions.retain(|f| f.name == name || short(&f.name) == name);
+    if functions.is_empty() { Err(no_kernel(name, &names)) } else { Ok(()) }
+}
+
+fn no_kernel(name: &str, names: &[String]) -> Failure {
+    let hint = did_you_mean(name, names.iter().map(String::as_str));
+    let hint = hint.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    command_line_error(&format!("there is no kernel or plan `{name}`{hint} (there are {})", names.join(", ")))
+}
+
 /// Machine code of CLIF, as text.
-pub(super) fn assemble(s: &mut Session, functions: &[clif::Named], machine: Machine) -> Result<String, Failure> {
-    clif::assembly(functions, machine).map_err(|message| {
+pub(super) fn assemble(
+    s: &mut Session,
+    functions: &[clif::Named],
+    machine: Machine,
+    bytes: bool,
+) -> Result<String, Failure> {
+    clif::assembly(functions, machine, bytes).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(ir_codes::CLIF, message));
         Failure::Program
     })

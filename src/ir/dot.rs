@@ -1,14 +1,15 @@
 //! A module as a picture: the DOT language of Graphviz.
 //!
 //! In: a module. Out: a text for `dot -Tsvg`: a frame for each function, a frame for each block in it, a node for each
-//! line of the module's text. Solid arrows lead from values to their users, dashed ones are jumps. The same module gives
+//! argument and for each line of the module's text. Solid arrows lead from values to what uses them, those that a jump hands
+//! over to the argument that they become; dashed ones are jumps, and end at the frame of their block. The same module gives
 //! the same text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::text::{At, print_with_anchors};
-use super::{Block, Function, Inst, Module, Value, ValueDef};
+use super::{Block, Function, Inst, Module, Terminator, Value, ValueDef};
 
 /// Characters of a line that a node shows.
 const WIDTH: usize = 64;
@@ -17,10 +18,12 @@ const WIDTH: usize = 64;
 pub fn dot(module: &Module) -> String {
     let printed = print_with_anchors(module);
     let lines: Vec<&str> = printed.text.lines().collect();
-    let mut out = String::from("digraph module {\n  node [shape=box, fontname=monospace];\n  compound=true;\n");
+    let mut out = String::from(
+        "digraph module {\n  node [shape=box, fontname=monospace];\n  graph [fontname=monospace];\n  compound=true;\n",
+    );
     for (n, f) in module.functions.iter().enumerate() {
         let mut head = "";
-        let mut nodes = Nodes { insts: BTreeMap::new(), heads: BTreeMap::new(), ends: BTreeMap::new() };
+        let mut nodes = Nodes { function: n, insts: BTreeMap::new(), heads: BTreeMap::new(), ends: BTreeMap::new() };
         for (anchor, line) in printed.lines.iter().filter(|(a, _)| a.function == Some(n) && a.fused.is_none()) {
             match anchor.at {
                 At::Block(b) => drop(nodes.heads.insert(b, *line)),
@@ -32,10 +35,18 @@ pub fn dot(module: &Module) -> String {
         }
         let _ = writeln!(out, "  subgraph cluster_f{n} {{\n    label={};", label(&[head]));
         for (k, b) in f.layout.iter().enumerate() {
-            let _ = writeln!(out, "    subgraph cluster_f{n}_b{k} {{\n      style=dotted; label=\"\";");
-            let at = nodes.heads.get(b).into_iter();
+            let line = nodes.heads.get(b).and_then(|line| lines.get(*line)).copied().unwrap_or_default();
+            let name = line.trim_end_matches(':').split('(').next().unwrap_or_default();
+            let _ = writeln!(out, "    subgraph cluster_f{n}_b{k} {{\n      style=dotted; label={};", label(&[name]));
+            // Those of the first block are those of the function.
+            let args = arguments(if k == 0 { head } else { line });
+            for (place, arg) in args.iter().enumerate().take(f.block(*b).args.len()) {
+                if let Some(node) = nodes.argument(*b, place) {
+                    let _ = writeln!(out, "      {node} [shape=ellipse, label={}];", label(&[arg]));
+                }
+            }
             let insts = f.block(*b).insts.iter().filter_map(|i| nodes.insts.get(i));
-            for line in at.chain(insts).chain(nodes.ends.get(b)) {
+            for line in insts.chain(nodes.ends.get(b)) {
                 let _ = writeln!(out, "      n{line} [label={}];", label(&shown(&lines, *line)));
             }
             out += "    }\n";
@@ -47,38 +58,94 @@ pub fn dot(module: &Module) -> String {
     out
 }
 
-/// The line of each thing of a function.
+/// The line of each thing of a function, of which its node has its name.
 struct Nodes {
+    function: usize,
     insts: BTreeMap<Inst, usize>,
     heads: BTreeMap<Block, usize>,
     ends: BTreeMap<Block, usize>,
 }
 
+impl Nodes {
+    /// The node of a block's argument.
+    fn argument(&self, b: Block, place: usize) -> Option<String> {
+        self.heads.get(&b).map(|line| format!("n{line}_{place}"))
+    }
+
+    /// The node of a value. Literals have no line, so no node.
+    fn value(&self, f: &Function, v: Value) -> Option<String> {
+        match f.def(v) {
+            ValueDef::Result(i) => self.insts.get(&i).map(|line| format!("n{line}")),
+            ValueDef::Arg(b, place) => self.argument(b, place),
+        }
+    }
+
+    /// The first node of a block, to which jumps lead.
+    fn first(&self, f: &Function, b: Block) -> Option<String> {
+        let data = f.block(b);
+        let arg = if data.args.is_empty() { None } else { self.argument(b, 0) };
+        let inst = data.insts.iter().find_map(|i| self.insts.get(i)).or(self.ends.get(&b));
+        arg.or_else(|| inst.map(|line| format!("n{line}")))
+    }
+}
+
 fn edges(out: &mut String, f: &Function, nodes: &Nodes) {
-    // Literals have no line, so no arrow.
-    let origin = |v: Value| match f.def(v) {
-        ValueDef::Result(i) => nodes.insts.get(&i),
-        ValueDef::Arg(b, _) => nodes.heads.get(&b),
-    };
     for b in &f.layout {
         for i in &f.block(*b).insts {
             let Some(to) = nodes.insts.get(i) else { continue };
-            for from in f.inst(*i).operands.iter().filter_map(|v| origin(*v)) {
-                let _ = writeln!(out, "    n{from} -> n{to};");
+            for from in f.inst(*i).operands.iter().filter_map(|v| nodes.value(f, *v)) {
+                let _ = writeln!(out, "    {from} -> n{to};");
             }
         }
         let Some(end) = nodes.ends.get(b) else { continue };
-        f.block(*b).terminator.for_each_value(|v| {
-            if let Some(from) = origin(v) {
-                let _ = writeln!(out, "    n{from} -> n{end};");
+        let terminator = &f.block(*b).terminator;
+        let used: &[Value] = match terminator {
+            Terminator::Return(values) => values,
+            Terminator::BrIf { condition, .. } => std::slice::from_ref(condition),
+            Terminator::Br(_) => &[],
+        };
+        for from in used.iter().filter_map(|v| nodes.value(f, *v)) {
+            let _ = writeln!(out, "    {from} -> n{end};");
+        }
+        for c in terminator.targets() {
+            for (place, v) in c.args.iter().enumerate() {
+                if let (Some(from), Some(to)) = (nodes.value(f, *v), nodes.argument(c.block, place)) {
+                    let _ = writeln!(out, "    {from} -> {to};");
+                }
             }
-        });
-        for c in f.block(*b).terminator.targets() {
-            if let Some(to) = nodes.heads.get(&c.block) {
-                let _ = writeln!(out, "    n{end} -> n{to} [style=dashed];");
-            }
+            let Some(to) = nodes.first(f, c.block) else { continue };
+            // An arrow to the frame that it begins in has no end there.
+            let frame = f.layout.iter().position(|other| *other == c.block).filter(|_| c.block != *b);
+            let frame = frame.map_or(String::new(), |k| format!(", lhead=cluster_f{}_b{k}", nodes.function));
+            let _ = writeln!(out, "    n{end} -> {to} [style=dashed{frame}];");
         }
     }
+}
+
+/// What stands in the first parentheses of a line, at its commas.
+fn arguments(line: &str) -> Vec<&str> {
+    let Some((_, inside)) = line.split_once('(') else { return Vec::new() };
+    let (mut out, mut depth, mut start, mut quoted, mut escaped) = (Vec::new(), 0usize, 0, false, false);
+    for (at, c) in inside.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            '(' | '[' => depth += 1,
+            ')' if depth == 0 => {
+                out.push(&inside[start..at]);
+                return out;
+            }
+            ')' | ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                out.push(&inside[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    out
 }
 
 /// A line without its place; of a fused region, all its lines.
@@ -118,6 +185,41 @@ fn label(lines: &[&str]) -> String {
 mod tests {
     use super::*;
     use crate::ir::text::parse;
+
+    #[test]
+    fn arguments_are_nodes_and_edges_go_from_value_to_value() {
+        let source = "module \"m\"\nfunc @f(%0 \"a, (b\": f32[S, 4], %1 \"y\": f32[S, 4]) -> (f32[S, 4]) {\n^bb0:\n  \
+            br ^bb1(0, %1)\n^bb1(%2: index, %3: f32[S, 4]):\n  %4 = lt %2, 3 : bool[]\n  br_if %4, ^bb2, ^bb3\n^bb2:\n  \
+            %5 = add %0, %3 : f32[S, 4]\n  %6 = add %2, 1 : index\n  br ^bb1(%6, %5)\n^bb3:\n  return %3\n}";
+        let module = parse(source, Default::default()).unwrap().module;
+        let text = dot(&module);
+        // The node whose label begins so.
+        let node = |what: &str| {
+            let of = |line: &str| line.trim().split_once(" [").map(|(name, rest)| (name.to_string(), rest.to_string()));
+            let mut found = text.lines().filter_map(of).filter(|(_, rest)| rest.contains(&format!("label=\"{what}")));
+            let (name, _) = found.next().unwrap_or_else(|| panic!("{what} in\n{text}"));
+            assert!(found.next().is_none(), "{what} twice in\n{text}");
+            name
+        };
+        let has = |from: &str, to: &str| text.contains(&format!("    {} -> {};\n", node(from), node(to)));
+        for (from, to) in [
+            ("%0 \\\"a, (b\\\": f32", "%5 = add"),
+            ("%3: f32", "%5 = add"),
+            ("%1 \\\"y\\\": f32", "%3: f32"),
+            ("%5 = add", "%3: f32"),
+            ("%2: index", "%4 = lt"),
+            ("%2: index", "%6 = add"),
+            ("%6 = add", "%2: index"),
+            ("%4 = lt", "br_if"),
+            ("%3: f32", "return"),
+        ] {
+            assert!(has(from, to), "{from} -> {to} in\n{text}");
+        }
+        // Solid arrows: as many as there are, none from a block.
+        assert_eq!(text.matches(" -> ").count() - text.matches("style=dashed").count(), 9, "{text}");
+        let jumps = text.lines().filter(|line| line.contains("style=dashed"));
+        assert!(jumps.clone().count() == 4 && jumps.clone().all(|line| line.contains("lhead=cluster_f0_b")), "{text}");
+    }
 
     #[test]
     fn every_line_is_a_node() {

@@ -79,6 +79,8 @@ struct Made<'a> {
     module: Option<&'a str>,
     /// Does code in it need libm?
     libm: bool,
+    /// Has it line tables?
+    lines: bool,
     /// Does it stay in memory once it is loaded?
     stays: bool,
 }
@@ -121,13 +123,15 @@ impl Linker {
 
     /// Links the object files into `output`, exporting what `script` says; all by their names in the folder where the
     /// linker is started, so that no path gets into its output. libm is among the libraries only if it is needed: reading
-    /// its symbols takes a fifth of the linker's time.
+    /// its symbols takes a fifth of the linker's time. Line tables are left out unless the model has some: parts of the support
+    /// library have them, too.
     fn command(&self, objects: &[String], script: &str, made: &Made<'_>, output: &str) -> Command {
         let mut c = Command::new(&self.program);
         let script = format!("--version-script={script}");
         let mut flags = vec!["-z", "defs", "-z", "noexecstack", "-z", "relro", "-z", "now"];
         flags.extend(made.stays.then_some(["-z", "nodelete"]).into_iter().flatten());
-        let long = ["--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed", "--strip-debug"];
+        let mut long = vec!["--build-id=none", "-Bsymbolic", "--hash-style=gnu", "--as-needed"];
+        long.extend((!made.lines).then_some("--strip-debug"));
         let own = made.name.iter().map(|name| format!("--defsym={LIBRARY_PREFIX}{name}={LIBRARY_SYMBOL}"));
         let entry = made.module.iter().map(|name| format!("--defsym=PyInit_{name}=attnc_python_init"));
         let spare = made.stays.then_some(0..SPARE_NAMES).into_iter().flatten();
@@ -148,7 +152,7 @@ impl Linker {
         if self.flavor {
             c.args(["-flavor", "gnu"]);
         }
-        c.arg("-shared").args(&flags).args(long).arg(script).args(aliases).arg("-o").arg(output).args(objects);
+        c.arg("-shared").args(&flags).args(&long).arg(script).args(aliases).arg("-o").arg(output).args(objects);
         c.args(library_files(made.libm));
         c
     }
@@ -261,9 +265,15 @@ fn link_as(
     output: &Path,
 ) -> Result<(), LinkError> {
     let (libm, name) = survey(objects);
-    let made = Made { name, module, libm, stays };
+    let lines = objects.iter().any(|object| has_lines(object));
+    let made = Made { name, module, libm, lines, stays };
     let all = objects.iter().copied().chain([SUPPORT_OBJECT]);
     start(all, output, |names, to| linker.command(names, SCRIPT, &made, to))
+}
+
+/// Has an object a line table?
+fn has_lines(object: &[u8]) -> bool {
+    ElfFile64::<Endianness>::parse(object).is_ok_and(|file| file.section_by_name(".debug_line").is_some())
 }
 
 /// Do objects refer to what none of them has? They know nothing of the support library, so that is in libm. Of what is no

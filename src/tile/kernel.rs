@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Body, Op, Value};
-use crate::ir::{EntryDecl, ParamDecl};
+use crate::ir::{EntryDecl, Loc, ParamDecl};
 use crate::shape::Dim;
 
 /// What a kernel does with a buffer.
@@ -213,6 +213,17 @@ pub enum PlanVariant {
     Prepare,
 }
 
+impl PlanVariant {
+    /// What follows a plan's name in symbols and on the command line.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            PlanVariant::Plain => "",
+            PlanVariant::Tapped => ".tapped",
+            PlanVariant::Prepare => ".prepare",
+        }
+    }
+}
+
 /// The host program of an entry point, or of what is done before all calls.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -266,4 +277,36 @@ pub struct Module {
     pub kernels: Vec<Kernel>,
     /// Plans.
     pub plans: Vec<Plan>,
+}
+
+/// A kernel or a plan, by its place in its module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A kernel.
+    Kernel(usize),
+    /// A plan.
+    Plan(usize),
+}
+
+impl Module {
+    /// The base name of the file of a place.
+    pub fn file(&self, loc: Loc) -> &str {
+        match usize::try_from(loc.file).ok().and_then(|n| n.checked_sub(1)) {
+            None => &self.name,
+            Some(n) => self.files.get(n).map_or("?", String::as_str),
+        }
+    }
+
+    /// The names of all kernels and plans, by which [`Module::part`] finds them.
+    pub fn part_names(&self) -> Vec<String> {
+        let plans = self.plans.iter().map(|p| format!("{}{}", p.name, p.variant.suffix()));
+        self.kernels.iter().map(|k| k.name.clone()).chain(plans).collect()
+    }
+
+    /// The kernel or plan of a name. A kernel comes before a plan that is called the same.
+    pub fn part(&self, name: &str) -> Option<Part> {
+        let place = self.part_names().iter().position(|other| other == name)?;
+        let kernels = self.kernels.len();
+        Some(if place < kernels { Part::Kernel(place) } else { Part::Plan(place - kernels) })
+    }
 }

@@ -46,7 +46,9 @@ pub use arena::share_slots;
 pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
 pub use builder::{KernelBuilder, PlanBuilder};
 pub use entities::{Block, Inst, Value};
-pub use kernel::{CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Plan, PlanVariant, SlotData, State};
+pub use kernel::{
+    CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
+};
 pub(crate) use op::computed;
 pub use op::{GROUP, Op, OpInfo, Place, flags_of_tap, tap_of_flags};
 pub use schedule::schedule;

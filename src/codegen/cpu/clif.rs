@@ -3,11 +3,14 @@
 //! In: a text as `--emit clif` writes it: functions, each after a comment with its name. Out: the functions, verified by
 //! Cranelift, as text again or as assembly. A text has functions alone; the model around them is not in it.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::{Context, ir::Function, verify_function};
+use cranelift_codegen::ir::{ExternalName, Function};
+use cranelift_codegen::{Context, FinalizedRelocTarget, verify_function};
 
+use super::function::LIBM;
+use super::listing::{self, Reference, Shown};
 use super::object::{Machine, target};
 use crate::panics;
 
@@ -127,23 +130,61 @@ fn check_numbers(text: &str) -> Result<(), ClifError> {
     Ok(())
 }
 
-/// The machine code of functions, as text.
+/// The machine code of functions, as text; `bytes`: with the bytes of each instruction.
 ///
 /// # Errors
 /// What the code generator cannot compile.
-pub fn assembly(functions: &[Named], machine: Machine) -> Result<String, String> {
+pub fn assembly(functions: &[Named], machine: Machine, bytes: bool) -> Result<String, String> {
     let isa = target(machine)?;
-    let mut out = String::new();
-    for f in functions {
+    let names: BTreeMap<String, &str> =
+        functions.iter().map(|f| (f.function.name.to_string(), f.name.as_str())).collect();
+    let name_of = |n: usize, f: &Named| if f.name.is_empty() { format!("function.{n}") } else { f.name.clone() };
+    let mut out = if machine == Machine::X86 { listing::HEAD.to_string() } else { String::new() };
+    let mut address = 0u64;
+    for (n, f) in functions.iter().enumerate() {
+        let name = name_of(n, f);
+        let mut context = Context::for_function(f.function.clone());
+        context.set_disasm(machine == Machine::Aarch64);
         let compiled = panics::catch(|| {
-            let mut context = Context::for_function(f.function.clone());
-            context.set_disasm(true);
             let code = context.compile(isa.as_ref(), &mut ControlPlane::default());
-            code.map(|code| code.vcode.clone().unwrap_or_default()).map_err(|e| format!("{:?}", e.inner))
+            code.map(drop).map_err(|e| format!("{:?}", e.inner))
         });
-        let code = compiled.unwrap_or_else(|panic| Err(panicked("code generator", &panic)));
-        let code = code.map_err(|message| format!("function {}: {message}", f.function.name))?;
-        let _ = writeln!(out, "{}:\n{code}", f.name);
+        let compiled = compiled.unwrap_or_else(|panic| Err(panicked("code generator", &panic)));
+        compiled.map_err(|message| format!("function {}: {message}", f.function.name))?;
+        let code = context.compiled_code().ok_or("a function without code")?;
+        if machine == Machine::Aarch64 {
+            out += &listing::arm_text(&name, code.vcode.as_deref().unwrap_or_default());
+            continue;
+        }
+        let alignment = u64::from(code.buffer.alignment).max(1);
+        address = address.next_multiple_of(alignment);
+        let starts = code.buffer.get_srclocs_sorted().iter().map(|s| s.start).collect();
+        let references = code.buffer.relocs().iter().map(|r| Reference {
+            at: u64::from(r.offset),
+            symbol: callee(&r.target, &f.function, &names),
+            addend: r.addend,
+            indirect: listing::is_indirect(r.kind),
+        });
+        let function =
+            listing::Function { name: &name, address, bytes: code.code_buffer(), references: references.collect() };
+        out += &listing::function(n, &function, &Shown { alignment, starts, notes: Vec::new() }, bytes);
+        address += code.code_buffer().len() as u64;
     }
     Ok(out)
+}
+
+/// The symbol of what a function calls: the name of a function of the same text, of libm, or as CLIF has it.
+fn callee(target: &FinalizedRelocTarget, function: &Function, names: &BTreeMap<String, &str>) -> String {
+    let text = match target {
+        FinalizedRelocTarget::ExternalName(ExternalName::User(user)) => {
+            let user = &function.params.user_named_funcs()[*user];
+            match (user.namespace, usize::try_from(user.index).ok().and_then(|n| LIBM.get(n))) {
+                (3, Some((name, _))) => (*name).to_string(),
+                _ => user.to_string(),
+            }
+        }
+        FinalizedRelocTarget::ExternalName(name) => name.display(Some(&function.params)).to_string(),
+        FinalizedRelocTarget::Func(_) => function.name.to_string(),
+    };
+    names.get(&text).filter(|name| !name.is_empty()).map_or(text, |name| (*name).to_string())
 }

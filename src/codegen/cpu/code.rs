@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, FuncRef, InstBuilder, SigRef, Value, types};
+use cranelift_codegen::ir::{Block, BlockArg, FuncRef, InstBuilder, SigRef, SourceLoc, Value, types};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::FunctionBuilder;
 
@@ -16,7 +16,7 @@ use super::wide::LeafCalls;
 use crate::runtime::abi::context;
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem, Factor};
-use crate::tile::{self, Body, BufferType, InstData, Op, Terminator, Type};
+use crate::tile::{self, Body, BufferType, Inst, InstData, Op, Terminator, Type};
 
 /// A distance, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -60,11 +60,23 @@ pub(super) struct Code<'a, 'b> {
     pub(super) fail: SigRef,
     /// Where it goes after an error.
     pub(super) stop: Block,
+    /// Is it kept which operation each instruction comes from?
+    pub(super) places: bool,
+    /// The operation whose code is being made.
+    pub(super) here: Option<Inst>,
 }
 
 type Done = Result<(), String>;
 
 impl<'a, 'b> Code<'a, 'b> {
+    /// What follows is code of an operation, or of none; whose it was before.
+    pub(super) fn at(&mut self, inst: Option<Inst>) -> Option<Inst> {
+        if self.places {
+            self.b.set_srcloc(inst.map_or(SourceLoc::default(), |i| SourceLoc::new(i.as_u32())));
+        }
+        std::mem::replace(&mut self.here, inst)
+    }
+
     /// Operations on lanes.
     pub(super) fn lanes(&mut self) -> Lanes<'_, 'b> {
         Lanes { builder: self.b, libm: self.libm }

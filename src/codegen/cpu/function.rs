@@ -5,16 +5,15 @@
 //! a function calls has names that the object resolves ([`Callee`]).
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, UserExternalName, UserFuncName,
     Value, types,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::{CompiledCode, Context, Final, MachSrcLoc};
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
@@ -22,10 +21,11 @@ use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
 use super::clif::print_function;
 use super::code::Code;
 use super::math::Libm;
-use super::object::Wanted;
+use super::object::{Machine, Wanted};
+use super::origins::Places;
 use super::plan::Launching;
 use super::wide::LeafCalls;
-use crate::tile::{Body, Kernel, Module, Plan};
+use crate::tile::{Body, Inst, Kernel, Module, Plan};
 
 /// A function of the object that is being made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +108,10 @@ pub(super) struct Made {
     pub(super) leaves: LeafCalls,
     /// CLIF, if wanted.
     pub(super) clif: String,
-    /// Assembly, if wanted.
-    pub(super) asm: String,
+    /// Where the code of each operation begins, if that is wanted.
+    pub(super) places: Places,
+    /// Assembly as the code generator writes it, for a machine of which we cannot read the bytes.
+    pub(super) vcode: String,
 }
 
 /// Parameters of a kernel: arguments, start and end of the range, scratch, context.
@@ -169,6 +171,19 @@ impl Source<'_> {
     }
 }
 
+/// The text of a function without the places of its instructions, which are numbers of operations.
+fn shown(name: &str, function: &Function) -> String {
+    let mut function = function.clone();
+    function.stencil.srclocs.clear();
+    print_function(name, &function)
+}
+
+/// Where the code of each operation begins.
+fn places(code: &CompiledCode) -> Places {
+    let place = |s: &MachSrcLoc<Final>| (s.start, (!s.loc.is_default()).then(|| Inst::from_u32(s.loc.bits())));
+    code.buffer.get_srclocs_sorted().iter().map(place).collect()
+}
+
 impl Job<'_> {
     /// Makes it.
     ///
@@ -185,32 +200,32 @@ impl Job<'_> {
         let name = UserFuncName::user(0, self.id.as_u32());
         let signature = self.source.signature(isa.default_call_conv());
         let mut context = Context::for_function(Function::with_name_signature(name, signature));
-        let mut leaves = LeafCalls::new(wanted.asm);
-        self.build(&mut context.func, isa, &mut leaves, !wanted.kernels_elsewhere)?;
-        let clif = if wanted.clif { print_function(&self.name, &context.func) } else { String::new() };
-        context.set_disasm(wanted.asm);
+        let mut leaves = LeafCalls::new(wanted.places());
+        self.build(&mut context.func, isa, &mut leaves, wanted)?;
+        let clif = if wanted.clif { shown(&self.name, &context.func) } else { String::new() };
+        let by_generator = wanted.asm && wanted.machine == Machine::Aarch64;
+        context.set_disasm(by_generator);
         let code = match context.compile(isa, &mut ControlPlane::default()) {
             Ok(code) => code,
             Err(e) => return Err(format!("{}: {:?}", self.name, e.inner)),
         };
-        let mut asm = String::new();
-        if wanted.asm {
-            let _ = writeln!(asm, "{}:\n{}", self.name, code.vcode.as_deref().unwrap_or_default());
-        }
+        let vcode = code.vcode.clone().unwrap_or_default();
+        let places = if wanted.places() { places(code) } else { Places::new() };
         let (bytes, alignment) = (code.code_buffer().to_vec(), u64::from(code.buffer.alignment));
         let all = code.buffer.relocs().to_vec();
         let relocations = all.iter().map(|r| ModuleReloc::from_mach_reloc(r, &context.func, self.id)).collect();
-        Ok(Made { bytes, alignment, relocations, leaves, clif, asm })
+        Ok(Made { bytes, alignment, relocations, leaves, clif, places, vcode })
     }
 
-    /// The function in CLIF. `near`: are kernels in this object?
+    /// The function in CLIF.
     fn build(
         &self,
         function: &mut Function,
         isa: &dyn TargetIsa,
         leaves: &mut LeafCalls,
-        near: bool,
+        wanted: Wanted,
     ) -> Result<(), String> {
+        let near = !wanted.kernels_elsewhere;
         let convention = function.signature.call_conv;
         let returns = !function.signature.returns.is_empty();
         let [logf, sinf, cosf, powf, fmodf] = std::array::from_fn(|n| {
@@ -248,6 +263,8 @@ impl Job<'_> {
             context: call_context,
             fail,
             stop,
+            places: wanted.places(),
+            here: None,
         };
         self.source.emit(&mut code, &params)?;
         let finish = |b: &mut FunctionBuilder<'_>, status: i64| {

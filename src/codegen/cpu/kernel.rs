@@ -91,7 +91,8 @@ impl Code<'_, '_> {
             let mut all = body.block(block).insts.iter().peekable();
             while let Some(inst) = all.next() {
                 let data = body.inst(*inst).clone();
-                self.leaves.next_is(kernel, *inst);
+                self.leaves.next_is(*inst);
+                self.at(Some(*inst));
                 match &data.op {
                     Op::Run { rows, cols, insts } => {
                         if !self.wide_run(level, (*rows, *cols), insts, scratch)? {
@@ -127,6 +128,7 @@ impl Code<'_, '_> {
                     }
                 }
             }
+            self.at(None);
             self.terminator(&body.block(block).terminator, &blocks, next)?;
         }
         for block in &body.layout {

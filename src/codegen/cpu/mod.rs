@@ -7,12 +7,15 @@
 mod ahead;
 pub mod clif;
 mod code;
+mod debug;
 mod dot;
 mod function;
 mod kernel;
 mod lanes;
+mod listing;
 pub mod math;
 mod object;
+mod origins;
 mod pair_rows;
 pub(in crate::codegen) mod pairs;
 mod plan;

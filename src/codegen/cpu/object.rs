@@ -1,7 +1,7 @@
 //! From functions to an object file.
 //!
 //! In: modules scheduled for levels of processors, and the descriptor without code. Out: the object, in which everything is
-//! local but the descriptor; on request the CLIF of each function and its machine code as text. A level is a variant of the
+//! local but the descriptor; on request the CLIF of each function, its machine code as text, and a line table in the object. A level is a variant of the
 //! descriptor, with kernels and plans of its own; what is the same at two levels is there once.
 //!
 //! Three steps: all functions are declared, so that they have numbers by which they call each other; each is made by itself, and
@@ -18,9 +18,12 @@ use cranelift_module::{FuncId, Linkage, Module as _, ModuleReloc, default_libcal
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
+use super::debug;
 use super::function::{Callee, Job, LIBM, Source, libm_signature};
+use super::listing::{self, Shown};
+use super::origins::{Origin, Places};
 use super::plan::arena;
-use super::wide::Leaves;
+use super::wide::{LeafOrigin, Leaves};
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant, features_of};
 use crate::runtime::expr::Expr;
@@ -28,7 +31,7 @@ use crate::runtime::object as runtime_object;
 use crate::shape::Elem;
 use crate::threads;
 use crate::tile::text::print_kernel;
-use crate::tile::{Body, CpuLevel, Inst, Kernel, Module, Op, PlanVariant, State};
+use crate::tile::{Body, CpuLevel, Inst, Kernel, Module, Op, Part, PlanVariant, State};
 
 /// An architecture that code is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,12 @@ pub struct Wanted {
     pub clif: bool,
     /// The machine code of each function, as text.
     pub asm: bool,
+    /// The bytes of each instruction in that text.
+    pub asm_bytes: bool,
+    /// A line table in the object: which line of the program each piece of code comes from.
+    pub debug_lines: bool,
+    /// The kernel or plan that is shown alone, with the leaves that it calls.
+    pub only: Option<Part>,
     /// The level whose functions are shown; all levels' where there is none.
     pub level: Option<CpuLevel>,
     /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
@@ -83,6 +92,13 @@ pub struct Wanted {
     /// At most so many threads make it; as many as this machine runs at once where there is no number. What comes out is
     /// the same.
     pub threads: Option<NonZero<usize>>,
+}
+
+impl Wanted {
+    /// Is it kept which operation each piece of code comes from?
+    pub(super) fn places(&self) -> bool {
+        self.asm || self.debug_lines
+    }
 }
 
 /// The symbol of a kernel.
@@ -176,18 +192,23 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
 
     // What functions there are; then each by itself, and what they call; then all of it into the object, in order.
     let (levels, jobs) = declare(&mut object, threads, tiers, wanted)?;
+    let sources: BTreeMap<FuncId, Job<'_>> = match wanted.places() {
+        true => jobs.iter().map(|job| (job.id, job.clone())).collect(),
+        false => BTreeMap::new(),
+    };
     let made = threads::each(jobs, threads, |job| Ok((job.id, job.make(isa.as_ref(), wanted)?)));
     let made = made.into_iter().collect::<Result<Vec<_>, String>>()?;
     let mut leaves = Leaves::make(made.iter().map(|(_, function)| &function.leaves), threads)?;
     let mut libm = BTreeMap::new();
     let mut texts = BTreeMap::new();
     for (id, function) in made {
-        let called = leaves.define(&mut object, function.leaves)?;
+        let called = leaves.define(&mut object, id, function.leaves)?;
         let relocations = resolve(&mut object, function.relocations, &called, &mut libm)?;
         object
             .define_function_bytes(id, function.alignment, &function.bytes, &relocations)
             .map_err(|e| format!("{e:?}"))?;
-        texts.insert(id, Text { clif: function.clif, asm: function.asm, leaves: called });
+        let (clif, vcode, alignment) = (function.clif, function.vcode, function.alignment);
+        texts.insert(id, Text { clif, vcode, alignment, places: function.places, leaves: called });
     }
 
     let mut model = model.clone();
@@ -197,8 +218,16 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
         model.variants.push(variant(tier.level, tier.module, &model, &functions.plans)?);
     }
     runtime_object::define(&mut object, &model)?;
-    let (clif, asm) = show(tiers, &levels, &texts, leaves.texts, wanted);
-    let object = object.finish().emit().map_err(|e| e.to_string())?;
+    let origins = origins(&sources, &texts, leaves.origins);
+    let mut product = object.finish();
+    if wanted.debug_lines {
+        debug::add(&mut product, &origins, first.module)?;
+    }
+    let object = product.emit().map_err(|e| e.to_string())?;
+    let shown = shown(tiers, &levels, &texts, wanted);
+    let clif = shown.iter().filter_map(|id| texts.get(id)).map(|text| text.clif.as_str()).collect();
+    let asm =
+        if wanted.asm { assembly(&object, &shown, &texts, &origins, first.module, wanted)? } else { String::new() };
     Ok(Compiled { object, others: Vec::new(), clif, asm })
 }
 
@@ -246,12 +275,7 @@ fn declare<'a>(
         let kernels: Arc<[FuncId]> = functions.as_slice().into();
         let mut plans = Plans::new();
         for plan in &tier.module.plans {
-            let ending = match plan.variant {
-                PlanVariant::Plain => "",
-                PlanVariant::Tapped => ".tapped",
-                PlanVariant::Prepare => ".prepare",
-            };
-            let name = format!("{}.plan.{}{ending}", tier.level.name(), plan.name);
+            let name = format!("{}.plan.{}{}", tier.level.name(), plan.name, plan.variant.suffix());
             plans.insert((plan.variant, plan.name.clone()), name.clone());
             functions.push(add(name, Source::Plan { plan, module: tier.module, kernels: kernels.clone() })?);
         }
@@ -291,38 +315,85 @@ fn resolve(
     Ok(relocations)
 }
 
-/// The texts of a function, and its leaves.
+/// The texts of a function, where the code of each of its operations begins, and its leaves.
 struct Text {
     clif: String,
-    asm: String,
+    vcode: String,
+    alignment: u64,
+    places: Places,
     leaves: Vec<FuncId>,
 }
 
-/// CLIF and assembly of the levels that are wanted, the lowest first; after the functions of a level those of its leaves that
-/// were not shown before.
-fn show(
-    tiers: &[Tier<'_>],
-    levels: &[Level],
+/// What every function comes from, leaves too, in the order in which they are declared.
+fn origins<'a>(
+    sources: &BTreeMap<FuncId, Job<'a>>,
     texts: &BTreeMap<FuncId, Text>,
-    mut leaf_texts: BTreeMap<FuncId, String>,
-    wanted: Wanted,
-) -> (String, String) {
-    let (mut clif, mut asm) = (String::new(), String::new());
+    leaves: BTreeMap<FuncId, LeafOrigin>,
+) -> BTreeMap<FuncId, Origin<'a>> {
+    let mut origins = BTreeMap::new();
+    for (id, job) in sources {
+        let places = texts.get(id).map_or(Places::new(), |text| text.places.clone());
+        let (name, source) = (job.name.clone(), job.source.clone());
+        origins.insert(*id, Origin { id: *id, name, source, leaf: None, places, comments: Vec::new() });
+    }
+    for (id, leaf) in leaves {
+        let callers = leaf.callers.iter().filter_map(|caller| sources.get(caller));
+        let Some(first) = callers.clone().next() else { continue };
+        let whole = Some((leaf.inst, callers.map(|job| job.name.clone()).collect()));
+        let (source, places, comments) = (first.source.clone(), leaf.places, leaf.comments);
+        origins.insert(id, Origin { id, name: leaf.name, source, leaf: whole, places, comments });
+    }
+    origins
+}
+
+/// The functions that are shown, of the lowest level first; after the functions of a level those of its leaves that were
+/// not shown before.
+fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, wanted: Wanted) -> Vec<FuncId> {
+    let (mut out, mut before) = (Vec::new(), BTreeSet::new());
     for (tier, level) in tiers.iter().zip(levels).rev() {
         if wanted.level.is_some_and(|level| level != tier.level) {
             continue;
         }
-        let mut leaves = BTreeSet::new();
-        for text in level.functions.iter().filter_map(|id| texts.get(id)) {
-            clif += &text.clif;
-            asm += &text.asm;
-            leaves.extend(&text.leaves);
-        }
-        for leaf in leaves {
-            asm += &leaf_texts.remove(leaf).unwrap_or_default();
-        }
+        let only = wanted.only.map(|part| match part {
+            Part::Kernel(n) => n,
+            Part::Plan(n) => tier.module.kernels.len() + n,
+        });
+        let functions = level.functions.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));
+        let functions: Vec<FuncId> = functions.map(|(_, id)| *id).filter(|id| texts.contains_key(id)).collect();
+        let leaves: BTreeSet<FuncId> =
+            functions.iter().filter_map(|id| texts.get(id)).flat_map(|t| &t.leaves).copied().collect();
+        out.extend(&functions);
+        out.extend(leaves.into_iter().filter(|leaf| before.insert(*leaf)));
     }
-    (clif, asm)
+    out
+}
+
+/// The machine code of some functions of an object, as text.
+fn assembly(
+    object: &[u8],
+    shown: &[FuncId],
+    texts: &BTreeMap<FuncId, Text>,
+    origins: &BTreeMap<FuncId, Origin<'_>>,
+    module: &Module,
+    wanted: Wanted,
+) -> Result<String, String> {
+    if wanted.machine == Machine::Aarch64 {
+        let text = |id: &FuncId| Some(listing::arm_text(&origins.get(id)?.name, &texts.get(id)?.vcode));
+        return Ok(shown.iter().filter_map(text).collect());
+    }
+    let functions = listing::functions(object)?;
+    let mut out = listing::HEAD.to_string();
+    for (number, id) in shown.iter().enumerate() {
+        let origin = origins.get(id).ok_or("a function without a name")?;
+        let function = functions.get(origin.name.as_str()).ok_or_else(|| format!("{} is not there", origin.name))?;
+        let own = texts.get(id);
+        let starts = origin.places.iter().map(|(at, _)| *at).collect();
+        // A leaf begins at a multiple of the longest vector.
+        let alignment = own.map_or(64, |text| text.alignment);
+        let how = Shown { alignment, starts, notes: origin.notes(module) };
+        out += &listing::function(number, function, &how, wanted.asm_bytes);
+    }
+    Ok(out)
 }
 
 /// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves, those for

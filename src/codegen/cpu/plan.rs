@@ -73,12 +73,14 @@ impl Code<'_, '_> {
             self.b.switch_to_block(blocks[block].ok_or("a block without a counterpart")?);
             for (at, inst) in body.block(block).insts.iter().enumerate() {
                 let data = body.inst(*inst).clone();
+                self.at(Some(*inst));
                 if let Op::Launch { kernel } = &data.op {
                     self.launch(kernel, &data, (block, at), launching)?;
                 } else if !self.simple(&data)? {
                     self.plan_op(plan, &data, &slots, launching)?;
                 }
             }
+            self.at(None);
             self.terminator(&body.block(block).terminator, &blocks, finish)?;
         }
         for block in &body.layout {

@@ -231,7 +231,9 @@ impl Code<'_, '_> {
             let r = code.b.use_var(row);
             code.step(run, &env, width, r, col)
         })?;
+        let run_itself = self.here;
         for (i, a) in &run.accumulators {
+            self.at(Some(*i));
             let result = self.body.inst(*i).result.ok_or("a reduction without a result")?;
             let t = self.tile(result)?;
             let total = match a.place {
@@ -241,6 +243,7 @@ impl Code<'_, '_> {
             let at = self.scratch_address(run.scratch, &t, None, Some(col))?;
             self.lanes().store_scratch(total, at);
         }
+        self.at(run_itself);
         Ok(())
     }
 
@@ -446,7 +449,9 @@ impl Code<'_, '_> {
                 }
             }
         }
+        let run_itself = self.here;
         for i in run.insts {
+            self.at(Some(*i));
             let data = self.body.inst(*i).clone();
             let mut operands = Vec::new();
             for v in &data.operands {
@@ -513,6 +518,7 @@ impl Code<'_, '_> {
                 }
             }
         }
+        self.at(run_itself);
         Ok(())
     }
 
@@ -564,7 +570,9 @@ impl Code<'_, '_> {
 
     /// Puts the row's reductions together and writes them.
     fn finish_row(&mut self, run: &Run<'_>, row: Value) -> Result<(), String> {
+        let run_itself = self.here;
         for (i, a) in &run.accumulators {
+            self.at(Some(*i));
             let result = self.body.inst(*i).result.ok_or("a reduction without a result")?;
             let t = self.tile(result)?;
             let (all_four, one) = match a.before {
@@ -585,6 +593,7 @@ impl Code<'_, '_> {
             let at = self.scratch_address(run.scratch, &t, Some(row), None)?;
             self.lanes().store_scratch(total, at);
         }
+        self.at(run_itself);
         Ok(())
     }
 }

@@ -119,6 +119,12 @@ impl Done {
         }
         cost
     }
+
+    /// Bytes that are read of some parameters.
+    pub(super) fn read_of(&self, of: impl Fn(usize) -> bool) -> u64 {
+        let read = self.params.iter().enumerate().filter(|(i, _)| of(*i)).map(|(_, p)| p.read);
+        read.fold(0, u64::saturating_add)
+    }
 }
 
 /// Walks a kernel over its grid.

@@ -56,6 +56,9 @@ pub struct Launch {
     pub points: i64,
     /// What they cost together.
     pub cost: Cost,
+    /// Of the bytes that are read, those of parameters: other launches of a call have others, so they come from farther away
+    /// than what was just computed.
+    pub weights: u64,
 }
 
 /// What a plan does.

@@ -15,6 +15,7 @@ use crate::tile::{Inst, Kernel, Module, Op, Plan, Type, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Root {
     Arg(u32),
+    Weights(String),
     Other(String),
 }
 
@@ -130,7 +131,9 @@ impl Walk<'_> {
             // Room in the arena, results, parameters: the operation with its indices says which.
             op => {
                 let indices: Vec<Known> = data.operands.iter().map(|v| self.known(*v)).collect();
-                Place { root: Root::Other(format!("{op:?} {indices:?}")), element: 0 }
+                let what = format!("{op:?} {indices:?}");
+                let is_weight = matches!(op, Op::Param { .. } | Op::Packed { .. });
+                Place { root: if is_weight { Root::Weights(what) } else { Root::Other(what) }, element: 0 }
             }
         };
         self.frame[result] = Val::Buffer(Rc::new(place));
@@ -160,7 +163,7 @@ impl Walk<'_> {
             .iter()
             .map(|p| match p.as_ref().map(|(p, _)| &p.root) {
                 Some(Root::Arg(n)) => Some(*n),
-                Some(Root::Other(_)) | None => None,
+                Some(Root::Weights(_) | Root::Other(_)) | None => None,
             })
             .collect();
         let key = (number, indices);
@@ -177,7 +180,9 @@ impl Walk<'_> {
         }
         let site = self.sites.get(&i).copied().unwrap_or_default();
         let (points, cost) = (done.points, done.cost(&same));
-        self.out.launches.push(Launch { site, kernel: name.to_string(), points, cost });
+        let is_weight = |i: usize| matches!(places.get(i), Some(Some((p, _))) if matches!(p.root, Root::Weights(_)));
+        let weights = done.read_of(|i| is_weight(i) && same.get(i).copied().flatten().is_none());
+        self.out.launches.push(Launch { site, kernel: name.to_string(), points, cost, weights });
         Ok(())
     }
 }

@@ -142,7 +142,7 @@ fn a_plan_lists_its_launches_in_order() {
     let launch = |site, products: u64| {
         let flops = 10 * (8 + 8 + products * 128);
         let cost = Cost { flops, read: 320 + 256, written: 320, exact: true };
-        Launch { site, kernel: "rows.0".into(), points: 3, cost }
+        Launch { site, kernel: "rows.0".into(), points: 3, cost, weights: 256 }
     };
     assert_eq!(done.launches, [launch(0, 1), launch(0, 1), launch(0, 1), launch(1, 3)]);
     assert!(plan(&module, "backward", PlanVariant::Plain, &symbols(&[])).unwrap_err().contains("no plan `backward`"));

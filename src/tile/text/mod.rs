@@ -30,5 +30,5 @@ mod print;
 mod types;
 
 pub use parse::{Parsed, parse};
-pub(crate) use print::with_names;
-pub use print::{Anchor, At, Owner, Printed, print, print_inst, print_kernel, print_plan, print_with_anchors};
+pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_part, print_plan, print_with_anchors};
+pub(crate) use print::{lines_of_kernel, lines_of_plan, with_names};

@@ -2,7 +2,7 @@
 //!
 //! In: any module, a broken one too (the verifier shows it with its errors). Out: the text, and the line of each thing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use cranelift_entity::SecondaryMap;
@@ -12,8 +12,8 @@ use crate::ir::Loc;
 use crate::irtext::quoted;
 use crate::shape::Dim;
 use crate::tile::{
-    Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Space, State,
-    Terminator, TileType, Type, Value, row_major,
+    Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanVariant, Space,
+    State, Terminator, TileType, Type, Value, row_major,
 };
 
 /// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
@@ -120,20 +120,48 @@ pub fn print_kernel(kernel: &Kernel, files: &[String]) -> String {
     p.out.text
 }
 
-/// The text of one instruction of a kernel, a run with all that is in it. Values are called as in the kernel's text.
-pub fn print_inst(kernel: &Kernel, inst: Inst) -> String {
-    let mut names = Names::of_parameters(kernel);
-    names.give_all(&kernel.body);
-    let mut p = Printer::new(&[]);
-    p.inst(&kernel.body, inst, &names, 0);
-    p.out.text
-}
-
 /// The text of one plan; `files` are the module's.
 pub fn print_plan(plan: &Plan, files: &[String]) -> String {
     let mut p = Printer::new(files);
     p.plan(plan);
     p.out.text
+}
+
+/// The text of one kernel or plan of a module; empty where there is none at this place.
+pub fn print_part(module: &Module, part: Part) -> String {
+    match part {
+        Part::Kernel(n) => module.kernels.get(n).map(|k| print_kernel(k, &module.files)),
+        Part::Plan(n) => module.plans.get(n).map(|p| print_plan(p, &module.files)),
+    }
+    .unwrap_or_default()
+}
+
+/// Each instruction of a kernel in one line, without its place, called as in the kernel's text; of a run its head.
+pub(crate) fn lines_of_kernel(kernel: &Kernel) -> BTreeMap<Inst, String> {
+    let mut p = Printer::new(&[]);
+    p.kernel(kernel);
+    lines_of(&p.out)
+}
+
+/// The same of a plan.
+pub(crate) fn lines_of_plan(plan: &Plan) -> BTreeMap<Inst, String> {
+    let mut p = Printer::new(&[]);
+    p.plan(plan);
+    lines_of(&p.out)
+}
+
+fn lines_of(printed: &Printed) -> BTreeMap<Inst, String> {
+    let lines: Vec<&str> = printed.text.lines().collect();
+    let shown = |line: usize| {
+        let line = lines.get(line).copied().unwrap_or_default();
+        let text = line.rsplit_once(" loc(").map_or(line, |(text, _)| text).trim_end_matches(" {");
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let insts = printed.lines.iter().filter_map(|(anchor, line)| match anchor.at {
+        At::Inst(inst) => Some((inst, shown(*line))),
+        At::Head | At::Block(_) | At::Terminator(_) => None,
+    });
+    insts.collect()
 }
 
 /// A message in which values are called by their numbers, with the names that the text gives them.

@@ -121,7 +121,8 @@ fn ranges(machine: &Machine, items: &[Item]) -> Vec<Range> {
     let mut found: Vec<Option<Range>> = vec![None; machine.classes.len()];
     let mut open = Vec::new();
     let mut loops = Vec::new();
-    for (n, item) in items.iter().enumerate() {
+    // What only says whose code it is makes nothing longer.
+    for (n, item) in items.iter().filter(|item| !matches!(item, Item::From(_))).enumerate() {
         match item {
             Item::Begin => open.push(2 * n),
             Item::End => loops.extend(open.pop().map(|start| (start, 2 * n))),
@@ -144,7 +145,7 @@ fn ranges(machine: &Machine, items: &[Item]) -> Vec<Range> {
                     }
                 }
             }
-            Item::Label(_) | Item::Jump(..) => {}
+            Item::Label(_) | Item::Jump(..) | Item::From(_) => {}
         }
     }
     // Inner loops end first.

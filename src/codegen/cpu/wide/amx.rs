@@ -27,6 +27,7 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
+use super::super::origins::Comments;
 use super::asm::Asm;
 use super::registers::at;
 
@@ -118,8 +119,8 @@ fn rows(base: Register, stride: Register, displacement: i32) -> MemoryOperand {
 ///
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
-pub(super) fn tiles(shape: TilesShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut t = Tiles { asm: Asm::new(listing), shape };
+pub(super) fn tiles(shape: TilesShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
+    let mut t = Tiles { asm: Asm::new(commented), shape };
     t.function();
     t.asm.finish()
 }

@@ -347,7 +347,7 @@ impl Code<'_, '_> {
         for w in &leaf.words {
             words.push(self.word(w, scratch)?);
         }
-        let leaf = self.leaves.of_code(leaf.name, leaf.code, leaf.instructions);
+        let leaf = self.leaves.of_code(leaf.name, leaf.code, leaf.places);
         self.call_leaf(leaf, &words)?;
         Ok(true)
     }

@@ -34,6 +34,7 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
+use super::super::origins::Comments;
 use super::asm::Asm;
 use super::dot_few::Way;
 use super::registers::{self, at, vector};
@@ -168,8 +169,8 @@ enum Spare {
 ///
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
-pub(super) fn dot(level: CpuLevel, shape: DotShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut d = Dot { asm: Asm::new(listing), level, shape, way: Way::Pages };
+pub(super) fn dot(level: CpuLevel, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
+    let mut d = Dot { asm: Asm::new(commented), level, shape, way: Way::Pages };
     d.function();
     d.asm.finish()
 }

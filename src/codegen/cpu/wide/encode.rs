@@ -1,12 +1,13 @@
-//! Encoding: bytes and a listing, with `iced-x86`.
+//! Encoding: bytes, with `iced-x86`.
 //!
 //! In: a function whose registers have their numbers. Out: machine code that follows the System V calling convention
-//! (`rdi` points to the words), constants after the code, addressed relative to `rip`; and the same as text.
+//! (`rdi` points to the words), constants after the code, addressed relative to `rip`; and where the code of each operation begins.
 
 use std::collections::BTreeMap;
 
-use iced_x86::{Code, Decoder, DecoderOptions, Formatter, Instruction, MemoryOperand, NasmFormatter, Register};
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
+use super::super::origins::Places;
 use super::allocate::Allocated;
 use super::asm::{self, Asm};
 use super::machine::{Base, Class, Constant, Inst, Item, Label, Machine, Mem, Op, Operand, Reg, View, When};
@@ -43,11 +44,12 @@ struct Encoder<'a> {
     pool: Vec<asm::Label>,
 }
 
-/// The bytes of a function, and how many of them are instructions.
-pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>, usize)> {
+/// The bytes of a function, and where those of each operation begin.
+pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>, Places)> {
     let mut asm = Asm::new(false);
     let pool = machine.pool.iter().map(|_| asm.label()).collect();
     let mut e = Encoder { machine, numbers: &function.numbers, asm, labels: BTreeMap::new(), pool };
+    let mut places = Places::new();
     e.enter(function);
     for item in &function.items {
         match item {
@@ -64,14 +66,15 @@ pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>
                 let label = e.label(*l);
                 e.asm.jump(code, label);
             }
+            Item::From(inst) => places.push((u32::try_from(e.asm.length()).ok()?, *inst)),
             Item::Begin | Item::End => {}
         }
     }
+    places.push((u32::try_from(e.asm.length()).ok()?, None));
     e.leave(function);
-    let instructions = e.asm.length();
     e.constants();
     let (bytes, _) = e.asm.finish().ok()?;
-    Some((bytes, instructions))
+    Some((bytes, places))
 }
 
 impl Encoder<'_> {
@@ -267,17 +270,4 @@ fn shorter(mut i: Instruction) -> Instruction {
         i.set_immediate8to64(n);
     }
     i
-}
-
-/// The text of code, one line an instruction; targets of jumps as the byte where they are.
-pub(super) fn listing(code: &[u8]) -> String {
-    let mut text = String::new();
-    let mut formatter = NasmFormatter::new();
-    let mut line = String::new();
-    for i in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter() {
-        line.clear();
-        formatter.format(&i, &mut line);
-        text.push_str(&format!("{:5x}  {line}\n", i.ip()));
-    }
-    text
 }

@@ -10,14 +10,13 @@ use cranelift_module::{FuncId, Linkage, Module as _};
 use cranelift_object::ObjectModule;
 
 use super::super::function::signature;
+use super::super::origins::{Comments, Places};
 use super::amx::{TilesShape, tiles};
 use super::dot::{DotShape, dot};
-use super::encode::listing;
 use super::pair_rows::{PairRowsShape, pair_rows};
 use super::transpose::{TransposeShape, transpose};
 use crate::threads;
-use crate::tile::text::print_inst;
-use crate::tile::{CpuLevel, Inst, Kernel};
+use crate::tile::{CpuLevel, Inst};
 
 /// Leaves that are named by what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// For symbols and listings.
+    /// For symbols.
     fn name(self) -> String {
         match self {
             Kind::Dot(level, _) => format!("dot.{}", level.name()),
@@ -43,16 +42,16 @@ impl Kind {
         }
     }
 
-    /// Its bytes and, if wanted, their listing.
+    /// Its bytes and, if wanted, comments on them.
     ///
     /// # Errors
     /// A form that cannot be encoded, a mistake of ours.
-    fn make(self, listing: bool) -> Result<(Vec<u8>, String), String> {
+    fn make(self, commented: bool) -> Result<(Vec<u8>, Comments), String> {
         match self {
-            Kind::Dot(level, shape) => dot(level, shape, listing),
-            Kind::Tiles(shape) => tiles(shape, listing),
-            Kind::Transpose(level, shape) => transpose(level, shape, listing),
-            Kind::PairRows(shape) => pair_rows(shape, listing),
+            Kind::Dot(level, shape) => dot(level, shape, commented),
+            Kind::Tiles(shape) => tiles(shape, commented),
+            Kind::Transpose(level, shape) => transpose(level, shape, commented),
+            Kind::PairRows(shape) => pair_rows(shape, commented),
         }
     }
 }
@@ -64,12 +63,12 @@ enum Wanted {
     Kind(Kind),
     /// By its code.
     Code {
-        /// For symbols and listings.
+        /// For symbols.
         name: String,
         /// The bytes.
         code: Vec<u8>,
-        /// How many of them are instructions.
-        instructions: usize,
+        /// Where the code of each operation begins.
+        places: Places,
     },
 }
 
@@ -85,23 +84,21 @@ impl Wanted {
 /// The leaves that a function calls, in the order in which it asked for them.
 #[derive(Clone, Debug)]
 pub(in crate::codegen::cpu) struct LeafCalls {
-    /// Each with the tile IR that it is made from, where listings are wanted.
-    list: Vec<(Wanted, String)>,
-    listings: bool,
-    from: String,
+    /// Each with the operation that it is made from.
+    list: Vec<(Wanted, Option<Inst>)>,
+    origins: bool,
+    now: Option<Inst>,
 }
 
 impl LeafCalls {
-    /// None yet. `listings`: is their text wanted?
-    pub(in crate::codegen::cpu) fn new(listings: bool) -> LeafCalls {
-        LeafCalls { list: Vec::new(), listings, from: String::new() }
+    /// None yet. `origins`: is it wanted what they are made from?
+    pub(in crate::codegen::cpu) fn new(origins: bool) -> LeafCalls {
+        LeafCalls { list: Vec::new(), origins, now: None }
     }
 
-    /// Where listings are wanted, says what tile IR the next leaf is made from.
-    pub(in crate::codegen::cpu) fn next_is(&mut self, kernel: &Kernel, inst: Inst) {
-        if self.listings {
-            self.from = print_inst(kernel, inst);
-        }
+    /// Says what operation the next leaf is made from.
+    pub(in crate::codegen::cpu) fn next_is(&mut self, inst: Inst) {
+        self.now = Some(inst);
     }
 
     /// Asks for the leaf of a kind; its place among those of the function.
@@ -109,25 +106,40 @@ impl LeafCalls {
         self.ask(Wanted::Kind(kind))
     }
 
-    /// Asks for the leaf with this code, of which so many bytes are instructions.
-    pub(super) fn of_code(&mut self, name: String, code: Vec<u8>, instructions: usize) -> usize {
-        self.ask(Wanted::Code { name, code, instructions })
+    /// Asks for the leaf with this code.
+    pub(super) fn of_code(&mut self, name: String, code: Vec<u8>, places: Places) -> usize {
+        self.ask(Wanted::Code { name, code, places })
     }
 
     fn ask(&mut self, wanted: Wanted) -> usize {
-        self.list.push((wanted, self.from.clone()));
+        self.list.push((wanted, self.now));
         self.list.len() - 1
     }
 }
 
+/// What a leaf in the object comes from.
+#[derive(Clone, Debug)]
+pub(in crate::codegen::cpu) struct LeafOrigin {
+    /// Its symbol.
+    pub(in crate::codegen::cpu) name: String,
+    /// The operation that it does, in the body of the first function that calls it.
+    pub(in crate::codegen::cpu) inst: Inst,
+    /// The functions that call it.
+    pub(in crate::codegen::cpu) callers: Vec<FuncId>,
+    /// Where the code of each part of the operation begins.
+    pub(in crate::codegen::cpu) places: Places,
+    /// What else is said of its code.
+    pub(in crate::codegen::cpu) comments: Comments,
+}
+
 /// The leaves of an object.
 pub(in crate::codegen::cpu) struct Leaves {
-    /// The bytes and listings of those that are named by what they do.
-    kinds: BTreeMap<Kind, (Vec<u8>, String)>,
+    /// The bytes of those that are named by what they do, and comments on them.
+    kinds: BTreeMap<Kind, (Vec<u8>, Comments)>,
     /// Those that are in the object.
     defined: BTreeMap<Vec<u8>, FuncId>,
-    /// The listing of each that is in the object, where listings are wanted.
-    pub(in crate::codegen::cpu) texts: BTreeMap<FuncId, String>,
+    /// What each that is in the object comes from, where that is wanted.
+    pub(in crate::codegen::cpu) origins: BTreeMap<FuncId, LeafOrigin>,
 }
 
 impl Leaves {
@@ -139,9 +151,9 @@ impl Leaves {
         calls: impl Iterator<Item = &'a LeafCalls>,
         threads: usize,
     ) -> Result<Leaves, String> {
-        let (mut kinds, mut listings) = (BTreeSet::new(), false);
+        let (mut kinds, mut commented) = (BTreeSet::new(), false);
         for call in calls {
-            listings |= call.listings;
+            commented |= call.origins;
             kinds.extend(call.list.iter().filter_map(|(wanted, _)| match wanted {
                 Wanted::Kind(kind) => Some(*kind),
                 Wanted::Code { .. } => None,
@@ -149,11 +161,11 @@ impl Leaves {
         }
         // The best level's first: they are the longest.
         let made = threads::each(kinds.into_iter().rev(), threads, |kind| {
-            let made = kind.make(listings).map_err(|e| format!("{}: {e}", kind.name()))?;
+            let made = kind.make(commented).map_err(|e| format!("{}: {e}", kind.name()))?;
             Ok((kind, made))
         });
         let kinds = made.into_iter().collect::<Result<_, String>>()?;
-        Ok(Leaves { kinds, defined: BTreeMap::new(), texts: BTreeMap::new() })
+        Ok(Leaves { kinds, defined: BTreeMap::new(), origins: BTreeMap::new() })
     }
 
     /// The functions of what a function calls, in its order; those that are not yet in the object are put there.
@@ -163,30 +175,40 @@ impl Leaves {
     pub(in crate::codegen::cpu) fn define(
         &mut self,
         object: &mut ObjectModule,
+        caller: FuncId,
         calls: LeafCalls,
     ) -> Result<Vec<FuncId>, String> {
         let convention = object.isa().default_call_conv();
         let mut ids = Vec::new();
-        for (wanted, from) in calls.list {
-            let code = match &wanted {
-                Wanted::Kind(kind) => &self.kinds.get(kind).ok_or("a leaf that was not made")?.0,
-                Wanted::Code { code, .. } => code,
+        for (wanted, inst) in calls.list {
+            let (code, comments) = match &wanted {
+                Wanted::Kind(kind) => self.kinds.get(kind).map(|(code, c)| (code, c.as_slice())),
+                Wanted::Code { code, .. } => Some((code, [].as_slice())),
+            }
+            .ok_or("a leaf that was not made")?;
+            let id = match self.defined.get(code) {
+                Some(id) => *id,
+                None => {
+                    let name = format!("leaf.{}.{}", wanted.name(), self.defined.len());
+                    let id = put(object, &name, convention, code)?;
+                    if let Some(inst) = inst.filter(|_| calls.origins) {
+                        let comments = comments.to_vec();
+                        let places = match &wanted {
+                            Wanted::Kind(_) => Places::new(),
+                            Wanted::Code { places, .. } => places.clone(),
+                        };
+                        let origin = LeafOrigin { name, inst, callers: Vec::new(), places, comments };
+                        self.origins.insert(id, origin);
+                    }
+                    self.defined.insert(code.clone(), id);
+                    id
+                }
             };
-            if let Some(id) = self.defined.get(code) {
-                ids.push(*id);
-                continue;
+            if let Some(origin) = self.origins.get_mut(&id)
+                && !origin.callers.contains(&caller)
+            {
+                origin.callers.push(caller);
             }
-            let name = format!("leaf.{}.{}", wanted.name(), self.defined.len());
-            let id = put(object, &name, convention, code)?;
-            if calls.listings {
-                let from: String = from.lines().map(|line| format!("  ; {line}\n")).collect();
-                let text = match &wanted {
-                    Wanted::Kind(kind) => self.kinds.get(kind).map_or(String::new(), |(_, text)| text.clone()),
-                    Wanted::Code { instructions, .. } => listing(code.get(..*instructions).unwrap_or_default()),
-                };
-                self.texts.insert(id, format!("{name}:\n{from}{text}\n"));
-            }
-            self.defined.insert(code.clone(), id);
             ids.push(id);
         }
         Ok(ids)

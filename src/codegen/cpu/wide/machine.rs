@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Code;
 
-use crate::tile::CpuLevel;
+use crate::tile::{self, CpuLevel};
 
 /// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -329,6 +329,8 @@ pub(super) enum Item {
     Begin,
     /// The innermost loop ends.
     End,
+    /// What follows is code of an operation of the tile IR, or of none.
+    From(Option<tile::Inst>),
 }
 
 /// A constant.
@@ -505,6 +507,11 @@ impl Machine {
     /// A jump, after a comparison.
     pub(super) fn jump(&mut self, when: When, to: Label) {
         self.items.push(Item::Jump(when, to));
+    }
+
+    /// Says whose code follows.
+    pub(super) fn code_of(&mut self, inst: Option<tile::Inst>) {
+        self.items.push(Item::From(inst));
     }
 
     /// Room in the frame, a multiple of 64 bytes.

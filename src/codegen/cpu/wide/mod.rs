@@ -49,8 +49,9 @@ mod tests;
 mod transpose;
 
 pub(super) use call::Dotted;
-pub(super) use leaves::{LeafCalls, Leaves};
+pub(super) use leaves::{LeafCalls, LeafOrigin, Leaves};
 
+use super::origins::Places;
 use crate::tile::{Body, CpuLevel, Extent, Inst, Value};
 
 /// What a kernel puts into one of the 64-bit words that it hands to a leaf.
@@ -81,12 +82,12 @@ pub(super) enum Word {
 /// A function in machine code.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
-    /// What it does, for symbols and listings: `run`.
+    /// What it does, for symbols: `run`.
     pub(super) name: String,
     /// Its bytes, constants included; to be placed at a multiple of 64.
     pub(super) code: Vec<u8>,
-    /// How many of the bytes are instructions; the rest is padding and constants.
-    pub(super) instructions: usize,
+    /// Where the code of each operation begins.
+    pub(super) places: Places,
     /// What it is called with.
     pub(super) words: Vec<Word>,
 }

@@ -10,6 +10,7 @@
 
 use iced_x86::{Code, Instruction, Register};
 
+use super::super::origins::Comments;
 use super::asm::Asm;
 use super::registers::at;
 
@@ -39,8 +40,8 @@ const ZERO: Register = Register::ZMM30;
 ///
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
-pub(super) fn pair_rows(shape: PairRowsShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut asm = Asm::new(listing);
+pub(super) fn pair_rows(shape: PairRowsShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
+    let mut asm = Asm::new(commented);
     for (word, r) in [FROM, TO, THERE, ROWS].into_iter().enumerate() {
         let place = at(WORDS, 8 * i32::try_from(word).unwrap_or(0));
         asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, place));

@@ -125,6 +125,7 @@ impl Select<'_> {
     /// Puts a row's reductions together and writes them.
     pub(super) fn finish_row(&mut self) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
+            self.m.code_of(Some(i));
             let sum = self.sums.get(&i)?.clone();
             let mut all = self.total(kind, elem, &sum, 0)?;
             for vector in 1..sum.first.len() {
@@ -136,6 +137,7 @@ impl Select<'_> {
             let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
             let (place, _) = self.scratch_place(self.f.body.ty(v).tile()?, &whole, 0)?;
             self.m.effect(Do::StoreLow, vec![place.into(), x.into()]);
+            self.m.code_of(None);
         }
         Some(())
     }
@@ -143,6 +145,7 @@ impl Select<'_> {
     /// Writes the reductions of some columns.
     pub(super) fn finish_columns(&mut self, chunk: &Chunk) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
+            self.m.code_of(Some(i));
             let sum = self.sums.get(&i)?.clone();
             let v = self.f.body.inst(i).result?;
             let t = self.f.body.ty(v).tile()?;
@@ -152,6 +155,7 @@ impl Select<'_> {
                 // Truth values are spelled as they stand in scratch.
                 self.m.store_scratch(if t.elem == Elem::Bool { Elem::I32 } else { t.elem }, x, place, lanes)?;
             }
+            self.m.code_of(None);
         }
         Some(())
     }

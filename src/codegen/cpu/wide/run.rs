@@ -107,8 +107,8 @@ pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, i
     let shortens = m.items.iter().any(|i| matches!(i, Item::Inst(inst) if inst.op == Do::Shorten));
     let level = if shortens { level } else { level.vectors() };
     let function = super::allocate::allocate(&mut m)?;
-    let (code, instructions) = super::encode::encode(&m, &function)?;
-    Some(Leaf { name: format!("run.{}", level.name()), code, instructions, words: f.words })
+    let (code, places) = super::encode::encode(&m, &function)?;
+    Some(Leaf { name: format!("run.{}", level.name()), code, places, words: f.words })
 }
 
 /// About how many machine instructions an operation is.
@@ -378,8 +378,10 @@ impl Select<'_> {
             self.read_first(depth, chunk, vector)?;
             for i in self.f.insts {
                 let data = self.f.body.inst(*i);
+                self.m.code_of(Some(*i));
                 self.instruction(*i, data, depth, chunk, vector)?;
             }
+            self.m.code_of(None);
         }
         Some(())
     }

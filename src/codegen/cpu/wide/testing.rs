@@ -1,6 +1,8 @@
 //! For tests: runs leaf functions in this process, and looks at what they are made of.
 
-use iced_x86::{CpuidFeature, Decoder, DecoderOptions, Mnemonic};
+use iced_x86::{CpuidFeature, Decoder, DecoderOptions, Formatter as _, IntelFormatter, Mnemonic};
+
+use super::super::origins::Comments;
 
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::features_of;
@@ -11,6 +13,21 @@ use crate::tile::CpuLevel;
 pub(super) fn has(level: CpuLevel) -> bool {
     let bytes = if level.vectors() == CpuLevel::Avx512 { feature::AVX512_VNNI } else { 0 };
     features_of(level.name()).is_some_and(|features| processor::can_run(features | bytes))
+}
+
+/// The text of code, one line an instruction; targets of jumps as the byte where they are.
+pub(super) fn listing(code: &[u8], comments: &Comments) -> String {
+    let (mut text, mut formatter, mut line) = (String::new(), IntelFormatter::new(), String::new());
+    let mut comments = comments.iter().peekable();
+    for i in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter() {
+        while let Some((_, comment)) = comments.next_if(|(at, _)| u64::from(*at) <= i.ip()) {
+            text.push_str(&format!("  ; {comment}\n"));
+        }
+        line.clear();
+        formatter.format(&i, &mut line);
+        text.push_str(&format!("{:5x}  {line}\n", i.ip()));
+    }
+    text
 }
 
 /// A leaf that can be called.

@@ -10,6 +10,7 @@
 
 use iced_x86::{Code, Instruction, Register};
 
+use super::super::origins::Comments;
 use super::asm::Asm;
 use super::registers::{self, at, vector};
 use crate::tile::CpuLevel;
@@ -41,8 +42,12 @@ const ROWS: Register = Register::RCX;
 ///
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
-pub(super) fn transpose(level: CpuLevel, shape: TransposeShape, listing: bool) -> Result<(Vec<u8>, String), String> {
-    let mut t = Transpose { asm: Asm::new(listing), level, shape };
+pub(super) fn transpose(
+    level: CpuLevel,
+    shape: TransposeShape,
+    commented: bool,
+) -> Result<(Vec<u8>, Comments), String> {
+    let mut t = Transpose { asm: Asm::new(commented), level, shape };
     t.function();
     t.asm.finish()
 }

@@ -1,7 +1,7 @@
 //! Leaves of products against chains of sums written out: every level, layout, height and kind of right operand.
 
 use super::super::dot::{DotShape, Right, dot};
-use super::super::testing::Executable;
+use super::super::testing::{Executable, listing};
 use crate::tile::CpuLevel;
 
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
@@ -67,8 +67,8 @@ fn check_with_stride(
         result: if filled { 2 } else { 0 },
         direct: false,
     };
-    let (code, listing) = dot(level, shape, true).expect("it can be encoded");
-    assert!(listing.contains("vfmadd231ps"));
+    let (code, comments) = dot(level, shape, true).expect("it can be encoded");
+    assert!(listing(&code, &comments).contains("vfmadd231ps"));
     let Some(leaf) = Executable::new(level, &code) else { return };
     let a = numbers(if inner_dense { rows * stride } else { inner * stride }, 1);
     let b = numbers(inner * b_row, 2);
@@ -136,7 +136,7 @@ fn rows_a_page_apart() {
 /// What is fetched ahead, and how high register tiles are, changes no bits: the code is asked.
 #[test]
 fn what_is_fetched_ahead() {
-    let listing = |level, inner_dense, result, far| {
+    let text_of = |level, inner_dense, result, far| {
         let (b_pitch, right) = (4 * 32, Right::F32);
         let shape = DotShape {
             inner_dense,
@@ -149,27 +149,28 @@ fn what_is_fetched_ahead() {
             result,
             direct: false,
         };
-        dot(level, shape, true).expect("it can be encoded").1
+        let (code, comments) = dot(level, shape, true).expect("it can be encoded");
+        listing(&code, &comments)
     };
     let count = |text: &str, what: &str| text.matches(what).count();
     for (level, heights) in [(CpuLevel::Avx512, 14), (CpuLevel::Avx2, 6)] {
         for result in [0, 1, 2] {
             // Each line of a row of the result, in each height's turn of four steps.
-            let text = listing(level, true, result, true);
+            let text = text_of(level, true, result, true);
             let lines = usize::try_from(result).expect("a small number");
             assert_eq!(count(&text, "prefetchw [rdx]"), heights * lines.min(1), "{}", level.name());
             assert_eq!(count(&text, "prefetchw [rdx+40h]"), heights * lines.saturating_sub(1), "{}", level.name());
             // Two lines of the next panel likewise.
             assert_eq!(count(&text, "prefetcht1 [rbx"), 2 * heights, "{}", level.name());
         }
-        let near = listing(level, true, 0, false);
+        let near = text_of(level, true, 0, false);
         assert_eq!(count(&near, "prefetch"), 0, "{}", level.name());
         // Strides of whole pages are looked for where a tile may be higher than a set of the cache allows.
         let pages = |text: &str| count(text, "test r11,0FFFh") + count(text, "cmove rcx,rdx");
         assert_eq!(pages(&near), if level == CpuLevel::Avx512 { 2 } else { 0 }, "{}", level.name());
-        assert_eq!(pages(&listing(level, false, 0, false)), 0, "{}", level.name());
+        assert_eq!(pages(&text_of(level, false, 0, false)), 0, "{}", level.name());
         // Few rows: past the caches, four pages at once, or one place.
-        let few = listing(level, true, 2, true);
+        let few = text_of(level, true, 2, true);
         let (passing, rest) = few.split_once("memory at several pages at once").expect("all ways are there");
         let (pages, order) = rest.split_once("memory in the order of addresses").expect("all ways are there");
         assert!(passing.contains("memory past the caches"));
@@ -269,8 +270,11 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     result: 0,
                     direct: false,
                 };
-                let (code, listing) = dot(level, shape, true).expect("it can be encoded");
-                assert_eq!(listing.contains("vpdpbusd"), level.sums_bytes() && right.scaled() && vectors == 2);
+                let (code, comments) = dot(level, shape, true).expect("it can be encoded");
+                assert_eq!(
+                    listing(&code, &comments).contains("vpdpbusd"),
+                    level.sums_bytes() && right.scaled() && vectors == 2
+                );
                 let Some(leaf) = Executable::new(level, &code) else { continue };
                 let a = numbers(rows * inner, 4);
                 let scales = numbers(inner.div_ceil(32) * cols, 5);

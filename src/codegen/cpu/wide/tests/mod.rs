@@ -119,7 +119,7 @@ fn run_leaves(
             Op::Run { rows, cols, insts } => {
                 let leaf = run_leaf(level, &k.body, *rows, *cols, insts)
                     .unwrap_or_else(|| panic!("declined:\n{}", text::print_kernel(k, &[])));
-                leaves(&super::encode::listing(&leaf.code[..leaf.instructions]));
+                leaves(&super::testing::listing(&leaf.code, &Vec::new()));
                 let index = |v: &Value| match values.get(v) {
                     Some(Val::Index(n)) => *n,
                     _ => panic!("{v} is no index"),

@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::super::amx::{TilesShape, tiles};
 use super::super::dot::{DotShape, Right, dot};
-use super::super::testing::Executable;
+use super::super::testing::{Executable, listing};
 use crate::tile::CpuLevel;
 
 /// A product of `rows` x `inner` by 16 columns for each vector, and what lies around it.
@@ -102,8 +102,8 @@ fn products_of_tiles() {
                     vectors: bytes(vectors),
                     zero,
                 };
-                let (code, listing) = tiles(shape, true).expect("it can be encoded");
-                assert!(listing.contains("tdpbf16ps tmm0,tmm4,tmm6"));
+                let (code, comments) = tiles(shape, true).expect("it can be encoded");
+                assert!(listing(&code, &comments).contains("tdpbf16ps tmm0,tmm4,tmm6"));
                 let Some(leaf) = Executable::new(CpuLevel::Amx, &code) else { return };
                 let mut got = case.acc.clone();
                 // SAFETY: the buffers have the sizes and strides that the words say.
@@ -141,8 +141,8 @@ fn products_of_pairs() {
                 result: 0,
                 direct: false,
             };
-            let (code, listing) = dot(CpuLevel::Avx512Bf16, shape, true).expect("it can be encoded");
-            assert!(listing.contains("vdpbf16ps"));
+            let (code, comments) = dot(CpuLevel::Avx512Bf16, shape, true).expect("it can be encoded");
+            assert!(listing(&code, &comments).contains("vdpbf16ps"));
             let Some(leaf) = Executable::new(CpuLevel::Avx512Bf16, &code) else { return };
             // The odd step of a pair comes first.
             let want = case.expected(filled, |i, j, start| {

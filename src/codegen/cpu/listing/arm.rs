@@ -1,0 +1,26 @@
+//! The text of machine code for aarch64, as the code generator writes it.
+//!
+//! In: its text of a function. Out: the same, in which blocks have one name: where they begin they are called `block3`, where
+//! jumps lead to them `label3`.
+
+use std::fmt::Write as _;
+
+/// The text of a function.
+pub(in crate::codegen::cpu) fn text(name: &str, code: &str) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{name}:");
+    for line in code.lines() {
+        let mut rest = line;
+        while let Some(at) = rest.find("label") {
+            let (before, after) = rest.split_at(at);
+            let is_label = after.get(5..).is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()));
+            out += before;
+            out += if is_label { "block" } else { "label" };
+            rest = after.get(5..).unwrap_or_default();
+        }
+        out += rest;
+        out.push('\n');
+    }
+    out.push('\n');
+    out
+}

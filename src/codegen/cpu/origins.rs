@@ -1,0 +1,116 @@
+//! What the code of each function comes from: operations of the tile IR, and lines of the program.
+//!
+//! In: the functions of an object, and for each the bytes at which the code of another operation begins ([`Places`]). Out:
+//! the comments of a listing, and the rows of a line table. Code of no single operation (loops over the grid, addresses) is
+//! told apart; in a table it belongs to the line before. A leaf that several functions call, or one function at several
+//! places, is shown as what the first of them asked for.
+
+use std::collections::BTreeMap;
+
+use cranelift_module::FuncId;
+
+use super::function::Source;
+use super::listing::Note;
+use crate::ir::Loc;
+use crate::tile::text::{lines_of_kernel, lines_of_plan};
+use crate::tile::{Body, Inst, Module};
+
+/// The bytes at which the code of another operation begins; `None` for what belongs to none.
+pub(super) type Places = Vec<(u32, Option<Inst>)>;
+
+/// What a generator says of its code, by byte.
+pub(super) type Comments = Vec<(u32, String)>;
+
+/// A function, and what its code comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Origin<'a> {
+    /// Its number in the object.
+    pub(super) id: FuncId,
+    /// Its symbol.
+    pub(super) name: String,
+    /// The kernel or plan.
+    pub(super) source: Source<'a>,
+    /// Of a leaf: the operation that it does, and the functions that call it.
+    pub(super) leaf: Option<(Inst, Vec<String>)>,
+    /// Where operations begin.
+    pub(super) places: Places,
+    /// What else is said.
+    pub(super) comments: Comments,
+}
+
+impl Origin<'_> {
+    fn body(&self) -> &Body {
+        match &self.source {
+            Source::Kernel(kernel) => &kernel.body,
+            Source::Plan { plan, .. } => &plan.body,
+        }
+    }
+
+    /// The line of an operation; of a leaf's parts that have none, of the whole.
+    fn loc(&self, inst: Option<Inst>) -> Option<Loc> {
+        let known = |i: Inst| Some(self.body().inst(i).loc).filter(|loc| loc.line > 0);
+        inst.and_then(known).or_else(|| self.leaf.as_ref().and_then(|(whole, _)| known(*whole)))
+    }
+
+    /// The first line that it comes from.
+    pub(super) fn first_line(&self) -> Option<Loc> {
+        let own = self.leaf.as_ref().and_then(|(whole, _)| self.loc(Some(*whole)));
+        own.or_else(|| self.body().insts().into_iter().find_map(|i| self.loc(Some(i))))
+    }
+
+    /// The rows of a line table: bytes, ascending, and the lines that begin there.
+    pub(super) fn rows(&self) -> Vec<(u32, Loc)> {
+        let mut rows: Vec<(u32, Loc)> = self.first_line().map(|loc| (0, loc)).into_iter().collect();
+        for (at, inst) in &self.places {
+            let Some(loc) = self.loc(*inst) else { continue };
+            match rows.last_mut() {
+                Some(last) if last.1 == loc => {}
+                Some(last) if last.0 == *at => last.1 = loc,
+                _ => rows.push((*at, loc)),
+            }
+        }
+        rows
+    }
+
+    /// The comments of a listing.
+    pub(super) fn notes(&self, module: &Module) -> Vec<Note> {
+        let lines = match &self.source {
+            Source::Kernel(kernel) => lines_of_kernel(kernel),
+            Source::Plan { plan, .. } => lines_of_plan(plan),
+        };
+        let mut notes = Vec::new();
+        let mut note = |at: u32, text: String| notes.push(Note { at, text });
+        let mut now = None;
+        if let Some((whole, callers)) = &self.leaf {
+            note(0, format!("called by {}", callers.join(", ")));
+            note(0, self.operation(*whole, &lines, module));
+            now = Some(Some(*whole));
+        }
+        for (n, (at, inst)) in self.places.iter().enumerate() {
+            // What has no code at all is left out.
+            if self.places.get(n + 1).is_some_and(|next| next.0 == *at) {
+                continue;
+            }
+            let inst = inst.or(self.leaf.as_ref().map(|(whole, _)| *whole));
+            if now == Some(inst) {
+                continue;
+            }
+            now = Some(inst);
+            note(*at, inst.map_or_else(|| "control flow".to_string(), |i| self.operation(i, &lines, module)));
+        }
+        for (at, text) in &self.comments {
+            note(*at, format!("  {text}"));
+        }
+        notes.sort_by_key(|n| n.at);
+        notes
+    }
+
+    /// The place of an operation, and its text.
+    fn operation(&self, inst: Inst, lines: &BTreeMap<Inst, String>, module: &Module) -> String {
+        let text = lines.get(&inst).map_or("", String::as_str);
+        match self.loc(Some(inst)) {
+            Some(loc) => format!("{}:{}:{}  {text}", module.file(loc), loc.line, loc.column),
+            None => text.to_string(),
+        }
+    }
+}
