@@ -2,6 +2,8 @@
 //!
 //! Programs are lowered and run in the interpreter; what they must give is computed here by plain loops.
 
+#[path = "semantics/calls.rs"]
+mod calls;
 #[path = "semantics/dimensions.rs"]
 mod dimensions;
 #[path = "common/front.rs"]

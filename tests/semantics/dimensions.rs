@@ -44,6 +44,8 @@ fn arithmetic_is_that_of_numbers() {
     assert_eq!(n(4).div(&n(2)).expect("no zero").as_const(), Some(2));
     let mixed = s("S").div(&n(2)).expect("no zero").add(&s("T").div(&n(3)).expect("no zero"));
     assert_eq!(at(&mixed, [4, 9, 0]), Ok(5));
+    assert_eq!(mixed.to_string(), "(3*S+2*T)/6");
+    assert_eq!(s("S").add(&s("S").mul(&s("T"))).add(&n(2)).to_string(), "S*T+S+2");
     let below = s("S").div(&s("T").mul(&s("H"))).expect("no zero");
     assert_eq!((at(&below, [24, 3, 4]), at(&below.mul(&below), [24, 3, 4])), (Ok(2), Ok(4)));
 }
@@ -85,6 +87,7 @@ fn facts_of_numbers() {
     assert_eq!(fact(n(0), Divisible, n(0)).decide(), Some(false));
     assert_eq!(fact(s("S"), Eq, n(0)).decide(), None);
     let none = Facts::default();
+    assert!(!none.divides(&n(6), &n(4)) && !none.divides(&s("S"), &s("T").add(&n(1))));
     assert!(none.divides(&n(6), &n(3)) && !none.divides(&n(7), &n(3)) && !none.divides(&n(7), &n(0)));
 }
 
