@@ -1,5 +1,8 @@
 //! Broken texts of the graph IR: each gives a diagnostic with a code and a place, and none a panic.
 
+#[path = "broken_ir/rules.rs"]
+mod rules;
+
 use attnc::diagnostics::render_all;
 use attnc::ir::{text, verify};
 use attnc::random::Random;

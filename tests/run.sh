@@ -6,6 +6,8 @@
 #
 # Everything that is fetched goes into .venv/ and build/. Where there is no network, the tests that need Python
 # packages or trained weights say that they were left out; all others need nothing.
+#
+# Whether the tests see small faults in the source, tests/faults/run.py finds out; it takes long, and is not run here.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -2,8 +2,14 @@
 //!
 //! Programs are lowered and run in the interpreter; what they must give is computed here by plain loops.
 
+#[path = "semantics/calls.rs"]
+mod calls;
+#[path = "semantics/dimensions.rs"]
+mod dimensions;
 #[path = "common/front.rs"]
 mod front;
+#[path = "semantics/scalars.rs"]
+mod scalars;
 
 use std::collections::BTreeMap;
 

@@ -191,35 +191,6 @@ unsafe extern "C" fn toy_add(ctx: *mut PlanContext) -> i32 {
     0
 }
 
-/// Counts the calls of the session.
-#[no_mangle]
-unsafe extern "C" fn toy_count(ctx: *mut PlanContext) -> i32 {
-    let n = *(*ctx).states as *mut i32;
-    *n += 1;
-    *(*(*ctx).outs as *mut i32) = *n;
-    0
-}
-
-/// Packs the sum of the table; checks that nothing else is there yet.
-#[no_mangle]
-unsafe extern "C" fn toy_prepare(ctx: *mut PlanContext) -> i32 {
-    let table = *(*(*ctx).params.add(2)) as *const f32;
-    let mut sum = 0.0;
-    let mut i = 0;
-    while i < 5 * D {
-        sum += *table.add(i);
-        i += 1;
-    }
-    *((*ctx).packed as *mut f32) = sum;
-    0
-}
-
-#[no_mangle]
-unsafe extern "C" fn toy_packed(ctx: *mut PlanContext) -> i32 {
-    *(*(*ctx).outs as *mut f32) = *((*ctx).packed as *const f32);
-    0
-}
-
 /// x: f32[S] -> x
 #[no_mangle]
 unsafe extern "C" fn toy_same(ctx: *mut PlanContext) -> i32 {
@@ -393,5 +364,34 @@ unsafe extern "C" fn toy_arena(ctx: *mut PlanContext) -> i32 {
         *tap.add(i) = *place;
         i += 1;
     }
+    0
+}
+
+/// Counts the calls of the session.
+#[no_mangle]
+unsafe extern "C" fn toy_count(ctx: *mut PlanContext) -> i32 {
+    let n = *(*ctx).states as *mut i32;
+    *n += 1;
+    *(*(*ctx).outs as *mut i32) = *n;
+    0
+}
+
+/// Packs the sum of the table; checks that nothing else is there yet.
+#[no_mangle]
+unsafe extern "C" fn toy_prepare(ctx: *mut PlanContext) -> i32 {
+    let table = *(*(*ctx).params.add(2)) as *const f32;
+    let mut sum = 0.0;
+    let mut i = 0;
+    while i < 5 * D {
+        sum += *table.add(i);
+        i += 1;
+    }
+    *((*ctx).packed as *mut f32) = sum;
+    0
+}
+
+#[no_mangle]
+unsafe extern "C" fn toy_packed(ctx: *mut PlanContext) -> i32 {
+    *(*(*ctx).outs as *mut f32) = *((*ctx).packed as *const f32);
     0
 }
