@@ -265,7 +265,7 @@ fn a_model_of_very_many_layers_is_refused() {
 fn devices_and_pipes_are_no_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    std::fs::write(path("m.attn"), "model M { w: f32[2]  pub fn forward(q: f32[2]) -> f32[2] { q * w } }\n")
+    std::fs::write(path("m.attn"), "model M { w: f32[2]; pub fn forward(q: f32[2]) -> f32[2] { q * w } }\n")
         .expect("a program");
     let q = Tensor::from_f32(vec![2], &[1.0; 2]).expect("values");
     std::fs::write(path("q.npy"), npy::to_bytes(&q)).expect("an input");
