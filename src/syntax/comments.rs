@@ -40,7 +40,7 @@ pub(super) fn is_division(before: &[Lexeme<'_>], rest: &str, is_dimension: &dyn 
 }
 
 /// The tokens up to a comma or to a bracket that closes an outer one.
-fn operand<'t>(tokens: &[Token<'t>]) -> &[Token<'t>] {
+fn operand<'s, 't>(tokens: &'s [Token<'t>]) -> &'s [Token<'t>] {
     let mut depth = 0i32;
     let end = tokens.iter().position(|token| {
         match token {
