@@ -307,7 +307,7 @@ fn clauses_of_one_where_see_each_other() {
     // What is not stated is still asked for, once.
     one_error_in_words(
         "nothing states it",
-        &format!("fn f<H>(x: f32[S, D]) -> f32[S, D] where D / H % 2 == 0 {{ x }}\n"),
+        "fn f<H>(x: f32[S, D]) -> f32[S, D] where D / H % 2 == 0 { x }\n",
         "state it: `where D % H == 0`",
     );
 }

@@ -288,3 +288,16 @@ fn devices_and_pipes_are_no_files() {
         }
     }
 }
+
+#[test]
+fn a_file_of_another_type_is_told_all_that_can_be_read() {
+    let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }\n";
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend([0; 8]);
+    let message = npy::parse(&file).expect_err("f64 is none of the types");
+    for ty in ["f32", "f16", "bf16", "i8", "i32", "i64", "bool"] {
+        assert!(message.split([' ', ',']).any(|word| word == ty), "{ty} is not in: {message}");
+    }
+}

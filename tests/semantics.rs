@@ -132,6 +132,35 @@ fn parts_of_tensors() {
 }
 
 #[test]
+fn masks_are_padded() {
+    let x = t(&[3], |p| [1.0, -1.0, 1.0][p[0]]);
+    let mask = |value: &str| format!("where(pad(x > 0, {value}), 1.0, 2.0)");
+    let shifted = one("(x: f32[W]) -> f32[W + 1]", &mask("low = 1"), std::slice::from_ref(&x));
+    assert_eq!(shifted, t(&[4], |p| [2.0, 1.0, 2.0, 1.0][p[0]]));
+    let longer = one("(x: f32[W]) -> f32[W + 2]", &mask("high = 2, value = true"), &[x]);
+    assert_eq!(longer, t(&[5], |p| [1.0, 2.0, 1.0, 1.0, 1.0][p[0]]));
+}
+
+/// What messages advise to write for functions of other libraries computes what these compute.
+#[test]
+fn advised_formulas_compute_what_they_stand_for() {
+    let x = numbers(&[3, 4]);
+    let x1 = std::slice::from_ref(&x);
+    let variance = "mean(pow(x - mean(x, axis = -1, keep = true), 2), axis = -1)";
+    let mean = |i: usize| (0..4).map(|j| at(&x, &[i, j])).sum::<f64>() / 4.0;
+    let expected = t(&[3], |p| (0..4).map(|j| (at(&x, &[p[0], j]) - mean(p[0])).powi(2)).sum::<f64>() / 4.0);
+    close(&one("(x: f32[S, D]) -> f32[S]", variance, x1), &expected);
+    let each = "rearrange(rearrange(x, \"a b -> a 1 b\") * full<f32>(1, [1, 2, 1]), \"a n b -> (a n) b\")";
+    assert_eq!(one("(x: f32[S, D]) -> f32[2*S, D]", each, x1), t(&[6, 4], |p| at(&x, &[p[0] / 2, p[1]])));
+    let over = "rearrange(rearrange(x, \"a b -> 1 a b\") * full<f32>(1, [2, 1, 1]), \"n a b -> (n a) b\")";
+    assert_eq!(one("(x: f32[S, D]) -> f32[2*S, D]", over, x1), t(&[6, 4], |p| at(&x, &[p[0] % 3, p[1]])));
+    let upper = "where(causal(D, D).T, full<f32>(1, [D, D]), 0)";
+    assert_eq!(one("(x: f32[S, D]) -> f32[D, D]", upper, x1), t(&[4, 4], |p| f64::from(u8::from(p[1] >= p[0]))));
+    let column = one("(x: f32[S, D]) -> f32[S]", "x[0.., 0]", x1);
+    assert_eq!(column, t(&[3], |p| at(&x, &[p[0], 0])));
+}
+
+#[test]
 fn products() {
     let (a, b) = (numbers(&[2, 3, 4]), numbers(&[4, 5]));
     let dot = |n: usize, f: &dyn Fn(usize) -> f64| (0..n).map(f).sum::<f64>();

@@ -54,7 +54,7 @@ pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Di
                             .at(lexeme.span, "a block begins here")
                             .help("write `{` for the `:`, and `}` where the block ends")
                     })
-                    .fix(before.to(lexeme.span), if one_line { " {" } else { " {" }),
+                    .fix(before.to(lexeme.span), " {"),
             );
             continue;
         }
@@ -111,7 +111,7 @@ fn head_end(lexemes: &[Lexeme<'_>], at: usize) -> Option<usize> {
     // The `<..>` of a declaration has types in it.
     let declares =
         matches!(lexemes.get(at)?.token, Token::Fn | Token::Pub | Token::Ident("def" | "class" | "layer" | "model"));
-    for (i, lexeme) in lexemes.iter().enumerate().skip(at) {
+    for (i, lexeme) in lexemes.iter().enumerate().skip(at).take(LONGEST_HEAD) {
         match lexeme.token {
             Token::LParen | Token::LBracket => depth += 1,
             Token::Lt if declares => depth += 1,
@@ -125,6 +125,9 @@ fn head_end(lexemes: &[Lexeme<'_>], at: usize) -> Option<usize> {
     }
     None
 }
+
+/// How many tokens the head of a block has at most.
+const LONGEST_HEAD: usize = 4096;
 
 /// The place of the first word in a line.
 fn line_start(text: &str, span: Span) -> Span {

@@ -44,7 +44,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         out.push(Lexeme { token: Token::DotDot, span, tainted: true });
         let written = if dots { "`...`" } else { "`:`" };
         let message = || Diagnostic::error(codes::SLICE, format!("{written} makes no slice here")).at(span, "");
-        match found.iter_mut().find(|(other, _)| *other == open) {
+        match found.iter_mut().rev().find(|(other, _)| *other == open) {
             Some((_, message)) => *message = message.clone().fix(span, replacement),
             None => found.push((open, message().fix(span, replacement))),
         }
