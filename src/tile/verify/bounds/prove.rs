@@ -196,6 +196,8 @@ impl Prover {
     }
 
     fn search(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
+        // Of whole numbers `256 - 2*x >= 0` says no more and no less than `128 - x >= 0`, where less is lost by rounding.
+        let p = &if self.is_whole(p) { p.clone().tightened() } else { p.clone() };
         if self.plain(p) {
             return true;
         }
@@ -215,7 +217,12 @@ impl Prover {
     fn eliminate(&mut self, p: &Poly, x: Atom, s: &mut Search<'_>, depth: u32) -> bool {
         let Some((a, b)) = self.table.split(p, x) else { return false };
         let Some(bounds) = self.atoms.get(x as usize).cloned() else { return false };
-        let (up, down) = (self.plain(&a), self.plainly_below(&a));
+        let (mut up, mut down) = (self.plain(&a), self.plainly_below(&a));
+        // A factor like `T-1` has a sign by a fact.
+        if !up && !down && self.table.latest(&a).is_some_and(|y| y < self.first) {
+            up = self.search(&a, s, CANCEL + 1);
+            down = !up && a.scale(-1).is_some_and(|a| self.search(&a, s, CANCEL + 1));
+        }
         let limits = if up {
             &bounds.lower[..]
         } else if down {
