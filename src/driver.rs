@@ -82,7 +82,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             machine: levels.machine,
             ..Wanted::default()
         };
-        let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, wanted)?;
+        let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
         if out.has(EmitKind::Obj) {

@@ -99,6 +99,9 @@
 //!   percent of an encoder layer (12 of 18,000 microseconds at 512 rows of 768).
 //! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
 //!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
+//! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses lie in their buffers and
+//!   buffers in their arguments, parameters and slots, and refuses what it cannot prove (`tile::verify::bounds`). Lowering asks
+//!   for the same proof of what it makes; where a graph's text says too little of its dimensions, plans check them first.
 //! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.
 //!
 //! # Numerics

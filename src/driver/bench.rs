@@ -59,7 +59,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, &graph, &levels.all, levels.weights)?;
     s.stage("generate code");
-    let code = stages::machine_code(stages::generator(options.backend), &tiers, &model, Wanted::default())?;
+    let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, Wanted::default())?;
     s.stage("link");
     let folder = Temporary::new(s)?;
     let so = folder.path().join("model.so");

@@ -286,7 +286,7 @@ fn called(
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, levels.weights)?;
     s.stage("generate code");
-    let code = stages::machine_code(generator, &tiers, model, Wanted::default())?;
+    let code = stages::machine_code(s, generator, &tiers, model, Wanted::default())?;
     s.stage("link");
     let folder = Temporary::new(s)?;
     let so = folder.path().join("model.so");

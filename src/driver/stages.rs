@@ -225,7 +225,11 @@ fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failur
 }
 
 /// A module for each of some levels, scheduled, in the same order.
-pub(super) struct Tiers(Vec<(CpuLevel, tile::Module)>);
+pub(super) struct Tiers {
+    list: Vec<(CpuLevel, tile::Module)>,
+    /// Did someone else write them?
+    is_text: bool,
+}
 
 impl Tiers {
     /// Lowers graph IR for levels, and schedules it; packed weights are kept as `weights`.
@@ -247,26 +251,30 @@ impl Tiers {
             }
             Ok((level, tiles))
         })?;
-        Ok(Tiers(tiers))
+        Ok(Tiers { list: tiers, is_text: false })
     }
 
     /// A module that is given as it is: kernels that are not scheduled yet are, for `level`. It becomes code for the best
     /// level that one of its kernels is scheduled for.
     pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: CpuLevel) -> Result<Tiers, Failure> {
         s.stage("schedule");
-        schedule(&mut tiles, level)?;
+        for kernel in &mut tiles.kernels {
+            let done = tile::schedule(kernel, level);
+            done.map_err(|complaint| no_code(s, &format!("kernel @{} has no schedule: {complaint}", kernel.name)))?;
+        }
+        tile::verify::verify_form(&tiles).map_err(|errors| no_code(s, &errors.to_string()))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
         let best = tiles.kernels.iter().filter_map(of).max();
-        Ok(Tiers(vec![(best.unwrap_or(level), tiles)]))
+        Ok(Tiers { list: vec![(best.unwrap_or(level), tiles)], is_text: true })
     }
 
     /// The module of a level; if that is not there, the best below it, or else of all.
     pub(super) fn module(&self, level: CpuLevel) -> Option<&tile::Module> {
-        let own = self.0.iter().filter(|(l, _)| *l <= level).max_by_key(|(l, _)| *l);
-        own.or(self.0.first()).map(|(_, tiles)| tiles)
+        let own = self.list.iter().filter(|(l, _)| *l <= level).max_by_key(|(l, _)| *l);
+        own.or(self.list.first()).map(|(_, tiles)| tiles)
     }
 }
 
@@ -281,7 +289,8 @@ fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: WeightFormat) ->
         )
     };
     let tiles = lowering::tile::lower_packed(graph, level, weights).map_err(|complaint| failed(&complaint))?;
-    tile::verify::verify(&tiles).map_err(|errors| failed(&errors.to_string()))?;
+    // Lowering has shown that accesses stay in their buffers, and the schedule changes none of them.
+    tile::verify::verify_form(&tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(tiles)
 }
 
@@ -295,8 +304,14 @@ fn schedule(tiles: &mut tile::Module, level: CpuLevel) -> Result<(), Failure> {
     for kernel in &mut tiles.kernels {
         tile::schedule(kernel, level).map_err(|complaint| failed(&format!("kernel {}: {complaint}", kernel.name)))?;
     }
-    tile::verify::verify(tiles).map_err(|errors| failed(&errors.to_string()))?;
+    tile::verify::verify_form(tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(())
+}
+
+/// Complains of a text of tile IR that keeps the rules, and for which there is no code all the same.
+fn no_code(s: &mut Session, complaint: &str) -> Failure {
+    s.diagnostics.push(Diagnostic::error(ir_codes::INVALID, format!("there is no code for this: {complaint}")));
+    Failure::Program
 }
 
 /// The back end that an option means.
@@ -309,6 +324,7 @@ pub(super) fn generator(backend: CodeBackend) -> Generator {
 
 /// The object file, with the code of each level; of the texts those of `shown`.
 pub(super) fn machine_code(
+    s: &mut Session,
     generator: Generator,
     tiers: &Tiers,
     model: &ModelDescriptor,
@@ -319,14 +335,21 @@ pub(super) fn machine_code(
         return Err(command_line_error("`--backend llvm` makes code for this machine only"));
     }
     if wanted.machine == Machine::Aarch64
-        && let Some((level, _)) = tiers.0.iter().find(|(level, _)| *level != CpuLevel::Portable)
+        && let Some((level, _)) = tiers.list.iter().find(|(level, _)| *level != CpuLevel::Portable)
     {
         let message = format!("kernels that are scheduled for {} are none for aarch64", level.name());
         return Err(command_line_error(&message));
     }
-    let list: Vec<Tier<'_>> = tiers.0.iter().map(|(level, module)| Tier { level: *level, module }).collect();
+    let gpu = |k: &&tile::Kernel| matches!(k.state, tile::State::Gpu { .. });
+    if let Some(k) = tiers.list.iter().flat_map(|(_, m)| &m.kernels).find(gpu) {
+        return Err(no_code(s, &format!("kernel @{} is scheduled for a GPU, and code is made for CPUs alone", k.name)));
+    }
+    let list: Vec<Tier<'_>> = tiers.list.iter().map(|(level, module)| Tier { level: *level, module }).collect();
     codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
-        let text = tiers.0.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();
+        if tiers.is_text {
+            return no_code(s, &complaint);
+        }
+        let text = tiers.list.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
     })
 }

@@ -13,6 +13,7 @@
 //! * a block argument that is a tensor has a slot, into which each jump copies.
 
 mod attention;
+mod checks;
 mod parameters;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,6 @@ use super::region::{Operand, buffer_type};
 use super::views::View;
 use super::{Call, Shared, gather, map, matmul, packing, rows};
 use crate::ir::{self, Function, FusionKind, Op, Terminator, User, Value};
-use crate::scalar::ReduceKind;
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
 use parameters::Join;
@@ -34,7 +34,13 @@ use parameters::Join;
 ///
 /// # Errors
 /// A form that is not known here, a mistake of ours.
-pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
+pub(super) fn lower(
+    f: &Function,
+    level: CpuLevel,
+    careful: bool,
+    shared: &mut Shared,
+    out: &mut tile::Module,
+) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let mut lowering = Lowering {
@@ -52,6 +58,7 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
         joins: BTreeMap::new(),
         next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
         entry: tile::Block::from_u32(0),
+        careful,
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -79,6 +86,8 @@ struct Lowering<'a> {
     joins: BTreeMap<Value, Join>,
     next_root: u32,
     entry: tile::Block,
+    /// Are extents and indices checked of which the form does not say that they are in range?
+    careful: bool,
 }
 
 /// The source of a value that need not be in memory: a literal or a dimension.
@@ -97,6 +106,9 @@ impl Lowering<'_> {
             let data = self.f.block(*block);
             if *block == self.f.entry() {
                 self.blocks[*block] = Some(self.entry);
+                if self.careful {
+                    self.check_dimensions();
+                }
                 for (i, v) in data.args.iter().enumerate() {
                     let view = View::whole(*v, self.tensor(*v)?);
                     let op = tile::Op::Arg(u32::try_from(i).unwrap_or(u32::MAX));
@@ -377,8 +389,10 @@ impl Lowering<'_> {
                 let v = data.result.ok_or("a parameter without a result")?;
                 let view = View::whole(v, self.tensor(v)?);
                 let mut indices = Vec::new();
-                for i in &data.operands {
-                    indices.push(self.index(*i)?);
+                let counts = self.out.params.iter().find(|p| p.name == *name).map(|p| p.counts.clone());
+                for (n, i) in data.operands.iter().enumerate() {
+                    let count = counts.as_ref().and_then(|c| i64::try_from(*c.get(n)?).ok());
+                    indices.push(self.checked(*i, &Dim::from(count.unwrap_or(i64::MAX)), data.loc)?);
                 }
                 let op = tile::Op::Param { name: name.clone() };
                 let buffer = self.builder.value(op, indices, tile::Type::Buffer(buffer_type(&view)));
@@ -469,8 +483,11 @@ impl Lowering<'_> {
                 let (op, ty) = (tile::Op::Tap { name: name.clone() }, buffer_type(&to));
                 let buffer = self.builder.value(op, Vec::new(), tile::Type::Buffer(ty));
                 self.roots[root] = Some(buffer);
-                for i in data.operands.iter().skip(1) {
-                    to = to.select_at(0, *i);
+                for (i, extent) in data.operands.iter().skip(1).zip(extents) {
+                    let index = self.checked(*i, extent, data.loc)?;
+                    let name = self.fresh_root();
+                    self.indices[name] = Some(index);
+                    to = to.select_at(0, name);
                 }
                 let call = map::copy("tap", &from, &to)?;
                 self.launch(call)
@@ -560,23 +577,6 @@ impl Lowering<'_> {
         };
         self.launch(call)?;
         self.places[v] = Some(to);
-        Ok(())
-    }
-
-    /// The argmax of an empty axis is an error of the call.
-    fn check_argmax(&mut self, body: &Function) -> Result<(), String> {
-        for (_, _, d) in body.insts() {
-            let Op::Reduce { kind: ReduceKind::ArgMax, axes, .. } = &d.op else { continue };
-            let x = d.operands.first().and_then(|v| body.tensor(*v)).ok_or("argmax of no tensor")?;
-            let extent = axes.first().and_then(|a| x.shape.get(*a)).cloned().unwrap_or_default();
-            if extent.as_const().is_some_and(|n| n > 0) {
-                continue;
-            }
-            let text = format!("{}: argmax of an empty axis", self.place_text(d.loc));
-            let site = self.site(text);
-            let (zero, bound) = (self.builder.index(0), self.builder.dim(&extent));
-            self.builder.check_index(zero, bound, site);
-        }
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Sink;
-use crate::ir::EntryDecl;
-use crate::shape::TensorType;
+use crate::ir::{EntryDecl, TapDecl};
+use crate::shape::{Dim, TensorType};
 use crate::tile::text::At;
 use crate::tile::{BufferType, Module, Op, Plan, PlanVariant, Type, row_major};
 
@@ -17,6 +17,10 @@ pub(super) fn module(module: &Module, sink: &mut Sink) {
         }
         if !module.plans.iter().any(|p| p.name == e.name && p.variant == PlanVariant::Plain) {
             sink.error(At::Head, format!("the entry point @{} has no plan", e.name));
+        }
+        let tapped = |p: &Plan| p.name == e.name && p.variant == PlanVariant::Tapped;
+        if !e.taps.is_empty() && !module.plans.iter().any(tapped) {
+            sink.error(At::Head, format!("the entry point @{} has taps, and no plan that fills them", e.name));
         }
     }
 }
@@ -31,11 +35,24 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
     if plan.variant == PlanVariant::Tapped && plan.taps != taps {
         sink.error(At::Head, format!("the entry point's taps are {taps:?}"));
     }
+    if plan.variant == PlanVariant::Plain && !plan.taps.is_empty() {
+        sink.error(At::Head, "a plan that is not `tapped` has taps");
+    }
     for i in plan.body.insts() {
         let data = plan.body.inst(i);
         let (what, n, declared) = match data.op {
             Op::Arg(n) => ("argument", n, e.args.get(n as usize).map(|a| &a.ty)),
             Op::Out(n) => ("result", n, e.results.get(n as usize).map(|r| &r.ty)),
+            Op::Tap { ref name } => {
+                let tap = e.taps.iter().find(|t| t.name == *name);
+                let whole = tap.map(|t| buffer(&TensorType { shape: tap_shape(t), ..t.ty.clone() }));
+                if let (Some(whole), Some(v)) = (whole, data.result)
+                    && *plan.body.ty(v) != Type::Buffer(whole.clone())
+                {
+                    sink.error(At::Inst(i), format!("the tap is {whole}"));
+                }
+                continue;
+            }
             _ => continue,
         };
         let Some(ty) = declared else {
@@ -47,6 +64,11 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
             sink.error(At::Inst(i), format!("the {what} is {whole}"));
         }
     }
+}
+
+/// The shape of a tap's buffer: the arrays of layers and loops, then the value.
+fn tap_shape(t: &TapDecl) -> Vec<Dim> {
+    t.extents.iter().chain(&t.ty.shape).cloned().collect()
 }
 
 fn buffer(ty: &TensorType) -> BufferType {

@@ -61,15 +61,33 @@
 //! 22. A module with a packed area has one plan that prepares it, which has neither dimensions nor arguments, results, taps
 //!     and slots. What a plan has of the packed area lies inside of it, at a multiple of 64 bytes, with strides that are
 //!     known; it is written in the plan that prepares it alone, and read in the others alone.
-//! 23. Entry points (`entries`) have names, each once, and a plain plan; a plan with an entry point has its dimensions and
-//!     taps, and takes and gives contiguous buffers of the declared types.
+//! 23. Entry points (`entries`) have names, each once, and a plain plan, and one that fills the taps if there are any; a plan
+//!     with an entry point has its dimensions and taps, and takes and gives contiguous buffers of the declared types.
+//!
+//! Of accesses (`bounds`), for all values that the dimensions can have at run time, in kernels that are not for a GPU:
+//! 24. Whatever a kernel loads, stores or reads in place lies within the extents of its buffer. Extents that are known at run
+//!     time alone are between 0 and their bounds. A grid has no negative extent. Numbers that are loaded are indices only after
+//!     `check_index`.
+//! 25. Every buffer of a plan lies inside of its argument, result, parameter, tap, slot or packed area; one whose type
+//!     reaches beyond the end of its slot (panels, of which a type can only say that they are no more than the rows) is
+//!     launched only with kernels whose accesses end before that. Indices of parameters are in range, sizes of slots not
+//!     negative; the packed area is no larger than what lies in it.
+//! 26. A launch writes results, taps, slots and, in the plan that prepares it, the packed area alone: no argument of the
+//!     caller's, and no parameter.
+//! 27. A dimension with a divisor is whole by the conditions of the entry point.
+//!
+//! What is not proved is refused. A plan can make it provable by `check_index`, an error of the call where it fails: what it
+//! checks of dimensions before its first launch is known in its kernels too. So does lowering where a graph's text says too
+//! little of its dimensions.
 //!
 //! # What is not checked
 //!
-//! That indices are in range when the program runs (the interpreter does); that grid points write different elements;
-//! that loops end; that the room of a slot is large enough for its buffer (the interpreter checks each access).
+//! That grid points write different elements, and that a launch does not read what it writes (a race, inside of the buffers);
+//! that what is read was written before (the interpreter checks it); that loops end; what a product of dimensions does beyond
+//! 63 bits (entry points refuse tensors that large). Accesses of kernels for a GPU, which leave out what is outside.
 
 mod body;
+mod bounds;
 mod cpu;
 mod entries;
 mod gpu;
@@ -125,6 +143,37 @@ impl Sink {
 /// # Errors
 /// Every invariant that does not hold.
 pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
+    check(module, true).map(|()| Verified(module))
+}
+
+/// Checks a module but for rules 24 to 27, for a stage that changes no access of a module of which they were shown.
+///
+/// # Errors
+/// Every other invariant that does not hold.
+pub fn verify_form(module: &Module) -> Result<(), Errors> {
+    check(module, false)
+}
+
+/// Rules 24 to 27 alone, of a module that keeps the others.
+///
+/// # Errors
+/// Every access that is not proved to lie in its buffer.
+pub fn verify_accesses(module: &Module) -> Result<(), Errors> {
+    let mut sink = Sink { owner: Owner::Module, list: Vec::new() };
+    for (i, k) in module.kernels.iter().enumerate() {
+        sink.owner = Owner::Kernel(i);
+        if !matches!(k.state, State::Gpu { .. }) {
+            bounds::kernel(module, k, &mut sink);
+        }
+    }
+    for (i, p) in module.plans.iter().enumerate() {
+        sink.owner = Owner::Plan(i);
+        bounds::plan(module, p, &mut sink);
+    }
+    result(module, sink)
+}
+
+fn check(module: &Module, accesses: bool) -> Result<(), Errors> {
     let mut sink = Sink { owner: Owner::Module, list: Vec::new() };
     let mut names = BTreeSet::new();
     for p in &module.params {
@@ -142,8 +191,9 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
         if k.name.is_empty() || !names.insert(&k.name) {
             sink.error(At::Head, format!("the kernel's name `{}` is not its own", k.name));
         }
-        kernel(module, k, &mut sink);
+        kernel(module, k, accesses, &mut sink);
     }
+    plan::packed_area(module, &mut sink);
     if module.plans.iter().filter(|p| p.variant == PlanVariant::Prepare).count() != usize::from(module.packed > 0) {
         sink.owner = Owner::Module;
         sink.error(At::Head, "a module with a packed area has one plan that prepares it, and others have none");
@@ -158,14 +208,21 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
         body::check(module, body::Unit::Plan(p), &mut sink);
         if sink.list.len() == before {
             plan::check(module, p, &mut sink);
+            if accesses && sink.list.len() == before {
+                bounds::plan(module, p, &mut sink);
+            }
             let entry = module.entries.iter().find(|e| e.name == p.name && p.variant != PlanVariant::Prepare);
             if let Some(e) = entry {
                 entries::plan(e, p, &mut sink);
             }
         }
     }
+    result(module, sink)
+}
+
+fn result(module: &Module, sink: Sink) -> Result<(), Errors> {
     if sink.list.is_empty() {
-        return Ok(Verified(module));
+        return Ok(());
     }
     let list: Vec<(Anchor, String)> =
         sink.list.into_iter().map(|(a, m)| (a, with_names(&m, a.owner, module))).collect();
@@ -182,7 +239,7 @@ pub fn verify_kernel(k: &Kernel) -> Result<(), Errors> {
     verify(&module).map(|_| ())
 }
 
-fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
+fn kernel(module: &Module, k: &Kernel, accesses: bool, sink: &mut Sink) {
     let before = sink.list.len();
     body::check(module, body::Unit::Kernel(k), sink);
     // Where the structure is broken, what stands on it cannot be asked.
@@ -192,6 +249,9 @@ fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
     match k.state {
         State::Unscheduled => cpu::unscheduled(k, sink),
         State::Cpu(level) => cpu::scheduled(k, level, sink),
-        State::Gpu { arch, warps } => gpu::scheduled(k, arch, warps, sink),
+        State::Gpu { arch, warps } => return gpu::scheduled(k, arch, warps, sink),
+    }
+    if accesses && sink.list.len() == before {
+        bounds::kernel(module, k, sink);
     }
 }

@@ -1,8 +1,11 @@
 //! What holds of plans: launches, slots, taps and parameters refer to what is there.
 
 use super::Sink;
-use crate::tile::text::At;
+use crate::tile::text::{At, Owner};
 use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value};
+
+/// The most bytes of packed weights.
+const MAX_PACKED: u64 = 1 << 48;
 
 /// Checks a plan whose body is in order.
 pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
@@ -85,6 +88,22 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                 sink.error(At::Head, format!("the dimension {name} is none of the symbols"));
             }
         }
+    }
+}
+
+/// Rule 25: the packed area is what lies in it.
+pub(super) fn packed_area(module: &Module, sink: &mut Sink) {
+    let ends = module.plans.iter().flat_map(|p| {
+        p.body.insts().into_iter().map(|i| p.body.inst(i)).filter_map(|d| {
+            let Op::Packed { offset } = d.op else { return None };
+            let ty = d.result.and_then(|v| p.body.ty(v).buffer());
+            offset.checked_add(ty.and_then(span)?)
+        })
+    });
+    let end = ends.max().unwrap_or(0);
+    if module.packed > end.checked_next_multiple_of(64).unwrap_or(u64::MAX) || module.packed > MAX_PACKED {
+        sink.owner = Owner::Module;
+        sink.error(At::Head, format!("the packed area has {} bytes, and what lies in it ends at {end}", module.packed));
     }
 }
 

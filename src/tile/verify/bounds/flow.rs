@@ -1,0 +1,420 @@
+//! Index values of a body as forms, and what the way to a block says of them.
+//!
+//! In: a body whose structure is in order, block by block, each after those that dominate it. Out: for each value of type
+//! `index` its form, and for each block the facts that hold in it: conditions of the branches that lead there, and what
+//! `check_index` has let through.
+//!
+//! A loop's counter, an argument of a block that every way round raises by the same number, is where it starts plus that
+//! number times a new atom. What is not understood is an atom that may be anything.
+//!
+//! Forms are exact, and the machine counts modulo 2^64. Sums and products are the same modulo 2^64, so where a result is
+//! proved to be small it is right; what compares or divides asks that its operands fit ([`Flow::fits`]). Dimensions, and the
+//! sizes that are made of them, count as numbers that fit: entry points refuse others.
+
+use cranelift_entity::SecondaryMap;
+
+use super::poly::{Atom, Poly};
+use super::prove::{Bounds, Prover};
+use crate::cfg::Cfg;
+use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
+use crate::shape::Dim;
+use crate::tile::{Block, Body, Extent, Inst, InstData, Op, Terminator, Type, Value};
+
+/// The largest sum of coefficients of a form that is compared or divided.
+const MAX_COEFFICIENTS: i128 = 1 << 40;
+/// The largest step of a loop's counter.
+const MAX_STEP: i128 = 1 << 20;
+/// Operations between a counter and its next value.
+const MAX_CHAIN: u32 = 16;
+
+/// How often a loop went round.
+struct Counter {
+    header: Block,
+    turns: Atom,
+    /// Atoms below this number are the same in all its rounds.
+    before: Atom,
+}
+
+/// What is known so far of a body's indices.
+pub(super) struct Flow<'a> {
+    pub(super) body: &'a Body,
+    pub(super) cfg: Cfg<Block>,
+    pub(super) prover: Prover,
+    /// Facts that hold everywhere.
+    known: Vec<Poly>,
+    forms: SecondaryMap<Value, Option<Poly>>,
+    facts: SecondaryMap<Block, Vec<Poly>>,
+    /// Counters of loops.
+    counters: Vec<Counter>,
+}
+
+impl<'a> Flow<'a> {
+    /// Of a body with these symbols, and what is at least 0 for all its runs.
+    pub(super) fn new(body: &'a Body, symbols: &[String], known: &[Dim]) -> Flow<'a> {
+        let mut prover = Prover::new(symbols);
+        let known = known.iter().filter_map(|d| prover.dim(d)).map(Poly::tightened).collect();
+        Flow {
+            body,
+            cfg: Cfg::new(body),
+            prover,
+            known,
+            forms: SecondaryMap::new(),
+            facts: SecondaryMap::new(),
+            counters: Vec::new(),
+        }
+    }
+
+    /// Facts that hold everywhere.
+    pub(super) fn learn(&mut self, facts: Vec<Poly>) {
+        self.known.extend(facts);
+    }
+
+    /// Says what a value is.
+    pub(super) fn set(&mut self, v: Value, form: Poly) {
+        self.forms[v] = Some(form);
+    }
+
+    /// Any number.
+    pub(super) fn anything(&mut self) -> Poly {
+        self.prover.fresh(Bounds { wild: true, ..Bounds::default() })
+    }
+
+    /// The form of an index; a new atom where nothing is known of it.
+    pub(super) fn form(&mut self, v: Value) -> Poly {
+        match &self.forms[v] {
+            Some(p) => p.clone(),
+            None => {
+                let p = self.anything();
+                self.forms[v] = Some(p.clone());
+                p
+            }
+        }
+    }
+
+    /// An extent as a form.
+    pub(super) fn extent(&mut self, e: Extent) -> Poly {
+        match e {
+            Extent::Static(n) => Poly::int(i128::from(n)),
+            Extent::Bounded { value, .. } => self.form(value),
+        }
+    }
+
+    /// Is `p >= 0` at the end of what was looked at of a block, and where `also` holds?
+    pub(super) fn proves(&mut self, p: Option<Poly>, at: Block, also: &[Poly]) -> bool {
+        let Some(p) = p else { return false };
+        let facts = also.iter().chain(&self.facts[at]).chain(&self.known);
+        self.prover.proves(&p, facts)
+    }
+
+    /// Does the machine compute the form's value, not just its value modulo 2^64?
+    fn fits(&self, p: &Poly) -> bool {
+        let total = p.terms().iter().try_fold(0i128, |sum, (_, c)| sum.checked_add(c.checked_abs()?));
+        let is_small = total.is_some_and(|n| n <= MAX_COEFFICIENTS);
+        is_small && (self.prover.is_atom(p) || !self.prover.is_wild(p))
+    }
+
+    /// Goes into a block: its facts and its arguments.
+    pub(super) fn enter(&mut self, b: Block) {
+        let mut facts = self.cfg.immediate_dominator(b).map(|up| self.facts[up].clone()).unwrap_or_default();
+        let from: Vec<Block> = self.cfg.predecessors(b).iter().copied().filter(|p| self.cfg.is_reachable(*p)).collect();
+        if let [p] = from.as_slice()
+            && let Terminator::BrIf { condition, then, otherwise } = &self.body.block(*p).terminator
+            && then.block != otherwise.block
+        {
+            self.condition(*condition, then.block == b, &mut facts, MAX_CHAIN);
+        }
+        self.facts[b] = facts;
+        let before = self.prover.next();
+        for (n, v) in self.body.block(b).args.iter().enumerate() {
+            if *self.body.ty(*v) == Type::Index {
+                let form = self.argument(b, n, *v, &from, before);
+                self.forms[*v] = Some(form);
+            }
+        }
+    }
+
+    /// What a condition says where it is true, or false.
+    fn condition(&mut self, v: Value, truth: bool, facts: &mut Vec<Poly>, depth: u32) {
+        let Some(InstData { op, operands, .. }) = self.body.def_inst(v) else { return };
+        let (&[a, ref rest @ ..], true) = (operands.as_slice(), depth > 0) else { return };
+        match (op, rest) {
+            (Op::Compare(op), [b]) if *self.body.ty(a) == Type::Index => {
+                let (a, b) = (self.form(a), self.form(*b));
+                if self.fits(&a) && self.fits(&b) {
+                    compared(*op, truth, &a, &b, facts);
+                }
+            }
+            (Op::Binary(BinaryOp::And), [b]) if truth => {
+                self.condition(a, true, facts, depth - 1);
+                self.condition(*b, true, facts, depth - 1);
+            }
+            (Op::Binary(BinaryOp::Or), [b]) if !truth => {
+                self.condition(a, false, facts, depth - 1);
+                self.condition(*b, false, facts, depth - 1);
+            }
+            (Op::Unary(UnaryOp::Not), []) => self.condition(a, !truth, facts, depth - 1),
+            _ => {}
+        }
+    }
+
+    /// Looks at how a block ends. The loop of a header goes round where its condition holds, `rest - c * turns >= 0`; so that
+    /// held a round ago, or there was none.
+    pub(super) fn leave(&mut self, b: Block) {
+        let Terminator::BrIf { condition, then, otherwise } = &self.body.block(b).terminator else { return };
+        let own: Vec<(Atom, Atom)> =
+            self.counters.iter().filter(|c| c.header == b).map(|c| (c.turns, c.before)).collect();
+        // The way round is the one that every jump back comes from.
+        let back = |to: Block| {
+            let mut jumps = self.cfg.predecessors(b).iter().filter(|p| self.cfg.dominates(b, **p));
+            let is_alone = to == b || self.cfg.predecessors(to) == [b];
+            is_alone && jumps.all(|p| if to == b { *p == b } else { self.cfg.dominates(to, *p) })
+        };
+        let round = match (own.is_empty(), back(then.block), back(otherwise.block)) {
+            (false, true, false) => true,
+            (false, false, true) => false,
+            _ => return,
+        };
+        // Where the counter itself is compared first, what holds in the loop says as much.
+        let compared = self.body.def_inst(*condition).map(|d| d.operands.as_slice()).unwrap_or_default();
+        if compared.iter().any(|v| self.body.block(b).args.contains(v)) {
+            return;
+        }
+        let mut facts = Vec::new();
+        self.condition(*condition, round, &mut facts, MAX_CHAIN);
+        for (turns, before) in own {
+            for fact in &facts {
+                let Some((c, rest)) = self.prover.split(fact, turns) else { continue };
+                let Some(c) = c.as_int().filter(|c| *c < 0).and_then(i128::checked_neg) else { continue };
+                if let Some(limit) = rest.add(&Poly::int(c))
+                    && self.prover.is_older(&rest, before)
+                {
+                    self.prover.limit(turns, c, limit);
+                }
+            }
+        }
+    }
+
+    /// Looks ahead in a block that goes round by itself: what its end says of its counters holds from its start. Not where it
+    /// checks something on the way, which would be known too early.
+    pub(super) fn foresee(&mut self, b: Block) {
+        let data = self.body.block(b);
+        let goes_round = data.terminator.targets().iter().any(|c| c.block == b);
+        let checks = |i: &Inst| matches!(self.body.inst(*i).op, Op::CheckIndex { .. });
+        if goes_round && !data.insts.iter().any(checks) {
+            data.insts.iter().for_each(|i| self.instruction(*i, b));
+            self.leave(b);
+        }
+    }
+
+    /// The form of a block's argument.
+    fn argument(&mut self, b: Block, n: usize, v: Value, from: &[Block], before: Atom) -> Poly {
+        let (mut starts, mut steps) = (Vec::new(), Vec::new());
+        for p in from {
+            let calls = self.body.block(*p).terminator.targets();
+            let given: Vec<Value> =
+                calls.iter().filter(|c| c.block == b).filter_map(|c| c.args.get(n).copied()).collect();
+            for x in given {
+                if !self.cfg.dominates(b, *p) {
+                    let start = self.form(x);
+                    if !starts.contains(&start) {
+                        starts.push(start);
+                    }
+                } else {
+                    match self.step(x, v, MAX_CHAIN) {
+                        Some(step) => steps.push(step),
+                        None => return self.anything(),
+                    }
+                }
+            }
+        }
+        // Without jumps back it is one of those.
+        let start = match starts.as_slice() {
+            [one] => one.clone(),
+            [] => return self.anything(),
+            _ => {
+                if !starts.iter().all(|p| self.fits(p)) {
+                    return self.anything();
+                }
+                let wild = starts.iter().any(|p| self.prover.is_wild(p));
+                self.prover.fresh(Bounds { one_of: starts, wild, ..Bounds::default() })
+            }
+        };
+        steps.retain(|s| *s != 0);
+        steps.sort_unstable();
+        steps.dedup();
+        match steps.as_slice() {
+            [] => start,
+            [step] if step.abs() <= MAX_STEP && self.fits(&start) => {
+                let turns = self.prover.atom(Bounds { natural: true, ..Bounds::default() });
+                let form = self.prover.of_atom(turns);
+                self.counters.push(Counter { header: b, turns, before });
+                match start.combine(1, &form, *step) {
+                    Some(p) => p,
+                    None => self.anything(),
+                }
+            }
+            [low, .., high] if *low > 0 && *high <= MAX_STEP && self.fits(&start) => {
+                let more = self.prover.fresh(Bounds { natural: true, ..Bounds::default() });
+                match start.add(&more) {
+                    Some(p) => p,
+                    None => self.anything(),
+                }
+            }
+            _ => self.anything(),
+        }
+    }
+
+    /// By what a value is more than `v`, if that is a number.
+    fn step(&self, x: Value, v: Value, depth: u32) -> Option<i128> {
+        if x == v {
+            return Some(0);
+        }
+        let InstData { op, operands, .. } = self.body.def_inst(x)?;
+        let (&[a, b], true) = (operands.as_slice(), depth > 0) else { return None };
+        let number = |v: Value| match self.body.def_inst(v).map(|d| &d.op) {
+            Some(Op::Const(n)) => Some(i128::from(n.as_i64())),
+            Some(Op::DimValue(d)) => d.as_const().map(i128::from),
+            _ => None,
+        };
+        match op {
+            Op::Binary(BinaryOp::Add) => match (number(a), number(b)) {
+                (_, Some(n)) => self.step(a, v, depth - 1)?.checked_add(n),
+                (Some(n), _) => self.step(b, v, depth - 1)?.checked_add(n),
+                _ => None,
+            },
+            Op::Binary(BinaryOp::Sub) => self.step(a, v, depth - 1)?.checked_sub(number(b)?),
+            _ => None,
+        }
+    }
+
+    /// Goes over an instruction: what index it makes, and what is known after it.
+    pub(super) fn instruction(&mut self, i: Inst, at: Block) {
+        let data = self.body.inst(i);
+        let Some(v) = data.result.filter(|v| *self.body.ty(*v) == Type::Index) else { return };
+        let form = match (&data.op, data.operands.as_slice()) {
+            (Op::Const(n), _) => Poly::int(i128::from(n.as_i64())),
+            (Op::DimValue(d), _) => match self.prover.dim(d) {
+                Some(p) => p,
+                None => self.anything(),
+            },
+            (Op::Binary(op), [a, b]) => {
+                let (a, b) = (self.form(*a), self.form(*b));
+                match self.binary(*op, &a, &b, at) {
+                    Some(p) => p,
+                    None => self.anything(),
+                }
+            }
+            (Op::Select, [_, a, b]) => {
+                let one_of = vec![self.form(*a), self.form(*b)];
+                if one_of.iter().all(|p| self.fits(p)) {
+                    let wild = one_of.iter().any(|p| self.prover.is_wild(p));
+                    self.prover.fresh(Bounds { one_of, wild, ..Bounds::default() })
+                } else {
+                    self.anything()
+                }
+            }
+            (Op::CheckIndex { .. }, [a, b]) => {
+                let (index, bound) = (self.form(*a), self.form(*b));
+                self.checked(index, &bound, at)
+            }
+            _ => self.anything(),
+        };
+        self.forms[v] = Some(form);
+    }
+
+    /// An index that is in `0..bound` from here on.
+    fn checked(&mut self, index: Poly, bound: &Poly, at: Block) -> Poly {
+        let last = bound.sub(&Poly::int(1)).filter(|_| self.fits(bound) && !self.prover.is_wild(bound));
+        let exact = self.fits(&index);
+        if exact {
+            self.facts[at].push(index.clone().tightened());
+            self.facts[at].extend(last.as_ref().and_then(|l| l.sub(&index)).map(Poly::tightened));
+        }
+        if let Some(n) = index.as_int() {
+            return Poly::int(n);
+        }
+        let wild = last.is_none();
+        let upper = last.into_iter().map(|l| (1, l)).collect();
+        let one_of = if exact { vec![index] } else { Vec::new() };
+        self.prover.fresh(Bounds { natural: true, wild, upper, one_of, ..Bounds::default() })
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: &Poly, b: &Poly, at: Block) -> Option<Poly> {
+        match op {
+            BinaryOp::Add => return a.add(b),
+            BinaryOp::Sub => return a.sub(b),
+            BinaryOp::Mul => return self.prover.mul(a, b),
+            _ => {}
+        }
+        if !self.fits(a) || !self.fits(b) {
+            return None;
+        }
+        let wild = self.prover.is_wild(a) || self.prover.is_wild(b);
+        let both = || vec![a.clone(), b.clone()];
+        let bounds = || vec![(1, a.clone()), (1, b.clone())];
+        Some(match op {
+            BinaryOp::Min | BinaryOp::Max => {
+                if let (Some(x), Some(y)) = (a.as_int(), b.as_int()) {
+                    return Some(Poly::int(if op == BinaryOp::Min { x.min(y) } else { x.max(y) }));
+                }
+                let natural = self.prover.plain(a) && self.prover.plain(b);
+                let (lower, upper) = if op == BinaryOp::Min { (Vec::new(), bounds()) } else { (bounds(), Vec::new()) };
+                self.prover.fresh(Bounds { natural, wild, lower, upper, one_of: both() })
+            }
+            BinaryOp::Div => self.quotient(a, b, at)?,
+            BinaryOp::Rem => match b.as_int() {
+                Some(n) => a.combine(1, &self.quotient(a, b, at)?, n.checked_neg()?)?,
+                None if self.proves(b.sub(&Poly::int(1)), at, &[]) => {
+                    let upper = vec![(1, b.sub(&Poly::int(1))?)];
+                    self.prover.fresh(Bounds { natural: true, wild, upper, ..Bounds::default() })
+                }
+                None => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    /// `floor(p / 2)`
+    pub(super) fn halved(&mut self, p: &Poly, at: Block) -> Option<Poly> {
+        self.quotient(p, &Poly::int(2), at)
+    }
+
+    /// `floor(a / b)`
+    fn quotient(&mut self, a: &Poly, b: &Poly, at: Block) -> Option<Poly> {
+        let natural = self.proves(Some(a.clone()), at, &[]);
+        let wild = self.prover.is_wild(a);
+        let Some(n) = b.as_int() else {
+            // At least 1 times it is no more than what is divided.
+            let positive = natural && self.proves(b.sub(&Poly::int(1)), at, &[]);
+            let upper = vec![(1, a.clone())];
+            return positive.then(|| self.prover.fresh(Bounds { natural, wild, upper, ..Bounds::default() }));
+        };
+        if n < 1 {
+            return None;
+        }
+        if let Some(exact) = a.divided(n) {
+            return Some(exact);
+        }
+        let lower = vec![(n, a.sub(&Poly::int(n - 1))?)];
+        Some(self.prover.fresh(Bounds { natural, wild, lower, upper: vec![(n, a.clone())], ..Bounds::default() }))
+    }
+}
+
+/// What a comparison says of two forms, as forms that are at least 0.
+fn compared(op: CmpOp, truth: bool, a: &Poly, b: &Poly, facts: &mut Vec<Poly>) {
+    // The larger one, the smaller one, and by how much it is larger at least.
+    let mut say = |large: &Poly, small: &Poly, by: i128| {
+        facts.extend(large.sub(small).and_then(|d| d.sub(&Poly::int(by))).map(Poly::tightened));
+    };
+    match (op, truth) {
+        (CmpOp::Lt, true) | (CmpOp::Ge, false) => say(b, a, 1),
+        (CmpOp::Le, true) | (CmpOp::Gt, false) => say(b, a, 0),
+        (CmpOp::Gt, true) | (CmpOp::Le, false) => say(a, b, 1),
+        (CmpOp::Ge, true) | (CmpOp::Lt, false) => say(a, b, 0),
+        (CmpOp::Eq, true) | (CmpOp::Ne, false) => {
+            say(a, b, 0);
+            say(b, a, 0);
+        }
+        (CmpOp::Eq, false) | (CmpOp::Ne, true) => {}
+    }
+}

@@ -1,0 +1,257 @@
+//! That a kernel stays in its buffers, and its tiles in their extents.
+//!
+//! In: a kernel whose structure and types are in order, and what its plans say of the dimensions. Out: an error for each
+//! access that is not proved to lie in its buffer, for each extent that may be below 0 or above its largest value, and for
+//! each axis of the grid that may be negative. A tile without elements accesses nothing, so an access is judged where each
+//! extent is at least 1.
+
+use std::collections::BTreeSet;
+
+use super::flow::Flow;
+use super::poly::Poly;
+use super::prove::Bounds;
+use crate::shape::Dim;
+use crate::tile::text::{At, Owner};
+use crate::tile::verify::Sink;
+use crate::tile::{Block, Extent, GROUP, Inst, Kernel, Op, Type, Value};
+
+/// Checks a kernel under one set of facts.
+pub(super) fn check(k: &Kernel, known: &[Dim], sink: &mut Sink) {
+    walk(k, known, None, sink);
+}
+
+/// Is every access to a parameter in the first `bytes` of it, whatever its type says of its extents?
+pub(super) fn stays_in(k: &Kernel, known: &[Dim], param: Value, bytes: &Dim) -> bool {
+    let mut nothing = Sink { owner: Owner::Module, list: Vec::new() };
+    walk(k, known, Some((param, bytes)), &mut nothing)
+}
+
+fn walk(k: &Kernel, known: &[Dim], room: Option<(Value, &Dim)>, sink: &mut Sink) -> bool {
+    let flow = Flow::new(&k.body, &k.symbols, known);
+    let mut c = Checker { flow, sink, extents: Vec::new(), room, stays: true };
+    for p in &k.params {
+        if *k.body.ty(p.value) == Type::Index {
+            let form = c.flow.anything();
+            c.flow.set(p.value, form);
+        }
+    }
+    c.grid(k);
+    for b in k.body.reverse_postorder() {
+        c.block(b);
+    }
+    c.stays
+}
+
+struct Checker<'a, 's> {
+    flow: Flow<'a>,
+    sink: &'s mut Sink,
+    /// Bounded extents that were looked at, and where.
+    extents: Vec<(Value, i64, Block)>,
+    /// The parameter whose accesses are looked at instead, and its bytes.
+    room: Option<(Value, &'a Dim)>,
+    /// Are these in them?
+    stays: bool,
+}
+
+impl<'a> Checker<'a, '_> {
+    fn grid(&mut self, k: &Kernel) {
+        let entry = k.body.entry();
+        let mut present = Vec::new();
+        for g in &k.grid {
+            let extent = self.flow.prover.dim(&g.extent);
+            if self.room.is_none() && !self.flow.proves(extent.clone(), entry, &[]) {
+                self.sink.error(At::Head, format!("the extent {} of the grid may be negative", g.extent));
+            }
+            // Of `n` points of `step` the last one begins inside of the extent.
+            let last = extent.and_then(|e| e.sub(&Poly::int(1)));
+            // Where there is a point, there is one along each axis.
+            present.extend(last.clone().map(Poly::tightened));
+            let upper = last.into_iter().map(|l| (i128::from(g.step), l)).collect();
+            let form = self.flow.prover.fresh(Bounds { natural: true, upper, ..Bounds::default() });
+            self.flow.set(g.value, form);
+        }
+        self.flow.learn(present);
+    }
+
+    fn block(&mut self, b: Block) {
+        self.flow.enter(b);
+        self.flow.foresee(b);
+        let body = self.flow.body;
+        for v in &body.block(b).args {
+            self.ty(*v, b, At::Block(b));
+        }
+        for i in &body.block(b).insts {
+            self.instruction(*i, b);
+            if let Op::Run { rows, cols, insts } = &body.inst(*i).op {
+                self.bounded(*rows, b, At::Inst(*i));
+                self.bounded(*cols, b, At::Inst(*i));
+                for k in insts {
+                    self.instruction(*k, b);
+                }
+            }
+        }
+        self.flow.leave(b);
+    }
+
+    fn instruction(&mut self, i: Inst, b: Block) {
+        self.flow.instruction(i, b);
+        let body = self.flow.body;
+        let data = body.inst(i);
+        if let Some(v) = data.result {
+            self.ty(v, b, At::Inst(i));
+        }
+        let one = Extent::Static(1);
+        let extents = |v: Option<&Value>| v.and_then(|v| body.ty(*v).tile()).map_or((one, one), |t| (t.rows, t.cols));
+        let Some(at) = data.op.accessed() else { return };
+        let Some(rank) = data.operands.get(at).and_then(|v| body.ty(*v).buffer()).map(|t| t.shape.len()) else {
+            return;
+        };
+        // How many neighbours along each axis, in units of the axis.
+        let mut lengths = vec![Poly::int(1); rank];
+        let mut present = Vec::new();
+        let ((rows, cols), walked) = match &data.op {
+            Op::Load { rows, cols } | Op::Window { rows, cols } => (extents(data.result.as_ref()), (*rows, *cols)),
+            Op::Store { rows, cols } => (extents(data.operands.last()), (*rows, *cols)),
+            Op::LoadScaled { .. } => (extents(data.result.as_ref()), (rank.checked_sub(2), rank.checked_sub(1))),
+            Op::LoadPairs => (extents(data.result.as_ref()), (rank.checked_sub(3), rank.checked_sub(2))),
+            Op::LoadScalar => ((one, one), (None, None)),
+            // What is only on a GPU leaves out what is outside.
+            _ => return,
+        };
+        for (e, axis) in [(rows, walked.0), (cols, walked.1)] {
+            let form = self.flow.extent(e);
+            if matches!(e, Extent::Bounded { .. }) {
+                present.extend(form.sub(&Poly::int(1)).map(Poly::tightened));
+            }
+            let Some(slot) = axis.and_then(|a| lengths.get_mut(a)) else { continue };
+            *slot = form;
+        }
+        // Steps of a panel that lie together in a row of the buffer.
+        let packed = match data.op {
+            Op::LoadScaled { bits: 4 } | Op::LoadPairs => 2,
+            _ => 1,
+        };
+        if let (2, Some(slot)) = (packed, walked.0.and_then(|a| lengths.get_mut(a))) {
+            let up = slot.add(&Poly::int(1));
+            *slot = match up.and_then(|up| self.flow.halved(&up, b)) {
+                Some(half) => half,
+                None => self.flow.anything(),
+            };
+        }
+        if let (Op::LoadPairs, Some(last)) = (&data.op, lengths.last_mut()) {
+            *last = Poly::int(2);
+        }
+        let indices: Vec<Value> = data.operands.iter().skip(at + 1).take(rank).copied().collect();
+        if let Op::LoadScaled { bits } = data.op
+            && let Some(start) = rank.checked_sub(2).and_then(|a| indices.get(a))
+        {
+            let group = i128::from(GROUP) * i128::from(bits) / 8;
+            if self.room.is_none() && self.flow.form(*start).divided(group).is_none() {
+                self.sink.error(At::Inst(i), format!("load_scaled: {start} may be inside of a group of {group}"));
+            }
+        }
+        if let (Some((param, bytes)), Some(buffer)) = (self.room, data.operands.get(at)) {
+            // Scales are read beside their numbers.
+            let beside = matches!(data.op, Op::LoadScaled { .. }) && data.operands.last() == Some(&param);
+            if beside || *buffer == param && !self.stays_within(bytes, (param, b), &indices, &lengths, &present) {
+                self.stays = false;
+            }
+        } else if let Some(buffer) = data.operands.get(at) {
+            within(&mut self.flow, self.sink, (i, b), *buffer, &indices, &lengths, &present);
+        }
+    }
+
+    /// Does an access stay in the first bytes of a buffer?
+    fn stays_within(
+        &mut self,
+        bytes: &Dim,
+        (buffer, b): (Value, Block),
+        indices: &[Value],
+        lengths: &[Poly],
+        present: &[Poly],
+    ) -> bool {
+        let Some(ty) = self.flow.body.ty(buffer).buffer() else { return false };
+        let size = i128::from(ty.elem.size());
+        let mut end = Some(Poly::int(1));
+        let axes = ty.shape.iter().zip(&ty.strides);
+        for ((extent, stride), (start, length)) in axes.zip(indices.iter().zip(lengths)) {
+            let start = self.flow.form(*start);
+            // A product reads whole rows in place.
+            let last = match extent.as_const() {
+                Some(n) if start.as_int() == Some(0) => Some(Poly::int(i128::from(n) - 1)),
+                _ => start.add(length).and_then(|e| e.sub(&Poly::int(1))),
+            };
+            let stride = self.flow.prover.dim(stride);
+            if !self.flow.proves(stride.clone(), b, &[]) {
+                return false;
+            }
+            let way = last.and_then(|l| self.flow.prover.mul(&l, &stride?));
+            end = end.and_then(|e| e.add(&way?));
+        }
+        let room = self.flow.prover.dim(bytes);
+        let rest = room.and_then(|r| r.combine(1, &end?, -size));
+        self.flow.proves(rest, b, present)
+    }
+
+    /// The extents of a tile.
+    fn ty(&mut self, v: Value, b: Block, at: At) {
+        if let Some(t) = self.flow.body.ty(v).tile() {
+            let (rows, cols) = (t.rows, t.cols);
+            self.bounded(rows, b, at);
+            self.bounded(cols, b, at);
+        }
+    }
+
+    fn bounded(&mut self, e: Extent, b: Block, at: At) {
+        let Extent::Bounded { value, max } = e else { return };
+        if self.room.is_some() {
+            return;
+        }
+        let seen = |(v, m, from): &(Value, i64, Block)| (*v, *m) == (value, max) && self.flow.cfg.dominates(*from, b);
+        if self.extents.iter().any(seen) {
+            return;
+        }
+        self.extents.push((value, max, b));
+        let form = self.flow.form(value);
+        if !self.flow.proves(Some(form.clone()), b, &[]) {
+            self.sink.error(at, format!("the extent {value} may be below 0"));
+        }
+        if !self.flow.proves(Poly::int(i128::from(max)).sub(&form), b, &[]) {
+            self.sink.error(at, format!("the extent {value} may be above {max}"));
+        }
+    }
+}
+
+/// Does an access stay inside of a buffer? It takes `lengths` elements along each axis, from `indices` on.
+pub(super) fn within(
+    flow: &mut Flow<'_>,
+    sink: &mut Sink,
+    (i, b): (Inst, Block),
+    buffer: Value,
+    indices: &[Value],
+    lengths: &[Poly],
+    present: &[Poly],
+) {
+    let body = flow.body;
+    let Some(ty) = body.ty(buffer).buffer() else { return };
+    let name = body.inst(i).op.info().name;
+    let mut done = BTreeSet::new();
+    for (axis, ((start, length), extent)) in indices.iter().zip(lengths).zip(&ty.shape).enumerate() {
+        let form = flow.form(*start);
+        if done.insert(*start) && !flow.proves(Some(form.clone()), b, present) {
+            let message =
+                format!("{name}: {buffer} may be read or written before its start: index {start} of axis {axis}");
+            sink.error(At::Inst(i), message);
+            continue;
+        }
+        let end = form.add(length);
+        let rest = flow.prover.dim(extent).and_then(|n| n.sub(&end?));
+        if !flow.proves(rest, b, present) {
+            let message = match length.as_int() {
+                Some(1) => format!("{name}: index {start} of axis {axis} of {buffer} may be beyond {extent}"),
+                _ => format!("{name}: what begins at {start} of axis {axis} of {buffer} may end beyond {extent}"),
+            };
+            sink.error(At::Inst(i), message);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! That accesses stay in their buffers, proved for all values of the dimensions.
+//!
+//! In: a module whose kernels and plans are in order otherwise. Out: errors for what is not proved. The parts: forms of
+//! indices (`poly`), proofs (`prove`), what the control flow says (`flow`), what kernels and plans owe (`kernel`, `plan`).
+//!
+//! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the
+//! entry point's conditions hold; and what a plan checks by `check_index` before its first launch does. A kernel is checked once for each set of facts of the plans that launch it, and without facts
+//! if none does. An extent with a divisor counts as exact only where the conditions make it whole.
+
+mod flow;
+mod kernel;
+mod plan;
+mod poly;
+mod prove;
+
+use super::Sink;
+use crate::shape::{Dim, Fact, Factor, Facts, Relation};
+use crate::tile::text::At;
+use crate::tile::{Body, Kernel, Module, Op, Plan, PlanVariant, Type, Value};
+
+/// Checks a plan.
+pub(super) fn plan(module: &Module, p: &Plan, sink: &mut Sink) {
+    let known = known(module, p);
+    whole(&p.body, &p.slots.iter().map(|s| &s.bytes).collect::<Vec<_>>(), &known.facts, sink);
+    plan::check(module, p, &known.forms, sink);
+}
+
+/// Checks a kernel.
+pub(super) fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
+    let mut seen: Vec<Known> = Vec::new();
+    let launches = |p: &Plan| {
+        p.body
+            .layout
+            .iter()
+            .flat_map(|b| &p.body.block(*b).insts)
+            .any(|i| matches!(&p.body.inst(*i).op, Op::Launch { kernel } if *kernel == k.name))
+    };
+    for p in module.plans.iter().filter(|p| launches(p)) {
+        let known = known(module, p);
+        if !seen.iter().any(|s| s.forms == known.forms && s.facts.known == known.facts.known) {
+            seen.push(known);
+        }
+    }
+    // What no plan launches is asked to be right whatever its dimensions are.
+    if seen.is_empty() {
+        seen.push(Known::default());
+    }
+    for known in seen {
+        let before = sink.list.len();
+        whole(&k.body, &k.grid.iter().map(|g| &g.extent).collect::<Vec<_>>(), &known.facts, sink);
+        kernel::check(k, &known.forms, sink);
+        if sink.list.len() != before {
+            return;
+        }
+    }
+}
+
+/// What is known of a plan's dimensions.
+#[derive(Default)]
+struct Known {
+    /// What is at least 0.
+    forms: Vec<Dim>,
+    /// The conditions.
+    facts: Facts,
+}
+
+fn known(module: &Module, p: &Plan) -> Known {
+    let mut known = Known { forms: checked_first(&p.body), facts: Facts::default() };
+    let entry = module.entries.iter().find(|e| e.name == p.name && p.variant != PlanVariant::Prepare);
+    let Some(e) = entry else { return known };
+    let extents = e.args.iter().map(|a| &a.ty).chain(e.results.iter().map(|r| &r.ty)).flat_map(|t| &t.shape);
+    for d in extents.filter(|d| !d.is_provably_nonnegative()) {
+        if !known.forms.contains(d) {
+            known.forms.push(d.clone());
+        }
+    }
+    known.facts.known.clone_from(&e.checks);
+    for Fact { left, relation, right } in &e.checks {
+        match relation {
+            Relation::Le => known.forms.push(right.sub(left)),
+            Relation::Lt => known.forms.push(right.sub(left).sub(&Dim::one())),
+            Relation::Eq => known.forms.extend([right.sub(left), left.sub(right)]),
+            // What is not 0 is at least 1, being at least 0.
+            Relation::Ne if right.as_const() == Some(0) && left.is_provably_nonnegative() => {
+                known.forms.push(left.sub(&Dim::one()));
+            }
+            Relation::Ne | Relation::Divisible => {}
+        }
+    }
+    known
+}
+
+/// What a plan checks of the dimensions before it launches anything, as forms that are at least 0.
+fn checked_first(body: &Body) -> Vec<Dim> {
+    let number = |v: &Value| match body.def_inst(*v).map(|d| &d.op) {
+        Some(Op::Const(n)) => Some(Dim::from(n.as_i64())),
+        Some(Op::DimValue(d)) => Some(d.clone()),
+        _ => None,
+    };
+    let mut forms = Vec::new();
+    for i in &body.block(body.entry()).insts {
+        let data = body.inst(*i);
+        match (&data.op, data.operands.as_slice()) {
+            (Op::Launch { .. }, _) => break,
+            (Op::CheckIndex { .. }, [index, bound]) => {
+                if let (Some(index), Some(bound)) = (number(index), number(bound)) {
+                    forms.extend([bound.sub(&index).sub(&Dim::one()), index]);
+                }
+            }
+            _ => {}
+        }
+    }
+    forms
+}
+
+/// Dimensions are whole numbers: one with a divisor is exact by the conditions.
+fn whole(body: &Body, others: &[&Dim], facts: &Facts, sink: &mut Sink) {
+    let exact = |d: &Dim| {
+        if d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0)) {
+            return true;
+        }
+        let (_, (den, factors)) = d.as_fraction();
+        let product = |d: &Dim, (f, e): &(Factor, u32)| (0..*e).fold(d.clone(), |d, _| d.mul(&of(f)));
+        let den = factors.iter().fold(Dim::from(i64::try_from(den).unwrap_or(0)), |d, f| product(&d, f));
+        facts.divides(&d.mul(&den), &den)
+    };
+    let mut check = |at: At, d: &Dim| {
+        if !exact(d) {
+            sink.error(at, format!("nothing says that {d} is a whole number"));
+        }
+    };
+    others.iter().for_each(|d| check(At::Head, d));
+    for i in body.insts() {
+        let data = body.inst(i);
+        match &data.op {
+            Op::DimValue(d) => check(At::Inst(i), d),
+            Op::View { offset, strides } => std::iter::once(offset).chain(strides).for_each(|d| check(At::Inst(i), d)),
+            _ => {}
+        }
+        if let Some(Type::Buffer(b)) = data.result.map(|v| body.ty(v)) {
+            b.shape.iter().chain(&b.strides).for_each(|d| check(At::Inst(i), d));
+        }
+    }
+}
+
+/// A factor of a divisor.
+fn of(f: &Factor) -> Dim {
+    match f {
+        Factor::Symbol(s) => Dim::symbol(s),
+        Factor::Quotient(a, b) => a.div(b).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,237 @@
+//! That the buffers of a plan lie in what they are made of, and that it writes only what may be written.
+//!
+//! In: a plan whose structure and types are in order, and what its entry point says of the dimensions. Out: an error for each
+//! buffer that is not proved to lie inside of its argument, result, parameter, tap, slot or packed area, for each slot whose size
+//! may be negative, for each launch that writes what is not to be written, and for each index that may be out of range. A
+//! buffer without elements is nowhere, so a buffer is judged where each extent is at least 1.
+
+use cranelift_entity::SecondaryMap;
+
+use super::flow::Flow;
+use super::kernel::{stays_in, within};
+use super::poly::Poly;
+use crate::shape::Dim;
+use crate::tile::text::At;
+use crate::tile::verify::Sink;
+use crate::tile::{
+    Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, row_major,
+};
+
+/// What a buffer is part of.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Where its first element is, in bytes from the start of the whole.
+    start: Poly,
+    /// Bytes of the whole.
+    bytes: Poly,
+    /// What the whole is.
+    whole: Whole,
+    /// The bytes from `start` on, if that is a dimension.
+    room: Option<Dim>,
+    /// Does the type reach beyond? Then kernels are looked at, whether they stay in `room`.
+    beyond: bool,
+}
+
+/// What plans have of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    Argument,
+    Parameter,
+    Packed,
+    /// A result, a tap, a slot.
+    Writable,
+}
+
+/// Checks a plan under its facts.
+pub(super) fn check<'a>(module: &'a Module, plan: &'a Plan, known: &'a [Dim], sink: &mut Sink) {
+    let flow = Flow::new(&plan.body, &plan.symbols, known);
+    let mut c = Checker { known, stays: Vec::new(), module, plan, flow, sink, places: SecondaryMap::new() };
+    let entry = plan.body.entry();
+    for (n, s) in plan.slots.iter().enumerate() {
+        let bytes = c.flow.prover.dim(&s.bytes);
+        if !c.flow.proves(bytes, entry, &[]) {
+            c.sink.error(At::Head, format!("the {} bytes of slot {n} may be negative", s.bytes));
+        }
+    }
+    for b in plan.body.reverse_postorder() {
+        c.flow.enter(b);
+        c.flow.foresee(b);
+        for i in &plan.body.block(b).insts {
+            c.flow.instruction(*i, b);
+            c.instruction(*i, b);
+        }
+        c.flow.leave(b);
+    }
+}
+
+struct Checker<'a, 's> {
+    known: &'a [Dim],
+    /// Kernels that were looked at: which, its parameter, how many bytes.
+    stays: Vec<(&'a str, usize, Dim)>,
+    module: &'a Module,
+    plan: &'a Plan,
+    flow: Flow<'a>,
+    sink: &'s mut Sink,
+    places: SecondaryMap<Value, Option<Place>>,
+}
+
+impl<'a> Checker<'a, '_> {
+    fn instruction(&mut self, i: Inst, b: Block) {
+        let body = self.flow.body;
+        let data = body.inst(i);
+        match &data.op {
+            Op::Launch { kernel } => self.launch(kernel, data, i),
+            Op::LoadScalar => {
+                if let Some((buffer, indices)) = data.operands.split_first() {
+                    if self.places[*buffer].as_ref().is_none_or(|p| p.beyond) {
+                        self.sink
+                            .error(At::Inst(i), format!("load_scalar: {buffer} may end beyond what it is part of"));
+                    }
+                    let lengths = vec![Poly::int(1); indices.len()];
+                    within(&mut self.flow, self.sink, (i, b), *buffer, indices, &lengths, &[]);
+                }
+            }
+            _ => {}
+        }
+        let Some(v) = data.result else { return };
+        let Type::Buffer(ty) = body.ty(v) else { return };
+        let Some(mut place) = self.place(data, ty, i, b) else { return };
+        self.inside(&mut place, ty, v, i, b);
+        self.places[v] = Some(place);
+    }
+
+    /// Where a buffer begins, and in what.
+    fn place(&mut self, data: &InstData, ty: &'a BufferType, i: Inst, b: Block) -> Option<Place> {
+        let size = i128::from(ty.elem.size());
+        let whole = match &data.op {
+            Op::View { offset, strides } => {
+                let (base, indices) = data.operands.split_first()?;
+                let from = self.places[*base].clone()?;
+                let mut elements = self.flow.prover.dim(offset);
+                for (index, stride) in indices.iter().zip(strides) {
+                    let index = self.flow.form(*index);
+                    let stride = self.flow.prover.dim(stride);
+                    let step = stride.and_then(|s| self.flow.prover.mul(&index, &s));
+                    elements = elements.and_then(|sum| sum.add(&step?));
+                }
+                let start = elements.and_then(|n| from.start.combine(1, &n, size));
+                let start = start.unwrap_or_else(|| self.flow.anything());
+                let moved = from.room.filter(|_| indices.is_empty());
+                let room = moved.map(|r| r.sub(&offset.mul(&Dim::from(i64::try_from(size).unwrap_or(1)))));
+                return Some(Place { start, room, beyond: false, ..from });
+            }
+            Op::Slot(n) => {
+                let slot = self.plan.slots.get(usize::try_from(*n).ok()?)?;
+                let bytes = self.flow.prover.dim(&slot.bytes).unwrap_or(Poly::int(0));
+                let room = Some(slot.bytes.clone());
+                return Some(Place { start: Poly::int(0), bytes, whole: Whole::Writable, room, beyond: false });
+            }
+            Op::Packed { offset } => {
+                let bytes = Poly::int(i128::from(self.module.packed));
+                let start = Poly::int(i128::from(*offset));
+                return Some(Place { start, bytes, whole: Whole::Packed, room: None, beyond: false });
+            }
+            Op::Param { name } => {
+                let counts = self.module.params.iter().find(|p| p.name == *name).map(|p| p.counts.as_slice());
+                for (v, count) in data.operands.iter().zip(counts.unwrap_or_default()) {
+                    let index = self.flow.form(*v);
+                    let rest = Poly::int(i128::from(*count) - 1).sub(&index);
+                    if !self.flow.proves(Some(index), b, &[]) || !self.flow.proves(rest, b, &[]) {
+                        self.sink.error(At::Inst(i), format!("param: index {v} may be outside of {count}"));
+                    }
+                }
+                Whole::Parameter
+            }
+            Op::Arg(_) => Whole::Argument,
+            Op::Out(_) | Op::Tap { .. } => Whole::Writable,
+            _ => return None,
+        };
+        // These are as large as their types say.
+        if ty.strides != row_major(&ty.shape) {
+            self.sink.error(At::Inst(i), format!("{}: the whole of it lies in order", data.op.info().name));
+            return None;
+        }
+        let bytes = self.flow.prover.dim(&Dim::product(&ty.shape)).and_then(|n| n.scale(size));
+        let bytes = bytes.unwrap_or(Poly::int(0));
+        Some(Place { start: Poly::int(0), bytes, whole, room: None, beyond: false })
+    }
+
+    /// Does a buffer lie inside of its whole? Of part of a slot that may reach beyond its end this is asked of the kernels.
+    fn inside(&mut self, place: &mut Place, ty: &BufferType, v: Value, i: Inst, b: Block) {
+        let op = &self.flow.body.inst(i).op;
+        if matches!(op, Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Param { .. }) {
+            return;
+        }
+        let size = i128::from(ty.elem.size());
+        let (mut low, mut high) = (Some(place.start.clone()), place.start.add(&Poly::int(size)));
+        let mut present = Vec::new();
+        for (extent, stride) in ty.shape.iter().zip(&ty.strides) {
+            let steps = self.flow.prover.dim(extent).and_then(|n| n.sub(&Poly::int(1)));
+            let stride = self.flow.prover.dim(stride);
+            if stride.as_ref().and_then(Poly::as_int) != Some(0) {
+                let way = steps.as_ref().and_then(|n| self.flow.prover.mul(n, stride.as_ref()?));
+                let way = way.and_then(|w| w.scale(size));
+                if self.flow.proves(stride.clone(), b, &[]) {
+                    high = high.and_then(|h| h.add(&way?));
+                } else if self.flow.proves(stride.and_then(|s| s.scale(-1)), b, &[]) {
+                    low = low.and_then(|l| l.add(&way?));
+                } else {
+                    low = None;
+                }
+            }
+            if extent.as_const().is_none_or(|n| n < 1) {
+                present.extend(steps.map(Poly::tightened));
+            }
+        }
+        let name = op.info().name;
+        if !self.flow.proves(low, b, &present) {
+            self.sink.error(At::Inst(i), format!("{name}: {v} may begin before what it is part of"));
+        }
+        let rest = high.and_then(|h| place.bytes.sub(&h));
+        if self.flow.proves(rest, b, &present) {
+            return;
+        }
+        place.beyond = true;
+        if place.room.is_none() {
+            self.sink.error(At::Inst(i), format!("{name}: {v} may end beyond what it is part of"));
+        }
+    }
+
+    fn launch(&mut self, name: &str, data: &InstData, i: Inst) {
+        let Some(k) = self.module.kernels.iter().find(|k| k.name == *name) else { return };
+        for (n, (p, v)) in k.params.iter().zip(&data.operands).enumerate() {
+            let Some(place) = &self.places[*v] else {
+                if self.flow.body.ty(*v).buffer().is_some() {
+                    self.sink.error(At::Inst(i), format!("launch: operand {n}, {v}, is nowhere"));
+                }
+                continue;
+            };
+            if let (true, Some(room)) = (place.beyond, place.room.clone()) {
+                self.stays_in(k, n, &room, *v, i);
+            }
+            let (true, Some(place)) = (p.mode != ParamMode::In, &self.places[*v]) else { continue };
+            let what = match place.whole {
+                Whole::Argument => "an argument of the caller",
+                Whole::Parameter => "a parameter of the model",
+                Whole::Packed if self.plan.variant != PlanVariant::Prepare => "the packed area",
+                Whole::Packed | Whole::Writable => continue,
+            };
+            self.sink.error(At::Inst(i), format!("launch: operand {n}, {v}, is {what}, and @{name} writes it"));
+        }
+    }
+
+    /// Does a kernel stay in the bytes that there are of its parameter `n`?
+    fn stays_in(&mut self, k: &'a Kernel, n: usize, room: &Dim, v: Value, i: Inst) {
+        if self.stays.iter().any(|(name, m, bytes)| (*name, *m) == (k.name.as_str(), n) && bytes == room) {
+            return;
+        }
+        let param = k.params.get(n).map_or(v, |p| p.value);
+        if stays_in(k, self.known, param, room) {
+            self.stays.push((k.name.as_str(), n, room.clone()));
+        } else {
+            let message =
+                format!("launch: @{} may access operand {n}, {v}, beyond the {room} bytes that it is part of", k.name);
+            self.sink.error(At::Inst(i), message);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Polynomials over atoms: what an index, an extent or a size is, exactly.
+//!
+//! In: dimensions and atoms (symbols, indices of the grid, counters of loops, results of `min` and the like), numbered in
+//! the order in which they are made. Out: sums of whole multiples of products of atoms over one positive divisor, with equal
+//! terms merged, so that `64*i + (S - 64*i)` is `S`. Arithmetic that leaves 127 bits gives up (`None`), and so does a form
+//! that is too long; nothing is proved of it then.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// The most terms of a form.
+const MAX_TERMS: usize = 64;
+
+/// What a form is made of, by number. An atom's bounds are forms of atoms with smaller numbers.
+pub(super) type Atom = u32;
+
+/// A product of atoms with exponents, by number in a [`Table`]; 0 is the empty product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mono(u32);
+
+/// The empty product.
+pub(super) const ONE: Mono = Mono(0);
+
+/// A sum of terms over a divisor.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Poly {
+    /// Products, in order, each once, with coefficients that are not 0.
+    terms: Vec<(Mono, i128)>,
+    /// What all of it is divided by, at least 1.
+    den: i128,
+}
+
+fn gcd(a: u128, b: u128) -> u128 {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl Poly {
+    /// A number.
+    pub(super) fn int(n: i128) -> Poly {
+        let terms = if n == 0 { Vec::new() } else { vec![(ONE, n)] };
+        Poly { terms, den: 1 }
+    }
+
+    /// The terms: whole coefficients, to be divided by the divisor.
+    pub(super) fn terms(&self) -> &[(Mono, i128)] {
+        &self.terms
+    }
+
+    /// The number, if it is a whole one.
+    pub(super) fn as_int(&self) -> Option<i128> {
+        match self.terms.as_slice() {
+            [] => Some(0),
+            [(ONE, n)] if self.den == 1 => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// Lowest terms.
+    fn reduced(mut self) -> Poly {
+        if self.den != 1 {
+            let all = self.terms.iter().fold(self.den.unsigned_abs(), |g, (_, c)| gcd(g, c.unsigned_abs()));
+            if let Ok(all) = i128::try_from(all)
+                && all > 1
+            {
+                self.den /= all;
+                self.terms.iter_mut().for_each(|(_, c)| *c /= all);
+            }
+        }
+        self
+    }
+
+    /// The form with `m`'s coefficients `scaled` by a number.
+    pub(super) fn scale(&self, by: i128) -> Option<Poly> {
+        if by == 0 {
+            return Some(Poly::int(0));
+        }
+        let scaled = |(m, c): &(Mono, i128)| Some((*m, c.checked_mul(by)?));
+        let terms = self.terms.iter().map(scaled).collect::<Option<_>>()?;
+        Some(Poly { terms, den: self.den }.reduced())
+    }
+
+    /// Sum.
+    pub(super) fn add(&self, o: &Poly) -> Option<Poly> {
+        self.combine(1, o, 1)
+    }
+
+    /// Difference.
+    pub(super) fn sub(&self, o: &Poly) -> Option<Poly> {
+        self.combine(1, o, -1)
+    }
+
+    /// `self * x + o * y`.
+    pub(super) fn combine(&self, x: i128, o: &Poly, y: i128) -> Option<Poly> {
+        let (x, y, den) = if self.den == o.den {
+            (x, y, self.den)
+        } else {
+            (x.checked_mul(o.den)?, y.checked_mul(self.den)?, self.den.checked_mul(o.den)?)
+        };
+        let mut terms = Vec::with_capacity(self.terms.len() + o.terms.len());
+        let (mut a, mut b) = (self.terms.iter().peekable(), o.terms.iter().peekable());
+        loop {
+            let order = match (a.peek(), b.peek()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(p), Some(q)) => p.0.cmp(&q.0),
+            };
+            let mut term = None;
+            if order != Ordering::Greater
+                && let Some((m, c)) = a.next()
+            {
+                term = Some((*m, c.checked_mul(x)?));
+            }
+            if order != Ordering::Less
+                && let Some((m, c)) = b.next()
+            {
+                let own = c.checked_mul(y)?;
+                term = Some((*m, term.map_or(Some(own), |(_, c): (Mono, i128)| c.checked_add(own))?));
+            }
+            terms.extend(term.filter(|(_, c)| *c != 0));
+        }
+        (terms.len() <= MAX_TERMS).then(|| Poly { terms, den }.reduced())
+    }
+
+    /// Of a form that is at least 0 and has whole values: the strongest such form with these terms. The number is rounded
+    /// down to a multiple of what the other coefficients have in common.
+    pub(super) fn tightened(mut self) -> Poly {
+        // A form over a divisor is at least 0 where its numerator is, which is whole.
+        self.den = 1;
+        let others = self.terms.iter().filter(|(m, _)| *m != ONE);
+        let common = i128::try_from(others.fold(0, |g, (_, c)| gcd(g, c.unsigned_abs()))).unwrap_or(1);
+        if common > 1 {
+            self.terms.iter_mut().for_each(|(_, c)| *c = c.div_euclid(common));
+            self.terms.retain(|(_, c)| *c != 0);
+        }
+        self
+    }
+
+    /// Of a bound `c * x <= self` of a whole `x`, with `c > 0`: the strongest such bound.
+    pub(super) fn tightened_bound(mut self, c: i128) -> Option<(i128, Poly)> {
+        let c = c.checked_mul(self.den)?;
+        self.den = 1;
+        let others = self.terms.iter().filter(|(m, _)| *m != ONE);
+        let common = i128::try_from(others.fold(c.unsigned_abs(), |g, (_, c)| gcd(g, c.unsigned_abs()))).ok()?;
+        if common > 1 {
+            self.terms.iter_mut().for_each(|(_, c)| *c = c.div_euclid(common));
+            self.terms.retain(|(_, c)| *c != 0);
+        }
+        Some((c / common.max(1), self))
+    }
+
+    /// `self / n`, if that is whole term by term.
+    pub(super) fn divided(&self, n: i128) -> Option<Poly> {
+        let whole = self.den == 1 && n != 0 && self.terms.iter().all(|(_, c)| c.checked_rem(n) == Some(0));
+        whole.then(|| Poly { terms: self.terms.iter().map(|(m, c)| (*m, c / n)).collect(), den: 1 })
+    }
+
+    /// What it is divided by.
+    pub(super) fn divisor(&self) -> i128 {
+        self.den
+    }
+
+    /// `self / den`.
+    pub(super) fn over(mut self, den: i128) -> Option<Poly> {
+        self.den = self.den.checked_mul(den).filter(|d| *d > 0)?;
+        Some(self.reduced())
+    }
+}
+
+/// The products that occur.
+#[derive(Debug)]
+pub(super) struct Table {
+    monos: Vec<Vec<(Atom, i32)>>,
+    numbers: BTreeMap<Vec<(Atom, i32)>, Mono>,
+}
+
+impl Table {
+    /// The empty product alone.
+    pub(super) fn new() -> Table {
+        Table { monos: vec![Vec::new()], numbers: BTreeMap::from([(Vec::new(), ONE)]) }
+    }
+
+    /// The product of these atoms, sorted, with exponents that are not 0.
+    pub(super) fn product(&mut self, factors: Vec<(Atom, i32)>) -> Mono {
+        if let Some(m) = self.numbers.get(&factors) {
+            return *m;
+        }
+        let m = Mono(u32::try_from(self.monos.len()).unwrap_or(u32::MAX));
+        self.monos.push(factors.clone());
+        self.numbers.insert(factors, m);
+        m
+    }
+
+    /// The atoms of a product, sorted.
+    pub(super) fn factors(&self, m: Mono) -> &[(Atom, i32)] {
+        self.monos.get(m.0 as usize).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// An atom.
+    pub(super) fn atom(&mut self, a: Atom) -> Poly {
+        Poly { terms: vec![(self.product(vec![(a, 1)]), 1)], den: 1 }
+    }
+
+    /// `m` times atoms to these powers (sorted): of two sorted lists the merged one.
+    fn merged(&self, m: Mono, by: &[(Atom, i32)], sign: i32) -> Vec<(Atom, i32)> {
+        let mut out = self.factors(m).to_vec();
+        for (atom, e) in by {
+            match out.binary_search_by_key(atom, |(a, _)| *a) {
+                Ok(at) => {
+                    if let Some((_, own)) = out.get_mut(at) {
+                        *own = own.saturating_add(e.saturating_mul(sign));
+                    }
+                }
+                Err(at) => out.insert(at, (*atom, e.saturating_mul(sign))),
+            }
+        }
+        out.retain(|(_, e)| *e != 0);
+        out
+    }
+
+    /// The product of two products.
+    pub(super) fn times(&mut self, a: Mono, b: Mono) -> Mono {
+        if a == ONE {
+            return b;
+        }
+        let all = self.merged(b, &self.factors(a).to_vec(), 1);
+        self.product(all)
+    }
+
+    /// `a / b`, if no exponent that was at least 0 falls below it.
+    pub(super) fn quotient(&mut self, a: Mono, b: Mono) -> Option<Mono> {
+        let by = self.factors(b).to_vec();
+        let all = self.merged(a, &by, -1);
+        let fits = |atom: &Atom| all.binary_search_by_key(atom, |(x, _)| *x).is_ok_and(|at| all[at].1 < 0);
+        if by.iter().any(|(atom, e)| *e > 0 && fits(atom)) { None } else { Some(self.product(all)) }
+    }
+
+    /// Product.
+    pub(super) fn mul(&mut self, a: &Poly, b: &Poly) -> Option<Poly> {
+        if let Some(n) = a.as_int() {
+            return b.scale(n);
+        }
+        if let Some(n) = b.as_int() {
+            return a.scale(n);
+        }
+        if a.terms.len().saturating_mul(b.terms.len()) > MAX_TERMS {
+            return None;
+        }
+        let mut all: BTreeMap<Mono, i128> = BTreeMap::new();
+        for (m, c) in &a.terms {
+            for (n, d) in &b.terms {
+                let slot = all.entry(self.times(*m, *n)).or_insert(0);
+                *slot = slot.checked_add(c.checked_mul(*d)?)?;
+            }
+        }
+        let terms = all.into_iter().filter(|(_, c)| *c != 0).collect();
+        Some(Poly { terms, den: a.den.checked_mul(b.den)? }.reduced())
+    }
+
+    /// `by * p` for a product.
+    pub(super) fn mul_mono(&mut self, by: Mono, p: &Poly) -> Poly {
+        if by == ONE {
+            return p.clone();
+        }
+        let mut terms: Vec<(Mono, i128)> = p.terms.iter().map(|(m, c)| (self.times(by, *m), *c)).collect();
+        terms.sort_unstable_by_key(|(m, _)| *m);
+        Poly { terms, den: p.den }
+    }
+
+    /// The largest atom of a form.
+    pub(super) fn latest(&self, p: &Poly) -> Option<Atom> {
+        p.terms.iter().filter_map(|(m, _)| self.factors(*m).last().map(|(a, _)| *a)).max()
+    }
+
+    /// `p` as `a * x + b` for an atom, both over `p`'s divisor; `None` where the atom has another power.
+    pub(super) fn split(&mut self, p: &Poly, x: Atom) -> Option<(Poly, Poly)> {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for (m, c) in &p.terms {
+            match self.factors(*m).binary_search_by_key(&x, |(atom, _)| *atom) {
+                Err(_) => b.push((*m, *c)),
+                Ok(at) => {
+                    let mut rest = self.factors(*m).to_vec();
+                    if rest.remove(at).1 != 1 {
+                        return None;
+                    }
+                    a.push((self.product(rest), *c));
+                }
+            }
+        }
+        a.sort_unstable_by_key(|(m, _)| *m);
+        Some((Poly { terms: a, den: 1 }, Poly { terms: b, den: 1 }))
+    }
+}
