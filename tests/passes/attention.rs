@@ -116,8 +116,8 @@ fn counters_are_causal_where_they_are_aligned_with_the_last_keys() {
     // What counts only rows or columns, or repeats.
     let one = "  %36 = iota axis=0 : i32[1, T]\n  %33 = broadcast %36 : i32[S, T]\n";
     assert!(!masks(CONTRACT, &counted(one, columns, "ge %33, %34")).starts_with("causal"));
-    let constant = "  %33 = const 2 : i32[S, 1]\n".replace("const 2", "const 2");
-    assert!(!masks(CONTRACT, &counted(&constant, columns, "ge %33, %34")).starts_with("causal"));
+    let constant = "  %33 = const 2 : i32[S, 1]\n";
+    assert!(!masks(CONTRACT, &counted(constant, columns, "ge %33, %34")).starts_with("causal"));
     let floats = "  %30 = iota axis=0 : f32[S]\n  %31 = reshape %30 : f32[S, 1]\n  %32 = dim -S+T : f32[]\n  %33 = add %31, %32 : f32[S, 1]\n";
     let float_columns = "  %34 = iota axis=0 : f32[T]\n";
     assert!(!masks(CONTRACT, &counted(floats, float_columns, "ge %33, %34")).starts_with("causal"));
@@ -188,7 +188,6 @@ fn masks_that_hide() {
         ("  %11 = where %3, %10, -inf : f32[S, T]\n  %19 = where %4, %11, -1.0 : f32[S, T]", "keep, keep"),
     ] {
         let found = masks(CONTRACT, &attention(bools, lines));
-        assert_eq!(found.split('(').next().unwrap_or_default().replace("keep %", "keep").is_empty(), false, "{lines}");
         let kinds: Vec<&str> = found.split(", ").map(|m| m.split([' ', '(', '=']).next().unwrap_or(m)).collect();
         assert_eq!(kinds.iter().filter(|k| **k == "keep").count(), left.matches("keep").count(), "{lines}: {found}");
     }
@@ -451,9 +450,7 @@ fn a_scale_must_stand_next_to_the_product() {
     becomes(fuse, CONTRACT, &source, "transpose attention");
     let turned = "  %12 = add %10, %4 : f32[S, T]\n  %13 = where %3, %12, -1.0 : f32[S, T]\n  %19 = where %5, %13, -inf : f32[S, T]";
     becomes(fuse, CONTRACT, &attention("bool[S, T] | f32[S, T] | bool[1, T]", turned), "transpose attention");
-    for float in [STRICT] {
-        stays(fuse, float, &source);
-    }
+    stays(fuse, STRICT, &source);
 }
 
 #[test]

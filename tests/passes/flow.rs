@@ -19,7 +19,7 @@ fn the_same_operation_on_the_same_operands() {
         )
     };
     for op in ["add", "sub", "mul", "div", "rem", "pow", "max", "min"] {
-        let args = format!("f32[S] | f32[S]");
+        let args = "f32[S] | f32[S]".to_string();
         cse(
             &args,
             "f32[S]",

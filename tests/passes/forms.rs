@@ -493,7 +493,7 @@ fn what_goes_into_a_kernel() {
     becomes(
         map,
         STRICT,
-        &elementwise("  %3 = exp %0 : f32[S, 4]\n  tap %3, \"t\"\n  %4 = add %3, %2 : f32[S, 4]").as_str(),
+        &elementwise("  %3 = exp %0 : f32[S, 4]\n  tap %3, \"t\"\n  %4 = add %3, %2 : f32[S, 4]"),
         "exp add",
     );
     becomes(
