@@ -37,10 +37,10 @@ impl WeightsFile {
         let file = File::open(path).map_err(unreadable)?;
         // SAFETY: the map is read only; a file that is changed while it is mapped is the user's fault, as in a model.so.
         let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
-        SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
         if let Some(name) = twice(&map) {
             return Err(format!("weights file `{shown}`: it has two tensors `{}`", name.escape_debug()));
         }
+        SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
         Ok(WeightsFile { map })
     }
 
@@ -105,7 +105,7 @@ impl WeightsFile {
     }
 }
 
-/// A name that the header of a safetensors file gives to two tensors. The file is a good one in all else.
+/// A name that the header of a safetensors file gives to two tensors. Whether it is a good one in all else is not asked.
 fn twice(file: &[u8]) -> Option<String> {
     let (length, rest) = file.split_first_chunk::<8>()?;
     let header = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
