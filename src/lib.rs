@@ -109,15 +109,15 @@
 //! divided by their sum, or not at all (`passes::fuse_attention`). At the levels for `bf16` subnormal numbers of that type
 //! count as 0 where one instruction rounds to it, and where one multiplies them: their products are lost whatever the
 //! other factor is. Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512
-//! for most products of more than 1024, an element of a product is off by at most `(B + K / B) 2^-24` times the sum of its products' sizes, and a sum of any
-//! length by what 512 terms in four lanes may be off, some `140 * 2^-24` times the sum of sizes (`lowering/tile/rows.rs`). The bits do
-//! not depend on the number of threads: a reduction is cut by shape alone. `%` of floats is exact. What a pass may change is stated in
-//! its file with its bound, and `--float` allows or forbids it.
+//! for most products of more than 1024, an element of a product is off by at most `(B + K / B) 2^-24` times the sum of its
+//! products' sizes, and a sum of any length by what 512 terms in four lanes may be off, some `140 * 2^-24` times the sum of
+//! sizes (`lowering/tile/rows.rs`). The bits do not depend on the number of threads: a reduction is cut by shape alone. `%` of
+//! floats is exact. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
 //!
-//! A key that a mask hides from a query contributes nothing to it in fused attention, even if its value is NaN or infinite, on every
-//! instruction set. Attention that is not fused (`-O0`, or a remark says why) is what the program says, where a weight of 0 times
-//! NaN is NaN. The key's own row may be NaN too where the mask is a `where` or causal; to what is added to a score that is NaN there
-//! is no other answer than NaN.
+//! A key that a mask hides from a query contributes nothing to it in fused attention, even if its value is NaN or infinite, on
+//! every instruction set. Attention that is not fused (`-O0`, or a remark says why) is what the program says, where a weight of
+//! 0 times NaN is NaN. The key's own row may be NaN too where the mask is a `where` or causal; a mask that is added to a score
+//! that is NaN leaves it NaN.
 
 pub mod bench;
 pub mod cfg;

@@ -38,12 +38,13 @@
 //! values that are no `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before
 //! where there are many queries (`plan::attention`).
 //!
-//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with
-//! `l = 0` gives zeros. A key that a mask hides contributes nothing, even if its value is NaN or infinite, in every form and on every
-//! instruction set (`keys`); unfused, its weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once, so the relative error grows by at most one unit of the last place for
-//! each block of keys that raises the maximum; the sum is at least 1, and its inverse rounds once too. Where keys or
-//! values are no `f32`, or have no dense axis, a row's bits depend on the number of queries of the call: blocks are of
-//! 64 keys below 64 queries, of 256 from there on (`plan::attention`).
+//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
+//! gives zeros. A key that a mask hides contributes nothing, even if its value is NaN or infinite, in every form and on
+//! every instruction set (`keys`); unfused, its weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once,
+//! so the relative error grows by at most one unit of the last place for each block of keys that raises the maximum; the sum
+//! is at least 1, and its inverse rounds once too. Where keys or values are no `f32`, or have no dense axis, a row's bits
+//! depend on the number of queries of the call: blocks are of 64 keys below 64 queries, of 256 from there on
+//! (`plan::attention`).
 //!
 //! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a score then rounds once more,
 //! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be

@@ -14,9 +14,9 @@
 //! memory busy, see `dot_few`). On a Sapphire Rapids this makes 12 layers of 512 rows a ninth faster.
 //!
 //! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
-//! all tiles: the sums go to memory and come back. Sums that go on from the accumulator's place start with 0 all the same, and
-//! are added to it at the end (`tile::Op::Dot`): until then they lie on the stack. Their elements of `a` are copied to the stack first, zeros
-//! behind them, so that nothing past an odd number of steps is read.
+//! all tiles: the sums go to memory and come back. Sums that go on from the accumulator's place start with 0 all the same,
+//! and are added to it at the end (`tile::Op::Dot`): until then they lie on the stack. Their elements of `a` are copied to
+//! the stack first, zeros behind them, so that nothing past an odd number of steps is read.
 //!
 //! What an element is, by Intel's definition: for each 32 steps, two chains of FMAs from 0, over the even and the odd steps
 //! in order, their sum, added to what was there. All of it is rounded to nearest even. Products of `bf16` are exact in `f32`,

@@ -13,8 +13,9 @@
 //! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
 //!
 //! Every element is one chain `fma(a, b, sum)` from 0 in the order of the inner index, whatever the tile, and what lies in
-//! the accumulator's place is added to its end (`tile::Op::Dot`). Pairs of `bf16` go through `vdpbf16ps`, the odd step of each pair first, without subnormals; whole numbers at AVX-512 and with AVX-VNNI are summed exactly
-//! in groups, by left operands in 8 bits (`dot_whole`, `dot_bytes`).
+//! the accumulator's place is added to its end (`tile::Op::Dot`). Pairs of `bf16` go through `vdpbf16ps`, the odd step of
+//! each pair first, without subnormals; whole numbers at AVX-512 and with AVX-VNNI are summed exactly in groups, by left
+//! operands in 8 bits (`dot_whole`, `dot_bytes`).
 //!
 //! A left operand whose rows are whole pages apart has all their lines in one set of the first-level cache, which has
 //! twelve: tiles then have fewer rows than that ([`ALIASED_ROWS`]), and the lines stay while their elements are used.
