@@ -214,6 +214,13 @@ mod tests {
         let b = whole(vec![n(8)]).broadcast(&[s("S"), n(8)]);
         assert_eq!(b.strides, [n(0), n(1)]);
         assert_eq!(b.reshape(&[s("S").mul(&n(8))]), None);
+        // Of three axes the first two follow each other without gaps, the last two do not; and the other way round.
+        let gap = whole(vec![n(2), n(3), n(4)]).slice(2, &n(0), &n(2));
+        assert_eq!(gap.reshape(&[n(12)]), None);
+        assert_eq!(gap.reshape(&[n(6), n(2)]).unwrap().strides, [n(4), n(1)]);
+        let gap = whole(vec![n(2), n(5), n(4)]).slice(1, &n(1), &n(3));
+        assert_eq!((gap.reshape(&[n(16)]), gap.offset.clone()), (None, n(4)));
+        assert_eq!(gap.reshape(&[n(2), n(8)]).unwrap().strides, [n(20), n(1)]);
         let ones = whole(vec![n(1), n(8), n(1)]).reshape(&[n(8)]).unwrap();
         assert_eq!(ones.strides, [n(1)]);
     }
