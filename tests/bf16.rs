@@ -411,7 +411,7 @@ fn a_listing_has_all_leaves_of_its_level() {
     let tiers = tiles.each_ref().map(|(level, module)| cpu::Tier { level: *level, module });
     let wanted = cpu::Wanted { asm: true, level: Some(CpuLevel::Amx), ..cpu::Wanted::default() };
     let listing = cpu::compile(&tiers, &model, wanted).unwrap().asm;
-    for text in ["leaf.dot.amx", "tdpbf16ps tmm0,tmm4,tmm6", "leaf.run.avx512", "  ; %"] {
+    for text in ["leaf.dot.amx", "tdpbf16ps tmm0, tmm4, tmm6", "leaf.run.avx512", "  # bf16.attn:"] {
         assert!(listing.contains(text), "{text}: {listing}");
     }
     assert!(!listing.contains("leaf.dot.avx512"));

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::Opcode;
 /// Compiles a text for a machine: the assembly, or what is wrong with the text.
 fn compile(text: &str, machine: Machine) -> Result<String, String> {
     let functions = clif::read(text, machine).map_err(|error| error.message)?;
-    clif::assembly(&functions, machine)
+    clif::assembly(&functions, machine, false)
 }
 
 /// Compiles for both machines; how many succeeded. What is refused has its reason.
@@ -70,7 +70,7 @@ fn every_instruction_is_compiled_or_refused() {
                 format!("v9 = {op}.{ty} v2, v0, v1"),
                 format!("{op} v2, user1"),
                 format!("{op} user1"),
-                format!("{op}"),
+                op.to_string(),
                 format!("v9 = {op}.{ty}"),
                 format!("v9 = {op}.{ty} ss0"),
                 format!("{op} v0, ss0"),

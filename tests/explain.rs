@@ -1,12 +1,13 @@
 //! Does `attnc explain` tell the truth? Every failing example must give its code, every mended one must compile.
 
-use attnc::cli::{Colour, MessageOptions};
+use attnc::cli::{Colour, MessageFormat, MessageOptions};
 use attnc::diagnostics::{codes, render_all};
 use attnc::driver::{Session, front_end};
 
 /// What the front end says about a program: codes, and messages as text.
 fn messages(program: &str) -> (Vec<&'static str>, String) {
-    let mut session = Session::new(&MessageOptions { color: Colour::Never });
+    let mut session =
+        Session::new(&MessageOptions { error_format: MessageFormat::Human, color: Colour::Never, verbose: false });
     let file = session.sources.add("example.attn", program);
     front_end(&mut session, file);
     let codes = session.diagnostics.iter().map(|diagnostic| diagnostic.code.as_str()).collect();

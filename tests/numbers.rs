@@ -143,6 +143,9 @@ fn products_of_bf16_are_sums_of_blocks() {
     }
 }
 
+/// An entry point, its arguments, and each element of its result in `f64`.
+type Sums<'a> = (&'a str, Vec<Tensor>, Box<dyn Fn(usize) -> f64 + 'a>);
+
 #[test]
 fn reductions_are_sums_of_blocks() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +170,7 @@ fn reductions_are_sums_of_blocks() {
             let product = |i: usize| (0..n).map(|j| f64::from(x[i * n + j]) * f64::from(y[j])).sum::<f64>();
             let turned: Vec<f32> = (0..n * s).map(|i| x[i % s * n + i / s]).collect();
             let (wide, tall) = (tensor(vec![s, n], &x), tensor(vec![n, s], &turned));
-            let mut calls: Vec<(&str, Vec<Tensor>, Box<dyn Fn(usize) -> f64>)> = vec![
+            let mut calls: Vec<Sums> = vec![
                 ("total", vec![wide.clone()], Box::new(sum)),
                 ("dot", vec![wide.clone(), tensor(vec![n], &y)], Box::new(product)),
                 ("down", vec![tall], Box::new(sum)),

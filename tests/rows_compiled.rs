@@ -86,7 +86,7 @@ fn hidden_rows_are_zeros_and_their_logarithms() {
         let of = |name: &str| attnc::shape::Elem::from_name(name).unwrap();
         // Every other row is hidden; the others are all 1.
         let values: Vec<f64> =
-            (0..5 * columns).map(|i| if i / columns % 2 == 0 { f64::NEG_INFINITY } else { 1.0 }).collect();
+            (0..5 * columns).map(|i| if (i / columns).is_multiple_of(2) { f64::NEG_INFINITY } else { 1.0 }).collect();
         let x = Tensor::from_floats(of(elem), vec![5, columns], &values).unwrap();
         for pipeline in [passes::Level::O0, passes::Level::O2] {
             let options = passes::Options { level: pipeline, ..passes::Options::default() };

@@ -312,7 +312,6 @@ fn sliced(check: &str) -> String {
         .replace("\"x\": f32[8]", "\"x\": f32[S]")
         .replace("plan @forward {", "plan @forward symbols(S) {")
         .replace("site", "")
-        .replace("model \"W\"", "model \"W\"")
         .replace("param \"p\" : f32[8]\n", "param \"p\" : f32[8]\nsite \"{0} of {1}\"\n")
         .replace(
             "  %0 = arg 0 : buf f32[8]\n",
@@ -426,7 +425,7 @@ fn what_is_accepted_stays_in_its_buffers() {
                 plan: "forward",
                 variant,
                 symbols: &[("S".to_string(), size as i64)].into(),
-                args: &[tokens.clone()],
+                args: std::slice::from_ref(&tokens),
                 params: &params,
                 limits: Limits { work: 3_000_000, ..Limits::default() },
             };

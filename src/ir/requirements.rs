@@ -309,8 +309,8 @@ impl Requirements {
 
     /// Does it follow from the arguments' sizes, or from a known size of which it is a part?
     fn fit_is_known(&self, size: &Dim) -> bool {
-        let terms = size.terms().map(|(m, r)| self.times_an_argument(m, r.num));
-        let total = terms.fold(Some(0_i128), |sum, n| Some(sum?.saturating_add(n?)));
+        let mut terms = size.terms().map(|(m, r)| self.times_an_argument(m, r.num));
+        let total = terms.try_fold(0_i128, |sum, n| Some(sum.saturating_add(n?)));
         if total.is_some_and(|n| n <= MOST_TIMES) {
             return true;
         }
@@ -334,7 +334,7 @@ impl Requirements {
 /// What an argument of this type takes at least: its symbols' powers, and the bytes where they are 1.
 fn smallest(ty: &TensorType) -> (Monomial, i128) {
     let mut powers: BTreeMap<Factor, i32> = BTreeMap::new();
-    let mut bytes = i128::try_from(ty.elem.size()).unwrap_or(1).max(1);
+    let mut bytes = i128::from(ty.elem.size()).max(1);
     for d in &ty.shape {
         if let Some(n) = d.as_const() {
             bytes = bytes.saturating_mul(i128::from(n.max(1)));

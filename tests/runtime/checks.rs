@@ -311,6 +311,7 @@ fn memory_of_calls_with_taps() {
         elem: Elem::F32,
         batch: false,
         dims: vec![toy::s()],
+        stacked: 0,
         cost: String::new(),
     });
     let mut model = model("Arena", vec![(entry, "toy_same")], Vec::new());

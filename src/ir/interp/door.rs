@@ -57,7 +57,7 @@ pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tenso
     for (t, decl) in args.iter().zip(&f.args) {
         let t = convert(t, decl)?;
         // Zeros count as ones, so that what follows from the extents of an argument fits 64 bits.
-        let bytes = t.shape().iter().map(|n| (*n).max(1) as u64).try_fold(t.elem().size() as u64, u64::checked_mul);
+        let bytes = t.shape().iter().map(|n| (*n).max(1) as u64).try_fold(t.elem().size(), u64::checked_mul);
         if bytes.is_none_or(|n| n >> ADDRESS_BITS > 0) {
             return Err(wrong(decl, format!("has the shape {:?}, which is too large", t.shape())));
         }

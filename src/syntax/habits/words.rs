@@ -419,7 +419,7 @@ impl<'a> Words<'_, 'a> {
         }
         let is_name =
             place.starts || matches!(self.before(at), Some(Token::Let | Token::Var)) || self.variance.is_some();
-        if !is_name && !self.before(at).is_some_and(|before| !ends_operand(before)) {
+        if !is_name && self.before(at).is_none_or(ends_operand) {
             return None;
         }
         let word = "variance";

@@ -166,11 +166,10 @@ impl Checker<'_, '_> {
                 }
                 self.right_in_place(i);
             }
-            Op::Element => {
-                if !matches!(space(self, 0), Some(Space::L1(_))) {
-                    self.sink.error(At::Inst(i), "element: the tile is in scratch");
-                }
+            Op::Element if !matches!(space(self, 0), Some(Space::L1(_))) => {
+                self.sink.error(At::Inst(i), "element: the tile is in scratch");
             }
+            Op::Element => {}
             Op::Transpose | Op::PairRows => match result {
                 Some(t) if matches!((t.space, space(self, 0)), (Space::L1(_), Some(Space::L1(_)))) => {
                     self.in_scratch(At::Inst(i), &t);

@@ -190,11 +190,11 @@ fn loads(prefix: Prefix, op: &[u8]) -> bool {
 
 /// Is it the form of a move between vectors that writes its first operand to where memory may be?
 fn stores(prefix: Prefix, op: &[u8]) -> bool {
-    match (prefix, op) {
-        (Prefix::Legacy { .. }, [0x0f, 0x11 | 0x29 | 0x7f, ..]) => true,
-        (Prefix::Vex2 | Prefix::Vex3(..) | Prefix::Evex, [0x11 | 0x29 | 0x7f, ..]) => true,
-        _ => false,
-    }
+    matches!(
+        (prefix, op),
+        (Prefix::Legacy { .. }, [0x0f, 0x11 | 0x29 | 0x7f, ..])
+            | (Prefix::Vex2 | Prefix::Vex3(..) | Prefix::Evex, [0x11 | 0x29 | 0x7f, ..])
+    )
 }
 
 /// The text with the assembler's names.

@@ -227,7 +227,7 @@ impl Table {
         if a == ONE {
             return b;
         }
-        let all = self.merged(b, &self.factors(a).to_vec(), 1);
+        let all = self.merged(b, self.factors(a), 1);
         self.product(all)
     }
 
