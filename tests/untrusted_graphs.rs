@@ -438,7 +438,7 @@ fn sizes_beyond_machines_are_refused() {
         (
             "f32[S]",
             "f32[S + 2305843009213693952]",
-            "        pad(x, 0, low = 2305843009213693952, high = 0)\n".to_string(),
+            "        pad(x, axis = 0, low = 2305843009213693952, high = 0)\n".to_string(),
         ),
         ("f32[1152921504606846976 * S, 4]", "f32[1152921504606846976 * S, 4]", "        x\n".to_string()),
         ("f32[S]", "f32[4611686018427387904 * S]", format!("{doubled}        x\n")),

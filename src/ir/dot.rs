@@ -216,8 +216,8 @@ mod tests {
             assert!(has(from, to), "{from} -> {to} in\n{text}");
         }
         // Solid arrows: as many as there are, none from a block.
-        let arrows = text.lines().filter(|line| line.starts_with("    n") && line.contains(" -> "));
-        assert_eq!(arrows.filter(|line| !line.contains("style=dashed")).count(), 9, "{text}");
+        let edges = text.lines().filter(|line| line.starts_with("    n") && line.contains(" -> "));
+        assert_eq!(edges.filter(|line| !line.contains("style=dashed")).count(), 9, "{text}");
         let jumps = text.lines().filter(|line| line.contains("style=dashed"));
         assert!(jumps.clone().count() == 4 && jumps.clone().all(|line| line.contains("lhead=cluster_f0_b")), "{text}");
     }
