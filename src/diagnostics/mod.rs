@@ -190,7 +190,7 @@ impl IntoIterator for Diagnostics {
 
 /// How many names of about the right length are compared with one that is not known, so that an error costs the same in a
 /// program of any size.
-const MOST_COMPARED: usize = 1000;
+const MOST_COMPARED: usize = 200;
 
 /// The candidate nearest to `name`, if it is near enough to be what was meant. Of more than [`MOST_COMPARED`] candidates, the
 /// first are looked at.
