@@ -120,11 +120,11 @@ fn entry_points_and_layers() {
 #[test]
 fn names_that_are_not_known() {
     let values = |n| forward(&lines(n, |i| format!("let a{i} = unknown{i}")));
-    grows_with_the_program("values", 400, values, CHECK, false);
+    grows_with_the_program("values", 1200, values, CHECK, false);
     let layers = |n| {
         let known = lines(n, |i| format!("layer L{i} {{ }}"));
         let fields = lines(n, |i| format!("f{i}: Lx{i}"));
         format!("{known}model M {{\n{fields}pub fn forward(x: f32[S]) -> f32[S] {{ x }} }}\n")
     };
-    grows_with_the_program("layers", 400, layers, CHECK, false);
+    grows_with_the_program("layers", 1200, layers, CHECK, false);
 }

@@ -22,7 +22,7 @@ fi
 cargo clippy --release --quiet --features llvm -- -D warnings
 if [ $# = 0 ]; then
     set -- --test backends --test functions --test oracle_compiled --test tile_random --test rows_compiled \
-        --test attention_compiled --test c_program --test packing --test joined --test bf16
+        --test attention_compiled --test c_program --test packing --test joined --test bf16 --test numbers
     export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
 fi
 ATTNC_TEST_BACKEND=llvm cargo test --release --quiet --features llvm "$@"

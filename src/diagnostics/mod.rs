@@ -188,17 +188,19 @@ impl IntoIterator for Diagnostics {
     }
 }
 
-/// How many names of about the right length are compared with one that is not known, so that an error costs the same in a
-/// program of any size.
+/// How many names are looked at for one that is not known, so that an error costs the same in a program of any size.
+const MOST_SEEN: usize = 1000;
+/// How many of them, of about the right length, are compared with it.
 const MOST_COMPARED: usize = 200;
 
-/// The candidate nearest to `name`, if it is near enough to be what was meant. Of more than [`MOST_COMPARED`] candidates, the
-/// first are looked at.
+/// The candidate nearest to `name`, if it is near enough to be what was meant. Of very many candidates, the first
+/// are looked at ([`MOST_SEEN`], [`MOST_COMPARED`]).
 pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let allowed = (length / 3).max(1);
     candidates
         .into_iter()
+        .take(MOST_SEEN)
         .filter(|candidate| *candidate != name && candidate.chars().count().abs_diff(length) <= allowed)
         .take(MOST_COMPARED)
         .map(|candidate| (edit_distance(name, candidate), candidate))
