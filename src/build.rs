@@ -1,11 +1,12 @@
-//! Makes the parsers from the grammars in `grammar/`, and the support library from `src/runtime/support/`.
+//! Makes the parsers from the grammars in `grammar/`, the list of `src/vector/functions/`, and the support library from
+//! `src/runtime/support/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 fn main() {
-    for made in [parsers(), support_library()] {
+    for made in [parsers(), vector_functions(), support_library()] {
         if let Err(error) = made {
             eprintln!("{error}");
             std::process::exit(1);
@@ -22,6 +23,25 @@ fn parsers() -> Result<(), String> {
     // SAFETY: the build script has one thread, so nothing reads the environment at the same time.
     unsafe { env::set_var("LALRPOP_LANE_TABLE", "disabled") };
     lalrpop::Configuration::new().set_in_dir("grammar").process().map_err(|e| format!("grammar: {e}"))
+}
+
+/// Lists the elementary functions: `FILES`, each file's name without its ending, in order, and its text.
+fn vector_functions() -> Result<(), String> {
+    let folder = Path::new("src/vector/functions");
+    println!("cargo:rerun-if-changed={}", folder.display());
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "vec"));
+    files.sort();
+    let mut list = String::from("const FILES: &[(&str, &str)] = &[\n");
+    for path in &files {
+        let name = path.file_stem().and_then(|s| s.to_str()).ok_or("a file whose name is no text")?;
+        let path = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        list += &format!("    ({name:?}, include_str!({:?})),\n", path.display().to_string());
+    }
+    list += "];\n";
+    let out = env::var("OUT_DIR").map_err(|e| format!("OUT_DIR: {e}"))?;
+    fs::write(Path::new(&out).join("vector_functions.rs"), list).map_err(|e| format!("vector_functions.rs: {e}"))
 }
 
 /// Compiles the support library to one object file, `$OUT_DIR/support.o`, which `runtime::link` carries.

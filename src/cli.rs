@@ -6,8 +6,8 @@ mod options;
 mod values;
 
 pub use options::{
-    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, ListOptions, MessageOptions,
-    OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
+    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, ListOptions,
+    MessageOptions, OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
     Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named,
@@ -107,9 +107,12 @@ impl CommandLine {
             Command::Check(options) => (Some(&options.program), [].as_slice()),
             Command::Run(options) => (Some(&options.program), options.size.as_slice()),
             Command::Bench(options) => (Some(&options.program), options.size.as_slice()),
-            Command::Opt(_) | Command::Explain(_) | Command::Std(_) | Command::List(_) | Command::Completions(_) => {
-                (None, [].as_slice())
-            }
+            Command::Opt(_)
+            | Command::Explain(_)
+            | Command::Std(_)
+            | Command::Function(_)
+            | Command::List(_)
+            | Command::Completions(_) => (None, [].as_slice()),
         };
         let dims = program.map_or([].as_slice(), |program| program.dims.as_slice());
         for (flag, list) in [("dim", dims), ("size", size)] {
@@ -143,6 +146,8 @@ pub enum Command {
     List(ListOptions),
     /// Show a module of the standard library, which is written in the language itself
     Std(StdOptions),
+    /// Show an elementary function (`exp`, `erf`) as vector IR, as it is written or as a machine computes it
+    Function(FunctionOptions),
     /// Write what a shell needs to complete attnc's command lines
     Completions(CompletionsOptions),
 }

@@ -8,6 +8,7 @@ mod arguments;
 mod bench;
 mod bugs;
 mod call;
+mod function;
 mod list;
 mod outputs;
 mod passes;
@@ -16,6 +17,7 @@ mod stages;
 
 pub use bench::bench;
 pub use call::run;
+pub use function::function;
 pub use list::{completions, list};
 pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use session::{Failure, MAX_SOURCE, Session, command_line_error, whole};

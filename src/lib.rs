@@ -11,6 +11,7 @@
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
+//!   vector IR     vector/           elementary functions (exp, erf), each said once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
@@ -33,6 +34,7 @@
 //! | `passes` | rewrites of graph IR, the pipeline, remarks | files, back ends |
 //! | `lowering::tile` | regions to kernels, functions to plans, movement to views | instruction sets |
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | graph IR's operations, Cranelift |
+//! | `vector` | vector IR: operations on each lane, text, interpreter; the elementary functions, `functions/*.vec` | tiles, instructions |
 //! | `codegen` | scheduled tile IR to an object; the model as seen from outside | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
@@ -99,6 +101,10 @@
 //!   summed across lanes, more work than going over a row whose lanes are independent, and they would have to be stored,
 //!   read and merged. What could be saved at best, a norm's time over that of scaling and shifting alone, is a tenth of a
 //!   percent of an encoder layer (12 of 18,000 microseconds at 512 rows of 768).
+//! * **An elementary function is a text.** `vector/functions/exp.vec` says `e^x` once; the three back ends print its operations one by
+//!   one. Where a machine has better instructions, the file has another version that requires them, which a reader
+//!   sees; a test compares every lane that compiled code gives with the text's own interpreter, to the bit. `attnc function exp
+//!   --cpu avx512` shows what a machine computes.
 //! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
 //!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses lie in their buffers and
@@ -150,3 +156,4 @@ pub mod tensor;
 pub mod threads;
 pub mod tile;
 pub mod types;
+pub mod vector;

@@ -53,6 +53,7 @@ fn run() -> u8 {
         Command::List(options) => driver::list(&options),
         Command::Completions(options) => driver::completions(&options),
         Command::Std(options) => driver::standard_library(&options),
+        Command::Function(options) => driver::function(&options),
     };
     match result {
         Ok(()) => 0,

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use attnc::cli::EmitKind;
 use attnc::passes::PASSES;
+use attnc::vector::{self, library};
 use serde_json::Value;
 
 /// Exit code, stdout and stderr.
@@ -31,7 +32,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
         assert_eq!((code, err.as_str()), (0, ""), "{ask:?}");
         assert!(help.starts_with("An educational ahead-of-time compiler for attention graphs\n"), "{help}");
         for (heading, options) in [
-            ("Commands", &["check", "run", "bench", "list", "completions"][..]),
+            ("Commands", &["check", "run", "bench", "list", "function", "completions"][..]),
             ("Arguments", &["<FILE>"]),
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),
@@ -123,9 +124,38 @@ fn everything_that_can_be_named_is_listed() {
     for op in ["matmul a, b ", "attention q, k, v, scale, mask* ", "reduce_sum x ", "exp x ", "lt a, b "] {
         assert!(has(&ir, op), "{op}: {ir:?}");
     }
+    let vector = list("vector");
+    for op in ["fma (f32, f32, f32) -> f32 ", "select (mask, f32, f32) -> f32 ", "polynomial "] {
+        assert!(has(&vector, op), "{op}: {vector:?}");
+    }
+    assert!(has(&list("functions"), "exp "));
     let cpus = list("cpus");
     assert!(has(&cpus, "portable") && has(&cpus, "native"), "{cpus:?}");
     assert!(has(&list("codes"), "E0301") && has(&list("modules"), "std.nn"));
+}
+
+#[test]
+fn functions_are_shown_as_written_and_as_a_machine_computes_them() {
+    for name in library::names() {
+        let (code, text, err) = attnc(&["function", name]);
+        assert_eq!((code, err.as_str()), (0, ""), "{name}");
+        assert_eq!(Some(text.as_str()), library::source(name));
+    }
+    let straight = |cpu: &str| {
+        let (code, text, err) = attnc(&["function", "exp", "--cpu", cpu]);
+        assert_eq!((code, err.as_str()), (0, ""), "{cpu}");
+        let [f] = &vector::text::parse(&text).expect("vector IR")[..] else { panic!("{cpu}: {text}") };
+        (f.insts.iter().map(|inst| inst.op.name()).collect::<Vec<_>>(), f.clone())
+    };
+    let (plain, f) = straight("portable");
+    assert!(!plain.contains(&"fma") && !plain.contains(&"call") && !plain.contains(&"polynomial"), "{plain:?}");
+    // e, to two units in the last place.
+    let e = f32::from_bits(vector::interp::eval(&f, &[1f32.to_bits()]).expect("a function"));
+    assert!((e - std::f32::consts::E).abs() <= 2.0 * 2f32.powi(-22), "{e}");
+    assert!(straight("avx2").0.contains(&"nearest") && straight("avx512").0.contains(&"scale"));
+    let (code, out, err) = attnc(&["function", "exq"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("there is no function `exq`; did you mean `exp`?"), "{err}");
 }
 
 #[test]

@@ -194,6 +194,16 @@ pub struct StdOptions {
     pub module: Option<String>,
 }
 
+/// `attnc function exp --cpu avx512`
+#[derive(Args, Debug, Clone)]
+pub struct FunctionOptions {
+    /// The function, such as `exp`; `attnc list functions` has all
+    pub name: String,
+    /// Show the straight line that these processors compute, instead of the text with all its versions
+    #[arg(long, value_name = "SET")]
+    pub cpu: Option<CpuTier>,
+}
+
 /// What a program leaves open.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Program")]

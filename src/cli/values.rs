@@ -358,6 +358,10 @@ pub enum Listed {
     Ops,
     /// Operations of the graph IR
     Ir,
+    /// Operations of the vector IR
+    Vector,
+    /// Elementary functions, written in vector IR, and what their results may be off by
+    Functions,
     /// Passes, in the order in which the pipeline runs them
     Passes,
     /// Kinds of output
@@ -372,6 +376,15 @@ pub enum Listed {
 
 impl Listed {
     /// Everything that can be listed.
-    pub const ALL: [Listed; 7] =
-        [Listed::Ops, Listed::Ir, Listed::Passes, Listed::Emit, Listed::Cpus, Listed::Codes, Listed::Modules];
+    pub const ALL: [Listed; 9] = [
+        Listed::Ops,
+        Listed::Ir,
+        Listed::Vector,
+        Listed::Functions,
+        Listed::Passes,
+        Listed::Emit,
+        Listed::Cpus,
+        Listed::Codes,
+        Listed::Modules,
+    ];
 }

@@ -13,7 +13,22 @@ use crate::shape::{Dim, Fact, Relation, TensorType};
 /// # Errors
 /// A dimension of a parameter that is no number, or a run-time dimension that no argument binds, in words.
 pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result<ModelDescriptor, String> {
-    describe_entries(&module.params, &entries(module), model, doc, target)
+    let entries = entries(module);
+    let declared = Declared { params: &module.params, entries: &entries, file: &module.name, files: &module.files };
+    describe_entries(&declared, model, doc, target)
+}
+
+/// What is declared of a model, whatever the level of its IR.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared<'a> {
+    /// Its parameters.
+    pub params: &'a [ParamDecl],
+    /// Its entry points.
+    pub entries: &'a [EntryDecl],
+    /// The name of its own file.
+    pub file: &'a str,
+    /// The names of the others, for places in them.
+    pub files: &'a [String],
 }
 
 /// Describes a model by its declarations, as [`describe`] does a module.
@@ -21,14 +36,13 @@ pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result
 /// # Errors
 /// As [`describe`].
 pub fn describe_entries(
-    declared: &[ParamDecl],
-    entry_points: &[EntryDecl],
+    declared: &Declared<'_>,
     model: &str,
     doc: &str,
     target: &str,
 ) -> Result<ModelDescriptor, String> {
     let mut params = Vec::new();
-    for p in declared {
+    for p in declared.params {
         if let Some(d) = p.ty.shape.iter().find(|d| d.as_const().is_none()) {
             return Err(format!("the dimension {d} of the parameter {} is not known; bind it with --dim", p.name));
         }
@@ -39,7 +53,7 @@ pub fn describe_entries(
             dims: p.ty.shape.iter().cloned().map(DimText::of).collect(),
         });
     }
-    let entries = entry_points.iter().map(entry).collect::<Result<_, _>>()?;
+    let entries = declared.entries.iter().map(|e| entry(e, declared)).collect::<Result<_, _>>()?;
     Ok(ModelDescriptor {
         name: model.to_string(),
         doc: doc.to_string(),
@@ -50,7 +64,7 @@ pub fn describe_entries(
     })
 }
 
-fn entry(f: &EntryDecl) -> Result<Entry, String> {
+fn entry(f: &EntryDecl, declared: &Declared<'_>) -> Result<Entry, String> {
     let names = f.run_time_dims();
     let batch = f.args.iter().find(|a| a.batch).and_then(|a| a.ty.shape.first()).and_then(|d| d.as_symbol());
     let mut symbols = Vec::new();
@@ -59,7 +73,7 @@ fn entry(f: &EntryDecl) -> Result<Entry, String> {
     }
     let expr = |d: &Dim| Expr::from_dim(d, &names).ok_or_else(|| format!("the dimension {d} is too large to evaluate"));
     let mut checks = Vec::new();
-    for fact in &f.checks {
+    for (fact, loc) in &f.checks {
         let Fact { left, relation, right } = fact;
         let (left, right) = (expr(left)?, expr(right)?);
         let (left, comparison, right) = match relation {
@@ -69,7 +83,8 @@ fn entry(f: &EntryDecl) -> Result<Entry, String> {
             Relation::Lt => (left, Comparison::Lt, right),
             Relation::Divisible => (left.modulo(right), Comparison::Eq, Expr::constant(0)),
         };
-        checks.push(Check { left, comparison, right, text: fact.to_string() });
+        let place = if loc.line == 0 { String::new() } else { loc.text(declared.file, declared.files) };
+        checks.push(Check { left, comparison, right, text: fact.to_string(), place });
     }
     let several = f.results.len() > 1;
     let results = f.results.iter().enumerate().map(|(i, r)| {
@@ -155,7 +170,8 @@ fn signature(f: &EntryDecl) -> String {
         many => out += &format!(" -> ({})", many.join(", ")),
     }
     // That sizes fit is nothing that a caller states.
-    let facts: Vec<String> = f.checks.iter().filter(|fact| !fact.is_fit()).map(|fact| fact.to_string()).collect();
+    let facts: Vec<String> =
+        f.checks.iter().map(|(fact, _)| fact).filter(|fact| !fact.is_fit()).map(Fact::to_string).collect();
     if !facts.is_empty() {
         out += &format!(" where {}", facts.join(", "));
     }

@@ -3,6 +3,7 @@
 //! In: the tables that the compiler itself reads. Out: text on stdout, a line for each entry.
 
 use super::call::show;
+use super::function;
 use super::session::{Failure, stdout_failed};
 use super::stages::native;
 use crate::cli::{CommandLine, CompletionsOptions, CpuTier, EmitKind, ListOptions, Listed};
@@ -30,6 +31,8 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
                 (format!("{} {}", op.name, op.operands.join(", ")).trim_end().to_string(), op.summary.to_string())
             })
             .collect(),
+        Some(Listed::Vector) => function::operations(),
+        Some(Listed::Functions) => function::functions(),
         Some(Listed::Passes) => PASSES.iter().map(|pass| (pass.name.to_string(), pass.summary.to_string())).collect(),
         Some(Listed::Emit) => EmitKind::ALL
             .into_iter()

@@ -8,7 +8,8 @@ use super::passes::{Dumps, broken_pass};
 use super::session::{Failure, Session, command_line_error, reason};
 use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions, WeightPacking};
 use crate::codegen::cpu::{self, Compiled, Machine, Tier, Wanted, clif};
-use crate::codegen::{self, Generator, descriptor};
+use crate::codegen::descriptor::{self, Declared};
+use crate::codegen::{self, Generator};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
@@ -148,34 +149,34 @@ pub(super) fn optimise(
 
 /// The model as it is seen from outside.
 pub(super) fn describe(s: &mut Session, module: &ir::Module) -> Result<ModelDescriptor, Failure> {
-    let names = (module.model.as_str(), module.name.as_str(), module.doc.as_str());
-    describe_entries(s, &module.params, &ir::entries(module), names)
+    let entries = ir::entries(module);
+    let declared = Declared { params: &module.params, entries: &entries, file: &module.name, files: &module.files };
+    describe_declared(s, &declared, &module.model, &module.doc)
 }
 
 /// The model of a tile module.
 pub(super) fn describe_tiles(s: &mut Session, module: &tile::Module) -> Result<ModelDescriptor, Failure> {
-    let names = (module.model.as_str(), module.name.as_str(), module.doc.as_str());
-    describe_entries(s, &module.params, &module.entries, names)
+    let (params, entries) = (&module.params, &module.entries);
+    let declared = Declared { params, entries, file: &module.name, files: &module.files };
+    describe_declared(s, &declared, &module.model, &module.doc)
 }
 
-fn describe_entries(
+fn describe_declared(
     s: &mut Session,
-    params: &[ir::ParamDecl],
-    entries: &[ir::EntryDecl],
-    (model, file, doc): (&str, &str, &str),
+    declared: &Declared<'_>,
+    model: &str,
+    doc: &str,
 ) -> Result<ModelDescriptor, Failure> {
-    if let Err(message) = ir::tensors(params) {
+    if let Err(message) = ir::tensors(declared.params) {
         s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
         return Err(Failure::Program);
     }
     // A text that names no model is called as its file.
-    let name = if model.is_empty() { model_name(file) } else { model.to_string() };
-    descriptor::describe_entries(params, entries, &name, doc, &Machine::host().triple().to_string()).map_err(
-        |message| {
-            s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
-            Failure::Program
-        },
-    )
+    let name = if model.is_empty() { model_name(declared.file) } else { model.to_string() };
+    descriptor::describe_entries(declared, &name, doc, &Machine::host().triple().to_string()).map_err(|message| {
+        s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
+        Failure::Program
+    })
 }
 
 /// `gpt2.attn` as a name: `Gpt2`.

@@ -52,6 +52,22 @@ pub struct Loc {
     pub column: u32,
 }
 
+impl Loc {
+    /// The name of the place's file; `own` is the module's, `files` are the others.
+    pub fn file_name<'a>(self, own: &'a str, files: &'a [String]) -> &'a str {
+        match usize::try_from(self.file).ok().and_then(|n| n.checked_sub(1)) {
+            None => own,
+            Some(n) => files.get(n).map_or("?", String::as_str),
+        }
+    }
+
+    /// `gpt2.attn:22:26`, or the file's name alone where there is no place.
+    pub fn text(self, own: &str, files: &[String]) -> String {
+        let file = self.file_name(own, files);
+        if self.line == 0 { file.to_string() } else { format!("{file}:{}:{}", self.line, self.column) }
+    }
+}
+
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueDef {

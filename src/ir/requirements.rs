@@ -19,7 +19,7 @@
 //! 2^[`ADDRESS_BITS`] (zeros counted as ones), which every entry checks. A fact follows from the form of its sides, from one known
 //! fact, or from the sum of two; a size, from that of an argument. What cannot be proved is checked by each call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{Function, InstData, Loc, Module, Op, Type, Value};
 use crate::shape::{Dim, Fact, Factor, Facts, Monomial, Relation, TensorType};
@@ -131,6 +131,8 @@ struct Requirements {
     /// Of each argument, what its extents multiply to, with the bytes of one for 1.
     arguments: Vec<(Monomial, i128)>,
     missing: Vec<(Fact, Loc)>,
+    /// Shapes that were asked for already, with the bytes of an element: few, of many tensors.
+    seen: HashSet<(i64, Vec<Dim>)>,
 }
 
 impl Requirements {
@@ -141,6 +143,7 @@ impl Requirements {
             not_negative: Vec::new(),
             arguments: Vec::new(),
             missing: Vec::new(),
+            seen: HashSet::new(),
         };
         for a in &f.args {
             for d in &a.ty.shape {
@@ -246,10 +249,13 @@ impl Requirements {
     }
 
     fn tensor(&mut self, t: &TensorType, loc: Loc) {
+        let size = i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE);
+        if !self.seen.insert((size, t.shape.clone())) {
+            return;
+        }
         for d in &t.shape {
             self.at_most(&Dim::zero(), d, loc);
         }
-        let size = i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE);
         self.fits(&t.count().mul(&Dim::from(size)), loc);
     }
 

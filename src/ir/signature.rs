@@ -4,7 +4,7 @@
 //! In: functions. Out: declarations, which stay with the code when the functions are gone.
 
 use super::requirements::entry_checks;
-use super::{ArgDecl, Function, Module, Op, ParamDecl, ResultDecl};
+use super::{ArgDecl, Function, Loc, Module, Op, ParamDecl, ResultDecl};
 use crate::shape::{Dim, Fact, TensorType};
 
 /// A step that callers may ask for.
@@ -29,8 +29,9 @@ pub struct EntryDecl {
     pub args: Vec<ArgDecl>,
     /// Its results.
     pub results: Vec<ResultDecl>,
-    /// What a call checks on entry: what is stated, and what the function needs beyond that.
-    pub checks: Vec<Fact>,
+    /// What a call checks on entry: what is stated, and what the function needs beyond that, each with the place of
+    /// what states or needs it.
+    pub checks: Vec<(Fact, Loc)>,
     /// Its taps, each once, in order of appearance.
     pub taps: Vec<TapDecl>,
 }
@@ -76,7 +77,7 @@ pub fn entries(module: &Module) -> Vec<EntryDecl> {
         doc: f.doc.clone(),
         args: f.args.clone(),
         results: f.results.clone(),
-        checks: entry_checks(module, &f.name).into_iter().map(|(fact, _)| fact).collect(),
+        checks: entry_checks(module, &f.name),
         taps: module.functions.iter().find(|g| g.tapped && g.name == f.name).map(taps).unwrap_or_default(),
     });
     declared.collect()

@@ -3,6 +3,7 @@
 //! In: a verified module, options, and a sink for texts. Out: the module after its passes, the remarks they made, and a
 //! line for each thing that was asked for. What a pass does is its own business.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use super::options::{Options, PrintChanged};
 use super::{Changed, Context, Pass, Remark, pipeline, render_remarks};
 use crate::diagnostics::Diagnostics;
 use crate::ir::requirements::{keep, requirements};
-use crate::ir::{self, Module, text};
+use crate::ir::{self, Loc, Module, text};
+use crate::shape::Fact;
 use crate::syntax::span::FileId;
 
 /// Where texts go. The driver writes them to stderr and to files; tests collect them.
@@ -133,6 +135,19 @@ pub(super) struct Manager<'a> {
     again: bool,
     /// Did a pass change anything since it was asked last?
     changed: Changed,
+    /// What is known of each function since it was changed last.
+    known: Vec<Known>,
+    /// A copy of the module, if nothing was changed since it was made.
+    unchanged: Option<Module>,
+}
+
+/// What is known of a function until it is changed.
+#[derive(Default)]
+struct Known {
+    /// What it asks of a call.
+    needs: Option<Vec<(Fact, Loc)>>,
+    /// Passes that changed nothing in it.
+    done: BTreeSet<&'static str>,
 }
 
 /// How often passes are run again until they change nothing: more than any program has been seen to need.
@@ -152,6 +167,8 @@ impl<'a> Manager<'a> {
             stopped: false,
             again: false,
             changed: Changed::No,
+            known: Vec::new(),
+            unchanged: None,
         }
     }
 
@@ -180,9 +197,9 @@ impl<'a> Manager<'a> {
         if options.print_before.has(pass.name) && !self.again {
             self.dump("Before", pass.name, &text::print(self.module));
         }
-        // The text before is kept where it is compared or where it would be needed to tell of a bug.
-        let before =
-            (options.verify_each || options.print_changed != PrintChanged::No).then(|| text::print(self.module));
+        // What was before is kept where it is compared or where it would be needed to tell of a bug.
+        let before = (options.verify_each || options.print_changed != PrintChanged::No)
+            .then(|| self.unchanged.take().unwrap_or_else(|| self.module.clone()));
 
         let start = Instant::now();
         let remarks = self.context.remarks.len();
@@ -197,11 +214,14 @@ impl<'a> Manager<'a> {
             && changed == Changed::Yes
             && let Err(errors) = ir::verify(self.module)
         {
-            let before = before.unwrap_or_default();
+            let before = before.map(|module| text::print(&module)).unwrap_or_default();
             return Err(PassError { pass: pass.name, before, errors: errors.to_string() });
         }
         if !self.again || changed == Changed::Yes {
-            self.report(pass, changed, before.as_deref());
+            self.report(pass, changed, before.as_ref());
+        }
+        if changed == Changed::No {
+            self.unchanged = before;
         }
         self.stopped = options.stop_after.as_deref() == Some(pass.name);
         Ok(())
@@ -222,7 +242,12 @@ impl<'a> Manager<'a> {
     fn run_on_functions(&mut self, pass: &Pass) -> Changed {
         let mut changed = Changed::No;
         self.context.pass = pass.name;
-        for function in &mut self.module.functions {
+        self.known.resize_with(self.module.functions.len(), Known::default);
+        for (function, known) in self.module.functions.iter_mut().zip(&mut self.known) {
+            // It changed nothing here, and nothing else has since.
+            if self.again && known.done.contains(pass.name) {
+                continue;
+            }
             self.runs += 1;
             if let Some(limit) = self.options.bisect_limit {
                 let skipped = self.runs > limit;
@@ -233,17 +258,20 @@ impl<'a> Manager<'a> {
                 }
             }
             // What the function asks of a call stays, whatever becomes of the operations that asked for it.
-            let before = requirements(function);
+            let before = known.needs.get_or_insert_with(|| requirements(function));
             let this = (pass.run)(function, &mut self.context);
             if this == Changed::Yes {
-                keep(function, before);
+                keep(function, std::mem::take(before));
+                *known = Known::default();
+            } else {
+                known.done.insert(pass.name);
             }
             changed = changed.or(this);
         }
         changed
     }
 
-    fn report(&mut self, pass: &Pass, changed: Changed, before: Option<&str>) {
+    fn report(&mut self, pass: &Pass, changed: Changed, before: Option<&Module>) {
         self.steps += 1;
         let whole = self.options.print_after.has(pass.name)
             || (changed == Changed::Yes && self.options.print_changed == PrintChanged::Whole);
@@ -259,7 +287,8 @@ impl<'a> Manager<'a> {
             self.dump("After", pass.name, &after);
         }
         if diff {
-            let lines = similar::TextDiff::from_lines(before.unwrap_or_default(), &after);
+            let before = before.map(text::print).unwrap_or_default();
+            let lines = similar::TextDiff::from_lines(&before, &after);
             self.dump("After", pass.name, &lines.unified_diff().context_radius(3).to_string());
         }
     }

@@ -114,12 +114,7 @@ impl Context {
 
 /// `gpt2.attn:22:26`, or the module's name alone where there is no place.
 pub fn place_of(loc: Loc, module: &Module) -> String {
-    let file = match loc.file.checked_sub(1) {
-        None => Some(&module.name),
-        Some(i) => usize::try_from(i).ok().and_then(|i| module.files.get(i)),
-    };
-    let file = file.map_or("?", String::as_str);
-    if loc.line == 0 { file.to_string() } else { format!("{file}:{}:{}", loc.line, loc.column) }
+    loc.text(&module.name, &module.files)
 }
 
 /// The remarks as text, in order of place; those of equal place in the order in which they were made.

@@ -9,7 +9,7 @@
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 
 /// Version of everything in this file and of the exported C functions; a change of meaning raises it.
-pub const ABI_VERSION: u64 = 4;
+pub const ABI_VERSION: u64 = 5;
 
 /// Arguments of more bytes than 2 to this power are refused (zero extents counted as ones): no machine addresses them. The
 /// compiler proves from it that other sizes fit 64 bits.
@@ -285,6 +285,8 @@ pub struct CheckDesc {
     pub right: Slice<ExprOp>,
     /// Source text: `S <= T`.
     pub text: Str,
+    /// Where it is stated, or what needs it: `model.attn:3:9`; empty where that is not known.
+    pub place: Str,
 }
 
 /// A family of taps of an entry point.
@@ -551,7 +553,7 @@ const _: () = {
     assert!(size_of::<TensorDesc>() == 48);
     assert!(size_of::<ParamDesc>() == 56);
     assert!(size_of::<SymbolDesc>() == 48);
-    assert!(size_of::<CheckDesc>() == 56);
+    assert!(size_of::<CheckDesc>() == 72);
     assert!(size_of::<TapDesc>() == 88);
     assert!(size_of::<EntryDesc>() == 136);
     assert!(size_of::<SiteDesc>() == 16);

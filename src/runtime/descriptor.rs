@@ -97,6 +97,8 @@ pub struct Check {
     pub right: Expr,
     /// Source text: `S <= T`.
     pub text: String,
+    /// Where it is stated, or what needs it: `model.attn:3:9`; empty where that is not known.
+    pub place: String,
 }
 
 /// A family of taps.
@@ -294,7 +296,7 @@ mod words {
     pub(super) const DIM: u64 = 4;
     pub(super) const ENTRY: u64 = 17;
     pub(super) const SYMBOL: u64 = 6;
-    pub(super) const CHECK: u64 = 7;
+    pub(super) const CHECK: u64 = 9;
     pub(super) const TAP: u64 = 11;
     pub(super) const SITE: u64 = 2;
     pub(super) const VARIANT: u64 = 7;
@@ -452,6 +454,7 @@ impl Writer {
             self.word(&mut row, code);
             self.expr(&mut row, &c.right, names.len(), &c.text)?;
             self.str(&mut row, &c.text);
+            self.str(&mut row, &c.place);
         }
         self.tensors(r, &e.results, &names)?;
         let start = self.table(r, e.taps.len(), words::TAP);

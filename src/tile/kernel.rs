@@ -291,10 +291,7 @@ pub enum Part {
 impl Module {
     /// The base name of the file of a place.
     pub fn file(&self, loc: Loc) -> &str {
-        match usize::try_from(loc.file).ok().and_then(|n| n.checked_sub(1)) {
-            None => &self.name,
-            Some(n) => self.files.get(n).map_or("?", String::as_str),
-        }
+        loc.file_name(&self.name, &self.files)
     }
 
     /// The names of all kernels and plans, by which [`Module::part`] finds them.

@@ -2,6 +2,7 @@
 
     tests/live/compare_speed.sh [--quick] [WORKLOAD ...]    installs what it needs into build/, and calls this
     tests/live/compare_speed.sh --llama tokens              one token after another beside llama.cpp too, built for it
+    tests/live/compare_speed.sh --before PROGRAM --alone    this attnc beside an older one, without the others
 
 Every contender gets the same numbers and the same number of threads, is warmed up, and then takes turns with the
 others, so that what else the machine does meets all of them alike. A turn is some calls; the first of a turn does
@@ -15,7 +16,8 @@ its own (speed/tokens.py).
 
 Beside them stands what the machine can do, as `attnc bench` measures it in the same run. Contenders that are not
 installed are left out, and so is attnc's LLVM back end where attnc is built without it; --compile adds torch.compile,
-which takes minutes, --numpy plain NumPy where all compute in float32. --quick has tiny sizes: it shows that
+which takes minutes, --numpy plain NumPy where all compute in float32. --before names an older build of attnc, which takes
+turns with this one, its libraries, its compile time and the sizes of what it makes. --quick has tiny sizes: it shows that
 everything works, and its times mean nothing. Exit code 1 where a result differs.
 """
 
@@ -41,6 +43,9 @@ OUT = ROOT / "build" / "speed"
 # A contender that calls attention by its name; all others get the formula, written out.
 BY_NAME = "PyTorch, its attention"
 
+# An older build of attnc.
+BEFORE = "attnc before"
+
 # What a result may differ by, as a part of the largest number of the reference.
 TOLERANCE = {"f32": 2e-4, "bf16": 3e-2}
 
@@ -56,8 +61,10 @@ def found(name):
 class Attnc:
     """The compiler, and the models that it made."""
 
-    def __init__(self, program):
+    def __init__(self, program, prefix=""):
         self.program = program
+        # Before the names of the files that it makes.
+        self.prefix = prefix
 
     @functools.cache
     def has_llvm(self):
@@ -69,7 +76,7 @@ class Attnc:
     def compile(self, workload, backend="cranelift", pack="f32"):
         """The wrapper in Python and the path of the library."""
         stem = f"{workload.program.stem}_{workload.model}_{'_'.join(map(str, workload.dims.values()))}"
-        stem = OUT / (stem + "_llvm" * (backend == "llvm") + f"_{pack}" * (pack != "f32"))
+        stem = OUT / (self.prefix + stem + "_llvm" * (backend == "llvm") + f"_{pack}" * (pack != "f32"))
         dims = [f"--dim={name}={n}" for name, n in workload.dims.items()]
         line = [self.program, workload.program, "--entry", workload.model, *dims, "-o", f"{stem}.so"]
         line += ["--emit", "so,header,python", "--backend", backend, "--pack", pack]
@@ -201,6 +208,12 @@ def contenders(attnc, workload, options):
     yield "attnc", lambda: in_attnc(built, workload, threads)
     if threads > 1:
         yield "attnc, 1 thread", lambda: in_attnc(built, workload, 1)
+    if options.before:
+        yield BEFORE, lambda: in_attnc(Built(options.before, workload), workload, threads)
+        if threads > 1:
+            yield BEFORE + ", 1 thread", lambda: in_attnc(Built(options.before, workload), workload, 1)
+    if options.without_peers:
+        return
     if attnc.has_llvm():
         yield "attnc, LLVM", lambda: in_attnc(Built(attnc, workload, "llvm"), workload, threads)
     # In bf16 only OpenVINO is put beside attnc: it takes the same graph, with a hint.
@@ -301,6 +314,9 @@ def compare(attnc, key, workload, options, ceilings):
         print(f"  ratio {found['ratio']:.2f} to the best peer, {best}; wanted {workload.wanted:.2f}", flush=True)
     if BY_NAME in medians:
         print(f"  ratio {rows[BY_NAME]['ratio']:.2f} to {BY_NAME}, which is not given the formula", flush=True)
+    if BEFORE in medians:
+        found["before"] = {who: medians[BEFORE + who] / medians["attnc" + who] for who in ("", ", 1 thread") if BEFORE + who in medians}
+        print("  ratio " + ", ".join(f"{n:.3f}{who}" for who, n in found["before"].items()) + " to attnc before", flush=True)
     if "attnc, 1 thread" in medians:
         found["threads_ratio"] = medians["attnc, 1 thread"] / medians["attnc"]
         print(f"  ratio {found['threads_ratio']:.2f} from 1 thread to {options.threads}", flush=True)
@@ -318,7 +334,7 @@ def compile_times(attnc, workload, options):
         rows[name] = statistics.median(seconds)
     if options.compile and found("torch"):
         # The first process fills the caches, the second finds them.
-        line = [sys.executable, __file__, "--alone", "compile", *(["--quick"] if options.quick else [])]
+        line = [sys.executable, __file__, "--part", "compile", *(["--quick"] if options.quick else [])]
         done = [subprocess.run(line, check=True, capture_output=True, text=True) for _ in range(2)]
         rows["torch.compile, warm"] = float(done[-1].stdout.split()[-1])
     print(f"\nfrom the source to code, {workload.name}")
@@ -327,12 +343,70 @@ def compile_times(attnc, workload, options):
     return rows
 
 
+def packed(attnc, options):
+    """Medians of this attnc and an older one with packed weights, turn by turn: one row and many."""
+    import workloads
+
+    d, heads, layers = (64, 4, 2) if options.quick else (768, 12, 12)
+    rows = {}
+    print("\npacked weights")
+    for count in (1, 33 if options.quick else 128):
+        workload = workloads.stack(layers, d, heads, 4 * d, count, True, 1.0)
+        expected = reference(workload)
+        built = Built(attnc, workload)
+        for pack in ("bf16", "int8", "int4"):
+            calls, times = {}, {}
+            for name, compiler in (("attnc", attnc), (BEFORE, options.before)):
+                wrapper, so = compiler.compile(workload, pack=pack)
+                calls[name], times[name] = wrapper.Model(so, weights=str(built.weights), threads=options.threads), []
+            differs = {name: difference(model.forward(**workload.inputs), expected) for name, model in calls.items()}
+            begin, rounds = time.perf_counter(), 0
+            while rounds < options.rounds or time.perf_counter() - begin < options.seconds / 2:
+                for name in sorted(calls, reverse=rounds % 2 == 1):
+                    turn(lambda: calls[name].forward(**workload.inputs), times[name], 0.005 if options.quick else 0.05)
+                rounds += 1
+            medians = {name: statistics.median(own) for name, own in times.items()}
+            rows[f"{workload.name}, {pack}"] = medians[BEFORE] / medians["attnc"]
+            print(
+                f"  {workload.name}, {pack:5} {medians['attnc'] * 1e3:9.3f} ms, before {medians[BEFORE] * 1e3:9.3f} ms,"
+                f" ratio {medians[BEFORE] / medians['attnc']:.3f}; differs by {differs['attnc']:.1e}, before {differs[BEFORE]:.1e}",
+                flush=True,
+            )
+    return rows
+
+
+def against_before(attnc, report, options):
+    """The whole comparison with an older attnc: packed weights, compile time, sizes, and the ratios of all rows."""
+    import workloads
+
+    ratios = {}
+    for row in report["workloads"].values():
+        ratios |= {row["name"] + who: ratio for who, ratio in row["before"].items()}
+    ratios |= packed(attnc, options)
+    workload = (workloads.QUICK if options.quick else workloads.FULL)["gpt2"]()
+    seconds, sizes = {attnc: [], options.before: []}, {}
+    for _ in range(3 if options.quick else 15):
+        for compiler in seconds:
+            _, so = compiler.compile(workload)
+            seconds[compiler].append(compiler.seconds)
+            sizes[compiler] = os.path.getsize(so)
+    now, before = (statistics.median(seconds[c]) for c in (attnc, options.before))
+    print(f"\n{'times as fast as before':60} {'ratio':>6}")
+    for name, ratio in ratios.items():
+        print(f"{name:60} {ratio:6.3f}")
+    mean = statistics.geometric_mean(ratios.values())
+    print(f"{'geometric mean':60} {mean:6.3f}")
+    print(f"{workload.name}: source to library {now * 1e3:.1f} ms, before {before * 1e3:.1f} ms ({now / before:.3f} x)")
+    print(f"{'':20} library of {sizes[attnc]} bytes, before {sizes[options.before]} ({sizes[attnc] / sizes[options.before]:.3f} x)")
+    return {"ratios": ratios, "geometric_mean": mean, "compile": now / before, "size": sizes[attnc] / sizes[options.before]}
+
+
 def kib(field):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
 
 
-def alone(what, options):
+def in_own_process(what, options):
     """In a process of its own: the memory of one contender, or the time of torch.compile."""
     import workloads
 
@@ -381,7 +455,7 @@ def memory(options):
         found_rows[name] = {}
         for rows in sizes:
             line = [sys.executable, __file__, "--attnc", options.attnc, "--threads", str(options.threads)]
-            line += ["--alone", f"{name}:{rows}"] + (["--quick"] if options.quick else [])
+            line += ["--part", f"{name}:{rows}"] + (["--quick"] if options.quick else [])
             done = subprocess.run(line, check=True, capture_output=True, text=True)
             found_rows[name][rows] = int(done.stdout.split()[-1])
         print(f"  {name:35}" + "".join(f"{found_rows[name][n] / 2**20:12.1f}" for n in sizes), flush=True)
@@ -401,12 +475,15 @@ def main():
     parser.add_argument("--quick", action="store_true", help="tiny sizes and few calls: does it work?")
     parser.add_argument("--no-memory", dest="memory", action="store_false", help="without working memory")
     parser.add_argument("--json", type=Path, default=OUT / "speed.json", help="where the figures go")
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    parser.add_argument("--before", metavar="PROGRAM", type=Path, help="an older build of attnc, to compare with")
+    parser.add_argument("--alone", dest="without_peers", action="store_true", help="without the others")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    if options.alone:
-        alone(options.alone, options)
+    if options.part:
+        in_own_process(options.part, options)
         return
+    options.before = options.before and Attnc(options.before.resolve(), "before_")
     import workloads
 
     known = workloads.QUICK if options.quick else workloads.FULL
@@ -433,16 +510,19 @@ def main():
             ceilings = attnc.ceilings(options.threads)
         report["workloads"][key] = compare(attnc, key, known[key](), options, ceilings)
         gc.collect()
-    if not options.workloads or "tokens" in options.workloads:
+    if options.before:
+        report["before"] = against_before(attnc, report, options)
+    if not options.without_peers and (not options.workloads or "tokens" in options.workloads):
         report["tokens"] = token_rates(attnc, known["gpt2"](), options)
-    if not options.workloads:
+    if not options.workloads and not options.without_peers:
         report["compile_seconds"] = compile_times(attnc, known["gpt2"](), options)
         if options.memory:
             report["working_bytes"] = memory(options)
     # The machine may have become slower meanwhile; then the percentages are too low.
     report["ceilings_after"] = attnc.ceilings(options.threads)
     options.json.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"\n{'ratio to the best peer':50} {'ratio':>6} {'wanted':>7}")
+    if any("ratio" in row for row in report["workloads"].values()):
+        print(f"\n{'ratio to the best peer':50} {'ratio':>6} {'wanted':>7}")
     for row in report["workloads"].values():
         if "ratio" in row:
             print(f"{row['name']:50} {row['ratio']:6.2f} {row['wanted']:7.2f}  {row['best']}")

@@ -5,6 +5,8 @@
 #   tests/live/compare_speed.sh layer gpt2       some of it
 #   tests/live/compare_speed.sh --llama tokens   one token after another, beside llama.cpp (LLAMA_BENCH names its llama-bench; else
 #                                                it is built, see speed/llama.sh)
+#   tests/live/compare_speed.sh --before PROGRAM --alone
+#                                                this attnc beside an older build of it, without the others
 #   tests/live/compare_speed.sh --quick          tiny sizes without PyTorch, in less than a minute: does it work?
 #
 # Builds attnc (ATTNC names another one), and installs what is needed into build/speed-venv.
@@ -33,9 +35,12 @@ install() {
     $venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" && touch $venv/complete-"$name"
 }
 mkdir -p build
-install small numpy onnx onnxruntime openvino || { echo "compare_speed.sh: pip could not fetch them" >&2; exit 3; }
 case " $* " in
-*" --quick "*) ;;
+*" --alone "*) install numpy numpy || { echo "compare_speed.sh: pip could not fetch NumPy" >&2; exit 3; } ;;
+*) install small numpy onnx onnxruntime openvino || { echo "compare_speed.sh: pip could not fetch them" >&2; exit 3; } ;;
+esac
+case " $* " in
+*" --quick "* | *" --alone "*) ;;
 *) install torch torch || echo "compare_speed.sh: without PyTorch, which pip could not fetch" >&2 ;;
 esac
 case " $* " in

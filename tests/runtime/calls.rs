@@ -131,7 +131,7 @@ fn several_results_and_conditions() {
             "pair: axis 0 of `y` (2*S + 1) is 6, which is `2*S + 1` for no S",
             "pair: axis 0 of `x` is 2, and must be S, which is 3; S was fixed by axis 0 of `y` \
              (shape [2], the program says f32[S])",
-            "pair: the arguments must have S <= 100; here the sides are 101 and 100",
+            "pair: the arguments must have S <= 100 (toy.attn:3:9); here the sides are 101 and 100",
             "pair has 2 arguments, and 1 were given",
             "pair: argument `x` has 2 axes (shape [3, 1]), and the program says f32[S]",
             "pair: argument `x`: expected f32, found i32",

@@ -38,7 +38,7 @@ fn same(name: &str, checks: Vec<Check>) -> (Entry, &'static str) {
 }
 
 fn check(left: Expr, comparison: Comparison, right: Expr) -> Check {
-    Check { left, comparison, right, text: "a clause".to_owned() }
+    Check { left, comparison, right, text: "a clause".to_owned(), place: String::new() }
 }
 
 fn number(n: i64) -> Expr {

@@ -120,6 +120,7 @@ pub(crate) fn descriptor() -> ModelDescriptor {
         comparison: Comparison::Le,
         right: Expr::constant(100),
         text: "S <= 100".to_owned(),
+        place: "toy.attn:3:9".to_owned(),
     });
     let kinds = [("a", Elem::BF16), ("b", Elem::F16), ("c", Elem::I8), ("d", Elem::I64), ("e", Elem::Bool)];
     let copy = entry(

@@ -260,7 +260,7 @@ impl<'a, 'b> Code<'a, 'b> {
             }
             (Op::Unary(op), Type::Scalar(_)) => {
                 let x = self.scalar(operand(0)?)?;
-                Val::Scalar(self.lanes().lane_unary(*op, x))
+                Val::Scalar(self.lanes().lane_unary(*op, x)?)
             }
             (Op::Narrow { elem }, Type::Scalar(_)) => {
                 let x = self.scalar(operand(0)?)?;

@@ -39,7 +39,7 @@ pub(super) enum Callee {
 }
 
 /// The functions of libm that code may call, and how many numbers they take.
-pub(super) const LIBM: [(&str, usize); 5] = [("logf", 1), ("sinf", 1), ("cosf", 1), ("powf", 2), ("fmodf", 2)];
+pub(super) const LIBM: [(&str, usize); 4] = [("sinf", 1), ("cosf", 1), ("powf", 2), ("fmodf", 2)];
 
 impl Callee {
     /// Its name in CLIF. Cranelift has the first two spaces for what is declared.
@@ -228,7 +228,7 @@ impl Job<'_> {
         let near = !wanted.kernels_elsewhere;
         let convention = function.signature.call_conv;
         let returns = !function.signature.returns.is_empty();
-        let [logf, sinf, cosf, powf, fmodf] = std::array::from_fn(|n| {
+        let [sinf, cosf, powf, fmodf] = std::array::from_fn(|n| {
             let place = u32::try_from(n).unwrap_or_default();
             Callee::Libm(place).declare(function, libm_signature(convention, LIBM[n].1), false)
         });
@@ -254,7 +254,7 @@ impl Job<'_> {
         let call_context = *if returns { params.first() } else { params.last() }.ok_or("no context")?;
         let mut code = Code {
             b: &mut builder,
-            libm: Libm { logf, sinf, cosf, powf, fmodf },
+            libm: Libm { sinf, cosf, powf, fmodf },
             body: self.source.body(),
             symbols: BTreeMap::new(),
             values: SecondaryMap::new(),

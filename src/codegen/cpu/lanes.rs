@@ -167,6 +167,11 @@ impl Lanes<'_, '_> {
         let width = xs.first().map_or(Width::Four, |x| x.width);
         let wide: Vec<Value> = xs.iter().map(|x| self.spread(*x).value).collect();
         let value = f(self, &wide);
+        self.narrowed(value, width)
+    }
+
+    /// Four floats, or the first of them.
+    fn narrowed(&mut self, value: Value, width: Width) -> Lane {
         let y = Lane { value, elem: Elem::F32, width: Width::Four };
         if width == Width::One { self.lane(y, 0) } else { y }
     }
@@ -176,13 +181,20 @@ impl Lanes<'_, '_> {
     }
 
     /// A unary operation.
-    pub(super) fn lane_unary(&mut self, op: UnaryOp, x: Lane) -> Lane {
+    ///
+    /// # Errors
+    /// As [`Lanes::unary`].
+    pub(super) fn lane_unary(&mut self, op: UnaryOp, x: Lane) -> Result<Lane, String> {
         let b = &mut *self.builder;
         let value = match (x.elem, op) {
             (Elem::F32, UnaryOp::Neg) => b.ins().fneg(x.value),
             (Elem::F32, UnaryOp::Abs) => b.ins().fabs(x.value),
             (Elem::F32, UnaryOp::Sqrt) => b.ins().sqrt(x.value),
-            (Elem::F32, _) => return self.through_vector(&[x], |s, v| s.unary(op, v[0])),
+            (Elem::F32, _) => {
+                let wide = self.spread(x).value;
+                let value = self.unary(op, wide)?;
+                return Ok(self.narrowed(value, x.width));
+            }
             (Elem::Bool, _) if x.width == Width::One => b.ins().bxor_imm_u(x.value, 1),
             (Elem::Bool, _) => b.ins().bnot(x.value),
             (_, UnaryOp::Neg) => b.ins().ineg(x.value),
@@ -194,7 +206,7 @@ impl Lanes<'_, '_> {
             // The floor of an integer; the rest is not defined for integers, and refused by the verifier.
             (_, _) => x.value,
         };
-        Lane { value, ..x }
+        Ok(Lane { value, ..x })
     }
 
     /// A binary operation.

@@ -489,7 +489,7 @@ impl Code<'_, '_> {
                 }
                 Op::Full | Op::Copy => Some(get(0)?),
                 Op::Iota { axis } => Some(self.iota(&data, *axis, width, row, col)?),
-                Op::Unary(op) => Some(self.lanes().lane_unary(*op, get(0)?)),
+                Op::Unary(op) => Some(self.lanes().lane_unary(*op, get(0)?)?),
                 Op::Binary(op) => Some(self.lanes().lane_binary(*op, get(0)?, get(1)?)),
                 Op::Compare(op) => Some(self.lanes().lane_compare(*op, get(0)?, get(1)?)),
                 Op::Select => Some(self.lanes().lane_select(get(0)?, get(1)?, get(2)?)),

@@ -13,7 +13,6 @@ use super::dot::{Count, Place, Product};
 use super::emit::{Emit, Made};
 use super::lanes::Lane;
 use super::panels::{Right, Scaled};
-use crate::codegen::cpu::math::ROUND;
 use crate::ir::Scalar;
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
@@ -26,6 +25,9 @@ const VECTORS: u32 = 2;
 /// Rows at a time, by how many registers there are.
 const ROWS: i64 = 4;
 const FEW_ROWS: i64 = 2;
+
+/// Adding this rounds an `f32` of magnitude below 2^22 to an integer, which then stands in the low bits.
+const ROUND: f32 = 12_582_912.0;
 
 impl<'c> Emit<'_, 'c> {
     /// The same byte so many times.

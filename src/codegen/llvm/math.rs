@@ -1,17 +1,17 @@
-//! Elementary functions on vectors of `f32`, of any number of lanes.
+//! Elementary functions on vectors of `f32`, of any number of lanes: vector IR, printed.
 //!
-//! In: vectors. Out: vectors. The functions, their ranges and coefficients are those of `codegen::cpu::math`, where their
-//! errors are stated; Horner's scheme and the reduction of the argument of `exp` use fused multiply-adds at the levels that
-//! have them. `log`, `sin`, `cos` and `pow` are LLVM's intrinsics, and the remainder its `frem`, which become calls of libm
-//! lane by lane.
+//! In: vectors. Out: vectors. What a function computes, and its error, stands in its text (`vector::library`); here is one case
+//! for each operation. `sin`, `cos` and `pow` are LLVM's intrinsics, and the remainder its `frem`, which become calls of
+//! libm lane by lane.
 
 use inkwell::FloatPredicate;
 use inkwell::values::VectorValue;
 
 use super::emit::{Emit, Made};
-use crate::codegen::cpu::math::{ERF, ERFC, EXP, EXP2, ROUND, TANH};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::tile::CpuLevel;
+use crate::vector::expand;
+use crate::vector::{Features, Inst, Op, Type};
 
 impl<'c> Emit<'_, 'c> {
     fn plus(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
@@ -28,10 +28,6 @@ impl<'c> Emit<'_, 'c> {
 
     fn over(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
         Ok(self.b.build_float_div(a, b, "")?)
-    }
-
-    fn scale(&self, a: VectorValue<'c>, by: f32) -> Made<VectorValue<'c>> {
-        self.times(a, self.floats(by, a.get_type().get_size()))
     }
 
     /// `a * b + c`, rounded once at the levels that have the instruction.
@@ -69,157 +65,83 @@ impl<'c> Emit<'_, 'c> {
         self.floats_intrinsic("llvm.copysign", &[a, x])
     }
 
-    /// Horner's scheme, lowest coefficient first.
-    fn polynomial(&self, x: VectorValue<'c>, coefficients: &[f32]) -> Made<VectorValue<'c>> {
+    /// A function of the library, printed.
+    fn function(&self, name: &str, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        // LLVM makes more than one instruction of its conversions to integers: `round` is no gain here.
+        let features = Features { fma: self.level != CpuLevel::Portable, ..Features::PLAIN };
+        let f = expand::expand(name, features)?;
         let n = x.get_type().get_size();
-        let mut rest = coefficients.iter().rev();
-        let mut sum = self.floats(rest.next().copied().unwrap_or(0.0), n);
-        for c in rest {
-            sum = self.mul_add(sum, x, self.floats(*c, n))?;
+        let mut values = vec![x];
+        for inst in &f.insts {
+            let operands = inst.operands.iter().map(|v| values.get(v.index()).copied());
+            let operands = operands.collect::<Option<Vec<VectorValue<'c>>>>().ok_or("an operand is missing")?;
+            values.push(self.operation(inst, &operands, n)?);
         }
-        Ok(sum)
+        Ok(values.get(f.result.index()).copied().ok_or("a function returns nothing")?)
     }
 
-    /// `2^k` for whole numbers between -126 and 127.
-    fn power_of_two(&self, k: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = k.get_type().get_size();
-        let e = self.b.build_int_add(k, self.ints(127, n), "")?;
-        self.as_floats(self.b.build_left_shift(e, self.ints(23, n), "")?)
-    }
-
-    /// `e^x`.
-    fn exp(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = x.get_type().get_size();
-        let (high, low) = (self.floats(89.0, n), self.floats(-104.5, n));
-        // NaN fails both comparisons and stays.
-        let x = self.where_is((FloatPredicate::OGT, x, high), high, x)?;
-        let x = self.where_is((FloatPredicate::OLT, x, low), low, x)?;
-        let round = self.floats(ROUND, n);
-        let shifted = self.plus(self.scale(x, std::f32::consts::LOG2_E)?, round)?;
-        let whole = self.minus(shifted, round)?;
-        let r = self.mul_add(whole, self.floats(-0.693_359_4, n), x)?;
-        let r = self.mul_add(whole, self.floats(2.121_944_4e-4, n), r)?;
-        let p = self.polynomial(r, &EXP)?;
-        let p = self.mul_add(p, self.times(r, r)?, r)?;
-        let p = self.plus(p, self.floats(1.0, n))?;
-        self.scaled(p, shifted)
-    }
-
-    /// `p 2^k` in two steps, `k` being in the low bits of a number that [`ROUND`] was added to.
-    fn scaled(&self, p: VectorValue<'c>, shifted: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let (b, n) = (&self.b, p.get_type().get_size());
-        let k = b.build_int_sub(self.as_ints(shifted)?, self.ints(ROUND.to_bits().cast_signed(), n), "")?;
-        let half = b.build_right_shift(k, self.ints(1, n), true, "")?;
-        let rest = b.build_int_sub(k, half, "")?;
-        let p = self.times(p, self.power_of_two(half)?)?;
-        self.times(p, self.power_of_two(rest)?)
-    }
-
-    /// `2^x`.
-    fn exp2(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = x.get_type().get_size();
-        let (high, low) = (self.floats(129.0, n), self.floats(-151.0, n));
-        let x = self.where_is((FloatPredicate::OGT, x, high), high, x)?;
-        let x = self.where_is((FloatPredicate::OLT, x, low), low, x)?;
-        let round = self.floats(ROUND, n);
-        let shifted = self.plus(x, round)?;
-        let r = self.minus(x, self.minus(shifted, round)?)?;
-        let p = self.mul_add(self.polynomial(r, &EXP2)?, r, self.floats(1.0, n))?;
-        self.scaled(p, shifted)
-    }
-
-    fn tanh(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = x.get_type().get_size();
-        let z = self.times(x, x)?;
-        let p = self.times(self.times(self.polynomial(z, &TANH)?, z)?, x)?;
-        let near = self.plus(p, x)?;
-        let a = self.absolute(x)?;
-        let d = self.plus(self.exp(self.plus(a, a)?)?, self.floats(1.0, n))?;
-        let far = self.minus(self.floats(1.0, n), self.over(self.floats(2.0, n), d)?)?;
-        let far = self.with_sign(far, x)?;
-        self.where_is((FloatPredicate::OLT, a, self.floats(0.625, n)), near, far)
-    }
-
-    /// `erf` near 0, `erfc |x|` beyond, and `|x|`.
-    fn erf_parts(&self, x: VectorValue<'c>) -> Made<[VectorValue<'c>; 3]> {
-        let n = x.get_type().get_size();
-        let near = self.times(self.polynomial(self.times(x, x)?, &ERF)?, x)?;
-        let (a, four) = (self.absolute(x)?, self.floats(4.0, n));
-        let clamped = self.where_is((FloatPredicate::OGT, a, four), four, a)?;
-        let q = self.polynomial(clamped, &ERFC)?;
-        let e = self.exp(self.b.build_float_neg(q, "")?)?;
-        let erfc = self.where_is((FloatPredicate::OGT, a, four), self.floats(0.0, n), e)?;
-        Ok([near, erfc, a])
-    }
-
-    fn erf(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let one = self.floats(1.0, x.get_type().get_size());
-        let [near, erfc, a] = self.erf_parts(x)?;
-        let far = self.with_sign(self.minus(one, erfc)?, x)?;
-        self.where_is((FloatPredicate::OLT, a, one), near, far)
-    }
-
-    fn sigmoid(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = x.get_type().get_size();
-        let (zero, one) = (self.floats(0.0, n), self.floats(1.0, n));
-        let e = self.exp(self.b.build_float_neg(self.absolute(x)?, "")?)?;
-        let top = self.where_is((FloatPredicate::OLT, x, zero), e, one)?;
-        self.over(top, self.plus(e, one)?)
-    }
-
-    /// -0 where `x` is -inf, else `y`.
-    fn zero_at_minus_infinity(&self, x: VectorValue<'c>, y: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = x.get_type().get_size();
-        self.where_is((FloatPredicate::OEQ, x, self.floats(f32::NEG_INFINITY, n)), self.floats(-0.0, n), y)
-    }
-
-    fn gelu(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = x.get_type().get_size();
-        let one = self.floats(1.0, n);
-        let [near, erfc, a] = self.erf_parts(self.scale(x, std::f32::consts::FRAC_1_SQRT_2)?)?;
-        let near = self.plus(near, one)?;
-        let positive = self.minus(self.floats(2.0, n), erfc)?;
-        let far = self.where_is((FloatPredicate::OLT, x, self.floats(0.0, n)), erfc, positive)?;
-        let sum = self.where_is((FloatPredicate::OLT, a, one), near, far)?;
-        let y = self.times(self.scale(x, 0.5)?, sum)?;
-        self.zero_at_minus_infinity(x, y)
-    }
-
-    fn gelu_tanh(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        let n = x.get_type().get_size();
-        let cubic = self.plus(self.scale(self.times(x, x)?, 0.044_715)?, self.floats(1.0, n))?;
-        // 2 sqrt(2 / pi)
-        let doubled = self.scale(self.times(cubic, x)?, 1.595_769)?;
-        let y = self.times(x, self.sigmoid(doubled)?)?;
-        self.zero_at_minus_infinity(x, y)
+    fn operation(&self, inst: &Inst, operands: &[VectorValue<'c>], n: u32) -> Made<VectorValue<'c>> {
+        let b = &self.b;
+        match (&inst.op, operands) {
+            (Op::Add, [x, y]) => self.plus(*x, *y),
+            (Op::Sub, [x, y]) => self.minus(*x, *y),
+            (Op::Mul, [x, y]) => self.times(*x, *y),
+            (Op::Div, [x, y]) => self.over(*x, *y),
+            (Op::Fma, [x, y, z]) => self.mul_add(*x, *y, *z),
+            (Op::Fnma, [x, y, z]) => self.mul_add(b.build_float_neg(*x, "")?, *y, *z),
+            (Op::Min, [x, y]) => self.where_is((FloatPredicate::OLT, *x, *y), *x, *y),
+            (Op::Max, [x, y]) => self.where_is((FloatPredicate::OGT, *x, *y), *x, *y),
+            (Op::Sqrt, [_]) => self.floats_intrinsic("llvm.sqrt", operands),
+            (Op::Neg, [x]) => Ok(b.build_float_neg(*x, "")?),
+            (Op::Abs, [x]) => self.absolute(*x),
+            (Op::NegAbs, [x]) => Ok(b.build_float_neg(self.absolute(*x)?, "")?),
+            (Op::CopySign, [x, y]) => self.with_sign(*x, *y),
+            (Op::ToFloat, [x]) => {
+                let floats = self.lanes_of(Elem::F32, n);
+                Ok(b.build_signed_int_to_float(*x, floats, "")?)
+            }
+            (Op::Bits, [x]) => self.as_ints(*x),
+            (Op::FromBits, [x]) => self.as_floats(*x),
+            (Op::AddI, [x, y]) => Ok(b.build_int_add(*x, *y, "")?),
+            (Op::SubI, [x, y]) => Ok(b.build_int_sub(*x, *y, "")?),
+            (Op::AndI, [x, y]) => Ok(b.build_and(*x, *y, "")?),
+            (Op::ShiftLeft, [x, y]) => Ok(b.build_left_shift(*x, *y, "")?),
+            (Op::ShiftSigned, [x, y]) => Ok(b.build_right_shift(*x, *y, true, "")?),
+            (Op::ShiftRight, [x, y]) => Ok(b.build_right_shift(*x, *y, false, "")?),
+            (Op::Less, [x, y]) => Ok(b.build_float_compare(FloatPredicate::OLT, *x, *y, "")?),
+            (Op::Equal, [x, y]) => Ok(b.build_float_compare(FloatPredicate::OEQ, *x, *y, "")?),
+            (Op::Select, [condition, x, y]) => self.choose(*condition, *x, *y),
+            (Op::Const(bits), []) if inst.ty == Type::F32 => Ok(self.floats(f32::from_bits(*bits), n)),
+            (Op::Const(bits), []) => Ok(self.ints(bits.cast_signed(), n)),
+            (op, _) => Err(format!("{} is not for every machine", op.name()).into()),
+        }
     }
 
     /// Any unary operation on floats.
     pub(super) fn float_unary(&self, op: UnaryOp, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let n = x.get_type().get_size();
-        let (zero, one) = (self.floats(0.0, n), self.floats(1.0, n));
         match op {
             UnaryOp::Neg => Ok(self.b.build_float_neg(x, "")?),
             UnaryOp::Abs => self.absolute(x),
-            UnaryOp::Exp => self.exp(x),
-            UnaryOp::Exp2 => self.exp2(x),
-            UnaryOp::Log => self.floats_intrinsic("llvm.log", &[x]),
             UnaryOp::Sqrt => self.floats_intrinsic("llvm.sqrt", &[x]),
-            UnaryOp::Rsqrt => self.over(one, self.floats_intrinsic("llvm.sqrt", &[x])?),
+            UnaryOp::Floor => self.floats_intrinsic("llvm.floor", &[x]),
             UnaryOp::Sin => self.floats_intrinsic("llvm.sin", &[x]),
             UnaryOp::Cos => self.floats_intrinsic("llvm.cos", &[x]),
-            UnaryOp::Tanh => self.tanh(x),
-            UnaryOp::Erf => self.erf(x),
-            UnaryOp::Sigmoid => self.sigmoid(x),
-            UnaryOp::Relu => self.where_is((FloatPredicate::OLT, x, zero), zero, x),
-            UnaryOp::Gelu => self.gelu(x),
-            UnaryOp::GeluTanh => self.gelu_tanh(x),
-            UnaryOp::Silu => {
-                let y = self.times(x, self.sigmoid(x)?)?;
-                self.zero_at_minus_infinity(x, y)
+            UnaryOp::Not => {
+                let (zero, one) = (self.floats(0.0, n), self.floats(1.0, n));
+                self.where_is((FloatPredicate::OEQ, x, zero), one, zero)
             }
-            UnaryOp::Floor => self.floats_intrinsic("llvm.floor", &[x]),
-            UnaryOp::Not => self.where_is((FloatPredicate::OEQ, x, zero), one, zero),
+            UnaryOp::Exp
+            | UnaryOp::Exp2
+            | UnaryOp::Log
+            | UnaryOp::Rsqrt
+            | UnaryOp::Tanh
+            | UnaryOp::Erf
+            | UnaryOp::Sigmoid
+            | UnaryOp::Relu
+            | UnaryOp::Gelu
+            | UnaryOp::GeluTanh
+            | UnaryOp::Silu => self.function(op.name(), x),
         }
     }
 

@@ -12,7 +12,7 @@ use super::array::{Array, Data, count};
 use super::contraction::{self, Attention};
 use super::door::{Symbols, extent, value};
 use super::{Call, Failure, Limits, Params, Real, elementwise};
-use crate::ir::{Function, InstData, Module, Op, Terminator, Type, Value, taps};
+use crate::ir::{Function, InstData, Module, Op, Terminator, Type, Value, param_named, taps};
 use crate::shape::{Dim, Elem, TensorType};
 
 /// What a value is when the program runs.
@@ -243,7 +243,7 @@ impl<'a, F: Real> Machine<'a, F> {
     }
 
     fn param(&mut self, name: &str, indices: &[i64], elem: Elem, shape: Vec<usize>) -> Result<Array<F>, Failure> {
-        let counts = self.module.params.iter().find(|p| p.name == name).map_or(&[][..], |p| &p.counts);
+        let counts = param_named(&self.module.params, name).map_or(&[][..], |p| &p.counts);
         for (i, n) in indices.iter().zip(counts) {
             in_range(*i, usize::try_from(*n).unwrap_or(usize::MAX))?;
         }

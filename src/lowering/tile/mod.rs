@@ -122,18 +122,6 @@ pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, Strin
 /// # Errors
 /// As [`lower`].
 pub fn lower_packed(module: &ir::Module, level: CpuLevel, format: WeightFormat) -> Result<tile::Module, String> {
-    let out = attempt(module, level, format, false)?;
-    if tile::verify::verify_accesses(&out).is_ok() {
-        return Ok(out);
-    }
-    // A text can say too little of its dimensions and indices: then the plans check them.
-    let out = attempt(module, level, format, true)?;
-    tile::verify::verify_accesses(&out).map_err(|errors| errors.to_string())?;
-    Ok(out)
-}
-
-/// Lowers a module. `careful`: its plans check every extent and index of which the form does not say that it is in range.
-fn attempt(module: &ir::Module, level: CpuLevel, format: WeightFormat, careful: bool) -> Result<tile::Module, String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -147,8 +135,9 @@ fn attempt(module: &ir::Module, level: CpuLevel, format: WeightFormat, careful: 
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
-        plan::lower(&f, level, careful, &mut shared, &mut out)?;
+        plan::lower(&f, level, &mut shared, &mut out)?;
     }
     packing::finish(&mut shared, &mut out)?;
+    tile::verify::verify_accesses(&out).map_err(|errors| errors.to_string())?;
     Ok(out)
 }

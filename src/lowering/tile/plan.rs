@@ -35,13 +35,7 @@ use parameters::Join;
 ///
 /// # Errors
 /// A form that is not known here, a mistake of ours.
-pub(super) fn lower(
-    f: &Function,
-    level: CpuLevel,
-    careful: bool,
-    shared: &mut Shared,
-    out: &mut tile::Module,
-) -> Result<(), String> {
+pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let mut lowering = Lowering {
@@ -62,7 +56,6 @@ pub(super) fn lower(
         joins: BTreeMap::new(),
         next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
         entry: tile::Block::from_u32(0),
-        careful,
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -95,8 +88,6 @@ struct Lowering<'a> {
     joins: BTreeMap<Value, Join>,
     next_root: u32,
     entry: tile::Block,
-    /// Are extents and indices checked of which the form does not say that they are in range?
-    careful: bool,
 }
 
 /// Which result each value that is returned becomes; nothing where there are several ends.
@@ -130,9 +121,6 @@ impl Lowering<'_> {
             let data = self.f.block(*block);
             if *block == self.f.entry() {
                 self.blocks[*block] = Some(self.entry);
-                if self.careful {
-                    self.check_dimensions();
-                }
                 for (i, v) in data.args.iter().enumerate() {
                     let view = View::whole(*v, self.tensor(*v)?);
                     let op = tile::Op::Arg(u32::try_from(i).unwrap_or(u32::MAX));
@@ -382,9 +370,9 @@ impl Lowering<'_> {
             Op::Param { name } => {
                 let v = data.result.ok_or("a parameter without a result")?;
                 let view = View::whole(v, self.tensor(v)?);
-                let counts = self.out.params.iter().find(|p| p.name == *name).map(|p| p.counts.clone());
-                let counts = counts.unwrap_or_default().into_iter().map(|n| Dim::from(i64::try_from(n).unwrap_or(0)));
-                let indices = self.indices_within(data, &data.operands, &counts.collect::<Vec<Dim>>())?;
+                let counts = ir::param_named(&self.out.params, name).map_or(&[][..], |p| &p.counts);
+                let counts: Vec<Dim> = counts.iter().map(|n| Dim::from(i64::try_from(*n).unwrap_or(0))).collect();
+                let indices = self.indices_within(data, &data.operands, &counts)?;
                 let op = tile::Op::Param { name: name.clone() };
                 let buffer = self.builder.value(op, indices, tile::Type::Buffer(buffer_type(&view)));
                 self.roots[v] = Some(buffer);

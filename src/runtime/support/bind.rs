@@ -3,8 +3,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
-use crate::abi::{ADDRESS_BITS, DimDesc, EntryDesc, TensorDesc, cmp, op};
+use crate::abi::{ADDRESS_BITS, CheckDesc, DimDesc, EntryDesc, TensorDesc, cmp, op};
 use crate::desc::{TypeText, elem_size};
 use crate::error::{List, Result, fail};
 use crate::expr::eval;
@@ -206,12 +207,24 @@ fn origin(entry: &EntryDesc, d: &DimDesc, bound: &Bound) -> String {
     out
 }
 
+/// The place of a condition in brackets, as what follows it in a message.
+struct Place<'a>(&'a CheckDesc);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.place.get() {
+            "" => Ok(()),
+            place => write!(f, " ({place})"),
+        }
+    }
+}
+
 fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
     for c in entry.checks.get() {
         let (left, right) = match (eval(&c.left, &bound.dims), eval(&c.right, &bound.dims)) {
             (Ok(left), Ok(right)) => (left, right),
             (Err(e), _) | (_, Err(e)) => {
-                fail!(Tensor, "{}: the program needs {}: {}", entry.name.get(), c.text.get(), e.text)
+                fail!(Tensor, "{}: the program needs {}{}: {}", entry.name.get(), c.text.get(), Place(c), e.text)
             }
         };
         let holds = match c.cmp {
@@ -225,9 +238,10 @@ fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
         if !holds {
             fail!(
                 Tensor,
-                "{}: the arguments must have {}; here the sides are {left} and {right}",
+                "{}: the arguments must have {}{}; here the sides are {left} and {right}",
                 entry.name.get(),
-                c.text.get()
+                c.text.get(),
+                Place(c)
             );
         }
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::kernel::{Frame, Machine, Next, Val, buffer, get, indices, jump, scalar_operation, set};
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, Failure, Limits, Outcome, broken, dim, fail, located};
+use crate::ir::param_named;
 use crate::tensor::Tensor;
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, Type, row_major, tap_of_flags};
 
@@ -238,7 +239,7 @@ impl<'a> Runner<'a> {
     }
 
     fn param(&mut self, pattern: &str, indices: &[i64]) -> Result<usize, Failure> {
-        let Some(decl) = self.module.params.iter().find(|p| p.name == pattern) else {
+        let Some(decl) = param_named(&self.module.params, pattern) else {
             return broken(format!("there is no parameter {pattern}"));
         };
         let mut path = pattern.to_string();

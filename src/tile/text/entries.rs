@@ -3,19 +3,19 @@
 //! ```text
 //! entry @forward("x" batch: f32[batch, S, 64]) -> (batch f32[batch, S, 64]) {
 //!   doc "Attention."
-//!   where S <= 1024
+//!   where S <= 1024                                                                     loc(61:9)
 //!   tap "h.*.weights"[12]                 : f32[12, S, S]
 //! }
 //! ```
 
 use super::forms::{Read, fail, form, only};
 use crate::diagnostics::codes::ir as codes;
-use crate::ir::{ArgDecl, EntryDecl, ResultDecl, TapDecl};
+use crate::ir::{ArgDecl, EntryDecl, Loc, ResultDecl, TapDecl};
 use crate::irtext::{ExprKind, Line, Phrase, Statement, quoted, read};
 use crate::shape::Dim;
 
-/// The lines of an entry point.
-pub(super) fn lines(e: &EntryDecl) -> Vec<String> {
+/// The lines of an entry point, each with the place that stands behind it.
+pub(super) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
     let batch = |is: bool| if is { "batch" } else { "" };
     let arg = |a: &ArgDecl| {
         let marked = if a.batch { format!("{} {}", quoted(&a.name), batch(true)) } else { quoted(&a.name) };
@@ -24,22 +24,24 @@ pub(super) fn lines(e: &EntryDecl) -> Vec<String> {
     let args: Vec<String> = e.args.iter().map(arg).collect();
     let results: Vec<String> =
         e.results.iter().map(|r| format!("{} {}", batch(r.batch), r.ty).trim_start().to_string()).collect();
-    let mut out = vec![format!("entry @{}({}) -> ({}) {{", e.name, args.join(", "), results.join(", "))];
+    let none = Loc::default();
+    let mut out = vec![(format!("entry @{}({}) -> ({}) {{", e.name, args.join(", "), results.join(", ")), none)];
     if !e.doc.is_empty() {
-        out.push(format!("  doc {}", quoted(&e.doc)));
+        out.push((format!("  doc {}", quoted(&e.doc)), none));
     }
-    out.extend(e.checks.iter().map(|fact| format!("  where {fact}")));
+    out.extend(e.checks.iter().map(|(fact, loc)| (format!("  where {fact}"), *loc)));
     for tap in &e.taps {
         let extents: Vec<String> = tap.extents.iter().map(Dim::to_string).collect();
         let extents = if extents.is_empty() { String::new() } else { format!("[{}]", extents.join(", ")) };
-        out.push(format!("  {:<37} : {}", format!("tap {}{extents}", quoted(&tap.name)), tap.ty));
+        let line = format!("  {:<37} : {}", format!("tap {}{extents}", quoted(&tap.name)), tap.ty);
+        out.push((line, none));
     }
-    out.push("}".to_string());
+    out.push(("}".to_string(), none));
     out
 }
 
-/// Reads an entry point.
-pub(super) fn entry(s: &Statement) -> Read<EntryDecl> {
+/// Reads an entry point; `loc` reads the place behind a line.
+pub(super) fn entry(s: &Statement, loc: &dyn Fn(&Statement) -> Read<Loc>) -> Read<EntryDecl> {
     let head = only(&s.args, s.place)?;
     let ExprKind::Call(name, args) = &head.kind else {
         return fail(codes::FORM, head.place, "an entry point's head is `@name(arguments) -> (results)`");
@@ -61,16 +63,16 @@ pub(super) fn entry(s: &Statement) -> Read<EntryDecl> {
     for line in s.body.iter().flatten() {
         match line {
             Line::Block(b) => return fail(codes::STRUCTURE, b.place, "an entry point has no blocks; its plan has"),
-            Line::Statement(s) => detail(&mut e, s)?,
+            Line::Statement(s) => detail(&mut e, s, loc)?,
         }
     }
     Ok(e)
 }
 
-fn detail(e: &mut EntryDecl, s: &Statement) -> Read<()> {
+fn detail(e: &mut EntryDecl, s: &Statement, loc: &dyn Fn(&Statement) -> Read<Loc>) -> Read<()> {
     match s.head.as_str() {
         "doc" => e.doc = form(read::text(only(&s.args, s.place)?))?.to_string(),
-        "where" => e.checks.push(form(read::fact(only(&s.args, s.place)?))?),
+        "where" => e.checks.push((form(read::fact(only(&s.args, s.place)?))?, loc(s)?)),
         "tap" => {
             let at = only(&s.args, s.place)?;
             let (name, extents) = match &at.kind {

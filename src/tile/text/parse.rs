@@ -122,7 +122,9 @@ impl Parser {
                 "file" => self.name_line(s).map(|name| self.out.module.files.push(name)),
                 "model" => self.name_line(s).map(|name| self.out.module.model = name),
                 "doc" => self.name_line(s).map(|text| self.out.module.doc = text),
-                "entry" => entries::entry(s).map(|e| self.out.module.entries.push(e)),
+                "entry" => {
+                    entries::entry(s, &|s| self.loc(s.loc.as_ref(), s.place)).map(|e| self.out.module.entries.push(e))
+                }
                 "site" => self.name_line(s).map(|text| self.out.module.sites.push(text)),
                 "packed" => only(&s.args, s.place)
                     .and_then(|e| form(read::integer(e)))

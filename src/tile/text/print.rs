@@ -95,8 +95,9 @@ pub fn print_with_anchors(module: &Module) -> Printed {
     }
     for e in &module.entries {
         p.newline();
-        for line in super::entries::lines(e) {
+        for (line, loc) in super::entries::lines(e) {
             p.text(&line);
+            p.place(loc);
             p.newline();
         }
     }

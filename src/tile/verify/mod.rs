@@ -77,8 +77,7 @@
 //! 27. A dimension with a divisor is whole by the conditions of the entry point.
 //!
 //! What is not proved is refused. A plan can make it provable by `check_index`, an error of the call where it fails: what it
-//! checks of dimensions before its first launch is known in its kernels too. So does lowering where a graph's text says too
-//! little of its dimensions.
+//! checks of dimensions before its first launch is known in its kernels too.
 //!
 //! # What is not checked
 //!

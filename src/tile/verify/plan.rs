@@ -1,6 +1,7 @@
 //! What holds of plans: launches, slots, taps and parameters refer to what is there.
 
 use super::Sink;
+use crate::ir::param_named;
 use crate::tile::text::{At, Owner};
 use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, tap_of_flags};
 
@@ -58,7 +59,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
             Op::Tap { name } if !plan.taps.iter().any(|tap| tap == tap_of_flags(name).unwrap_or(name)) => {
                 error(format!("the plan has no tap \"{name}\""))
             }
-            Op::Param { name } => match module.params.iter().find(|p| p.name == *name) {
+            Op::Param { name } => match param_named(&module.params, name) {
                 None => error(format!("the module has no parameter \"{name}\"")),
                 Some(p) => {
                     if p.counts.len() != data.operands.len() {

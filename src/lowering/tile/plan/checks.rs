@@ -4,7 +4,7 @@
 //! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
 
 use super::{Lowering, Operand, literal_of};
-use crate::ir::{self, Function, Op, Type, Value};
+use crate::ir::{self, Function, Op, Value};
 use crate::scalar::{ARGMAX_LENGTH, ReduceKind};
 use crate::shape::Dim;
 use crate::tile;
@@ -20,11 +20,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn place_text(&self, loc: ir::Loc) -> String {
-        let file = match usize::try_from(loc.file).ok().and_then(|f| f.checked_sub(1)) {
-            Some(i) => self.out.files.get(i).cloned().unwrap_or_default(),
-            None => self.out.name.clone(),
-        };
-        if loc.line == 0 { file } else { format!("{file}:{}:{}", loc.line, loc.column) }
+        loc.text(&self.out.name, &self.out.files)
     }
 
     /// Indices, each within its extent: those of which the loops around do not tell are checked here.
@@ -103,43 +99,5 @@ impl Lowering<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Checks that what the function computes has no negative extents, and that slices and paddings are as long as they say.
-    pub(super) fn check_dimensions(&mut self) {
-        let mut wanted: Vec<(Dim, ir::Loc)> = Vec::new();
-        needs(self.f, &mut wanted);
-        for (d, loc) in wanted {
-            let text = format!("{}: the extent {d} is negative", self.place_text(loc));
-            let site = self.site(text);
-            let (zero, bound) = (self.builder.index(0), self.builder.dim(&d.add(&Dim::one())));
-            self.builder.check_index(zero, bound, site);
-        }
-    }
-}
-
-/// Dimensions that must not be negative, each once, those left out that are not by their form.
-fn needs(f: &Function, out: &mut Vec<(Dim, ir::Loc)>) {
-    for (_, _, d) in f.insts() {
-        let mut need = |dim: Dim| {
-            if !dim.is_provably_nonnegative() && out.iter().all(|(o, _)| *o != dim) {
-                out.push((dim, d.loc));
-            }
-        };
-        if let Some(Type::Tensor(t)) = d.result.map(|v| f.ty(v)) {
-            t.shape.iter().cloned().for_each(&mut need);
-        }
-        match &d.op {
-            Op::Slice { axis, start, stop } => {
-                let from = d.operands.first().and_then(|v| f.tensor(*v)).and_then(|t| t.shape.get(*axis));
-                need(start.clone());
-                if let Some(extent) = from {
-                    need(extent.sub(stop));
-                }
-            }
-            Op::Pad { low, high, .. } => [low, high].into_iter().cloned().for_each(need),
-            Op::Fused { body, .. } => needs(body, out),
-            _ => {}
-        }
     }
 }

@@ -74,8 +74,8 @@ fn known(module: &Module, p: &Plan) -> Known {
             known.forms.push(d.clone());
         }
     }
-    known.facts.known.clone_from(&e.checks);
-    for Fact { left, relation, right } in &e.checks {
+    known.facts.known = e.checks.iter().map(|(fact, _)| fact.clone()).collect();
+    for (Fact { left, relation, right }, _) in &e.checks {
         match relation {
             Relation::Le => known.forms.push(right.sub(left)),
             Relation::Lt => known.forms.push(right.sub(left).sub(&Dim::one())),

@@ -10,6 +10,7 @@ use cranelift_entity::SecondaryMap;
 use super::flow::Flow;
 use super::kernel::{stays_in, within};
 use super::poly::Poly;
+use crate::ir::param_named;
 use crate::shape::Dim;
 use crate::tile::text::At;
 use crate::tile::verify::Sink;
@@ -132,7 +133,7 @@ impl<'a> Checker<'a, '_> {
                 return Some(Place { start, bytes, whole: Whole::Packed, room: None, beyond: false });
             }
             Op::Param { name } => {
-                let counts = self.module.params.iter().find(|p| p.name == *name).map(|p| p.counts.as_slice());
+                let counts = param_named(&self.module.params, name).map(|p| p.counts.as_slice());
                 for (v, count) in data.operands.iter().zip(counts.unwrap_or_default()) {
                     let index = self.flow.form(*v);
                     let rest = Poly::int(i128::from(*count) - 1).sub(&index);

@@ -1,0 +1,130 @@
+//! From a function of the library to the straight line that a back end prints.
+//!
+//! In: a function's name and what the machine has. Out: a [`Function`] without calls and polynomials, and without `fma`
+//! where there is none. Three rewrites, in one walk:
+//!
+//! * a call is replaced by the body of what it calls, of the version for these features;
+//! * a polynomial becomes Horner's scheme: `c[n]`, then `sum * x + c[i]` downwards;
+//! * `fma` and `fnma` become a product and a sum or difference where the machine has no such instruction.
+
+use super::{Features, Function, Op, Type, Value, library};
+
+/// How deep calls may nest: nothing in the library is deeper than this, and what calls itself ends here.
+const MAX_DEPTH: usize = 8;
+
+/// The function of this name for a machine with these features.
+///
+/// # Errors
+/// No such function, none for these features, one that calls itself: in words.
+pub fn expand(name: &str, features: Features) -> Result<Function, String> {
+    let f = library::version(name, features)?;
+    let mut out = Function { insts: Vec::new(), requires: features, ..f.clone() };
+    let params: Vec<Value> = (0..f.params.len()).map(Value::from_index).collect();
+    let mut walk = Walk { out: &mut out, features, names: 0 };
+    let result = walk.body(f, &params, 0)?;
+    out.result = result;
+    super::verify(&out)?;
+    Ok(out)
+}
+
+/// What of an instruction's result is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing.
+    Nothing,
+    /// The number alone, as that of a shift.
+    Number,
+    /// The value.
+    Value,
+}
+
+/// What of each instruction's result is used, so that a back end makes no registers for the rest.
+pub fn needs(f: &Function) -> Vec<Need> {
+    let mut needs = vec![Need::Nothing; f.params.len() + f.insts.len()];
+    let mut note = |v: Value, need: Need| {
+        if let Some(known) = needs.get_mut(v.index())
+            && *known != Need::Value
+        {
+            *known = need;
+        }
+    };
+    note(f.result, Need::Value);
+    for inst in &f.insts {
+        let is_shift = matches!(inst.op, Op::ShiftLeft | Op::ShiftSigned | Op::ShiftRight);
+        for (i, v) in inst.operands.iter().enumerate() {
+            note(*v, if is_shift && i == 1 { Need::Number } else { Need::Value });
+        }
+    }
+    needs.split_off(f.params.len())
+}
+
+/// The number of bits of a shift.
+pub fn shift(f: &Function, v: Value) -> Option<u8> {
+    super::verify::shift(f, v)
+}
+
+struct Walk<'a> {
+    out: &'a mut Function,
+    features: Features,
+    names: usize,
+}
+
+impl Walk<'_> {
+    fn push(&mut self, op: Op, operands: Vec<Value>, ty: Type) -> Value {
+        let name = self.names.to_string();
+        self.names += 1;
+        self.out.push(op, operands, ty, name)
+    }
+
+    /// Appends a body whose parameters are `args`; what it returns.
+    fn body(&mut self, f: &Function, args: &[Value], depth: usize) -> Result<Value, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("@{}: calls are nested too deeply", f.name));
+        }
+        let mut values = args.to_vec();
+        let find = |values: &[Value], v: Value| {
+            values.get(v.index()).copied().ok_or_else(|| format!("@{}: a value that does not exist", f.name))
+        };
+        for inst in &f.insts {
+            let operands = inst.operands.iter().map(|v| find(&values, *v)).collect::<Result<Vec<Value>, String>>()?;
+            let result = match (&inst.op, operands.as_slice()) {
+                (Op::Call(name), _) => {
+                    let callee = library::version(name, self.features)?;
+                    let given = operands.iter().map(|v| self.out.ty(*v)).collect::<Option<Vec<Type>>>();
+                    let wanted: Vec<Type> = callee.params.iter().map(|(_, ty)| *ty).collect();
+                    if given.as_ref() != Some(&wanted) || callee.result_type != inst.ty {
+                        return Err(format!("@{}: a call of @{name} with other types", f.name));
+                    }
+                    self.body(callee, &operands, depth + 1)?
+                }
+                (Op::Polynomial(coefficients), [x]) => self.horner(coefficients, *x),
+                (Op::Fma, [a, b, c]) => self.fma(*a, *b, *c),
+                (Op::Fnma, [a, b, c]) if !self.features.fma => {
+                    let product = self.push(Op::Mul, vec![*a, *b], Type::F32);
+                    self.push(Op::Sub, vec![*c, product], Type::F32)
+                }
+                (op, _) => self.push(op.clone(), operands, inst.ty),
+            };
+            values.push(result);
+        }
+        find(&values, f.result)
+    }
+
+    fn fma(&mut self, a: Value, b: Value, c: Value) -> Value {
+        if self.features.fma {
+            return self.push(Op::Fma, vec![a, b, c], Type::F32);
+        }
+        let product = self.push(Op::Mul, vec![a, b], Type::F32);
+        self.push(Op::Add, vec![product, c], Type::F32)
+    }
+
+    fn horner(&mut self, coefficients: &[f32], x: Value) -> Value {
+        let mut highest_first = coefficients.iter().rev().map(|c| Op::Const(c.to_bits()));
+        let mut sum = self.push(highest_first.next().unwrap_or(Op::Const(0)), Vec::new(), Type::F32);
+        for c in highest_first {
+            let c = self.push(c, Vec::new(), Type::F32);
+            sum = self.fma(sum, x, c);
+        }
+        sum
+    }
+}
