@@ -41,7 +41,10 @@ pub(super) struct Sharing<'a> {
     wishes: Vec<(Value, Value)>,
     /// Pairs of a jump's argument and what it is given: they have to share.
     jumps: Vec<(Value, Value)>,
+    /// The class of each value: those that share.
     class: BTreeMap<Value, usize>,
+    /// The values of each class.
+    members: Vec<Vec<Value>>,
 }
 
 impl<'a> Sharing<'a> {
@@ -59,6 +62,7 @@ impl<'a> Sharing<'a> {
             wishes: Vec::new(),
             jumps: Vec::new(),
             class: in_scratch.iter().enumerate().map(|(i, v)| (*v, i)).collect(),
+            members: in_scratch.iter().map(|v| vec![*v]).collect(),
         };
         for block in &body.layout {
             let mut live: BTreeSet<Value> = live_out.get(block).cloned().unwrap_or_default();
@@ -145,18 +149,13 @@ impl<'a> Sharing<'a> {
         if x == y {
             return true;
         }
-        let members = |c: usize| -> Vec<Value> {
-            self.values.iter().copied().filter(|v| self.class.get(v) == Some(&c)).collect()
-        };
-        let others = members(y);
-        if members(x).iter().any(|v| others.iter().any(|w| self.conflicts.contains(&((*v).min(*w), (*v).max(*w))))) {
+        let (own, others) = (&self.members[x], &self.members[y]);
+        if own.iter().any(|v| others.iter().any(|w| self.conflicts.contains(&((*v).min(*w), (*v).max(*w))))) {
             return false;
         }
-        for v in self.values.clone() {
-            if self.class.get(&v) == Some(&y) {
-                self.class.insert(v, x);
-            }
-        }
+        let others = std::mem::take(&mut self.members[y]);
+        self.class.extend(others.iter().map(|v| (*v, x)));
+        self.members[x].extend(others);
         true
     }
 
