@@ -9,7 +9,7 @@
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 
 /// Version of everything in this file and of the exported C functions; a change of meaning raises it.
-pub const ABI_VERSION: u64 = 4;
+pub const ABI_VERSION: u64 = 5;
 
 /// Arguments of more bytes than 2 to this power are refused (zero extents counted as ones): no machine addresses them. The
 /// compiler proves from it that other sizes fit 64 bits.
@@ -30,7 +30,7 @@ pub const NAME_PREFIX: &str = "attnc_name_";
 
 /// The functions of the interface in the order of [`Functions`]. `runtime.h` declares each under its name, as a member of
 /// `attnc_functions` and, with `attnc_` before it, for programs.
-pub const FUNCTIONS: [&str; 52] = [
+pub const FUNCTIONS: [&str; 54] = [
     "status_text",
     "info",
     "model_name",
@@ -61,6 +61,8 @@ pub const FUNCTIONS: [&str; 52] = [
     "model_variant",
     "unused_weight_count",
     "unused_weight",
+    "converted_weight_count",
+    "converted_weight",
     "session_open",
     "session_close",
     "session_reset",

@@ -123,6 +123,8 @@ struct attnc_functions {
     const char *(*model_variant)(const attnc_model *model);
     uint64_t (*unused_weight_count)(const attnc_model *model);
     const char *(*unused_weight)(const attnc_model *model, uint64_t index);
+    uint64_t (*converted_weight_count)(const attnc_model *model);
+    const char *(*converted_weight)(const attnc_model *model, uint64_t index);
     int32_t (*session_open)(const attnc_model *model, attnc_session **session);
     void (*session_close)(attnc_session *session);
     int32_t (*session_reset)(attnc_session *session);
@@ -264,6 +266,22 @@ ATTNC_INLINE const char *attnc_unused_weight(const attnc_model *model, uint64_t 
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
     return f ? f->unused_weight(model, index) : 0;
+}
+
+/*
+ * Tensors that the weights file has in bf16 or f16 where the model has f32. They were converted when the model was opened,
+ * which is exact, into memory of their own: a file of f32 is mapped instead.
+ */
+ATTNC_INLINE uint64_t attnc_converted_weight_count(const attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->converted_weight_count(model) : 0;
+}
+
+ATTNC_INLINE const char *attnc_converted_weight(const attnc_model *model, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->converted_weight(model, index) : 0;
 }
 
 /* Where this fails, the model has the text. */

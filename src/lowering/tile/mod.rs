@@ -3,7 +3,8 @@
 //!
 //! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
 //! (`views`, `plan`), each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they share in
-//! `region`), which parameters are packed before all calls, and in how many bytes (`packing`, `pairs`, `quantise`, `join`).
+//! `region`), which parameters are packed before all calls, and in how many bytes (`packing`, `pairs`,
+//! `quantise`, `join`; what that loses: `precision`).
 //! Not decided here: what a tile becomes on a machine, and which buffers share memory.
 
 mod attention;
@@ -14,6 +15,7 @@ mod matmul;
 mod packing;
 mod pairs;
 mod plan;
+mod precision;
 mod prepare;
 mod quantise;
 mod region;
@@ -25,7 +27,8 @@ use std::collections::BTreeMap;
 use crate::ir;
 use crate::tile::{self, CpuLevel, Kernel, KernelBuilder, ParamMode, Type};
 use packing::Packing;
-pub use packing::WeightFormat;
+pub use packing::{WeightChoice, WeightFormat};
+pub use precision::{Loss, PackedWeight};
 use region::Position;
 use views::View;
 
@@ -121,19 +124,41 @@ pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, Strin
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_packed(module: &ir::Module, level: CpuLevel, format: WeightFormat) -> Result<tile::Module, String> {
-    let out = attempt(module, level, format, false)?;
+pub fn lower_packed(
+    module: &ir::Module,
+    level: CpuLevel,
+    weights: impl Into<WeightChoice>,
+) -> Result<tile::Module, String> {
+    let weights = weights.into();
+    let out = attempt(module, level, &weights, false)?.0;
     if tile::verify::verify_accesses(&out).is_ok() {
         return Ok(out);
     }
     // A text can say too little of its dimensions and indices: then the plans check them.
-    let out = attempt(module, level, format, true)?;
+    let out = attempt(module, level, &weights, true)?.0;
     tile::verify::verify_accesses(&out).map_err(|errors| errors.to_string())?;
     Ok(out)
 }
 
+/// The parameters that a module would pack in fewer bytes, each with what is packed of it, in order of name.
+///
+/// # Errors
+/// As [`lower`].
+pub fn packed_weights(
+    module: &ir::Module,
+    level: CpuLevel,
+    weights: &WeightChoice,
+) -> Result<Vec<PackedWeight>, String> {
+    Ok(attempt(module, level, weights, false)?.1)
+}
+
 /// Lowers a module. `careful`: its plans check every extent and index of which the form does not say that it is in range.
-fn attempt(module: &ir::Module, level: CpuLevel, format: WeightFormat, careful: bool) -> Result<tile::Module, String> {
+fn attempt(
+    module: &ir::Module,
+    level: CpuLevel,
+    weights: &WeightChoice,
+    careful: bool,
+) -> Result<(tile::Module, Vec<PackedWeight>), String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -143,12 +168,14 @@ fn attempt(module: &ir::Module, level: CpuLevel, format: WeightFormat, careful: 
         params: module.params.clone(),
         ..tile::Module::default()
     };
-    let mut shared = Shared { known: BTreeMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, format) };
+    let mut shared =
+        Shared { known: BTreeMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, weights.clone()) };
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
         plan::lower(&f, level, careful, &mut shared, &mut out)?;
     }
+    let packed = precision::packed(&shared.packing);
     packing::finish(&mut shared, &mut out)?;
-    Ok(out)
+    Ok((out, packed))
 }
