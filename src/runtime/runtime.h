@@ -378,7 +378,10 @@ ATTNC_INLINE int32_t attnc_call_owned(attnc_session *session, uint64_t entry, ui
     return f ? f->call_owned(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
 }
 
-/* attnc_call that also gives the taps whose paths match a pattern (* is any run of characters, ? any one). */
+/*
+ * attnc_call that also gives the taps whose paths match a pattern (* is any run of characters, ? any one). What they need beside
+ * the results is computed for those that match, and for no others.
+ */
 ATTNC_INLINE int32_t attnc_call_taps(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                                      uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
                                      const char *const *patterns, attnc_taps **taps)
