@@ -9,6 +9,7 @@ mod bench;
 mod bugs;
 mod call;
 mod function;
+mod keep;
 mod list;
 mod outputs;
 mod passes;
@@ -65,9 +66,9 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
             let model = stages::describe(s, &graph)?;
-            levels = levels.for_graph(&graph, stages::generator(options.backend));
+            levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
             let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
-            (Tiers::lower(s, &graph, wanted, levels.weights)?, model)
+            (Tiers::lower(s, &graph, wanted, &levels.weights)?, model)
         }
         Source::Tile => {
             s.stage("parse");

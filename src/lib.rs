@@ -59,8 +59,10 @@
 //!   stored in the order that its consumer's reshape wants.
 //! * **Bounded extents instead of masks.** A tile at the end of an axis is smaller (`%r<=64`), so a row of one token costs
 //!   one row, and an empty axis nothing. A schedule for a machine that computes whole tiles turns bounds into masks.
-//! * **Two variants where there are taps.** An entry point with taps is compiled twice; the plain variant does not know
-//!   of them. What a tap keeps from being fused is a remark.
+//! * **A tap costs what it shows.** An entry point with taps is compiled twice; the plain variant does not know of them. In the
+//!   other, what a tap shows of the inside of a kernel is copied (`passes::separate_taps`) and, like all that only a tap needs,
+//!   computed behind a jump where the call asks for it, layer by layer; the kernels are those of the plain variant, once in a
+//!   library. So attention stays fused, whatever is asked for, and shows its weights by computing them beside it.
 //! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
 //!   registers, the register tile of a product. A library has kernels and plans for each level; which of them run is
 //!   decided when a model is opened, by what the processor has.

@@ -36,7 +36,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
             ("Arguments", &["<FILE>"]),
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),
-            ("Target", &["--cpu", "--pack", "-O <LEVEL>", "--float", "--backend"]),
+            ("Target", &["--cpu", "--pack", "--keep", "-O <LEVEL>", "--float", "--backend"]),
             ("Passes, looking inside", &["--remarks", "--print-changed", "--dump-dir"]),
             ("Messages", &["--error-format", "--color", "-v, --verbose"]),
         ] {

@@ -50,6 +50,7 @@ essay!(licm, "licm", "licm", "");
 essay!(simplify, "simplify", "simplify", ",dce");
 essay!(fold_constants, "fold_constants", "fold-constants", ",dce");
 essay!(simplify_cfg, "simplify_cfg", "simplify-cfg", "");
+essay!(separate_taps, "separate_taps", "separate-taps", "");
 essay!(canonicalise_heads, "canonicalise_heads", "canonicalise-heads", "");
 essay!(canonicalise_transpose, "canonicalise_transpose", "canonicalise-transpose", "");
 essay!(canonicalise_softmax, "canonicalise_softmax", "canonicalise-softmax", "");

@@ -163,6 +163,173 @@ fn narrow_weights_tell_their_error() {
     }
 }
 
+/// A model with an array of layers, and its weights as `f32` of a file in some type: what the tensors are, and the file's path.
+fn layers(folder: &Path, dtype: Dtype) -> (String, Vec<(String, Vec<f32>)>, String) {
+    let program = folder.join("layers.attn").to_string_lossy().into_owned();
+    let text = "layer Block<D> {
+    gate: f32[D, D]
+    up:   f32[D, D]
+    fn forward(x: f32[S, D]) -> f32[S, D] { (x @ gate) * (x @ up) }
+}
+model M<L = 2, D = 40> {
+    h: [Block<D>; L]
+    out: f32[D, D]
+    pub fn forward(x: f32[S, D]) -> f32[S, D] {
+        var y = x
+        for block in h { y = block(y) }
+        y @ out
+    }
+}
+";
+    std::fs::write(&program, text).expect("a program");
+    let mut tensors = Vec::new();
+    for (n, name) in ["h.0.gate", "h.0.up", "h.1.gate", "h.1.up", "out"].into_iter().enumerate() {
+        let value = |i: usize| ((i * 37 + n * 11) % 101) as f32 / 101.0 - 0.5 + n as f32 / 8.0;
+        tensors
+            .push((name.to_string(), (0..1600).map(|i| half::bf16::from_f32(value(i)).to_f32()).collect::<Vec<f32>>()));
+    }
+    let bytes = |x: &f32| match dtype {
+        Dtype::BF16 => half::bf16::from_f32(*x).to_le_bytes().to_vec(),
+        _ => x.to_le_bytes().to_vec(),
+    };
+    let data: Vec<Vec<u8>> = tensors.iter().map(|(_, values)| values.iter().flat_map(bytes).collect()).collect();
+    let view = |data| safetensors::tensor::TensorView::new(dtype, vec![40, 40], data).expect("a tensor");
+    let file = folder.join(format!("{dtype:?}.safetensors")).to_string_lossy().into_owned();
+    let named = tensors.iter().zip(&data).map(|((name, _), data)| (name.as_str(), view(data)));
+    safetensors::serialize_to_file(named, None, Path::new(&file)).expect("weights");
+    (program, tensors, file)
+}
+
+/// A checkpoint in `bf16` is that of its numbers in `f32`: the same results, packed or not, by every way of running, and a note.
+#[test]
+fn narrower_checkpoints_are_converted_with_a_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (program, _, wide) = layers(folder.path(), Dtype::F32);
+    let (_, _, narrow) = layers(folder.path(), Dtype::BF16);
+    let graph = path("m.air");
+    assert_eq!(attnc(&[&program, "-O0", "--emit", &format!("ir={graph}")]).0, 0);
+    for backend in BACKENDS {
+        for (file, pack) in [(&program, "f32"), (&program, "int8"), (&graph, "f32")] {
+            let results = [&wide, &narrow].map(|weights| {
+                let out = path("y.npy");
+                let line = ["run", file, "--weights", weights, "--random", "--size", "S=3", "--pack", pack];
+                let (code, _, err) = attnc(&[&line[..], &["--backend", backend, "--output", &out]].concat());
+                assert_eq!(code, 0, "{backend} {pack}: {err}");
+                let note = "note: weights that the file has in bf16 or f16 were converted to f32";
+                let times = if weights == &narrow { 1 } else { 0 };
+                assert_eq!(err.matches(note).count(), times, "{backend} {pack}: {err}");
+                assert_eq!(err.contains("`h.0.gate` and 4 more"), times == 1, "{backend} {pack}: {err}");
+                read(Path::new(&out)).bytes().to_vec()
+            });
+            assert_eq!(results[0], results[1], "{backend} {pack}");
+        }
+    }
+    // The other way would round.
+    let halves = path("halves.attn");
+    let text = std::fs::read_to_string(&program).expect("the program");
+    std::fs::write(&halves, text.replace("f32[", "bf16[")).expect("a program");
+    let (code, _, err) = attnc(&["run", &halves, "--weights", &wide, "--random", "--size", "S=3"]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("f32 in the file, bf16 in the program (this would round: convert the file"), "{err}");
+    let (code, _, err) =
+        attnc(&["run", &halves, "--weights", &narrow, "--random", "--size", "S=3", "--output", &path("z.npy")]);
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+/// The error of each packed parameter: its root mean square and its largest, as shares of those of the weights.
+fn losses(values: &[&[f32]], most: f32) -> (f64, f64) {
+    let (mut squares, mut far_squares, mut largest, mut far) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+    for matrix in values {
+        for column in 0..40 {
+            for group in [0..32, 32..40] {
+                let at = |row: usize| matrix[row * 40 + column];
+                let scale = group.clone().fold(0.0f32, |m, row| m.max(at(row).abs())) / most;
+                for row in group {
+                    let (w, kept) = (f64::from(at(row)), f64::from((at(row) / scale + 0.5).floor() * scale));
+                    (squares, far_squares) = (squares + w * w, far_squares + (w - kept) * (w - kept));
+                    (largest, far) = (largest.max(w.abs()), far.max((w - kept).abs()));
+                }
+            }
+        }
+    }
+    ((far_squares / squares).sqrt(), far / largest)
+}
+
+#[test]
+fn packing_tells_the_error_of_each_parameter_but_those_that_are_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (program, tensors, weights) = layers(folder.path(), Dtype::F32);
+    let values = |name: &str| tensors.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice()).expect("a tensor");
+    let out = path("y.npy");
+    let run = |more: &[&str]| {
+        let line = ["run", &program, "--weights", &weights, "--random", "--size", "S=3", "--output", &out];
+        attnc(&[&line[..], more].concat())
+    };
+    let rows = |text: &str| -> Vec<String> {
+        let table = text.lines().skip_while(|line| !line.starts_with("weights packed as ")).skip(1);
+        table.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    for (format, most) in [("int8", 127.0), ("int4", 7.0)] {
+        let expected = [
+            ("h.*.gate", losses(&[values("h.0.gate"), values("h.1.gate")], most)),
+            ("h.*.up", losses(&[values("h.0.up"), values("h.1.up")], most)),
+            ("out", losses(&[values("out")], most)),
+        ];
+        for kept in [&[][..], &["*.gate"], &["h.*", "out"], &["*"]] {
+            let options: Vec<&str> =
+                kept.iter().flat_map(|pattern| ["--keep", pattern]).chain(["--pack", format]).collect();
+            let (code, _, err) = run(&options);
+            assert_eq!(code, 0, "{options:?}: {err}");
+            let stays = |name: &str| match kept {
+                [] => false,
+                ["*.gate"] => name == "h.*.gate",
+                _ => true,
+            };
+            let mut rest: Vec<_> = expected.iter().filter(|(name, _)| !stays(name)).collect();
+            rest.sort_by(|(_, a), (_, b)| b.0.total_cmp(&a.0));
+            let wanted: Vec<String> =
+                rest.iter().map(|(name, (mean, most))| format!("{name} {mean:.2e} {most:.2e}")).collect();
+            assert_eq!(rows(&err), wanted, "{options:?}: {err}");
+            // Where all are kept, so are the results.
+            let exact = err.contains("result: off by at most 0.00e0");
+            assert_eq!(exact, wanted.is_empty(), "{options:?}: {err}");
+        }
+    }
+    for (more, said) in [
+        (&["--pack", "int8", "--keep", "*.gates"][..], "`--keep *.gates` fits no parameter; did you mean `*.gate`?"),
+        (
+            &["--pack", "int8", "--keep", "h.1.up"],
+            "the layers of an array are packed alike, so that it is all of `h.*.up` or none",
+        ),
+        (
+            &["--pack", "int8", "--keep", "out", "--keep", "router"],
+            "`--keep router` fits no parameter; there is `h.*.gate`",
+        ),
+        (&["--keep", "out"], "--pack"),
+    ] {
+        let (code, _, err) = run(more);
+        assert_eq!(code, 2, "{more:?}: {err}");
+        assert!(err.contains(said), "{more:?}: {err}");
+    }
+    // Compiling and measuring keep the same.
+    let library = |more: &[&str]| {
+        let (code, text, err) = attnc(&[&[program.as_str(), "--pack", "int4", "--emit", "tile=-"][..], more].concat());
+        assert_eq!(code, 0, "{err}");
+        text
+    };
+    let packed = |text: &str| text.lines().filter(|line| line.contains("launch @pack_int4")).count();
+    assert_eq!((packed(&library(&[])), packed(&library(&["--keep", "*"]))), (3, 0));
+    let kept = library(&["--keep", "*.gate"]);
+    assert_eq!(packed(&kept), 2);
+    assert!(kept.starts_with("// attnc layers.attn --pack int4 --keep \"*.gate\" --emit tile\n"), "{kept}");
+    let (code, _, err) =
+        attnc(&["bench", &program, "--size", "S=1", "--seconds", "0.01", "--pack", "int4", "--keep", "h.*.down"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("`--keep h.*.down` fits no parameter"), "{err}");
+}
+
 #[test]
 fn the_standard_library_can_be_read() {
     let (code, out, _) = attnc(&["std"]);

@@ -233,10 +233,17 @@ pub struct TargetOptions {
     pub cpu: Option<CpuTier>,
     /// What weights of matmuls are kept as when they are packed at load
     ///
-    /// Fewer bytes make products with few rows faster, and results less exact, by how much `run` tells; sums stay in f32.
-    /// The interpreter takes weights as they are.
+    /// Fewer bytes make products with few rows faster, and results less exact, by how much `run` tells, for the results and,
+    /// with `--weights`, for each parameter; sums stay in f32. The interpreter takes weights as they are.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = WeightPacking::F32)]
     pub pack: WeightPacking,
+    /// Parameters that `--pack` leaves as they are (`"*.gate.*"`); may be given several times
+    ///
+    /// A pattern is compared with the whole name that a parameter has in the weights file, with `*` in place of the index of
+    /// a layer: `h.*.attn.c_attn.weight`. A `*` of the pattern stands for any text, dots and that `*` among it; everything
+    /// else for itself. The layers of an array are packed alike. A pattern that fits no parameter is an error.
+    #[arg(long, value_name = "PATTERN", requires = "pack")]
+    pub keep: Vec<String>,
     /// How much to optimise. 0: no pass, a kernel for each operation. 1: what is dead, double or constant goes, and
     /// elementwise work is fused; every bit is that of 0. 2: attention is found and fused, too
     #[arg(short = 'O', value_name = "LEVEL", default_value_t = 2, value_parser = level)]

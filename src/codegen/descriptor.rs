@@ -136,7 +136,8 @@ fn binding(f: &EntryDecl, name: &str, is_batch: bool) -> Result<Symbol, String> 
 /// `batch` is the flattened batch of the entry point.
 fn tap(declared: &TapDecl, batch: Option<&str>) -> Tap {
     let TapDecl { name, extents, ty } = declared;
-    let (arrays, stacked) = extents.split_at(name.matches('*').count().min(extents.len()));
+    let arrays = declared.arrays();
+    let stacked = extents.get(arrays.len()..).unwrap_or_default();
     // The batch can be given back its axes only where it stands first.
     let first = ty.shape.first().and_then(|d| d.as_symbol());
     let is_batch = stacked.is_empty() && batch.is_some() && first == batch;

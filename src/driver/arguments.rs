@@ -10,7 +10,7 @@ use crate::cli::{Input, RunOptions};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::ir;
-use crate::lowering::tile::WeightFormat;
+use crate::lowering::tile::WeightChoice;
 use crate::random::Random;
 use crate::runtime::descriptor::{Entry, ModelDescriptor};
 use crate::runtime::npy;
@@ -213,7 +213,7 @@ fn bounds(
     name: &str,
     sizes: &BTreeMap<String, i64>,
 ) -> Result<BTreeMap<u32, i64>, Failure> {
-    let tiers = Tiers::lower(s, graph, &[CpuLevel::Portable], WeightFormat::F32)?;
+    let tiers = Tiers::lower(s, graph, &[CpuLevel::Portable], &WeightChoice::default())?;
     let Some(tiles) = tiers.module(CpuLevel::Portable) else { return Ok(BTreeMap::new()) };
     Ok(cost::plan(tiles, name, PlanVariant::Plain, sizes).map(|walked| walked.bounds).unwrap_or_default())
 }

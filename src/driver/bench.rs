@@ -5,7 +5,7 @@
 //! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
 
 use super::arguments;
-use super::call::{call_failed, function, read_graph, show, unused};
+use super::call::{call_failed, converted, function, read_graph, show, unused};
 use super::passes::pass_options;
 use super::session::{Failure, Session, command_line_error, reason};
 use super::stages::{self, Levels, Tiers};
@@ -63,8 +63,9 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     let sizes = sizes(entry, options)?;
 
     let levels = Levels::of(&options.target).for_graph(&graph, stages::generator(options.backend));
+    let levels = levels.keeping(&options.target, &graph)?;
     levels.run_here()?;
-    let tiers = Tiers::lower(s, &graph, &levels.all, levels.weights)?;
+    let tiers = Tiers::lower(s, &graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
     let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, Wanted::default())?;
     s.stage("link");
@@ -80,6 +81,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     let loaded = unsafe { CompiledModel::open(&so, given.as_deref(), asked) }
         .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
     unused(s, loaded.unused_weights());
+    converted(&loaded.converted_weights());
 
     s.stage("count");
     let variant = loaded.variant();

@@ -5,16 +5,17 @@
 
 use super::arguments;
 use super::bench::weights_file;
+use super::keep::tell_losses;
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{Failure, Session, command_line_error, print, reason, stdout_failed, tell};
+use super::session::{Failure, Session, command_line_error, message, print, reason, stdout_failed, tell};
 use super::stages::{self, Levels, Tiers};
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::{Generator, cpu::Wanted};
-use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{driver as codes, weights};
+use crate::diagnostics::{Diagnostic, Severity};
 use crate::ir::{self, interp};
-use crate::lowering::tile::WeightFormat;
+use crate::lowering::tile::{WeightChoice, WeightFormat};
 use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::load::CompiledModel;
 use crate::runtime::npy;
@@ -69,13 +70,19 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
         None => options.weights.clone(),
     };
     let args = arguments::all(s, given, &graph, &model, &name, options)?;
+    let levels = Levels::of(&options.target).keeping(&options.target, &graph)?;
     let call = Call { name: &name, args: &args, taps: &options.tap, weights: weights.as_deref() };
     let values = match options.backend {
         Backend::Interp => interpreted(s, &graph, &model, &call)?,
         Backend::Cpu | Backend::Llvm => {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
-            let levels = Levels::of(&options.target).for_graph(&graph, generator);
-            compiled(s, &graph, &model, &call, &levels, (generator, options.threads))?
+            let levels = levels.for_graph(&graph, generator);
+            let values = compiled(s, &graph, &model, &call, &levels, (generator, options.threads))?;
+            // Random weights are nobody's.
+            if let Some(path) = options.weights.as_deref().filter(|_| levels.weights.format != WeightFormat::F32) {
+                tell_losses(s, &graph, &levels, path, options.messages.verbose)?;
+            }
+            values
         }
     };
     match &options.output {
@@ -162,7 +169,8 @@ fn interpreted(
         Some(path) => {
             let read = WeightsFile::open(path).and_then(|file| Ok((file.names(), file.read(&model.params)?)));
             let (names, read) = read.map_err(|message| s.fail(Diagnostic::error(weights::WEIGHTS, message)))?;
-            let params: BTreeMap<String, Tensor> = read.into_iter().collect();
+            converted(&read.converted);
+            let params: BTreeMap<String, Tensor> = read.tensors.into_iter().collect();
             unused(s, names.into_iter().filter(|name| !params.contains_key(name)).collect());
             params
         }
@@ -212,10 +220,11 @@ fn compiled(
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<Values, Failure> {
-    let (values, names) = called(s, graph, model, call, levels, (generator, threads))?;
+    let (values, (names, widened)) = called(s, graph, model, call, levels, (generator, threads))?;
     unused(s, names);
-    if levels.weights != WeightFormat::F32 {
-        let exact = Levels { weights: WeightFormat::F32, ..levels.clone() };
+    converted(&widened);
+    if levels.weights.format != WeightFormat::F32 {
+        let exact = Levels { weights: WeightChoice::default(), ..levels.clone() };
         let (reference, _) = called(s, graph, model, call, &exact, (generator, threads))?;
         tell(&differences(&values, &reference));
     }
@@ -243,7 +252,8 @@ fn differences(values: &Values, reference: &Values) -> String {
     text
 }
 
-/// Compiles the module, loads it, and calls the function; the values, and names of weights that nothing uses.
+/// Compiles the module, loads it, and calls the function; the values, and names of weights that nothing uses and of those that
+/// were converted.
 fn called(
     s: &mut Session,
     graph: &ir::Module,
@@ -251,9 +261,9 @@ fn called(
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<(Values, Vec<String>), Failure> {
+) -> Result<(Values, (Vec<String>, Vec<String>)), Failure> {
     levels.run_here()?;
-    let tiers = Tiers::lower(s, graph, &levels.all, levels.weights)?;
+    let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
     let code = stages::machine_code(s, generator, &tiers, model, Wanted::default())?;
     s.stage("link");
@@ -266,7 +276,7 @@ fn called(
     // SAFETY: the file was just linked from code of our own.
     let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
         .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
-    let names = loaded.unused_weights();
+    let told = (loaded.unused_weights(), loaded.converted_weights());
 
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
@@ -277,7 +287,7 @@ fn called(
     });
     let ((results, taps), written) = done.map_err(|error| call_failed(s, &error.text))?;
     silent(s, written.iter().map(|(path, steps)| (path.as_str(), *steps)));
-    Ok((named(results, taps), names))
+    Ok((named(results, taps), told))
 }
 
 /// Tells of taps that the call did not come to.
@@ -304,6 +314,20 @@ pub(super) fn unused(s: &mut Session, names: Vec<String>) {
     s.diagnostics.push(Diagnostic::warning(weights::UNUSED, message));
 }
 
+/// Tells of tensors that were converted to the program's `f32`.
+pub(super) fn converted(names: &[String]) {
+    let Some(first) = names.first() else { return };
+    let others = match names.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    let text = format!(
+        "weights that the file has in bf16 or f16 were converted to f32, as the program says: `{first}`{others}"
+    );
+    let note = "this is exact, and takes memory: parameters that are declared as they are stored are mapped";
+    message(Severity::Note, &text, &[note.to_string()]);
+}
+
 /// Results by name: `result`, or `result.0`, `result.1`; then the taps.
 fn named(results: Vec<Tensor>, taps: Values) -> Values {
     let one = results.len() == 1;
@@ -313,7 +337,7 @@ fn named(results: Vec<Tensor>, taps: Values) -> Values {
 }
 
 /// Does a path fit a pattern in which `*` stands for any text?
-fn matches(pattern: &str, path: &str) -> bool {
+pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
     let mut rest = rest;

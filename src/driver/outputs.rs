@@ -165,6 +165,9 @@ fn command(options: &CompileOptions) -> String {
     if options.target.pack != WeightPacking::F32 {
         let _ = write!(text, " --pack {}", options.target.pack.name());
     }
+    for pattern in &options.target.keep {
+        let _ = write!(text, " --keep \"{pattern}\"");
+    }
     if options.target.level != 2 {
         let _ = write!(text, " -O{}", options.target.level);
     }

@@ -4,6 +4,7 @@
 //! In: a session, and the value that a stage takes. Out: the value that it gives, or a [`Failure`], reported.
 
 use super::bugs::{Saved, bug};
+use super::keep;
 use super::passes::{Dumps, broken_pass};
 use super::session::{Failure, Session, command_line_error, reason};
 use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions, WeightPacking};
@@ -13,7 +14,7 @@ use crate::codegen::{self, Generator};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
-use crate::lowering::tile::WeightFormat;
+use crate::lowering::tile::{WeightChoice, WeightFormat};
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
 use crate::runtime::descriptor::{ModelDescriptor, features_of};
@@ -217,7 +218,7 @@ pub(super) struct Levels {
     /// The one that dumps show: the same on every machine where none is asked for.
     pub(super) shown: CpuLevel,
     /// What packed weights are kept as.
-    pub(super) weights: WeightFormat,
+    pub(super) weights: WeightChoice,
     /// The architecture.
     pub(super) machine: Machine,
 }
@@ -247,7 +248,13 @@ impl Levels {
             WeightPacking::Int8 => WeightFormat::Int8,
             WeightPacking::Int4 => WeightFormat::Int4,
         };
-        Levels { all, shown, weights, machine }
+        Levels { all, shown, weights: weights.into(), machine }
+    }
+
+    /// With the parameters that `--keep` leaves as they are.
+    pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, Failure> {
+        self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
+        Ok(self)
     }
 
     /// Complains where what is made could not be linked and run here.
@@ -263,7 +270,7 @@ impl Levels {
     /// back end that has code of its own for them, that for bytes where there are weights and they are whole numbers.
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
         let bf16 = lowering::tile::multiplies_bf16(graph);
-        let whole = matches!(self.weights, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
+        let whole = matches!(self.weights.format, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
         self.all.retain(|level| match level {
             CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => true,
             CpuLevel::Avx2Vnni => whole,
@@ -295,7 +302,7 @@ impl Tiers {
         s: &mut Session,
         graph: &ir::Module,
         levels: &[CpuLevel],
-        weights: WeightFormat,
+        weights: &WeightChoice,
     ) -> Result<Tiers, Failure> {
         s.stage("lower to tile IR");
         let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
@@ -361,7 +368,7 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
 }
 
 /// Kernels and plans, verified, not scheduled yet.
-fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: WeightFormat) -> Result<tile::Module, Failure> {
+fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: &WeightChoice) -> Result<tile::Module, Failure> {
     let failed = |complaint: &str| {
         let text = ir::text::print(graph);
         bug(
@@ -370,7 +377,7 @@ fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: WeightFormat) ->
             Some(&Saved { text: &text, ending: "air", arguments: "-O0 --emit tile=-" }),
         )
     };
-    let tiles = lowering::tile::lower_packed(graph, level, weights).map_err(|complaint| failed(&complaint))?;
+    let tiles = lowering::tile::lower_packed(graph, level, weights.clone()).map_err(|complaint| failed(&complaint))?;
     // Lowering has shown that accesses stay in their buffers, and the schedule changes none of them.
     tile::verify::verify_form(&tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(tiles)

@@ -19,6 +19,7 @@ mod dot;
 mod entities;
 mod function;
 pub mod interp;
+mod needed;
 mod op;
 mod ranges;
 pub mod requirements;
@@ -33,10 +34,11 @@ pub use function::{
     ArgDecl, BlockCall, BlockData, Function, InstData, Loc, Module, ParamDecl, ResultDecl, Terminator, Type, Use, User,
     ValueDef, param_named,
 };
+pub use needed::{needed, needed_without_taps};
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use ranges::in_range;
 pub use rules::result_type;
-pub use signature::{EntryDecl, MOST_TENSORS, TapDecl, entries, run_time_dims, tap_patterns, taps, tensors};
+pub use signature::{EntryDecl, MOST_TENSORS, TapDecl, arrays_of, entries, run_time_dims, tap_patterns, taps, tensors};
 pub use verify::{Errors, Verified, verify};
 
 /// The control flow of a function.

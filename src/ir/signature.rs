@@ -18,6 +18,18 @@ pub struct TapDecl {
     pub ty: TensorType,
 }
 
+impl TapDecl {
+    /// The extents of the arrays of layers on the path: which of its values a caller can ask for by themselves.
+    pub fn arrays(&self) -> &[Dim] {
+        self.extents.get(..arrays_of(&self.name)).unwrap_or(&self.extents)
+    }
+}
+
+/// How many arrays of layers are on the path of a parameter or tap.
+pub fn arrays_of(path: &str) -> usize {
+    path.matches('*').count()
+}
+
 /// An entry point without its body.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EntryDecl {

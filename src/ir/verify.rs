@@ -24,7 +24,7 @@
 //! 11. Places are in files that the module lists.
 //! 12. No extent is a negative number; no size is beyond every machine, as far as numbers tell
 //!     (`requirements::too_large`), and no number of a check beyond 64 bits.
-//! 13. Taps of one path agree in type and extents.
+//! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put behind it.
 //!
 //! Of the body of a fused region:
 //! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to 12 hold in it.
@@ -178,6 +178,9 @@ impl<'a> Verifier<'a> {
         for i in f.layout.iter().filter(|b| f.has_block(**b)).flat_map(|b| &f.block(*b).insts) {
             let Some(inst) = f.has_inst(*i).then(|| f.inst(*i)) else { continue };
             let Op::Tap { name, extents } = &inst.op else { continue };
+            if name.ends_with(['?', '!']) {
+                self.error(At::Inst(*i), format!("the path \"{name}\" ends in a mark that plans put behind paths"));
+            }
             let ty = inst.operands.first().filter(|v| f.has_value(**v)).and_then(|v| f.tensor(*v));
             if *known.entry(name).or_insert((extents, ty)) != (extents.as_slice(), ty) {
                 self.error(At::Inst(*i), format!("another tap of \"{name}\" has another type or other extents"));

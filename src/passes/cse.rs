@@ -34,7 +34,8 @@
 //!
 //! Two instructions are the same if operation, attributes, operands and type are; the operands of a commutative
 //! operation in either order. The earlier one stands in a block that dominates the later one's (or before it in the same
-//! block). Operations without an effect depend on nothing else: parameters do not change during a call. It is exact.
+//! block). Operations without an effect depend on nothing else: parameters do not change during a call. What only taps need is
+//! merged with its like alone: calls that do not ask for the tap do not compute it. It is exact.
 //!
 //! # What it does not do
 //!
@@ -45,15 +46,17 @@ use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
+use super::separate_taps::apart;
 use super::{Changed, Context};
 use crate::ir::{Block, Cfg, Function, Inst, Op, Value};
 
-/// What candidates have in common; the rest is compared one by one.
-type Key = (&'static str, Vec<Value>);
+/// What candidates have in common, and whether only taps need them; the rest is compared one by one.
+type Key = (&'static str, Vec<Value>, bool);
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let cfg = Cfg::new(f);
+    let needed = apart(f);
     let mut known: BTreeMap<Key, Vec<(Inst, Block)>> = BTreeMap::new();
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut dead: SecondaryMap<Inst, bool> = SecondaryMap::new();
@@ -68,7 +71,8 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             }
             let inst = f.inst(i);
             let Some(result) = inst.result.filter(|_| !inst.op.has_effect()) else { continue };
-            let candidates = known.entry(key(&inst.op, &inst.operands)).or_default();
+            let for_taps = needed.as_ref().is_some_and(|needed| !needed[result]);
+            let candidates = known.entry(key(&inst.op, &inst.operands, for_taps)).or_default();
             let same = candidates.iter().find_map(|(j, at)| {
                 let earlier = f.inst(*j);
                 let v = earlier.result?;
@@ -93,10 +97,10 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     Changed::from(found > 0)
 }
 
-fn key(op: &Op, operands: &[Value]) -> Key {
+fn key(op: &Op, operands: &[Value], for_taps: bool) -> Key {
     let mut operands = operands.to_vec();
     if matches!(op, Op::Binary(b) if b.is_commutative()) {
         operands.sort_unstable();
     }
-    (op.info().name, operands)
+    (op.info().name, operands, for_taps)
 }

@@ -43,14 +43,12 @@
 //! A loop whose results are not needed stays, for its end is not proved. The entry's arguments stay: they are the
 //! function's signature. It does not look into fused regions, whose makers leave nothing unused.
 
-use cranelift_entity::SecondaryMap;
-
 use super::{Changed, Context};
-use crate::ir::{Function, Terminator, Value, ValueDef};
+use crate::ir::{Function, needed};
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
-    let live = live_values(f);
+    let live = needed(f);
     let instructions = f.insts().count();
     f.remove_insts(|_, d| !d.op.has_effect() && !d.result.is_some_and(|v| live[v]));
     let removed = instructions - f.insts().count();
@@ -65,36 +63,4 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     ctx.count("instructions removed", removed);
     ctx.count("block arguments removed", arguments);
     Changed::from(removed + arguments > 0)
-}
-
-/// The values that are needed, found backwards from the roots.
-fn live_values(f: &Function) -> SecondaryMap<Value, bool> {
-    let predecessors = f.predecessors();
-    let mut work: Vec<Value> = Vec::new();
-    for b in &f.layout {
-        work.extend(
-            f.block(*b).insts.iter().filter(|i| f.inst(**i).op.has_effect()).flat_map(|i| &f.inst(*i).operands),
-        );
-        match &f.block(*b).terminator {
-            Terminator::Br(_) => {}
-            Terminator::BrIf { condition, .. } => work.push(*condition),
-            Terminator::Return(vs) => work.extend(vs),
-        }
-    }
-    let mut live: SecondaryMap<Value, bool> = SecondaryMap::new();
-    while let Some(v) = work.pop() {
-        if std::mem::replace(&mut live[v], true) {
-            continue;
-        }
-        match f.def(v) {
-            ValueDef::Result(i) => work.extend(&f.inst(i).operands),
-            ValueDef::Arg(block, at) => {
-                for p in &predecessors[block] {
-                    let calls = f.block(*p).terminator.targets().into_iter().filter(|c| c.block == block);
-                    work.extend(calls.filter_map(|c| c.args.get(at)));
-                }
-            }
-        }
-    }
-    live
 }

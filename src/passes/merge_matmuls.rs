@@ -55,6 +55,7 @@
 //! * The products stand in one block, at most four, and none stands behind a `matmul` or an `attention` of what became of
 //!   another. Up to there all of them are kept in any case. So the keys and values that twelve layers, one after the other,
 //!   take of the same memory are twelve products, not one that is kept throughout.
+//! * No product is needed by taps alone: a call that does not ask for them does not compute it.
 //! * If what uses a product is one `add` of a parameter with an element for each column, in the same block, that goes along;
 //!   products with such an `add` and products without it are not merged with each other.
 //! * `shape`: the columns of each but the last are a multiple of 32, which is the widest panel of weights that any level of the
@@ -76,6 +77,7 @@
 use std::collections::BTreeMap;
 
 use super::rewrite::{Cursor, Uses, remove_unused, replace_result};
+use super::separate_taps::apart;
 use super::{Changed, Condition, Context};
 use crate::ir::{Block, Class, Function, Inst, Op, Use, Value};
 use crate::scalar::BinaryOp;
@@ -134,9 +136,11 @@ struct Loss {
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut merged = 0;
     let mut uses = f.uses();
+    let needed = apart(f);
+    let for_taps = |v: Value| needed.as_ref().is_some_and(|needed| !needed[v]);
     for block in f.layout.clone() {
         let before = merged;
-        for Group { fit, lost, .. } in groups(f, &uses, block, ctx) {
+        for Group { fit, lost, .. } in groups(f, &uses, block, &for_taps, ctx) {
             // Where none can be merged, the author means something else.
             for (p, loss) in lost.into_iter().filter(|_| !fit.is_empty()) {
                 let notes = loss.user.map(|i| (f.inst(i).loc, "here".to_string())).into_iter().collect();
@@ -162,11 +166,14 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 }
 
 /// The products of a block that may become one, and those beside them that would lose by it.
-fn groups(f: &Function, uses: &Uses, block: Block, ctx: &mut Context) -> Vec<Group> {
+fn groups(f: &Function, uses: &Uses, block: Block, for_taps: &impl Fn(Value) -> bool, ctx: &mut Context) -> Vec<Group> {
     let contracted = contracted(f, block);
     let mut open: BTreeMap<Key, Group> = BTreeMap::new();
     let mut done = Vec::new();
     for (at, inst) in f.block(block).insts.iter().enumerate() {
+        if f.inst(*inst).result.is_none_or(for_taps) {
+            continue;
+        }
         let Some((key, product)) = candidate(f, uses, block, *inst) else { continue };
         let loss = loss(f, uses, &product);
         let group = open.entry(key).or_default();

@@ -34,6 +34,7 @@ mod registry;
 mod remarks;
 mod rewrite;
 mod scores;
+mod separate_taps;
 mod simplify;
 mod simplify_cfg;
 

@@ -31,6 +31,9 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
         m.run(&registry::DCE)
     })?;
 
+    // Taps keep nothing from being fused: what they show of the inside of a kernel is computed again, beside it.
+    m.run(&registry::SEPARATE_TAPS)?;
+
     if level >= Level::O2 {
         // Attention: its parts are brought to one form, each pass trusting the ones before it; then it is one operation.
         m.run(&registry::CANONICALISE_HEADS)?;

@@ -3,7 +3,7 @@
 use super::{
     Changed, Context, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_scale,
     canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention, fuse_epilogue, fuse_map,
-    fuse_rows, licm, merge_matmuls, simplify, simplify_cfg,
+    fuse_rows, licm, merge_matmuls, separate_taps, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -50,6 +50,7 @@ passes! {
     CSE = "cse", true, cse, "what was computed before is not computed again";
     LICM = "licm", true, licm, "what is the same in every turn of a loop is computed before it";
     DCE = "dce", true, dce, "what nothing needs goes";
+    SEPARATE_TAPS = "separate-taps", true, separate_taps, "what only a tap needs is computed apart, so that the rest is fused as without it";
     CANONICALISE_HEADS = "canonicalise-heads", true, canonicalise_heads, "regrouped scores computed in their groups";
     CANONICALISE_TRANSPOSE = "canonicalise-transpose", true, canonicalise_transpose, "transposed attention as softmax(q @ k.T) @ v";
     CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a softmax written out by hand as softmax";

@@ -30,7 +30,7 @@ pub const NAME_PREFIX: &str = "attnc_name_";
 
 /// The functions of the interface in the order of [`Functions`]. `runtime.h` declares each under its name, as a member of
 /// `attnc_functions` and, with `attnc_` before it, for programs.
-pub const FUNCTIONS: [&str; 52] = [
+pub const FUNCTIONS: [&str; 54] = [
     "status_text",
     "info",
     "model_name",
@@ -61,6 +61,8 @@ pub const FUNCTIONS: [&str; 52] = [
     "model_variant",
     "unused_weight_count",
     "unused_weight",
+    "converted_weight_count",
+    "converted_weight",
     "session_open",
     "session_close",
     "session_reset",
@@ -356,9 +358,6 @@ pub struct PlanDesc {
     pub tapped_arena: Slice<ExprOp>,
     /// Bytes of scratch that a kernel of either needs, for each worker, 64-aligned.
     pub scratch: u64,
-    /// 1 where `tapped` writes every tap: the runtime then makes room for those that were not asked for too.
-    /// 0 where `tapped` leaves out a tap whose pointer is null.
-    pub taps_together: u64,
 }
 
 /// Bits of [`VariantDesc::features`]: what a processor must have.
@@ -478,8 +477,9 @@ pub struct PlanContext {
     pub outs: *const *mut u8,
     /// For each of [`ModelDesc::params`] a table of tensors, row-major over the extents (one for a single tensor).
     pub params: *const *const *const u8,
-    /// Data of each tap, `[extents.., shape..]`; null where it was not asked for (see [`PlanDesc::taps_together`]). Then for
-    /// each tap its flags, `[extents.., stacked..]`: bytes that are 0, to be set to 1 for what is written; null as above.
+    /// Data of each tap, `[extents.., shape..]`; null where nothing of it is asked for. Then for each tap its flags,
+    /// `[extents.., stacked..]`: bytes that are 0, to be set to 1 for what is written; null as above. Then for each tap
+    /// what is asked for, `[extents..]`: bytes that are 1 or 0, never null. What is not asked for is not written.
     pub taps: *const *mut u8,
     /// Buffers between kernels.
     pub arena: *mut u8,
@@ -557,7 +557,7 @@ const _: () = {
     assert!(size_of::<TapDesc>() == 88);
     assert!(size_of::<EntryDesc>() == 136);
     assert!(size_of::<SiteDesc>() == 16);
-    assert!(size_of::<PlanDesc>() == 64);
+    assert!(size_of::<PlanDesc>() == 56);
     assert!(size_of::<VariantDesc>() == 56);
     assert!(size_of::<ModelDesc>() == 160);
     // runtime.h declares it.

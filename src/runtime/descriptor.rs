@@ -156,8 +156,6 @@ pub struct PlanCode {
     pub tapped_arena: Expr,
     /// Bytes of scratch for each worker.
     pub scratch: u64,
-    /// Does the tapped plan write every tap, asked for or not?
-    pub taps_together: bool,
 }
 
 /// All code for one tier of processors.
@@ -300,7 +298,7 @@ mod words {
     pub(super) const TAP: u64 = 11;
     pub(super) const SITE: u64 = 2;
     pub(super) const VARIANT: u64 = 7;
-    pub(super) const PLAN: u64 = 8;
+    pub(super) const PLAN: u64 = 7;
     pub(super) const EXPR_OP: u64 = 2;
 }
 
@@ -490,7 +488,6 @@ impl Writer {
             self.expr(&mut row, &p.arena, e.symbols.len(), "an arena")?;
             self.expr(&mut row, &p.tapped_arena, e.symbols.len(), "an arena")?;
             self.word(&mut row, p.scratch);
-            self.word(&mut row, u64::from(p.taps_together));
         }
         Ok(())
     }

@@ -83,6 +83,8 @@ functions! {
     attnc_model_variant: fn(*const c_void) -> *const c_char;
     attnc_unused_weight_count: fn(*const c_void) -> u64;
     attnc_unused_weight: fn(*const c_void, u64) -> *const c_char;
+    attnc_converted_weight_count: fn(*const c_void) -> u64;
+    attnc_converted_weight: fn(*const c_void, u64) -> *const c_char;
     attnc_session_open: fn(*const c_void, *mut *mut c_void) -> i32;
     attnc_session_close: fn(*mut c_void);
     attnc_session_reset: fn(*mut c_void) -> i32;
@@ -220,6 +222,15 @@ impl CompiledModel {
         unsafe {
             let count = (self.functions.attnc_unused_weight_count)(self.handle);
             (0..count).map(|i| text((self.functions.attnc_unused_weight)(self.handle, i))).collect()
+        }
+    }
+
+    /// Tensors that the weights file has in `bf16` or `f16` where the model has `f32`, and that were converted.
+    pub fn converted_weights(&self) -> Vec<String> {
+        // SAFETY: as above.
+        unsafe {
+            let count = (self.functions.attnc_converted_weight_count)(self.handle);
+            (0..count).map(|i| text((self.functions.attnc_converted_weight)(self.handle, i))).collect()
         }
     }
 

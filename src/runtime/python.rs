@@ -12,7 +12,7 @@ use super::descriptor::{Entry, ModelDescriptor, Tensor};
 const WRAPPER: &str = include_str!("wrapper.py");
 
 /// Words that Python keeps for itself, and names that our own classes use: an `_` is put behind them.
-const TAKEN: [&str; 42] = [
+const TAKEN: [&str; 43] = [
     "False",
     "None",
     "True",
@@ -54,6 +54,7 @@ const TAKEN: [&str; 42] = [
     "reset",
     "info",
     "unused_weights",
+    "converted_weights",
     "close",
 ];
 

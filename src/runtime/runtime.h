@@ -123,6 +123,8 @@ struct attnc_functions {
     const char *(*model_variant)(const attnc_model *model);
     uint64_t (*unused_weight_count)(const attnc_model *model);
     const char *(*unused_weight)(const attnc_model *model, uint64_t index);
+    uint64_t (*converted_weight_count)(const attnc_model *model);
+    const char *(*converted_weight)(const attnc_model *model, uint64_t index);
     int32_t (*session_open)(const attnc_model *model, attnc_session **session);
     void (*session_close)(attnc_session *session);
     int32_t (*session_reset)(attnc_session *session);
@@ -266,6 +268,22 @@ ATTNC_INLINE const char *attnc_unused_weight(const attnc_model *model, uint64_t 
     return f ? f->unused_weight(model, index) : 0;
 }
 
+/*
+ * Tensors that the weights file has in bf16 or f16 where the model has f32. They were converted when the model was opened,
+ * which is exact, into memory of their own: a file of f32 is mapped instead.
+ */
+ATTNC_INLINE uint64_t attnc_converted_weight_count(const attnc_model *model)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->converted_weight_count(model) : 0;
+}
+
+ATTNC_INLINE const char *attnc_converted_weight(const attnc_model *model, uint64_t index)
+{
+    const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
+    return f ? f->converted_weight(model, index) : 0;
+}
+
 /* Where this fails, the model has the text. */
 ATTNC_INLINE int32_t attnc_session_open(const attnc_model *model, attnc_session **session)
 {
@@ -360,7 +378,10 @@ ATTNC_INLINE int32_t attnc_call_owned(attnc_session *session, uint64_t entry, ui
     return f ? f->call_owned(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
 }
 
-/* attnc_call that also gives the taps whose paths match a pattern (* is any run of characters, ? any one). */
+/*
+ * attnc_call that also gives the taps whose paths match a pattern (* is any run of characters, ? any one). What they need beside
+ * the results is computed for those that match, and for no others.
+ */
 ATTNC_INLINE int32_t attnc_call_taps(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                                      uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
                                      const char *const *patterns, attnc_taps **taps)

@@ -19,6 +19,15 @@ pub struct WeightsFile {
     map: Mmap,
 }
 
+/// The parameters of a model.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// Each under its name.
+    pub tensors: Vec<(String, Tensor)>,
+    /// Names of those that were converted to `f32`.
+    pub converted: Vec<String>,
+}
+
 impl WeightsFile {
     /// Opens a file and checks its header.
     ///
@@ -69,12 +78,13 @@ impl WeightsFile {
         Tensor::new(elem, view.shape().to_vec(), bytes)
     }
 
-    /// Reads every parameter of a model, arrays of layers included, by name.
+    /// Reads every parameter of a model, arrays of layers included, by name. What is `f32` in the program and `bf16` or `f16`
+    /// in the file is converted.
     ///
     /// # Errors
     /// All that is missing or of another shape or type, one on a line.
-    pub fn read(&self, params: &[Param]) -> Result<Vec<(String, Tensor)>, String> {
-        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    pub fn read(&self, params: &[Param]) -> Result<Read, String> {
+        let (mut found, mut wrong) = (Read::default(), Vec::new());
         let Some(tensors) = self.tensors() else { return Err("the weights file has changed".to_owned()) };
         for p in params {
             let shape: Option<Vec<usize>> =
@@ -87,8 +97,13 @@ impl WeightsFile {
                     continue;
                 };
                 let stored = format!("{:?}{:?}", view.dtype(), view.shape()).to_lowercase();
-                match self.tensor(&name).filter(|t| t.elem() == p.elem && t.shape() == shape) {
-                    Some(t) => found.push((name, t)),
+                let mut tensor = self.tensor(&name).filter(|t| t.shape() == shape);
+                if let Some(t) = tensor.as_ref().filter(|t| p.elem == Elem::F32 && is_half(t.elem())) {
+                    tensor = Tensor::from_f32(shape.clone(), &t.to_f32());
+                    found.converted.push(name.clone());
+                }
+                match tensor.filter(|t| t.elem() == p.elem) {
+                    Some(t) => found.tensors.push((name, t)),
                     None => wrong.push(format!("{name}: {stored} in the file, {wanted} in the program")),
                 }
             }
@@ -103,6 +118,11 @@ impl WeightsFile {
         }
         Err(text)
     }
+}
+
+/// Is it a float in two bytes?
+fn is_half(elem: Elem) -> bool {
+    matches!(elem, Elem::BF16 | Elem::F16)
 }
 
 /// A name that the header of a safetensors file gives to two tensors. Whether it is a good one in all else is not asked.
@@ -177,6 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn narrower_floats_are_converted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let header = r#"{"b":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},"h":{"dtype":"F16","shape":[2],"data_offsets":[4,8]}}"#;
+        let data = [0xc020u16, 0x0001, 0x3555, 0x0001].into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        std::fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()).unwrap();
+        let weights = WeightsFile::open(&path).unwrap();
+        let read = weights.read(&[param("b", &[], Elem::F32, &[2]), param("h", &[], Elem::F32, &[2])]).unwrap();
+        assert_eq!(read.converted, ["b", "h"]);
+        assert_eq!(read.tensors[0].1.to_f32(), [-2.5, f32::from_bits(1 << 16)]);
+        assert_eq!(read.tensors[1].1.to_f32(), [0.333_251_95, (-24f32).exp2()]);
+        let kept = weights.read(&[param("b", &[], Elem::BF16, &[2])]).unwrap();
+        assert!(kept.converted.is_empty() && kept.tensors[0].1.elem() == Elem::BF16);
+        let e = weights.read(&[param("h", &[], Elem::BF16, &[2])]).unwrap_err();
+        assert!(e.ends_with("h: f16[2] in the file, bf16[2] in the program"), "{e}");
+    }
+
+    #[test]
     fn families_count_last_fastest() {
         assert_eq!(members("a.*.b.*", &[2, 2]), ["a.0.b.0", "a.0.b.1", "a.1.b.0", "a.1.b.1"]);
         assert_eq!(members("plain", &[]), ["plain"]);
@@ -187,29 +225,29 @@ mod tests {
     fn parameters_are_read_and_checked_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("w.safetensors");
-        let header = r#"{"h.0.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"h.1.w":{"dtype":"F16","shape":[2],"data_offsets":[8,12]}}"#;
+        let header = r#"{"h.0.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"h.1.w":{"dtype":"I8","shape":[2],"data_offsets":[8,10]}}"#;
         let mut file = (header.len() as u64).to_le_bytes().to_vec();
         file.extend_from_slice(header.as_bytes());
-        file.extend_from_slice(&[0; 12]);
+        file.extend_from_slice(&[0; 10]);
         std::fs::write(&path, &file).unwrap();
         let weights = WeightsFile::open(&path).unwrap();
         assert_eq!(weights.names(), ["h.0.w", "h.1.w"]);
         let one = weights.read(&[param("h.0.w", &[], Elem::F32, &[2])]).unwrap();
-        assert_eq!((one.len(), one[0].1.shape()), (1, &[2usize][..]));
+        assert_eq!((one.tensors.len(), one.tensors[0].1.shape(), one.converted.len()), (1, &[2usize][..], 0));
         let e = weights.read(&[param("h.*.w", &[3], Elem::F32, &[2]), param("h.0.w", &[], Elem::F32, &[3])]);
         assert_eq!(
             e.unwrap_err(),
-            "the weights file does not fit: 3 tensors\n  h.1.w: f16[2] in the file, f32[2] in the program\n  \
+            "the weights file does not fit: 3 tensors\n  h.1.w: i8[2] in the file, f32[2] in the program\n  \
              missing: h.2.w: f32[2]\n  h.0.w: f32[2] in the file, f32[3] in the program"
         );
         let other = header.replace("h.1.w", "h.\\u0030.w");
-        let two = [(other.len() as u64).to_le_bytes().as_slice(), other.as_bytes(), &[0; 12]].concat();
+        let two = [(other.len() as u64).to_le_bytes().as_slice(), other.as_bytes(), &[0; 10]].concat();
         std::fs::write(&path, &two).unwrap();
         let e = WeightsFile::open(&path).err().unwrap();
         assert!(e.ends_with("it has two tensors `h.0.w`"), "{e}");
         // The metadata may have any names.
         let metadata = header.replacen('{', r#"{"__metadata__":{"h.0.w":"a \" {","h.1.w":"h.0.w"}, "#, 1);
-        let good = [(metadata.len() as u64).to_le_bytes().as_slice(), metadata.as_bytes(), &[0; 12]].concat();
+        let good = [(metadata.len() as u64).to_le_bytes().as_slice(), metadata.as_bytes(), &[0; 10]].concat();
         std::fs::write(&path, &good).unwrap();
         assert_eq!(WeightsFile::open(&path).unwrap().names(), ["h.0.w", "h.1.w"]);
         for cut in [0, 4, 20, file.len() - 1] {

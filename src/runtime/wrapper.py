@@ -171,6 +171,8 @@ _FUNCTIONS = {
     "model_copy_error": (_U64, [_POINTER, ctypes.c_char_p, _U64]),
     "unused_weight_count": (_U64, [_POINTER]),
     "unused_weight": (_TEXT, [_POINTER, _U64]),
+    "converted_weight_count": (_U64, [_POINTER]),
+    "converted_weight": (_TEXT, [_POINTER, _U64]),
     "session_open": (_I32, [_POINTER, ctypes.POINTER(_POINTER)]),
     "session_close": (None, [_POINTER]),
     "session_reset": (_I32, [_POINTER]),
@@ -451,6 +453,13 @@ class _Model:
         self._session()
         count = self._library.unused_weight_count(self._handle)
         return [self._library.unused_weight(self._handle, i).decode(errors="replace") for i in range(count)]
+
+    @property
+    def converted_weights(self):
+        """Tensors that the weights file has in bf16 or f16 and the model in f32: converted, which is exact, into memory."""
+        self._session()
+        count = self._library.converted_weight_count(self._handle)
+        return [self._library.converted_weight(self._handle, i).decode(errors="replace") for i in range(count)]
 
     def close(self):
         """Frees the weights, once other sessions are closed too."""

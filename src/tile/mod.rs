@@ -50,6 +50,6 @@ pub use kernel::{
     CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
 };
 pub(crate) use op::computed;
-pub use op::{GROUP, Op, OpInfo, Place, flags_of_tap, tap_of_flags};
+pub use op::{GROUP, Op, OpInfo, Place, TapPart};
 pub use schedule::schedule;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};

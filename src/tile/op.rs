@@ -234,10 +234,11 @@ pub enum Op {
     Arg(u32),
     /// The data of a result of the entry point, row-major.
     Out(u32),
-    /// The data of a tap, row-major: `[extents.., shape..]`; or its flags, `[extents..]` of `bool`, in which true says that
-    /// an element was written.
+    /// The data of a tap, row-major: `[extents.., shape..]`; or, by [`TapPart`], one `bool` for each of the extents, in which
+    /// true says that this was written; or one for each of those of the arrays of layers alone, in which true says that the
+    /// call asks for it.
     Tap {
-        /// Its path, `*` for each array index; of flags with a `?` behind, see [`tap_of_flags`].
+        /// Its path, `*` for each array index; with a mark behind for what is not its data.
         name: String,
     },
     /// The data of a parameter. Operands index the arrays of layers on its path.
@@ -378,12 +379,33 @@ pub(crate) fn computed(elem: Elem) -> Elem {
     super::types::computed(elem)
 }
 
-/// The name of a tap's flags.
-pub fn flags_of_tap(tap: &str) -> String {
-    format!("{tap}?")
+/// What a [`Op::Tap`] of a plan is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TapPart {
+    /// The tap's data: its path alone.
+    Data,
+    /// What was written of it: its path and `?`.
+    Written,
+    /// What the call asks for of it: its path and `!`.
+    Asked,
 }
 
-/// The tap that a name of flags belongs to; `None` where it is the name of a tap.
-pub fn tap_of_flags(name: &str) -> Option<&str> {
-    name.strip_suffix('?')
+impl TapPart {
+    /// The name of this part of a tap.
+    pub fn of(self, tap: &str) -> String {
+        match self {
+            TapPart::Data => tap.to_string(),
+            TapPart::Written => format!("{tap}?"),
+            TapPart::Asked => format!("{tap}!"),
+        }
+    }
+
+    /// The tap that a name belongs to, and which part of it.
+    pub fn read(name: &str) -> (&str, TapPart) {
+        match (name.strip_suffix('?'), name.strip_suffix('!')) {
+            (Some(tap), _) => (tap, TapPart::Written),
+            (_, Some(tap)) => (tap, TapPart::Asked),
+            (None, None) => (name, TapPart::Data),
+        }
+    }
 }

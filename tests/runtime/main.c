@@ -53,6 +53,7 @@ int main(int argc, char **argv)
     attnc_model_close(model);
 
     CHECK(attnc_model_open(argv[1], 0, &model) == ATTNC_OK, "open", attnc_model_error(model));
+    CHECK(attnc_converted_weight_count(model) == 0 && attnc_converted_weight(model, 0) == 0, "converted", "nothing is");
     CHECK(attnc_session_open(model, &session) == ATTNC_OK, "session", attnc_model_error(model));
     /* The session keeps the model. */
     attnc_model_close(model);

@@ -47,14 +47,7 @@ pub(crate) fn param(pattern: &str, extents: &[u64], dims: &[DimText]) -> Param {
 }
 
 pub(crate) fn plan(function: &str, arena: Expr) -> PlanCode {
-    PlanCode {
-        plan: function.to_owned(),
-        tapped: None,
-        arena,
-        tapped_arena: Expr::constant(0),
-        scratch: 16,
-        taps_together: false,
-    }
+    PlanCode { plan: function.to_owned(), tapped: None, arena, tapped_arena: Expr::constant(0), scratch: 16 }
 }
 
 pub(crate) fn entry(

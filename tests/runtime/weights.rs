@@ -50,6 +50,101 @@ fn good_files_open() {
     }
 }
 
+/// The good weights, each tensor stored in a type.
+fn as_types(types: &[&str]) -> Vec<u8> {
+    let (_, good) = good_weights();
+    let (mut header, mut data, mut at) = (String::new(), Vec::new(), 0);
+    for ((name, shape), dtype) in
+        [("scale", "[4]"), ("h.0.bias", "[4]"), ("h.1.bias", "[4]"), ("h.2.bias", "[4]"), ("table", "[5,4]")]
+            .iter()
+            .zip(types)
+    {
+        let begin = data.len();
+        let count = if *name == "table" { 20 } else { 4 };
+        for bytes in good[at..].chunks(4).take(count) {
+            let x = f32::from_le_bytes(bytes.try_into().unwrap());
+            match *dtype {
+                "BF16" => data.extend_from_slice(&half::bf16::from_f32(x).to_le_bytes()),
+                "F16" => data.extend_from_slice(&half::f16::from_f32(x).to_le_bytes()),
+                "I8" => data.push(0),
+                "F64" => data.extend_from_slice(&f64::from(x).to_le_bytes()),
+                _ => data.extend_from_slice(bytes),
+            }
+        }
+        at += 4 * count;
+        let comma = if header.is_empty() { "" } else { "," };
+        header += &format!(
+            "{comma}\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[{begin},{}]}}",
+            data.len()
+        );
+    }
+    safetensors(&format!("{{{header}}}"), &data)
+}
+
+/// Narrower floats become the program's `f32`, which is exact, and it is told which.
+#[test]
+fn narrower_floats_are_converted() {
+    let folder = tempfile::tempdir_in(toy::folder()).unwrap();
+    let path = folder.path().join("w.safetensors");
+    for (types, expected) in [
+        (["F32"; 5], &[][..]),
+        (["F16"; 5], &["scale", "h.0.bias", "h.1.bias", "h.2.bias", "table"]),
+        (["BF16", "BF16", "BF16", "F32", "F32"], &["scale", "h.0.bias", "h.1.bias"]),
+        (["F32", "F32", "F16", "F32", "BF16"], &["h.1.bias", "table"]),
+    ] {
+        let file = as_types(&types);
+        assert_eq!(opening(&file), Ok(vec![]), "{types:?}");
+        std::fs::write(&path, &file).unwrap();
+        // SAFETY: the toy is linked from our own objects.
+        let model = unsafe { CompiledModel::open(toy::so(), Some(&path), 0) }.map_err(|e| e.text).unwrap();
+        let mut found = model.converted_weights();
+        found.sort();
+        let mut expected: Vec<&str> = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{types:?}");
+    }
+}
+
+/// Every `f16` there is, through a model of the compiler's: the numbers are those of another conversion, bit for bit.
+#[test]
+fn every_f16_becomes_the_same_f32() {
+    use attnc::codegen::{Generator, compile, cpu, descriptor};
+    use attnc::runtime::link;
+    use attnc::tile::CpuLevel;
+    let text = "param \"w\" : f32[65536]\n\nfunc @f(%0 \"n\": i32[1]) -> (f32[65536]) {\n^bb0:\n  \
+                %1 = param \"w\" : f32[65536]\n  return %1\n}\n";
+    let module = attnc::ir::text::parse(text, Default::default()).unwrap_or_else(|e| panic!("{:?}", e.sorted())).module;
+    let mut tiles = attnc::lowering::tile::lower(&module, CpuLevel::Portable).unwrap();
+    for kernel in &mut tiles.kernels {
+        attnc::tile::schedule(kernel, CpuLevel::Portable).unwrap();
+    }
+    let model = descriptor::describe(&module, "Halves", "", &cpu::Machine::host().triple().to_string()).unwrap();
+    let tier = cpu::Tier { level: CpuLevel::Portable, module: &tiles };
+    let code = compile(Generator::Cranelift, &[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let folder = tempfile::tempdir().unwrap();
+    let (so, weights) = (folder.path().join("halves.so"), folder.path().join("w.safetensors"));
+    link::link(&code.objects(), &so).unwrap_or_else(|e| panic!("{e}"));
+    for (dtype, widen) in [
+        ("F16", (|bits| half::f16::from_bits(bits).to_f32()) as fn(u16) -> f32),
+        ("BF16", |bits| half::bf16::from_bits(bits).to_f32()),
+    ] {
+        let header = format!("{{\"w\":{{\"dtype\":\"{dtype}\",\"shape\":[65536],\"data_offsets\":[0,131072]}}}}");
+        let data: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        std::fs::write(&weights, safetensors(&header, &data)).unwrap();
+        // SAFETY: linked just above.
+        let model = unsafe { CompiledModel::open(&so, Some(&weights), 1) }.unwrap_or_else(|e| panic!("{e}"));
+        let n = attnc::tensor::Tensor::from_ints(attnc::shape::Elem::I32, vec![1], &[0]).unwrap();
+        let got = model.session().unwrap().call(0, &[n]).unwrap()[0].to_f32();
+        for (bits, x) in (0..=u16::MAX).zip(got) {
+            let wanted = widen(bits);
+            assert!(
+                x.to_bits() == wanted.to_bits() || x.is_nan() && wanted.is_nan(),
+                "{dtype} {bits:#x}: {x}, not {wanted}"
+            );
+        }
+    }
+}
+
 #[test]
 fn tensors_that_are_not_used_are_a_note() {
     let (header, mut data) = good_weights();
@@ -172,18 +267,8 @@ fn broken_files() -> Vec<(String, Vec<u8>)> {
     add("another shape", swapped("[5,4]", "[4,5]"));
     add("another rank", swapped("\"shape\":[4]", "\"shape\":[4,1]"));
     add("another type of the same size", swapped("\"F32\"", "\"I32\""));
-    let half = header.replacen("\"dtype\":\"F32\",\"shape\":[4]", "\"dtype\":\"F16\",\"shape\":[4]", 1);
-    let half = half.replacen("[0,16]", "[0,8]", 1);
-    add("f16 where f32 is wanted", {
-        // The others move 8 bytes forward.
-        let mut text = half;
-        for (from, to) in
-            [("[16,32]", "[8,24]"), ("[32,48]", "[24,40]"), ("[48,64]", "[40,56]"), ("[64,144]", "[56,136]")]
-        {
-            text = text.replacen(from, to, 1);
-        }
-        safetensors(&text, &data[8..])
-    });
+    add("i8 where f32 is wanted", as_types(&["I8", "F32", "F32", "F32", "F32"]));
+    add("f64 where f32 is wanted", as_types(&["F16", "F64", "BF16", "F32", "F32"]));
     add("a type that nobody knows", swapped("\"F32\"", "\"F4711\""));
     add("no tensors", safetensors("{}", &[]));
     add("a terminal's control characters in a name", swapped("\"scale\"", "\"\\u001b[31mred\\u0000\\nline\""));

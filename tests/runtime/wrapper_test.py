@@ -189,7 +189,7 @@ with Model(weights=weights) as m:
         t.join()
     assert not failures, failures
 
-    assert "entry scale(x: f32[.., S, D])" in m.info and m.unused_weights == []
+    assert "entry scale(x: f32[.., S, D])" in m.info and m.unused_weights == [] == m.converted_weights
     help_text = Model.scale.__doc__
     assert "scale(x: f32[.., S, D]) -> f32[.., S, D]" in help_text and "h.*.partial" in help_text
     late = m.session()

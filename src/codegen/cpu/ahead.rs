@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use super::code::{Code, Val};
 use crate::scalar::BinaryOp;
 use crate::shape::Dim;
-use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, Terminator, Type};
+use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, TapPart, Terminator, Type};
 
 /// Weights of fewer bytes are not worth fetching ahead.
 const LEAST: i64 = 64 << 10;
@@ -45,6 +45,17 @@ fn is_packed(body: &Body, v: tile::Value) -> bool {
     match body.def_inst(v) {
         Some(InstData { op: Op::Packed { .. }, .. }) => true,
         Some(InstData { op: Op::View { .. }, operands, .. }) => operands.first().is_some_and(|v| is_packed(body, *v)),
+        _ => false,
+    }
+}
+
+/// Is it read from what a call asks for of a tap?
+fn asks_for_a_tap(body: &Body, v: tile::Value) -> bool {
+    match body.def_inst(v) {
+        Some(InstData { op: Op::Tap { name }, .. }) => TapPart::read(name).1 == TapPart::Asked,
+        Some(InstData { op: Op::View { .. } | Op::LoadScalar, operands, .. }) => {
+            operands.first().is_some_and(|v| asks_for_a_tap(body, *v))
+        }
         _ => false,
     }
 }
@@ -130,7 +141,9 @@ impl Code<'_, '_> {
             Terminator::Br(call) => self.jump(call, left, replaced),
             Terminator::BrIf { condition, then, otherwise } => {
                 if self.values[*condition].is_none() {
-                    return Ok(None);
+                    // Most calls ask for few taps, so that the way goes past them.
+                    let past = asks_for_a_tap(self.body, *condition);
+                    return if past { self.jump(otherwise, left, replaced) } else { Ok(None) };
                 }
                 let condition = self.condition(*condition)?;
                 let length = replaced.len();

@@ -441,7 +441,6 @@ fn variant(level: CpuLevel, module: &Module, model: &ModelDescriptor, plans: &Pl
             arena: arena_of(&e.name, PlanVariant::Plain)?,
             tapped_arena: arena_of(&e.name, PlanVariant::Tapped)?,
             scratch,
-            taps_together: true,
         });
     }
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);

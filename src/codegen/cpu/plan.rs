@@ -11,7 +11,7 @@ use super::code::{Code, Val};
 use super::lanes::plain;
 use crate::runtime::abi::context;
 use crate::runtime::expr::Expr;
-use crate::tile::{self, InstData, Kernel, Module, Op, Plan, Type, tap_of_flags};
+use crate::tile::{self, InstData, Kernel, Module, Op, Plan, TapPart, Type};
 
 /// What a plan's code refers to.
 pub(super) struct Launching<'a> {
@@ -112,10 +112,15 @@ impl Code<'_, '_> {
             Op::Arg(n) => self.table(context::ARGS, number(*n))?,
             Op::Out(n) => self.table(context::OUTS, number(*n))?,
             Op::Tap { name } => {
-                // The flags of all taps stand behind the taps.
-                let (tap, behind) = tap_of_flags(name).map_or((name.as_str(), 0), |tap| (tap, plan.taps.len()));
+                // The data of all taps, then what was written, then what is asked for.
+                let (tap, part) = TapPart::read(name);
+                let behind = match part {
+                    TapPart::Data => 0,
+                    TapPart::Written => 1,
+                    TapPart::Asked => 2,
+                };
                 let i = plan.taps.iter().position(|t| t == tap).ok_or_else(|| format!("no tap {name}"))?;
-                self.table(context::TAPS, behind + i)?
+                self.table(context::TAPS, behind * plan.taps.len() + i)?
             }
             Op::Slot(n) => *slots.get(number(*n)).ok_or("a slot is missing")?,
             Op::Packed { .. } | Op::View { .. } => return self.packed(data),

@@ -6,7 +6,10 @@ codes! {
     /// Weights that cannot be taken.
     WEIGHTS = "E0801", "the weights do not fit the program";
     rule: "A weights file is a safetensors file. It must hold a tensor for each parameter of the model, under the name of\n\
-           its path, with the shape and element type of the program. The message lists all that are missing or wrong.";
+           its path, with the shape and element type of the program. The message lists all that are missing or wrong.\n\
+           Tensors of `bf16` or `f16` also fit parameters of `f32`: they are converted when the weights are loaded, which is\n\
+           exact, and a note says so. The other way would round, so it is an error: convert the file, or declare the\n\
+           parameter as it is stored.";
 
     /// Weights that nobody reads.
     UNUSED = "E0802", "tensors of the weights file are not used";

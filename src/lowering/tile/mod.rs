@@ -3,7 +3,8 @@
 //!
 //! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
 //! (`views`, `plan`), each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they share in
-//! `region`), which parameters are packed before all calls, and in how many bytes (`packing`, `pairs`, `quantise`, `join`).
+//! `region`), which parameters are packed before all calls, and in how many bytes (`packing`, `pairs`,
+//! `quantise`, `join`; what that loses: `precision`).
 //! Not decided here: what a tile becomes on a machine, and which buffers share memory.
 
 mod attention;
@@ -14,6 +15,7 @@ mod matmul;
 mod packing;
 mod pairs;
 mod plan;
+mod precision;
 mod prepare;
 mod quantise;
 mod region;
@@ -25,7 +27,8 @@ use std::collections::BTreeMap;
 use crate::ir;
 use crate::tile::{self, CpuLevel, Kernel, KernelBuilder, ParamMode, Type};
 use packing::Packing;
-pub use packing::WeightFormat;
+pub use packing::{WeightChoice, WeightFormat};
+pub use precision::{Loss, PackedWeight};
 use region::Position;
 use views::View;
 
@@ -121,7 +124,33 @@ pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, Strin
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_packed(module: &ir::Module, level: CpuLevel, format: WeightFormat) -> Result<tile::Module, String> {
+pub fn lower_packed(
+    module: &ir::Module,
+    level: CpuLevel,
+    weights: impl Into<WeightChoice>,
+) -> Result<tile::Module, String> {
+    let out = lowered(module, level, &weights.into())?.0;
+    tile::verify::verify_accesses(&out).map_err(|errors| errors.to_string())?;
+    Ok(out)
+}
+
+/// The parameters that a module would pack in fewer bytes, each with what is packed of it, in order of name.
+///
+/// # Errors
+/// As [`lower`].
+pub fn packed_weights(
+    module: &ir::Module,
+    level: CpuLevel,
+    weights: &WeightChoice,
+) -> Result<Vec<PackedWeight>, String> {
+    Ok(lowered(module, level, weights)?.1)
+}
+
+fn lowered(
+    module: &ir::Module,
+    level: CpuLevel,
+    weights: &WeightChoice,
+) -> Result<(tile::Module, Vec<PackedWeight>), String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -131,13 +160,14 @@ pub fn lower_packed(module: &ir::Module, level: CpuLevel, format: WeightFormat) 
         params: module.params.clone(),
         ..tile::Module::default()
     };
-    let mut shared = Shared { known: BTreeMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, format) };
+    let mut shared =
+        Shared { known: BTreeMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, weights.clone()) };
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
         plan::lower(&f, level, &mut shared, &mut out)?;
     }
+    let packed = precision::packed(&shared.packing);
     packing::finish(&mut shared, &mut out)?;
-    tile::verify::verify_accesses(&out).map_err(|errors| errors.to_string())?;
-    Ok(out)
+    Ok((out, packed))
 }

@@ -12,7 +12,8 @@
 //!   known then: there is room for `N + NR - 1`, and P is only bounded, by N.
 //!
 //! `f32` and `bf16` are packed, `bf16` as it is, or in pairs of steps for a product of nothing else (`pairs`); `f32` may be
-//! packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less. Not packed are other types, which
+//! packed in fewer bytes ([`WeightFormat`]), so that a product of few rows reads less; which are not is chosen by name
+//! ([`WeightChoice`]). Not packed are other types, which
 //! are converted to `f32` where they are copied, and a single column, which is as dense as it can be.
 //!
 //! ```text
@@ -21,6 +22,8 @@
 //! ```
 //!
 //! Panels of whole numbers are made by `quantise`; parameters that lie joined, but in no panels, are in `join`.
+
+use std::collections::BTreeSet;
 
 use super::join::{self, Joined};
 use super::pairs::{self, Pairs};
@@ -81,17 +84,39 @@ impl WeightFormat {
     }
 }
 
+/// What packed weights are kept as, and which stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WeightChoice {
+    /// What they are kept as.
+    pub format: WeightFormat,
+    /// The parameters that stay as they are: names as in the IR, with `*` for the layers of an array.
+    pub kept: BTreeSet<String>,
+}
+
+impl From<WeightFormat> for WeightChoice {
+    fn from(format: WeightFormat) -> WeightChoice {
+        WeightChoice { format, kept: BTreeSet::new() }
+    }
+}
+
+impl WeightChoice {
+    /// What a parameter of `f32` is kept as where it is packed.
+    pub fn of(&self, parameter: &str) -> WeightFormat {
+        if self.kept.contains(parameter) { WeightFormat::F32 } else { self.format }
+    }
+}
+
 /// A window of a parameter, its root meaning nothing.
 pub(super) type Source = (String, View);
 
 /// Windows of parameters, packed one after another.
-struct Weight {
+pub(super) struct Weight {
     /// The parameters' names and the windows, `[batch.., K, N]`; `[K, N]` if there are several.
-    parts: Vec<Source>,
+    pub(super) parts: Vec<Source>,
     /// How many tensors each has.
     counts: Vec<i64>,
     /// What it is kept as.
-    format: WeightFormat,
+    pub(super) format: WeightFormat,
     /// Are the steps in pairs?
     in_pairs: bool,
     /// Where the panels start in the packed area, in bytes.
@@ -103,8 +128,8 @@ struct Weight {
 /// The packed area of a module, for a level.
 pub(super) struct Packing {
     level: CpuLevel,
-    format: WeightFormat,
-    weights: Vec<Weight>,
+    pub(super) choice: WeightChoice,
+    pub(super) weights: Vec<Weight>,
     pub(super) joined: Vec<Joined>,
     pub(super) bytes: u64,
 }
@@ -143,8 +168,8 @@ pub(super) struct Panels {
 
 impl Packing {
     /// An empty area.
-    pub(super) fn new(level: CpuLevel, format: WeightFormat) -> Packing {
-        Packing { level, format, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
+    pub(super) fn new(level: CpuLevel, choice: WeightChoice) -> Packing {
+        Packing { level, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
     }
 
     /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
@@ -152,7 +177,9 @@ impl Packing {
     /// where its place is known at run time only.
     pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], pairs: bool) -> Option<Place> {
         let ((param, window), others) = windows.split_first()?;
-        let format = match (window.elem, self.format) {
+        // Of several, none is rounded more than is asked for it.
+        let kept = windows.iter().any(|(p, _)| self.choice.of(&p.name) == WeightFormat::F32);
+        let format = match (window.elem, if kept { WeightFormat::F32 } else { self.choice.format }) {
             (Elem::F32, format) => format,
             (Elem::BF16, WeightFormat::F32) => WeightFormat::Bf16,
             (Elem::BF16, format) => format,
@@ -314,7 +341,7 @@ pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
 /// # Errors
 /// A parameter that is not declared, a mistake of ours.
 pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
-    let packing = std::mem::replace(&mut shared.packing, Packing::new(CpuLevel::Portable, WeightFormat::F32));
+    let packing = std::mem::replace(&mut shared.packing, Packing::new(CpuLevel::Portable, WeightChoice::default()));
     if packing.weights.is_empty() && packing.joined.is_empty() {
         return Ok(());
     }

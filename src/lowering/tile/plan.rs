@@ -29,6 +29,7 @@ use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, User, Value};
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
 use parameters::Join;
+use taps::ForTaps;
 
 /// Lowers a function for a level: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
 /// is launched again, not made again.
@@ -56,6 +57,7 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
         joins: BTreeMap::new(),
         next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
         entry: tile::Block::from_u32(0),
+        for_taps: ForTaps::of(f),
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -88,6 +90,8 @@ struct Lowering<'a> {
     joins: BTreeMap<Value, Join>,
     next_root: u32,
     entry: tile::Block,
+    /// What is computed where a tap stands that is asked for.
+    for_taps: Option<ForTaps>,
 }
 
 /// Which result each value that is returned becomes; nothing where there are several ends.
@@ -154,6 +158,9 @@ impl Lowering<'_> {
             self.at = block;
             for inst in &self.f.block(block).insts {
                 let data = self.f.inst(*inst);
+                if self.is_for_taps(data) {
+                    continue;
+                }
                 // Constants have no place in the text form of the graph IR, so they have none here.
                 self.builder.at(if matches!(data.op, Op::Const(_)) { ir::Loc::default() } else { data.loc });
                 self.instruction(data)?;
@@ -287,7 +294,8 @@ impl Lowering<'_> {
         let mut end = v;
         let mut wanted = self.result_slot(v);
         while wanted.is_none() {
-            let [User::Operand(inst, _)] = self.uses[end].as_slice() else { break };
+            let uses = self.leading_uses(end);
+            let [User::Operand(inst, _)] = uses.as_slice() else { break };
             let data = self.f.inst(*inst);
             let (Some(result), true) = (data.result, matches!(data.op, Op::Transpose { .. } | Op::Reshape)) else {
                 break;

@@ -141,6 +141,27 @@ pub(crate) unsafe extern "C" fn attnc_unused_weight(handle: *const Model, index:
     opened.and_then(|o| o.weights.unused().get(index)).map_or(null(), CText::pointer)
 }
 
+/// Number of tensors that the weights file has in `bf16` or `f16`, the model in `f32`: they were converted, into memory.
+///
+/// # Safety
+/// `handle` is null or live.
+pub(crate) unsafe extern "C" fn attnc_converted_weight_count(handle: *const Model) -> u64 {
+    // SAFETY: by the contract above.
+    let opened = unsafe { Model::get(handle) }.and_then(|m| m.opened().ok());
+    opened.map_or(0, |o| o.weights.converted().len() as u64)
+}
+
+/// Name of a tensor that was converted.
+///
+/// # Safety
+/// `handle` is null or live.
+pub(crate) unsafe extern "C" fn attnc_converted_weight(handle: *const Model, index: u64) -> *const c_char {
+    // SAFETY: by the contract above.
+    let opened = unsafe { Model::get(handle) }.and_then(|m| m.opened().ok());
+    let index = usize::try_from(index).unwrap_or(usize::MAX);
+    opened.and_then(|o| o.weights.converted().get(index)).map_or(null(), CText::pointer)
+}
+
 /// Opens a session. A failure's text is the model's.
 ///
 /// # Safety

@@ -169,7 +169,7 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
             let results = door::results(entry, &bound, results, &args)?;
             let wanted = match given.tap_count {
                 0 => None,
-                count => Some(taps::want(entry, plan, &bound, given.taps, count)?),
+                count => Some(taps::want(entry, &bound, given.taps, count)?),
             };
             let tap_data = wanted.as_ref().map_or(&[][..], |w| w.data.as_slice());
             let data = Data { args: &args.data, outs: &results.data, taps: tap_data };

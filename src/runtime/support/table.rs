@@ -53,6 +53,8 @@ table! {
     attnc_model_variant
     attnc_unused_weight_count
     attnc_unused_weight
+    attnc_converted_weight_count
+    attnc_converted_weight
     attnc_session_open
     attnc_session_close
     attnc_session_reset

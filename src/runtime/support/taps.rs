@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 
-use crate::abi::{EntryDesc, Head, PlanDesc, TapDesc, elem, mark};
+use crate::abi::{EntryDesc, Head, TapDesc, elem, mark};
 use crate::bind::{Bound, bytes};
 use crate::desc::elem_size;
 use crate::dlpack::{CPU, DLDevice, DLTensor, type_of};
@@ -80,7 +80,9 @@ pub(crate) struct Wanted {
     buffers: Vec<Buffer>,
     /// For each family and step of a loop over time a byte that is 1 once it is written.
     flags: Vec<Buffer>,
-    /// For generated code: the buffer of each family, or null; then that of its flags.
+    /// For each family a byte for each member that is 1 where it is asked for.
+    asked: Vec<Buffer>,
+    /// For generated code: the buffer of each family, or null; then that of its flags; then that of what is asked for.
     pub(crate) data: Vec<*mut u8>,
 }
 
@@ -88,13 +90,7 @@ pub(crate) struct Wanted {
 ///
 /// # Safety
 /// `globs` is null or has `count` pointers, each null or a C string.
-pub(crate) unsafe fn want(
-    entry: &EntryDesc,
-    plan: &PlanDesc,
-    bound: &Bound,
-    globs: *const *const c_char,
-    count: u64,
-) -> Result<Wanted> {
+pub(crate) unsafe fn want(entry: &EntryDesc, bound: &Bound, globs: *const *const c_char, count: u64) -> Result<Wanted> {
     let name = entry.name.get();
     let mut patterns = Vec::new();
     if count > 0 && globs.is_null() {
@@ -112,11 +108,13 @@ pub(crate) unsafe fn want(
             Err(_) => fail!(Call, "{name}: the name of tap {i} is not UTF-8"),
         }
     }
-    let mut out = Wanted { members: Vec::new(), buffers: Vec::new(), flags: Vec::new(), data: Vec::new() };
+    let mut out =
+        Wanted { members: Vec::new(), buffers: Vec::new(), flags: Vec::new(), asked: Vec::new(), data: Vec::new() };
     for t in entry.taps.get() {
         let extents = t.extents.get();
         let Some(size) = family_size(extents) else { fail!(Internal, "too many taps") };
         let mut members = Vec::new();
+        let Some(each) = Buffer::zeroed(size) else { return Err(Error::memory(size, "what is asked for of taps")) };
         for i in 0..size {
             let path = member_name(t.pattern.get(), extents, i);
             let mut asked = false;
@@ -128,9 +126,12 @@ pub(crate) unsafe fn want(
             }
             if asked {
                 push(&mut members, i, "the taps")?;
+                // SAFETY: there is a byte for each member.
+                unsafe { *each.pointer().add(i as usize) = 1 };
             }
         }
-        if members.is_empty() && plan.taps_together == 0 {
+        push(&mut out.asked, each, "the taps")?;
+        if members.is_empty() {
             out.data.push(core::ptr::null_mut());
             out.buffers.push(Buffer::empty());
             out.flags.push(Buffer::empty());
@@ -148,7 +149,7 @@ pub(crate) unsafe fn want(
         }
         out.members.push(members);
     }
-    out.data.extend(out.flags.iter().map(Buffer::pointer));
+    out.data.extend(out.flags.iter().chain(&out.asked).map(Buffer::pointer));
     if let Some((pattern, _)) = patterns.iter().find(|(_, met)| !met) {
         let known: Vec<&str> = entry.taps.get().iter().map(|t| t.pattern.get()).collect();
         if known.is_empty() {

@@ -31,6 +31,8 @@ pub(crate) struct Weights {
     roots: Vec<*const *const u8>,
     /// Names in the file that the model does not use, in order.
     unused: Vec<CText>,
+    /// Names of those that were converted to `f32`, in the order of the parameters.
+    converted: Vec<CText>,
     /// What `tables` points into.
     _file: Option<Mapping>,
     _copies: Vec<Buffer>,
@@ -47,6 +49,11 @@ impl Weights {
         &self.unused
     }
 
+    /// Names of the tensors that the file has in a narrower type.
+    pub(crate) fn converted(&self) -> &[CText] {
+        &self.converted
+    }
+
     /// Opens the weights file at `path`, which may be null for a model without parameters.
     ///
     /// # Safety
@@ -55,8 +62,7 @@ impl Weights {
         let params = model.params.get();
         if path.is_null() {
             let Some(first) = params.first() else {
-                let (tables, roots, unused) = (Vec::new(), Vec::new(), Vec::new());
-                return Ok(Weights { tables, roots, unused, _file: None, _copies: Vec::new() });
+                return Ok(Weights::none());
             };
             let count = params.iter().filter_map(|p| family_size(p.extents.get())).fold(0u64, u64::saturating_add);
             fail!(
@@ -78,8 +84,7 @@ impl Weights {
             |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(&shown), e.text) };
         let table = safetensors::parse(file.bytes()).map_err(place)?;
         let (found, used) = resolve(model, &table).map_err(place)?;
-        let mut weights =
-            Weights { tables: Vec::new(), roots: Vec::new(), unused: Vec::new(), _file: None, _copies: Vec::new() };
+        let mut weights = Weights::none();
         for (e, _) in table.entries().iter().zip(&used).filter(|(_, used)| !**used) {
             let Some(name) = CText::try_new(&e.name) else { return Err(Error::memory(e.name.len() as u64, NAMES)) };
             push(&mut weights.unused, name, NAMES)?;
@@ -87,14 +92,47 @@ impl Weights {
         for (p, members) in params.iter().zip(found) {
             let mut pointers = Vec::new();
             for index in members {
-                let data = table.entries().get(index).map_or(&[][..], |e| table.data(file.bytes(), e));
-                push(&mut pointers, weights.place(p.elem, data)?, TABLES)?;
+                let Some(e) = table.entries().get(index) else { fail!(Internal, "a tensor is not in the file") };
+                let data = table.data(file.bytes(), e);
+                let pointer = match narrower(&e.dtype, p.elem) {
+                    Some(widen) => weights.convert(&e.name, data, widen)?,
+                    None => weights.place(p.elem, data)?,
+                };
+                push(&mut pointers, pointer, TABLES)?;
             }
             push(&mut weights.roots, pointers.as_ptr(), TABLES)?;
             push(&mut weights.tables, pointers, TABLES)?;
         }
         weights._file = Some(file);
         Ok(weights)
+    }
+
+    fn none() -> Weights {
+        Weights {
+            tables: Vec::new(),
+            roots: Vec::new(),
+            unused: Vec::new(),
+            converted: Vec::new(),
+            _file: None,
+            _copies: Vec::new(),
+        }
+    }
+
+    /// The address of a tensor that the file has in two bytes for each element, as `f32`.
+    fn convert(&mut self, name: &str, data: &[u8], widen: fn(u16) -> u32) -> Result<*const u8> {
+        let bytes = (data.len() as u64).saturating_mul(2);
+        let Some(copy) = Buffer::new(bytes) else {
+            return Err(Error::memory(bytes, &alloc::format!("`{}` as f32", Shown(name))));
+        };
+        let pointer = copy.pointer().cast::<u32>();
+        for (i, pair) in data.as_chunks::<2>().0.iter().enumerate() {
+            // SAFETY: there are four bytes for each two of the data, and memory is aligned for them.
+            unsafe { pointer.add(i).write(widen(u16::from_le_bytes(*pair))) };
+        }
+        push(&mut self._copies, copy, TABLES)?;
+        let Some(name) = CText::try_new(name) else { return Err(Error::memory(name.len() as u64, NAMES)) };
+        push(&mut self.converted, name, NAMES)?;
+        Ok(pointer.cast())
     }
 
     /// The address of a tensor's data, which is copied where it lies badly or has a truth value other than 0 and 1.
@@ -226,6 +264,27 @@ fn type_of(p: &ParamDesc) -> TypeText {
     TypeText { elem: p.elem, batch: false, dims: p.dims.get() }
 }
 
+/// How the bits of a stored element become those of `f32`, where a parameter of `f32` is stored in a narrower type. It is exact.
+fn narrower(dtype: &str, wanted: u64) -> Option<fn(u16) -> u32> {
+    match (dtype, wanted) {
+        ("BF16", elem::F32) => Some(|bits| u32::from(bits) << 16),
+        ("F16", elem::F32) => Some(f32_of_f16),
+        _ => None,
+    }
+}
+
+/// The bits of an `f16` as those of the same number in `f32`.
+fn f32_of_f16(half: u16) -> u32 {
+    let sign = u32::from(half & 0x8000) << 16;
+    let (exponent, fraction) = (u32::from(half >> 10 & 0x1f), u32::from(half & 0x3ff));
+    sign | match exponent {
+        // A subnormal number, or zero: so many times 2^-24.
+        0 => (fraction as f32 * f32::from_bits(0x3380_0000)).to_bits(),
+        31 => 0x7f80_0000 | fraction << 13,
+        _ => (exponent + 112) << 23 | fraction << 13,
+    }
+}
+
 /// Adds a line where the file's tensor is not what the program says.
 fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
     let stored = safetensors::type_name(&e.dtype);
@@ -240,9 +299,16 @@ fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
             List(&dims)
         ));
     }
-    if stored != wanted {
+    if stored != wanted && narrower(&e.dtype, p.elem).is_none() {
+        let rounds =
+            matches!(p.elem, elem::BF16 | elem::F16) && matches!(stored.as_str(), "f64" | "f32" | "bf16" | "f16");
+        let advice = if rounds {
+            "this would round: convert the file, or declare the parameter as it is stored"
+        } else {
+            "only bf16 and f16 are converted, to f32"
+        };
         unfit.add(format_args!(
-            "type: {}: {} in the file, {wanted} in the program (nothing is converted silently)",
+            "type: {}: {} in the file, {wanted} in the program ({advice})",
             Shown(&e.name),
             Shown(&stored)
         ));

@@ -8,7 +8,7 @@ use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, Failure, Limits, Outcome, broken, dim, fail, located};
 use crate::ir::param_named;
 use crate::tensor::Tensor;
-use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, Type, row_major, tap_of_flags};
+use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
 
 /// Runs a plan.
 pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> {
@@ -31,7 +31,7 @@ pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, Failure> 
         results.push(out.tensor(&runner.memory, &format!("result {n}"), true)?);
     }
     let mut taps = BTreeMap::new();
-    for (name, out) in runner.taps.iter().filter(|(name, _)| tap_of_flags(name).is_none()) {
+    for (name, out) in runner.taps.iter().filter(|(name, _)| TapPart::read(name).1 == TapPart::Data) {
         taps.insert(name.clone(), out.tensor(&runner.memory, name, false)?);
     }
     Ok(Outcome { results, taps, work: runner.budget.spent, flops: runner.budget.flops })
@@ -174,6 +174,12 @@ impl<'a> Runner<'a> {
                 if !self.taps.contains_key(name) {
                     let Some(ty) = declared else { return broken("a tap without a type") };
                     let out = self.out(ty)?;
+                    // All that there are.
+                    if TapPart::read(name).1 == TapPart::Asked
+                        && let Some(asked) = self.memory.get_mut(out.storage)
+                    {
+                        *asked = Storage::full(vec![1; asked.bytes.len()]);
+                    }
                     self.taps.insert(name.clone(), out);
                 }
                 (self.taps.get(name).map_or(0, |o| o.storage), 0)

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::Sink;
 use crate::ir::{EntryDecl, TapDecl};
-use crate::shape::{Dim, TensorType};
+use crate::shape::{Elem, TensorType};
 use crate::tile::text::At;
-use crate::tile::{BufferType, Module, Op, Plan, PlanVariant, Type, row_major};
+use crate::tile::{BufferType, Module, Op, Plan, PlanVariant, TapPart, Type, row_major};
 
 /// Checks the declarations of a module that has any.
 pub(super) fn module(module: &Module, sink: &mut Sink) {
@@ -44,8 +44,9 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
             Op::Arg(n) => ("argument", n, e.args.get(n as usize).map(|a| &a.ty)),
             Op::Out(n) => ("result", n, e.results.get(n as usize).map(|r| &r.ty)),
             Op::Tap { ref name } => {
-                let tap = e.taps.iter().find(|t| t.name == *name);
-                let whole = tap.map(|t| buffer(&TensorType { shape: tap_shape(t), ..t.ty.clone() }));
+                let (tap, part) = TapPart::read(name);
+                let tap = e.taps.iter().find(|t| t.name == tap);
+                let whole = tap.map(|t| buffer(&tap_type(t, part)));
                 if let (Some(whole), Some(v)) = (whole, data.result)
                     && *plan.body.ty(v) != Type::Buffer(whole.clone())
                 {
@@ -66,9 +67,14 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
     }
 }
 
-/// The shape of a tap's buffer: the arrays of layers and loops, then the value.
-fn tap_shape(t: &TapDecl) -> Vec<Dim> {
-    t.extents.iter().chain(&t.ty.shape).cloned().collect()
+/// What lies in a tap's buffer: for the arrays of layers and loops the value, or whether it was written; for the arrays of
+/// layers whether it is asked for.
+fn tap_type(t: &TapDecl, part: TapPart) -> TensorType {
+    match part {
+        TapPart::Data => TensorType::new(t.ty.elem, [t.extents.as_slice(), &t.ty.shape].concat()),
+        TapPart::Written => TensorType::new(Elem::Bool, t.extents.clone()),
+        TapPart::Asked => TensorType::new(Elem::Bool, t.arrays().to_vec()),
+    }
 }
 
 fn buffer(ty: &TensorType) -> BufferType {

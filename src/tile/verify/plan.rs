@@ -3,7 +3,7 @@
 use super::Sink;
 use crate::ir::param_named;
 use crate::tile::text::{At, Owner};
-use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, tap_of_flags};
+use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
 
 /// The most bytes of packed weights.
 const MAX_PACKED: u64 = 1 << 48;
@@ -56,7 +56,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                 error(format!("{}: does not stand in a plan that prepares", data.op.info().name));
             }
             Op::Slot(n) if *n as usize >= plan.slots.len() => error(format!("the plan has no slot {n}")),
-            Op::Tap { name } if !plan.taps.iter().any(|tap| tap == tap_of_flags(name).unwrap_or(name)) => {
+            Op::Tap { name } if !plan.taps.iter().any(|tap| tap == TapPart::read(name).0) => {
                 error(format!("the plan has no tap \"{name}\""))
             }
             Op::Param { name } => match param_named(&module.params, name) {

@@ -2,7 +2,7 @@
 //!
 //! In: windows of parameters, and `concat`s of them. Out: views of the packed area. A `concat` of parameters is nothing at
 //! first but a view with a root of its own. A product by it takes panels of the windows: all of them together, or, where one
-//! window's end is not a panel's end, window by window, each launch writing its own columns of the result. Whatever else
+//! window's end is not a panel's end or one is kept as it is and others are not, window by window, each launch writing its own columns of the result. Whatever else
 //! reads it finds it row-major in the packed area.
 //!
 //! One exception: a product whose kernel cannot be cut into windows, because it reads the left or the right operand elsewhere too
@@ -153,13 +153,19 @@ impl Lowering<'_> {
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
         let panel = i64::from(self.level.dot_cols());
         let (_, first) = windows.split_last()?;
+        // Those that stay as they are have panels of their own.
+        let mut formats =
+            windows.iter().filter_map(|w| self.parameter(w)).map(|(name, _)| self.shared.packing.choice.of(name));
+        let format = formats.next();
+        let alike = formats.all(|other| Some(other) == format);
         // The operands of the product, where something else reads them too, stay whole.
         let uses = body.uses();
         let alone = [left, right].iter().all(|i| {
             let arg = body.block(body.entry()).args.get(*i);
             arg.is_some_and(|v| matches!(uses[*v].as_slice(), [User::Operand(..)]))
         });
-        if first.iter().all(|w| width(w).is_some_and(|n| n % panel == 0)) || counts_along_axes(body) || !alone {
+        let aligned = first.iter().all(|w| width(w).is_some_and(|n| n % panel == 0));
+        if aligned && alike || counts_along_axes(body) || !alone {
             return None;
         }
         let all = to.shape.last()?;

@@ -1,34 +1,142 @@
 //! Taps: an observed value is copied to where the caller wants it, and a flag tells that it was.
 //!
-//! In: a tap of the graph IR. Out: two launches. A call need not come to every tap, in every step of a loop; what it did not come
-//! to is zeros, which are the caller's to make, and the flags say which zeros are values.
+//! In: a tap of the graph IR. Out: a jump on whether the call asks for it, and two launches. What only the tap needs is
+//! computed behind that jump too, for each tap by itself, wherever it stands in the graph: operations without effects can be
+//! computed later. A call need not come to every tap, in every step of a loop; what it did not come to is zeros, which are
+//! the caller's to make, and the flags say which zeros are values.
+
+use std::collections::BTreeSet;
+
+use cranelift_entity::SecondaryMap;
 
 use super::super::map;
 use super::super::region::buffer_type;
 use super::super::views::View;
 use super::Lowering;
-use crate::ir::{self, Function, Op, Scalar, Terminator, Value};
+use crate::ir::{self, Function, Inst, Op, Scalar, Terminator, User, Value, arrays_of};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile;
+use crate::tile::{self, TapPart};
+
+/// The most instructions that are computed for one tap alone: what more taps than one need, each of them computes, and a long
+/// chain of taps would make a plan that grows with its square. Beyond, they are computed in every call that asks for a tap.
+const MOST: usize = 32;
+
+/// What only taps need, in a function with taps.
+pub(super) struct ForTaps {
+    needed: SecondaryMap<Value, bool>,
+    /// Where instructions stand: definitions come before uses.
+    order: SecondaryMap<Inst, Option<usize>>,
+}
+
+impl ForTaps {
+    /// `None` where there are no taps.
+    pub(super) fn of(f: &Function) -> Option<ForTaps> {
+        let taps: Vec<Value> = f
+            .insts()
+            .filter(|(_, _, d)| matches!(d.op, Op::Tap { .. }))
+            .filter_map(|(_, _, d)| d.operands.first().copied())
+            .collect();
+        if taps.is_empty() {
+            return None;
+        }
+        let mut order = SecondaryMap::new();
+        let blocks = f.reverse_postorder();
+        for (at, i) in blocks.iter().flat_map(|b| &f.block(*b).insts).enumerate() {
+            order[*i] = Some(at);
+        }
+        let mut out = ForTaps { needed: ir::needed_without_taps(f), order };
+        for v in taps {
+            let beside = out.beside(f, v);
+            if beside.len() > MOST {
+                for v in beside.iter().filter_map(|i| f.inst(*i).result) {
+                    out.needed[v] = true;
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// Is it a tensor that only taps need?
+    pub(super) fn has(&self, f: &Function, v: Value) -> bool {
+        !self.needed[v] && f.tensor(v).is_some()
+    }
+
+    /// The instructions that a tapped value needs and nothing but taps does, definitions before uses.
+    fn beside(&self, f: &Function, value: Value) -> Vec<Inst> {
+        let mut found = BTreeSet::new();
+        let mut work = vec![value];
+        while let Some(v) = work.pop() {
+            let Some((i, data)) = f.def_inst(v).filter(|_| self.has(f, v)) else { continue };
+            if found.insert((self.order[i], i)) {
+                work.extend(&data.operands);
+            }
+        }
+        found.into_iter().map(|(_, i)| i).collect()
+    }
+}
 
 impl Lowering<'_> {
+    /// Does only a tap need what the instruction computes?
+    pub(super) fn is_for_taps(&self, data: &ir::InstData) -> bool {
+        data.result.is_some_and(|v| self.for_taps.as_ref().is_some_and(|t| t.has(self.f, v)))
+    }
+
+    /// The uses of a value that decide where it lies: what only taps need takes what is there.
+    pub(super) fn leading_uses(&self, v: Value) -> Vec<User> {
+        let uses = &self.uses[v];
+        let Some(for_taps) = self.for_taps.as_ref().filter(|t| !t.has(self.f, v)) else { return uses.clone() };
+        let leads = |u: &&User| match u {
+            User::Terminator(_) => true,
+            User::Operand(i, _) => self.f.inst(*i).result.is_some_and(|r| !for_taps.has(self.f, r)),
+        };
+        uses.iter().filter(leads).copied().collect()
+    }
+
     pub(super) fn tap(&mut self, data: &ir::InstData, name: &str, extents: &[Dim]) -> Result<(), String> {
-        let from = self.view(data.operands.first().copied().ok_or("an operand is missing")?)?;
+        let value = data.operands.first().copied().ok_or("an operand is missing")?;
+        let indices = self.indices_of_tap(data, extents)?;
+        let arrays = arrays_of(name).min(extents.len());
+        let (own, each) = (indices.get(..arrays).unwrap_or_default(), extents.get(..arrays).unwrap_or_default());
+        let asked = TensorType::new(Elem::Bool, each.to_vec());
+        let asked = self.place_of_tap(own, TapPart::Asked.of(name), &asked);
+        let asked = self.buffer(&asked)?;
+        let asked = self.builder.load_scalar(asked, &[]);
+        let (shown, _) = self.builder.new_block(Vec::new());
+        let (done, _) = self.builder.new_block(Vec::new());
+        self.builder.br_if(asked, (shown, &[]), (done, &[]));
+        self.builder.switch_to(shown);
+        let beside = self.for_taps.as_ref().map_or(Vec::new(), |t| t.beside(self.f, value));
+        for i in &beside {
+            let data = self.f.inst(*i);
+            self.builder.at(data.loc);
+            self.instruction(data)?;
+        }
+        self.builder.at(data.loc);
+
+        let from = self.view(value)?;
         let mut shape = extents.to_vec();
         shape.extend(from.shape.iter().cloned());
-        let indices = self.indices_of_tap(data, extents)?;
-        let to = self.place_of_tap(&indices, name.to_owned(), &TensorType::new(from.elem, shape));
+        let to = self.place_of_tap(&indices, TapPart::Data.of(name), &TensorType::new(from.elem, shape));
         let call = map::copy("tap", &from, &to)?;
         self.launch(call)?;
 
         let flags = TensorType::new(Elem::Bool, extents.to_vec());
-        let to = self.place_of_tap(&indices, tile::flags_of_tap(name), &flags);
+        let to = self.place_of_tap(&indices, TapPart::Written.of(name), &flags);
         let mut body = Function::new("");
         let (entry, ty) = (body.entry(), ir::Type::Tensor(TensorType::new(Elem::Bool, Vec::new())));
         let made = body.push(entry, Op::Const(Scalar::Bool(true)), Vec::new(), Some(ty), data.loc);
         body.terminate(entry, Terminator::Return(vec![made.ok_or("a constant without a value")?]));
         let call = map::map("flag", &body, &[], &to)?;
-        self.launch(call)
+        self.launch(call)?;
+        self.builder.br(done, &[]);
+        self.builder.switch_to(done);
+        // Another tap stands where this one's block does not dominate.
+        for v in beside.iter().filter_map(|i| self.f.inst(*i).result) {
+            self.places[v] = None;
+            self.roots[v] = None;
+            self.indices[v] = None;
+        }
+        Ok(())
     }
 
     /// The indices of a tap, in range from here on.
@@ -42,7 +150,7 @@ impl Lowering<'_> {
         Ok(indices)
     }
 
-    /// Where the tap of these indices writes, in a tap or in flags of this type.
+    /// Where the tap of these indices is, in a buffer of this type.
     fn place_of_tap(&mut self, indices: &[Value], name: String, ty: &TensorType) -> View {
         let root = self.fresh_root();
         let mut to = View::whole(root, ty);

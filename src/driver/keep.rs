@@ -1,0 +1,151 @@
+//! Which weights `--pack` leaves as they are, and what it loses of the others.
+//!
+//! In: the patterns of `--keep`, the parameters of a model, a weights file. Out: names of parameters, and a table of errors.
+
+use super::call::matches;
+use super::session::{Failure, Session, tell};
+use super::stages::Levels;
+use crate::diagnostics::did_you_mean;
+use crate::ir::{self, ParamDecl};
+use crate::lowering::tile::{self, Loss, PackedWeight, WeightFormat};
+use crate::runtime::weights::{WeightsFile, members};
+use crate::tile::CpuLevel;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Names that a message lists at most.
+const MOST_NAMES: usize = 8;
+/// Lines of the table without `--verbose`.
+const MOST_LINES: usize = 12;
+
+/// The parameters whose names fit one of the patterns.
+///
+/// # Errors
+/// A pattern that fits none, with what may have been meant.
+pub(super) fn parameters(patterns: &[String], params: &[ParamDecl]) -> Result<BTreeSet<String>, String> {
+    let mut kept = BTreeSet::new();
+    for pattern in patterns {
+        let mut found = params.iter().filter(|p| matches(pattern, &p.name)).peekable();
+        if found.peek().is_none() {
+            return Err(format!("`--keep {pattern}` fits no parameter{}", meant(pattern, params)));
+        }
+        kept.extend(found.map(|p| p.name.clone()));
+    }
+    Ok(kept)
+}
+
+/// What a pattern that fits nothing may mean.
+fn meant(pattern: &str, params: &[ParamDecl]) -> String {
+    let of_array =
+        |p: &&ParamDecl| !p.counts.is_empty() && members(&p.name, &p.counts).iter().any(|n| matches(pattern, n));
+    if let Some(p) = params.iter().find(of_array) {
+        return format!(": the layers of an array are packed alike, so that it is all of `{}` or none", p.name);
+    }
+    let names = || params.iter().map(|p| p.name.as_str());
+    if let Some(near) = did_you_mean(pattern, names()) {
+        return format!("; did you mean `{near}`?");
+    }
+    // A word of it that no name has, and the nearest that one has.
+    let known: BTreeSet<&str> =
+        names().flat_map(|name| name.split(['.', '*'])).filter(|word| !word.is_empty()).collect();
+    let wrong = pattern.split(['.', '*']).filter(|word| !word.is_empty() && !names().any(|name| name.contains(word)));
+    for word in wrong {
+        if let Some(near) = did_you_mean(word, known.iter().copied()) {
+            return format!("; did you mean `{}`?", pattern.replacen(word, near, 1));
+        }
+    }
+    let listed: Vec<String> = names().take(MOST_NAMES).map(|name| format!("`{name}`")).collect();
+    let more = if params.len() > MOST_NAMES { ", ..." } else { "" };
+    if listed.is_empty() {
+        ": the model has none".to_string()
+    } else {
+        format!("; there is {}{more}", listed.join(", "))
+    }
+}
+
+/// Tells for each parameter that is packed in fewer bytes how far it is from what the file has.
+pub(super) fn tell_losses(
+    s: &mut Session,
+    graph: &ir::Module,
+    levels: &Levels,
+    weights: &Path,
+    verbose: bool,
+) -> Result<(), Failure> {
+    s.stage("compare packed weights");
+    let level = levels.all.last().copied().unwrap_or(CpuLevel::Portable);
+    let packed = tile::packed_weights(graph, level, &levels.weights)
+        .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
+    // That it can be read was seen when it was opened by the model.
+    let Ok(file) = WeightsFile::open(weights) else { return Ok(()) };
+    let mut rows = Vec::new();
+    for weight in &packed {
+        let Some(p) = graph.params.iter().find(|p| p.name == weight.name) else { continue };
+        let mut loss = Loss::default();
+        for tensor in members(&p.name, &p.counts).iter().filter_map(|name| file.tensor(name)) {
+            weight.lose(&tensor.to_f32(), &mut loss);
+        }
+        rows.push((weight, loss));
+    }
+    tell(&table(&mut rows, verbose));
+    Ok(())
+}
+
+/// The table: the parameters of the largest errors first, without `verbose` only some.
+fn table(rows: &mut [(&PackedWeight, Loss)], verbose: bool) -> String {
+    let Some((first, _)) = rows.first() else { return String::new() };
+    let format = match first.format {
+        WeightFormat::F32 => "f32",
+        WeightFormat::Bf16 => "bf16",
+        WeightFormat::Int8 => "int8",
+        WeightFormat::Int4 => "int4",
+    };
+    rows.sort_by(|(a, x), (b, y)| y.mean().total_cmp(&x.mean()).then_with(|| a.name.cmp(&b.name)));
+    let shown = if verbose { rows.len() } else { rows.len().min(MOST_LINES) };
+    let width = rows.iter().take(shown).map(|(w, _)| w.name.chars().count()).max().unwrap_or(0);
+    let mut text =
+        format!("weights packed as {format}, errors as shares of the weights (root mean squares; the largest):\n");
+    for (weight, loss) in rows.iter().take(shown) {
+        let _ = writeln!(text, "  {:<width$}  {:.2e}  {:.2e}", weight.name, loss.mean(), loss.most());
+    }
+    if shown < rows.len() {
+        let _ = writeln!(text, "  ... and {} with less (`--verbose` shows all)", rows.len() - shown);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::{Dim, Elem, TensorType};
+
+    #[test]
+    fn patterns_choose_parameters() {
+        let param = |(name, counts): (&str, &[u64])| ParamDecl {
+            name: name.to_string(),
+            counts: counts.to_vec(),
+            ty: TensorType::new(Elem::F32, vec![Dim::from(2)]),
+        };
+        let params: Vec<ParamDecl> =
+            [("h.*.gate.weight", &[2u64][..]), ("h.*.up.weight", &[2]), ("wte.weight", &[])].map(param).into();
+        let kept = |patterns: &[&str]| {
+            let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+            parameters(&patterns, &params).map(|kept| kept.into_iter().collect::<Vec<String>>())
+        };
+        let names = |list: &[&str]| Ok(list.iter().map(ToString::to_string).collect::<Vec<String>>());
+        assert_eq!(kept(&[]), names(&[]));
+        assert_eq!(kept(&["*.gate.*"]), names(&["h.*.gate.weight"]));
+        assert_eq!(kept(&["h.*.gate.weight", "wte.weight"]), names(&["h.*.gate.weight", "wte.weight"]));
+        assert_eq!(kept(&["*", "wte*"]), names(&["h.*.gate.weight", "h.*.up.weight", "wte.weight"]));
+        for (pattern, said) in [
+            ("h.1.gate.*", ": the layers of an array are packed alike, so that it is all of `h.*.gate.weight` or none"),
+            ("wte.wieght", "; did you mean `wte.weight`?"),
+            ("*.gates.*", "; did you mean `*.gate.*`?"),
+            ("router", "; there is `h.*.gate.weight`, `h.*.up.weight`, `wte.weight`"),
+            ("", "; there is `h.*.gate.weight`, `h.*.up.weight`, `wte.weight`"),
+        ] {
+            assert_eq!(kept(&["wte*", pattern]), Err(format!("`--keep {pattern}` fits no parameter{said}")));
+        }
+        assert_eq!(parameters(&["x".into()], &[]), Err("`--keep x` fits no parameter: the model has none".to_string()));
+    }
+}
