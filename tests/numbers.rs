@@ -1,11 +1,13 @@
 //! How exact is what is computed? Long sums, at every level of processors that runs here and in the interpreter: their error
 //! is bounded by the lengths of blocks, not by that of the sum, and their bits depend on nothing else. Remainders of floats,
-//! against integers. Indices that have no `i32`.
+//! against integers. Indices that have no `i32`. What each operation gives in each type is in `rounding`.
 
 #[path = "common/compiled.rs"]
 mod compiled;
 #[path = "common/front.rs"]
 mod front;
+#[path = "numbers/rounding.rs"]
+mod rounding;
 
 use std::collections::BTreeMap;
 

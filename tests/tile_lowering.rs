@@ -202,6 +202,55 @@ fn reductions() {
     );
 }
 
+/// What there is one of for each row is there where rows are empty, too.
+#[test]
+fn columns_beside_empty_rows() {
+    program(
+        "columns",
+        "func @f(%0 \"x\": f32[S, S, T], %1 \"c\": f32[S, S, 1]) -> (f32[S, S, 1], f32[S, S, T], f32[S, S, 1]) {\n^bb0:\n\
+         %2 = reduce_sum %0, axes=[2], keep=true : f32[S, S, 1]\n%3 = mul %2, %1 : f32[S, S, 1]\n\
+         %4 = mul %0, %1 : f32[S, S, T]\n%5 = reduce_max %4, axes=[2], keep=true : f32[S, S, 1]\n\
+         %6 = sub %4, %5 : f32[S, S, T]\n%7 = exp %1 : f32[S, S, 1]\n%8 = reduce_sum %7, axes=[2], keep=true : f32[S, S, 1]\n\
+         %9 = add %8, %5 : f32[S, S, 1]\nreturn %3, %6, %9\n}",
+        &[
+            &[("S", 3), ("T", 0)],
+            &[("S", 0), ("T", 3)],
+            &[("S", 2), ("T", 1)],
+            &[("S", 3), ("T", 17)],
+            &[("S", 2), ("T", 600)],
+        ],
+    );
+}
+
+/// `(S-1)*(S-1)` elements are as many as there are, or none.
+#[test]
+fn products_of_differences() {
+    program(
+        "differences",
+        "func @f(%0 \"x\": f32[S, 4]) -> (f32[S-1, S-1], f32[S-1, S-1], f32[S*S-2*S+1], i8[2, S-1, S-1, S-1]) {\n^bb0:\n\
+         %1 = slice %0, axis=0, start=1, stop=S : f32[S-1, 4]\n%2 = transpose %1, perm=[1, 0] : f32[4, S-1]\n\
+         %3 = matmul %1, %2 : f32[S-1, S-1]\n%4 = exp %3 : f32[S-1, S-1]\n%5 = reshape %4 : f32[S*S-2*S+1]\n\
+         %6 = neg %5 : f32[S*S-2*S+1]\n%7 = broadcast %4 : f32[2, S-1, S-1, S-1]\n%8 = cast %7 : i8[2, S-1, S-1, S-1]\n\
+         return %3, %4, %6, %8\n}",
+        &SIZES[1..3],
+    );
+}
+
+/// Along an axis of 1 that is repeated the count is 0.
+#[test]
+fn counters_along_axes_of_one() {
+    program(
+        "counters",
+        "func @f(%0 \"x\": f32[S, 5], %1 \"m\": f32[3, S, 5]) -> (f32[S, 5], f32[3, S, 5], f32[S, 5], f32[S, 5]) {\n^bb0:\n\
+         %2 = iota axis=0 : f32[1, 5]\n%3 = add %0, %2 : f32[S, 5]\n\
+         %4 = iota axis=1 : f32[3, 1, 5]\n%5 = iota axis=0 : f32[3, 1, 1]\n%6 = add %4, %5 : f32[3, 1, 5]\n\
+         %7 = add %1, %6 : f32[3, S, 5]\n%8 = causal : bool[1, 5]\n%9 = where %8, %0, 9.0 : f32[S, 5]\n\
+         %10 = iota axis=1 : f32[S, 1]\n%11 = iota axis=0 : f32[S, 1]\n%12 = sub %11, %10 : f32[S, 1]\n\
+         %13 = mul %0, %12 : f32[S, 5]\nreturn %3, %7, %9, %13\n}",
+        SIZES,
+    );
+}
+
 #[test]
 fn matmuls() {
     program(

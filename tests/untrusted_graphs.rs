@@ -451,3 +451,24 @@ fn sizes_beyond_machines_are_refused() {
         assert!(complaint.contains("error[E0610]"), "{source}{complaint}");
     }
 }
+
+/// What an operation reaches beyond its operands and its result is asked of the call: the scores of attention, all places of a
+/// tap in a loop, what stands in a region.
+#[test]
+fn what_operations_reach_is_asked_for() {
+    let checks = |source: &str| -> Vec<String> {
+        let parsed = text::parse(&format!("module \"m\"\n{source}"), Default::default());
+        let module = parsed.unwrap_or_else(|d| panic!("{source}\n{:?}", d.sorted())).module;
+        attnc::ir::requirements::entry_checks(&module, "f").iter().map(|(fact, _)| fact.to_string()).collect()
+    };
+    let attention = "func @f(%0 \"q\": f32[S, 4], %1 \"k\": f32[T, 4]) -> (f32[S, 4]) {\n^bb0:\n  \
+                     %2 = attention %0, %1, %1, scale=0.5, mask=[causal] : f32[S, 4]\n  return %2\n}";
+    assert_eq!(checks(attention), ["4*S*T <= 9223372036854775807"]);
+    let tap = "func @f(%0 \"x\": f32[S, 4]) -> (f32[S, 4]) {\n  tapped\n^bb0:\n  br ^bb1(0)\n^bb1(%1: index):\n  %9 = dim S : index\n  \
+               %2 = lt %1, %9 : bool[]\n  br_if %2, ^bb2, ^bb3\n^bb2:\n  tap %0, \"y\"[%1 < S]\n  %3 = add %1, 1 : index\n  br ^bb1(%3)\n\
+               ^bb3:\n  return %0\n}";
+    assert_eq!(checks(tap), ["16*S*S <= 9223372036854775807"]);
+    let region = "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[S]) {\n^bb0:\n  %2 = fused map(%3 = %0) : f32[S] {\n    \
+                  %4 = dim S/T : f32[]\n    %5 = mul %3, %4 : f32[S]\n    yield %5\n  }\n  return %2\n}";
+    assert_eq!(checks(region), ["(S) % (T) == 0"]);
+}

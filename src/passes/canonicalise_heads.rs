@@ -44,7 +44,7 @@
 
 use super::rewrite::{Cursor, are_weights, become_op, feeds_softmax, made_by, remove_unused};
 use super::{Changed, Context};
-use crate::ir::{Block, Function, Inst, Op, Value};
+use crate::ir::{Block, Function, Inst, Op, Type, Value};
 use crate::shape::{Dim, TensorType, broadcast};
 
 /// Runs the pass.
@@ -100,17 +100,15 @@ fn ty(f: &Function, v: Value) -> Result<TensorType, String> {
     f.tensor(v).cloned().ok_or_else(|| "no tensor".to_string())
 }
 
-/// The right operand of a regrouped product: `[lead.., k, n]` with axes of 1, or with the other leading axes.
-fn right(f: &mut Function, at: Cursor, v: Value, lead: &[Dim], how: &Regroup) -> Result<Option<Value>, String> {
-    let t = ty(f, v)?;
-    let [own @ .., k, n] = t.shape.as_slice() else { return Ok(None) };
+/// The type of the right operand of a regrouped product: `[lead.., k, n]` with axes of 1, or with the other leading axes.
+fn right(t: &TensorType, lead: &[Dim], how: &Regroup) -> Option<TensorType> {
+    let [own @ .., k, n] = t.shape.as_slice() else { return None };
     let new_lead = match how {
         Regroup::Rows(ones) => [own, &vec![Dim::one(); *ones]].concat(),
         Regroup::Batch(to) if own == lead => to.clone(),
-        Regroup::Batch(_) => return Ok(None),
+        Regroup::Batch(_) => return None,
     };
-    let shape = [new_lead, vec![k.clone(), n.clone()]].concat();
-    reshape(f, at, v, shape).map(Some)
+    Some(TensorType::new(t.elem, [new_lead, vec![k.clone(), n.clone()]].concat()))
 }
 
 /// A value under another shape; itself where the shape is its own.
@@ -153,11 +151,13 @@ fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
         Regroup::Batch(_) if own == lead => other.to_vec(),
         Regroup::Batch(_) => return Ok(None),
     };
-    let Some(new_b) = right(f, at, b, lead, &how)? else { return Ok(None) };
-    let new_a = reshape(f, at, a, [rows, vec![k.clone()]].concat())?;
-    if product_shape(f, new_a, new_b)? != split.shape {
+    let new_a = TensorType::new(left.elem, [rows, vec![k.clone()]].concat());
+    let Some(new_b) = right(&ty(f, b)?, lead, &how) else { return Ok(None) };
+    if product_shape(&new_a, &new_b)? != split.shape {
         return Ok(None);
     }
+    let new_b = reshape(f, at, b, new_b.shape)?;
+    let new_a = reshape(f, at, a, new_a.shape)?;
     become_op(f, inst, Op::Matmul, vec![new_a, new_b]);
     f.inst_mut(inst).loc = at.loc;
     Ok(Some(name))
@@ -186,8 +186,10 @@ fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
     if !fits {
         return Ok(None);
     }
+    let Some(new_v) = right(&values, lead, &how) else { return Ok(None) };
+    product_shape(&split, &new_v)?;
     let at = Cursor::before(f, block, inst);
-    let Some(new_v) = right(f, at, v, lead, &how)? else { return Ok(None) };
+    let new_v = reshape(f, at, v, new_v.shape)?;
     let product = at.insert(f, Op::Matmul, vec![w, new_v])?;
     become_op(f, inst, Op::Reshape, vec![product]);
     Ok(Some("weights"))
@@ -215,20 +217,27 @@ fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
         return Ok(None);
     }
     let result = f.inst(inst).result.map(|v| ty(f, v)).transpose()?;
+    let plain = match &perm {
+        Some(perm) => {
+            TensorType::new(from.elem, perm.iter().filter_map(|p| from.shape.get(*p).cloned()).collect::<Vec<_>>())
+        }
+        None => from,
+    };
+    if Some(product_shape(&ty(f, a)?, &plain)?) != result.map(|t| t.shape) {
+        return Ok(None);
+    }
     let at = Cursor::before(f, block, inst);
     let plain = match perm {
         Some(perm) => at.insert(f, Op::Transpose { perm }, vec![x])?,
         None => x,
     };
-    if Some(product_shape(f, a, plain)?) != result.map(|t| t.shape) {
-        return Ok(None);
-    }
     become_op(f, inst, Op::Matmul, vec![a, plain]);
     Ok(Some("repeated"))
 }
 
-/// The shape of a product.
-fn product_shape(f: &Function, a: Value, b: Value) -> Result<Vec<Dim>, String> {
-    let product = crate::ir::result_type(&Op::Matmul, &[f.ty(a), f.ty(b)], None)?;
+/// The shape of a product. It is asked for before anything is inserted, so that a rewrite that does not fit leaves nothing.
+fn product_shape(a: &TensorType, b: &TensorType) -> Result<Vec<Dim>, String> {
+    let (a, b) = (Type::Tensor(a.clone()), Type::Tensor(b.clone()));
+    let product = crate::ir::result_type(&Op::Matmul, &[&a, &b], None)?;
     Ok(product.as_ref().and_then(|t| t.tensor()).map(|t| t.shape.clone()).unwrap_or_default())
 }

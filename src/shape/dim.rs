@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::divide;
+
 /// What stands for a form that is too long; no author can write this name.
 const TOO_LONG: &str = "<too long>";
 /// The most numbers and names in a form.
@@ -60,7 +62,7 @@ impl Ratio {
         )
     }
 
-    fn mul(self, o: Ratio) -> Ratio {
+    pub(super) fn mul(self, o: Ratio) -> Ratio {
         let (g, h) = (gcd(self.num, o.den), gcd(o.num, self.den));
         Ratio::new((self.num / g).saturating_mul(o.num / h), (self.den / h).saturating_mul(o.den / g))
     }
@@ -80,7 +82,7 @@ pub enum Factor {
 pub struct Monomial(pub BTreeMap<Factor, i32>);
 
 impl Monomial {
-    fn mul(&self, o: &Monomial) -> Monomial {
+    pub(super) fn mul(&self, o: &Monomial) -> Monomial {
         let mut out = self.0.clone();
         for (f, e) in &o.0 {
             let slot = out.entry(f.clone()).or_insert(0);
@@ -92,7 +94,7 @@ impl Monomial {
         Monomial(out)
     }
 
-    fn inverse(&self) -> Monomial {
+    pub(super) fn inverse(&self) -> Monomial {
         Monomial(self.0.iter().map(|(f, e)| (f.clone(), e.saturating_neg())).collect())
     }
 }
@@ -299,17 +301,16 @@ impl Dim {
             let (m, r) = o.terms.iter().next()?;
             return Some(self.mul(&Dim::of_term(m.inverse(), Ratio::new(r.den, r.num))));
         }
-        // A multiple of the divisor by one term divides out; anything else stays an opaque factor.
-        if let (Some((m, r)), Some((n, s))) = (self.terms.iter().next_back(), o.terms.iter().next_back()) {
-            let k = Dim::of_term(m.mul(&n.inverse()), r.mul(Ratio::new(s.den, s.num)));
-            if k.mul(o) == *self {
-                return Some(k);
-            }
-        }
-        if self.terms.is_empty() {
-            return Some(Dim::zero());
+        // A multiple of the divisor divides out; anything else stays an opaque factor.
+        if let Some(quotient) = divide::exact(self, o) {
+            return Some(quotient);
         }
         Some(Dim::factor(Factor::Quotient(Box::new(self.clone()), Box::new(o.clone()))).bounded())
+    }
+
+    /// The dimension that times the sum `o` is this one, if there is one.
+    pub fn multiple_of(&self, o: &Dim) -> Option<Dim> {
+        divide::exact(self, o)
     }
 
     /// Product of many.

@@ -4,6 +4,7 @@
 //! form), [`TensorType`]. Nothing here knows of source text, IR or machines.
 
 mod dim;
+mod divide;
 mod elem;
 mod facts;
 mod tensor;

@@ -4,7 +4,8 @@ use crate::diagnose;
 
 /// Arguments that the lines use.
 const ARGUMENTS: &str = "%x \"x\": f32[S, 4], %y \"y\": f32[4, 5], %i \"i\": i32[3], %b \"b\": bool[S, 4], %h \"h\": bf16[S, 4], \
-                         %k \"k\": f32[T, 4], %v \"v\": f32[T, 3], %n \"n\": i8[4, 4], %c \"c\": bool[]";
+                         %k \"k\": f32[T, 4], %v \"v\": f32[T, 3], %n \"n\": i8[4, 4], %c \"c\": bool[], \
+                         %m \"m\": f32[S, T], %m2 \"m2\": f32[2, S, T], %p \"p\": bool[T]";
 
 /// Is a line with this result legal?
 fn is_legal(line: &str) -> bool {
@@ -124,6 +125,27 @@ fn each_rule_has_both_sides() {
                 "attention %n, %k, %v, scale=0.5, mask=[causal] : f32[4, 3]",
                 "attention %x, %k, %v, scale=0.5, mask=[causal] : f32[T, 3]",
                 "attention %x, %k, %i, scale=0.5, mask=[causal] : f32[S, 3]",
+            ],
+        ),
+        // Masks broadcast to the scores, never the scores to them; kept are those of truth values, added numbers.
+        (
+            "attention %x, %k, %v, scale=0.5, mask=[add(%m)] : f32[S, 3]",
+            &[
+                "attention %x, %k, %v, scale=0.5, mask=[add(%x)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[add(%m2)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[add(%m2)] : f32[2, S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[add(%p)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[add(%p), causal] : f32[S, 3]",
+            ],
+        ),
+        (
+            "attention %x, %k, %v, scale=0.5, mask=[causal, keep(%p, -inf), add(%m)] : f32[S, 3]",
+            &[
+                "attention %x, %k, %v, scale=0.5, mask=[causal, keep(%p, -inf), add(%x)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[keep(%b, -inf)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[keep(%m, -inf)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[keep(%p, %m)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[keep(%p, %c)] : f32[S, 3]",
             ],
         ),
         (

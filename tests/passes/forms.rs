@@ -126,6 +126,9 @@ fn heads_that_are_repeated() {
     stays(pass, STRICT, &source("f32[1, T, 1]", "f32[2, T, 4]", turned));
     let other = "  %6 = transpose %5, perm=[1, 2, 0] : f32[2, 4, T]\n";
     stays(pass, STRICT, &source("f32[1, 2, 4] | f32[T]", "f32[T, 2, 4]", other));
+    // The product has its heads from the keys alone, so they are needed; nothing is left of the attempt.
+    let alone = source("f32[1, T, 4]", "f32[2, T, 4]", turned).replace("f32[2, S, 4]", "f32[S, 4]");
+    stays(pass, STRICT, &alone);
     // No attention.
     let plain = source("f32[1, T, 4]", "f32[2, T, 4]", turned).replace("softmax %7, axis=2", "exp %7");
     stays(pass, STRICT, &plain);

@@ -75,3 +75,65 @@ fn what_a_later_factor_needs_is_kept() {
     let sum = |p: &[usize]| (0..3).map(|j| at(&a, &[p[0], j]) * at(&b, &[j, p[1]]) * at(&c, &[j, p[2]])).sum::<f64>();
     assert_eq!(got[0], t(&[2, 4, 5], sum));
 }
+
+#[test]
+fn operations_count_axes_behind_the_leading_ones() {
+    // Each in a function of `[.., D]` that is called with two axes before it, and in one that names all axes.
+    let x = numbers(&[2, 3, 4]);
+    for (elem, own, text) in [
+        ("f32", ", D", "softmax(x)"),
+        ("f32", ", D", "log_softmax(x, axis = -1)"),
+        ("f32", "", "max(x)"),
+        ("f32", ", 1", "sum(x, axis = -1, keep = true)"),
+        ("i32", "", "argmax(-x)"),
+        ("f32", ", 2*D", "concat(x, x * 2, axis = -1)"),
+        ("f32", ", 2", "x[.., 1..3]"),
+        ("f32", "", "x[.., 2]"),
+        ("f32", ", D/2", "split(x, axis = -1, parts = 2).1"),
+        ("f32", ", D", "x * cast<f32>(iota(D))"),
+    ] {
+        let text = match text.strip_suffix(".1") {
+            Some(pair) => format!("let (a, b) = {pair}\n        b"),
+            None => text.to_string(),
+        };
+        let source = format!(
+            "model M<D = 4> where D % 2 == 0 {{\n    fn g(x: f32[.., D]) -> {elem}[..{own}] {{\n        {text}\n    }}\n\
+             \n    pub fn f(x: f32[A, B, D]) -> {elem}[A, B{own}] {{ g(x) }}\n\
+             \n    pub fn h(x: f32[A, B, D]) -> {elem}[A, B{own}] {{\n        {}\n    }}\n}}\n",
+            text.replace("x[..", "x[0..A, 0..B")
+        );
+        let run = |entry: &str| {
+            let run = call(&source, entry, std::slice::from_ref(&x), &[]);
+            run.unwrap_or_else(|message| panic!("{source}\n{message}")).results.remove(0)
+        };
+        assert_eq!(run("f"), run("h"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_cut_lies_in_its_axis() {
+    // With values that are bound, when it is compiled; else when it is called.
+    for (text, result, good, bad) in [
+        ("x[0..K]", "K", 3, 4),
+        ("x[K - 2..3]", "5 - K", 2, 1),
+        ("x[K..2]", "2 - K", 2, 3),
+        ("x[K]", "1", 2, 3),
+        ("x[K..K + 1]", "1", 2, 3),
+    ] {
+        let result = if text == "x[K]" { String::new() } else { format!("[{result}]") };
+        let bound = |k: i64| format!("model M<K = {k}> {{\n    pub fn f(x: f32[3]) -> f32{result} {{ {text} }}\n}}\n");
+        let x = numbers(&[3]);
+        let got = call(&bound(good), "f", std::slice::from_ref(&x), &[]);
+        assert!(got.is_ok(), "{text}, K = {good}: {}", got.err().unwrap_or_default());
+        let refused = call(&bound(bad), "f", std::slice::from_ref(&x), &[]).err().unwrap_or_default();
+        assert!(refused.contains("error[E0"), "{text}, K = {bad}: {refused}");
+
+        let called = |k: i64| format!("model M<K = {k}> {{\n    pub fn f(x: f32[S]) -> f32{result} {{ {text} }}\n}}\n");
+        let called = |k: i64| call(&called(k).replace("..3]", "..S]"), "f", std::slice::from_ref(&x), &[]);
+        if !text.contains("..2") && !text.contains("..3") {
+            assert!(called(good).is_ok(), "{text}, K = {good}: {}", called(good).err().unwrap_or_default());
+            let refused = called(bad).err().unwrap_or_default();
+            assert!(refused.contains("does not hold"), "{text}, K = {bad}: {refused}");
+        }
+    }
+}

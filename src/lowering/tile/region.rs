@@ -179,8 +179,18 @@ impl<'a> Region<'a> {
         match (self.operands.get(i), self.buffers.get(i)) {
             (Some(Operand::Literal(s)), _) => Ok(literal(kb, *s, elem)),
             (Some(Operand::Dim(d)), _) => Ok(dim_value(kb, d, elem)),
-            (Some(Operand::View(_)), Some(Some(buffer))) => {
-                Ok(kb.load(*buffer, &at.starts(), at.tile_axes(), at.rows, at.cols))
+            (Some(Operand::View(view)), Some(Some(buffer))) => {
+                let (mut starts, (rows, cols)) = (at.starts(), at.tile_axes());
+                // What is one element for each row is loaded as a column, which every operation repeats.
+                if let (Some(axis), Some(d)) = (cols, view.shape.last())
+                    && d.as_const() == Some(1)
+                    && axis + 1 == view.shape.len()
+                    && at.cols != Extent::Static(1)
+                {
+                    starts[axis] = kb.index(0);
+                    return Ok(kb.load(*buffer, &starts, (rows, None), at.rows, Extent::Static(1)));
+                }
+                Ok(kb.load(*buffer, &starts, (rows, cols), at.rows, at.cols))
             }
             _ => Err("an argument of a region has no buffer".into()),
         }

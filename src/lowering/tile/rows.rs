@@ -79,10 +79,13 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     }
     let row = shape.last().cloned().ok_or("a region of rows without an axis")?;
     let reduced_result = out.shape.last() != Some(&row);
+    let whole = row.as_const().filter(|n| (1..=WHOLE_ROW).contains(n));
 
     let mut views: Vec<Operand> = operands.to_vec();
+    let mut columns = Vec::new();
     for o in &mut views {
         if let Operand::View(v) = o {
+            columns.push(whole.is_none() && v.shape.last().is_none_or(|d| d.as_const() == Some(1)));
             *v = v.broadcast(&shape);
         }
     }
@@ -91,19 +94,20 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     strides.extend(views.iter().filter_map(|o| o.view().map(|v| v.strides.clone())));
     let (counts, last) = (counts_along_axes(&body), shape.len() - 1);
     let now = merge_axes(&mut shape, &mut strides, |i| counts || i == last);
+    // Where one element is stored or read for each row, it is there even if rows are empty.
     let mut merged = strides.into_iter();
-    let mut place = |v: &mut View| {
+    let mut place = |v: &mut View, is_column: bool| {
         v.shape = shape.clone();
         v.strides = merged.next().unwrap_or_default();
+        if let (true, Some(d)) = (is_column, v.shape.last_mut()) {
+            *d = Dim::one();
+        }
     };
-    place(&mut target);
-    // One result for each row, also where rows are empty.
-    if let (true, Some(d)) = (reduced_result, target.shape.last_mut()) {
-        *d = Dim::one();
-    }
+    place(&mut target, reduced_result);
+    let mut columns = columns.into_iter();
     for o in &mut views {
         if let Operand::View(v) = o {
-            place(v);
+            place(v, columns.next().unwrap_or_default());
         }
     }
 
@@ -111,7 +115,6 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     let mut region = Region::new(&body, views, now);
     region.declare(&mut kb, |_| true);
     let buffer = output_buffer(&mut kb, &target);
-    let whole = row.as_const().filter(|n| (1..=WHOLE_ROW).contains(n));
     let chunk = whole.unwrap_or(tile_size(&row, CHUNK));
     let mut axes = Vec::new();
     let mut tile_rows = Extent::Static(1);

@@ -4,12 +4,13 @@
 //! values that are there; what a shape rule refuses is dropped, so whatever comes out is well typed. It may still fail
 //! when it runs (an empty `argmax`, an index out of range): then it must fail with an error.
 //!
-//! Here: programs, values, control flow; what the operations are is in `operations`. A test file takes it in by
+//! Here: programs, values, control flow; what the operations are is in `operations` and `scores`. A test file takes it in by
 //! `#[path = "common/gen_ir/mod.rs"] mod gen_ir;`.
 
 #![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
 
 mod operations;
+mod scores;
 
 use std::collections::BTreeMap;
 
@@ -214,10 +215,19 @@ impl Gen {
                 0.125,
                 1e-5,
                 0.1,
+                // Rounded by the smaller types, below or beyond their normal numbers.
+                -0.3,
+                257.0,
+                1.001,
+                3e-5,
+                1e-40,
+                70_000.0,
                 f64::NEG_INFINITY,
                 f64::INFINITY,
             ])),
-            Elem::I8 | Elem::I32 | Elem::I64 => Scalar::Int(self.rng.pick(&[0, 1, -1, 2, 3, 7])),
+            Elem::I8 => Scalar::Int(self.rng.pick(&[0, 1, -1, 2, 3, 7, 100, 127, -128])),
+            Elem::I32 => Scalar::Int(self.rng.pick(&[0, 1, -1, 2, 3, 7, 300, -70_000, i64::from(i32::MAX)])),
+            Elem::I64 => Scalar::Int(self.rng.pick(&[0, 1, -1, 2, 3, 7, 300, -70_000, 1 << 40])),
             Elem::Bool => Scalar::Bool(self.rng.chance(50)),
         }
     }
@@ -438,7 +448,7 @@ impl Gen {
 
     fn finish(&mut self) {
         // Many, for what is not returned is not compared.
-        let results: Vec<Value> = (0..2 + self.rng.below(6)).map(|_| self.any()).collect();
+        let results: Vec<Value> = (0..2 + self.rng.below(9)).map(|_| self.any()).collect();
         self.f.results = results.iter().map(|v| ResultDecl { ty: self.ty(*v), batch: false }).collect();
         self.f.terminate(self.block, Terminator::Return(results));
     }

@@ -1,9 +1,9 @@
-//! What a statement may be: one operation, or several that belong together (a product, something like attention,
-//! projections), on values that are there.
+//! What a statement may be: one operation, or several that belong together (a product, projections; attention is in
+//! `scores`), on values that are there.
 //!
 //! In: a generator at a block. Out: the same with more values in scope, or with none where a shape rule refuses.
 
-use attnc::ir::{Loc, MaskKind, Op, ParamDecl, Scalar, Type, Value};
+use attnc::ir::{Loc, Op, ParamDecl, Scalar, Type, Value};
 use attnc::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use attnc::shape::{Dim, Elem, TensorType};
 
@@ -83,7 +83,8 @@ impl Gen {
     pub(super) fn movement(&mut self) {
         let v = self.any();
         let ty = self.ty(v);
-        match self.rng.below(8) {
+        match self.rng.below(10) {
+            8 | 9 => self.recut(v),
             0 => {
                 // Flat, with axes of 1 added or taken away, or with the shape of something else.
                 let mut shape = match self.rng.below(3) {
@@ -121,16 +122,7 @@ impl Gen {
                 self.add(Op::Broadcast, &[v], Some(TensorType::new(ty.elem, shape)));
             }
             5 => {
-                let Some(axis) = self.axis(v) else { return };
-                let d = ty.shape[axis].clone();
-                let (start, stop) = match d.as_const() {
-                    Some(n) => {
-                        let a = self.rng.below(n as usize + 1) as i64;
-                        (a, Dim::from(a + self.rng.below((n - a) as usize + 1) as i64))
-                    }
-                    None => (self.rng.pick(&[0, 0, 0, 1]), d),
-                };
-                self.add(Op::Slice { axis, start: Dim::from(start), stop }, &[v], None);
+                self.slice(v);
             }
             6 => {
                 let Some(axis) = self.axis(v) else { return };
@@ -147,6 +139,58 @@ impl Gen {
                 self.add(Op::Pad { axis, low, high }, &[v, value], None);
             }
         }
+    }
+
+    /// Axes joined with their neighbours, and parted otherwise: `[S, 4, 3]` as `[2*S, 6]`. Often of a view: what is transposed,
+    /// or a part.
+    fn recut(&mut self, v: Value) {
+        let v = match self.rng.below(4) {
+            0 => self.transposed(v).unwrap_or(v),
+            1 => self.slice(v).unwrap_or(v),
+            _ => v,
+        };
+        let ty = self.ty(v);
+        // Symbols first or last in a joined axis, and what is left of the numbers spread over some axes.
+        let (mut shape, mut known): (Vec<Dim>, i64) = (Vec::new(), 1);
+        let mut joined = Dim::one();
+        for d in &ty.shape {
+            match d.as_const() {
+                Some(n) if self.rng.chance(50) => known = known.saturating_mul(n),
+                _ if self.rng.chance(50) => joined = joined.mul(d),
+                _ => {
+                    shape.push(joined.mul(d));
+                    joined = Dim::one();
+                }
+            }
+        }
+        shape.push(joined);
+        while known > 1 {
+            let Some(p) = (2..=known).find(|p| known % p == 0) else { break };
+            known /= p;
+            let at = self.rng.below(shape.len() + 1);
+            match shape.get_mut(at) {
+                Some(d) if self.rng.chance(60) => *d = d.mul(&Dim::from(p)),
+                _ => shape.insert(at.min(shape.len()), Dim::from(p)),
+            }
+        }
+        if known == 0 {
+            shape.push(Dim::zero());
+        }
+        self.add(Op::Reshape, &[v], Some(TensorType::new(ty.elem, shape)));
+    }
+
+    fn slice(&mut self, v: Value) -> Option<Value> {
+        let axis = self.axis(v)?;
+        let d = self.ty(v).shape[axis].clone();
+        let (start, stop) = match d.as_const() {
+            Some(n) => {
+                let a = self.rng.below(n as usize + 1) as i64;
+                (a, Dim::from(a + self.rng.below((n - a) as usize + 1) as i64))
+            }
+            None if self.rng.chance(25) => (0, d.sub(&Dim::one())),
+            None => (self.rng.pick(&[0, 0, 0, 1]), d),
+        };
+        self.add(Op::Slice { axis, start: Dim::from(start), stop }, &[v], None)
     }
 
     /// `index` and `gather`, mostly in range.
@@ -198,7 +242,7 @@ impl Gen {
         self.add(Op::Reduce { kind, axes, keep }, &[x], None);
     }
 
-    fn transposed(&mut self, v: Value) -> Option<Value> {
+    pub(super) fn transposed(&mut self, v: Value) -> Option<Value> {
         let rank = self.ty(v).rank();
         let mut perm: Vec<usize> = (0..rank).collect();
         perm.swap(rank.checked_sub(2)?, rank - 1);
@@ -227,106 +271,6 @@ impl Gen {
                 self.add(Op::Unary(UnaryOp::Gelu), &[y], None);
             }
         }
-    }
-
-    /// Something that looks like attention, now and then spelled otherwise.
-    pub(super) fn attention(&mut self) {
-        let Some(q) = self.some(|t| t.rank() >= 2 && t.rank() <= 4 && t.elem.is_float()) else { return };
-        let qt = self.ty(q);
-        let d = qt.shape[qt.rank() - 1].clone();
-        let k = self.some(|t| t.rank() >= 2 && t.elem == qt.elem && t.shape[t.rank() - 1] == d).unwrap_or(q);
-        let kt = self.ty(k);
-        let t = kt.shape[kt.rank() - 2].clone();
-        let v = self.some(|x| x.rank() >= 2 && x.elem == qt.elem && x.shape[x.rank() - 2] == t).unwrap_or(k);
-        if self.rng.chance(15) {
-            let scale = self.constant(Scalar::Float(0.25), Elem::F32);
-            let masks = if self.rng.chance(50) { vec![MaskKind::Causal] } else { Vec::new() };
-            self.add(Op::Attention { masks }, &[q, k, v, scale], None);
-            return;
-        }
-        let scale = self.number_of(&[0.5, 0.125, 0.3, 2.0], qt.elem);
-        let q =
-            if self.rng.chance(30) { self.add(Op::Binary(BinaryOp::Mul), &[q, scale], None).unwrap_or(q) } else { q };
-        let Some(keys) = self.transposed(k) else { return };
-        let Some(mut x) = self.add(Op::Matmul, &[q, keys], None) else { return };
-        for _ in 0..self.rng.below(4) {
-            x = self.score_step(x, &qt, &t).unwrap_or(x);
-        }
-        let rank = self.ty(x).rank();
-        let axis = if self.rng.chance(90) { rank - 1 } else { rank - 2 };
-        let Some(w) = self.add(Op::Softmax { axis }, &[x], None) else { return };
-        if self.rng.chance(10) {
-            self.tap();
-        }
-        self.add(Op::Matmul, &[w, v], None);
-    }
-
-    fn number_of(&mut self, list: &[f64], elem: Elem) -> Value {
-        let x = self.rng.pick(list);
-        self.constant(Scalar::Float(x), elem)
-    }
-
-    /// A scale or a mask on scores.
-    fn score_step(&mut self, x: Value, q: &TensorType, t: &Dim) -> Option<Value> {
-        let elem = q.elem;
-        match self.rng.below(5) {
-            0 => {
-                let c = self.number_of(&[0.5, 0.125, 0.3], elem);
-                self.add(Op::Binary(BinaryOp::Mul), &[x, c], None)
-            }
-            1 => {
-                let c = self.number_of(&[8.0, 3.0], elem);
-                self.add(Op::Binary(BinaryOp::Div), &[x, c], None)
-            }
-            2 => {
-                let s = q.shape[q.rank() - 2].clone();
-                let mask = self.add(Op::Causal, &[], Some(TensorType::new(Elem::Bool, vec![s, t.clone()])))?;
-                let hidden = self.constant(Scalar::Float(f64::NEG_INFINITY), elem);
-                self.add(Op::Where, &[mask, x, hidden], None)
-            }
-            3 => {
-                let mask = self.mask(q, t)?;
-                let hidden = if self.rng.chance(80) { f64::NEG_INFINITY } else { -1e9 };
-                let hidden = self.constant(Scalar::Float(hidden), elem);
-                let pair = if self.rng.chance(50) { [mask, x, hidden] } else { [mask, hidden, x] };
-                self.add(Op::Where, &pair, None)
-            }
-            _ => {
-                let mask = self.some(|m| m.elem == elem && m.rank() > 0 && m.shape[m.rank() - 1] == *t)?;
-                self.add(Op::Binary(BinaryOp::Add), &[x, mask], None)
-            }
-        }
-    }
-
-    /// Truth values along the keys, joined and negated.
-    fn mask(&mut self, q: &TensorType, t: &Dim) -> Option<Value> {
-        let along = |m: &TensorType| m.rank() > 0 && m.shape[m.rank() - 1] == *t;
-        let mut mask = match self.some(|m| m.elem == Elem::Bool && along(m)) {
-            Some(m) => m,
-            None => {
-                let x = self.some(|m| m.elem != Elem::Bool && along(m))?;
-                let c = self.number(self.ty(x).elem);
-                self.add(Op::Compare(CmpOp::Lt), &[x, c], None)?
-            }
-        };
-        for _ in 0..self.rng.below(3) {
-            let more = match self.rng.below(3) {
-                0 => self.add(Op::Unary(UnaryOp::Not), &[mask], None),
-                1 => {
-                    let s = q.shape[q.rank() - 2].clone();
-                    let c = self.add(Op::Causal, &[], Some(TensorType::new(Elem::Bool, vec![s, t.clone()])))?;
-                    let op = self.rng.pick(&[BinaryOp::And, BinaryOp::Or]);
-                    self.add(Op::Binary(op), &[mask, c], None)
-                }
-                _ => {
-                    let mut shape = self.ty(mask).shape;
-                    shape.insert(0, Dim::one());
-                    self.add(Op::Reshape, &[mask], Some(TensorType::new(Elem::Bool, shape)))
-                }
-            };
-            mask = more.unwrap_or(mask);
-        }
-        Some(mask)
     }
 
     pub(super) fn norm(&mut self) {
@@ -403,8 +347,14 @@ impl Gen {
         let Some(k) = ty.shape.last().and_then(Dim::as_const) else { return };
         let biased = self.rng.chance(50);
         let layer = self.indices.last().copied().filter(|(_, n)| *n > 0 && self.rng.chance(60));
+        // Of the layer of the loop, of the first layer, or of no layer.
         let parameter = |g: &mut Gen, shape: Vec<i64>| {
             let ty = TensorType::new(ty.elem, shape.into_iter().map(Dim::from).collect::<Vec<Dim>>());
+            let layer = match layer {
+                Some((_, n)) if g.rng.chance(12) => g.index(Op::Const(Scalar::Int(0)), &[]).map(|zero| (zero, n)),
+                _ if g.rng.chance(8) => None,
+                _ => layer,
+            };
             let (name, indices, counts) = match layer {
                 Some((i, n)) => (format!("h.*.p{}", g.params.len()), vec![i], vec![u64::try_from(n).unwrap_or(1)]),
                 None => (format!("p{}", g.params.len()), Vec::new(), Vec::new()),
@@ -418,7 +368,7 @@ impl Gen {
             _ => 32,
         };
         let mut made = Vec::new();
-        for _ in 0..2 + self.rng.below(2) {
+        for _ in 0..2 + self.rng.below(4) {
             let n = if self.rng.chance(70) { width } else { 1 + self.rng.below(4) as i64 };
             let turned = self.rng.chance(30);
             let weight = parameter(self, if turned { vec![n, k] } else { vec![k, n] });
@@ -443,6 +393,15 @@ impl Gen {
             && let Some(keys) = self.transposed(*k)
         {
             self.add(Op::Matmul, &[*q, keys], None);
+        }
+        // Each is looked at, so that none may be another's.
+        for (y, c) in made.into_iter().zip([2.0, 3.0, 5.0, 7.0, 11.0]) {
+            let c = self.constant(Scalar::Float(c), ty.elem);
+            if let Some(y) = self.add(Op::Binary(BinaryOp::Mul), &[y, c], None)
+                && let Some(axis) = self.axis(y)
+            {
+                self.add(Op::Reduce { kind: ReduceKind::Max, axes: vec![axis], keep: false }, &[y], None);
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Steps of several lines: norms, layers of one's own in arrays, loops, and attention in its many forms.
+//! Steps of several lines: norms, layers of one's own in arrays, loops, branches, products of one tensor by several weights, and
+//! attention in its many forms.
 
 use attnc::shape::{Dim, Elem};
 
@@ -70,12 +71,85 @@ impl Gen {
         Some(self.keep(var))
     }
 
+    /// One of two ways, by an argument; around what may be fused, or in a loop.
+    pub(super) fn branch(&mut self) -> Option<Var> {
+        self.choose(|v| v.name == "flag")?;
+        let x = self.choose_float(|v| v.rank() >= 1)?;
+        let name = x.name.clone();
+        let axis = self.random.below(x.rank()) + 1;
+        let square = x.rank() >= 2 && x.last() == Some(&Dim::symbol("D"));
+        let way = |this: &mut Gen, name: &str| match this.random.below(if square { 7 } else { 5 }) {
+            0 => format!("tanh({name}) * 0.5"),
+            1 => format!("softmax({name}, axis = -{axis})"),
+            2 => format!("{name} - max({name}, axis = -{axis}, keep = true) * 0"),
+            3 => name.to_string(),
+            4 => format!("sigmoid({name} + 1)"),
+            5 => {
+                let w = this.parameter(Elem::F32, vec![Dim::symbol("D"), Dim::symbol("D")]);
+                format!("tanh({name} @ {})", w.name)
+            }
+            _ => format!("softmax({name} @ {name}.T * 0.25) @ {name}"),
+        };
+        let looped = self.random.chance(40);
+        let v = if looped { self.name("v") } else { name.clone() };
+        let (a, b) = (way(self, &v), way(self, &v));
+        // A maximum over an empty axis times 0 is NaN.
+        let known = x.shape.get(x.rank() - axis).is_some_and(|d| self.value(d).is_some_and(|n| n > 0));
+        if !known && (a.contains(" - max(") || b.contains(" - max(")) {
+            return None;
+        }
+        if !looped {
+            return Some(self.bind_like(&format!("if flag {{ {a} }} else {{ {b} }}"), &x, x.size.max(1.0)));
+        }
+        let turn = self.name("turn");
+        self.lines.push(format!("var {v} = {name}"));
+        self.lines.push(format!("for {turn} in 0..{} {{", self.random.below(4)));
+        self.lines.push(format!("    if {turn} % 2 == 0 {{ {v} = {a} }} else if flag {{ {v} = {b} }}"));
+        self.lines.push("}".to_string());
+        Some(self.keep(Var { name: v, size: x.size.max(1.0), ..x }))
+    }
+
+    /// Several products of one tensor, by weights as wide as panels are, or not, with biases or without.
+    pub(super) fn products(&mut self) -> Option<Var> {
+        let names: Vec<String> = self
+            .vars
+            .iter()
+            .filter(|v| v.rank() >= 2 && v.last().is_some_and(|d| self.value(d).is_some()))
+            .map(|v| v.name.clone())
+            .collect();
+        let x = self.choose_float(|v| names.contains(&v.name))?;
+        let inner = x.last()?.clone();
+        let biased = self.random.chance(50);
+        let mut last = None;
+        for n in 0..3 + self.random.below(2) {
+            let width = Dim::from(self.random.pick(&[32, 32, 32, 64, 5]));
+            let w = self.parameter(Elem::F32, vec![inner.clone(), width.clone()]);
+            let bias = match biased {
+                true => format!(" + {}", self.parameter(Elem::F32, vec![width.clone()]).name),
+                false => String::new(),
+            };
+            let f = self.random.pick(&["tanh", "gelu", "sin", ""]);
+            let mut shape = x.shape.clone();
+            shape.pop();
+            shape.push(width);
+            let text = format!("{f}({} @ {}{bias}) * {}", x.name, w.name, n + 1);
+            last = Some(self.bind(&text, Elem::F32, x.rest, shape, x.size + 5.0));
+        }
+        last
+    }
+
     /// A layer of one's own, as a field or as an array that a loop goes through.
     pub(super) fn layers(&mut self) -> Option<Var> {
         let x = self.choose_float(|v| v.rank() >= 2 && v.last() == Some(&Dim::symbol("D")))?;
         let layer = self.name("Block");
         let tap = if self.random.chance(40) { "        tap y\n" } else { "" };
-        let item = match self.random.below(3) {
+        let item = match self.random.below(4) {
+            // Products of one tensor, as wide as panels are.
+            3 => format!(
+                "layer {layer}<D, K> {{\n    wq: f32[D, 32]\n    wk: f32[D, 32]\n    wv: f32[D, 32]\n    bq: f32[32]\n    bk: f32[32]\n    bv: f32[32]\n    \
+                 up: Linear<32, D>\n\n    fn forward(x: f32[.., D]) -> f32[.., D] {{\n        let q = x @ wq + bq\n        let k = x @ wk + bk\n        \
+                 let v = x @ wv + bv\n        let y = up(tanh(q) * 0.5 - gelu(k) * 0.25 + v * 0.125)\n{tap}        x * 0.5 + tanh(y)\n    }}\n}}\n"
+            ),
             0 => format!(
                 "layer {layer}<D, K> {{\n    ln: LayerNorm<D>\n    mlp: Mlp<D, K>\n\n    fn forward(x: f32[.., D]) -> f32[.., D] {{\n        \
                  let y = mlp(ln(x))\n{tap}        x + y\n    }}\n}}\n"
@@ -145,9 +219,12 @@ impl Gen {
             3 => format!("{q} @ {k}.T * rsqrt({width})"),
             _ => format!("{q} @ {k}.T / sqrt({width})"),
         };
-        let name = self.name("scores");
-        self.lines.push(format!("let {name} = {scores}"));
-        let masked = self.mask(&name, &x, &queries, &keys, heads, &outer);
+        let mut masked = scores;
+        for _ in 0..self.random.pick(&[1, 1, 1, 2, 3]) {
+            let name = self.name("scores");
+            self.lines.push(format!("let {name} = {masked}"));
+            masked = self.mask(&name, &x, &queries, &keys, heads, &outer);
+        }
         let weights = self.name("weights");
         // Over another axis than the last it is no attention, and must not be taken for one.
         let axis = if self.random.chance(10) { ", axis = -2" } else { "" };
@@ -177,12 +254,26 @@ impl Gen {
                 && arg.shape[..arg.rank() - own] == x.shape[..x.rank() - 2]
         };
         let h = if heads { "1 " } else { "" };
-        match self.random.below(5) {
-            0 => format!("where(causal({queries}, {keys}), {scores}, -inf)"),
+        // A score of a hidden key that is finite counts.
+        let fill = self.random.pick(&["-inf", "-inf", "-inf", "-1e9", "-2", "0.5"]);
+        match self.random.below(9) {
+            0 => format!("where(causal({queries}, {keys}), {scores}, {fill})"),
+            // A mask is a formula over positions.
+            4 => {
+                let op = self.random.pick(&["<=", "<", ">=", ">"]);
+                let shift = self.random.pick(&["", " + 1", " - 1", " * 2"]);
+                let rows = format!("rearrange(iota({queries}), \"s -> s 1\"){shift}");
+                format!("where(iota({keys}) {op} {rows}, {scores}, {fill})")
+            }
+            5 => {
+                let rows = format!("rearrange(iota({queries}), \"s -> s 1\")");
+                format!("where(abs(iota({keys}) - {rows}) > 2 and not causal({queries}, {keys}), {fill}, {scores})")
+            }
+            6 => format!("{scores} * 0.5"),
             1 => {
                 let keep = self.vars.iter().find(|v| v.name == "keep" && same_lead(v, 1) && v.last() == Some(keys));
                 match keep {
-                    Some(_) => format!("where(rearrange(keep, \"{outer}s -> {outer}{h}1 s\"), {scores}, -inf)"),
+                    Some(_) => format!("where(rearrange(keep, \"{outer}s -> {outer}{h}1 s\"), {scores}, {fill})"),
                     None => scores.to_string(),
                 }
             }

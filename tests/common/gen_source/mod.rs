@@ -1,4 +1,4 @@
-//! Random well-typed programs of the language, as text: layers, loops, rearranges, broadcasting, softmax and attention
+//! Random well-typed programs of the language, as text: layers, loops, branches, rearranges, broadcasting, softmax and attention
 //! in their many forms, odd sizes, dimensions that are known only at run time.
 //!
 //! In: a seed. Out: a [`Generated`] program with one entry point `forward`, and what its arguments look like. The same
@@ -182,6 +182,9 @@ impl Gen {
         if self.random.chance(35) {
             let classes = self.value(&Dim::symbol("V")).unwrap_or(1);
             self.argument("tokens", Elem::I32, rest, shape(&[s]), Values::Below(classes));
+        }
+        if self.random.chance(40) {
+            self.argument("flag", Elem::Bool, false, Vec::new(), Values::Truths);
         }
         if self.random.chance(15) {
             self.argument("y", Elem::BF16, false, vec![t, Dim::from(3)], Values::Floats);

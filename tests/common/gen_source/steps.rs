@@ -8,7 +8,7 @@ impl Gen {
     /// Writes one step, of a kind that fits what there is.
     pub(super) fn step(&mut self) {
         for _ in 0..8 {
-            let done = match self.random.below(24) {
+            let done = match self.random.below(27) {
                 0 | 1 => self.unary(),
                 2 | 3 => self.scale(),
                 4..=6 => self.binary(),
@@ -27,6 +27,8 @@ impl Gen {
                 20 => self.norm(),
                 21 => self.repeat(),
                 22 => self.layers(),
+                23 => self.branch(),
+                24 => self.products(),
                 _ => self.attention(),
             };
             if done.is_some() {
@@ -223,7 +225,7 @@ impl Gen {
                 right.push("1".to_string());
                 shape.push(Dim::one());
             }
-            if self.random.chance(30)
+            if self.random.chance(40)
                 && let Some((second, inner)) = parts.next()
             {
                 right.push(format!("({name} {second})"));

@@ -6,13 +6,13 @@
 //! The atom that was made last is eliminated first: where its coefficient is at least 0 it is replaced by a lower bound, where
 //! it is at most 0 by an upper one, and of several bounds each is tried. What is one of several forms (a `min`, or what a
 //! block is given) must be right for each of them, unless it is bounded by any of them. As bounds are forms of earlier atoms, this ends.
-//! What is left has symbols alone; a negative term is then cancelled by a multiple of a fact that has it too. Each step is an
-//! implication, so what is found is a proof, whatever is missed.
+//! What is left has symbols alone; a negative term is then cancelled by a multiple of a fact that has it too, and what is a
+//! multiple of a fact is divided by it. Each step is an implication, so what is found is a proof, whatever is missed.
 
 use std::collections::BTreeSet;
 
 use super::poly::{Atom, Mono, ONE, Poly, Table};
-use crate::shape::{Dim, Factor};
+use crate::shape::{Dim, Factor, Monomial};
 
 /// Steps for one proof.
 const STEPS: u32 = 2000;
@@ -311,9 +311,43 @@ impl Prover {
         }
     }
 
+    /// A form of symbols alone as a dimension.
+    fn as_dim(&self, p: &Poly) -> Option<Dim> {
+        let term = |(m, c): &(Mono, i128)| {
+            let factors = self.table.factors(*m).iter().map(|(a, e)| {
+                let (name, _) = self.symbols.iter().find(|(_, atom)| atom == a)?;
+                Some((Factor::Symbol(name.as_str().into()), *e))
+            });
+            Some(Dim::term(Monomial(factors.collect::<Option<_>>()?), *c))
+        };
+        let sum = p.terms().iter().try_fold(Dim::zero(), |sum, t| Some(sum.add(&term(t)?)))?;
+        sum.div(&Dim::from(i64::try_from(p.divisor()).ok()?))
+    }
+
+    /// Is a form of symbols alone a multiple of a fact, `(T-1)*(T-1)` of `T-1`, by what is at least 0 too?
+    fn multiple(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
+        let Some(whole) = self.as_dim(p).filter(|d| d.terms().count() > 2) else { return false };
+        for n in 0..s.facts.len() {
+            let fact = s.facts[n];
+            if fact.terms().len() < 2 || self.table.latest(fact).is_none_or(|x| x >= self.first) {
+                continue;
+            }
+            let rest = self.as_dim(fact).and_then(|fact| whole.multiple_of(&fact));
+            if let Some(rest) = rest.and_then(|rest| self.dim(&rest))
+                && self.search(&rest, s, depth.saturating_sub(CANCEL))
+            {
+                return true;
+            }
+        }
+        false
+    }
+
     /// A form of symbols alone: cancels its last negative term by a fact.
     fn cancel(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
         let Some((m, c)) = p.terms().iter().rev().find(|(_, c)| *c < 0).copied() else { return false };
+        if self.multiple(p, s, depth) {
+            return true;
+        }
         for n in 0..s.facts.len() + s.chosen.len() {
             let fact = match n.checked_sub(s.facts.len()) {
                 None => s.facts[n].clone(),
