@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use attnc::ir::interp::{self, Bounded};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph;
-use attnc::lowering::tile::WeightFormat;
+use attnc::lowering::tile::{WeightChoice, WeightFormat};
 use attnc::passes::{Level, Options};
 use attnc::tensor::Tensor;
 use attnc::tile::{self, CpuLevel, Op, PlanVariant};
@@ -30,10 +30,15 @@ fn argument(rows: usize, cols: usize) -> Tensor {
 }
 
 /// The results of a call, from the compiled code and from the tile interpreter, which agree to the bit at the portable level.
-fn run(module: &Module, level: CpuLevel, format: WeightFormat, x: &[Tensor]) -> Vec<(Vec<Tensor>, Vec<Tensor>)> {
+fn run(
+    module: &Module,
+    level: CpuLevel,
+    weights: impl Into<WeightChoice>,
+    x: &[Tensor],
+) -> Vec<(Vec<Tensor>, Vec<Tensor>)> {
     let params = gen_source::inputs::parameters(module, 5);
     let folder = tempfile::tempdir().unwrap();
-    let tiles = compiled::scheduled_with(module, level, format);
+    let tiles = compiled::scheduled_with(module, level, weights);
     let model = compiled::load_tiles(level, module, &tiles, &params, folder.path());
     let mut session = model.session().unwrap();
     let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
@@ -271,4 +276,47 @@ fn what_follows_reads_its_columns() {
     compute_the_same("regrouped", (&regrouped, &regrouped), 20, &[0, 1, 7], (&[WeightFormat::F32], false));
     let tiles = compiled::scheduled(&module(&regrouped, Level::O2), CpuLevel::Avx512);
     assert_eq!((launches(&tiles, "matmul").0, launches(&tiles, "copy").0), (4, 0), "x @ b is alone, and is not copied");
+}
+
+/// Of parameters that lie one after another each is kept as is chosen for it: columns are, bit for bit, those of a program in
+/// which all are kept so.
+#[test]
+fn joined_parameters_are_kept_each_in_its_way() {
+    for (columns, ending) in [([32, 64, 32], ""), ([32, 5, 32], ""), ([64, 64, 64], " * 2.0")] {
+        let [a, b, c] = columns;
+        let text = format!(
+            "model M {{\n    a: f32[40, {a}]\n    b: f32[40, {b}]\n    c: f32[40, {c}]\n    \
+             pub fn forward(x: f32[S, 40]) -> f32[S, {n}] {{ (x @ concat(a, b, c, axis = 1)){ending} }}\n}}",
+            n = a + b + c
+        );
+        let program = module(&text, Level::O2);
+        let x = [argument(1, 40), argument(9, 40)];
+        for format in [WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4] {
+            for level in compiled::levels_for(format) {
+                let exact = run(&program, level, WeightFormat::F32, &x);
+                let packed = run(&program, level, format, &x);
+                for names in [&["b"][..], &["a", "c"], &["a", "b", "c"]] {
+                    let kept = names.iter().map(ToString::to_string).collect();
+                    let mixed = run(&program, level, WeightChoice { format, kept }, &x);
+                    for (call, (mixed, _)) in mixed.iter().enumerate() {
+                        let bits = |of: &Tensor| of.to_f32().into_iter().map(f32::to_bits).collect::<Vec<u32>>();
+                        let (mixed, exact, packed) =
+                            (bits(&mixed[0]), bits(&exact[call].0[0]), bits(&packed[call].0[0]));
+                        for (i, bits) in mixed.iter().enumerate() {
+                            let column = i % (a + b + c);
+                            let name = if column < a {
+                                "a"
+                            } else if column < a + b {
+                                "b"
+                            } else {
+                                "c"
+                            };
+                            let wanted = if names.contains(&name) { exact[i] } else { packed[i] };
+                            assert_eq!(*bits, wanted, "{columns:?}, {format:?} at {}, {names:?}, {i}", level.name());
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

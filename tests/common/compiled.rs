@@ -10,7 +10,7 @@ use std::path::Path;
 use attnc::codegen::{self, Generator, cpu, descriptor};
 use attnc::ir::Module;
 use attnc::ir::interp::{Array, Bounded, Data};
-use attnc::lowering::{self, tile::WeightFormat};
+use attnc::lowering::{self, tile::WeightChoice, tile::WeightFormat};
 use attnc::passes::{self, Collected, Options};
 use attnc::runtime::descriptor::{ModelDescriptor, features_of};
 use attnc::runtime::load::CompiledModel;
@@ -32,7 +32,7 @@ pub(crate) fn scheduled(module: &Module, level: CpuLevel) -> tile::Module {
 }
 
 /// The same, with packed weights in a format.
-pub(crate) fn scheduled_with(module: &Module, level: CpuLevel, weights: WeightFormat) -> tile::Module {
+pub(crate) fn scheduled_with(module: &Module, level: CpuLevel, weights: impl Into<WeightChoice>) -> tile::Module {
     let mut tiles = lowering::tile::lower_packed(module, level, weights).unwrap_or_else(|e| panic!("lowering: {e}"));
     for kernel in &mut tiles.kernels {
         tile::schedule(kernel, level).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
