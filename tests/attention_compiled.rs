@@ -288,8 +288,8 @@ fn caps_and_sinks() -> Vec<Case> {
             extra: &["f32[2, S, 1]", "bool[S, T]"],
             masked: "where(b, s, -inf)",
             apply: |x, [_, i, j], [_, t], a| if a[1][i * t + j] != 0.0 { x } else { HIDDEN },
-            weights: "softmax(concat(a * 9, m, axis = -1))[.., 1..T + 1]",
-            sink: Some(|[h, i], s, a| 9.0 * a[0][h * s + i]),
+            weights: "softmax(concat(a, m, axis = -1))[.., 1..T + 1]",
+            sink: Some(|[h, i], s, a| a[0][h * s + i]),
             ..PLAIN
         },
         Case {
