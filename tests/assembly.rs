@@ -295,6 +295,82 @@ fn one_kernel_is_shown_alone() {
     }
 }
 
+/// Attention whose parts stand on lines of their own, from the fourth on: scores, scale, cap, mask, sink, softmax, values.
+const PARTS: &str = "model M {
+    sinks: f32[2]
+    pub fn forward(q: f32[2, S, 32], k: f32[2, T, 32], v: f32[2, T, 32]) -> f32[2, S, 32] {
+        let products = q @ k.T
+        let scaled = products / 5.5
+        let capped = 30.0 * tanh(scaled)
+        let masked = where(causal(S, T), capped, -inf)
+        let joined = concat(masked, full<f32>(0, [2, S, 1]) + rearrange(sinks, \"h -> h 1 1\"), axis = -1)
+        let weights = softmax(joined)
+        weights[.., 0..T] @ v
+    }
+}
+";
+
+/// What attention became of knows which part of it is what: in the graph IR, in tiles, in assembly and in line tables.
+#[test]
+fn parts_of_attention_keep_their_places() {
+    let folder = folder(PARTS);
+    let path = folder.path();
+    let ir = attnc(path, &["p.attn", "--emit", "ir=-"]);
+    let parts = " loc(10:9, scores 4:24, scale 5:22, cap 6:29, causal 7:22, sink 8:22, softmax 9:23)\n";
+    assert!(ir.contains(parts), "{ir}");
+    std::fs::write(path.join("p.air"), &ir).expect("a text");
+    let tiles = |program: &str| {
+        let text = attnc(path, &[program, "--emit", "tile=-"]);
+        text.split_once('\n').map(|(_, rest)| rest.to_string()).expect("lines")
+    };
+    assert_eq!(tiles("p.air"), tiles("p.attn"));
+    // Tiles of queries, and one query alone.
+    for (kernel, product) in [("attention.0", "dot"), ("attention.1", "reduce_sum")] {
+        let tile = attnc(path, &["p.attn", "--cpu", "avx2", "--kernel", kernel, "--emit", "tile=-"]);
+        let is_there = |line: usize, operation: &str| {
+            tile.lines().any(|l| l.contains(&format!(" = {operation} ")) && l.contains(&format!(" loc({line}:")))
+        };
+        for (line, operation) in [
+            (4, product),
+            (5, "mul"),
+            (6, "tanh"),
+            (6, "mul"),
+            (8, "load"),
+            (9, "reduce_max"),
+            (9, "exp2"),
+            (9, "reduce_sum"),
+            (9, "div"),
+            (10, product),
+        ] {
+            assert!(is_there(line, operation), "{kernel}: {operation} of line {line}\n{tile}");
+        }
+        assert!(!is_there(10, "exp2") && !is_there(4, "tanh"), "{tile}");
+        // A single query sees all keys that it visits.
+        assert_eq!(is_there(7, "select"), product == "dot", "{tile}");
+    }
+    for level in ["portable", "avx2", "avx512"] {
+        let text = attnc(path, &["p.attn", "--cpu", level, "--kernel", "attention.0", "--emit", "asm=-"]);
+        let comments: Vec<&str> = text.lines().filter(|l| l.starts_with("  # ")).collect();
+        for (line, operation) in [(4, "dot"), (6, "tanh"), (7, "select"), (9, "exp2"), (10, "dot")] {
+            let found = comments
+                .iter()
+                .any(|l| l.contains(&format!("p.attn:{line}:")) && l.contains(&format!(" = {operation} %")));
+            assert!(found, "{level}: {operation} of line {line}\n{text}");
+        }
+    }
+    attnc(path, &["p.attn", "-g", "--emit", "obj=lines.o"]);
+    let bytes = std::fs::read(path.join("lines.o")).expect("an object");
+    let file = object::File::parse(bytes.as_slice()).expect("an object");
+    let kernel = file.symbols().find(|s| s.name() == Ok("portable.kernel.attention.0")).expect("a kernel");
+    let inside = kernel.address()..kernel.address() + kernel.size();
+    let found: BTreeSet<u64> = rows(&bytes)
+        .into_iter()
+        .filter(|(at, _)| inside.contains(at))
+        .filter_map(|(_, place)| Some(place?.1))
+        .collect();
+    assert!((4..=10).all(|line| found.contains(&line)), "{found:?}");
+}
+
 /// A row of a line table: address, file, line; no file where a sequence ends.
 type Row = (u64, Option<(String, u64)>);
 

@@ -22,6 +22,9 @@ fn floats(random: &mut Random, n: usize) -> Vec<f64> {
 /// A score after its masks: of the score, head, query, key, numbers of queries and keys, what the masks read.
 type Masked = fn(f64, [usize; 3], [usize; 2], &[Vec<f64>]) -> f64;
 
+/// One more score in a row: of head, query, number of queries, what sinks read.
+type Sink = fn([usize; 2], usize, &[Vec<f64>]) -> f64;
+
 struct Case {
     name: &'static str,
     elem: Elem,
@@ -35,6 +38,10 @@ struct Case {
     /// What is given to softmax, from `s`.
     masked: &'static str,
     apply: Masked,
+    /// What is multiplied with the values, of the masked scores `m`.
+    weights: &'static str,
+    /// The sink of a head's query, if there is one.
+    sink: Option<Sink>,
     sizes: &'static [(usize, usize)],
     /// Do the heads lie beside each other, `[S, 2 * D]`?
     beside: bool,
@@ -49,6 +56,8 @@ const PLAIN: Case = Case {
     extra: &[],
     masked: "s",
     apply: |x, _, _, _| x,
+    weights: "softmax(m)",
+    sink: None,
     sizes: &[(0, 3), (3, 0), (1, 1), (5, 5), (1, 300), (70, 300), (33, 600)],
     beside: false,
 };
@@ -226,6 +235,114 @@ fn cases() -> Vec<Case> {
     ]
 }
 
+/// A sink for each head, behind the scores.
+const BEHIND: &str = "softmax(concat(m, full<f32>(0, [2, S, 1]) + rearrange(a, \"h -> h 1 1\"), axis = -1))[.., 0..T]";
+/// The same in `bf16`.
+const BEHIND_BF16: &str =
+    "softmax(concat(m, full<bf16>(0, [2, S, 1]) + rearrange(a, \"h -> h 1 1\"), axis = -1))[.., 0..T]";
+
+/// Soft caps, sinks, and weights of another type than the scores.
+fn caps_and_sinks() -> Vec<Case> {
+    let few: &[(usize, usize)] = &[(0, 3), (3, 0), (1, 1), (9, 5), (40, 300)];
+    let capped =
+        Case { name: "capped", masked: "1.5 * tanh(s / 1.5)", apply: |x, _, _, _| 1.5 * (x / 1.5).tanh(), ..PLAIN };
+    let sink =
+        Case { name: "sinks", extra: &["f32[2]"], weights: BEHIND, sink: Some(|[h, _], _, a| a[0][h]), ..CAUSAL };
+    vec![
+        Case {
+            name: "capped, then causal",
+            masked: "where(causal(S, T), tanh(s / 0.75) * 0.75, -inf)",
+            apply: |x, at, n, _| causal(0.75 * (x / 0.75).tanh(), at, n),
+            ..CAUSAL
+        },
+        Case {
+            name: "capped by tanh alone, heads beside each other",
+            widths: ["64", "64"],
+            masked: "tanh(s)",
+            apply: |x, _, _, _| x.tanh(),
+            sizes: &[(0, 3), (3, 0), (1, 7), (255, 33), (256, 300), (300, 300)],
+            beside: true,
+            ..PLAIN
+        },
+        Case {
+            // Hidden before the cap, a key has a score all the same.
+            name: "causal, then capped, then added",
+            extra: &["f32[S, T]"],
+            masked: "2.0 * tanh(where(causal(S, T), s, -inf) * 0.5) + a",
+            apply: |x, [h, i, j], [s, t], a| 2.0 * (causal(x, [h, i, j], [s, t]) * 0.5).tanh() + a[0][i * t + j],
+            sizes: &[(0, 3), (1, 1), (5, 5), (20, 300), (300, 20)],
+            ..PLAIN
+        },
+        Case {
+            name: "capped by what is given, kept with a number",
+            extra: &["bool[S, T]", "f32"],
+            masked: "where(a, tanh(s) * b, -0.5)",
+            apply: |x, [_, i, j], [_, t], a| if a[0][i * t + j] != 0.0 { x.tanh() * a[1][0] } else { -0.5 },
+            sizes: few,
+            ..PLAIN
+        },
+        Case { name: "bf16, capped", elem: Elem::BF16, sizes: PAIRS, ..capped },
+        sink,
+        Case {
+            name: "a sink for each query, before the scores that are kept",
+            extra: &["f32[2, S, 1]", "bool[S, T]"],
+            masked: "where(b, s, -inf)",
+            apply: |x, [_, i, j], [_, t], a| if a[1][i * t + j] != 0.0 { x } else { HIDDEN },
+            weights: "softmax(concat(a, m, axis = -1))[.., 1..T + 1]",
+            sink: Some(|[h, i], s, a| a[0][h * s + i]),
+            ..PLAIN
+        },
+        Case {
+            name: "a number as the sink, and a mask that is added",
+            extra: &["f32[S, T]"],
+            masked: "s + a",
+            apply: |x, [_, i, j], [_, t], a| x + a[0][i * t + j],
+            weights: "softmax(pad(m, axis = -1, low = 0, high = 1, value = 0.75))[.., 0..T]",
+            sink: Some(|_, _, _| 0.75),
+            sizes: few,
+            ..PLAIN
+        },
+        Case {
+            name: "no sink after all",
+            weights: "softmax(pad(m, axis = -1, low = 0, high = 1, value = -inf))[.., 0..T]",
+            sink: Some(|_, _, _| HIDDEN),
+            sizes: few,
+            ..CAUSAL
+        },
+        Case {
+            name: "bf16, sinks, heads of 64",
+            elem: Elem::BF16,
+            widths: ["64", "33"],
+            scores: "cast<f32>(q @ k.T) / 8",
+            scale: 0.125,
+            extra: &["f32[2]"],
+            weights: "cast<bf16>(softmax(concat(m, full<f32>(0, [2, S, 1]) + rearrange(a, \"h -> h 1 1\"), axis = -1)))[.., 0..T]",
+            sink: Some(|[h, _], _, a| a[0][h]),
+            sizes: PAIRS,
+            ..CAUSAL
+        },
+        Case {
+            name: "bf16, capped, causal, sinks",
+            elem: Elem::BF16,
+            extra: &["bf16[2]"],
+            masked: "where(causal(S, T), 1.5 * tanh(s / 1.5), -inf)",
+            apply: |x, at, n, _| causal(1.5 * (x / 1.5).tanh(), at, n),
+            weights: BEHIND_BF16,
+            sink: Some(|[h, _], _, a| a[0][h]),
+            sizes: PAIRS,
+            ..CAUSAL
+        },
+        Case {
+            name: "bf16, weights in f32",
+            elem: Elem::BF16,
+            masked: "where(causal(S, T), cast<f32>(s), -inf)",
+            weights: "cast<bf16>(softmax(m))",
+            sizes: PAIRS,
+            ..CAUSAL
+        },
+    ]
+}
+
 const HEADS: usize = 2;
 
 /// What the symbols of a shape are.
@@ -240,8 +357,8 @@ fn size_of(symbol: &str, s: usize, t: usize) -> usize {
 }
 
 fn input(rng: &mut Random, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
-    let (elem, dims) = ty.trim_end_matches(']').split_once('[').unwrap();
-    let shape: Vec<usize> = dims.split(", ").map(|d| size_of(d, s, t)).collect();
+    let (elem, dims) = ty.trim_end_matches(']').split_once('[').unwrap_or((ty, ""));
+    let shape: Vec<usize> = dims.split(", ").filter(|d| !d.is_empty()).map(|d| size_of(d, s, t)).collect();
     let n = shape.iter().product();
     if elem == "bool" {
         // Whole rows are hidden too.
@@ -251,7 +368,7 @@ fn input(rng: &mut Random, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
         return (Tensor::from_ints(Elem::Bool, shape, &bits).unwrap(), floats);
     }
     let values = floats(rng, n);
-    let elem = if elem == "bf16" { Elem::BF16 } else { Elem::F32 };
+    let elem = if elem.starts_with("bf16") { Elem::BF16 } else { Elem::F32 };
     (Tensor::from_floats(elem, shape, &values).unwrap(), values)
 }
 
@@ -279,12 +396,13 @@ fn formula(case: &Case, [s, t, d, e]: [usize; 4], q: &[f64], k: &[f64], v: &[f64
                 (case.apply)(dot * case.scale, [h, i, j], [s, t], extra)
             };
             let scores: Vec<f64> = (0..t).map(score).collect();
-            let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sink = case.sink.map_or(HIDDEN, |sink| sink([h, i], s, extra));
+            let highest = scores.iter().copied().fold(sink, f64::max);
             if highest == f64::NEG_INFINITY {
                 continue;
             }
             let weights: Vec<f64> = scores.iter().map(|x| (x - highest).exp()).collect();
-            let sum: f64 = weights.iter().sum();
+            let sum: f64 = weights.iter().sum::<f64>() + (sink - highest).exp();
             for (j, w) in weights.iter().enumerate() {
                 for c in 0..e {
                     out[(h * s + i) * e + c] += w / sum * v[(h * t + j) * e + c];
@@ -297,8 +415,17 @@ fn formula(case: &Case, [s, t, d, e]: [usize; 4], q: &[f64], k: &[f64], v: &[f64
 
 #[test]
 fn attention_computes_its_formula() {
+    computes_its_formula(cases());
+}
+
+#[test]
+fn attention_with_caps_and_sinks_computes_its_formula() {
+    computes_its_formula(caps_and_sinks());
+}
+
+fn computes_its_formula(cases: Vec<Case>) {
     let (folder, other_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    for (number, case) in cases().into_iter().enumerate() {
+    for (number, case) in cases.into_iter().enumerate() {
         let (name, [d, e]) = (case.name, case.widths);
         let elem = case.elem;
         let extra: String = ["a", "b"].iter().zip(case.extra).map(|(n, ty)| format!(", {n}: {ty}")).collect();
@@ -311,8 +438,8 @@ fn attention_computes_its_formula() {
         let apart = if case.beside { ["q", "k", "v"].map(apart).concat() } else { String::new() };
         let source = format!(
             "model A {{\n    pub fn forward(q: {}, k: {}, v: {}{extra}) -> {elem}[2, S, {e}] {{\n\
-             {apart}        let s = {}\n        softmax({}) @ v\n    }}\n}}\n",
-            types[0], types[1], types[2], case.scores, case.masked
+             {apart}        let s = {}\n        let m = {}\n        {} @ v\n    }}\n}}\n",
+            types[0], types[1], types[2], case.scores, case.masked, case.weights
         );
         let optimised = |source: &str| {
             let module = front::module("a.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -110,6 +110,15 @@ const LINES: &[(&str, &str)] = &[
     ("an unlisted file", "^bb0:\n  %3 = exp %0 : f32[S, 4] loc(\"other.attn\":1:2)\n  return %3"),
     ("a tap without its extent", "^bb0:\n  tap %0, \"a.*\"[1]\n  return %0"),
     ("a mask that is none", "^bb0:\n  %3 = attention %0, %0, %0, scale=0.5, mask=[casual] : f32[S, 4]\n  return %3"),
+    (
+        "a place of what is no part",
+        "^bb0:\n  %3 = attention %0, %0, %0, scale=0.5 : f32[S, 4] loc(1:2, scores 1:3, causal 1:4)\n  return %3",
+    ),
+    (
+        "places of parts in another order",
+        "^bb0:\n  %3 = attention %0, %0, %0, scale=0.5 : f32[S, 4] loc(1:2, softmax 1:3, scores 1:4)\n  return %3",
+    ),
+    ("a part of one operation", "^bb0:\n  %3 = mul %0, 0.5 : f32[S, 4] loc(1:2, scores 1:3)\n  return %3"),
     ("an attention without a scale", "^bb0:\n  %3 = attention %0, %0, %0 : f32[S, 4]\n  return %3"),
     ("an unknown kind of region", "^bb0:\n  %3 = fused maps(%4 = %0) : f32[S, 4] {\n    yield %4\n  }\n  return %3"),
     (

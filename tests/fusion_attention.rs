@@ -53,11 +53,11 @@ func @mask_makes_a_batch(%0 \"q\": f32[S, 64], %1 \"k\": f32[T, 64], %2 \"v\": f
   %7 = matmul %6, %2 : f32[B, S, 64] loc(23:20)
   return %7
 }
-func @capped(%0 \"q\": f32[S, 64], %1 \"k\": f32[T, 64], %2 \"v\": f32[T, 64]) -> (f32[S, 64]) {
+func @squashed(%0 \"q\": f32[S, 64], %1 \"k\": f32[T, 64], %2 \"v\": f32[T, 64]) -> (f32[S, 64]) {
 ^bb0:
   %3 = transpose %1, perm=[1, 0] : f32[64, T] loc(26:10)
   %4 = matmul %0, %3 : f32[S, T] loc(26:8)
-  %5 = tanh %4 : f32[S, T] loc(26:14)
+  %5 = sigmoid %4 : f32[S, T] loc(26:14)
   %6 = softmax %5, axis=1 : f32[S, T] loc(27:4)
   %7 = matmul %6, %2 : f32[S, 64] loc(28:20)
   return %7
@@ -368,4 +368,154 @@ func @keys_repeated(%0 \"q\": f32[12, S, 64], %1 \"k\": f32[1, T, 64], %2 \"v\":
 }
 "
     );
+}
+
+const ATTENTION: &str = "canonicalise-cast,canonicalise-scale,fuse-attention";
+
+#[test]
+fn fuses_soft_caps() {
+    pass_snapshot!("fuse_attention_caps", ATTENTION, CONTRACT, "
+func @before_the_mask(%0 \"q\": f32[8, S, 64], %1 \"k\": f32[8, 64, T], %2 \"v\": f32[8, T, 64]) -> (f32[8, S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[8, S, T] loc(2:8)
+  %4 = mul %3, 0.125 : f32[8, S, T] loc(3:12)
+  %5 = div %4, 50.0 : f32[8, S, T] loc(4:20)
+  %6 = tanh %5 : f32[8, S, T] loc(4:14)
+  %7 = mul 50.0, %6 : f32[8, S, T] loc(4:7)
+  %8 = causal : bool[S, T] loc(5:9)
+  %9 = where %8, %7, -inf : f32[8, S, T] loc(5:3)
+  %10 = softmax %9, axis=2 : f32[8, S, T] loc(6:4)
+  %11 = matmul %10, %2 : f32[8, S, 64] loc(6:20)
+  return %11
+}
+func @behind_a_mask_and_computed(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": f32[T, 64], %m \"m\": f32[S, T], %c \"c\": f32[]) -> (f32[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(10:8)
+  %4 = add %3, %m : f32[S, T] loc(11:9)
+  %5 = div %4, %c : f32[S, T] loc(11:20)
+  %6 = tanh %5 : f32[S, T] loc(11:14)
+  %7 = mul %6, %c : f32[S, T] loc(11:7)
+  %8 = softmax %7, axis=1 : f32[S, T] loc(12:4)
+  %9 = matmul %8, %2 : f32[S, 64] loc(12:20)
+  return %9
+}
+func @a_cap_for_each_row(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": f32[T, 64], %c \"c\": f32[S, 1]) -> (f32[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(16:8)
+  %6 = tanh %3 : f32[S, T] loc(17:14)
+  %7 = mul %6, %c : f32[S, T] loc(17:7)
+  %8 = softmax %7, axis=1 : f32[S, T] loc(18:4)
+  %9 = matmul %8, %2 : f32[S, 64] loc(18:20)
+  return %9
+}
+");
+}
+
+#[test]
+fn fuses_sinks() {
+    pass_snapshot!("fuse_attention_sinks", ATTENTION, CONTRACT, "
+func @behind(%0 \"q\": f32[8, S, 64], %1 \"k\": f32[8, 64, T], %2 \"v\": f32[8, T, 64], %s \"s\": f32[8]) -> (f32[8, S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[8, S, T] loc(2:8)
+  %4 = mul %3, 0.125 : f32[8, S, T] loc(2:12)
+  %5 = reshape %s : f32[8, 1, 1] loc(3:3)
+  %6 = broadcast %5 : f32[8, S, 1] loc(3:9)
+  %7 = concat %4, %6, axis=2 : f32[8, S, T+1] loc(4:3)
+  %8 = softmax %7, axis=2 : f32[8, S, T+1] loc(5:4)
+  %9 = slice %8, axis=2, start=0, stop=T : f32[8, S, T] loc(6:4)
+  %10 = matmul %9, %2 : f32[8, S, 64] loc(6:20)
+  return %10
+}
+func @a_number_before(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": f32[T, 64]) -> (f32[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(10:8)
+  %4 = pad %3, 0.0, axis=1, low=1, high=0 : f32[S, T+1] loc(11:3)
+  %5 = softmax %4, axis=1 : f32[S, T+1] loc(12:4)
+  %6 = slice %5, axis=1, start=1, stop=T+1 : f32[S, T] loc(12:14)
+  %7 = matmul %6, %2 : f32[S, 64] loc(13:20)
+  return %7
+}
+func @small_floats(%0 \"q\": bf16[S, 64], %1 \"k\": bf16[64, T], %2 \"v\": bf16[T, 64], %s \"s\": bf16[]) -> (bf16[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : bf16[S, T] loc(17:8)
+  %4 = broadcast %s : bf16[S, 1] loc(18:3)
+  %5 = concat %4, %3, axis=1 : bf16[S, T+1] loc(18:9)
+  %6 = cast %5 : f32[S, T+1] loc(19:3)
+  %7 = softmax %6, axis=1 : f32[S, T+1] loc(19:9)
+  %8 = cast %7 : bf16[S, T+1] loc(20:3)
+  %9 = slice %8, axis=1, start=1, stop=T+1 : bf16[S, T] loc(20:9)
+  %10 = matmul %9, %2 : bf16[S, 64] loc(20:20)
+  return %10
+}
+func @the_last_key_is_dropped(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": f32[T, 64], %s \"s\": f32[S, 1]) -> (f32[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(24:8)
+  %4 = concat %s, %3, axis=1 : f32[S, T+1] loc(25:3)
+  %5 = softmax %4, axis=1 : f32[S, T+1] loc(25:9)
+  %6 = slice %5, axis=1, start=0, stop=T : f32[S, T] loc(25:14)
+  %7 = matmul %6, %2 : f32[S, 64] loc(26:20)
+  return %7
+}
+func @two_columns(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": f32[T, 64], %s \"s\": f32[S, 2]) -> (f32[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(30:8)
+  %4 = concat %3, %s, axis=1 : f32[S, T+2] loc(31:3)
+  %5 = softmax %4, axis=1 : f32[S, T+2] loc(31:9)
+  %6 = slice %5, axis=1, start=0, stop=T : f32[S, T] loc(31:14)
+  %7 = matmul %6, %2 : f32[S, 64] loc(32:20)
+  return %7
+}
+func @not_dropped(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": f32[T+1, 64], %s \"s\": f32[S, 1]) -> (f32[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(36:8)
+  %4 = concat %3, %s, axis=1 : f32[S, T+1] loc(37:3)
+  %5 = softmax %4, axis=1 : f32[S, T+1] loc(37:9)
+  %6 = matmul %5, %2 : f32[S, 64] loc(38:20)
+  return %6
+}
+");
+}
+
+#[test]
+fn fuses_weights_of_another_type_than_their_scores() {
+    pass_snapshot!("fuse_attention_types", ATTENTION, CONTRACT, "
+func @cast_after_the_mask(%0 \"q\": bf16[S, 64], %1 \"k\": bf16[64, T], %2 \"v\": bf16[T, 64], %m \"m\": bf16[S, T]) -> (bf16[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : bf16[S, T] loc(2:8)
+  %4 = div %3, bf16(8.0) : bf16[S, T] loc(2:12)
+  %5 = add %4, %m : bf16[S, T] loc(3:9)
+  %6 = cast %5 : f32[S, T] loc(4:3)
+  %7 = softmax %6, axis=1 : f32[S, T] loc(4:9)
+  %8 = cast %7 : bf16[S, T] loc(5:3)
+  %9 = matmul %8, %2 : bf16[S, 64] loc(5:20)
+  return %9
+}
+func @values_of_their_own(%0 \"q\": f16[S, 64], %1 \"k\": f16[64, T], %2 \"v\": f32[T, 64]) -> (f32[S, 64]) {
+^bb0:
+  %3 = cast %0 : f32[S, 64] loc(9:3)
+  %4 = mul %3, 0.125 : f32[S, 64] loc(9:6)
+  %5 = cast %1 : f32[64, T] loc(9:9)
+  %6 = matmul %4, %5 : f32[S, T] loc(10:8)
+  %7 = softmax %6, axis=1 : f32[S, T] loc(10:4)
+  %8 = matmul %7, %2 : f32[S, 64] loc(10:20)
+  return %8
+}
+func @rounded_scores(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": f16[T, 64], %c \"c\": bool[S, T]) -> (f16[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(14:8)
+  %4 = where %c, %3, -1e9 : f32[S, T] loc(14:8)
+  %5 = cast %4 : f16[S, T] loc(15:3)
+  %6 = softmax %5, axis=1 : f16[S, T] loc(15:9)
+  %7 = matmul %6, %2 : f16[S, 64] loc(16:20)
+  return %7
+}
+func @whole_numbers(%0 \"q\": f32[S, 64], %1 \"k\": f32[64, T], %2 \"v\": i8[T, 64]) -> (i32[S, 64]) {
+^bb0:
+  %3 = matmul %0, %1 : f32[S, T] loc(20:8)
+  %4 = softmax %3, axis=1 : f32[S, T] loc(20:4)
+  %5 = cast %4 : i8[S, T] loc(21:3)
+  %6 = matmul %5, %2 : i32[S, 64] loc(21:20)
+  return %6
+}
+");
 }

@@ -170,21 +170,29 @@ struct Weighted {
     scores: f64,
 }
 
-/// The exact weights of each row, from the definition, and what follows from them.
-fn weighted(args: &[Tensor], scale: f64) -> Vec<Weighted> {
-    let [q, k, v, m] = [0, 1, 2, 3].map(|i| args[i].to_f64());
+/// The exact `q @ k.T` of a pair and the sum of its products' sizes.
+fn pair(args: &[Tensor], i: usize, j: usize) -> [f64; 2] {
+    let (q, k) = (args[0].to_f64(), args[1].to_f64());
+    let products: Vec<f64> = (0..WIDTH).map(|d| q[i * WIDTH + d] * k[d * COLUMNS + j]).collect();
+    [products.iter().sum(), products.iter().map(|x| x.abs()).sum()]
+}
+
+/// The exact weights of each row, from the definition, and what follows from them: of the score of a pair, what sizes it is
+/// made of, and a row's sink.
+fn weighted(
+    args: &[Tensor],
+    score: impl Fn(usize, usize) -> f64,
+    size: impl Fn(usize, usize) -> f64,
+    sink: impl Fn(usize) -> f64,
+) -> Vec<Weighted> {
+    let v = args[2].to_f64();
     let mut out = Vec::new();
     for i in 0..ROWS {
-        let products = |j: usize| {
-            let (q, k) = (&q, &k);
-            (0..WIDTH).map(move |d| q[i * WIDTH + d] * k[d * COLUMNS + j])
-        };
-        let score = |j: usize| scale * products(j).sum::<f64>() + m[i * COLUMNS + j];
-        let size = |j: usize| scale.abs() * products(j).map(f64::abs).sum::<f64>() + m[i * COLUMNS + j].abs();
-        let scores = (0..COLUMNS).map(size).fold(0.0, f64::max);
-        let highest = (0..COLUMNS).map(score).fold(f64::NEG_INFINITY, f64::max);
-        let powers: Vec<f64> = (0..COLUMNS).map(|j| (score(j) - highest).exp()).collect();
-        let sum: f64 = powers.iter().sum();
+        let row: Vec<f64> = (0..COLUMNS).map(|j| score(i, j)).collect();
+        let scores = (0..COLUMNS).map(|j| size(i, j)).fold(0.0, f64::max);
+        let highest = row.iter().copied().fold(sink(i), f64::max);
+        let powers: Vec<f64> = row.iter().map(|x| (x - highest).exp()).collect();
+        let sum: f64 = powers.iter().sum::<f64>() + (sink(i) - highest).exp();
         for e in 0..VALUES {
             let column = || (0..COLUMNS).map(|j| v[j * VALUES + e]);
             let terms = || powers.iter().zip(column()).map(|(p, v)| p / sum * v);
@@ -201,9 +209,19 @@ fn weighted(args: &[Tensor], scale: f64) -> Vec<Weighted> {
 
 /// The bound of the essay of `fuse-attention`, with one tile of keys; `rounded` is the unit by which scores are rounded.
 fn attention_bound(x: &Weighted, [unit, tiny]: [f64; 2], rounded: f64, scale: f64, fused: bool) -> f64 {
-    let (t, d, operations) = (COLUMNS as f64, WIDTH as f64, 3.0);
-    let score = ((1.0 + rounded).powf(operations) * (1.0 + U).powf(d + 8.0) - 1.0) * x.scores
-        + 2.0 * (operations + d) * tiny * scale.abs().max(1.0);
+    let score = score_bound(x.scores, 3.0, tiny, rounded, scale);
+    result_bound(x, [unit, tiny], score, COLUMNS as f64, fused)
+}
+
+/// What a score of so many operations may be off that is made of these sizes.
+fn score_bound(sizes: f64, operations: f64, tiny: f64, rounded: f64, scale: f64) -> f64 {
+    let d = WIDTH as f64;
+    ((1.0 + rounded).powf(operations) * (1.0 + U).powf(d + 8.0) - 1.0) * sizes
+        + 2.0 * (operations + d) * tiny * scale.abs().max(1.0)
+}
+
+/// What a result may be off whose scores are off by this much, of so many keys.
+fn result_bound(x: &Weighted, [unit, tiny]: [f64; 2], score: f64, t: f64, fused: bool) -> f64 {
     let steps = 2.0 * t + 10.0 + if fused { 10.0 } else { 0.0 };
     let factor = (1.0 + U).powf(steps) * (2.0 * score).exp();
     let inside = ((1.0 + unit) * factor - 1.0) * x.products + factor * tiny * (x.values + 2.0 * t);
@@ -245,7 +263,10 @@ fn attention_stays_within_its_bounds() {
                 tensor(&[ROWS, COLUMNS], 2.0),
                 Tensor::from_floats(elem, Vec::new(), &[scale]).expect("a number"),
             ];
-            let exact = weighted(&args, scale);
+            let m = args[3].to_f64();
+            let score = |i, j| scale * pair(&args, i, j)[0] + m[i * COLUMNS + j];
+            let size = |i, j| scale.abs() * pair(&args, i, j)[1] + m[i * COLUMNS + j].abs();
+            let exact = weighted(&args, score, size, |_| f64::NEG_INFINITY);
             let strict = evaluate::<f32>(&before, &args);
             let fused = evaluate::<f32>(&after, &args);
             moved |= strict != fused;
@@ -262,6 +283,72 @@ fn attention_stays_within_its_bounds() {
             }
         }
         assert!(moved || elem == Elem::F32, "{elem}: fusing it changes no bit");
+        assert_eq!(needed, elem != Elem::F32, "{elem}: is the rounding of scores part of the bound?");
+    }
+}
+
+/// So does attention with a soft cap, a mask that is added to it and a sink, whose scores are of one type and its softmax of
+/// another.
+#[test]
+fn attention_with_a_cap_and_a_sink_stays_within_its_bounds() {
+    let units = [
+        (Elem::F32, [U, 2f64.powi(-126)]),
+        (Elem::BF16, [2f64.powi(-8), 2f64.powi(-126)]),
+        (Elem::F16, [2f64.powi(-11), 2f64.powi(-25)]),
+    ];
+    let (scale, cap) = (0.375, 2.5);
+    for (elem, unit) in units {
+        let source = canonical(&format!(
+            "func @forward(%q \"q\": {elem}[5, 7], %k \"k\": {elem}[7, 6], %v \"v\": {elem}[6, 3], %m \"m\": {elem}[5, 6], \
+             %c \"c\": {elem}[], %s \"s\": {elem}[5, 1]) -> ({elem}[5, 3]) {{\n^bb0:\n  %x = matmul %q, %k : {elem}[5, 6]\n\
+             %t = mul %x, %c : {elem}[5, 6]\n  %u = tanh %t : {elem}[5, 6]\n  %h = mul %u, {elem}({cap}) : {elem}[5, 6]\n\
+             %a = add %h, %m : {elem}[5, 6]\n  %j = concat %a, %s, axis=1 : {elem}[5, 7]\n  %z = cast %j : f32[5, 7]\n\
+             %p = softmax %z, axis=1 : f32[5, 7]\n  %w = cast %p : {elem}[5, 7]\n\
+             %r = slice %w, axis=1, start=0, stop=6 : {elem}[5, 6]\n  %y = matmul %r, %v : {elem}[5, 3]\n  return %y\n}}\n"
+        ));
+        let before = text::parse(&source, Default::default()).expect("a program").module;
+        let mut after = before.clone();
+        let list = ["simplify", "canonicalise-cast", "canonicalise-scale", "fuse-attention"];
+        let list = list.map(|name| find_pass(name).expect("a pass"));
+        run_passes(&mut after, &list, &Options::default(), &mut Collected::default()).expect("a run");
+        assert!(after.functions[0].insts().any(|(_, _, d)| matches!(d.op, Op::Attention { .. })), "{elem}: not fused");
+        let mut random = Random::new(3);
+        let mut needed = false;
+        for _ in 0..400 {
+            let size = random.pick(&[0.1, 1.0, 3.0, 8.0]);
+            let mut tensor = |shape: &[usize], size: f64| {
+                let n = shape.iter().product();
+                let values: Vec<f64> = (0..n).map(|_| (2.0 * random.unit() - 1.0) * size).collect();
+                Tensor::from_floats(elem, shape.to_vec(), &values).expect("a tensor")
+            };
+            let args = [
+                tensor(&[ROWS, WIDTH], size),
+                tensor(&[WIDTH, COLUMNS], size),
+                tensor(&[COLUMNS, VALUES], 100.0),
+                tensor(&[ROWS, COLUMNS], 2.0),
+                Tensor::from_floats(elem, Vec::new(), &[scale]).expect("a number"),
+                tensor(&[ROWS, 1], 4.0),
+            ];
+            let (m, sinks) = (args[3].to_f64(), args[5].to_f64());
+            let score = |i, j| cap * (scale * pair(&args, i, j)[0]).tanh() + m[i * COLUMNS + j];
+            let exact = weighted(&args, score, |i, j| scale * pair(&args, i, j)[1], |i| sinks[i]);
+            let strict = evaluate::<f32>(&before, &args);
+            let fused = evaluate::<f32>(&after, &args);
+            for (n, (x, (strict, fused))) in exact.iter().zip(strict.iter().zip(&fused)).enumerate() {
+                let row = n / VALUES;
+                let more = (0..COLUMNS).map(|j| m[row * COLUMNS + j].abs()).fold(sinks[row].abs(), f64::max);
+                let allowed = |rounded: f64, fused| {
+                    let inner = score_bound(x.scores, 2.0, unit[1], rounded, scale);
+                    let capped = cap * (inner + (1.0 + rounded).powi(2) * (1.0 + 6.0 * U));
+                    let all = (1.0 + rounded) * (1.0 + U).powi(8) * (capped + more + 6.0 * unit[1] * cap);
+                    result_bound(x, unit, all - cap - more, COLUMNS as f64 + 1.0, fused)
+                };
+                let (written, better) = (allowed(unit[0], false), allowed(U, true));
+                assert!((strict - x.exact).abs() <= written, "{elem}: {strict}, exact {}, {written:e}", x.exact);
+                assert!((fused - x.exact).abs() <= better, "{elem}, fused: {fused}, exact {}, {better:e}", x.exact);
+                needed |= (strict - x.exact).abs() > allowed(U, false);
+            }
+        }
         assert_eq!(needed, elem != Elem::F32, "{elem}: is the rounding of scores part of the bound?");
     }
 }

@@ -16,7 +16,7 @@ use attnc::tensor::Tensor;
 use passes::canonical;
 
 /// Passes of the pipeline up to the regions, in its order.
-const PASSES: &str = "canonicalise-heads,canonicalise-transpose,canonicalise-softmax,canonicalise-mask,canonicalise-scale,fuse-attention,\
+const PASSES: &str = "canonicalise-heads,canonicalise-transpose,canonicalise-softmax,canonicalise-mask,canonicalise-cast,canonicalise-scale,fuse-attention,\
                       canonicalise-reduce,merge-matmuls,fuse-epilogue,fuse-rows,fuse-map";
 
 /// How many programs are made; `ATTNC_SEEDS` says otherwise.
@@ -259,6 +259,61 @@ impl Program {
         }
     }
 
+    /// A soft cap, its number on either side.
+    fn capped(&mut self, s: &V) -> V {
+        let inner = self.maybe_scaled(s.clone(), 80);
+        let bounded = self.tensor(format!("tanh {}", inner.name), s);
+        self.maybe_scaled(bounded, 80)
+    }
+
+    /// The softmax, at random with a sink, which is dropped again, and in another type.
+    fn weights(&mut self, scores: &V, axis: usize) -> V {
+        let last = scores.shape.len() - 1;
+        let keys = scores.shape[last].clone();
+        let (is_first, wide) = (self.rng.chance(50), self.rng.chance(30) && self.elem != "f32");
+        let mut x = scores.clone();
+        let has_sink = self.rng.chance(25);
+        if has_sink {
+            let one = [&x.shape[..last], &["1".to_string()]].concat();
+            let sink = match self.rng.below(3) {
+                0 => self.op("const 0.5", self.elem, &one),
+                1 if last > 1 => {
+                    let heads = self.arg(self.elem, &one[last - 2..last - 1]);
+                    let ones = ["1".to_string(), "1".to_string()];
+                    let heads = self.op(
+                        &format!("reshape {}", heads.name),
+                        self.elem,
+                        &[&one[last - 2..last - 1], &ones].concat(),
+                    );
+                    self.op(&format!("broadcast {}", heads.name), self.elem, &one)
+                }
+                _ => self.stored(&one),
+            };
+            let parts = if is_first { [sink.name, x.name] } else { [x.name, sink.name] };
+            x.shape[last] = format!("{keys}+1");
+            x = self.op(&format!("concat {}, axis={last}", parts.join(", ")), self.elem, &x.shape);
+        }
+        let elem = if wide { "f32" } else { self.elem };
+        if wide {
+            x = self.op(&format!("cast {}", x.name), elem, &x.shape);
+        }
+        let mut w = self.op(&format!("softmax {}, axis={axis}", x.name), elem, &x.shape);
+        let casts: &[&str] = match self.rng.below(4) {
+            0 if !wide => &["bf16"],
+            _ => &[],
+        };
+        for to in casts.iter().copied().chain((wide || !casts.is_empty()).then_some(self.elem)) {
+            w = self.op(&format!("cast {}", w.name), to, &w.shape);
+        }
+        if has_sink {
+            let (start, stop) =
+                if is_first { ("1".to_string(), format!("{keys}+1")) } else { ("0".to_string(), keys.clone()) };
+            let shape = [&x.shape[..last], &[keys]].concat();
+            w = self.op(&format!("slice {}, axis={last}, start={start}, stop={stop}", w.name), self.elem, &shape);
+        }
+        w
+    }
+
     /// A step that must keep the fusion from happening; the value after it.
     fn broken(&mut self, s: &V) -> V {
         match self.rng.below(6) {
@@ -285,7 +340,7 @@ impl Program {
             }
             3 => {
                 self.violated.push(Condition::Chain);
-                let f = self.rng.pick(&["tanh", "abs", "neg"]);
+                let f = self.rng.pick(&["sigmoid", "abs", "neg"]);
                 self.tensor(format!("{f} {}", s.name), s)
             }
             4 => {
@@ -401,7 +456,11 @@ impl Program {
             if place == step {
                 x = self.broken(&x);
             }
-            x = if self.rng.chance(50) { self.scaled(&x) } else { self.masked(&x) };
+            x = match self.rng.below(9) {
+                0..4 => self.scaled(&x),
+                4..8 => self.masked(&x),
+                _ => self.capped(&x),
+            };
         }
         if broken && place < 3 && self.violated.is_empty() {
             x = self.broken(&x);
@@ -420,7 +479,7 @@ impl Program {
             self.violated.push(Condition::Axis);
             axis = self.rng.below(rank - 1);
         }
-        let mut w = self.op(&format!("softmax {}, axis={axis}", x.name), self.elem, &x.shape.clone());
+        let mut w = self.weights(&x, axis);
         if place == 5 {
             let how = self.rng.below(3);
             self.violated.push(if how == 0 { Condition::Uses } else { Condition::Chain });

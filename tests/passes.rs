@@ -54,6 +54,7 @@ essay!(canonicalise_heads, "canonicalise_heads", "canonicalise-heads", "");
 essay!(canonicalise_transpose, "canonicalise_transpose", "canonicalise-transpose", "");
 essay!(canonicalise_softmax, "canonicalise_softmax", "canonicalise-softmax", "");
 essay!(canonicalise_mask, "canonicalise_mask", "canonicalise-mask", "");
+essay!(canonicalise_cast, "canonicalise_cast", "canonicalise-cast", "", attnc::passes::Float::Contract);
 essay!(canonicalise_scale, "canonicalise_scale", "canonicalise-scale", "", attnc::passes::Float::Contract);
 essay!(fuse_attention, "fuse_attention", "fuse-attention", "", attnc::passes::Float::Contract);
 essay!(canonicalise_reduce, "canonicalise_reduce", "canonicalise-reduce", "");

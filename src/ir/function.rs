@@ -78,6 +78,22 @@ pub struct InstData {
     pub result: Option<Value>,
     /// Place in the source.
     pub loc: Loc,
+    /// Of an operation that was made of several, the places of its steps, in the order of [`InstData::steps`]; else empty.
+    pub parts: Vec<Loc>,
+}
+
+impl InstData {
+    /// Names of the steps that an operation was made of: of an attention the product that makes the scores, their scale, what
+    /// is done to them, and the softmax (its own place is that of the product with the values).
+    pub fn steps(&self) -> Vec<&'static str> {
+        match &self.op {
+            Op::Attention { masks } => {
+                let masks = masks.iter().map(|m| m.name());
+                ["scores", "scale"].into_iter().chain(masks).chain(["softmax"]).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// A jump to a block with its arguments.
@@ -339,7 +355,7 @@ impl Function {
 
     /// Makes an instruction that is in no block yet.
     pub fn make_inst(&mut self, op: Op, operands: Vec<Value>, ty: Option<Type>, loc: Loc) -> Inst {
-        let inst = self.insts.push(InstData { op, operands, result: None, loc });
+        let inst = self.insts.push(InstData { op, operands, result: None, loc, parts: Vec::new() });
         if let Some(ty) = ty {
             let v = self.values.push(ValueData { ty, def: ValueDef::Result(inst) });
             self.insts[inst].result = Some(v);
@@ -369,6 +385,13 @@ impl Function {
         let types: Vec<&Type> = operands.iter().map(|v| self.ty(*v)).collect();
         let ty = super::result_type(&op, &types, declared.as_ref())?;
         Ok(self.push(block, op, operands, ty, loc))
+    }
+
+    /// Says where the steps stand of the operation that makes a value.
+    pub fn set_parts(&mut self, v: Value, parts: &[Loc]) {
+        if let ValueDef::Result(inst) = self.values[v].def {
+            self.insts[inst].parts = parts.to_vec();
+        }
     }
 
     /// Appends a scalar constant.

@@ -83,28 +83,38 @@ pub enum MaskKind {
     /// Keeps the score where a condition that broadcasts to the scores holds, else takes a fill value (usually `-inf`).
     /// Two operands: the condition (`bool`) and the fill (a scalar).
     Keep,
+    /// Soft cap: `c * tanh(score)` for a number `c`. One operand, a scalar `f32`. (What is divided by `c` before is in the scale.)
+    Cap,
+    /// A sink: one more score in each row, which takes its weight in the softmax and has no value. One operand, which
+    /// broadcasts to the scores with one column. It is the last step.
+    Sink,
 }
 
 impl MaskKind {
+    /// All kinds.
+    const ALL: [MaskKind; 5] = [MaskKind::Causal, MaskKind::Add, MaskKind::Keep, MaskKind::Cap, MaskKind::Sink];
+
     /// Name in dumps.
     pub fn name(self) -> &'static str {
         match self {
             MaskKind::Causal => "causal",
             MaskKind::Add => "add",
             MaskKind::Keep => "keep",
+            MaskKind::Cap => "cap",
+            MaskKind::Sink => "sink",
         }
     }
 
     /// The kind of this name.
     pub fn from_name(name: &str) -> Option<MaskKind> {
-        [MaskKind::Causal, MaskKind::Add, MaskKind::Keep].into_iter().find(|k| k.name() == name)
+        MaskKind::ALL.into_iter().find(|k| k.name() == name)
     }
 
     /// How many operands of the attention belong to it.
     pub fn operands(self) -> usize {
         match self {
             MaskKind::Causal => 0,
-            MaskKind::Add => 1,
+            MaskKind::Add | MaskKind::Cap | MaskKind::Sink => 1,
             MaskKind::Keep => 2,
         }
     }
@@ -243,12 +253,12 @@ pub enum Op {
     /// Matrix product over the last two axes, the leading ones broadcast. `i8` gives `i32`; a rank-1 operand is not allowed.
     Matmul,
     /// `softmax(mask(q @ k^T * scale)) @ v` over the last two axes, the leading ones broadcast. Operands: `q[.., S, D]`,
-    /// `k[.., T, D]`, `v[.., T, E]`, `scale` (a scalar `f32`), then those of the masks in order. Never written by an
-    /// author; made by `fuse-attention`. A row with no finite score gives zeros. All is computed in `f32`, and the result
-    /// rounded; the weights of narrower types may be rounded to these before they meet the values, divided by their sum or
-    /// not yet.
+    /// `k[.., T, D]`, `v[.., T, E]`, `scale` (a scalar `f32`), then those of the masks in order; each of a float type of its
+    /// own. Never written by an author; made by `fuse-attention`. A row with no finite score gives zeros. All is computed in
+    /// `f32`, and the result rounded to the values' type; weights may be rounded to that type, if it is a narrower one, before
+    /// they meet the values, divided by their sum or not yet.
     Attention {
-        /// What is done to the scores, in order.
+        /// What is done to the scores, in order: masks, a soft cap, a sink.
         masks: Vec<MaskKind>,
     },
     /// A straight-line region that becomes one kernel. The operands are the arguments of `body`'s only block.

@@ -348,9 +348,7 @@ fn index_or_scalar(t: &Type) -> Result<(), String> {
 fn attention(masks: &[MaskKind], types: &[&Type]) -> Rule {
     count(types, 4 + masks.iter().map(|m| m.operands()).sum::<usize>())?;
     let (q, k, v, scale) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?, operand(types, 3)?);
-    float(q)?;
-    same_elem(q, k)?;
-    same_elem(q, v)?;
+    [q, k, v].into_iter().try_for_each(float)?;
     if *scale != TensorType::scalar(Elem::F32) {
         return Err(format!("the scale is {scale}, not f32[]"));
     }
@@ -364,18 +362,26 @@ fn attention(masks: &[MaskKind], types: &[&Type]) -> Rule {
     let lead = broadcast_shapes(&broadcast_shapes(lq, lk)?, lv)?;
     let mut scores = lead.clone();
     scores.extend([s.clone(), t.clone()]);
+    let column: Vec<Dim> = lead.iter().cloned().chain([s.clone(), Dim::one()]).collect();
     let mut next = 4;
-    for mask in masks {
+    for (n, mask) in masks.iter().enumerate() {
         if *mask == MaskKind::Causal {
             continue;
         }
         let m = operand(types, next)?;
-        if broadcast_shapes(&m.shape, &scores)? != scores {
+        let whole = if *mask == MaskKind::Sink { &column } else { &scores };
+        if broadcast_shapes(&m.shape, whole)? != *whole {
             return Err(format!("the mask {m} does not broadcast to the scores"));
         }
         let fits = match mask {
-            MaskKind::Add => m.elem == q.elem,
-            MaskKind::Keep => m.elem == Elem::Bool && *operand(types, next + 1)? == TensorType::scalar(q.elem),
+            MaskKind::Add => m.elem.is_float(),
+            MaskKind::Keep => {
+                let fill = operand(types, next + 1)?;
+                m.elem == Elem::Bool && fill.elem.is_float() && fill.rank() == 0
+            }
+            MaskKind::Cap => *m == TensorType::scalar(Elem::F32),
+            MaskKind::Sink if n + 1 < masks.len() => return Err("a sink is the last step".into()),
+            MaskKind::Sink => m.elem.is_float(),
             MaskKind::Causal => true,
         };
         if !fits {
@@ -385,5 +391,5 @@ fn attention(masks: &[MaskKind], types: &[&Type]) -> Rule {
     }
     let mut shape = lead;
     shape.extend([s.clone(), e.clone()]);
-    tensor(q.elem, shape)
+    tensor(v.elem, shape)
 }

@@ -283,6 +283,10 @@ impl<'a> Verifier<'a> {
         let at = At::Inst(i);
         let inst = f.inst(i);
         self.place(at, inst.loc);
+        inst.parts.iter().for_each(|loc| self.place(at, *loc));
+        if !inst.parts.is_empty() && inst.parts.len() != inst.steps().len() {
+            self.error(at, format!("`{}` has places of other steps than its own", inst.op));
+        }
         let types: Vec<&Type> = inst.operands.iter().map(|v| f.ty(*v)).collect();
         let declared = inst.result.map(|v| f.ty(v));
         match super::result_type(&inst.op, &types, declared) {
@@ -537,7 +541,7 @@ mod tests {
         let good = "func @f(%0 \"x\": f32[4]) -> (f32[4]) {\n^bb0:\n  %1 = exp %0 : f32[4]\n  return %1\n}";
         assert!(complaints(good).is_empty());
         type Break = fn(&mut Function);
-        let breaks: [(&str, Break); 7] = [
+        let breaks: [(&str, Break); 8] = [
             ("1 arguments and 2 values", |f| {
                 f.add_block_arg(f.entry(), Type::Index);
             }),
@@ -556,6 +560,10 @@ mod tests {
             ("file that the module does not list", |f| {
                 let i = f.block(f.entry()).insts[0];
                 f.inst_mut(i).loc.file = 3;
+            }),
+            ("places of other steps than its own", |f| {
+                let i = f.block(f.entry()).insts[0];
+                f.inst_mut(i).parts.push(crate::ir::Loc::default());
             }),
         ];
         for (wanted, change) in breaks {

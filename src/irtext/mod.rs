@@ -9,7 +9,7 @@
 //! ```text
 //! head phrase, phrase -> phrase : type, type  loc(31:9) {     // a statement; everything after the head is optional
 //! ^bb1(%5: f32[S, 768], %6: index):                           // a block
-//!   %7, %8 = head %5, axis=-1 : f32[S], f32[S]  loc("nn.attn":12:5)
+//!   %7, %8 = head %5, axis=-1 : f32[S], f32[S]  loc("nn.attn":12:5, part 11:9, part 11:3)
 //! }
 //! ```
 //!

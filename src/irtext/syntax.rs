@@ -96,7 +96,7 @@ pub struct Phrase {
     pub place: Place,
 }
 
-/// `loc("file":line:column)`
+/// `loc("file":line:column, part line:column)`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocText {
     /// The file, if it is not the module's own.
@@ -105,6 +105,8 @@ pub struct LocText {
     pub line: u32,
     /// Column.
     pub column: u32,
+    /// The places of named parts.
+    pub parts: Vec<(String, LocText)>,
 }
 
 impl LocText {
@@ -126,6 +128,7 @@ impl LocText {
             })?,
             line: number(line)?,
             column: number(column)?,
+            parts: Vec::new(),
         })
     }
 }

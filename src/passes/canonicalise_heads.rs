@@ -42,7 +42,7 @@
 //! Scores are not regrouped where a mask or a scale stands between the matmul and the `reshape`; and keys that were
 //! repeated and then joined to their heads stay so (they are fused as they are).
 
-use super::rewrite::{Cursor, become_op, feeds_softmax, made_by, remove_unused};
+use super::rewrite::{Cursor, are_weights, become_op, feeds_softmax, made_by, remove_unused};
 use super::{Changed, Context};
 use crate::ir::{Block, Function, Inst, Op, Value};
 use crate::shape::{Dim, TensorType, broadcast};
@@ -163,13 +163,13 @@ fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
     Ok(Some(name))
 }
 
-/// `reshape(w) @ v` after a softmax.
+/// `reshape(w) @ v` after a softmax, and what may stand between.
 fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
     let [joined, v] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (joined, v) = (*joined, *v);
     let Some((_, Op::Reshape, [w])) = made_by(f, joined) else { return Ok(None) };
     let w = *w;
-    if !matches!(made_by(f, w), Some((_, Op::Softmax { .. }, _))) {
+    if !are_weights(f, w) {
         return Ok(None);
     }
     let uses = f.uses();
@@ -203,8 +203,7 @@ fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
     };
     let Some((_, Op::Broadcast, [x])) = made_by(f, repeated) else { return Ok(None) };
     let x = *x;
-    let is_weights = matches!(made_by(f, a), Some((_, Op::Softmax { .. }, _)));
-    if !is_weights && !feeds_softmax(f, &f.uses(), inst) {
+    if !are_weights(f, a) && !feeds_softmax(f, &f.uses(), inst) {
         return Ok(None);
     }
     let (from, to) = (ty(f, x)?, ty(f, repeated)?);

@@ -69,7 +69,7 @@ type Made = Result<Option<&'static str>, String>;
 fn rewrite(f: &mut Function, site: &Site, ctx: &mut Context) -> Made {
     for (i, scores, step) in &site.steps {
         let made = match *step {
-            Step::Scale { .. } => None,
+            Step::Scale { .. } | Step::Tanh | Step::Widen => None,
             Step::Select { condition, fill, keep } => select(f, site, *i, *scores, condition, fill, keep)?,
             Step::Add { mask, subtract } => sum(f, site, *i, *scores, mask, subtract, ctx)?,
         };

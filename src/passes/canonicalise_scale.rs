@@ -37,21 +37,25 @@
 //! | reciprocal | `x / c` to `x * (1/c)` | within γ(2) abs(x/c) of the quotient, which itself is within u |
 //! | scale-into-sum | `(s + m) * c` to `s * c + m * c` | within γ(2) (abs(s c) + abs(m c)) |
 //! | merge-scales | `(s * c1) * c2` to `s * (c1 c2)` | within γ(2) abs(s c1 c2), as before it |
-//! | scale-over-matmul | `(q * c) @ k.T` to `(q @ k.T) * c`, and on `k` | within γ(D + 2) abs(c) Σ abs(q_d k_d), as before it |
+//! | scale-over-matmul | `(q * c) @ k.T` to `(q @ k.T) * c`, and on `k` | within γ(D + 2) abs(c) Σ abs(q_d k_d), as before it; where `q * c` was rounded to a narrower type and cast, that rounding is gone |
 //!
 //! Those that are not exact are the named rewrites that `--float contract` allows and `strict` forbids. A scale of 0, an
 //! infinite one, and products of constants that leave the normal numbers are left alone.
 //!
 //! # What it does not do
 //!
-//! A scale that is a tensor (one for each head) stays; so does every scale that is not part of an attention.
+//! A scale that is a tensor (one for each head) stays; so does every scale that is not part of an attention. A scale moves
+//! past no `tanh`: one on either side of it is a soft cap.
 
-use super::rewrite::{Cursor, become_op, is_scalar, made_by, round_to, splat};
+use super::rewrite::{Cursor, become_op, is_scalar, loc_of, made_by, round_to, splat};
 use super::scores::{Site, Step, rewrite_sites};
 use super::{Changed, Context, Float};
 use crate::ir::{Function, Inst, Op, Scalar, Value};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
+
+/// How many movements and casts are looked through for a scale.
+const DEEPEST: usize = 4;
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
@@ -71,7 +75,7 @@ fn rewrite(f: &mut Function, site: &Site, float: Float) -> Result<Option<&'stati
         let [(lower, scores, first), (upper, _, Step::Scale { by, divide: false })] = pair else { continue };
         let name = match first {
             Step::Select { condition, fill, keep } => {
-                into_select(f, site, *upper, *scores, (*condition, *fill, *keep), *by)?
+                into_select(f, site, (*lower, *upper), *scores, (*condition, *fill, *keep), *by)?
             }
             Step::Add { mask, subtract } if float != Float::Strict => {
                 into_sum(f, site, (*lower, *upper), *scores, (*mask, *subtract), *by)?
@@ -79,7 +83,7 @@ fn rewrite(f: &mut Function, site: &Site, float: Float) -> Result<Option<&'stati
             Step::Scale { by: inner, divide: false } if float != Float::Strict => {
                 merge(f, site, *upper, *scores, *inner, *by)?
             }
-            Step::Add { .. } | Step::Scale { .. } => None,
+            Step::Add { .. } | Step::Scale { .. } | Step::Tanh | Step::Widen => None,
         };
         if name.is_some() {
             return Ok(name);
@@ -165,7 +169,7 @@ fn product(f: &mut Function, at: Cursor, a: Value, b: Value) -> Result<Option<Va
 fn into_select(
     f: &mut Function,
     site: &Site,
-    mul: Inst,
+    (select, mul): (Inst, Inst),
     scores: Value,
     (condition, fill, keep): (Value, Value, bool),
     by: Value,
@@ -183,6 +187,7 @@ fn into_select(
     let scaled = at.insert(f, Op::Binary(BinaryOp::Mul), vec![scores, by])?;
     let operands = if keep { vec![condition, scaled, scaled_fill] } else { vec![condition, scaled_fill, scaled] };
     become_op(f, mul, Op::Where, operands);
+    f.inst_mut(mul).loc = f.inst(select).loc;
     Ok(Some("scale-into-select"))
 }
 
@@ -194,11 +199,12 @@ fn into_sum(
     (mask, subtract): (Value, bool),
     by: Value,
 ) -> Result<Option<&'static str>, String> {
-    let at = Cursor { loc: f.inst(add).loc, ..Cursor::before(f, site.block, mul) };
+    let at = Cursor::before(f, site.block, mul);
     let scaled_mask = at.insert(f, Op::Binary(BinaryOp::Mul), vec![mask, by])?;
     let scaled = at.insert(f, Op::Binary(BinaryOp::Mul), vec![scores, by])?;
     let op = if subtract { BinaryOp::Sub } else { BinaryOp::Add };
     become_op(f, mul, Op::Binary(op), vec![scaled, scaled_mask]);
+    f.inst_mut(mul).loc = f.inst(add).loc;
     Ok(Some("scale-into-sum"))
 }
 
@@ -219,6 +225,12 @@ fn merge(
 /// A scale found on an operand of the matmul: what is scaled, by what, and whether it divides.
 type Scaled = (Value, Value, bool);
 
+/// A movement or a cast between a scale and the matmul.
+enum Over {
+    Transpose(Vec<usize>),
+    Widen,
+}
+
 fn scaled(f: &Function, v: Value) -> Option<Scaled> {
     let shape = |v: Value| f.tensor(v).map(|t| t.shape.clone());
     match made_by(f, v)? {
@@ -234,29 +246,46 @@ fn over_matmul(f: &mut Function, site: &Site) -> Result<Option<&'static str>, St
     for side in 0..2 {
         let mut operands = f.inst(site.scores).operands.clone();
         let Some(operand) = operands.get(side).copied() else { continue };
-        // Seen through a transposition: `(k * c).T` is `k.T * c`.
-        let turned = match made_by(f, operand) {
-            Some((_, Op::Transpose { perm }, [x])) => Some((perm.clone(), *x)),
-            _ => None,
-        };
-        let found = match &turned {
-            Some((_, x)) => scaled(f, *x),
-            None => scaled(f, operand),
-        };
-        let Some((x, by, divide)) = found else { continue };
+        // Seen through a transposition, `(k * c).T` is `k.T * c`, and through a cast, which then rounds less.
+        let mut inner = operand;
+        let mut over = Vec::new();
+        while over.len() < DEEPEST {
+            let (step, x) = match made_by(f, inner) {
+                Some((_, Op::Transpose { perm }, [x])) => (Over::Transpose(perm.clone()), *x),
+                Some((_, Op::Cast { elem: Elem::F32 }, [x])) if elem_of(f, *x)?.is_float() => (Over::Widen, *x),
+                _ => break,
+            };
+            over.push(step);
+            inner = x;
+        }
+        let Some((mut x, mut by, divide)) = scaled(f, inner) else { continue };
+        let loc = loc_of(f, inner);
         if let Some(c) = splat(f, by)
             && !is_ordinary(elem_of(f, by)?, c.as_f64())
         {
             continue;
         }
-        operands[side] = match turned {
-            Some((perm, _)) => at.insert(f, Op::Transpose { perm }, vec![x])?,
-            None => x,
-        };
-        let by = scalar(f, at, by)?;
+        by = scalar(f, at, by)?;
+        for step in over.into_iter().rev() {
+            match step {
+                Over::Transpose(perm) => x = at.insert(f, Op::Transpose { perm }, vec![x])?,
+                Over::Widen => {
+                    x = at.insert(f, Op::Cast { elem: Elem::F32 }, vec![x])?;
+                    by = match splat(f, by) {
+                        Some(c) => {
+                            let c = round_to(elem_of(f, by)?, c.as_f64());
+                            at.constant(f, Scalar::Float(c), Elem::F32)?
+                        }
+                        None => at.insert(f, Op::Cast { elem: Elem::F32 }, vec![by])?,
+                    };
+                }
+            }
+        }
+        operands[side] = x;
         let bare = at.insert(f, Op::Matmul, operands)?;
         let op = if divide { BinaryOp::Div } else { BinaryOp::Mul };
         become_op(f, site.scores, Op::Binary(op), vec![bare, by]);
+        f.inst_mut(site.scores).loc = loc;
         return Ok(Some("scale-over-matmul"));
     }
     Ok(None)

@@ -35,8 +35,14 @@
 //! * `mask`: after it any number of `where(condition, scores, number)` and `scores + mask` that leave the scores' shape
 //!   (`canonicalise-mask`). Order is kept. `causal` over just the scores' two last dimensions with `-inf` becomes part of
 //!   the kernel, which then never visits hidden tiles; any other mask is an operand.
+//! * A soft cap, `c * tanh(scores)` with one number `c` (1 if there is none), may stand anywhere among the masks. What the
+//!   scores are divided by before it, `c` in `c * tanh(s / c)` or any other number, is in the scale.
+//! * `shape`: a sink, one column joined to the masked scores by `concat` or `pad`, before or behind them, if a slice of the
+//!   weights drops just that column. It becomes the last of the masks, without what only broadcast it.
 //! * `transposition`: nothing to prove. Whatever the right operand of the first matmul is, its transpose is `k`, a view.
-//! * `types`: queries, keys and values have one float type and no cast stands in between.
+//! * `types`: queries, keys and values are floats. A cast to `f32` may stand between queries or keys and the product, and casts
+//!   to any type of floats between the softmax and the values; none among the scores (`canonicalise-cast`). The result has
+//!   the values' type.
 //! * `block`: all in one block, or work would move into a loop or out of a branch.
 //! * `float`: not under `strict`, for the sum is divided by last and rescaled on the way.
 //!
@@ -47,19 +53,27 @@
 //!
 //! Delayed normalisation and rescaling; and for `bf16` and `f16` other roundings. Against exact arithmetic on the inputs, where
 //! nothing overflows (fused, the sums with the values are up to T times as large before they are divided) and no input is a
-//! subnormal `bf16`: let u = 2^-24; w and t the type's unit and what underflow may cost
-//! (`f32`: 2^-24 and 2^-126; `bf16`: 2^-8 and 2^-126; `f16`: 2^-11 and 2^-25); T keys in n tiles; `exp` within 4 u; D the width
-//! of a head; r the number of operations that make a score (the product, the scale, each added mask); c the scale; and B the
-//! largest of `abs(c) Σ abs(q_d k_d)` plus the sizes of the finite numbers that masks add or put there. Each score is then
-//! within
+//! subnormal `bf16`: let u = 2^-24; w and t the type's unit and what underflow may cost, the narrowest type's if scores, weights
+//! and values are of several (`f32`: 2^-24 and 2^-126; `bf16`: 2^-8 and 2^-126; `f16`: 2^-11 and 2^-25); T keys in n tiles, a
+//! sink counted as one; `exp` within 4 u, `tanh` within 6 u; D the width of a head; r the number of operations that make a
+//! score (the product, the scale, each added mask); c the scale; and B the largest of `abs(c) Σ abs(q_d k_d)` plus the sizes of
+//! the finite numbers that masks add or put there, and of sinks. Each score is then within
 //!
 //! ```text
 //! a = ((1 + x)^r (1 + u)^(D + 8) - 1) B + 2 (r + D) t max(1, abs(c))      x = w as written, u fused
 //! ```
 //!
 //! of the exact one: as written it is rounded to the type after each of the r operations, fused it stays `f32`. (The 8 is
-//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) With the exact weights p of a
-//! row and its exact result y, what is computed is within
+//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) Behind a cap h, with a of what
+//! was given to `tanh`, r' operations after the cap, and M the largest sum of the sizes of what these add or put there, a sink's
+//! too, it is
+//!
+//! ```text
+//! (1 + x)^r' (1 + u)^8 (abs(h) (a + (1 + x)^2 (1 + 6u)) + M + 2 (r' + 2) t max(1, abs(h))) - abs(h) - M
+//! ```
+//!
+//! for `tanh` changes by no more than its argument, and is at most 1. With the exact weights p of a row and its exact result y,
+//! what is computed is within
 //!
 //! ```text
 //! (1 + w) E + w abs(y) + t      of y, where
@@ -79,13 +93,15 @@
 //!
 //! # What it does not do
 //!
-//! It moves no scale and turns no mask round; it does not fuse dropout, soft capping (`tanh` on the scores), or a softmax
-//! written out by hand (`canonicalise-softmax`).
+//! It moves no scale and turns no mask round; it does not fuse dropout, several sinks in a row, a sink that is added to the
+//! denominator of a softmax written out by hand, or such a softmax itself (`canonicalise-softmax`).
 
+use super::canonicalise_cast::before_cast;
 use super::rewrite::{Cursor, become_op, made_by, remove_unused, round_to, splat, swap_last};
 use super::scores::{Failure, Site, Step, sites};
 use super::{Changed, Condition, Context, Float};
-use crate::ir::{Function, MaskKind, Op, Scalar, Value};
+use crate::ir::{Function, Loc, MaskKind, Op, Scalar, Value};
+use crate::scalar::BinaryOp;
 use crate::shape::{Elem, TensorType};
 
 /// Runs the pass.
@@ -117,9 +133,13 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 /// What the kernel takes, read off a site.
 struct Parts {
     scale: Option<Value>,
+    /// The place of the scale.
+    scale_at: Loc,
     masks: Vec<MaskKind>,
-    /// Operands of the masks, in order.
-    operands: Vec<Value>,
+    /// Their places.
+    masks_at: Vec<Loc>,
+    /// Operands of the masks, in order; none for a cap of 1.
+    operands: Vec<Option<Value>>,
 }
 
 fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Failure> {
@@ -135,18 +155,34 @@ fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Failure> 
         ([q, k], [_, v]) => (*q, *k, *v),
         _ => return Err(broken("a matmul takes two operands".to_string())),
     };
-    let Some(elem) = f.tensor(q).map(|t| t.elem) else { return Err(broken("the queries are no tensor".to_string())) };
 
     let at = Cursor { loc: f.inst(site.output).loc, block: site.block, before: site.output };
-    let k = transposed(f, at, k_transposed).map_err(broken)?;
+    // All is computed in `f32` whatever the types are: a cast to it changes nothing.
+    let q = before_cast(f, q);
+    let k = transposed(f, at, before_cast(f, k_transposed)).map_err(broken)?;
+    let k = before_cast(f, k);
     let scale = scale(f, at, parts.scale).map_err(broken)?;
     let mut operands = vec![q, k, v, scale];
-    for (i, operand) in parts.operands.iter().enumerate() {
-        // A fill is a scalar; the constant may be splatted over the scores' shape.
-        operands.push(match (splat(f, *operand), parts.is_fill(i)) {
-            (Some(s), true) => at.constant(f, s, elem).map_err(broken)?,
-            _ => *operand,
-        });
+    let mut next = parts.operands.iter();
+    for kind in &parts.masks {
+        let missing = || broken("a mask has too few operands".to_string());
+        let mut operand = || next.next().copied().flatten().ok_or_else(missing);
+        match kind {
+            MaskKind::Causal => {}
+            MaskKind::Cap => {
+                let most = next.next().copied().flatten();
+                operands.push(self::scale(f, at, most).map_err(broken)?);
+            }
+            MaskKind::Add => operands.push(before_cast(f, operand()?)),
+            MaskKind::Keep => {
+                let (condition, fill) = (operand()?, operand()?);
+                operands.extend([condition, number(f, at, fill).map_err(broken)?]);
+            }
+            MaskKind::Sink => {
+                let logit = plain_logit(f, operand()?);
+                operands.push(number(f, at, logit).map_err(broken)?);
+            }
+        }
     }
     let op = Op::Attention { masks: parts.masks.clone() };
     // The rule has the last word: the result must have the very type that the matmul had.
@@ -154,31 +190,55 @@ fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Failure> 
     let declared = f.inst(site.output).result.map(|v| f.ty(v).clone());
     crate::ir::result_type(&op, &types, declared.as_ref()).map_err(broken)?;
     let text = describe(f, &parts, scale);
+    let ends = [f.inst(site.scores).loc, parts.scale_at, f.inst(site.softmax).loc];
     become_op(f, site.output, op, operands);
+    f.inst_mut(site.output).parts = [&ends[..2], &parts.masks_at, &ends[2..]].concat();
     Ok(text)
 }
 
-impl Parts {
-    /// Is the `i`th operand of the masks the fill of a `keep`?
-    fn is_fill(&self, i: usize) -> bool {
-        let mut at = 0;
-        for m in &self.masks {
-            if *m == MaskKind::Keep && i == at + 1 {
-                return true;
-            }
-            at += m.operands();
-        }
-        false
+/// A number where a value is one, splatted over some shape; else the value.
+fn number(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
+    match (splat(f, v), f.tensor(v).map(|t| (t.elem, t.rank()))) {
+        (Some(s), Some((elem, rank))) if rank > 0 => at.constant(f, s, elem),
+        _ => Ok(v),
     }
 }
 
-/// Reads the steps, which must stand in canonical form.
+/// What a column of sinks was before it was broadcast to all rows, cast to `f32`, or added to zeros.
+fn plain_logit(f: &Function, v: Value) -> Value {
+    let mut v = v;
+    loop {
+        let is_zero = |v: Value| splat(f, v).is_some_and(|s| s.as_f64() == 0.0);
+        v = match made_by(f, v) {
+            // The attention broadcasts it just so.
+            Some((_, Op::Broadcast, [x])) => *x,
+            Some((_, Op::Binary(BinaryOp::Add), [zero, x])) if is_zero(*zero) && !is_zero(*x) => *x,
+            Some((_, Op::Binary(BinaryOp::Add), [x, zero])) if is_zero(*zero) && !is_zero(*x) => *x,
+            _ => match before_cast(f, v) {
+                same if same == v => return v,
+                x => x,
+            },
+        };
+    }
+}
+
+/// Reads the steps, which must stand in canonical form, and their places.
 fn parts(f: &Function, site: &Site) -> Result<Parts, Failure> {
-    let mut parts = Parts { scale: None, masks: Vec::new(), operands: Vec::new() };
+    let none = Loc::default();
+    let mut parts =
+        Parts { scale: None, scale_at: none, masks: Vec::new(), masks_at: Vec::new(), operands: Vec::new() };
+    let mut after_tanh = false;
     for (n, (i, below, step)) in site.steps.iter().enumerate() {
         let loc = f.inst(*i).loc;
+        let caps = std::mem::replace(&mut after_tanh, *step == Step::Tanh);
         match *step {
-            Step::Scale { by, divide: false } if n == 0 => parts.scale = Some(by),
+            Step::Scale { by, divide: false } if n == 0 => (parts.scale, parts.scale_at) = (Some(by), loc),
+            // The cap: what `tanh`, which is pushed with a cap of 1, is multiplied by.
+            Step::Scale { by, divide: false } if caps => {
+                if let Some(last) = parts.operands.last_mut() {
+                    *last = Some(by);
+                }
+            }
             Step::Scale { divide: true, .. } => {
                 let text = "the scores are divided; only a product with one number is fused";
                 return Err(Failure::new(Condition::Scale, loc, text));
@@ -196,17 +256,31 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Failure> {
                     parts.masks.push(MaskKind::Causal);
                 } else {
                     parts.masks.push(MaskKind::Keep);
-                    parts.operands.extend([condition, fill]);
+                    parts.operands.extend([Some(condition), Some(fill)]);
                 }
             }
             Step::Add { mask, subtract: false } => {
                 parts.masks.push(MaskKind::Add);
-                parts.operands.push(mask);
+                parts.operands.push(Some(mask));
             }
             Step::Add { subtract: true, .. } => {
                 return Err(Failure::new(Condition::Mask, loc, "the mask is subtracted; only an added one is fused"));
             }
+            Step::Tanh => {
+                parts.masks.push(MaskKind::Cap);
+                parts.operands.push(None);
+            }
+            Step::Widen => {
+                let text = "the scores are cast between the matmul and the softmax";
+                return Err(Failure::new(Condition::Types, loc, text));
+            }
         }
+        parts.masks_at.resize(parts.masks.len(), loc);
+    }
+    if let Some((sink, _)) = site.sink {
+        parts.masks.push(MaskKind::Sink);
+        parts.masks_at.push(f.inst(sink.join).loc);
+        parts.operands.push(Some(sink.logit));
     }
     Ok(parts)
 }
@@ -234,7 +308,7 @@ fn transposed(f: &mut Function, at: Cursor, v: Value) -> Result<Value, String> {
     }
 }
 
-/// The scale as the scalar `f32` that the kernel takes.
+/// The scale, or a cap, as the scalar `f32` that the kernel takes; 1 where there is none.
 fn scale(f: &mut Function, at: Cursor, scale: Option<Value>) -> Result<Value, String> {
     let Some(v) = scale else { return at.constant(f, Scalar::Float(1.0), Elem::F32) };
     let elem = f.tensor(v).map(|t| t.elem);

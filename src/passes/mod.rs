@@ -10,6 +10,7 @@
 //! To add a pass: write `fn run(&mut Function, &mut Context) -> Changed` in a new file, add its row to [`PASSES`], call
 //! it in `pipeline`, and show it in a named snapshot test.
 
+mod canonicalise_cast;
 mod canonicalise_heads;
 mod canonicalise_mask;
 mod canonicalise_reduce;

@@ -228,6 +228,9 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
         }
         let ty = d.result.map(|v| f.ty(v).clone());
         let made = body.push(entry, d.op, mapped, ty, d.loc);
+        if let Some(v) = made {
+            body.set_parts(v, &d.parts);
+        }
         if let Some(v) = d.result {
             inside.extend(made.map(|made| (v, made)));
         }

@@ -37,6 +37,7 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
         m.run(&registry::CANONICALISE_TRANSPOSE)?;
         m.run(&registry::CANONICALISE_SOFTMAX)?;
         m.run(&registry::CANONICALISE_MASK)?;
+        m.run(&registry::CANONICALISE_CAST)?;
         m.run(&registry::CANONICALISE_SCALE)?;
         m.run(&registry::FUSE_ATTENTION)?;
         m.run(&registry::CSE)?;

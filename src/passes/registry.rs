@@ -1,9 +1,9 @@
 //! The passes by name: the one list that `--passes`, `--print-after`, `--stop-after` and the reference read.
 
 use super::{
-    Changed, Context, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_scale,
-    canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention, fuse_epilogue, fuse_map,
-    fuse_rows, licm, merge_matmuls, simplify, simplify_cfg,
+    Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce,
+    canonicalise_scale, canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention,
+    fuse_epilogue, fuse_map, fuse_rows, licm, merge_matmuls, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -54,6 +54,7 @@ passes! {
     CANONICALISE_TRANSPOSE = "canonicalise-transpose", true, canonicalise_transpose, "transposed attention as softmax(q @ k.T) @ v";
     CANONICALISE_SOFTMAX = "canonicalise-softmax", true, canonicalise_softmax, "a softmax written out by hand as softmax";
     CANONICALISE_MASK = "canonicalise-mask", true, canonicalise_mask, "masks of attention as where(keep, scores, number)";
+    CANONICALISE_CAST = "canonicalise-cast", false, canonicalise_cast, "scores of attention in f32 from the product on";
     CANONICALISE_SCALE = "canonicalise-scale", false, canonicalise_scale, "scales of attention as one product next to q @ k.T";
     FUSE_ATTENTION = "fuse-attention", false, fuse_attention, "softmax with its two matmuls as one attention";
     CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";

@@ -6,6 +6,7 @@
 use cranelift_entity::SecondaryMap;
 
 use crate::ir::{Block, Function, Inst, Loc, Op, Scalar, Type, Use, Value, result_type};
+use crate::scalar::UnaryOp;
 pub(super) use crate::scalar::round_to;
 use crate::shape::{Elem, TensorType};
 
@@ -100,6 +101,7 @@ pub(super) fn become_op(f: &mut Function, inst: Inst, op: Op, operands: Vec<Valu
     let data = f.inst_mut(inst);
     data.op = op;
     data.operands = operands;
+    data.parts = Vec::new();
 }
 
 /// Makes all uses of an instruction's result use `by` instead; the instruction stays, without uses.
@@ -155,7 +157,7 @@ pub(super) fn only_user(f: &Function, uses: &Uses, inst: Inst) -> Option<(Inst, 
 /// How far a softmax is looked for.
 const FARTHEST: usize = 32;
 
-/// Does the result go, by steps that may be scales, masks and movement, into a softmax and nowhere else?
+/// Does the result go, by steps that may be scales, masks, casts, soft caps, sinks and movement, into a softmax and nowhere else?
 pub(super) fn feeds_softmax(f: &Function, uses: &Uses, inst: Inst) -> bool {
     let mut inst = inst;
     for _ in 0..FARTHEST {
@@ -163,6 +165,19 @@ pub(super) fn feeds_softmax(f: &Function, uses: &Uses, inst: Inst) -> bool {
         match f.inst(user).op {
             Op::Softmax { .. } => return true,
             Op::Binary(_) | Op::Where | Op::Transpose { .. } | Op::Reshape => inst = user,
+            Op::Unary(UnaryOp::Tanh) | Op::Cast { .. } | Op::Concat { .. } | Op::Pad { .. } => inst = user,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Is a value the result of a softmax, perhaps cast and without some of its columns?
+pub(super) fn are_weights(f: &Function, mut v: Value) -> bool {
+    for _ in 0..FARTHEST {
+        match made_by(f, v) {
+            Some((_, Op::Softmax { .. }, _)) => return true,
+            Some((_, Op::Cast { .. } | Op::Slice { .. }, [x])) => v = *x,
             _ => return false,
         }
     }

@@ -7,9 +7,11 @@
 //!
 //! ```text
 //! q @ k.T        the matmul of a site
-//!   * c  / c     steps: scales (by one number), masks (where with one fill; what is added or subtracted),
-//!   where + -           in any order, each the only user of the one before
+//!   * c  / c     steps: scales (by one number), masks (where with one fill; what is added or subtracted), `tanh`,
+//!   where + -           casts to f32, in any order, each the only user of the one before
+//!   concat       a sink: a column more, before or after the scores
 //! softmax        over the last axis
+//!   slice        without the sink's column; casts to any type of floats before and after it
 //!   @ v          the matmul that ends it
 //! ```
 
@@ -18,7 +20,7 @@ use cranelift_entity::SecondaryMap;
 use super::rewrite::{Uses, is_scalar, made_by, remove_unused};
 use super::{Changed, Condition, Context};
 use crate::ir::{Block, Function, Inst, Loc, Op, Use, Value};
-use crate::scalar::BinaryOp;
+use crate::scalar::{BinaryOp, UnaryOp};
 use crate::shape::{Dim, Elem};
 
 /// How many operations a chain may have: more is no attention, and the search must end soon.
@@ -33,6 +35,10 @@ pub(super) enum Step {
     Select { condition: Value, fill: Value, keep: bool },
     /// Adds or subtracts a mask.
     Add { mask: Value, subtract: bool },
+    /// The hyperbolic tangent, of which a soft cap is made.
+    Tanh,
+    /// Converts to `f32`.
+    Widen,
 }
 
 /// An attention in parts.
@@ -43,9 +49,27 @@ pub(super) struct Site {
     pub(super) scores: Inst,
     /// From the matmul up to the softmax, each with the operand that is the scores.
     pub(super) steps: Vec<(Inst, Value, Step)>,
+    /// What joins a sink to the scores, and how many of the steps stand before it.
+    pub(super) sink: Option<(Sink, usize)>,
     pub(super) softmax: Inst,
     /// `weights @ v`
     pub(super) output: Inst,
+}
+
+/// One more column of the scores, which takes part in the softmax and is dropped after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sink {
+    /// The `concat` or `pad`.
+    pub(super) join: Inst,
+    /// The column, or the number that all of it is.
+    pub(super) logit: Value,
+}
+
+/// What leads from the softmax to the matmul that ends it.
+struct Ending {
+    output: Inst,
+    /// Casts and slices in between.
+    between: Vec<Inst>,
 }
 
 /// Why a softmax is no attention.
@@ -121,8 +145,8 @@ impl<'a> Finder<'a> {
     /// would call it attention.
     fn site(&self, softmax: Inst) -> Option<Result<Site, Failure>> {
         let weights = self.f.inst(softmax).result?;
-        let output = self.matmul_of(weights)?;
-        Some(output.and_then(|output| self.below_softmax(softmax, output)))
+        let ending = self.matmul_of(weights)?;
+        Some(ending.and_then(|ending| self.below_softmax(softmax, &ending)))
     }
 
     fn loc(&self, i: Inst) -> Loc {
@@ -130,25 +154,50 @@ impl<'a> Finder<'a> {
     }
 
     /// The matmul whose left operand the weights are, or why they are not only that.
-    fn matmul_of(&self, weights: Value) -> Option<Result<Inst, Failure>> {
+    fn matmul_of(&self, mut weights: Value) -> Option<Result<Ending, Failure>> {
+        let mut between = Vec::new();
+        loop {
+            match self.after(weights)? {
+                Ok(user) if self.f.inst(user).op == Op::Matmul => return Some(Ok(Ending { output: user, between })),
+                Ok(user) => {
+                    between.push(user);
+                    weights = self.f.inst(user).result?;
+                }
+                Err(failure) => return Some(Err(failure)),
+            }
+        }
+    }
+
+    /// What uses the weights: the matmul as its left operand, or a step between that leaves them weights.
+    fn after(&self, weights: Value) -> Option<Result<Inst, Failure>> {
         let f = self.f;
         let users: Vec<Use> = self.uses[weights].clone();
         let matmul = users.iter().find_map(|u| match u {
             Use::Operand(i, 0) if f.inst(*i).op == Op::Matmul => Some(*i),
             _ => None,
         });
+        let name = match made_by(f, weights) {
+            Some((_, Op::Softmax { .. }, _)) | None => "the softmax's result".to_string(),
+            Some((_, op, _)) => format!("the result of `{op}`"),
+        };
         if let Some(output) = matmul {
-            return Some(self.used_once(weights, "the softmax's result").map(|()| output));
+            return Some(self.used_once(weights, &name).map(|()| output));
         }
         // The right operand of one, or a step between the softmax and a matmul: what an author may take for attention.
         let (between, at) = users.iter().find_map(|u| match u {
             Use::Operand(i, at) if self.leads_to_matmul(*i) => Some((*i, *at)),
             Use::Operand(..) | Use::Terminator(_) => None,
         })?;
-        if let Err(failure) = self.used_once(weights, "the softmax's result") {
+        if let Err(failure) = self.used_once(weights, &name) {
             return Some(Err(failure));
         }
         let d = f.inst(between);
+        let last = f.tensor(weights).map_or(0, |t| t.rank()).checked_sub(1);
+        match d.op {
+            Op::Cast { elem } if elem.is_float() => return Some(Ok(between)),
+            Op::Slice { axis, .. } if Some(axis) == last => return Some(Ok(between)),
+            _ => {}
+        }
         if d.op == Op::Matmul && at == 1 {
             let text = "the weights are the right operand of the matmul; they must be the left one";
             return Some(Err(Failure::new(Condition::Transposition, d.loc, text)));
@@ -172,7 +221,7 @@ impl<'a> Finder<'a> {
         for _ in 0..LONGEST_CHAIN {
             let d = f.inst(step);
             let elementwise = matches!(d.op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. });
-            let moves = matches!(d.op, Op::Transpose { .. } | Op::Reshape | Op::Broadcast);
+            let moves = matches!(d.op, Op::Transpose { .. } | Op::Reshape | Op::Broadcast | Op::Slice { .. });
             let Some(v) = d.result.filter(|_| elementwise || moves) else { return false };
             let is_left = |u: &Use| matches!(u, Use::Operand(i, 0) if f.inst(*i).op == Op::Matmul);
             match self.uses[v].as_slice() {
@@ -204,7 +253,7 @@ impl<'a> Finder<'a> {
         Err(failure)
     }
 
-    fn below_softmax(&self, softmax: Inst, output: Inst) -> Result<Site, Failure> {
+    fn below_softmax(&self, softmax: Inst, ending: &Ending) -> Result<Site, Failure> {
         let f = self.f;
         let d = f.inst(softmax);
         let block = self.blocks[softmax];
@@ -212,21 +261,31 @@ impl<'a> Finder<'a> {
         else {
             return Err(Failure::new(Condition::Chain, d.loc, "the softmax is in no block"));
         };
-        if self.blocks[output] != Some(block) {
-            return Err(Failure::new(Condition::Block, self.loc(output), "the softmax stands in another block"));
+        let output = ending.output;
+        if let Some(i) = ending.between.iter().chain([&output]).find(|i| self.blocks[**i] != Some(block)) {
+            return Err(Failure::new(Condition::Block, self.loc(*i), "the softmax stands in another block"));
         }
         let rank = f.tensor(weights).map_or(0, |t| t.rank());
         if axis + 1 != rank {
             let text = format!("the softmax is over axis {axis} of {rank}, not over the last, the keys");
             return Err(Failure::new(Condition::Axis, d.loc, text));
         }
-        let mut steps = Vec::new();
+        let kept = self.kept(ending)?;
+        let (mut steps, mut sink) = (Vec::new(), None);
         let mut v = *x;
         let scores = loop {
             let (i, op, operands) = self.link(v, block, d.loc)?;
             let loc = self.loc(i);
             if *op == Op::Matmul {
                 break i;
+            }
+            if let (None, Some(kept)) = (&sink, &kept)
+                && let Some(joined) = self.joined(i, kept)
+            {
+                let (below, found) = joined?;
+                sink = Some((found, steps.len()));
+                v = below;
+                continue;
             }
             if steps.len() >= LONGEST_CHAIN {
                 return Err(Failure::new(Condition::Chain, loc, "too many operations before the softmax"));
@@ -237,9 +296,70 @@ impl<'a> Finder<'a> {
             v = below;
         };
         steps.reverse();
-        let site = Site { block, scores, steps, softmax, output };
+        let sink = sink.map(|(sink, above)| (sink, steps.len() - above));
+        let joined = sink.map_or(steps.len(), |(_, below)| below);
+        if let Some((i, ..)) = steps.iter().skip(joined).find(|(_, _, step)| *step != Step::Widen) {
+            let text = format!("`{}` stands between the sink and the softmax", f.inst(*i).op);
+            return Err(Failure::new(Condition::Chain, self.loc(*i), text));
+        }
+        if let (None, Some(kept)) = (&sink, &kept) {
+            let text = "a part of the weights is taken, and no column was joined to the scores";
+            return Err(Failure::new(Condition::Chain, kept.loc, text));
+        }
+        let site = Site { block, scores, steps, sink, softmax, output };
         self.types(&site)?;
         Ok(site)
+    }
+
+    /// The columns of the weights that meet values, if those are not all.
+    fn kept(&self, ending: &Ending) -> Result<Option<Kept<'a>>, Failure> {
+        let mut kept = None;
+        for i in &ending.between {
+            let d = self.f.inst(*i);
+            let Op::Slice { start, stop, .. } = &d.op else { continue };
+            if kept.is_some() {
+                return Err(Failure::new(Condition::Chain, d.loc, "parts of the weights are taken twice"));
+            }
+            kept = Some(Kept { start, stop, loc: d.loc });
+        }
+        Ok(kept)
+    }
+
+    /// The scores and the sink of a `concat` or `pad` along the keys, where `kept` drops just the sink; `None` if it is
+    /// another operation.
+    fn joined(&self, i: Inst, kept: &Kept<'_>) -> Option<Result<(Value, Sink), Failure>> {
+        let d = self.f.inst(i);
+        let last = self.shape_of(d.result).len().checked_sub(1)?;
+        let columns = |v: Value| self.shape_of(Some(v)).get(last).cloned().unwrap_or_default();
+        let one = |n: &Dim| n.as_const() == Some(1);
+        // Which scores are kept if they come first, and behind so many columns.
+        let is_first = |scores: Value| *kept.start == Dim::zero() && *kept.stop == columns(scores);
+        let is_after = |scores: Value| *kept.start == Dim::one() && *kept.stop == columns(scores).add(&Dim::one());
+        let found = match (&d.op, d.operands.as_slice()) {
+            (Op::Concat { axis }, [a, b]) if *axis == last => {
+                if is_first(*a) && one(&columns(*b)) {
+                    Some((*a, *b))
+                } else if is_after(*b) && one(&columns(*a)) {
+                    Some((*b, *a))
+                } else {
+                    None
+                }
+            }
+            (Op::Pad { axis, low, high }, [x, value]) if *axis == last => match (low.as_const(), high.as_const()) {
+                (Some(0), Some(1)) if is_first(*x) => Some((*x, *value)),
+                (Some(1), Some(0)) if is_after(*x) => Some((*x, *value)),
+                _ => None,
+            },
+            (Op::Concat { axis } | Op::Pad { axis, .. }, _) if *axis == last => None,
+            _ => return None,
+        };
+        Some(match found {
+            Some((scores, logit)) => Ok((scores, Sink { join: i, logit })),
+            None => {
+                let text = "of the columns joined to the scores, not one alone is dropped from the weights";
+                Err(Failure::new(Condition::Shape, kept.loc, text))
+            }
+        })
     }
 
     /// The operation that makes the scores at one point of the chain.
@@ -290,8 +410,16 @@ impl<'a> Finder<'a> {
                     fail(Condition::Mask, "what takes the place of hidden scores is a tensor, not one number".to_string())
                 }
             },
+            (Op::Unary(UnaryOp::Tanh), [x]) => Ok((*x, Step::Tanh)),
+            (Op::Cast { elem: Elem::F32 }, [x]) if f.tensor(*x).is_some_and(|t| t.elem.is_float()) => {
+                Ok((*x, Step::Widen))
+            }
             (Op::Cast { elem }, _) => {
                 fail(Condition::Types, format!("the scores are cast to {elem} between the matmul and the softmax"))
+            }
+            (Op::Concat { axis } | Op::Pad { axis, .. }, [x, ..]) if f.tensor(*x).is_some_and(|t| t.rank() == axis + 1) => {
+                let text = "a column is joined to the scores and not dropped from the weights";
+                fail(Condition::Shape, text.to_string())
             }
             (Op::Transpose { .. }, _) => {
                 fail(Condition::Transposition, "the scores are transposed before the softmax".to_string())
@@ -321,7 +449,9 @@ impl<'a> Finder<'a> {
             let Some(v) = work.pop() else { return false };
             match made_by(self.f, v) {
                 Some((_, Op::Matmul, _)) => return true,
-                Some((_, Op::Binary(_) | Op::Where, operands)) => work.extend(operands.iter().rev()),
+                Some((_, Op::Binary(_) | Op::Where | Op::Unary(UnaryOp::Tanh) | Op::Cast { .. }, operands)) => {
+                    work.extend(operands.iter().rev());
+                }
                 _ => {}
             }
         }
@@ -342,14 +472,20 @@ impl<'a> Finder<'a> {
         Err(Failure::new(Condition::Mask, loc, text))
     }
 
-    /// Floats throughout, and the two matmuls of one element type.
+    /// Floats throughout; casts between types of them are steps of their own.
     fn types(&self, site: &Site) -> Result<(), Failure> {
-        let elem = |v: Option<Value>| v.and_then(|v| self.f.tensor(v)).map(|t| t.elem);
+        let is_float = |v: &Value| self.f.tensor(*v).is_some_and(|t| t.elem.is_float());
         let (first, last) = (self.f.inst(site.scores), self.f.inst(site.output));
-        let types: Vec<Option<Elem>> = first.operands.iter().chain(&last.operands).map(|v| elem(Some(*v))).collect();
-        match types.first() {
-            Some(Some(e)) if e.is_float() && types.iter().all(|t| *t == Some(*e)) => Ok(()),
-            _ => Err(Failure::new(Condition::Types, first.loc, "the element types of the two matmuls differ")),
+        match first.operands.iter().chain(&last.operands).all(is_float) {
+            true => Ok(()),
+            false => Err(Failure::new(Condition::Types, first.loc, "the two matmuls are not of floats")),
         }
     }
+}
+
+/// A slice of the weights.
+struct Kept<'a> {
+    start: &'a Dim,
+    stop: &'a Dim,
+    loc: Loc,
 }

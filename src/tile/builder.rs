@@ -19,6 +19,14 @@ macro_rules! common {
             self.loc = loc;
         }
 
+        /// Makes some instructions at another place.
+        pub fn placed<T>(&mut self, loc: Loc, make: impl FnOnce(&mut Self) -> T) -> T {
+            let before = std::mem::replace(&mut self.loc, loc);
+            let made = make(self);
+            self.loc = before;
+            made
+        }
+
         /// Appends any instruction with its type; its result, if it has one.
         pub fn push(&mut self, op: Op, operands: Vec<Value>, ty: Option<Type>) -> Option<Value> {
             self.body().push_at(op, operands, ty)

@@ -120,9 +120,21 @@ fn each_rule_has_both_sides() {
             &[
                 "attention %x, %k, %x, scale=0.5, mask=[causal] : f32[S, 4]",
                 "attention %x, %v, %v, scale=0.5, mask=[causal] : f32[S, 3]",
-                "attention %h, %k, %v, scale=0.5, mask=[causal] : f32[S, 3]",
+                "attention %h, %k, %v, scale=0.5, mask=[causal] : bf16[S, 3]",
+                "attention %n, %k, %v, scale=0.5, mask=[causal] : f32[4, 3]",
                 "attention %x, %k, %v, scale=0.5, mask=[causal] : f32[T, 3]",
                 "attention %x, %k, %i, scale=0.5, mask=[causal] : f32[S, 3]",
+            ],
+        ),
+        (
+            "attention %x, %k, %v, scale=0.5, mask=[cap(30.0), causal, sink(1.0)] : f32[S, 3]",
+            &[
+                "attention %x, %k, %v, scale=0.5, mask=[cap(bf16(30.0)), causal, sink(1.0)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[cap(%x), causal, sink(1.0)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[cap(30.0), sink(1.0), causal] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[cap(30.0), sink(1.0), sink(1.0)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[cap(30.0), causal, sink(%x)] : f32[S, 3]",
+                "attention %x, %k, %v, scale=0.5, mask=[cap(30.0), causal, sink(i32(1))] : f32[S, 3]",
             ],
         ),
         (

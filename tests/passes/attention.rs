@@ -264,9 +264,9 @@ fn masks_that_are_added() {
     // Subtracted from something: no mask.
     stays(ALL, CONTRACT, &attention(more, "  %19 = sub %3, %10 : f32[S, T]"));
     // Two sums of products: which of them are the scores is what a chain leads down to.
-    let both = "  %11 = matmul %0, %1 : f32[S, T]\n  %12 = tanh %11 : f32[S, T]\n  %19 = add %12, %10 : f32[S, T]";
+    let both = "  %11 = matmul %0, %1 : f32[S, T]\n  %12 = sigmoid %11 : f32[S, T]\n  %19 = add %12, %10 : f32[S, T]";
     keeps(ALL, CONTRACT, &attention(more, both));
-    becomes(ALL, CONTRACT, &attention(more, both), "matmul tanh transpose attention");
+    becomes(ALL, CONTRACT, &attention(more, both), "matmul sigmoid transpose attention");
     let larger = "  %11 = reshape %5 : f32[1, T]\n  %19 = add %11, %10 : f32[S, T]";
     keeps(ALL, CONTRACT, &attention(more, larger));
 }

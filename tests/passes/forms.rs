@@ -141,7 +141,7 @@ fn scores_that_are_transposed() {
     becomes(pass, STRICT, &source(qkv, &plain), "transpose transpose matmul softmax matmul");
     // Elementwise steps between, with numbers, with a mask of the same rank, with one that would have to be broadcast.
     let steps = format!(
-        "  %9 = matmul %1, %0 : f32[T, S]\n  %8 = mul %9, 0.5 : f32[T, S]\n  %7 = tanh %8 : f32[T, S]\n  %10 = where %3, %7, -inf : f32[T, S]\n\
+        "  %9 = matmul %1, %0 : f32[T, S]\n  %8 = mul %9, 0.5 : f32[T, S]\n  %7 = sigmoid %8 : f32[T, S]\n  %10 = where %3, %7, -inf : f32[T, S]\n\
          \n  %11 = softmax %10, axis=0 : f32[T, S]\n{end}"
     );
     for mask in ["bool[T, S]", "bool[1, S]", "bool[T, 1]", "bool[]", "bool[S]"] {
@@ -149,8 +149,8 @@ fn scores_that_are_transposed() {
     }
     // A function of one number stands in the way.
     let masked = format!("{qkv} | bool[T, S]");
-    becomes(pass, STRICT, &source(&masked, &steps), "matmul mul transpose transpose tanh where softmax matmul");
-    let steps = steps.replace("%7 = tanh %8", "%7 = add %8, %8");
+    becomes(pass, STRICT, &source(&masked, &steps), "matmul mul transpose transpose sigmoid where softmax matmul");
+    let steps = steps.replace("%7 = sigmoid %8", "%7 = add %8, %8");
     keeps(pass, STRICT, &source(&masked, &steps));
     let once = steps.replace("%7 = add %8, %8", "%7 = add %8, 0.25");
     let left = "transpose transpose transpose matmul mul add where softmax matmul";

@@ -5,7 +5,7 @@
 //! element type once, at the end.
 
 use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
-use super::elementwise::{binary, cast, range, select};
+use super::elementwise::{binary, cast, range, select, unary};
 use super::{Failure, Real};
 use crate::ir::MaskKind;
 use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind, UnaryOp};
@@ -135,7 +135,7 @@ pub(super) fn softmax<F: Real>(x: &Array<F>, axis: usize, log: bool, certain: &m
     let Data::Float(v) = &moved.data else { return Err(Failure::internal("softmax of integers")) };
     let mut out = Vec::with_capacity(v.len());
     for row in v.chunks(length.max(1)) {
-        softmax_row(row, log, x.elem, &mut out, certain);
+        softmax_row(row, None, log, x.elem, &mut out, certain);
     }
     let result = Array { elem: x.elem, shape: moved.shape, data: Data::Float(out) };
     if perm.is_sorted() {
@@ -146,9 +146,13 @@ pub(super) fn softmax<F: Real>(x: &Array<F>, axis: usize, log: bool, certain: &m
     Ok(result.transpose(&back))
 }
 
-fn softmax_row<F: Real>(row: &[F], log: bool, elem: Elem, out: &mut Vec<F>, certain: &mut bool) {
+/// Softmax of a row, with one more score that takes its weight and is in no result.
+fn softmax_row<F: Real>(row: &[F], sink: Option<F>, log: bool, elem: Elem, out: &mut Vec<F>, certain: &mut bool) {
     let op = |op: BinaryOp, a: F, b: F| F::binary(op, a, b, Elem::F32);
-    let m = maximum(row, Elem::F32);
+    let mut m = maximum(row, Elem::F32);
+    if let Some(sink) = sink {
+        m = op(BinaryOp::Max, m, sink);
+    }
     let (hidden, sure) = F::compare(CmpOp::Eq, m, F::literal(f64::NEG_INFINITY, Elem::F32));
     *certain &= sure || m.value().is_nan();
     if hidden {
@@ -159,13 +163,31 @@ fn softmax_row<F: Real>(row: &[F], log: bool, elem: Elem, out: &mut Vec<F>, cert
     }
     let centred: Vec<F> = row.iter().map(|x| op(BinaryOp::Sub, *x, m)).collect();
     let powers: Vec<F> = centred.iter().map(|x| F::unary(UnaryOp::Exp, *x, Elem::F32)).collect();
-    let total = F::total(sum(&powers), row.len(), Elem::F32);
+    let mut total = F::total(sum(&powers), row.len(), Elem::F32);
+    if let Some(sink) = sink {
+        let power = F::unary(UnaryOp::Exp, op(BinaryOp::Sub, sink, m), Elem::F32);
+        total = op(BinaryOp::Add, total, power);
+    }
     if log {
         let total = F::unary(UnaryOp::Log, total, Elem::F32);
         out.extend(centred.iter().map(|x| op(BinaryOp::Sub, *x, total).cast(elem)));
     } else {
         out.extend(powers.iter().map(|e| op(BinaryOp::Div, *e, total).cast(elem)));
     }
+}
+
+/// Softmax over the last axis of rows that have one more score each, whose weight is left out.
+fn softmax_with_sink<F: Real>(x: &Array<F>, sink: &Array<F>, certain: &mut bool) -> Result<Array<F>, Failure> {
+    let Some((length, lead)) = x.shape.split_last() else { return Err(Failure::internal("softmax of a scalar")) };
+    let sinks = sink.broadcast(&[lead, &[1]].concat());
+    let (Data::Float(v), Data::Float(sinks)) = (&x.data, &sinks.data) else {
+        return Err(Failure::internal("softmax of integers"));
+    };
+    let mut out = Vec::with_capacity(v.len());
+    for (row, sink) in v.chunks(*length.max(&1)).zip(sinks) {
+        softmax_row(row, Some(*sink), false, x.elem, &mut out, certain);
+    }
+    Ok(Array { elem: x.elem, shape: x.shape.clone(), data: Data::Float(out) })
 }
 
 /// Rows of the left matrix that are multiplied at a time, so that a row of the right one is read once for all of them.
@@ -264,8 +286,8 @@ pub(super) struct Attention<'a, F> {
     pub shape: Vec<usize>,
 }
 
-/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the element type before they meet the
-/// values, as the program says, and so is the result. Where there are masks, a key whose weight is 0 contributes nothing, even if
+/// `softmax(mask(q @ k^T * scale)) @ v`, computed in `f32`; the weights are rounded to the values' type before they meet
+/// these, as the program says, and so is the result. Where there are masks, a key whose weight is 0 contributes nothing, even if
 /// its value is NaN or infinite.
 pub(super) fn attention<F: Real>(
     x: &Attention<'_, F>,
@@ -274,7 +296,7 @@ pub(super) fn attention<F: Real>(
     certain: &mut bool,
 ) -> Result<Array<F>, Failure> {
     let missing = || Failure::internal("an operand of the attention is missing");
-    let elem = x.q.elem;
+    let elem = x.v.elem;
     let wide = |a: &Array<F>, certain: &mut bool| cast(a, Elem::F32, certain);
     let (q, k, v) = (wide(x.q, certain), wide(x.k, certain), wide(x.v, certain));
     let rank = k.shape.len();
@@ -287,6 +309,7 @@ pub(super) fn attention<F: Real>(
     let mut scores = matmul(&q, &keys, shape.clone(), Elem::F32)?;
     scores = binary(BinaryOp::Mul, &scores, x.scale, &shape)?;
     let mut rest = operands.iter();
+    let mut sink = None;
     for mask in masks {
         match mask {
             MaskKind::Causal => {
@@ -303,11 +326,19 @@ pub(super) fn attention<F: Real>(
                 let fill = wide(rest.next().ok_or_else(missing)?, certain);
                 scores = select(c, &scores, &fill, &shape)?;
             }
+            MaskKind::Cap => {
+                let most = rest.next().ok_or_else(missing)?;
+                scores = binary(BinaryOp::Mul, &unary(UnaryOp::Tanh, &scores)?, most, &shape)?;
+            }
+            MaskKind::Sink => sink = Some(wide(rest.next().ok_or_else(missing)?, certain)),
         }
     }
-    let weights = softmax(&scores, shape.len() - 1, false, certain)?;
+    let weights = match sink {
+        None => softmax(&scores, shape.len() - 1, false, certain)?,
+        Some(sink) => softmax_with_sink(&scores, &sink, certain)?,
+    };
     let weights = cast(&weights, elem, certain);
-    let y = if masks.is_empty() {
+    let y = if masks.iter().all(|m| matches!(m, MaskKind::Cap | MaskKind::Sink)) {
         matmul(&weights, &v, x.shape.clone(), Elem::F32)?
     } else {
         let hidden: Vec<bool> = match &scores.data {

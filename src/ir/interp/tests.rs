@@ -162,6 +162,38 @@ fn attention_is_its_formula() {
     }
 }
 
+/// A cap bounds the scores, and a sink takes a part of each row's weight: even of a row that sees no key, which gives zeros.
+#[test]
+fn attention_with_a_cap_and_a_sink_is_its_formula() {
+    let source = "func @f(%0 \"q\": f32[2, S, 3], %1 \"k\": f32[T, 3], %2 \"v\": f32[2, T, 2], %3 \"s\": f32[2, 1, 1]) \
+        -> (f32[2, S, 2], f32[2, S, 2]) {\n^bb0:\n\
+        %4 = attention %0, %1, %2, scale=0.5, mask=[cap(1.5), causal, sink(%3)] : f32[2, S, 2]\n\
+        %5 = transpose %1, perm=[1, 0] : f32[3, T]\n  %6 = matmul %0, %5 : f32[2, S, T]\n\
+        %7 = mul %6, 0.5 : f32[2, S, T]\n  %8 = tanh %7 : f32[2, S, T]\n  %9 = mul %8, 1.5 : f32[2, S, T]\n\
+        %10 = causal : bool[S, T]\n  %11 = where %10, %9, -inf : f32[2, S, T]\n  %12 = broadcast %3 : f32[2, S, 1]\n\
+        %13 = concat %11, %12, axis=2 : f32[2, S, T+1]\n  %14 = softmax %13, axis=2 : f32[2, S, T+1]\n\
+        %15 = slice %14, axis=2, start=0, stop=T : f32[2, S, T]\n  %16 = matmul %15, %2 : f32[2, S, 2]\n  return %4, %16\n}";
+    for sinks in [[0.25, -1.0], [f32::NEG_INFINITY, 40.0], [-200.0, 0.0]] {
+        for (s, t) in [(3, 4), (4, 3), (1, 1), (0, 2), (2, 0)] {
+            let numbers = |n: usize, k: usize| (0..n).map(|i| ((i * k) % 11) as f32 / 5.0 - 1.0).collect::<Vec<f32>>();
+            let args = [
+                floats(&[2, s, 3], &numbers(2 * s * 3, 7)),
+                floats(&[t, 3], &numbers(t * 3, 5)),
+                floats(&[2, t, 2], &numbers(2 * t * 2, 3)),
+                floats(&[2, 1, 1], &sinks),
+            ];
+            let out = call::<f32>(source, &args, &BTreeMap::new()).unwrap();
+            let [Data::Float(fused), Data::Float(plain)] = [&out.results[0].data, &out.results[1].data] else {
+                panic!()
+            };
+            assert_eq!(fused.len(), 2 * s * 2);
+            for (x, y) in fused.iter().zip(plain) {
+                assert!((x - y).abs() <= 1e-6, "{sinks:?} {s} x {t}: {x} is not {y}");
+            }
+        }
+    }
+}
+
 /// In `bf16` scores stay `f32` up to the weights, which are rounded before they meet the values; then the result is.
 #[test]
 fn attention_of_small_floats_rounds_weights_and_the_result() {

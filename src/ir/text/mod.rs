@@ -37,6 +37,8 @@
 //!   parser makes an instruction of each before its user, one for each literal and block.
 //! * The symbols of a function are those of its arguments' types. `batch` beside an argument or a result marks that its
 //!   first axis stands for any number of leading axes. Lines `doc`, `where` and `tapped` come before the first block.
+//! * A place is `loc(line:column)`, in another file than the module's own `loc("file":line:column)`. An attention has those of
+//!   its steps too, as far as they are known: `loc(9:5, scores 6:13, scale 6:21, causal 7:9, softmax 8:9)`.
 //! * A region: `%9 = fused matmul(%10 = %7, %11 = %8) : f32[S, 64] { ... yield %12 }`, its arguments named as bound.
 
 mod operations;

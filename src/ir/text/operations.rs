@@ -247,7 +247,7 @@ fn names() -> impl Iterator<Item = &'static str> {
         .chain(CmpOp::ALL.iter().map(|o| o.name()))
 }
 
-/// `attention %q, %k, %v, scale=0.125, mask=[causal, add(%m), keep(%c, -inf)]`
+/// `attention %q, %k, %v, scale=0.125, mask=[cap(50.0), causal, add(%m), keep(%c, -inf), sink(%s)]`
 fn attention(site: &mut Site<'_>, s: &Statement, a: &mut Attributes<'_>) -> Result<(Op, Vec<Value>), Failure> {
     if a.operands.len() != 3 {
         return fail(codes::FORM, s.place, "`attention` takes queries, keys and values");

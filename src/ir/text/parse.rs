@@ -178,23 +178,40 @@ impl Parser {
     }
 
     fn loc(&mut self, s: &Statement) -> Loc {
-        match &s.loc {
-            None => Loc::default(),
-            Some(LocText { file, line, column }) => {
-                let file = match file {
-                    None => Some(0),
-                    Some(name) => self.out.module.files.iter().position(|f| f == name).map(|i| i + 1),
-                };
-                match file.and_then(|n| u32::try_from(n).ok()) {
-                    Some(file) => Loc { file, line: *line, column: *column },
-                    None => {
-                        let e = TextError::new(s.place, "the place is in a file that the module does not list");
-                        self.error(codes::UNKNOWN_NAME, e);
-                        Loc::default()
-                    }
-                }
+        s.loc.as_ref().map_or_else(Loc::default, |loc| self.point(loc, s.place))
+    }
+
+    fn point(&mut self, loc: &LocText, place: Place) -> Loc {
+        let file = match &loc.file {
+            None => Some(0),
+            Some(name) => self.out.module.files.iter().position(|f| f == name).map(|i| i + 1),
+        };
+        match file.and_then(|n| u32::try_from(n).ok()) {
+            Some(file) => Loc { file, line: loc.line, column: loc.column },
+            None => {
+                let e = TextError::new(place, "the place is in a file that the module does not list");
+                self.error(codes::UNKNOWN_NAME, e);
+                Loc::default()
             }
         }
+    }
+
+    /// The places of an operation's steps, of which the text names some, in their order.
+    fn parts(&mut self, s: &Statement, steps: &[&str]) -> Result<Vec<Loc>, Failure> {
+        let named = s.loc.as_ref().map_or(&[][..], |loc| loc.parts.as_slice());
+        if named.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut parts = vec![Loc::default(); steps.len()];
+        let mut next = 0;
+        for (name, loc) in named {
+            let Some(found) = steps.iter().skip(next).position(|step| step == name) else {
+                return fail(codes::FORM, s.place, format!("`{}` has no part `{name}`, or not in this place", s.head));
+            };
+            parts[next + found] = self.point(loc, s.place);
+            next += found + 1;
+        }
+        Ok(parts)
     }
 
     fn module(&mut self, lines: &[Line]) {
@@ -458,6 +475,7 @@ impl Parser {
         }
         let data = site.f.inst_mut(inst);
         (data.op, data.operands) = (op, operands);
+        data.parts = self.parts(s, &data.steps())?;
         site.f.block_mut(site.block).insts.push(inst);
         Ok(())
     }

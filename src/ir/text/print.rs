@@ -175,8 +175,13 @@ impl Printer<'_> {
 
     /// Ends a line that shows something, with its place.
     fn end(&mut self, fused: Option<Inst>, at: At, loc: Loc) {
+        self.end_of_several(fused, at, loc, &[]);
+    }
+
+    /// The same where it was made of several.
+    fn end_of_several(&mut self, fused: Option<Inst>, at: At, loc: Loc, parts: &[(&str, Loc)]) {
         self.mark(fused, at);
-        self.place(loc, LOC_COLUMN);
+        self.place(loc, parts, LOC_COLUMN);
         self.end_line();
     }
 
@@ -199,18 +204,29 @@ impl Printer<'_> {
         let _ = write!(self.out.text, ": {ty}");
     }
 
-    fn place(&mut self, loc: Loc, column: usize) {
-        if loc.line == 0 {
+    /// `loc(7:9, scores 3:17, softmax 4:9)`: a place and those of the parts.
+    fn place(&mut self, loc: Loc, parts: &[(&str, Loc)], column: usize) {
+        if loc.line == 0 && parts.is_empty() {
             return;
         }
         self.pad(column);
+        self.out.text += "loc(";
+        self.point(loc);
+        for (name, loc) in parts {
+            let _ = write!(self.out.text, ", {name} ");
+            self.point(*loc);
+        }
+        self.out.text.push(')');
+    }
+
+    /// A line and a column, in a file if it is not the module's own.
+    fn point(&mut self, loc: Loc) {
         let text = &mut self.out.text;
-        *text += "loc(";
         if let Some(file) = (loc.file as usize).checked_sub(1) {
             *text += &quoted(self.files.get(file).map_or("?", String::as_str));
             text.push(':');
         }
-        let _ = write!(text, "{}:{})", loc.line, loc.column);
+        let _ = write!(text, "{}:{}", loc.line, loc.column);
     }
 
     fn function(&mut self, f: &Function) {
@@ -292,7 +308,9 @@ impl Printer<'_> {
             if let Some(v) = inst.result {
                 self.ty(f.ty(v));
             }
-            self.end(fused, At::Inst(*i), inst.loc);
+            let parts = inst.steps().into_iter().zip(inst.parts.iter().copied());
+            let parts: Vec<(&str, Loc)> = parts.filter(|(_, loc)| loc.line > 0).collect();
+            self.end_of_several(fused, At::Inst(*i), inst.loc, &parts);
         }
         self.out.text += indent;
         self.out.text += &terminator(f, names, &f.block(b).terminator, fused.is_some());
@@ -313,7 +331,7 @@ impl Printer<'_> {
         let ty = inst.result.map_or(String::new(), |v| format!(" : {}", f.ty(v)));
         let _ = write!(self.out.text, "fused {}({}){ty}", kind.name(), bound.join(", "));
         self.mark(None, At::Inst(i));
-        self.place(inst.loc, 0);
+        self.place(inst.loc, &[], 0);
         self.out.text += " {";
         self.end_line();
         for b in &body.layout {

@@ -32,6 +32,10 @@
 //! of `k block * q`, the result that of the columns of `v block * p`, and both are read once, row after row, whatever type
 //! they are.
 //!
+//! A soft cap is a `tanh` and a product among the masks. A sink is where the running maximum and sum begin: at its score and at
+//! 1, instead of at `-inf` and 0, as if a key with no value had been seen. So no row is without a weight, unless its sink is
+//! `-inf`, and a row that sees no key gives zeros.
+//!
 //! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
 //! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
 //! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
@@ -62,7 +66,8 @@
 //! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow
 //! beyond 2.3e38 (scale times `log2 e` is rounded to `f32`, which moves all scores by one and the same part, at most
 //! 2^-24). Else it is multiplied into `s - m'`, which rounds by half a unit of the last place of a number that is at
-//! most twice as large as a score: no more than the scores themselves were rounded.
+//! most twice as large as a score: no more than the scores themselves were rounded. Where there is a soft cap, `log2 e` goes
+//! into the number that `tanh` is multiplied by, if the masks behind it are literals.
 
 mod keys;
 
@@ -71,7 +76,7 @@ use std::f64::consts::LOG2_E;
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, literal, tile_size};
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
-use crate::ir::{Function, MaskKind, Op, Scalar, Terminator};
+use crate::ir::{Function, InstData, Loc, MaskKind, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, computed};
@@ -117,16 +122,47 @@ struct Scale {
     exponents: Option<tile::Value>,
 }
 
-/// A mask, in order of application.
+/// A mask or a soft cap, in order of application.
 struct Mask {
     kind: MaskKind,
+    loc: Loc,
     operand: Option<Source>,
-    /// The score of what a `keep` does not keep.
-    fill: Option<tile::Value>,
+    /// The score of what a `keep` does not keep; what a cap multiplies by.
+    number: Option<tile::Value>,
+}
+
+/// What is done to the scores, as it is written.
+struct Written {
+    kind: MaskKind,
+    loc: Loc,
+    operand: Option<Source>,
+    /// The fill, or the cap.
+    number: Option<Source>,
+}
+
+/// Where the program says what a kernel does.
+#[derive(Clone, Copy)]
+struct Places {
+    /// The product of queries and keys.
+    scores: Loc,
+    scale: Loc,
+    sink: Loc,
+    softmax: Loc,
+    /// The product with the values: the place of what nothing else asks for.
+    values: Loc,
+}
+
+/// The places of an attention's steps and of what is done to its scores: the whole's, where they are not known.
+fn places(d: &InstData, masks: &[MaskKind]) -> (Places, Vec<Loc>) {
+    let at = |i: usize| d.parts.get(i).copied().filter(|loc| loc.line > 0).unwrap_or(d.loc);
+    let of_masks: Vec<Loc> = (0..masks.len()).map(|i| at(2 + i)).collect();
+    let sink = of_masks.last().copied().unwrap_or(d.loc);
+    (Places { scores: at(0), scale: at(1), sink, softmax: at(2 + masks.len()), values: d.loc }, of_masks)
 }
 
 /// What the parts of the kernel share.
 struct Attention {
+    places: Places,
     form: Form,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
@@ -150,6 +186,8 @@ struct Attention {
     shift: tile::Value,
     scale: Scale,
     masks: Vec<Mask>,
+    /// One more score in each row, which has no value.
+    sink: Option<Source>,
 }
 
 /// The kernel that computes a body of one attention and elementwise operations on its result into `out`.
@@ -213,6 +251,7 @@ pub(super) fn attention(
 
     let mut kb = KernelBuilder::new(name);
     kb.at(attention.loc);
+    let (places, places_of_masks) = places(attention, &masks);
     let mut buffers = vec![q.clone(), k.clone(), v.clone()];
     let bq = kb.buffer(buffer_type(&q), ParamMode::In);
     let bk = kb.buffer(buffer_type(&k), ParamMode::In);
@@ -225,7 +264,12 @@ pub(super) fn attention(
             Operand::Literal(x) => Source::Literal(x, ty.elem),
             Operand::Dim(x) => Source::Dim(x, ty.elem),
             Operand::View(x) => {
-                let x = if ty.rank() == 0 { x } else { with_lead(&x, &s, &t) };
+                let is_sink = i + 1 == attention.operands.len() && masks.last() == Some(&MaskKind::Sink);
+                let x = match ty.rank() {
+                    0 => x,
+                    _ if is_sink => with_lead(&x, &s, &Dim::one()),
+                    _ => with_lead(&x, &s, &t),
+                };
                 let b = kb.buffer(buffer_type(&x), ParamMode::In);
                 buffers.push(x);
                 Source::Buffer(b)
@@ -266,44 +310,41 @@ pub(super) fn attention(
 
     let mut sources = sources.into_iter();
     let scale = sources.next().ok_or("an attention without a scale")?;
-    let mut written = Vec::new();
-    for kind in masks {
-        let operand = if kind.operands() > 0 { sources.next() } else { None };
-        let fill = match kind {
-            MaskKind::Keep => Some(sources.next().ok_or("a mask without a fill")?),
-            MaskKind::Add | MaskKind::Causal => None,
+    let (mut written, mut sink) = (Vec::new(), None);
+    for (kind, loc) in masks.into_iter().zip(places_of_masks) {
+        let mut next = || sources.next().ok_or("a mask without its operand");
+        let (operand, number) = match kind {
+            MaskKind::Causal => (None, None),
+            MaskKind::Add => (Some(next()?), None),
+            MaskKind::Keep => (Some(next()?), Some(next()?)),
+            MaskKind::Cap => (None, Some(next()?)),
+            MaskKind::Sink => {
+                sink = Some(next()?);
+                continue;
+            }
         };
-        written.push((kind, operand, fill));
+        written.push(Written { kind, loc, operand, number });
     }
-    // What is put in the scores' place can be multiplied beforehand, what is added to them cannot.
-    let literals = written.iter().all(|(kind, _, fill)| match kind {
-        MaskKind::Causal => true,
-        MaskKind::Keep => matches!(fill, Some(Source::Literal(..))),
-        MaskKind::Add => false,
-    });
-    let hidden = |fill: &Option<Source>| match fill {
-        Some(Source::Literal(x, _)) => x.as_f64() == f64::NEG_INFINITY,
-        _ => false,
-    };
-    let only_hides = written.iter().all(|(kind, _, fill)| *kind == MaskKind::Causal || hidden(fill));
+    let last_cap = written.iter().rposition(|m| m.kind == MaskKind::Cap);
+    let behind_cap = last_cap.map_or(0, |n| n + 1);
+    kb.at(places.scale);
     let scale = match form {
-        Form::Sideways | Form::Single => scale_of(&mut kb, &scale, literals),
-        Form::Paired => scale_of_pairs(&mut kb, &scale, only_hides),
+        Form::Sideways | Form::Single => scale_of(&mut kb, &scale, &written, behind_cap),
+        Form::Paired => scale_of_pairs(&mut kb, &scale, &written, behind_cap, sink.is_some()),
     };
     let mut read = Vec::new();
-    for (kind, operand, fill) in written {
-        // A fill is a scalar, read once.
-        let fill = fill.map(|x| match x {
-            Source::Literal(x, elem) if scale.exponents.is_none() => {
-                kb.scalar(Scalar::Float(exponent(round_to(elem, x.as_f64()))), Elem::F32)
-            }
-            x => scalar_of(&mut kb, &x),
-        });
-        read.push(Mask { kind, operand, fill });
+    for (n, Written { kind, loc, operand, number }) in written.into_iter().enumerate() {
+        kb.at(loc);
+        // A fill or a cap is a scalar, read once. From the last cap on, scores are exponents of 2 where nothing is added to them.
+        let exponents = scale.exponents.is_none() && last_cap.is_none_or(|cap| n >= cap);
+        let number = number.map(|x| if exponents { exponent_of(&mut kb, &x) } else { scalar_of(&mut kb, &x) });
+        read.push(Mask { kind, loc, operand, number });
     }
+    kb.at(places.values);
     let copied = form == Form::Sideways && !(in_place(&kb, bk) && in_place(&kb, bv));
     let block = if copied { COPIED_KEYS } else { KEYS };
     let parts = Attention {
+        places,
         form,
         rank,
         points,
@@ -320,15 +361,18 @@ pub(super) fn attention(
         width,
         scale,
         masks: read,
+        sink,
     };
     let [sum, acc] = parts.all_keys(&mut kb)?;
 
+    kb.at(places.softmax);
     let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
     let empty = kb.compare(CmpOp::Eq, sum, zero);
     let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
     let inverse = kb.binary(BinaryOp::Div, one, sum);
     let mean = kb.binary(BinaryOp::Mul, acc, inverse);
     let y = kb.select(empty, zero, mean);
+    kb.at(places.values);
     let y = if form == Form::Single { y } else { kb.transpose(y) };
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
@@ -354,52 +398,75 @@ fn in_place(kb: &KernelBuilder, buffer: tile::Value) -> bool {
 }
 
 /// A tile whose rows go along one axis and columns along another; where only the rows' axis is dense, it is read the other
-/// way round and turned. `factor` is multiplied into it on the way.
+/// way round and turned. `factor` is multiplied into it on the way, as its place says.
 fn load_turned(
     kb: &mut KernelBuilder,
     buffer: tile::Value,
     at: &[tile::Value],
     axes: (usize, usize),
     extents: (Extent, Extent),
-    factor: Option<tile::Value>,
+    factor: Option<(tile::Value, Loc)>,
 ) -> tile::Value {
     let turn = is_dense(kb, buffer, axes.0) && !is_dense(kb, buffer, axes.1);
     let ((rows, cols), (high, wide)) = if turn { ((axes.1, axes.0), (extents.1, extents.0)) } else { (axes, extents) };
     let mut x = kb.load(buffer, at, (Some(rows), Some(cols)), high, wide);
-    if let Some(f) = factor {
-        x = kb.binary(BinaryOp::Mul, x, f);
+    if let Some((f, loc)) = factor {
+        x = kb.placed(loc, |kb| kb.binary(BinaryOp::Mul, x, f));
     }
     if turn { kb.transpose(x) } else { x }
 }
 
-/// `literals`: may the scores be other than what was written, by a factor?
-fn scale_of(kb: &mut KernelBuilder, s: &Source, literals: bool) -> Scale {
+/// What is put in the scores' place can be multiplied beforehand, what is added to them cannot.
+fn are_literals(masks: &[Written]) -> bool {
+    masks.iter().all(|m| match m.kind {
+        MaskKind::Causal => true,
+        MaskKind::Keep => matches!(m.number, Some(Source::Literal(..))),
+        MaskKind::Add | MaskKind::Cap | MaskKind::Sink => false,
+    })
+}
+
+/// How the scale comes in, and `log2 e`: into the queries or the last cap, where no mask `behind_cap` forbids it.
+fn scale_of(kb: &mut KernelBuilder, s: &Source, masks: &[Written], behind_cap: usize) -> Scale {
     let float = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
+    let literals = are_literals(masks.get(behind_cap..).unwrap_or_default());
     let exponents = |kb| Some(float(kb, LOG2_E));
+    let into_cap = literals && behind_cap > 0;
     match s {
         Source::Literal(x, elem) if (2f64.powi(-20)..=1.0).contains(&x.as_f64().abs()) => {
             let x = round_to(*elem, x.as_f64());
-            if literals {
+            if literals && !into_cap {
                 Scale { queries: Some(float(kb, exponent(x))), ..Scale::default() }
             } else {
                 let queries = if x == 1.0 { None } else { Some(float(kb, x)) };
-                Scale { queries, exponents: exponents(kb), ..Scale::default() }
+                Scale { queries, exponents: if into_cap { None } else { exponents(kb) }, ..Scale::default() }
             }
         }
-        _ => Scale { scores: Some(scalar_of(kb, s)), exponents: exponents(kb), ..Scale::default() },
+        _ => {
+            let scores = Some(scalar_of(kb, s));
+            Scale { scores, exponents: if into_cap { None } else { exponents(kb) }, ..Scale::default() }
+        }
     }
 }
 
-/// The scale where queries stay as they are, for products take them as `bf16`. `only_hides`: do masks put nothing but `-inf` in
-/// place of scores? A scale that keeps their order is then multiplied into what their powers are taken of.
-fn scale_of_pairs(kb: &mut KernelBuilder, s: &Source, only_hides: bool) -> Scale {
+/// The scale where queries stay as they are, for products take them as `bf16`. Where masks put nothing but `-inf` in place of
+/// scores, and nothing else is compared with these, a scale that keeps their order is multiplied into what their powers are
+/// taken of.
+fn scale_of_pairs(kb: &mut KernelBuilder, s: &Source, masks: &[Written], behind_cap: usize, has_sink: bool) -> Scale {
+    let hides = |m: &Written| match (m.kind, &m.number) {
+        (MaskKind::Causal, _) => true,
+        (MaskKind::Keep, Some(Source::Literal(x, _))) => x.as_f64() == f64::NEG_INFINITY,
+        _ => false,
+    };
     match s {
-        Source::Literal(x, elem) if only_hides && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) => {
+        Source::Literal(x, elem)
+            if !has_sink && masks.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>
+        {
             let factor = exponent(round_to(*elem, x.as_f64()));
             Scale { exponents: Some(kb.scalar(Scalar::Float(factor), Elem::F32)), ..Scale::default() }
         }
         _ => {
-            let exponents = Some(kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
+            let into_cap = behind_cap > 0 && are_literals(masks.get(behind_cap..).unwrap_or_default());
+            let exponents = if into_cap { None } else { Some(kb.scalar(Scalar::Float(LOG2_E), Elem::F32)) };
             Scale { scores: Some(scalar_of(kb, s)), exponents, ..Scale::default() }
         }
     }
@@ -409,6 +476,15 @@ fn scale_of_pairs(kb: &mut KernelBuilder, s: &Source, only_hides: bool) -> Scale
 fn exponent(x: f64) -> f64 {
     let y = x * LOG2_E;
     if x.is_finite() { y.clamp(-f64::from(f32::MAX), f64::from(f32::MAX)) } else { y }
+}
+
+/// A number as an exponent of 2 instead of `e`.
+fn exponent_of(kb: &mut KernelBuilder, s: &Source) -> tile::Value {
+    if let Source::Literal(x, elem) = s {
+        return kb.scalar(Scalar::Float(exponent(round_to(*elem, x.as_f64()))), Elem::F32);
+    }
+    let (x, factor) = (scalar_of(kb, s), kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
+    kb.binary(BinaryOp::Mul, x, factor)
 }
 
 fn scalar_of(kb: &mut KernelBuilder, s: &Source) -> tile::Value {

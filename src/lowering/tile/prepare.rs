@@ -65,7 +65,7 @@ fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -
                 Op::LogSoftmax { axis: rank - 1 }
             };
             let turned = emit(f, Op::Transpose { perm: perm.clone() }, vec![x], None, data.loc, out)?;
-            let inner = InstData { op, operands: vec![turned], result: None, loc: data.loc };
+            let inner = InstData { op, operands: vec![turned], result: None, loc: data.loc, parts: Vec::new() };
             let y = wrap(f, FusionKind::Rows, &inner, out)?;
             emit(f, Op::Transpose { perm }, vec![y], None, data.loc, out).map(Some)
         }
@@ -149,7 +149,7 @@ fn reduce(
         rows = emit(f, Op::Reshape, vec![rows], Some(merged), data.loc, out)?;
     }
     let op = Op::Reduce { kind, axes: vec![kept.len()], keep: true };
-    let inner = InstData { op, operands: vec![rows], result: None, loc: data.loc };
+    let inner = InstData { op, operands: vec![rows], result: None, loc: data.loc, parts: Vec::new() };
     let y = wrap(f, FusionKind::Rows, &inner, out)?;
     shape.push(Dim::one());
     if result.tensor().is_some_and(|t| t.shape == shape) {
@@ -185,6 +185,7 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
         });
     }
     let y = body.append(entry, data.op.clone(), inner, None, data.loc)?.ok_or("an operation without a result")?;
+    body.set_parts(y, &data.parts);
     body.terminate(entry, Terminator::Return(vec![y]));
     emit(f, Op::Fused { kind, body: Box::new(body) }, outer, None, data.loc, out)
 }

@@ -432,6 +432,9 @@ impl Parser {
 
     fn loc(&self, loc: Option<&LocText>, place: Place) -> Read<Loc> {
         let Some(l) = loc else { return Ok(Loc::default()) };
+        if !l.parts.is_empty() {
+            return fail(codes::FORM, place, "the place of an operation on tiles has no parts");
+        }
         let file = match &l.file {
             None => 0,
             Some(name) => match self.out.module.files.iter().position(|f| f == name) {

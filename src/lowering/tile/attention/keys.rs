@@ -9,7 +9,9 @@
 //! what is finite, or 0, is multiplied as before; and the weights of those that are not are summed for each element of the result,
 //! those of infinity and NaN in one sum, those of minus infinity and NaN in another. Where such a sum is not 0, that is added.
 
-use super::{Attention, CHUNK, Form, Mask, ONE, Source, WIDTH, in_place, load_turned, scalar_of};
+use std::f64::consts::LOG2_E;
+
+use super::{Attention, CHUNK, Form, Mask, ONE, Source, WIDTH, exponent_of, in_place, load_turned, scalar_of};
 use crate::ir::{MaskKind, Scalar};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -109,7 +111,7 @@ impl Attention {
         let last = self.masks.len().saturating_sub(1);
         // A single query does not visit what a causal mask hides, if that is the last one.
         let visited = |n: usize, m: &Mask| !(self.form == Form::Single && m.kind == MaskKind::Causal && n == last);
-        self.masks.iter().enumerate().any(|(n, m)| visited(n, m))
+        self.masks.iter().enumerate().any(|(n, m)| m.kind != MaskKind::Cap && visited(n, m))
     }
 
     /// The loops over keys.
@@ -118,9 +120,18 @@ impl Attention {
             Form::Sideways | Form::Paired => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
             Form::Single => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
         };
+        // The weight of a sink, of which the first maximum is made, is 1.
+        let (highest, weight, loc) = match &self.sink {
+            Some(sink) => (kb.placed(self.places.sink, |kb| self.sink_scores(kb, sink)), 1.0, self.places.sink),
+            None => {
+                let bottom = Scalar::Float(f64::NEG_INFINITY);
+                let highest = kb.placed(self.places.softmax, |kb| kb.full(bottom, Elem::F32, ONE, self.queries));
+                (highest, 0.0, self.places.softmax)
+            }
+        };
         let mut now = Running {
-            highest: kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, ONE, self.queries),
-            sum: kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries),
+            highest,
+            sum: kb.placed(loc, |kb| kb.full(Scalar::Float(weight), Elem::F32, ONE, self.queries)),
             result: empty(kb),
             next: kb.index(0),
             special: None,
@@ -128,7 +139,7 @@ impl Attention {
         if careful {
             now.special = Some([empty(kb), empty(kb)]);
         }
-        let queries = self.whole_queries(kb);
+        let queries = kb.placed(self.places.scores, |kb| self.whole_queries(kb));
         let last_is_causal = self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal);
         // A single query sees all keys before the end.
         let causal =
@@ -158,6 +169,34 @@ impl Attention {
         self.round(kb, queries, now, Round { end, block, whole: false, causal })
     }
 
+    /// The sink of each query, as scores are.
+    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source) -> Value {
+        let rank = |kb: &KernelBuilder, b: Value| kb.ty(b).buffer().map_or(0, |b| b.shape.len());
+        let sink = match sink {
+            Source::Buffer(b) if rank(kb, *b) > 0 => {
+                let query = self.rank - 2;
+                let varies = kb.ty(*b).buffer().is_some_and(|b| b.strides[query].as_const() != Some(0));
+                let zero = kb.index(0);
+                let at = self.at(self.row, zero);
+                let x = match varies && self.form != Form::Single {
+                    true => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
+                    false => kb.load(*b, &at, (None, None), ONE, ONE),
+                };
+                match self.scale.exponents {
+                    Some(_) => x,
+                    None => {
+                        let factor = kb.scalar(Scalar::Float(LOG2_E), Elem::F32);
+                        kb.binary(BinaryOp::Mul, x, factor)
+                    }
+                }
+            }
+            one if self.scale.exponents.is_some() => scalar_of(kb, one),
+            one => exponent_of(kb, one),
+        };
+        let zeros = kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries);
+        kb.binary(BinaryOp::Add, zeros, sink)
+    }
+
     /// The queries on their sides, scaled, if a head is one tile.
     fn whole_queries(&self, kb: &mut KernelBuilder) -> Option<Value> {
         let n = self.d.as_const().filter(|n| (1..=WIDTH).contains(n))?;
@@ -169,14 +208,18 @@ impl Attention {
     fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent) -> Value {
         let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
         match self.form {
-            Form::Sideways => load_turned(kb, self.q, &at, axes, (part, self.queries), self.scale.queries),
+            Form::Sideways => {
+                let factor = self.scale.queries.map(|factor| (factor, self.places.scale));
+                load_turned(kb, self.q, &at, axes, (part, self.queries), factor)
+            }
             Form::Paired => {
                 let q = load_turned(kb, self.q, &at, axes, (part, self.queries), None);
                 kb.pair_rows(q)
             }
             Form::Single => {
                 let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
-                self.scale.queries.map_or(q, |factor| kb.binary(BinaryOp::Mul, q, factor))
+                let scaled = |factor| kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, q, factor));
+                self.scale.queries.map_or(q, scaled)
             }
         }
     }
@@ -229,16 +272,17 @@ impl Attention {
         } else {
             kb.extent_at(&self.t, now.next, round.block)
         };
-        let mut scores = self.scores(kb, queries, now.next, keys);
+        let mut scores = kb.placed(self.places.scores, |kb| self.scores(kb, queries, now.next, keys));
         if let Some(scale) = self.scale.scores {
-            scores = kb.binary(BinaryOp::Mul, scores, scale);
+            scores = kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, scores, scale));
         }
         for mask in &self.masks {
             if mask.kind != MaskKind::Causal || round.causal {
-                scores = self.masked(kb, mask, scores, now.next, keys)?;
+                scores = kb.placed(mask.loc, |kb| self.masked(kb, mask, scores, now.next, keys))?;
             }
         }
-        let then = self.softmax_step(kb, now, scores, (keys, round.block));
+        let softmax = self.places.softmax;
+        let then = kb.placed(softmax, |kb| self.softmax_step(kb, now, scores, (keys, round.block)));
         kb.br(head, &then.carried());
         kb.switch_to(done);
         Ok(now)
@@ -390,9 +434,14 @@ impl Attention {
             }
             MaskKind::Keep => {
                 let x = self.mask_tile(kb, operand?, first, keys);
-                let fill = mask.fill.ok_or("a mask without a fill")?;
+                let fill = mask.number.ok_or("a mask without a fill")?;
                 kb.select(x, scores, fill)
             }
+            MaskKind::Cap => {
+                let x = kb.unary(UnaryOp::Tanh, scores);
+                kb.binary(BinaryOp::Mul, x, mask.number.ok_or("a cap without its number")?)
+            }
+            MaskKind::Sink => return Err("a sink is no mask".into()),
         })
     }
 
@@ -444,14 +493,14 @@ impl Attention {
         let sum = kb.binary(BinaryOp::Mul, now.sum, kept);
         let sum = kb.binary(BinaryOp::Add, sum, more);
         let result = kb.binary(BinaryOp::Mul, now.result, kept);
-        let (result, special) = match now.special {
+        let (result, special) = kb.placed(self.places.values, |kb| match now.special {
             None => (self.add_values(kb, weights, now.next, keys, result), None),
             Some(special) => {
                 let [up, down] = special.map(|x| kb.binary(BinaryOp::Mul, x, kept));
                 let [result, up, down] = self.add_values_carefully(kb, weights, now.next, keys, [result, up, down]);
                 (result, Some([up, down]))
             }
-        };
+        });
         Running { next: kb.plus(now.next, block), highest, sum, result, special }
     }
 }
