@@ -220,9 +220,9 @@ fn compiled(
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
 ) -> Result<Values, Failure> {
-    let (values, (names, widened)) = called(s, graph, model, call, levels, (generator, threads))?;
-    unused(s, names);
-    converted(&widened);
+    let (values, told) = called(s, graph, model, call, levels, (generator, threads))?;
+    unused(s, told.unused);
+    converted(&told.converted);
     if levels.weights.format != WeightFormat::F32 {
         let exact = Levels { weights: WeightChoice::default(), ..levels.clone() };
         let (reference, _) = called(s, graph, model, call, &exact, (generator, threads))?;
@@ -252,8 +252,13 @@ fn differences(values: &Values, reference: &Values) -> String {
     text
 }
 
-/// Compiles the module, loads it, and calls the function; the values, and names of weights that nothing uses and of those that
-/// were converted.
+/// Names of weights of a file: those that the program does not use, and those that were converted.
+struct Told {
+    unused: Vec<String>,
+    converted: Vec<String>,
+}
+
+/// Compiles the module, loads it, and calls the function; the values, and what is told of the weights.
 fn called(
     s: &mut Session,
     graph: &ir::Module,
@@ -261,7 +266,7 @@ fn called(
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<(Values, (Vec<String>, Vec<String>)), Failure> {
+) -> Result<(Values, Told), Failure> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
@@ -276,7 +281,7 @@ fn called(
     // SAFETY: the file was just linked from code of our own.
     let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
         .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
-    let told = (loaded.unused_weights(), loaded.converted_weights());
+    let told = Told { unused: loaded.unused_weights(), converted: loaded.converted_weights() };
 
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
