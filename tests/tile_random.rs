@@ -116,9 +116,10 @@ fn compute_what_the_interpreter_does(level: CpuLevel, seeds: &[u64]) {
         schedule(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
     }
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    let model =
-        descriptor::describe_entries(&[], &module.entries, "Random", "", &cpu::Machine::host().triple().to_string())
-            .unwrap();
+    let declared =
+        descriptor::Declared { params: &[], entries: &module.entries, file: &module.name, files: &module.files };
+    let target = cpu::Machine::host().triple().to_string();
+    let model = descriptor::describe_entries(&declared, "Random", "", &target).unwrap();
     let tier = cpu::Tier { level, module: &module };
     let compiled = compiled::compile(&[tier], &model);
     let folder = tempfile::tempdir().unwrap();
