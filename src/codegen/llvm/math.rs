@@ -9,6 +9,7 @@ use inkwell::values::VectorValue;
 
 use super::emit::{Emit, Made};
 use crate::scalar::{BinaryOp, UnaryOp};
+use crate::shape::Elem;
 use crate::tile::CpuLevel;
 use crate::vector::expand;
 use crate::vector::{Features, Inst, Op, Type};
