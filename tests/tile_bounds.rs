@@ -461,3 +461,72 @@ fn texts_without_code_are_no_bugs() {
     let text = format!("{}{}", &source[..start], &source[end..]);
     assert!(complaint(&text).unwrap().contains("has taps, and no plan that fills them"));
 }
+
+/// A plan whose only slot has this many bytes, under these facts.
+fn slot_of(facts: &str, bytes: &str, lines: &str) -> String {
+    let facts: String = facts.split(", ").filter(|f| !f.is_empty()).map(|f| format!("  where {f}\n")).collect();
+    written("%1")
+        .replace(
+            "entry @forward(\"x\": f32[8]) -> (f32[8]) {\n",
+            &format!("entry @forward(\"x\": f32[8], \"y\": f32[S, T]) -> (f32[8]) {{\n{facts}"),
+        )
+        .replace("plan @forward {", &format!("plan @forward symbols(S, T) slots({bytes}) {{"))
+        .replace("  launch @copy(%0, %1)\n", &format!("{lines}  launch @copy(%0, %1)\n"))
+}
+
+/// What facts say of products, differences and quotients, and what they do not.
+#[test]
+fn facts_prove_what_they_say() {
+    for (facts, bytes, holds) in [
+        ("", "4*S*T", true),
+        ("", "S*T-S", false),
+        ("1 <= T", "S*T-S", true),
+        ("1 <= S", "S*S-2*S+1", true),
+        ("2 <= S", "S*S-3*S+2", true),
+        ("1 <= S", "S*T-2*S-T+2", false),
+        ("2 <= T", "S*T-2*S-T+2", false),
+        ("1 <= S, 2 <= T", "S*T-2*S-T+2", true),
+        ("T < S", "S-T-1", true),
+        ("T < S", "S-T-2", false),
+        ("T <= S", "S-T", true),
+        ("T <= S", "S-T-1", false),
+        ("T <= S", "S*S-2*S*T+T*T", true),
+        ("1 <= S", "S*((S-T)/(T+1))-((S-T)/(T+1))", false),
+        ("(S) % (2) == 0", "S/2", true),
+        ("(S) % (2) == 0", "S/2-1", false),
+    ] {
+        let found = complaint(&slot_of(facts, bytes, "")).unwrap_or_default();
+        assert_eq!(!found.contains("bytes of slot 0 may be negative"), holds, "{bytes} where {facts}: {found}");
+    }
+}
+
+/// Arguments lie in order; numbers are read where they are.
+#[test]
+fn what_a_plan_reads_is_there() {
+    assert_eq!(complaint(&slot_of("", "32", "")), None);
+    let turned = complaint(&slot_of("", "32", "  %20 = arg 0 : buf f32[8] strides[2]\n"));
+    assert!(turned.as_deref().unwrap_or_default().contains("the whole of it lies in order"), "{turned:?}");
+    let read = |bytes: &str| {
+        slot_of("", bytes, "  %20 = slot 0 : buf i32[8]\n  %21 = const 1 : index\n  %22 = load_scalar %20[%21] : i32\n")
+    };
+    assert_eq!(complaint(&read("32")), None);
+    let beyond = complaint(&read("8"));
+    assert!(beyond.as_deref().unwrap_or_default().contains("may end beyond what it is part of"), "{beyond:?}");
+}
+
+/// Quantised weights are read from the beginning of a group on, which has a scale.
+#[test]
+fn groups_of_quantised_weights_are_read_whole() {
+    let source = gpt2(2, 64, 4, 96, WeightFormat::Int8);
+    assert_eq!(complaint(&source), None);
+    let line = source.lines().find(|l| l.contains("load_scaled")).expect("quantised weights");
+    let (before, inside) = line.split_once("load_scaled ").expect("its operands");
+    let (buffer, rest) = inside.split_once('[').expect("indices");
+    let (indices, after) = rest.split_once(']').expect("indices");
+    let mut indices: Vec<&str> = indices.split(", ").collect();
+    let at = indices.len() - 2;
+    indices[at] = "%9999";
+    let edited = format!("  %9999 = const 1 : index\n{before}load_scaled {buffer}[{}]{after}", indices.join(", "));
+    let found = complaint(&source.replacen(line, &edited, 1)).unwrap_or_default();
+    assert!(found.contains("may be inside of a group of"), "{edited}\n{found}");
+}

@@ -471,4 +471,13 @@ fn what_operations_reach_is_asked_for() {
     let region = "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[S]) {\n^bb0:\n  %2 = fused map(%3 = %0) : f32[S] {\n    \
                   %4 = dim S/T : f32[]\n    %5 = mul %3, %4 : f32[S]\n    yield %5\n  }\n  return %2\n}";
     assert_eq!(checks(region), ["(S) % (T) == 0"]);
+    // Of T < S no more follows than T + 1 <= S.
+    let cut = |to: &str| {
+        checks(&format!(
+            "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[{to}]) {{\n  where T < S\n^bb0:\n  \
+             %2 = slice %0, axis=0, start=0, stop={to} : f32[{to}]\n  return %2\n}}"
+        ))
+    };
+    assert_eq!(cut("T+1"), ["T < S"]);
+    assert_eq!(cut("T+2"), ["T < S", "T+2 <= S"]);
 }
