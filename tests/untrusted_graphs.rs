@@ -481,3 +481,20 @@ fn what_operations_reach_is_asked_for() {
     assert_eq!(cut("T+1"), ["T < S"]);
     assert_eq!(cut("T+2"), ["T < S", "T+2 <= S"]);
 }
+
+/// False is below true, in compiled code as in the interpreter.
+#[test]
+fn truth_values_are_ordered() {
+    let source = "module \"m\"\nfunc @f(%0 \"a\": bool[S], %1 \"b\": bool[S]) -> (bool[S], bool[S], bool[S], bool[S]) {\n^bb0:\n  \
+                  %2 = lt %0, %1 : bool[S]\n  %3 = le %0, %1 : bool[S]\n  %4 = gt %0, %1 : bool[S]\n  %5 = ge %0, %1 : bool[S]\n  \
+                  return %2, %3, %4, %5\n}\n";
+    let truths = |values: [i64; 4]| Tensor::from_ints(Elem::Bool, vec![20], &values.repeat(5)).unwrap();
+    let args = [vec![truths([0, 0, 1, 1]), truths([0, 1, 0, 1])]];
+    assert_eq!(outcome("orders of truth values", source, &args, &BTreeMap::new()), [Outcome::Done]);
+    let module = text::parse(source, Default::default()).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
+    let call = interp::Call { function: "f", args: &args[0], params: &BTreeMap::new(), limits: Default::default() };
+    let found = interp::run::<f32>(verify(&module).unwrap(), &call).unwrap().results;
+    for (got, want) in found.iter().zip([[0, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [1, 0, 1, 1]]) {
+        assert_eq!(got.to_tensor().unwrap().to_i64(), want.repeat(5));
+    }
+}
