@@ -492,9 +492,12 @@ fn truth_values_are_ordered() {
     let args = [vec![truths([0, 0, 1, 1]), truths([0, 1, 0, 1])]];
     assert_eq!(outcome("orders of truth values", source, &args, &BTreeMap::new()), [Outcome::Done]);
     let module = text::parse(source, Default::default()).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
-    let call = interp::Call { function: "f", args: &args[0], params: &BTreeMap::new(), limits: Default::default() };
-    let found = interp::run::<f32>(verify(&module).unwrap(), &call).unwrap().results;
-    for (got, want) in found.iter().zip([[0, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [1, 0, 1, 1]]) {
-        assert_eq!(got.to_tensor().unwrap().to_i64(), want.repeat(5));
+    let folder = tempfile::tempdir().unwrap();
+    for level in compiled::levels() {
+        let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+        let found = model.session().unwrap().call(model.entry("f").unwrap(), &args[0]).unwrap();
+        for (got, want) in found.iter().zip([[0, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [1, 0, 1, 1]]) {
+            assert_eq!(got.to_i64(), want.repeat(5), "{}", level.name());
+        }
     }
 }
