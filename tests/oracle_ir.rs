@@ -141,6 +141,7 @@ fn tile_ir_computes_what_graph_ir_says() {
 
 #[test]
 fn compiled_code_computes_what_graph_ir_says() {
+    let levels = compiled::levels();
     let range = seeds(1000);
     let count = range.clone().count();
     let mut wrong = Vec::new();
@@ -152,7 +153,9 @@ fn compiled_code_computes_what_graph_ir_says() {
         // What fails after the passes is not dead.
         let fails = matches!(expected(&module, &p), Err(e) if e.to_string().contains("out of range"));
         let folder = tempfile::tempdir().unwrap();
-        let loaded = std::panic::catch_unwind(|| compiled::load(&module, &p.params, folder.path()));
+        // The levels take turns.
+        let level = levels[usize::try_from(seed).unwrap() % levels.len()];
+        let loaded = std::panic::catch_unwind(|| compiled::load_at(level, &module, &p.params, folder.path()));
         let Ok(model) = loaded else {
             wrong.push(format!("seed {seed}: does not compile\n{:?}\n{}", p.symbols, text::print(&module)));
             continue;

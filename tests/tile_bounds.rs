@@ -59,7 +59,12 @@ fn parse(source: &str) -> Option<Module> {
 
 /// What the verifier says of a text that can be read.
 fn complaint(source: &str) -> Option<String> {
-    let module = parse(source).unwrap_or_else(|| panic!("cannot be read:\n{source}"));
+    let mut sources = SourceMap::new();
+    let file = sources.add("bounds.tir", source);
+    let module = match text::parse(source, file) {
+        Ok(parsed) => parsed.module,
+        Err(d) => panic!("cannot be read: {}\n{source}", attnc::diagnostics::render_all(&d, &sources, false)),
+    };
     verify::verify(&module).err().map(|e| e.to_string())
 }
 
@@ -470,4 +475,126 @@ fn texts_without_code_are_no_bugs() {
     let end = start + source[start..].find("\n}\n").unwrap() + 3;
     let text = format!("{}{}", &source[..start], &source[end..]);
     assert!(complaint(&text).unwrap().contains("has taps, and no plan that fills them"));
+}
+
+/// A plan whose only slot has this many bytes, under these facts.
+fn slot_of(facts: &str, bytes: &str, lines: &str) -> String {
+    let facts: String = facts.split(", ").filter(|f| !f.is_empty()).map(|f| format!("  where {f}\n")).collect();
+    written("%1")
+        .replace(
+            "entry @forward(\"x\": f32[8]) -> (f32[8]) {\n",
+            &format!("entry @forward(\"x\": f32[8], \"y\": f32[S, T]) -> (f32[8]) {{\n{facts}"),
+        )
+        .replace("plan @forward {", &format!("plan @forward symbols(S, T) slots({bytes}) {{"))
+        .replace("  launch @copy(%0, %1)\n", &format!("{lines}  launch @copy(%0, %1)\n"))
+}
+
+/// What facts say of products, differences and quotients, and what they do not.
+#[test]
+fn facts_prove_what_they_say() {
+    for (facts, bytes, holds) in [
+        ("", "4*S*T", true),
+        ("", "S*T-S", false),
+        ("1 <= T", "S*T-S", true),
+        ("1 <= S", "S*S-2*S+1", true),
+        ("2 <= S", "S*S-3*S+2", true),
+        ("1 <= S", "S*T-2*S-T+2", false),
+        ("2 <= T", "S*T-2*S-T+2", false),
+        ("1 <= S, 2 <= T", "S*T-2*S-T+2", true),
+        ("T < S", "S-T-1", true),
+        ("T < S", "S-T-2", false),
+        ("T <= S", "S-T", true),
+        ("T <= S", "S-T-1", false),
+        ("T <= S", "S*S-2*S*T+T*T", true),
+        ("1 <= S", "S*((S-T)/(T+1))-((S-T)/(T+1))", false),
+        ("(S) % (2) == 0", "S/2", true),
+        ("(S) % (2) == 0", "S/2-1", false),
+    ] {
+        let found = complaint(&slot_of(facts, bytes, "")).unwrap_or_default();
+        assert_eq!(!found.contains("bytes of slot 0 may be negative"), holds, "{bytes} where {facts}: {found}");
+    }
+}
+
+/// Arguments lie in order; numbers are read where they are.
+#[test]
+fn what_a_plan_reads_is_there() {
+    assert_eq!(complaint(&slot_of("", "32", "")), None);
+    let turned = complaint(&slot_of("", "32", "  %20 = arg 0 : buf f32[8] strides[2]\n"));
+    assert!(turned.as_deref().unwrap_or_default().contains("the whole of it lies in order"), "{turned:?}");
+    let read = |bytes: &str| {
+        slot_of("", bytes, "  %20 = slot 0 : buf i32[8]\n  %21 = const 1 : index\n  %22 = load_scalar %20[%21] : i32\n")
+    };
+    assert_eq!(complaint(&read("32")), None);
+    let beyond = complaint(&read("8"));
+    assert!(beyond.as_deref().unwrap_or_default().contains("may end beyond what it is part of"), "{beyond:?}");
+}
+
+/// Quantised weights are read from the beginning of a group on, which has a scale.
+#[test]
+fn groups_of_quantised_weights_are_read_whole() {
+    let source = gpt2(2, 64, 4, 96, WeightFormat::Int8);
+    assert_eq!(complaint(&source), None);
+    let line = source.lines().find(|l| l.contains("load_scaled")).expect("quantised weights");
+    let (before, inside) = line.split_once("load_scaled ").expect("its operands");
+    let (buffer, rest) = inside.split_once('[').expect("indices");
+    let (indices, after) = rest.split_once(']').expect("indices");
+    let mut indices: Vec<&str> = indices.split(", ").collect();
+    let at = indices.len() - 2;
+    indices[at] = "%9999";
+    let edited = format!("  %9999 = const 1 : index\n{before}load_scaled {buffer}[{}]{after}", indices.join(", "));
+    let found = complaint(&source.replacen(line, &edited, 1)).unwrap_or_default();
+    assert!(found.contains("may be inside of a group of"), "{edited}\n{found}");
+}
+
+/// Rules of kernels and plans, one by one, on a small text: what is edited, to what, and what is said.
+#[test]
+fn rules_of_small_texts() {
+    let text = "module \"w\"\nmodel \"W\"\nparam \"p\" : f32[8]\npacked 64\n\nentry @forward(\"x\": f32[8]) -> (f32[8]) {\n}\n\n\
+        kernel @copy(%0: in f32[8], %1: out f32[8]) cpu(portable) scratch(0) {\n^bb0:\n  %2 = const 0 : index\n  \
+        run (1, 8) {\n    %3 = load %0[%2], cols=0 : tile f32[1, 8] @reg\n    store %1[%2], %3, cols=0\n  }\n  return\n}\n\n\
+        kernel @turns(%0: in f32[8], %1: out f32[8]) {\n^bb0:\n  %2 = const 0 : index\n  %3 = load %0[%2], cols=0 : tile f32[1, 8]\n  \
+        %7 = reduce_sum %3, axis=1 : tile f32[1, 1]\n  br ^bb1(%2, %3)\n\
+        ^bb1(%4: index, %5: tile f32[1, 8]):\n  %6 = add %5, %7 : tile f32[1, 8]\n  store %1[%2], %6, cols=0\n  return\n}\n\n\
+        plan @weights prepare {\n^bb0:\n  %0 = param \"p\" : buf f32[8]\n  %1 = packed 0 : buf f32[8]\n  launch @copy(%0, %1)\n  return\n}\n\n\
+        plan @forward slots(32) {\n^bb0:\n  %0 = arg 0 : buf f32[8]\n  %1 = out 0 : buf f32[8]\n  %2 = packed 0 : buf f32[8]\n  \
+        %3 = slot 0 : buf f32[8]\n  launch @copy(%2, %3)\n  launch @copy(%0, %1)\n  return\n}\n";
+    assert_eq!(complaint(text), None);
+    for (from, to, said) in [
+        ("%2 = packed 0 : buf f32[8]\n", "%2 = packed 40 : buf f32[8]\n", "a packed buffer is aligned to 64 bytes"),
+        (
+            "%2 = packed 0 : buf f32[8]\n",
+            "%2 = packed 64 : buf f32[8]\n",
+            "ends at byte 96 of 64 bytes of the packed area",
+        ),
+        ("%3 = slot 0", "%3 = slot 1", "the plan has no slot 1"),
+        ("launch @copy(%2, %3)", "launch @copy(%3, %2)", "is in the packed area, which is read here alone"),
+        (
+            "  launch @copy(%0, %1)\n  return\n}\n\nplan @f",
+            "  launch @copy(%1, %1)\n  return\n}\n\nplan @f",
+            "is in the packed area, which is written here",
+        ),
+        ("br ^bb1(%2, %3)", "br ^bb1(%2, %7)", "and the block takes"),
+        ("br ^bb1(%2, %3)", "br ^bb1(%3, %2)", "and the block takes"),
+        (
+            "index\n  %3 = load %0[%2], cols=0 : tile f32[1, 8]\n  %7",
+            "index\n  %8 = dim U : index\n  %3 = load %0[%2], cols=0 : tile f32[1, 8]\n  %7",
+            "U is none of the symbols",
+        ),
+        ("br ^bb1(%2, %3)", "br ^bb1(%2)", "1 values for a block of 2 arguments"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let found = complaint(&text.replacen(from, to, 1)).unwrap_or_default();
+        assert!(found.contains(said), "{to}: {said:?} is not in\n{found}");
+    }
+    // Tiles have from 1 to 2^20 elements along each axis.
+    let wide = |n: i64| {
+        format!(
+            "module \"w\"\n\nkernel @k(%0: in f32[{n}], %1: out f32[{n}]) {{\n^bb0:\n  %2 = const 0 : index\n  \
+             %3 = load %0[%2], cols=0 : tile f32[1, {n}]\n  store %1[%2], %3, cols=0\n  return\n}}\n"
+        )
+    };
+    for (n, fits) in [(1, true), (1 << 20, true), ((1 << 20) + 1, false), (0, false)] {
+        let found = complaint(&wide(n)).unwrap_or_default();
+        assert_eq!(!found.contains("is not between 1 and 2^20"), fits, "{n}: {found}");
+    }
 }

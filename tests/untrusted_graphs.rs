@@ -471,4 +471,33 @@ fn what_operations_reach_is_asked_for() {
     let region = "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[S]) {\n^bb0:\n  %2 = fused map(%3 = %0) : f32[S] {\n    \
                   %4 = dim S/T : f32[]\n    %5 = mul %3, %4 : f32[S]\n    yield %5\n  }\n  return %2\n}";
     assert_eq!(checks(region), ["(S) % (T) == 0"]);
+    // Of T < S no more follows than T + 1 <= S.
+    let cut = |to: &str| {
+        checks(&format!(
+            "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[{to}]) {{\n  where T < S\n^bb0:\n  \
+             %2 = slice %0, axis=0, start=0, stop={to} : f32[{to}]\n  return %2\n}}"
+        ))
+    };
+    assert_eq!(cut("T+1"), ["T < S"]);
+    assert_eq!(cut("T+2"), ["T < S", "T+2 <= S"]);
+}
+
+/// False is below true, in compiled code as in the interpreter.
+#[test]
+fn truth_values_are_ordered() {
+    let source = "module \"m\"\nfunc @f(%0 \"a\": bool[S], %1 \"b\": bool[S]) -> (bool[S], bool[S], bool[S], bool[S]) {\n^bb0:\n  \
+                  %2 = lt %0, %1 : bool[S]\n  %3 = le %0, %1 : bool[S]\n  %4 = gt %0, %1 : bool[S]\n  %5 = ge %0, %1 : bool[S]\n  \
+                  return %2, %3, %4, %5\n}\n";
+    let truths = |values: [i64; 4]| Tensor::from_ints(Elem::Bool, vec![20], &values.repeat(5)).unwrap();
+    let args = [vec![truths([0, 0, 1, 1]), truths([0, 1, 0, 1])]];
+    assert_eq!(outcome("orders of truth values", source, &args, &BTreeMap::new()), [Outcome::Done]);
+    let module = text::parse(source, Default::default()).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
+    let folder = tempfile::tempdir().unwrap();
+    for level in compiled::levels() {
+        let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+        let found = model.session().unwrap().call(model.entry("f").unwrap(), &args[0]).unwrap();
+        for (got, want) in found.iter().zip([[0, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [1, 0, 1, 1]]) {
+            assert_eq!(got.to_i64(), want.repeat(5), "{}", level.name());
+        }
+    }
 }

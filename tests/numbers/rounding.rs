@@ -302,3 +302,27 @@ fn reductions_of_any_length_round_to_their_type() {
         }
     }
 }
+
+/// A NaN stays one whatever its bits are: those that rounding would carry into infinity, or into the sign.
+#[test]
+fn every_nan_is_one_in_smaller_types() {
+    let source = "model M {
+    pub fn b(x: f32[S]) -> f32[S] { cast<f32>(cast<bf16>(x)) }
+    pub fn h(x: f32[S]) -> f32[S] { cast<f32>(cast<f16>(x)) }
+    pub fn sum(x: f32[S]) -> f32[S] { cast<f32>(cast<bf16>(x) + 1) }
+}
+";
+    let module = optimised(source);
+    let bits = [0x7fff_ffffu32, 0x7f80_0001, 0xffff_ffff, 0xff80_0001, 0x7fc0_0000, 0x7f80_1000];
+    let values: Vec<f32> = (0..ROWS).map(|i| f32::from_bits(bits[i % bits.len()])).collect();
+    let x = [Tensor::from_f32(vec![ROWS], &values).unwrap()];
+    let folder = tempfile::tempdir().unwrap();
+    for level in compiled::levels() {
+        let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+        let mut session = model.session().unwrap();
+        for entry in ["b", "h", "sum"] {
+            let got = session.call(model.entry(entry).unwrap(), &x).unwrap();
+            assert!(got[0].to_f32().iter().all(|v| v.is_nan()), "{entry} at {}: {:?}", level.name(), got[0].to_f32());
+        }
+    }
+}

@@ -137,3 +137,28 @@ fn what_is_cut_lies_in_its_axis() {
         }
     }
 }
+
+#[test]
+fn names_of_signatures_are_solved_for() {
+    let source = |of: &str, given: &str, with: &str| {
+        format!("model M {{\n    fn g{of}\n    pub fn f{given} -> f32[S] {{ g({with}) }}\n}}\n")
+    };
+    // In two rounds: C is known, so B is, so A is.
+    let rounds = source(
+        "(x: f32[A + B], y: f32[B + C], z: f32[C]) -> f32[A] { x[0..A] }",
+        "(x: f32[S], y: f32[T], z: f32[U])",
+        "concat(x, y, axis = 0), concat(y, z, axis = 0), z",
+    );
+    let args = [numbers(&[3]), numbers(&[2]), numbers(&[4])];
+    let y = call(&rounds, "f", &args, &[]).unwrap_or_else(|e| panic!("{e}")).results.remove(0);
+    assert_eq!(y, args[0]);
+    // No dimension is below 0.
+    let more = source("(x: f32[N + 1]) -> f32[N + 1] { x + 1.0 }", "(x: f32[S])", "x");
+    for (size, ok) in [(0, false), (1, true), (3, true)] {
+        assert_eq!(call(&more, "f", &[numbers(&[size])], &[]).is_ok(), ok, "{size}");
+    }
+    // A square has no name to solve for.
+    let square = source("(x: f32[N * N]) -> f32[N * N] { x }", "(x: f32[S])", "x");
+    let refused = call(&square, "f", &[numbers(&[4])], &[]).err().unwrap_or_default();
+    assert!(refused.contains("error[E"), "{refused}");
+}
