@@ -146,7 +146,7 @@ pub enum Command {
     List(ListOptions),
     /// Show a module of the standard library, which is written in the language itself
     Std(StdOptions),
-    /// Show an elementary function (`exp`, `erf`) as vector IR, as it is written or as a machine computes it
+    /// Show an elementary function (`exp`, `erf`) in vector IR, as it is written or as leaf functions compute it
     Function(FunctionOptions),
     /// Write what a shell needs to complete attnc's command lines
     Completions(CompletionsOptions),

@@ -11,7 +11,7 @@
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
-//!   vector IR     vector/           elementary functions (exp, erf), each said once for all widths and back ends
+//!   vector IR     vector/           elementary functions (exp, erf), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
@@ -103,10 +103,10 @@
 //!   summed across lanes, more work than going over a row whose lanes are independent, and they would have to be stored,
 //!   read and merged. What could be saved at best, a norm's time over that of scaling and shifting alone, is a tenth of a
 //!   percent of an encoder layer (12 of 18,000 microseconds at 512 rows of 768).
-//! * **An elementary function is a text.** `vector/functions/exp.vec` says `e^x` once; the three back ends print its operations one by
-//!   one. Where a machine has better instructions, the file has another version that requires them, which a reader
-//!   sees; a test compares every lane that compiled code gives with the text's own interpreter, to the bit. `attnc function exp
-//!   --cpu avx512` shows what a machine computes.
+//! * **An elementary function is written once, in vector IR.** `vector/functions/exp.vec` defines `e^x`; the back ends print its
+//!   operations one by one (LLVM has its own `floor`). Where a machine has better instructions, the file has another version that
+//!   requires them. Tests compare what Cranelift's code and the leaves give with the interpreter of vector IR, to the bit. `attnc
+//!   function exp --cpu avx512` shows what leaf functions compute there.
 //! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
 //!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
 //! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses lie in their buffers and

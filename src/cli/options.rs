@@ -199,7 +199,7 @@ pub struct StdOptions {
 pub struct FunctionOptions {
     /// The function, such as `exp`; `attnc list functions` has all
     pub name: String,
-    /// Show the straight line that these processors compute, instead of the text with all its versions
+    /// Show the straight-line code that leaf functions for these processors compute, instead of the source with all its versions
     #[arg(long, value_name = "SET")]
     pub cpu: Option<CpuTier>,
 }

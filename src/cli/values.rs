@@ -360,7 +360,7 @@ pub enum Listed {
     Ir,
     /// Operations of the vector IR
     Vector,
-    /// Elementary functions, written in vector IR, and what their results may be off by
+    /// Elementary functions, written in vector IR, with their error bounds
     Functions,
     /// Passes, in the order in which the pipeline runs them
     Passes,

@@ -259,7 +259,10 @@ impl<'a> Manager<'a> {
             }
             // What the function asks of a call stays, whatever becomes of the operations that asked for it.
             let before = known.needs.get_or_insert_with(|| requirements(function));
+            let values = function.value_count();
             let this = (pass.run)(function, &mut self.context);
+            // What a pass began and gave up is a change too.
+            let this = if function.value_count() == values { this } else { Changed::Yes };
             if this == Changed::Yes {
                 keep(function, std::mem::take(before));
                 *known = Known::default();

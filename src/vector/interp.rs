@@ -94,14 +94,21 @@ fn fraction(a: f32) -> f32 {
     }
     let exact = f64::from(a) - f64::from(a.floor());
     let near = exact as f32;
+    if exact == 0.0 {
+        // Rounding down, a difference of equal numbers is -0.
+        return -0.0;
+    }
     // In f64 too, what is just below 1 may have become 1.
     if f64::from(near) > exact || near == 1.0 { near.next_down() } else { near }
 }
 
 /// `a * 2^floor(b)`, rounded once, with the rules of infinities that `vscalefps` has (Intel SDM, table 5-38).
 fn scale(a: f32, b: f32) -> f32 {
-    if a.is_nan() || b.is_nan() {
+    if b.is_nan() || a.is_nan() && b.is_finite() {
         return f32::NAN;
+    }
+    if a.is_nan() {
+        return if b > 0.0 { f32::INFINITY } else { 0.0 };
     }
     if b == f32::INFINITY {
         return if a == 0.0 { f32::NAN } else { f32::INFINITY.copysign(a) };

@@ -1,4 +1,4 @@
-//! Vector IR: what each lane of a vector goes through, said once for all back ends and all widths.
+//! Vector IR: what each lane of a vector goes through, written once for all back ends and all widths.
 //!
 //! In: the texts of elementary functions (`functions/*.vec`). Out: straight-line SSA over lanes, which Cranelift's back end
 //! prints for 4 lanes, our own for 8 and 16, and LLVM for any number. What this must not know: instructions of a machine,
@@ -11,8 +11,7 @@
 //!
 //! ```text
 //! func @sigmoid(%x: f32) -> f32 error(4, ulp) {
-//!   %a = abs %x                                 : f32
-//!   %n = neg %a                                 : f32
+//!   %n = neg_abs %x                             : f32
 //!   %e = call @exp(%n)                          : f32
 //!   ..
 //!   return %y

@@ -2,7 +2,7 @@
 //!
 //! Floats follow IEEE 754, rounding to nearest with ties to even; subnormals count.
 
-use super::Type;
+use super::{Features, Type};
 
 /// The types of operands and of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +76,12 @@ operations! {
     Min "min" (F32 F32) F32 "`a < b ? a : b`: `b` where either is NaN";
     Max "max" (F32 F32) F32 "`a > b ? a : b`: `b` where either is NaN";
     Sqrt "sqrt" (F32) F32 "the square root";
-    Neg "neg" (F32) F32 "`a` with the other sign";
+    Neg "neg" (F32) F32 "`-a`";
     Abs "abs" (F32) F32 "`a` without its sign";
     NegAbs "neg_abs" (F32) F32 "`-|a|`";
     CopySign "copysign" (F32 F32) F32 "the magnitude of `a` with the sign of `b`";
     Floor "floor" (F32) F32 "the largest integer at most `a`; needs `round`";
-    Fraction "fraction" (F32) F32 "`a - floor(a)`, rounded down, so that it is below 1; 0 of infinities; needs `scale`";
+    Fraction "fraction" (F32) F32 "`a - floor(a)`, rounded down, so that it is below 1; -0 of integers, 0 of infinities; needs `scale`";
     Scale "scale" (F32 F32) F32 "`a * 2^floor(b)`, rounded once; needs `scale`";
     Nearest "nearest" (F32) I32 "the nearest integer, ties to even; the least `i32` of NaN and of what does not fit; needs `round`";
     ToFloat "to_float" (I32) F32 "the nearest float of an integer";
@@ -89,7 +89,7 @@ operations! {
     FromBits "from_bits" (I32) F32 "the float of these bits";
     AddI "iadd" (I32 I32) I32 "`a + b`, wrapping";
     SubI "isub" (I32 I32) I32 "`a - b`, wrapping";
-    AndI "iand" (I32 I32) I32 "bits that both have";
+    AndI "iand" (I32 I32) I32 "bitwise and";
     ShiftLeft "shl" (I32 I32) I32 "`a` shifted left by the constant `b`";
     ShiftSigned "ashr" (I32 I32) I32 "`a` shifted right by the constant `b`, the sign coming in";
     ShiftRight "lshr" (I32 I32) I32 "`a` shifted right by the constant `b`, zeros coming in";
@@ -99,6 +99,15 @@ operations! {
 }
 
 impl Op {
+    /// What a machine must have for it. (`fma` is expanded where there is none.)
+    pub fn needs(&self) -> Features {
+        match self {
+            Op::Floor | Op::Nearest => Features { round: true, ..Features::PLAIN },
+            Op::Fraction | Op::Scale => Features { scale: true, ..Features::PLAIN },
+            _ => Features::PLAIN,
+        }
+    }
+
     /// The operation of this name without attributes.
     pub fn plain(name: &str) -> Option<Op> {
         Op::PLAIN.iter().find(|op| op.name() == name).cloned()

@@ -105,6 +105,10 @@ fn function(s: &Statement) -> Read<Function> {
         let ([v], [t]) = (p.terms.as_slice(), p.types.as_slice()) else {
             return fail(p.place, "a parameter is `%name: type`");
         };
+        // Those are the names that `expand` gives.
+        if read::value(v)?.bytes().all(|b| b.is_ascii_digit()) {
+            return fail(v.place, "a parameter's name is no number");
+        }
         define(&mut names, read::value(v)?, v.place)?;
         params.push((read::value(v)?.to_string(), ty(t)?));
     }
@@ -125,7 +129,10 @@ fn function(s: &Statement) -> Read<Function> {
     let lines = s.body.as_deref().unwrap_or_default();
     let Some((last, lines)) = lines.split_last() else { return fail(s.place, "a function ends with `return`") };
     for line in lines {
-        let Line::Statement(s) = line else { return fail(s.place, "a function has no blocks") };
+        let s = match line {
+            Line::Statement(s) => s,
+            Line::Block(b) => return fail(b.place, "a function has no blocks"),
+        };
         let (name, op, operands, ty) = instruction(s, &names)?;
         define(&mut names, &name, s.place)?;
         f.push(op, operands, ty, name);
@@ -145,13 +152,13 @@ fn define(names: &mut BTreeMap<String, Value>, name: &str, place: Place) -> Read
     let v = Value::from_index(names.len());
     match names.insert(name.to_string(), v) {
         None => Ok(()),
-        Some(_) => fail(place, format!("%{name} is there already")),
+        Some(_) => fail(place, format!("%{name} is already defined")),
     }
 }
 
 fn value(e: &Expr, names: &BTreeMap<String, Value>) -> Read<Value> {
     let name = read::value(e)?;
-    names.get(name).copied().map_or_else(|| fail(e.place, format!("there is no %{name} before this line")), Ok)
+    names.get(name).copied().map_or_else(|| fail(e.place, format!("%{name} is not defined before this line")), Ok)
 }
 
 fn values(list: &[Phrase], names: &BTreeMap<String, Value>) -> Read<Vec<Value>> {
@@ -165,6 +172,7 @@ fn clause(e: &Expr, f: &mut Function) -> Read<()> {
     };
     let args = args.iter().map(read::single).collect::<Read<Vec<&Expr>>>()?;
     match (read::word(name)?, args.as_slice()) {
+        ("error", _) if f.bound.is_some() => return fail(e.place, "the error is stated twice"),
         ("error", [n, unit, rest @ ..]) => {
             let n = number(n)?;
             f.bound = Some(match (read::word(unit)?, rest) {
@@ -186,18 +194,21 @@ fn clause(e: &Expr, f: &mut Function) -> Read<()> {
     Ok(())
 }
 
-/// A number in `f64`.
+/// A number in `f64`, of a bound: finite, and not negative.
 fn number(e: &Expr) -> Read<f64> {
     match read::literal(e) {
-        Some(read::Literal::Float(x)) => Ok(x),
-        Some(read::Literal::Int(n)) => Ok(n as f64),
-        _ => fail(e.place, "a number belongs here"),
+        Some(read::Literal::Float(x)) if x.is_finite() && x >= 0.0 => Ok(x),
+        Some(read::Literal::Int(n)) if n >= 0 => Ok(n as f64),
+        _ => fail(e.place, "a number that is finite and is not negative belongs here"),
     }
 }
 
 /// A number that is an `f32`, written with as many digits as it takes.
 fn float(e: &Expr) -> Read<f32> {
     match read::literal(e) {
+        Some(read::Literal::Float(x)) if x.is_finite() && (x as f32).is_infinite() => {
+            fail(e.place, "the number is beyond f32")
+        }
         Some(read::Literal::Float(x)) => Ok(x as f32),
         _ => fail(e.place, "a number with a point belongs here"),
     }
@@ -205,6 +216,9 @@ fn float(e: &Expr) -> Read<f32> {
 
 fn instruction(s: &Statement, names: &BTreeMap<String, Value>) -> Read<(String, Op, Vec<Value>, Type)> {
     let [result] = s.results.as_slice() else { return fail(s.place, "an instruction has one result, `%name = ..`") };
+    if !s.outs.is_empty() || s.body.is_some() || s.loc.is_some() {
+        return fail(s.place, "an instruction is `%name = operation operands : type`");
+    }
     let name = read::value(result)?.to_string();
     let ty = ty(read::single(only(&s.types, s.place)?)?)?;
     let (op, operands) = match (s.head.as_str(), s.args.as_slice()) {

@@ -53,10 +53,12 @@ fn check(f: &Function, at: usize, inst: &Inst) -> Result<(), String> {
             return Err(format!("{name} gives {}, not {}", signature.result, inst.ty));
         }
     }
+    if !f.requires.include(inst.op.needs()) {
+        return Err(format!("{name} needs `requires({})`", inst.op.needs().names().join(", ")));
+    }
     match &inst.op {
-        Op::Const(_) if inst.ty == Type::Mask || !inst.operands.is_empty() => {
-            Err("a constant is f32 or i32".to_string())
-        }
+        Op::Const(_) if !inst.operands.is_empty() => Err("a constant has no operands".to_string()),
+        Op::Const(_) if inst.ty == Type::Mask => Err("a constant is f32 or i32".to_string()),
         Op::Polynomial(coefficients) if coefficients.is_empty() => Err("a polynomial has a coefficient".to_string()),
         Op::ShiftLeft | Op::ShiftSigned | Op::ShiftRight => match inst.operands.get(1).and_then(|v| shift(f, *v)) {
             Some(_) => Ok(()),

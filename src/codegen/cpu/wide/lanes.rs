@@ -163,10 +163,6 @@ impl Machine {
                 self.as_short_as(&[x], y)
             }
             (Elem::F32, UnaryOp::Sqrt) => self.vector(Op::Sqrt, vec![x.into()]),
-            (Elem::F32, UnaryOp::Relu) => {
-                let zero = self.float(0.0);
-                self.two(Op::Max, zero, x)
-            }
             (Elem::F32, _) => return self.function(op, x),
             (Elem::Bool, UnaryOp::Not) => self.not(x),
             (Elem::I32, UnaryOp::Neg) => {
