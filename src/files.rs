@@ -163,7 +163,11 @@ impl Folder {
     pub fn new(near: Option<&Path>) -> io::Result<Folder> {
         let make = |at: &Path| {
             DirBuilder::new().mode(0o700).create(at)?;
-            File::open(at)
+            // Another process may have removed it again, as what was left, before it is locked: then another name is tried.
+            File::open(at).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => ErrorKind::AlreadyExists.into(),
+                _ => error,
+            })
         };
         let usual = Temporary::new(&std::env::temp_dir(), make);
         match (usual, near) {

@@ -62,7 +62,8 @@
 //! * **A tap costs what it shows.** An entry point with taps is compiled twice; the plain variant does not know of them. In the
 //!   other, what a tap shows of the inside of a kernel is copied (`passes::separate_taps`) and, like all that only a tap needs,
 //!   computed behind a jump where the call asks for it, layer by layer; the kernels are those of the plain variant, once in a
-//!   library. So attention stays fused, whatever is asked for, and shows its weights by computing them beside it.
+//!   library. So attention stays fused, whatever is asked for, and shows its weights by computing them beside it
+//!   (but where they have a sink: `passes::separate_taps`).
 //! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
 //!   registers, the register tile of a product. A library has kernels and plans for each level; which of them run is
 //!   decided when a model is opened, by what the processor has.

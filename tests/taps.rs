@@ -14,7 +14,7 @@ use attnc::ir::interp::{self, Bounded, Call, Limits};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
 use attnc::passes::{self, Level};
-use attnc::runtime::load::Session;
+use attnc::runtime::load::{CompiledModel, Session};
 use attnc::tensor::Tensor;
 use attnc::tile::{Block, Op, Plan, PlanVariant, TapPart, Terminator, Value};
 
@@ -305,5 +305,55 @@ fn chains_of_taps_do_not_grow_with_their_square() {
         };
         let (few, many) = (launches(100), launches(200));
         assert!(many <= 3 * few, "{few} for 100 taps, {many} for 200");
+    }
+}
+
+/// A tile text may jump to a tap's launches whether it is asked for or not; there is no memory then, and they are left out.
+#[test]
+fn launches_on_what_nobody_asks_for_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let attnc = |from: &str, to: &str| {
+        let emit = if to.ends_with(".tir") { vec!["--emit".to_string(), format!("tile={to}")] } else { vec![] };
+        let out = if emit.is_empty() { vec!["-o".to_string(), to.to_string()] } else { emit };
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_attnc"));
+        let done = command.current_dir(folder.path()).arg(from).args(["--cpu", "portable"]).args(out).output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let source =
+        "model T { pub fn f(x: f32[S, 4]) -> f32[S, 4] {\n let a = exp(x)\n tap a\n let b = tanh(x)\n tap b\n a } }";
+    std::fs::write(folder.path().join("t.attn"), source).unwrap();
+    assert_eq!(attnc("t.attn", "t.tir").0, Some(0));
+    let text = std::fs::read_to_string(folder.path().join("t.tir")).unwrap();
+    let (before, plan) = text.split_once("plan @f tapped").unwrap();
+    assert!(plan.contains("br_if %5, ^bb1, ^bb2"), "{plan}");
+    let edited = |from: &str, to: &str| format!("{before}plan @f tapped{}", plan.replacen(from, to, 1));
+
+    std::fs::write(folder.path().join("always.tir"), edited("br_if %5, ^bb1, ^bb2", "br ^bb1")).unwrap();
+    let (code, error) = attnc("always.tir", "always.so");
+    assert_eq!(code, Some(0), "{error}");
+    // SAFETY: the library was just made by attnc.
+    let model = unsafe { CompiledModel::open(&folder.path().join("always.so"), None, 1) }.unwrap();
+    let x = argument(&[3, 4]);
+    for asked in [&["b"][..], &["a"], &["a", "b"], &[]] {
+        let (results, taps) = model.session().unwrap().call_with_taps(0, std::slice::from_ref(&x), asked).unwrap();
+        let close = |y: &Tensor, f: fn(f64) -> f64| {
+            let pairs = x.to_f64().into_iter().zip(y.to_f64());
+            pairs.into_iter().all(|(x, y)| (f(x) - y).abs() <= 1e-6 * f(x).abs())
+        };
+        assert!(close(&results[0], f64::exp), "{asked:?}");
+        assert_eq!(taps.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), asked, "{asked:?}");
+        for (name, tap) in &taps {
+            assert!(close(tap, if name == "a" { f64::exp } else { f64::tanh }), "{name}, asked for {asked:?}");
+        }
+    }
+
+    // What is asked for is the caller's, and a tap is not read.
+    for (from, to, said) in [
+        ("tap \"a?\"", "tap \"a!\"", "%10, is what a call asks for, and @flag.0 writes it"),
+        ("%4 = tap \"a!\"", "%4 = tap \"a?\"", "load_scalar: %4 is of a tap, which a call may not ask for"),
+    ] {
+        std::fs::write(folder.path().join("edited.tir"), edited(from, to)).unwrap();
+        let (code, error) = attnc("edited.tir", "edited.so");
+        assert!(code == Some(1) && error.contains(said), "{to}: {error}");
     }
 }

@@ -598,3 +598,20 @@ fn rules_of_small_texts() {
         assert_eq!(!found.contains("is not between 1 and 2^20"), fits, "{n}: {found}");
     }
 }
+
+/// A product that is at least 0 says nothing of one factor where the other may be 0.
+#[test]
+fn facts_say_nothing_of_factors_that_may_be_zero() {
+    let text = |fact: &str, shape: &str, at: &str| {
+        format!(
+            "module \"m\"\n\nentry @f(\"x\": f32[{shape}], \"y\": f32[K], \"z\": f32[S]) -> (f32[1]) {{\n  where {fact}\n}}\n\n\
+             kernel @k(%0: in f32[K*T+T], %1: out f32[1]) symbols(K, S, T) cpu(portable) scratch(0) {{\n^bb0:\n  \
+             %2 = dim {at} : index\n  %4 = const 0 : index\n  run (1, 1) {{\n    %3 = load %0[%2] : tile f32[1, 1] @reg\n    \
+             store %1[%4], %3\n  }}\n  return\n}}\n\nplan @f symbols(K, S, T) {{\n^bb0:\n  %0 = arg 0 : buf f32[{shape}]\n  \
+             %1 = out 0 : buf f32[1]\n  %2 = view %0 : buf f32[K*T+T]\n  launch @k(%2, %1)\n  return\n}}\n"
+        )
+    };
+    assert_eq!(complaint(&text("1 <= T", "T, K+1", "K")), None);
+    let found = complaint(&text("S <= S*T", "T, K+1", "K")).unwrap_or_default();
+    assert!(found.contains("load"), "{found}");
+}

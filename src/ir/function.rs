@@ -369,8 +369,10 @@ impl Function {
         v
     }
 
-    /// Makes an instruction that is in no block yet.
+    /// Makes an instruction that is in no block yet. A constant of a small float type is rounded to it: what is printed is what
+    /// passes see.
     pub fn make_inst(&mut self, op: Op, operands: Vec<Value>, ty: Option<Type>, loc: Loc) -> Inst {
+        let op = op.rounded(ty.as_ref());
         let inst = self.insts.push(InstData { op, operands, result: None, loc, parts: Vec::new() });
         if let Some(ty) = ty {
             let v = self.values.push(ValueData { ty, def: ValueDef::Result(inst) });

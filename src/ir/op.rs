@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::ir::Function;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::ir::{Function, Type};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 
 /// A literal element.
@@ -322,6 +322,17 @@ const fn row(
 }
 
 impl Op {
+    /// A constant of a small float type rounded to it; every other operation as it is.
+    pub fn rounded(self, ty: Option<&Type>) -> Op {
+        let elem = ty.and_then(Type::tensor).map(|t| t.elem);
+        match (self, elem) {
+            (Op::Const(Scalar::Float(x)), Some(elem @ (Elem::BF16 | Elem::F16))) => {
+                Op::Const(Scalar::Float(round_to(elem, x)))
+            }
+            (op, _) => op,
+        }
+    }
+
     /// The table of operations.
     pub fn info(&self) -> OpInfo {
         use Class::{Contraction, Effect, Elementwise, Fused, Movement, Source};

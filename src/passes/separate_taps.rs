@@ -54,7 +54,8 @@
 //!
 //! # What it does not do
 //!
-//! Beyond 32 operations a tap stays a use. Two taps that need the same are not told from each other: what they share is one
+//! The column of a sink is put together with the scores in memory, so a tap of such weights keeps their attention from being fused
+//! in the variant with taps. Beyond 32 operations a tap stays a use. Two taps that need the same are not told from each other: what they share is one
 //! value, which each of them computes.
 
 use std::collections::{BTreeMap, BTreeSet};

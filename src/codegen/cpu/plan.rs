@@ -196,6 +196,14 @@ impl Code<'_, '_> {
         let words = kernel.symbols.len() + data.operands.len();
         let size = u32::try_from(words.max(1) * 8).map_err(|_| "too many arguments")?;
         let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
+        // Of a tap that the call does not ask for there is no memory.
+        let go_on = self.b.create_block();
+        for base in self.taps_of(data) {
+            let asked = self.b.create_block();
+            self.b.ins().brif(base, asked, &[], go_on, &[]);
+            self.b.switch_to_block(asked);
+            self.b.seal_block(asked);
+        }
         let mut values = Vec::new();
         for s in &kernel.symbols {
             values.push(*self.symbols.get(s).ok_or_else(|| format!("the dimension {s} is not known"))?);
@@ -231,10 +239,29 @@ impl Code<'_, '_> {
             &[self.context, code, args, total, bytes, next, next_bytes],
         );
         let failed = self.b.inst_results(call)[0];
-        let go_on = self.b.create_block();
         self.b.ins().brif(failed, self.stop, &[], go_on, &[]);
         self.b.switch_to_block(go_on);
         self.b.seal_block(go_on);
         Ok(())
+    }
+
+    /// Where the taps begin that a launch is given, or parts of them, each once.
+    fn taps_of(&self, launch: &InstData) -> Vec<Value> {
+        let mut bases = Vec::new();
+        for operand in &launch.operands {
+            let mut v = *operand;
+            while let Some(InstData { op: Op::View { .. }, operands, .. }) = self.body.def_inst(v)
+                && let Some(of) = operands.first()
+            {
+                v = *of;
+            }
+            let is_tap = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Tap { .. }));
+            if let (true, Some(Val::Buffer { base, .. })) = (is_tap, &self.values[v])
+                && !bases.contains(base)
+            {
+                bases.push(*base);
+            }
+        }
+        bases
     }
 }

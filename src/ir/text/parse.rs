@@ -468,7 +468,7 @@ impl Parser {
             let mut attributes = Attributes::new(s)?;
             let made = operations::operation(site, s, &mut attributes, ty.as_ref())?;
             attributes.finish()?;
-            made
+            (made.0.rounded(ty.as_ref()), made.1)
         };
         if site.f.inst(inst).result.is_none() && !op.has_effect() {
             return fail(codes::FORM, s.place, format!("the result of `{}` has no name", s.head));

@@ -308,8 +308,11 @@ impl Printer<'_> {
             if let Some(v) = inst.result {
                 self.ty(f.ty(v));
             }
-            let parts = inst.steps().into_iter().zip(inst.parts.iter().copied());
-            let parts: Vec<(&str, Loc)> = parts.filter(|(_, loc)| loc.line > 0).collect();
+            let steps = inst.steps().into_iter().zip(inst.parts.iter().copied());
+            let steps: Vec<(&str, Loc)> = steps.collect();
+            // One without a place is told where a later one of its name has one, which would be taken for it.
+            let told = |n: usize| steps.iter().skip(n).any(|(name, loc)| *name == steps[n].0 && loc.line > 0);
+            let parts: Vec<(&str, Loc)> = (0..steps.len()).filter(|n| told(*n)).map(|n| steps[n]).collect();
             self.end_of_several(fused, At::Inst(*i), inst.loc, &parts);
         }
         self.out.text += indent;

@@ -2,6 +2,7 @@
 
 use super::{parse, print};
 use crate::diagnostics::render_all;
+use crate::ir::Op;
 use crate::syntax::span::SourceMap;
 
 /// Every operation and every kind of line, in canonical form.
@@ -50,5 +51,25 @@ fn floats_read_back_exactly() {
         let v = f.insts().next().and_then(|(_, _, d)| d.result).unwrap();
         assert_eq!((f.as_const(v).unwrap().as_f64() as f32).to_bits(), bits);
         assert_eq!(canonical(&canonical(&text)), canonical(&text));
+    }
+}
+
+#[test]
+fn constants_of_small_floats_are_rounded() {
+    for (elem, written, shown) in [("bf16", "1.001", "1.0"), ("f16", "1.0001", "1.0"), ("f16", "70000.0", "inf")] {
+        let text = format!(
+            "module \"m\"\nfunc @f(%0 \"x\": {elem}[2]) -> ({elem}[2], {elem}[2]) {{\n^bb0:\n  %1 = div %0, {elem}({written}) : {elem}[2]\n  \
+             %2 = const {written} : {elem}[2]\n  return %1, %2\n}}\n"
+        );
+        let f = &parse(&text, Default::default()).unwrap().module.functions[0];
+        let constants: Vec<f64> = f
+            .insts()
+            .filter_map(|(_, _, d)| match d.op {
+                Op::Const(s) => Some(s.as_f64()),
+                _ => None,
+            })
+            .collect();
+        let wanted: f64 = shown.parse().unwrap();
+        assert_eq!(constants, [wanted, wanted], "{elem} {written}");
     }
 }

@@ -67,7 +67,8 @@
 //! beyond 2.3e38 (scale times `log2 e` is rounded to `f32`, which moves all scores by one and the same part, at most
 //! 2^-24). Else it is multiplied into `s - m'`, which rounds by half a unit of the last place of a number that is at
 //! most twice as large as a score: no more than the scores themselves were rounded. Where there is a soft cap, `log2 e` goes
-//! into the number that `tanh` is multiplied by, if the masks behind it are literals.
+//! into the number that `tanh` is multiplied by, if the masks behind it are literals. A cap or a sink that is read at run time
+//! is multiplied by it too, and overflows beyond 2.3e38.
 
 mod keys;
 

@@ -58,9 +58,14 @@ impl Loss {
         let (weight, error) = (f64::from(weight), f64::from(kept) - f64::from(weight));
         self.squares += weight * weight;
         self.error_squares += error * error;
-        self.largest = self.largest.max(weight.abs());
-        self.largest_error = self.largest_error.max(error.abs());
+        self.largest = larger(self.largest, weight.abs());
+        self.largest_error = larger(self.largest_error, error.abs());
     }
+}
+
+/// The larger, or NaN.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
 }
 
 fn share(part: f64, whole: f64) -> f64 {

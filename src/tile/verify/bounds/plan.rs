@@ -15,7 +15,8 @@ use crate::shape::Dim;
 use crate::tile::text::At;
 use crate::tile::verify::Sink;
 use crate::tile::{
-    Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanVariant, Type, Value, row_major,
+    Block, BufferType, Inst, InstData, Kernel, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value,
+    row_major,
 };
 
 /// What a buffer is part of.
@@ -39,8 +40,13 @@ enum Whole {
     Argument,
     Parameter,
     Packed,
-    /// A result, a tap, a slot.
+    /// A result, a slot.
     Writable,
+    /// A tap, or what is written of it: it is there in calls that ask for it, and what is launched with it is left out in
+    /// others.
+    Tap,
+    /// Which members of a tap are asked for.
+    Asked,
 }
 
 /// Checks a plan under its facts.
@@ -87,6 +93,10 @@ impl<'a> Checker<'a, '_> {
                     if self.places[*buffer].as_ref().is_none_or(|p| p.beyond) {
                         self.sink
                             .error(At::Inst(i), format!("load_scalar: {buffer} may end beyond what it is part of"));
+                    }
+                    if self.places[*buffer].as_ref().is_some_and(|p| p.whole == Whole::Tap) {
+                        let message = format!("load_scalar: {buffer} is of a tap, which a call may not ask for");
+                        self.sink.error(At::Inst(i), message);
                     }
                     let lengths = vec![Poly::int(1); indices.len()];
                     within(&mut self.flow, self.sink, (i, b), *buffer, indices, &lengths, &[]);
@@ -144,7 +154,9 @@ impl<'a> Checker<'a, '_> {
                 Whole::Parameter
             }
             Op::Arg(_) => Whole::Argument,
-            Op::Out(_) | Op::Tap { .. } => Whole::Writable,
+            Op::Tap { name } if TapPart::read(name).1 == TapPart::Asked => Whole::Asked,
+            Op::Tap { .. } => Whole::Tap,
+            Op::Out(_) => Whole::Writable,
             _ => return None,
         };
         // These are as large as their types say.
@@ -215,7 +227,8 @@ impl<'a> Checker<'a, '_> {
                 Whole::Argument => "an argument of the caller",
                 Whole::Parameter => "a parameter of the model",
                 Whole::Packed if self.plan.variant != PlanVariant::Prepare => "the packed area",
-                Whole::Packed | Whole::Writable => continue,
+                Whole::Asked => "what a call asks for",
+                Whole::Packed | Whole::Writable | Whole::Tap => continue,
             };
             self.sink.error(At::Inst(i), format!("launch: operand {n}, {v}, is {what}, and @{name} writes it"));
         }

@@ -333,6 +333,8 @@ impl Prover {
                 continue;
             }
             let rest = self.as_dim(fact).and_then(|fact| whole.multiple_of(&fact));
+            // Of what is divided by a symbol nothing is known where the symbol is 0.
+            let rest = rest.filter(|rest| rest.terms().all(|(m, _)| m.0.values().all(|e| *e > 0)));
             if let Some(rest) = rest.and_then(|rest| self.dim(&rest))
                 && self.search(&rest, s, depth.saturating_sub(CANCEL))
             {
