@@ -143,6 +143,8 @@ with Model(weights=weights) as m:
     refused(TypeError, "positional argument", lambda: m.count(x))
 
     # Signals are handled during a call, between launches; a handler that raises ends it.
+    # (A process that is started in the background may have been told to ignore this one.)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     def interrupted_after(seconds):
         timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
