@@ -308,27 +308,23 @@ pub(super) fn call_failed(s: &mut Session, message: &str) -> Failure {
     Failure::Program
 }
 
+/// The first name, and how many more there are.
+fn first_of(names: &[String]) -> Option<String> {
+    let (first, others) = names.split_first()?;
+    Some(if others.is_empty() { format!("`{first}`") } else { format!("`{first}` and {} more", others.len()) })
+}
+
 /// Tells of tensors in the weights file that the program does not use.
 pub(super) fn unused(s: &mut Session, names: Vec<String>) {
-    let Some(first) = names.first() else { return };
-    let others = match names.len() {
-        1 => String::new(),
-        n => format!(" and {} more", n - 1),
-    };
-    let message = format!("the weights file has tensors that the program does not use: `{first}`{others}");
+    let Some(some) = first_of(&names) else { return };
+    let message = format!("the weights file has tensors that the program does not use: {some}");
     s.diagnostics.push(Diagnostic::warning(weights::UNUSED, message));
 }
 
 /// Tells of tensors that were converted to the program's `f32`.
 pub(super) fn converted(names: &[String]) {
-    let Some(first) = names.first() else { return };
-    let others = match names.len() {
-        1 => String::new(),
-        n => format!(" and {} more", n - 1),
-    };
-    let text = format!(
-        "weights that the file has in bf16 or f16 were converted to f32, as the program says: `{first}`{others}"
-    );
+    let Some(some) = first_of(names) else { return };
+    let text = format!("weights that the file has in bf16 or f16 were converted to f32, as the program says: {some}");
     let note = "this is exact, and takes memory: parameters that are declared as they are stored are mapped";
     message(Severity::Note, &text, &[note.to_string()]);
 }

@@ -80,7 +80,7 @@ pub(super) fn tell_losses(
     let Ok(file) = WeightsFile::open(weights) else { return Ok(()) };
     let mut rows = Vec::new();
     for weight in &packed {
-        let Some(p) = graph.params.iter().find(|p| p.name == weight.name) else { continue };
+        let Some(p) = ir::param_named(&graph.params, &weight.name) else { continue };
         let mut loss = Loss::default();
         for tensor in members(&p.name, &p.counts).iter().filter_map(|name| file.tensor(name)) {
             weight.lose(&tensor.to_f32(), &mut loss);

@@ -7,6 +7,7 @@
 //! * a polynomial becomes Horner's scheme: `c[n]`, then `sum * x + c[i]` downwards;
 //! * `fma` and `fnma` become a product and a sum or difference where the machine has no such instruction.
 
+pub use super::verify::shift;
 use super::{Features, Function, Op, Type, Value, library};
 
 /// How deep calls may nest: nothing in the library is deeper than this, and what calls itself ends here.
@@ -56,11 +57,6 @@ pub fn needs(f: &Function) -> Vec<Need> {
         }
     }
     needs.split_off(f.params.len())
-}
-
-/// The number of bits of a shift.
-pub fn shift(f: &Function, v: Value) -> Option<u8> {
-    super::verify::shift(f, v)
 }
 
 struct Walk<'a> {

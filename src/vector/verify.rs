@@ -69,7 +69,7 @@ fn check(f: &Function, at: usize, inst: &Inst) -> Result<(), String> {
 }
 
 /// The number of bits of a shift: a constant.
-pub(super) fn shift(f: &Function, v: Value) -> Option<u8> {
+pub fn shift(f: &Function, v: Value) -> Option<u8> {
     let inst = f.insts.get(v.index().checked_sub(f.params.len())?)?;
     match inst.op {
         Op::Const(bits @ 0..32) => u8::try_from(bits).ok(),
