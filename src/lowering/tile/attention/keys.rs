@@ -4,10 +4,11 @@
 //! after the last block, the builder after the loops. Queries are columns, keys are rows. Where there is one query for each
 //! grid point, sums over the head and over keys are reductions instead of products.
 //!
-//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides contributes nothing. So where masks may hide
-//! keys, the result is looked at: if anything in it is not finite, it is computed again, carefully. Values are then taken apart:
-//! what is finite, or 0, is multiplied as before; and the weights of those that are not are summed for each element of the result,
-//! those of infinity and NaN in one sum, those of minus infinity and NaN in another. Where such a sum is not 0, that is added.
+//! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides contributes nothing. So where masks may
+//! hide keys, the result is looked at: if anything in it is not finite, it is computed again, and what has a weight of 0 is
+//! then left out instead of being multiplied. A product cannot do that, so there keys go one by one: what one adds to the
+//! result is a column of its value times a row of weights. That takes some four times as long, and little code, which is
+//! there for every instruction set and runs for nobody whose numbers are finite.
 
 use std::f64::consts::LOG2_E;
 
@@ -28,29 +29,29 @@ pub(super) struct Running {
     pub(super) sum: Value,
     /// The weighted values so far: their columns are rows here, but columns for a single query.
     pub(super) result: Value,
-    /// In a careful round, in the same form: the weights of the values that are infinity or NaN, and minus infinity or NaN.
-    special: Option<[Value; 2]>,
 }
 
 impl Running {
     /// What is handed from block to block.
-    fn carried(&self) -> Vec<Value> {
-        [self.next, self.highest, self.sum, self.result].into_iter().chain(self.special.into_iter().flatten()).collect()
+    fn carried(&self) -> [Value; 4] {
+        [self.next, self.highest, self.sum, self.result]
     }
 
     /// The same with other values.
     fn of(values: &[Value]) -> Option<Running> {
-        let [next, highest, sum, result, special @ ..] = values else { return None };
-        let special = match special {
-            [up, down] => Some([*up, *down]),
-            _ => None,
-        };
-        Some(Running { next: *next, highest: *highest, sum: *sum, result: *result, special })
+        let [next, highest, sum, result] = *values else { return None };
+        Some(Running { next, highest, sum, result })
     }
 }
 
-/// Keys of a block of a careful round, which has its values in scratch three times.
-const CAREFUL_KEYS: i64 = 32;
+/// How keys are gone through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// In blocks, which are multiplied whatever they hold.
+    Quick,
+    /// Again, where something was not finite: a weight of 0 leaves its value out.
+    Careful,
+}
 
 /// One loop over blocks.
 #[derive(Clone, Copy)]
@@ -63,12 +64,15 @@ struct Round {
     whole: bool,
     /// Does the causal mask hide anything here?
     causal: bool,
+    /// What is done with weights of 0.
+    pass: Pass,
 }
 
 impl Attention {
     /// Goes through all keys that a query of the tile may see; the sum and the result.
     pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Result<[Value; 2], String> {
-        let quick = self.rounds(kb, false)?;
+        let queries = kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Quick));
+        let quick = self.rounds(kb, queries, Pass::Quick)?;
         if !self.may_hide() {
             return Ok([quick.sum, quick.result]);
         }
@@ -89,16 +93,13 @@ impl Attention {
         kb.switch_to(finite);
         kb.br(done, &both);
         kb.switch_to(careful);
-        let now = self.rounds(kb, true)?;
-        let mut result = now.result;
-        let special = now.special.into_iter().flatten().zip([f64::INFINITY, f64::NEG_INFINITY]);
-        for (weights, value) in special {
-            let value = kb.scalar(Scalar::Float(value), Elem::F32);
-            let there = kb.compare(CmpOp::Gt, weights, nothing);
-            let more = kb.select(there, value, nothing);
-            result = kb.binary(BinaryOp::Add, result, more);
-        }
-        kb.br(done, &[now.sum, result]);
+        let queries = match self.form {
+            Form::Sideways | Form::Single => queries,
+            // As they were before they lay in pairs.
+            Form::Paired => kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Careful)),
+        };
+        let now = self.rounds(kb, queries, Pass::Careful)?;
+        kb.br(done, &[now.sum, now.result]);
         kb.switch_to(done);
         match results.as_slice() {
             [sum, result] => Ok([*sum, *result]),
@@ -114,8 +115,13 @@ impl Attention {
         self.masks.iter().enumerate().any(|(n, m)| m.kind != MaskKind::Cap && visited(n, m))
     }
 
+    /// Do keys go one by one?
+    fn by_key(&self, pass: Pass) -> bool {
+        pass == Pass::Careful && self.form != Form::Single
+    }
+
     /// The loops over keys.
-    fn rounds(&self, kb: &mut KernelBuilder, careful: bool) -> Result<Running, String> {
+    fn rounds(&self, kb: &mut KernelBuilder, queries: Option<Value>, pass: Pass) -> Result<Running, String> {
         let empty = |kb: &mut KernelBuilder| match self.form {
             Form::Sideways | Form::Paired => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
             Form::Single => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
@@ -134,26 +140,21 @@ impl Attention {
             sum: kb.placed(loc, |kb| kb.full(Scalar::Float(weight), Elem::F32, ONE, self.queries)),
             result: empty(kb),
             next: kb.index(0),
-            special: None,
         };
-        if careful {
-            now.special = Some([empty(kb), empty(kb)]);
-        }
-        let queries = kb.placed(self.places.scores, |kb| self.whole_queries(kb));
         let last_is_causal = self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal);
         // A single query sees all keys before the end.
         let causal =
             self.masks.iter().any(|m| m.kind == MaskKind::Causal) && !(last_is_causal && self.form == Form::Single);
-        let block = if careful { CAREFUL_KEYS.min(self.block) } else { self.block };
+        let block = if self.by_key(pass) { 1 } else { self.block };
         // Where no block is whole, one loop is enough.
-        if !careful && causal && self.t.as_const().is_none_or(|n| n > block) {
+        if pass == Pass::Quick && causal && self.t.as_const().is_none_or(|n| n > block) {
             // The first query sees the fewest keys.
             let seen = kb.index_binary(BinaryOp::Add, self.row, self.shift);
             let seen = kb.plus(seen, 1);
             let size = kb.index(block);
             let blocks = kb.index_binary(BinaryOp::Div, seen, size);
             let end = kb.index_binary(BinaryOp::Mul, blocks, size);
-            now = self.round(kb, queries, now, Round { end, block, whole: true, causal: false })?;
+            now = self.round(kb, queries, now, Round { end, block, whole: true, causal: false, pass })?;
         }
         let mut end = kb.dim(&self.t);
         // Skipping is exact only if nothing is added after the causal mask: a NaN there would show.
@@ -166,7 +167,7 @@ impl Attention {
             let seen = kb.index_binary(BinaryOp::Add, seen, self.shift);
             end = kb.index_binary(BinaryOp::Min, end, seen);
         }
-        self.round(kb, queries, now, Round { end, block, whole: false, causal })
+        self.round(kb, queries, now, Round { end, block, whole: self.by_key(pass), causal, pass })
     }
 
     /// The sink of each query, as scores are.
@@ -198,14 +199,14 @@ impl Attention {
     }
 
     /// The queries on their sides, scaled, if a head is one tile.
-    fn whole_queries(&self, kb: &mut KernelBuilder) -> Option<Value> {
+    fn whole_queries(&self, kb: &mut KernelBuilder, pass: Pass) -> Option<Value> {
         let n = self.d.as_const().filter(|n| (1..=WIDTH).contains(n))?;
         let zero = kb.index(0);
-        Some(self.some_queries(kb, zero, Extent::Static(n)))
+        Some(self.some_queries(kb, zero, Extent::Static(n), pass))
     }
 
     /// A part of the heads of all queries: `[part, queries]`, and `[1, part]` of a single one.
-    fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent) -> Value {
+    fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent, pass: Pass) -> Value {
         let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
         match self.form {
             Form::Sideways => {
@@ -214,7 +215,7 @@ impl Attention {
             }
             Form::Paired => {
                 let q = load_turned(kb, self.q, &at, axes, (part, self.queries), None);
-                kb.pair_rows(q)
+                if pass == Pass::Careful { q } else { kb.pair_rows(q) }
             }
             Form::Single => {
                 let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
@@ -272,7 +273,7 @@ impl Attention {
         } else {
             kb.extent_at(&self.t, now.next, round.block)
         };
-        let mut scores = kb.placed(self.places.scores, |kb| self.scores(kb, queries, now.next, keys));
+        let mut scores = kb.placed(self.places.scores, |kb| self.scores(kb, queries, now.next, keys, round.pass));
         if let Some(scale) = self.scale.scores {
             scores = kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, scores, scale));
         }
@@ -282,18 +283,18 @@ impl Attention {
             }
         }
         let softmax = self.places.softmax;
-        let then = kb.placed(softmax, |kb| self.softmax_step(kb, now, scores, (keys, round.block)));
+        let then = kb.placed(softmax, |kb| self.softmax_step(kb, now, scores, keys, round));
         kb.br(head, &then.carried());
         kb.switch_to(done);
         Ok(now)
     }
 
     /// The scores of a block: `[keys, queries]`.
-    fn scores(&self, kb: &mut KernelBuilder, queries: Option<Value>, first: Value, keys: Extent) -> Value {
+    fn scores(&self, kb: &mut KernelBuilder, queries: Option<Value>, first: Value, keys: Extent, pass: Pass) -> Value {
         let none = kb.full(Scalar::Float(0.0), Elem::F32, keys, self.queries);
         if let (Some(q), Some(n)) = (queries, self.d.as_const()) {
             let zero = kb.index(0);
-            return self.add_scores(kb, q, &self.at(first, zero), (keys, Extent::Static(n)), none);
+            return self.add_scores(kb, q, &self.at(first, zero), (keys, Extent::Static(n)), none, pass);
         }
         let start = kb.index(0);
         let (head, args) = kb.new_block(vec![Type::Index, kb.ty(none).clone()]);
@@ -306,8 +307,8 @@ impl Attention {
         kb.br_if(more, (inner, &[]), (done, &[]));
         kb.switch_to(inner);
         let part = kb.extent_at(&self.d, args[0], CHUNK);
-        let q = self.some_queries(kb, args[0], part);
-        let sum = self.add_scores(kb, q, &self.at(first, args[0]), (keys, part), args[1]);
+        let q = self.some_queries(kb, args[0], part, pass);
+        let sum = self.add_scores(kb, q, &self.at(first, args[0]), (keys, part), args[1], pass);
         let next = kb.plus(args[0], CHUNK);
         kb.br(head, &[next, sum]);
         kb.switch_to(done);
@@ -315,8 +316,22 @@ impl Attention {
     }
 
     /// What a part of the heads adds to the scores of a block.
-    fn add_scores(&self, kb: &mut KernelBuilder, q: Value, at: &[Value], of: (Extent, Extent), sum: Value) -> Value {
+    fn add_scores(
+        &self,
+        kb: &mut KernelBuilder,
+        q: Value,
+        at: &[Value],
+        of: (Extent, Extent),
+        sum: Value,
+        pass: Pass,
+    ) -> Value {
         let axes = (self.rank - 2, self.rank - 1);
+        if self.by_key(pass) {
+            let k = kb.load(self.k, at, (Some(axes.1), None), of.1, ONE);
+            let products = kb.binary(BinaryOp::Mul, q, k);
+            let more = kb.reduce(ReduceKind::Sum, 0, products);
+            return kb.binary(BinaryOp::Add, sum, more);
+        }
         match self.form {
             Form::Sideways => {
                 let k = self.left(kb, self.k, at, axes, of);
@@ -363,51 +378,42 @@ impl Attention {
         }
     }
 
-    /// The same where values may be infinite or NaN; and the weights of those that are, as in [`Running::special`].
+    /// The same where values may be infinite or NaN, and a weight of 0 leaves its value out; of a single key, but where
+    /// there is a single query.
     fn add_values_carefully(
         &self,
         kb: &mut KernelBuilder,
         weights: Value,
         first: Value,
         keys: Extent,
-        sums: [Value; 3],
-    ) -> [Value; 3] {
+        sum: Value,
+    ) -> Value {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
         let values = match self.form {
-            Form::Sideways => load_turned(kb, self.v, &at, (col, row), (self.width, keys), None),
+            Form::Sideways => kb.load(self.v, &at, (Some(col), None), self.width, ONE),
             Form::Paired => {
                 let block = kb.index(self.block);
                 let panel = kb.index_binary(BinaryOp::Div, first, block);
                 let key = kb.index_binary(BinaryOp::Rem, first, block);
                 let at = [self.points.as_slice(), &[panel, self.col, key]].concat();
-                kb.load(self.v, &at, (Some(row + 1), Some(col + 1)), self.width, keys)
+                kb.load(self.v, &at, (Some(row + 1), None), self.width, ONE)
             }
             Form::Single => kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width),
         };
-        let number = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
-        let (nothing, one) = (number(kb, 0.0), number(kb, 1.0));
-        let rest = kb.binary(BinaryOp::Sub, values, values);
-        let finite = kb.compare(CmpOp::Eq, rest, nothing);
-        let mut parts = vec![kb.select(finite, values, nothing)];
-        for other in [f64::NEG_INFINITY, f64::INFINITY] {
-            let other = number(kb, other);
-            let is_other = kb.compare(CmpOp::Eq, values, other);
-            let special = kb.select(is_other, nothing, one);
-            parts.push(kb.select(finite, nothing, special));
+        let mut more = self.scaled_carefully(kb, values, weights);
+        if self.form == Form::Single {
+            more = kb.reduce(ReduceKind::Sum, 0, more);
         }
-        let mut out = sums;
-        for (sum, part) in out.iter_mut().zip(parts) {
-            *sum = match self.form {
-                Form::Sideways | Form::Paired => kb.dot(part, weights, *sum),
-                Form::Single => {
-                    let products = kb.binary(BinaryOp::Mul, part, weights);
-                    let more = kb.reduce(ReduceKind::Sum, 0, products);
-                    kb.binary(BinaryOp::Add, *sum, more)
-                }
-            };
-        }
-        out
+        kb.binary(BinaryOp::Add, sum, more)
+    }
+
+    /// Numbers that may be infinite or NaN times factors of which 0 leaves them out.
+    fn scaled_carefully(&self, kb: &mut KernelBuilder, x: Value, factor: Value) -> Value {
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let none = kb.compare(CmpOp::Eq, factor, nothing);
+        let product = kb.binary(BinaryOp::Mul, x, factor);
+        kb.select(none, nothing, product)
     }
 
     fn masked(
@@ -473,15 +479,10 @@ impl Attention {
         kb.unary(UnaryOp::Exp2, x)
     }
 
-    /// One step of the online softmax: the scores of a block of so many keys, at most, and its values.
-    fn softmax_step(
-        &self,
-        kb: &mut KernelBuilder,
-        now: Running,
-        scores: Value,
-        (keys, block): (Extent, i64),
-    ) -> Running {
-        let highest = kb.reduce(ReduceKind::Max, 0, scores);
+    /// One step of the online softmax: the scores of a block of keys, and its values.
+    fn softmax_step(&self, kb: &mut KernelBuilder, now: Running, scores: Value, keys: Extent, round: Round) -> Running {
+        let one_key = self.by_key(round.pass);
+        let highest = if one_key { scores } else { kb.reduce(ReduceKind::Max, 0, scores) };
         let highest = kb.binary(BinaryOp::Max, now.highest, highest);
         let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
@@ -489,18 +490,19 @@ impl Attention {
         let base = kb.select(unseen, nothing, highest);
         let weights = self.power(kb, scores, base);
         let kept = self.power(kb, now.highest, base);
-        let more = kb.reduce(ReduceKind::Sum, 0, weights);
+        let more = if one_key { weights } else { kb.reduce(ReduceKind::Sum, 0, weights) };
         let sum = kb.binary(BinaryOp::Mul, now.sum, kept);
         let sum = kb.binary(BinaryOp::Add, sum, more);
-        let result = kb.binary(BinaryOp::Mul, now.result, kept);
-        let (result, special) = kb.placed(self.places.values, |kb| match now.special {
-            None => (self.add_values(kb, weights, now.next, keys, result), None),
-            Some(special) => {
-                let [up, down] = special.map(|x| kb.binary(BinaryOp::Mul, x, kept));
-                let [result, up, down] = self.add_values_carefully(kb, weights, now.next, keys, [result, up, down]);
-                (result, Some([up, down]))
+        let result = match round.pass {
+            Pass::Quick => {
+                let result = kb.binary(BinaryOp::Mul, now.result, kept);
+                kb.placed(self.places.values, |kb| self.add_values(kb, weights, now.next, keys, result))
             }
-        });
-        Running { next: kb.plus(now.next, block), highest, sum, result, special }
+            Pass::Careful => {
+                let result = self.scaled_carefully(kb, now.result, kept);
+                kb.placed(self.places.values, |kb| self.add_values_carefully(kb, weights, now.next, keys, result))
+            }
+        };
+        Running { next: kb.plus(now.next, round.block), highest, sum, result }
     }
 }
