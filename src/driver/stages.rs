@@ -385,16 +385,17 @@ fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: &WeightChoice) -
 
 /// Decides for each kernel what is left open, and verifies it.
 fn schedule(tiles: &mut tile::Module, level: CpuLevel) -> Result<(), Failure> {
-    let before = tile::text::print(tiles);
-    let failed = |complaint: &str| {
-        let saved = Saved { text: &before, ending: "tir", arguments: "--emit tile=-" };
-        bug("scheduling", complaint, Some(&saved))
-    };
-    for kernel in &mut tiles.kernels {
-        tile::schedule(kernel, level).map_err(|complaint| failed(&format!("kernel {}: {complaint}", kernel.name)))?;
-    }
-    tile::verify::verify_form(tiles).map_err(|errors| failed(&errors.to_string()))?;
-    Ok(())
+    let before = tiles.kernels.clone();
+    let mut kernels = tiles.kernels.iter_mut();
+    let scheduled = kernels.try_for_each(|kernel| {
+        tile::schedule(kernel, level).map_err(|complaint| format!("kernel {}: {complaint}", kernel.name))
+    });
+    let verified = scheduled.and_then(|()| tile::verify::verify_form(tiles).map_err(|errors| errors.to_string()));
+    verified.map_err(|complaint| {
+        tiles.kernels = before;
+        let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments: "--emit tile=-" };
+        bug("scheduling", &complaint, Some(&saved))
+    })
 }
 
 /// Complains of a text of tile IR that keeps the rules, and for which there is no code all the same.

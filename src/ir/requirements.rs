@@ -58,14 +58,19 @@ pub fn entry_checks(module: &Module, name: &str) -> Vec<(Fact, Loc)> {
 
 /// Adds to a function's checks what it needed before it was changed and neither states nor needs any more: a pass may drop an
 /// operation, but not what the operation asked of the call.
-pub fn keep(f: &mut Function, before: Vec<(Fact, Loc)>) {
+///
+/// What the function needs now is the result, where it is the same as before this.
+pub fn keep(f: &mut Function, before: Vec<(Fact, Loc)>) -> Option<Vec<(Fact, Loc)>> {
     let mut now = Requirements::stated(f);
     now.function(f);
-    now.missing.clear();
+    let needed = std::mem::take(&mut now.missing);
     for (fact, loc) in before {
         now.need(fact, loc);
     }
-    f.checks.append(&mut now.missing);
+    let mut lost = now.missing;
+    let same = lost.is_empty().then_some(needed);
+    f.checks.append(&mut lost);
+    same
 }
 
 /// Is a tensor of this shape beyond every machine, whatever the call?
@@ -124,7 +129,7 @@ fn scores(operands: &[&Type]) -> Option<TensorType> {
 }
 
 /// What is known so far, and what was not implied by it.
-struct Requirements {
+struct Requirements<'f> {
     facts: Facts,
     /// Forms that are known to be at least 0.
     not_negative: Vec<Dim>,
@@ -132,12 +137,12 @@ struct Requirements {
     arguments: Vec<(Monomial, i128)>,
     missing: Vec<(Fact, Loc)>,
     /// Shapes that were asked for already, with the bytes of an element: few, of many tensors.
-    seen: HashSet<(i64, Vec<Dim>)>,
+    seen: HashSet<(i64, &'f [Dim])>,
 }
 
-impl Requirements {
+impl<'f> Requirements<'f> {
     /// What a function states, and what every entry checks of its arguments.
-    fn stated(f: &Function) -> Requirements {
+    fn stated(f: &Function) -> Requirements<'f> {
         let mut r = Requirements {
             facts: Facts::default(),
             not_negative: Vec::new(),
@@ -176,7 +181,7 @@ impl Requirements {
         self.facts.known.push(fact);
     }
 
-    fn function(&mut self, f: &Function) {
+    fn function(&mut self, f: &'f Function) {
         for b in &f.layout {
             for v in &f.block(*b).args {
                 self.value(f, *v, Loc::default());
@@ -187,13 +192,19 @@ impl Requirements {
         }
     }
 
-    fn value(&mut self, f: &Function, v: Value, loc: Loc) {
+    fn value(&mut self, f: &'f Function, v: Value, loc: Loc) {
         if let Some(t) = f.tensor(v) {
-            self.tensor(t, loc);
+            let size = bytes_of_element(t);
+            // A tensor of known extents is as large as it is.
+            let elements =
+                t.shape.iter().map(Dim::as_const).try_fold(size, |n, d| n.checked_mul(d.filter(|d| *d >= 0)?));
+            if elements.is_none() && self.seen.insert((size, t.shape.as_slice())) {
+                self.tensor(t, loc);
+            }
         }
     }
 
-    fn instruction(&mut self, f: &Function, inst: &InstData) {
+    fn instruction(&mut self, f: &'f Function, inst: &'f InstData) {
         let loc = inst.loc;
         let operand = |at: usize| inst.operands.get(at).and_then(|v| f.tensor(*v));
         match &inst.op {
@@ -249,14 +260,10 @@ impl Requirements {
     }
 
     fn tensor(&mut self, t: &TensorType, loc: Loc) {
-        let size = i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE);
-        if !self.seen.insert((size, t.shape.clone())) {
-            return;
-        }
         for d in &t.shape {
             self.at_most(&Dim::zero(), d, loc);
         }
-        self.fits(&t.count().mul(&Dim::from(size)), loc);
+        self.fits(&t.count().mul(&Dim::from(bytes_of_element(t))), loc);
     }
 
     /// Both are whole, and the first is at most the second.
@@ -335,6 +342,11 @@ impl Requirements {
         let times = |bytes: &i128| coefficient.saturating_add(bytes - 1) / bytes;
         self.arguments.iter().filter(|(of, _)| part(of)).map(|(_, bytes)| times(bytes)).min()
     }
+}
+
+/// What an element of a tensor counts as.
+fn bytes_of_element(t: &TensorType) -> i64 {
+    i64::try_from(t.elem.size()).unwrap_or(LEAST_SIZE).max(LEAST_SIZE)
 }
 
 /// What an argument of this type takes at least: its symbols' powers, and the bytes where they are 1.

@@ -264,8 +264,8 @@ impl<'a> Manager<'a> {
             // What a pass began and gave up is a change too.
             let this = if function.value_count() == values { this } else { Changed::Yes };
             if this == Changed::Yes {
-                keep(function, std::mem::take(before));
-                *known = Known::default();
+                let needs = keep(function, std::mem::take(before));
+                *known = Known { needs, ..Known::default() };
             } else {
                 known.done.insert(pass.name);
             }

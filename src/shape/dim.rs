@@ -130,8 +130,10 @@ impl PartialOrd for Dim {
 /// An arbitrary but fixed order, for sorted containers; it says nothing about sizes.
 impl Ord for Dim {
     fn cmp(&self, o: &Dim) -> std::cmp::Ordering {
-        let key = |d: &Dim| d.terms.iter().map(|(m, r)| (m.clone(), r.num, r.den)).collect::<Vec<_>>();
-        key(self).cmp(&key(o))
+        fn key<'a>((m, r): (&'a Monomial, &'a Ratio)) -> (&'a Monomial, i128, i128) {
+            (m, r.num, r.den)
+        }
+        self.terms.iter().map(key).cmp(o.terms.iter().map(key))
     }
 }
 
@@ -278,6 +280,13 @@ impl Dim {
 
     /// Product.
     pub fn mul(&self, o: &Dim) -> Dim {
+        // Most are numbers, or multiplied by one.
+        match (self.as_const(), o.as_const()) {
+            (Some(1), _) => return o.clone(),
+            (_, Some(1)) => return self.clone(),
+            (Some(a), Some(b)) => return Dim::term(Monomial::default(), i128::from(a).saturating_mul(i128::from(b))),
+            _ => {}
+        }
         if self.terms.len().saturating_mul(o.terms.len()) > MAX_PRODUCTS {
             return Dim::symbol(TOO_LONG);
         }
@@ -315,7 +324,14 @@ impl Dim {
 
     /// Product of many.
     pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
-        dims.into_iter().fold(Dim::one(), |a, d| a.mul(d))
+        let (mut number, mut rest) = (1_i128, Dim::one());
+        for d in dims {
+            match d.as_const() {
+                Some(n) => number = number.saturating_mul(i128::from(n)),
+                None => rest = rest.mul(d),
+            }
+        }
+        rest.mul(&Dim::term(Monomial::default(), number))
     }
 
     /// Every symbol, in order of name, each once.
