@@ -82,13 +82,13 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         }
         Source::Clif => return clif_text(s, options, file, &out, levels.machine),
     };
-    let text = tiers.module(levels.shown).map(tile::text::print).unwrap_or_default();
-    // Two models of one name differ in their texts.
-    model.id = runtime::descriptor::id_of(&format!("{}\n{text}", model.name));
+    // Two models of one name differ in what they compute.
+    model.id = runtime::descriptor::id_of(&tiers.module(levels.shown).map(tile::encode::module).unwrap_or_default());
     let only = stages::only(options.kernel.as_deref(), tiers.module(levels.shown))?;
     out.emit(s, EmitKind::Tile, |_| match (only, tiers.module(levels.shown)) {
         (Some(part), Some(module)) => tile::text::print_part(module, part),
-        _ => text,
+        (None, Some(module)) => tile::text::print(module),
+        (_, None) => String::new(),
     })?;
 
     // Machine code, and the model that carries it.

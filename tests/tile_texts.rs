@@ -5,7 +5,7 @@
 use attnc::diagnostics::render_all;
 use attnc::random::Random;
 use attnc::syntax::span::SourceMap;
-use attnc::tile::{text, verify};
+use attnc::tile::{encode, text, verify};
 
 const WHOLE: &str = r#"module "test.attn"
 file "nn.attn"
@@ -73,6 +73,7 @@ fn refusal(source: &str) -> Option<String> {
                 let printed = text::print(&p.module);
                 let again = text::parse(&printed, file).expect("what is printed reads back");
                 assert_eq!(text::print(&again.module), printed);
+                assert_eq!(encode::module(&again.module), encode::module(&p.module), "{printed}");
                 None
             }
         },
@@ -199,5 +200,58 @@ fn texts_broken_at_random_do_no_harm() {
             }
         }
         refusal(&words.concat());
+    }
+}
+
+/// The bytes that stand for a module tell what its text tells, but for the names of values and blocks.
+#[test]
+fn bytes_differ_where_texts_do() {
+    let bytes = |source: &str| {
+        let file = SourceMap::new().add("test.tir", source);
+        encode::module(&text::parse(source, file).unwrap_or_else(|d| panic!("{d:?}")).module)
+    };
+    let whole = bytes(WHOLE);
+    for (from, to) in
+        [("%four", "%vier"), ("^steps", "^schritte"), ("%acc1", "%a"), ("%m", "%0"), ("  return", " return")]
+    {
+        assert!(WHOLE.contains(from), "the text has no {from:?}");
+        assert_eq!(bytes(&WHOLE.replace(from, to)), whole, "{from} -> {to}");
+    }
+    for (from, to) in [
+        ("test.attn", "toast.attn"),
+        ("nn.attn", "mm.attn"),
+        ("[3]", "[4]"),
+        ("f32[8, 8]\nsite", "f32[8, 9]\nsite"),
+        ("{0} is", "{0} was"),
+        ("rows.0", "rows.1"),
+        ("%w: in f32[8, 8]", "%w: in bf16[8, 8]"),
+        ("%w: in f32[8, 8]", "%w: inout f32[8, 8]"),
+        ("%w: in f32[8, 8]", "%w: in f32[8, 8] strides[1, 8]"),
+        ("ceil(S, 4)", "ceil(S, 8)"),
+        ("ceil(S, 4)", "ceil(2*S, 4)"),
+        ("%four = const 4 ", "%four = const 2 "),
+        ("mul %i, %four", "mul %four, %i"),
+        ("mul %i, %four", "add %i, %four"),
+        ("%all = dim S", "%all = dim 2*S"),
+        ("%none = const 0.0", "%none = const -0.0"),
+        ("%none = const 0.0", "%none = const nan"),
+        ("reduce_max", "reduce_min"),
+        ("rows=0, cols=1  :", "rows=1, cols=0  :"),
+        ("3:4)", "3:5)"),
+        ("3:4)", "4:4)"),
+        ("%m<=4, 8]        loc", "%m<=5, 8]        loc"),
+        ("br_if %more, ^step, ^done", "br_if %more, ^done, ^step"),
+        ("br ^steps(%zero,", "br ^steps(%all,"),
+        ("plan @forward", "plan @backward"),
+        ("plan @forward", "plan @forward tapped"),
+        ("taps(\"a.*\")", "taps(\"b.*\")"),
+        ("slots(32*S)", "slots(64*S)"),
+        ("arg 0", "arg 1"),
+        ("h.*.w\"[%3]", "g.*.w\"[%3]"),
+        ("offset=0", "offset=8"),
+        ("launch @rows.0(%0,", "launch @rows.0(%1,"),
+    ] {
+        assert!(WHOLE.contains(from), "the text has no {from:?}");
+        assert_ne!(bytes(&WHOLE.replace(from, to)), whole, "{from} -> {to}");
     }
 }

@@ -5,6 +5,7 @@
 //! on [`Op`] lists all of them, so that the compiler says where a new operation must be taught.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use crate::ir::{Function, Type};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp, round_to};
@@ -72,6 +73,16 @@ impl PartialEq for Scalar {
 }
 
 impl Eq for Scalar {}
+
+impl Hash for Scalar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Scalar::Float(x) => (0_u8, x.to_bits()).hash(state),
+            Scalar::Int(x) => (1_u8, x).hash(state),
+            Scalar::Bool(x) => (2_u8, x).hash(state),
+        }
+    }
+}
 
 /// One step of what is done to the scores of an [`Op::Attention`], in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -196,9 +196,12 @@ pub struct ModelDescriptor {
     pub variants: Vec<Variant>,
 }
 
-/// A hash of the text of a model (64-bit FNV-1a), for [`ModelDescriptor::id`].
-pub fn id_of(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+/// A hash of what a model is (64-bit FNV-1a), for [`ModelDescriptor::id`].
+pub fn id_of(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .copied()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 impl ModelDescriptor {

@@ -7,7 +7,7 @@ use crate::ir::{EntryDecl, Loc, ParamDecl};
 use crate::shape::Dim;
 
 /// What a kernel does with a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParamMode {
     /// Reads it.
     In,
@@ -203,7 +203,7 @@ pub struct SlotData {
 }
 
 /// Which variant of an entry point a plan is, or that it is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PlanVariant {
     /// The one that computes the results alone.
     Plain,

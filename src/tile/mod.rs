@@ -31,6 +31,7 @@ mod arena;
 mod body;
 mod builder;
 pub mod cost;
+pub mod encode;
 mod entities;
 pub mod interp;
 mod kernel;

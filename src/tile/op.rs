@@ -27,7 +27,7 @@ pub enum Place {
 }
 
 /// An operation with its attributes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Op {
     // Indices and scalars.
     /// A literal index (an integer) or scalar, as the result's type says.

@@ -8,7 +8,7 @@
 //! then each leaf that they call, on as many threads as there are; and all of it is put into the object in the order of the
 //! modules. So the same input gives the same bytes, whatever the number of threads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
 use crate::shape::Elem;
 use crate::threads;
-use crate::tile::text::print_kernel;
+use crate::tile::encode::{self, Encoding};
 use crate::tile::{Body, CpuLevel, Inst, Kernel, Module, Op, Part, PlanVariant, State};
 
 /// An architecture that code is made for.
@@ -249,7 +249,7 @@ fn declare<'a>(
 ) -> Result<(Vec<Level>, Vec<Job<'a>>), String> {
     let convention = object.isa().default_call_conv();
     let mut keys = threads::each(tiers.iter().flat_map(|t| &t.module.kernels).collect::<Vec<_>>(), threads, key);
-    let mut shared: BTreeMap<String, FuncId> = BTreeMap::new();
+    let mut shared: HashMap<Vec<u8>, FuncId> = HashMap::new();
     let (mut levels, mut jobs) = (Vec::new(), Vec::new());
     for tier in tiers.iter().rev() {
         let mut add = |name: String, source: Source<'a>| -> Result<FuncId, String> {
@@ -396,25 +396,26 @@ fn assembly(
     Ok(out)
 }
 
-/// What the code of a kernel depends on: its text, but for its name. The level matters where there may be leaves, those for
+/// What the code of a kernel depends on: all but its name. The level matters where there may be leaves, those for
 /// `bf16` where steps lie in pairs or something is rounded to it, and that for bytes where numbers have scales.
-fn key(kernel: &Kernel) -> String {
-    let mut k = kernel.clone();
-    k.name.clear();
-    let has_leaves = |i| matches!(k.body.inst(i).op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
-    if !k.body.insts().into_iter().any(has_leaves) {
-        k.state = State::Cpu(CpuLevel::Portable);
-    } else if let State::Cpu(level) = k.state
-        && !k.body.insts().into_iter().any(|i| match k.body.inst(i).op {
+fn key(kernel: &Kernel) -> Vec<u8> {
+    let insts = kernel.body.insts();
+    let op = |i: &Inst| &kernel.body.inst(*i).op;
+    let has_leaves = |i| matches!(op(i), Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
+    let mut state = kernel.state;
+    if !insts.iter().any(has_leaves) {
+        state = State::Cpu(CpuLevel::Portable);
+    } else if let State::Cpu(level) = state
+        && !insts.iter().any(|i| match op(i) {
             Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.is_for_bf16(),
-            Op::Store { .. } => level.is_for_bf16() && stores_bf16(&k.body, i),
+            Op::Store { .. } => level.is_for_bf16() && stores_bf16(&kernel.body, *i),
             Op::LoadScaled { .. } => level == CpuLevel::Avx2Vnni,
             _ => false,
         })
     {
-        k.state = State::Cpu(level.vectors());
+        state = State::Cpu(level.vectors());
     }
-    print_kernel(&k, &[])
+    encode::kernel(kernel, Encoding { name: false, places: true, state })
 }
 
 /// Does an instruction write a buffer of `bf16`?

@@ -22,9 +22,10 @@ mod region;
 mod rows;
 mod views;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::ir;
+use crate::tile::encode::{self, Encoding};
 use crate::tile::{self, CpuLevel, Kernel, KernelBuilder, ParamMode, Type};
 use packing::Packing;
 pub use packing::{WeightChoice, WeightFormat};
@@ -40,8 +41,8 @@ struct Call {
 
 /// What the functions of a module share.
 struct Shared {
-    /// The kernels so far, by their text without name and places.
-    known: BTreeMap<String, String>,
+    /// The names of the kernels so far, by what they are without name and places.
+    known: HashMap<Vec<u8>, String>,
     /// How many kernels there are of each kind.
     counts: BTreeMap<String, usize>,
     /// The parameters that are packed.
@@ -52,30 +53,18 @@ impl Shared {
     /// The name of a kernel in the module: one that is there already is not added again.
     fn kernel(&mut self, out: &mut tile::Module, mut kernel: Kernel) -> String {
         let kind = kernel.name.clone();
-        let text = nameless(&kernel);
-        if let Some(name) = self.known.get(&text) {
+        let bytes = encode::kernel(&kernel, Encoding { name: false, places: false, state: kernel.state });
+        if let Some(name) = self.known.get(&bytes) {
             return name.clone();
         }
         let number = self.counts.entry(kind.clone()).or_default();
         kernel.name = format!("{kind}.{number}");
         *number += 1;
         let name = kernel.name.clone();
-        self.known.insert(text, name.clone());
+        self.known.insert(bytes, name.clone());
         out.kernels.push(kernel);
         name
     }
-}
-
-/// The text of a kernel without its name and the places in the source.
-fn nameless(kernel: &Kernel) -> String {
-    let mut k = kernel.clone();
-    k.name.clear();
-    for block in k.body.layout.clone() {
-        for inst in k.body.block(block).insts.clone() {
-            k.body.inst_mut(inst).loc = ir::Loc::default();
-        }
-    }
-    tile::text::print_kernel(&k, &[])
 }
 
 /// Declares the buffer that a kernel writes.
@@ -161,7 +150,7 @@ fn lowered(
         ..tile::Module::default()
     };
     let mut shared =
-        Shared { known: BTreeMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, weights.clone()) };
+        Shared { known: HashMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, weights.clone()) };
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;

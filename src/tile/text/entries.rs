@@ -15,7 +15,7 @@ use crate::irtext::{ExprKind, Line, Phrase, Statement, quoted, read};
 use crate::shape::Dim;
 
 /// The lines of an entry point, each with the place that stands behind it.
-pub(super) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
+pub(crate) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
     let batch = |is: bool| if is { "batch" } else { "" };
     let arg = |a: &ArgDecl| {
         let marked = if a.batch { format!("{} {}", quoted(&a.name), batch(true)) } else { quoted(&a.name) };

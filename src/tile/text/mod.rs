@@ -29,6 +29,7 @@ mod parse;
 mod print;
 mod types;
 
+pub(crate) use entries::lines as lines_of_entry;
 pub use parse::{Parsed, parse};
 pub use print::{Anchor, At, Owner, Printed, print, print_kernel, print_part, print_plan, print_with_anchors};
 pub(crate) use print::{lines_of_kernel, lines_of_plan, with_names};
