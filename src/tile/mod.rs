@@ -31,7 +31,6 @@ mod arena;
 mod body;
 mod builder;
 pub mod cost;
-mod entities;
 pub mod interp;
 mod kernel;
 mod op;
@@ -42,10 +41,10 @@ pub mod text;
 mod types;
 pub mod verify;
 
+pub use crate::ssa::{Block, BlockCall, Inst, Value, ValueDef};
 pub use arena::share_slots;
-pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
+pub use body::{BlockData, Body, InstData, Role, Terminator, TileIr};
 pub use builder::{KernelBuilder, PlanBuilder};
-pub use entities::{Block, Inst, Value};
 pub use kernel::{
     CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
 };

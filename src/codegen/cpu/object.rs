@@ -401,11 +401,11 @@ fn assembly(
 fn key(kernel: &Kernel) -> String {
     let mut k = kernel.clone();
     k.name.clear();
-    let has_leaves = |i| matches!(k.body.inst(i).op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
-    if !k.body.insts().into_iter().any(has_leaves) {
+    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
+    if !k.body.insts().any(|(_, _, d)| has_leaves(&d.op)) {
         k.state = State::Cpu(CpuLevel::Portable);
     } else if let State::Cpu(level) = k.state
-        && !k.body.insts().into_iter().any(|i| match k.body.inst(i).op {
+        && !k.body.insts().any(|(_, i, d)| match d.op {
             Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.is_for_bf16(),
             Op::Store { .. } => level.is_for_bf16() && stores_bf16(&k.body, i),
             Op::LoadScaled { .. } => level == CpuLevel::Avx2Vnni,
