@@ -41,7 +41,8 @@
 //! | `irtext` | the syntax that both IR texts share | either IR |
 //! | `files` | writing outputs whole, and temporary files that go away | what is in a file |
 //! | `threads` | the same work for each of several things, on several threads | what the work is |
-//! | `cfg` | the control flow of either IR: orders of blocks, dominators, loops | what stands in a block |
+//! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | any operation or type |
+//! | `cfg` | the control flow of a body: orders of blocks, dominators, loops | what stands in a block |
 //!
 //! # Decisions that are not obvious
 //!
@@ -153,6 +154,7 @@ pub mod random;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;
+pub mod ssa;
 pub mod stack;
 pub mod syntax;
 pub mod tensor;

@@ -63,15 +63,15 @@ fn has_pairs(tiles: &tile::Module) -> bool {
     for k in &tiles.kernels {
         let made_by = |v: &tile::Value| k.body.def_inst(*v).map(|d| d.op.clone());
         let (mut all, mut pairs, mut of_rows) = (0, 0, 0);
-        for i in k.body.insts() {
-            let (Op::Dot, [a, b, _]) = (&k.body.inst(i).op, k.body.inst(i).operands.as_slice()) else { continue };
+        for (_, _, d) in k.body.insts() {
+            let (Op::Dot, [a, b, _]) = (&d.op, d.operands.as_slice()) else { continue };
             let (a, b) = (made_by(a), made_by(b));
             all += 1;
             pairs += usize::from(matches!((&a, &b), (Some(Op::Window { .. }), Some(Op::LoadPairs | Op::PairRows))));
             of_rows += usize::from(matches!(b, Some(Op::PairRows)));
         }
         if of_rows > 0 {
-            let asks = k.body.insts().iter().any(|i| k.body.inst(*i).op == Op::Element);
+            let asks = k.body.insts().any(|(_, _, d)| d.op == Op::Element);
             let all = all - if asks { 3 } else { 0 };
             assert!(all >= 2 && pairs == all && of_rows == all, "{}: {pairs} of {all} products in pairs", k.name);
         }

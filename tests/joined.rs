@@ -106,7 +106,7 @@ fn compute_the_same(
 /// How often the plan of a call launches kernels of this kind, and how often it does in all.
 fn launches(tiles: &tile::Module, kind: &str) -> (usize, usize) {
     let plan = tiles.plans.iter().find(|p| p.variant == PlanVariant::Plain).unwrap();
-    let all = plan.body.insts().into_iter().filter_map(|i| match &plan.body.inst(i).op {
+    let all = plan.body.insts().filter_map(|(_, _, d)| match &d.op {
         Op::Launch { kernel } => Some(kernel.starts_with(kind)),
         _ => None,
     });

@@ -92,8 +92,7 @@ fn compute_as(
 fn packed(tiles: &tile::Module) -> Vec<(u64, String)> {
     let plan = tiles.plans.iter().find(|p| p.variant == PlanVariant::Plain).unwrap();
     let mut out = Vec::new();
-    for i in plan.body.insts() {
-        let data = plan.body.inst(i);
+    for (_, _, data) in plan.body.insts() {
         if let Op::Packed { offset } = data.op {
             out.push((offset, plan.body.ty(data.result.unwrap()).to_string()));
         }

@@ -573,14 +573,14 @@ fn rules_of_small_texts() {
             "  launch @copy(%1, %1)\n  return\n}\n\nplan @f",
             "is in the packed area, which is written here",
         ),
-        ("br ^bb1(%2, %3)", "br ^bb1(%2, %7)", "and the block takes"),
-        ("br ^bb1(%2, %3)", "br ^bb1(%3, %2)", "and the block takes"),
+        ("br ^bb1(%2, %3)", "br ^bb1(%2, %7)", "argument 2 of the target is"),
+        ("br ^bb1(%2, %3)", "br ^bb1(%3, %2)", "argument 1 of the target is"),
         (
             "index\n  %3 = load %0[%2], cols=0 : tile f32[1, 8]\n  %7",
             "index\n  %8 = dim U : index\n  %3 = load %0[%2], cols=0 : tile f32[1, 8]\n  %7",
             "U is none of the symbols",
         ),
-        ("br ^bb1(%2, %3)", "br ^bb1(%2)", "1 values for a block of 2 arguments"),
+        ("br ^bb1(%2, %3)", "br ^bb1(%2)", "the target has 2 arguments, the jump gives 1"),
     ] {
         assert!(text.contains(from), "{from}");
         let found = complaint(&text.replacen(from, to, 1)).unwrap_or_default();

@@ -75,8 +75,8 @@ fn wrong_schedules_are_refused() {
             "%high is in registers of another run",
         ),
         ("%q = div %acc1, %sum ", "%q = div %acc1, %d ", "in registers of another run"),
-        ("%d = sub %t, %high ", "%d = sub %t, %sum ", "used where it is not defined yet"),
-        ("%p = exp %d ", "%p = exp %b ", "used where it is not defined yet"),
+        ("%d = sub %t, %high ", "%d = sub %t, %sum ", "operand 2 does not dominate it"),
+        ("%p = exp %d ", "%p = exp %b ", "operand 1 does not dominate it"),
         ("run (8, 8) {", "run (%m<=4, 8) {", "has other extents than the run"),
         (
             "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(832)",
@@ -102,7 +102,7 @@ fn wrong_schedules_are_refused() {
             "    %low = reduce_min %t, axis=0            : tile f32[1, 8] @l1(1024)\n    %high = reduce_max %t, axis=1",
             "reduces along both axes",
         ),
-        ("  return", "  br ^bb0", "jumps to the entry"),
+        ("  return", "  br ^bb0", "the entry is no target of a jump"),
     ];
     for (from, to, message) in changes {
         refused(KERNEL, from, to, message);
@@ -159,7 +159,7 @@ fn columns_are_reduced_and_tiles_turned() {
             "%v = transpose %q                         : tile f32[8, %m<=4]",
             "makes tile f32[%m<=4, 8]",
         ),
-        ("%d = sub %u, %high ", "%d = sub %u, %sum ", "used where it is not defined yet"),
+        ("%d = sub %u, %high ", "%d = sub %u, %sum ", "operand 2 does not dominate it"),
         (
             "  run (%m<=4, 8) {\n    store",
             "  run (%m<=4, 8) {\n    %w = transpose %v                       : tile f32[8, %m<=4] @l1(256)\n    store",

@@ -102,8 +102,8 @@ fn wrong_panels_are_refused() {
                 All("tile f32[%kc<=256, %m<=14] @l1(0)", "tile f32[%kc<=256, %m<=14] @reg"),
                 "in registers of another run",
             ),
-            (Before("%acc1 = dot_panels", "%bp = window"), "is used where it is not defined yet"),
-            (Line("%y = gelu", "    %y = gelu %bp : tile f32[%kc<=256, %n<=32] @reg"), "used where it is not defined"),
+            (Before("%acc1 = dot_panels", "%bp = window"), "does not dominate it"),
+            (Line("%y = gelu", "    %y = gelu %bp : tile f32[%kc<=256, %n<=32] @reg"), "does not dominate it"),
             (All("unroll=4", "unroll=0"), "unrolled 1 to 16 times"),
         ],
     );
@@ -164,7 +164,7 @@ fn wrong_pipelines_are_refused() {
             (Line("^feed(%turn: index):", "^feed(%turn: index):\n  barrier"), "after its warps have parted"),
             (All("gpu(sm_90a, 12)", "gpu(sm_80, 12)"), "sm_80 has no such unit"),
             (All("barriers=163872", "barriers=163856"), "overlaps other shared memory"),
-            (All("wgmma %pa, %vt", "wgmma %p, %vt"), "is used where it is not defined yet"),
+            (All("wgmma %pa, %vt", "wgmma %p, %vt"), "does not dominate it"),
             (All("threads=256, wait=true", "threads=250, wait=true"), "whole warps"),
         ],
     );

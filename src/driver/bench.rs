@@ -290,7 +290,7 @@ fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
 /// Fills in which line of the program each launch of a plan comes from, and what its kernel multiplies by.
 fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     let Some(plan) = tiles.plans.iter().find(|p| p.name == name && p.variant == PlanVariant::Plain) else { return };
-    let launches = plan.body.insts().into_iter().map(|i| plan.body.inst(i));
+    let launches = plan.body.insts().map(|(_, _, d)| d);
     let launches: Vec<_> = launches.filter(|d| matches!(d.op, tile::Op::Launch { .. })).collect();
     let same = |site: &Site, d: &tile::InstData| matches!(&d.op, tile::Op::Launch { kernel } if *kernel == site.kernel);
     let mut next = 0;
@@ -300,7 +300,7 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
         let launch = launches.get(next + at);
         next += at + 1;
         let Some(kernel) = tiles.kernels.iter().find(|k| k.name == site.kernel) else { continue };
-        let inside = kernel.body.insts().into_iter().map(|i| kernel.body.inst(i).loc);
+        let inside = kernel.body.insts().map(|(_, _, d)| d.loc);
         let loc = launch.map(|d| d.loc).into_iter().chain(inside).find(|loc| loc.line > 0);
         site.source = loc.map_or(String::new(), |loc| format!("{}:{}", tiles.file(loc), loc.line));
         site.products = products(kernel);
@@ -310,7 +310,7 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
 /// What a kernel's products are made of.
 fn products(kernel: &tile::Kernel) -> Products {
     let tile::State::Cpu(level) = kernel.state else { return Products::Floats };
-    let has = |of: fn(&tile::Op) -> bool| kernel.body.insts().into_iter().any(|i| of(&kernel.body.inst(i).op));
+    let has = |of: fn(&tile::Op) -> bool| kernel.body.insts().any(|(_, _, d)| of(&d.op));
     let pairs = has(|op| matches!(op, tile::Op::LoadPairs | tile::Op::PairRows));
     match level {
         CpuLevel::Amx if pairs => Products::Tiles,

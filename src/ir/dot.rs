@@ -77,6 +77,7 @@ impl Nodes {
         match f.def(v) {
             ValueDef::Result(i) => self.insts.get(&i).map(|line| format!("n{line}")),
             ValueDef::Arg(b, place) => self.argument(b, place),
+            ValueDef::Param => None,
         }
     }
 
@@ -103,6 +104,7 @@ fn edges(out: &mut String, f: &Function, nodes: &Nodes) {
             Terminator::Return(values) => values,
             Terminator::BrIf { condition, .. } => std::slice::from_ref(condition),
             Terminator::Br(_) => &[],
+            Terminator::Roles(never) => match *never {},
         };
         for from in used.iter().filter_map(|v| nodes.value(f, *v)) {
             let _ = writeln!(out, "    {from} -> n{end};");

@@ -16,7 +16,6 @@
 //! has at most one result. Values are numbered in order before printing.
 
 mod dot;
-mod entities;
 mod function;
 pub mod interp;
 mod needed;
@@ -29,17 +28,17 @@ pub mod text;
 mod verify;
 
 pub use dot::dot;
-pub use entities::{Block, Inst, Value};
 pub use function::{
-    ArgDecl, BlockCall, BlockData, Function, InstData, Loc, Module, ParamDecl, ResultDecl, Terminator, Type, Use, User,
-    ValueDef, param_named,
+    ArgDecl, BlockData, Body, Function, GraphIr, InstData, Module, ParamDecl, ResultDecl, Terminator, Type, param_named,
 };
-pub use needed::{needed, needed_without_taps};
+pub use needed::needed_without_taps;
 pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
 pub use ranges::in_range;
 pub use rules::result_type;
 pub use signature::{EntryDecl, MOST_TENSORS, TapDecl, arrays_of, entries, run_time_dims, tap_patterns, taps, tensors};
 pub use verify::{Errors, Verified, verify};
+
+pub use crate::ssa::{Block, BlockCall, Inst, Loc, Use, Value, ValueDef};
 
 /// The control flow of a function.
 pub type Cfg = crate::cfg::Cfg<Block>;

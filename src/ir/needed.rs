@@ -1,4 +1,4 @@
-//! Which values a function needs: for everything, or for its results alone.
+//! Which values a function needs whether or not a call asks for taps.
 //!
 //! In: a function. Out: for each value whether it is needed. What only a tap needs is computed in a call that asks for the
 //! tap, and in no other: passes keep such instructions apart from the others (`passes::separate_taps`), and lowering puts
@@ -6,38 +6,7 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Block, Function, Op, Terminator, Value, ValueDef};
-
-/// The values that are needed: for operations with an effect, conditions of jumps and results. An argument of a block needs
-/// what every jump to the block gives for it.
-pub fn needed(f: &Function) -> SecondaryMap<Value, bool> {
-    let predecessors = f.predecessors();
-    let mut work: Vec<Value> = Vec::new();
-    for b in &f.layout {
-        work.extend(operands_of_effects(f, *b, Op::has_effect));
-        match &f.block(*b).terminator {
-            Terminator::Br(_) => {}
-            Terminator::BrIf { condition, .. } => work.push(*condition),
-            Terminator::Return(vs) => work.extend(vs),
-        }
-    }
-    let mut needed: SecondaryMap<Value, bool> = SecondaryMap::new();
-    while let Some(v) = work.pop() {
-        if std::mem::replace(&mut needed[v], true) {
-            continue;
-        }
-        match f.def(v) {
-            ValueDef::Result(i) => work.extend(&f.inst(i).operands),
-            ValueDef::Arg(block, at) => {
-                for p in &predecessors[block] {
-                    let calls = f.block(*p).terminator.targets().into_iter().filter(|c| c.block == block);
-                    work.extend(calls.filter_map(|c| c.args.get(at)));
-                }
-            }
-        }
-    }
-    needed
-}
+use super::{Block, Function, Op, Value, ValueDef};
 
 /// The values that are needed whether or not a call asks for taps: for other effects, and for all that jumps and returns give.
 pub fn needed_without_taps(f: &Function) -> SecondaryMap<Value, bool> {

@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use crate::ir::{Function, Type};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
+use crate::ssa::Effects;
 
 /// A literal element.
 #[derive(Clone, Copy, Debug)]
@@ -316,6 +317,8 @@ pub struct OpInfo {
     pub operands: &'static [&'static str],
     /// How its work is shaped.
     pub class: Class,
+    /// What it reads and writes besides operands and result.
+    pub effects: Effects,
     /// Is the result's type declared in the text, because the operands do not fix it?
     pub declares_type: bool,
     /// One line for the reference.
@@ -326,10 +329,11 @@ const fn row(
     name: &'static str,
     operands: &'static [&'static str],
     class: Class,
+    effects: Effects,
     declares_type: bool,
     summary: &'static str,
 ) -> OpInfo {
-    OpInfo { name, operands, class, declares_type, summary }
+    OpInfo { name, operands, class, effects, declares_type, summary }
 }
 
 impl Op {
@@ -347,46 +351,85 @@ impl Op {
     /// The table of operations.
     pub fn info(&self) -> OpInfo {
         use Class::{Contraction, Effect, Elementwise, Fused, Movement, Source};
+        const NONE: Effects = Effects::NONE;
+        const FAILS: Effects = Effects::FAILS;
         match self {
-            Op::Const(_) => row("const", &[], Source, true, "a literal, splatted over the type"),
-            Op::DimValue(_) => row("dim", &[], Source, true, "the value of a dimension expression"),
-            Op::Iota { .. } => row("iota", &[], Source, true, "0, 1, 2, ... along an axis"),
-            Op::Causal => row("causal", &[], Source, true, "query i sees key j where j <= i + kv_len - q_len"),
-            Op::Param { .. } => row("param", &["index*"], Source, true, "a parameter of the model"),
-            Op::Unary(op) => row(op.name(), &["x"], Elementwise, false, "an operation on each element"),
-            Op::Binary(op) => row(op.name(), &["a", "b"], Elementwise, false, "an operation on pairs, broadcast"),
-            Op::Compare(op) => row(op.name(), &["a", "b"], Elementwise, false, "a comparison of pairs, broadcast"),
-            Op::Where => row("where", &["condition", "a", "b"], Elementwise, false, "condition ? a : b, broadcast"),
-            Op::Cast { .. } => row("cast", &["x"], Elementwise, false, "conversion to another element type"),
-            Op::Reshape => row("reshape", &["x"], Movement, true, "the same elements under another shape"),
-            Op::Transpose { .. } => row("transpose", &["x"], Movement, false, "axes in another order"),
-            Op::Broadcast => row("broadcast", &["x"], Movement, true, "repeated to a larger shape"),
-            Op::Slice { .. } => row("slice", &["x"], Movement, false, "elements start..stop along an axis"),
-            Op::Index { .. } => row("index", &["x", "at"], Movement, false, "one element along an axis, the axis gone"),
-            Op::Concat { .. } => row("concat", &["x*"], Movement, false, "operands one after another along an axis"),
-            Op::Pad { .. } => row("pad", &["x", "value"], Movement, false, "elements before and after, along an axis"),
-            Op::Gather { .. } => row("gather", &["table", "at"], Movement, false, "slices of a table at integers"),
-            Op::Reduce { kind, .. } => row(reduce_name(*kind), &["x"], Contraction, false, "a reduction over axes"),
-            Op::Softmax { .. } => row("softmax", &["x"], Contraction, false, "exp(x - max) / sum; all -inf gives 0"),
-            Op::LogSoftmax { .. } => {
-                row("log_softmax", &["x"], Contraction, false, "log of the softmax; all -inf gives -inf")
+            Op::Const(_) => row("const", &[], Source, NONE, true, "a literal, splatted over the type"),
+            Op::DimValue(_) => row("dim", &[], Source, FAILS, true, "the value of a dimension expression"),
+            Op::Iota { .. } => row("iota", &[], Source, NONE, true, "0, 1, 2, ... along an axis"),
+            Op::Causal => row("causal", &[], Source, NONE, true, "query i sees key j where j <= i + kv_len - q_len"),
+            Op::Param { .. } => {
+                row("param", &["index*"], Source, Effects::PARAMETERS, true, "a parameter of the model")
             }
-            Op::Matmul => row("matmul", &["a", "b"], Contraction, false, "matrix product, leading axes broadcast"),
+            Op::Unary(op) => row(op.name(), &["x"], Elementwise, NONE, false, "an operation on each element"),
+            Op::Binary(op) => row(op.name(), &["a", "b"], Elementwise, NONE, false, "an operation on pairs, broadcast"),
+            Op::Compare(op) => {
+                row(op.name(), &["a", "b"], Elementwise, NONE, false, "a comparison of pairs, broadcast")
+            }
+            Op::Where => {
+                row("where", &["condition", "a", "b"], Elementwise, NONE, false, "condition ? a : b, broadcast")
+            }
+            Op::Cast { .. } => row("cast", &["x"], Elementwise, NONE, false, "conversion to another element type"),
+            Op::Reshape => row("reshape", &["x"], Movement, NONE, true, "the same elements under another shape"),
+            Op::Transpose { .. } => row("transpose", &["x"], Movement, NONE, false, "axes in another order"),
+            Op::Broadcast => row("broadcast", &["x"], Movement, NONE, true, "repeated to a larger shape"),
+            Op::Slice { .. } => row("slice", &["x"], Movement, FAILS, false, "elements start..stop along an axis"),
+            Op::Index { .. } => {
+                row("index", &["x", "at"], Movement, FAILS, false, "one element along an axis, the axis gone")
+            }
+            Op::Concat { .. } => {
+                row("concat", &["x*"], Movement, NONE, false, "operands one after another along an axis")
+            }
+            Op::Pad { .. } => {
+                row("pad", &["x", "value"], Movement, FAILS, false, "elements before and after, along an axis")
+            }
+            Op::Gather { .. } => {
+                row("gather", &["table", "at"], Movement, FAILS, false, "slices of a table at integers")
+            }
+            Op::Reduce { kind, .. } => {
+                let effects = if *kind == ReduceKind::ArgMax { FAILS } else { NONE };
+                row(reduce_name(*kind), &["x"], Contraction, effects, false, "a reduction over axes")
+            }
+            Op::Softmax { .. } => {
+                row("softmax", &["x"], Contraction, NONE, false, "exp(x - max) / sum; all -inf gives 0")
+            }
+            Op::LogSoftmax { .. } => {
+                row("log_softmax", &["x"], Contraction, NONE, false, "log of the softmax; all -inf gives -inf")
+            }
+            Op::Matmul => {
+                row("matmul", &["a", "b"], Contraction, NONE, false, "matrix product, leading axes broadcast")
+            }
             Op::Attention { .. } => row(
                 "attention",
                 &["q", "k", "v", "scale", "mask*"],
                 Contraction,
+                NONE,
                 false,
                 "softmax(mask(q @ k^T * scale)) @ v",
             ),
-            Op::Fused { .. } => row("fused", &["x*"], Fused, false, "a region that becomes one kernel"),
-            Op::Tap { .. } => row("tap", &["x", "index*"], Effect, false, "makes a value observable by name"),
+            Op::Fused { .. } => row("fused", &["x*"], Fused, FAILS, false, "a region that becomes one kernel"),
+            Op::Tap { .. } => {
+                let effects = Effects { fails: true, ..Effects::WRITES };
+                row("tap", &["x", "index*"], Effect, effects, false, "makes a value observable by name")
+            }
         }
     }
 
     /// Must the operation be kept though nothing uses its result?
     pub fn has_effect(&self) -> bool {
-        self.info().class == Class::Effect
+        self.info().effects.is_kept()
+    }
+
+    /// Names of the steps that an operation was made of: of an attention the product that makes the scores, their scale, what
+    /// is done to them, and the softmax (its own place is that of the product with the values).
+    pub fn steps(&self) -> Vec<&'static str> {
+        match self {
+            Op::Attention { masks } => {
+                let masks = masks.iter().map(|m| m.name());
+                ["scores", "scale"].into_iter().chain(masks).chain(["softmax"]).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub fn in_range(f: &Function, cfg: &Cfg, at: Block, index: Value, extent: &Dim) 
 
 /// The number that an index is, if it is one.
 fn number(f: &Function, v: Value) -> Option<i64> {
-    match &f.def_inst(v)?.1.op {
+    match &f.definition(v)?.1.op {
         Op::Const(s) => Some(s.as_i64()),
         Op::DimValue(d) => d.as_const(),
         _ => None,
@@ -52,12 +52,12 @@ fn number(f: &Function, v: Value) -> Option<i64> {
 /// Is it not negative to begin with?
 fn begins(f: &Function, v: Value) -> bool {
     number(f, v).is_some_and(|n| n >= 0)
-        || f.def_inst(v).is_some_and(|(_, d)| matches!(&d.op, Op::DimValue(d) if d.is_provably_nonnegative()))
+        || f.definition(v).is_some_and(|(_, d)| matches!(&d.op, Op::DimValue(d) if d.is_provably_nonnegative()))
 }
 
 /// Is it the counter plus a small number, or the counter itself?
 fn steps(f: &Function, v: Value, counter: Value) -> bool {
-    let Some((_, d)) = f.def_inst(v) else { return v == counter };
+    let Some((_, d)) = f.definition(v) else { return v == counter };
     let small = |v: Value| number(f, v).is_some_and(|n| (0..=MOST_STEP).contains(&n));
     match (&d.op, d.operands.as_slice()) {
         (Op::Binary(BinaryOp::Add), [a, b]) => (*a == counter && small(*b)) || (*b == counter && small(*a)),
@@ -71,13 +71,13 @@ fn guarded(f: &Function, cfg: &Cfg, at: Block, header: Block, counter: Value, ex
     let body = then.block;
     // One way into the body: the jump that the comparison decides.
     let alone = cfg.predecessors(body) == [header] && otherwise.block != body;
-    let Some((_, compare)) = f.def_inst(*condition) else { return false };
+    let Some((_, compare)) = f.definition(*condition) else { return false };
     let bound = match (&compare.op, compare.operands.as_slice()) {
         (Op::Compare(CmpOp::Lt), [a, b]) if *a == counter => *b,
         (Op::Compare(CmpOp::Gt), [a, b]) if *b == counter => *a,
         _ => return false,
     };
-    let bound = match (number(f, bound), f.def_inst(bound).map(|(_, d)| &d.op)) {
+    let bound = match (number(f, bound), f.definition(bound).map(|(_, d)| &d.op)) {
         (Some(n), _) => Dim::from(n),
         (None, Some(Op::DimValue(d))) => d.clone(),
         (None, _) => return false,
@@ -99,7 +99,7 @@ mod tests {
         );
         let module = parse(&text, Default::default()).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
         let f = &module.functions[0];
-        let cfg = Cfg::new(f);
+        let cfg = f.cfg();
         let (at, _, tap) = f.insts().find(|(_, _, d)| matches!(d.op, Op::Tap { .. })).unwrap();
         in_range(f, &cfg, at, tap.operands[1], extent)
     }

@@ -48,10 +48,11 @@ use cranelift_entity::SecondaryMap;
 use super::requirements::{MAX_ELEMENTS, is_too_large, too_large};
 use super::text::{Anchor, At, print_with_anchors};
 use super::{
-    Block, Cfg, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef,
-    param_named,
+    Block, Class, Function, FusionKind, Inst, Loc, Module, Op, Scalar, Terminator, Type, Value, ValueDef, param_named,
 };
 use crate::shape::{Dim, Elem, TensorType};
+use crate::ssa;
+use crate::ssa::verify::Definitions;
 
 /// A module that the verifier found right.
 #[derive(Clone, Copy, Debug)]
@@ -95,9 +96,6 @@ struct Verifier<'a> {
     symbols: BTreeSet<Arc<str>>,
     errors: Vec<(Anchor, String)>,
 }
-
-/// Where each value is defined: the block, and after how many of its instructions.
-type Definitions = SecondaryMap<Value, Option<(Block, usize)>>;
 
 impl<'a> Verifier<'a> {
     fn error(&mut self, at: At, message: impl Into<String>) {
@@ -190,93 +188,17 @@ impl<'a> Verifier<'a> {
 
     /// Blocks, instructions and jumps exist and stand once (4). Gives where each value is defined.
     fn structure(&mut self, f: &Function) -> Definitions {
-        let mut definitions = Definitions::new();
-        if f.layout.is_empty() {
-            self.error(At::Head, "there is no block");
-            return definitions;
-        }
-        let mut blocks = BTreeSet::new();
-        let mut insts = BTreeSet::new();
-        for b in &f.layout {
-            if !f.has_block(*b) {
-                self.error(At::Head, format!("the layout has a block {b} that is none"));
-                continue;
-            }
-            if !blocks.insert(*b) {
-                self.error(At::Block(*b), "the block is in the layout twice");
-            }
-            for (k, v) in f.block(*b).args.iter().enumerate() {
-                if f.has_value(*v) && f.def(*v) == ValueDef::Arg(*b, k) {
-                    definitions[*v] = Some((*b, 0));
-                } else {
-                    self.error(At::Block(*b), format!("argument {k} is a value of something else"));
-                }
-            }
-            for (k, i) in f.block(*b).insts.iter().enumerate() {
-                if !f.has_inst(*i) || !insts.insert(*i) {
-                    self.error(At::Block(*b), format!("instruction {k} is none, or stands elsewhere too"));
-                    continue;
-                }
-                match f.inst(*i).result {
-                    Some(v) if f.has_value(v) && f.def(v) == ValueDef::Result(*i) => {
-                        definitions[v] = Some((*b, k + 1));
-                    }
-                    None => {}
-                    Some(_) => self.error(At::Inst(*i), "the result is a value of something else"),
-                }
-            }
-        }
-        for b in f.layout.iter().filter(|b| f.has_block(**b)) {
-            for c in f.block(*b).terminator.targets() {
-                if !blocks.contains(&c.block) {
-                    self.error(At::Terminator(*b), "the jump goes to no block of the layout");
-                } else if c.block == f.entry() {
-                    self.error(At::Terminator(*b), "the entry is no target of a jump");
-                }
-            }
-        }
-        // Uses of what is defined nowhere.
-        for b in f.layout.iter().filter(|b| f.has_block(**b)) {
-            for i in f.block(*b).insts.iter().filter(|i| f.has_inst(**i)) {
-                for (k, v) in f.inst(*i).operands.iter().enumerate() {
-                    if definitions[*v].is_none() {
-                        self.error(At::Inst(*i), format!("operand {} is defined nowhere", k + 1));
-                    }
-                }
-            }
-            let mut undefined = 0;
-            f.block(*b).terminator.for_each_value(|v| undefined += usize::from(definitions[v].is_none()));
-            if undefined > 0 {
-                self.error(At::Terminator(*b), format!("{undefined} of the values are defined nowhere"));
-            }
-        }
-        definitions
+        ssa::verify::structure(f, [], &mut |at, message| self.error(at.into(), message))
     }
 
     fn contents(&mut self, f: &'a Function, definitions: &Definitions) {
-        let cfg = Cfg::new(f);
-        let visible = |v: Value, b: Block, position: usize| match definitions[v] {
-            Some((d, at)) if d == b => at <= position,
-            Some((d, _)) => !cfg.is_reachable(b) || cfg.dominates(d, b),
-            None => false,
-        };
+        ssa::verify::uses(f, definitions, &f.cfg(), &mut |at, message| self.error(at.into(), message));
         for b in &f.layout {
             for v in &f.block(*b).args {
                 self.ty(At::Block(*b), f.ty(*v));
             }
-            for (k, i) in f.block(*b).insts.iter().enumerate() {
-                for (n, v) in f.inst(*i).operands.iter().enumerate() {
-                    if !visible(*v, *b, k) {
-                        self.error(At::Inst(*i), format!("the definition of operand {} does not dominate it", n + 1));
-                    }
-                }
+            for i in &f.block(*b).insts {
                 self.inst(f, *i);
-            }
-            let end = f.block(*b).insts.len();
-            let mut hidden = 0;
-            f.block(*b).terminator.for_each_value(|v| hidden += usize::from(!visible(v, *b, end)));
-            if hidden > 0 {
-                self.error(At::Terminator(*b), format!("the definitions of {hidden} of the values do not dominate it"));
             }
             self.terminator(f, *b);
         }
@@ -287,7 +209,7 @@ impl<'a> Verifier<'a> {
         let inst = f.inst(i);
         self.place(at, inst.loc);
         inst.parts.iter().for_each(|loc| self.place(at, *loc));
-        if !inst.parts.is_empty() && inst.parts.len() != inst.steps().len() {
+        if !inst.parts.is_empty() && inst.parts.len() != inst.op.steps().len() {
             self.error(at, format!("`{}` has places of other steps than its own", inst.op));
         }
         let types: Vec<&Type> = inst.operands.iter().map(|v| f.ty(*v)).collect();
@@ -367,26 +289,9 @@ impl<'a> Verifier<'a> {
 
     fn terminator(&mut self, f: &Function, b: Block) {
         let at = At::Terminator(b);
-        let t = &f.block(b).terminator;
-        for c in t.targets() {
-            let args = &f.block(c.block).args;
-            if args.len() != c.args.len() {
-                self.error(at, format!("the target has {} arguments, the jump gives {}", args.len(), c.args.len()));
-            }
-            for (k, (v, arg)) in c.args.iter().zip(args).enumerate() {
-                if f.ty(*v) != f.ty(*arg) {
-                    let (given, wanted) = (f.ty(*v), f.ty(*arg));
-                    self.error(at, format!("argument {} of the target is {wanted}, the jump gives {given}", k + 1));
-                }
-            }
-        }
-        match t {
-            Terminator::Br(_) => {}
-            Terminator::BrIf { condition, .. } => {
-                if f.tensor(*condition) != Some(&TensorType::scalar(Elem::Bool)) {
-                    self.error(at, format!("the condition is {}, not bool[]", f.ty(*condition)));
-                }
-            }
+        match &f.block(b).terminator {
+            Terminator::Br(_) | Terminator::BrIf { .. } => {}
+            Terminator::Roles(never) => match *never {},
             Terminator::Return(vs) if self.fused.is_some() => {
                 if vs.len() != 1 {
                     self.error(at, "a region yields one value");
@@ -546,7 +451,8 @@ mod tests {
         type Break = fn(&mut Function);
         let breaks: [(&str, Break); 8] = [
             ("1 arguments and 2 values", |f| {
-                f.add_block_arg(f.entry(), Type::Index);
+                let entry = f.entry();
+                f.add_block_arg(entry, Type::Index);
             }),
             ("no block", |f| f.layout.clear()),
             ("stands elsewhere too", |f| {
@@ -554,10 +460,13 @@ mod tests {
                 let i = f.block(entry).insts[0];
                 f.block_mut(entry).insts.push(i);
             }),
-            ("in the layout twice", |f| f.layout.push(f.entry())),
+            ("in the layout twice", |f| {
+                let entry = f.entry();
+                f.layout.push(entry);
+            }),
             ("no target of a jump", |f| {
-                let c = crate::ir::BlockCall { block: f.entry(), args: Vec::new() };
-                f.terminate(f.entry(), Terminator::Br(c));
+                let entry = f.entry();
+                f.terminate(entry, Terminator::Br(crate::ir::BlockCall { block: entry, args: Vec::new() }));
             }),
             ("defined nowhere", |f| f.remove_insts(|_, _| true)),
             ("file that the module does not list", |f| {

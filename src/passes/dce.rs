@@ -44,23 +44,13 @@
 //! function's signature. It does not look into fused regions, whose makers leave nothing unused.
 
 use super::{Changed, Context};
-use crate::ir::{Function, needed};
+use crate::ir::Function;
+use crate::ssa;
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
-    let live = needed(f);
-    let instructions = f.insts().count();
-    f.remove_insts(|_, d| !d.op.has_effect() && !d.result.is_some_and(|v| live[v]));
-    let removed = instructions - f.insts().count();
-    let mut arguments = 0;
-    for b in f.layout.clone().into_iter().skip(1) {
-        let dead: Vec<bool> = f.block(b).args.iter().map(|v| !live[*v]).collect();
-        if dead.contains(&true) {
-            arguments += dead.iter().filter(|d| **d).count();
-            f.remove_block_args(b, |i| dead.get(i) == Some(&true));
-        }
-    }
-    ctx.count("instructions removed", removed);
+    let (instructions, arguments) = ssa::remove_dead(&mut **f);
+    ctx.count("instructions removed", instructions);
     ctx.count("block arguments removed", arguments);
-    Changed::from(removed + arguments > 0)
+    Changed::from(instructions + arguments > 0)
 }

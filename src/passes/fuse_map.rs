@@ -67,7 +67,7 @@ fn map(scene: &Scene, root: Inst) -> Vec<Inst> {
     let members =
         scene.grow_up(root, |scene, i| scene.is_elementwise(i) && scene.result(i).is_some_and(|t| t.shape == shape));
     let counts = members.iter().flat_map(|i| &f.inst(*i).operands).any(|v| {
-        f.def_inst(*v).is_some_and(|(_, d)| matches!(d.op, Op::Iota { .. } | Op::Causal) && f.tensor(*v).is_some())
+        f.definition(*v).is_some_and(|(_, d)| matches!(d.op, Op::Iota { .. } | Op::Causal) && f.tensor(*v).is_some())
     });
     if members.len() > 1 || counts { members } else { Vec::new() }
 }

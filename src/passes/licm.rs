@@ -74,7 +74,7 @@ use crate::shape::{Dim, Factor, Monomial};
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
-    let cfg = Cfg::new(f);
+    let cfg = f.cfg();
     let (mut moved, mut literals) = (0, 0);
     // Inner loops first: what leaves them may leave the loops around them too.
     for l in cfg.loops() {

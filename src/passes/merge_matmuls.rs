@@ -253,7 +253,7 @@ fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key
 fn parameter(f: &Function, v: Value) -> Option<(String, Vec<Value>)> {
     let mut v = v;
     for _ in 0..FARTHEST {
-        let (_, data) = f.def_inst(v)?;
+        let (_, data) = f.definition(v)?;
         match &data.op {
             Op::Param { name } => {
                 // Up to the last index: what lies there has as many tensors.
@@ -370,12 +370,12 @@ fn merge(f: &mut Function, block: Block, products: &[Product]) -> Result<(), Str
 /// Moves a parameter, and what moves its elements, before the cursor, if it stands behind.
 fn hoist(f: &mut Function, at: Cursor, v: Value) {
     let mut chain = Vec::new();
-    let mut next = f.def_inst(v);
+    let mut next = f.definition(v);
     while let Some((inst, data)) = next {
         chain.push(inst);
         next = match data.op {
             Op::Param { .. } => None,
-            _ => data.operands.first().and_then(|x| f.def_inst(*x)),
+            _ => data.operands.first().and_then(|x| f.definition(*x)),
         };
     }
     for inst in chain.into_iter().rev() {

@@ -109,7 +109,7 @@ impl<'a> Scene<'a> {
         let mut out = Vec::new();
         for i in members {
             for v in &self.f.inst(*i).operands {
-                let inside = self.f.def_inst(*v).is_some_and(|(d, _)| members.contains(&d));
+                let inside = self.f.definition(*v).is_some_and(|(d, _)| members.contains(&d));
                 if !inside && !is_copied(self.f, *v) && !out.contains(v) {
                     out.push(*v);
                 }
@@ -132,7 +132,7 @@ impl<'a> Scene<'a> {
         let mut next = Some(root);
         while let Some(i) = next {
             for v in &self.f.inst(i).operands {
-                if let Some((d, _)) = self.f.def_inst(*v)
+                if let Some((d, _)) = self.f.definition(*v)
                     && let Some(at) = self.position(d)
                 {
                     candidates.insert(at, d);
@@ -160,7 +160,7 @@ impl<'a> Scene<'a> {
 
 /// Is the value a constant or counter that a region makes for itself?
 pub(super) fn is_copied(f: &Function, v: Value) -> bool {
-    f.def_inst(v).is_some_and(|(_, d)| is_copied_op(&d.op)) && f.tensor(v).is_some()
+    f.definition(v).is_some_and(|(_, d)| is_copied_op(&d.op)) && f.tensor(v).is_some()
 }
 
 fn is_copied_op(op: &Op) -> bool {
@@ -203,7 +203,7 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
     // Arguments first, in order of appearance, so that the body reads as the block did.
     for i in members {
         for v in &f.inst(*i).operands {
-            let made_inside = f.def_inst(*v).is_some_and(|(d, _)| members.contains(&d));
+            let made_inside = f.definition(*v).is_some_and(|(d, _)| members.contains(&d));
             if !made_inside && (!is_copied(f, *v) || keep_outside.contains(v)) && !operands.contains(v) {
                 operands.push(*v);
                 inside.insert(*v, body.add_block_arg(entry, f.ty(*v).clone()));
@@ -217,7 +217,7 @@ pub(super) fn outline(f: &mut Function, index: &mut Index, members: &[Inst], kin
         for v in &d.operands {
             let value = match inside.get(v) {
                 Some(value) => Some(*value),
-                None => f.def_inst(*v).and_then(|(_, source)| {
+                None => f.definition(*v).and_then(|(_, source)| {
                     let ty: Type = f.ty(*v).clone();
                     let copy = body.push(entry, source.op.clone(), Vec::new(), Some(ty), source.loc);
                     inside.extend(copy.map(|copy| (*v, copy)));

@@ -15,13 +15,13 @@ pub(super) type Uses = SecondaryMap<Value, Vec<Use>>;
 
 /// The operation that makes a value, with its operands, if an instruction does.
 pub(super) fn made_by(f: &Function, v: Value) -> Option<(Inst, &Op, &[Value])> {
-    let (inst, data) = f.def_inst(v)?;
+    let (inst, data) = f.definition(v)?;
     Some((inst, &data.op, &data.operands))
 }
 
 /// The place of the instruction that makes a value.
 pub(super) fn loc_of(f: &Function, v: Value) -> Loc {
-    f.def_inst(v).map(|(_, d)| d.loc).unwrap_or_default()
+    f.definition(v).map(|(_, d)| d.loc).unwrap_or_default()
 }
 
 /// The one literal that all elements of a value are, seen through `broadcast` and `reshape`.
@@ -133,7 +133,7 @@ pub(super) fn remove_unused(f: &mut Function) -> usize {
         removed += 1;
         for v in f.inst(i).operands.clone() {
             counts[v] = counts[v].saturating_sub(1);
-            if let Some((d, _)) = f.def_inst(v)
+            if let Some((d, _)) = f.definition(v)
                 && unused(f, d, &counts)
             {
                 work.push(d);

@@ -240,7 +240,7 @@ impl<'a> Finder<'a> {
             return Ok(());
         }
         let f = self.f;
-        let loc = f.def_inst(v).map(|(_, d)| d.loc).unwrap_or_default();
+        let loc = f.definition(v).map(|(_, d)| d.loc).unwrap_or_default();
         let message = format!("{what} is used {} times; fused, it would not exist", users.len());
         let mut failure = Failure::new(Condition::Uses, loc, message);
         for user in users {

@@ -218,7 +218,7 @@ impl Facts {
     fn slice(&self, f: &Function, v: Value) -> Slice {
         let (mut found, mut work) = (BTreeSet::new(), vec![v]);
         while let Some(v) = work.pop() {
-            let Some((i, data)) = f.def_inst(v) else { continue };
+            let Some((i, data)) = f.definition(v) else { continue };
             let Some((_, at)) = self.position[i].filter(|_| f.tensor(v).is_some()) else { continue };
             if self.needed[v] && self.in_memory[v] || !found.insert((at, i)) {
                 continue;
@@ -287,7 +287,7 @@ fn inside_attention(
         .copied()
         .collect();
     while let Some(v) = work.pop() {
-        let Some((i, d)) = f.def_inst(v) else { continue };
+        let Some((i, d)) = f.definition(v) else { continue };
         if !(is_movement(&d.op) || computes(f, i)) || std::mem::replace(&mut inner[v], true) {
             continue;
         }

@@ -51,7 +51,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::rewrite::{Cursor, made_by, round_to, splat};
 use super::{Changed, Context};
-use crate::ir::{Block, Cfg, Class, Function, Inst, Op, Scalar, Type, Value, result_type};
+use crate::ir::{Block, Class, Function, Inst, Op, Scalar, Type, Value, result_type};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 
@@ -90,7 +90,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 fn once(f: &mut Function, ctx: &mut Context) -> usize {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut changed = 0;
-    for b in Cfg::new(f).dominator_order() {
+    for b in f.cfg().dominator_order() {
         for i in f.block(b).insts.clone() {
             for _ in 0..MOST_REWRITES {
                 let mut operands = f.inst(i).operands.clone();

@@ -54,7 +54,7 @@
 use cranelift_entity::SecondaryMap;
 
 use super::{Changed, Context};
-use crate::ir::{Block, Cfg, Function, Loc, Op, Scalar, Terminator, Value};
+use crate::ir::{Block, Function, Loc, Op, Scalar, Terminator, Value};
 
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
@@ -94,7 +94,7 @@ fn decide(f: &mut Function) -> usize {
 }
 
 fn remove_unreachable(f: &mut Function) -> usize {
-    let cfg = Cfg::new(f);
+    let cfg = f.cfg();
     let before = f.layout.len();
     f.layout.retain(|b| cfg.is_reachable(*b));
     before - f.layout.len()

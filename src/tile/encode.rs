@@ -198,7 +198,10 @@ impl Encoder {
                     self.call(then);
                     self.call(otherwise);
                 }
-                Terminator::Return => self.put(&2_u8),
+                Terminator::Return(values) => {
+                    self.put(&2_u8);
+                    self.values(values);
+                }
                 Terminator::Roles(roles) => {
                     self.put(&(3_u8, roles.len()));
                     for role in roles {

@@ -191,7 +191,7 @@ pub struct Kernel {
 impl Kernel {
     /// Does it multiply by whole numbers with scales?
     pub fn loads_scaled(&self) -> bool {
-        self.body.insts().into_iter().any(|i| matches!(self.body.inst(i).op, Op::LoadScaled { .. }))
+        self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. }))
     }
 }
 
@@ -244,9 +244,9 @@ pub struct Plan {
 impl Plan {
     /// The names of the kernels that it launches.
     pub fn launched(&self) -> BTreeSet<&str> {
-        let insts = self.body.insts().into_iter().map(|i| &self.body.inst(i).op);
-        insts
-            .filter_map(|op| match op {
+        self.body
+            .insts()
+            .filter_map(|(_, _, d)| match &d.op {
                 Op::Launch { kernel } => Some(kernel.as_str()),
                 _ => None,
             })

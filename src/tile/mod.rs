@@ -32,7 +32,6 @@ mod body;
 mod builder;
 pub mod cost;
 pub mod encode;
-mod entities;
 pub mod interp;
 mod kernel;
 mod op;
@@ -43,10 +42,10 @@ pub mod text;
 mod types;
 pub mod verify;
 
+pub use crate::ssa::{Block, BlockCall, Inst, Value, ValueDef};
 pub use arena::share_slots;
-pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
+pub use body::{BlockData, Body, InstData, Role, Terminator, TileIr};
 pub use builder::{KernelBuilder, PlanBuilder};
-pub use entities::{Block, Inst, Value};
 pub use kernel::{
     CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
 };

@@ -3,10 +3,13 @@
 //! [`Op`] carries the attributes, [`Op::info`] is the table: name, operands, where it may stand. Every `match` on [`Op`]
 //! lists all of them.
 
+use std::fmt;
+
 use super::{Extent, Inst};
 use crate::ir::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
+use crate::ssa::Effects;
 
 /// Steps of a product's inner index for which a scale of [`Op::LoadScaled`] holds.
 pub const GROUP: i32 = 32;
@@ -277,6 +280,8 @@ pub struct OpInfo {
     pub operands: &'static [&'static str],
     /// Where it may stand.
     pub place: Place,
+    /// What it reads and writes besides operands and result.
+    pub effects: Effects,
     /// Does it have results?
     pub has_result: bool,
     /// One line for the reference.
@@ -287,81 +292,104 @@ const fn row(
     name: &'static str,
     operands: &'static [&'static str],
     place: Place,
+    effects: Effects,
     has_result: bool,
     summary: &'static str,
 ) -> OpInfo {
-    OpInfo { name, operands, place, has_result, summary }
+    OpInfo { name, operands, place, effects, has_result, summary }
 }
 
 impl Op {
     /// The table of operations.
     pub fn info(&self) -> OpInfo {
         use Place::{Both, CpuKernel, GpuKernel, Kernel, Plan};
+        const NONE: Effects = Effects::NONE;
+        const READS: Effects = Effects::READS;
+        const WRITES: Effects = Effects::WRITES;
+        const BOTH: Effects = Effects::BOTH;
         match self {
-            Op::Const(_) => row("const", &[], Both, true, "a literal index or scalar"),
-            Op::DimValue(_) => row("dim", &[], Both, true, "the value of a dimension expression"),
-            Op::Unary(op) => row(op.name(), &["x"], Kernel, true, "an operation on each element"),
-            Op::Binary(op) => row(op.name(), &["a", "b"], Both, true, "an operation on pairs, broadcast"),
-            Op::Compare(op) => row(op.name(), &["a", "b"], Both, true, "a comparison of pairs, broadcast"),
-            Op::Select => row("select", &["condition", "a", "b"], Both, true, "condition ? a : b, broadcast"),
-            Op::Cast => row("cast", &["x"], Both, true, "conversion to the result's type"),
-            Op::Narrow { .. } => row("narrow", &["x"], Kernel, true, "the nearest value of a narrower type"),
-            Op::LoadScalar => row("load_scalar", &["buffer", "index*"], Both, true, "one element of a buffer"),
-            Op::CheckIndex { .. } => row("check_index", &["index", "bound"], Both, true, "an index within its bound"),
-            Op::Load { .. } => row("load", &["buffer", "index*"], Kernel, true, "a tile of a buffer"),
-            Op::Store { .. } => row("store", &["buffer", "index*", "tile"], Kernel, false, "writes a tile"),
-            Op::Full => row("full", &["x"], Kernel, true, "a tile of one scalar"),
-            Op::Copy => row("copy", &["x"], Kernel, true, "the same elements, spread to the result's extents"),
-            Op::Iota { .. } => row("iota", &["start"], Kernel, true, "start + i along an axis"),
+            Op::Const(_) => row("const", &[], Both, NONE, true, "a literal index or scalar"),
+            Op::DimValue(_) => row("dim", &[], Both, NONE, true, "the value of a dimension expression"),
+            Op::Unary(op) => row(op.name(), &["x"], Kernel, NONE, true, "an operation on each element"),
+            Op::Binary(op) => row(op.name(), &["a", "b"], Both, NONE, true, "an operation on pairs, broadcast"),
+            Op::Compare(op) => row(op.name(), &["a", "b"], Both, NONE, true, "a comparison of pairs, broadcast"),
+            Op::Select => row("select", &["condition", "a", "b"], Both, NONE, true, "condition ? a : b, broadcast"),
+            Op::Cast => row("cast", &["x"], Both, NONE, true, "conversion to the result's type"),
+            Op::Narrow { .. } => row("narrow", &["x"], Kernel, NONE, true, "the nearest value of a narrower type"),
+            Op::LoadScalar => row("load_scalar", &["buffer", "index*"], Both, READS, true, "one element of a buffer"),
+            Op::CheckIndex { .. } => row(
+                "check_index",
+                &["index", "bound"],
+                Both,
+                Effects { fails: true, ..WRITES },
+                true,
+                "an index within its bound",
+            ),
+            Op::Load { .. } => row("load", &["buffer", "index*"], Kernel, READS, true, "a tile of a buffer"),
+            Op::Store { .. } => row("store", &["buffer", "index*", "tile"], Kernel, WRITES, false, "writes a tile"),
+            Op::Full => row("full", &["x"], Kernel, NONE, true, "a tile of one scalar"),
+            Op::Copy => row("copy", &["x"], Kernel, NONE, true, "the same elements, spread to the result's extents"),
+            Op::Iota { .. } => row("iota", &["start"], Kernel, NONE, true, "start + i along an axis"),
             Op::Reduce { kind, .. } => {
-                row(crate::ir::reduce_name(*kind), &["x"], Kernel, true, "a reduction along an axis")
+                row(crate::ir::reduce_name(*kind), &["x"], Kernel, NONE, true, "a reduction along an axis")
             }
-            Op::Element => row("element", &["x"], Kernel, true, "the element of a tile of one, as a scalar"),
-            Op::Transpose => row("transpose", &["x"], Kernel, true, "rows and columns exchanged"),
-            Op::PairRows => row("pair_rows", &["x"], Kernel, true, "the nearest bf16, two rows side by side"),
+            Op::Element => row("element", &["x"], Kernel, NONE, true, "the element of a tile of one, as a scalar"),
+            Op::Transpose => row("transpose", &["x"], Kernel, NONE, true, "rows and columns exchanged"),
+            Op::PairRows => row("pair_rows", &["x"], Kernel, NONE, true, "the nearest bf16, two rows side by side"),
             Op::LoadScaled { .. } => row(
                 "load_scaled",
                 &["buffer", "index*", "scales"],
                 Kernel,
+                READS,
                 true,
                 "a panel of whole numbers times scales",
             ),
-            Op::LoadPairs => row("load_pairs", &["buffer", "index*"], Kernel, true, "a panel of pairs of steps"),
-            Op::Dot => row("dot", &["a", "b", "acc"], Kernel, true, "acc + a @ b"),
-            Op::Run { .. } => row("run", &[], CpuKernel, false, "one loop nest over rows and columns"),
-            Op::Window { .. } => row("window", &["buffer", "index*"], CpuKernel, true, "a tile in place in a buffer"),
+            Op::LoadPairs => row("load_pairs", &["buffer", "index*"], Kernel, READS, true, "a panel of pairs of steps"),
+            Op::Dot => row("dot", &["a", "b", "acc"], Kernel, NONE, true, "acc + a @ b"),
+            Op::Run { .. } => row("run", &[], CpuKernel, BOTH, false, "one loop nest over rows and columns"),
+            Op::Window { .. } => {
+                row("window", &["buffer", "index*"], CpuKernel, READS, true, "a tile in place in a buffer")
+            }
             Op::DotPanels { .. } => {
-                row("dot_panels", &["a", "b", "acc"], CpuKernel, true, "acc + a^T @ b in registers")
+                row("dot_panels", &["a", "b", "acc"], CpuKernel, NONE, true, "acc + a^T @ b in registers")
             }
-            Op::SharedSlot { .. } => row("shared", &[], GpuKernel, true, "empty room in shared memory"),
+            Op::SharedSlot { .. } => row("shared", &[], GpuKernel, BOTH, true, "empty room in shared memory"),
             Op::CopyAsync { .. } => {
-                row("copy_async", &["slot", "buffer", "index*"], GpuKernel, true, "starts to fill a slot")
+                row("copy_async", &["slot", "buffer", "index*"], GpuKernel, BOTH, true, "starts to fill a slot")
             }
-            Op::Commit => row("commit", &["pending"], GpuKernel, true, "closes a group of asynchronous operations"),
-            Op::Wait { .. } => row("wait", &["group"], GpuKernel, true, "the tile of a group, once it is there"),
-            Op::Release => row("release", &["tile"], GpuKernel, true, "a tile of shared memory becomes a slot again"),
-            Op::Barrier => row("barrier", &[], GpuKernel, false, "all threads of the block meet"),
-            Op::LoadFragment => row("load_fragment", &["tile"], GpuKernel, true, "shared memory to fragments"),
-            Op::Pack => row("pack", &["acc"], GpuKernel, true, "an accumulator as a 16-bit left operand"),
-            Op::Mma => row("mma", &["a", "b", "acc"], GpuKernel, true, "acc + a @ b on fragments"),
-            Op::Ring { .. } => row("ring", &[], GpuKernel, true, "tiles that warps hand to and fro"),
-            Op::RingAcquire => row("ring_acquire", &["ring", "n"], GpuKernel, true, "an empty slot of a ring"),
+            Op::Commit => {
+                row("commit", &["pending"], GpuKernel, BOTH, true, "closes a group of asynchronous operations")
+            }
+            Op::Wait { .. } => row("wait", &["group"], GpuKernel, BOTH, true, "the tile of a group, once it is there"),
+            Op::Release => {
+                row("release", &["tile"], GpuKernel, BOTH, true, "a tile of shared memory becomes a slot again")
+            }
+            Op::Barrier => row("barrier", &[], GpuKernel, BOTH, false, "all threads of the block meet"),
+            Op::LoadFragment => row("load_fragment", &["tile"], GpuKernel, READS, true, "shared memory to fragments"),
+            Op::Pack => row("pack", &["acc"], GpuKernel, NONE, true, "an accumulator as a 16-bit left operand"),
+            Op::Mma => row("mma", &["a", "b", "acc"], GpuKernel, NONE, true, "acc + a @ b on fragments"),
+            Op::Ring { .. } => row("ring", &[], GpuKernel, BOTH, true, "tiles that warps hand to and fro"),
+            Op::RingAcquire => row("ring_acquire", &["ring", "n"], GpuKernel, BOTH, true, "an empty slot of a ring"),
             Op::TmaLoad { .. } => {
-                row("tma_load", &["slot", "buffer", "index*"], GpuKernel, false, "fills a slot of a ring")
+                row("tma_load", &["slot", "buffer", "index*"], GpuKernel, BOTH, false, "fills a slot of a ring")
             }
-            Op::RingWait => row("ring_wait", &["ring", "n"], GpuKernel, true, "a full tile of a ring"),
-            Op::RingRelease => row("ring_release", &["ring", "tile"], GpuKernel, false, "gives a tile of a ring back"),
-            Op::WgmmaFence => row("wgmma_fence", &[], GpuKernel, false, "registers become visible to products"),
-            Op::Wgmma { .. } => row("wgmma", &["a", "b", "acc"], GpuKernel, true, "starts acc + a @ b"),
-            Op::NamedBarrier { .. } => row("named_barrier", &["id"], GpuKernel, false, "some warps of the block meet"),
-            Op::Arg(_) => row("arg", &[], Plan, true, "an argument of the entry point"),
-            Op::Out(_) => row("out", &[], Plan, true, "a result of the entry point"),
-            Op::Tap { .. } => row("tap", &[], Plan, true, "the data of a tap"),
-            Op::Param { .. } => row("param", &["index*"], Plan, true, "the data of a parameter"),
-            Op::Slot(_) => row("slot", &[], Plan, true, "room in the arena"),
-            Op::Packed { .. } => row("packed", &[], Plan, true, "part of the packed area"),
-            Op::View { .. } => row("view", &["buffer", "index*"], Plan, true, "another window into a buffer"),
-            Op::Launch { .. } => row("launch", &["buffer*"], Plan, false, "runs a kernel over its grid"),
+            Op::RingWait => row("ring_wait", &["ring", "n"], GpuKernel, BOTH, true, "a full tile of a ring"),
+            Op::RingRelease => {
+                row("ring_release", &["ring", "tile"], GpuKernel, BOTH, false, "gives a tile of a ring back")
+            }
+            Op::WgmmaFence => row("wgmma_fence", &[], GpuKernel, BOTH, false, "registers become visible to products"),
+            Op::Wgmma { .. } => row("wgmma", &["a", "b", "acc"], GpuKernel, BOTH, true, "starts acc + a @ b"),
+            Op::NamedBarrier { .. } => {
+                row("named_barrier", &["id"], GpuKernel, BOTH, false, "some warps of the block meet")
+            }
+            Op::Arg(_) => row("arg", &[], Plan, NONE, true, "an argument of the entry point"),
+            Op::Out(_) => row("out", &[], Plan, NONE, true, "a result of the entry point"),
+            Op::Tap { .. } => row("tap", &[], Plan, NONE, true, "the data of a tap"),
+            Op::Param { .. } => row("param", &["index*"], Plan, Effects::PARAMETERS, true, "the data of a parameter"),
+            Op::Slot(_) => row("slot", &[], Plan, NONE, true, "room in the arena"),
+            Op::Packed { .. } => row("packed", &[], Plan, NONE, true, "part of the packed area"),
+            Op::View { .. } => row("view", &["buffer", "index*"], Plan, NONE, true, "another window into a buffer"),
+            Op::Launch { .. } => row("launch", &["buffer*"], Plan, BOTH, false, "runs a kernel over its grid"),
         }
     }
 }
@@ -371,6 +399,13 @@ impl Op {
     pub fn accessed(&self) -> Option<usize> {
         let at = self.info().operands.iter().position(|o| *o == "buffer")?;
         (self.info().operands.get(at + 1) == Some(&"index*")).then_some(at)
+    }
+}
+
+impl fmt::Display for Op {
+    /// The name alone; attributes are the text form's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.info().name)
     }
 }
 

@@ -108,7 +108,7 @@ kernel @k(%n: index) grid(%i: ceil(8, 1)) {
         verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
         let body = &module.kernels[0].body;
         let args = body.layout.iter().flat_map(|b| body.block(*b).args.clone());
-        let results = body.insts().into_iter().filter_map(|i| body.inst(i).result);
+        let results = body.insts().filter_map(|(_, _, d)| d.result);
         let all = args.chain(results).filter(|v| *body.ty(*v) == crate::tile::Type::Index);
         let even = all.filter(|v| !matches!(body.def(*v), ValueDef::Param) && super::is_even(body, *v));
         even.map(|v| body.name(v).to_string()).collect()

@@ -80,7 +80,7 @@ fn tile(body: &Body, v: Value) -> Option<&TileType> {
 
 /// A product that adds to a tile of one number starts with the number.
 fn start_with_scalars(body: &mut Body) {
-    for inst in body.insts() {
+    for inst in body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
         let data = body.inst(inst);
         let (Op::Dot, Some(acc)) = (&data.op, data.operands.get(2)) else { continue };
         let filled = body.def_inst(*acc).filter(|d| d.op == Op::Full).and_then(|d| d.operands.first().copied());
@@ -161,7 +161,7 @@ fn copy_arguments(body: &mut Body) -> Result<BTreeSet<Inst>, String> {
     for block in body.layout.clone() {
         let mut terminator = body.block(block).terminator.clone();
         match &mut terminator {
-            Terminator::Return | Terminator::Roles(_) => {}
+            Terminator::Return(_) | Terminator::Roles(_) => {}
             Terminator::BrIf { then, otherwise, .. } => {
                 if then.args.iter().chain(&otherwise.args).any(|v| tile(body, *v).is_some()) {
                     return Err("a conditional jump with tiles as arguments".into());

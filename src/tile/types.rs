@@ -29,6 +29,22 @@ impl Extent {
         }
     }
 
+    /// The value that says how many, where it is not known before.
+    pub fn bound(self) -> Option<Value> {
+        match self {
+            Extent::Static(_) => None,
+            Extent::Bounded { value, .. } => Some(value),
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn bound_mut(&mut self) -> Option<&mut Value> {
+        match self {
+            Extent::Static(_) => None,
+            Extent::Bounded { value, .. } => Some(value),
+        }
+    }
+
     /// Is this 1 whatever happens, so that the axis broadcasts?
     pub fn is_one(self) -> bool {
         self == Extent::Static(1)
@@ -272,10 +288,18 @@ impl Type {
     /// The values that the type depends on: the bounds of extents.
     pub fn bounds(&self) -> impl Iterator<Item = Value> {
         let extents = self.any_tile().map(|t| [t.rows, t.cols]);
-        extents.into_iter().flatten().filter_map(|e| match e {
-            Extent::Static(_) => None,
-            Extent::Bounded { value, .. } => Some(value),
-        })
+        extents.into_iter().flatten().filter_map(Extent::bound)
+    }
+
+    /// The same, to be changed.
+    pub fn bounds_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        let tile = match self {
+            Type::Tile(t) | Type::Slot(t) | Type::Pending(_, t) | Type::Group(_, t) | Type::Ring { tile: t, .. } => {
+                Some(t)
+            }
+            Type::Index | Type::Scalar(_) | Type::Buffer(_) => None,
+        };
+        tile.into_iter().flat_map(|t| [&mut t.rows, &mut t.cols]).filter_map(Extent::bound_mut)
     }
 
     /// The tile type, if it is one.

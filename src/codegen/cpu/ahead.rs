@@ -137,7 +137,7 @@ impl Code<'_, '_> {
             }
         }
         match &data.terminator {
-            Terminator::Return | Terminator::Roles(_) => Ok(None),
+            Terminator::Return(_) | Terminator::Roles(_) => Ok(None),
             Terminator::Br(call) => self.jump(call, left, replaced),
             Terminator::BrIf { condition, then, otherwise } => {
                 if self.values[*condition].is_none() {

@@ -221,7 +221,7 @@ impl<'a, 'b> Code<'a, 'b> {
             Ok((target, args))
         };
         match terminator {
-            Terminator::Return => {
+            Terminator::Return(_) => {
                 self.b.ins().jump(end, &[]);
             }
             Terminator::Br(c) => {

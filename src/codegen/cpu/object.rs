@@ -399,16 +399,14 @@ fn assembly(
 /// What the code of a kernel depends on: all but its name. The level matters where there may be leaves, those for
 /// `bf16` where steps lie in pairs or something is rounded to it, and that for bytes where numbers have scales.
 fn key(kernel: &Kernel) -> Vec<u8> {
-    let insts = kernel.body.insts();
-    let op = |i: &Inst| &kernel.body.inst(*i).op;
-    let has_leaves = |i| matches!(op(i), Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
+    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
     let mut state = kernel.state;
-    if !insts.iter().any(has_leaves) {
+    if !kernel.body.insts().any(|(_, _, d)| has_leaves(&d.op)) {
         state = State::Cpu(CpuLevel::Portable);
     } else if let State::Cpu(level) = state
-        && !insts.iter().any(|i| match op(i) {
+        && !kernel.body.insts().any(|(_, i, d)| match d.op {
             Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.is_for_bf16(),
-            Op::Store { .. } => level.is_for_bf16() && stores_bf16(&kernel.body, *i),
+            Op::Store { .. } => level.is_for_bf16() && stores_bf16(&kernel.body, i),
             Op::LoadScaled { .. } => level == CpuLevel::Avx2Vnni,
             _ => false,
         })

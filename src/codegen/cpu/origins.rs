@@ -55,7 +55,7 @@ impl Origin<'_> {
     /// The first line that it comes from.
     pub(super) fn first_line(&self) -> Option<Loc> {
         let own = self.leaf.as_ref().and_then(|(whole, _)| self.loc(Some(*whole)));
-        own.or_else(|| self.body().insts().into_iter().find_map(|i| self.loc(Some(i))))
+        own.or_else(|| self.body().insts().find_map(|(_, i, _)| self.loc(Some(i))))
     }
 
     /// The rows of a line table: bytes, ascending, and the lines that begin there.

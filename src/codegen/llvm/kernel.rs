@@ -124,7 +124,7 @@ impl<'c> Code<'_, '_, 'c> {
                 Ok(blocks[c.block].ok_or("a block without a counterpart")?)
             };
             match &body.block(block).terminator {
-                Terminator::Return => {
+                Terminator::Return(_) => {
                     self.e.b.build_unconditional_branch(next)?;
                 }
                 Terminator::Br(c) => {

@@ -55,7 +55,7 @@ fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
         (target_lexicon::Architecture::X86_64, _) => "x86-64-v4",
         (_, _) => "generic",
     };
-    let scaled = |k: &Kernel| k.body.insts().into_iter().any(|i| matches!(k.body.inst(i).op, Op::LoadScaled { .. }));
+    let scaled = |k: &Kernel| k.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. }));
     let mut features = Vec::new();
     if tier.level.vectors() == CpuLevel::Avx512 {
         features.push("-prefer-256-bit");

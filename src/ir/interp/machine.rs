@@ -82,6 +82,7 @@ impl<'a, F: Real> Machine<'a, F> {
             }
             let call = match &data.terminator {
                 Terminator::Return(vs) => return vs.iter().map(|v| get(&items, *v).cloned()).collect(),
+                Terminator::Roles(never) => match *never {},
                 Terminator::Br(c) => c,
                 Terminator::BrIf { condition, then, otherwise } => match get(&items, *condition)? {
                     Item::Array(a) if matches!(&a.data, Data::Bool(v) if v.first() == Some(&true)) => then,

@@ -475,7 +475,7 @@ impl Parser {
         }
         let data = site.f.inst_mut(inst);
         (data.op, data.operands) = (op, operands);
-        data.parts = self.parts(s, &data.steps())?;
+        data.parts = self.parts(s, &data.op.steps())?;
         site.f.block_mut(site.block).insts.push(inst);
         Ok(())
     }

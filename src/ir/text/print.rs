@@ -13,6 +13,7 @@ use crate::ir::{
 };
 use crate::irtext::quoted;
 use crate::shape::{Dim, Elem, TensorType};
+use crate::ssa;
 
 /// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
 /// no other.
@@ -34,6 +35,17 @@ pub enum At {
     Inst(Inst),
     /// The terminator of a block.
     Terminator(Block),
+}
+
+impl From<ssa::verify::At> for At {
+    fn from(at: ssa::verify::At) -> At {
+        match at {
+            ssa::verify::At::Head => At::Head,
+            ssa::verify::At::Block(b) => At::Block(b),
+            ssa::verify::At::Inst(i) => At::Inst(i),
+            ssa::verify::At::Terminator(b) => At::Terminator(b),
+        }
+    }
 }
 
 /// A thing in a module that an error can be about.
@@ -308,7 +320,7 @@ impl Printer<'_> {
             if let Some(v) = inst.result {
                 self.ty(f.ty(v));
             }
-            let steps = inst.steps().into_iter().zip(inst.parts.iter().copied());
+            let steps = inst.op.steps().into_iter().zip(inst.parts.iter().copied());
             let steps: Vec<(&str, Loc)> = steps.collect();
             // One without a place is told where a later one of its name has one, which would be taken for it.
             let told = |n: usize| steps.iter().skip(n).any(|(name, loc)| *name == steps[n].0 && loc.line > 0);
@@ -380,6 +392,7 @@ fn terminator(f: &Function, names: &Names, t: &Terminator, in_region: bool) -> S
             let word = if in_region { "yield" } else { "return" };
             if vs.is_empty() { word.to_string() } else { format!("{word} {}", values(f, names, vs)) }
         }
+        Terminator::Roles(never) => match *never {},
     }
 }
 

@@ -223,7 +223,7 @@ pub(super) fn attention(
         if let Some(k) = entry.args.iter().position(|x| *x == v) {
             return operands.get(k).cloned().ok_or_else(|| "an operand is not bound".into());
         }
-        match body.def_inst(v).map(|(_, d)| &d.op) {
+        match body.definition(v).map(|(_, d)| &d.op) {
             Some(Op::Const(s)) => Ok(Operand::Literal(*s)),
             Some(Op::DimValue(d)) => Ok(Operand::Dim(d.clone())),
             _ => Err("an operand of an attention is computed inside the region".into()),

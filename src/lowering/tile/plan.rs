@@ -25,7 +25,7 @@ use super::packing::Panels;
 use super::region::{Operand, buffer_type};
 use super::views::View;
 use super::{Call, Shared, gather, map, matmul, packing, rows};
-use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, User, Value};
+use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
 use parameters::Join;
@@ -42,7 +42,7 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
     let mut lowering = Lowering {
         f,
         level,
-        cfg: Cfg::new(f),
+        cfg: f.cfg(),
         at: f.entry(),
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
@@ -71,7 +71,7 @@ struct Lowering<'a> {
     cfg: Cfg,
     /// The block that is being lowered.
     at: ir::Block,
-    uses: SecondaryMap<Value, Vec<User>>,
+    uses: SecondaryMap<Value, Vec<Use>>,
     builder: PlanBuilder,
     shared: &'a mut Shared,
     out: &'a mut tile::Module,
@@ -99,6 +99,7 @@ fn returned(f: &Function) -> BTreeMap<Value, Option<u32>> {
     let mut ends = f.layout.iter().filter_map(|b| match &f.block(*b).terminator {
         Terminator::Return(vs) => Some(vs),
         Terminator::Br(_) | Terminator::BrIf { .. } => None,
+        Terminator::Roles(never) => match *never {},
     });
     let mut results = BTreeMap::new();
     if let (Some(only), None) = (ends.next(), ends.next()) {
@@ -111,7 +112,7 @@ fn returned(f: &Function) -> BTreeMap<Value, Option<u32>> {
 
 /// The source of a value that need not be in memory: a literal or a dimension.
 fn literal_of(f: &Function, v: Value) -> Option<Operand> {
-    match &f.def_inst(v)?.1.op {
+    match &f.definition(v)?.1.op {
         Op::Const(s) => Some(Operand::Literal(*s)),
         Op::DimValue(d) => Some(Operand::Dim(d.clone())),
         _ => None,
@@ -257,7 +258,7 @@ impl Lowering<'_> {
             return Ok(view.clone());
         }
         // A constant, a dimension or a counter that something wants in memory: a kernel without operands makes it.
-        let (_, data) = self.f.def_inst(v).ok_or_else(|| format!("{v} is not in memory"))?;
+        let (_, data) = self.f.definition(v).ok_or_else(|| format!("{v} is not in memory"))?;
         let mut body = Function::new("");
         let entry = body.entry();
         let ty = self.tensor(v)?.clone();
@@ -295,7 +296,7 @@ impl Lowering<'_> {
         let mut wanted = self.result_slot(v);
         while wanted.is_none() {
             let uses = self.leading_uses(end);
-            let [User::Operand(inst, _)] = uses.as_slice() else { break };
+            let [Use::Operand(inst, _)] = uses.as_slice() else { break };
             let data = self.f.inst(*inst);
             let (Some(result), true) = (data.result, matches!(data.op, Op::Transpose { .. } | Op::Reshape)) else {
                 break;
@@ -524,6 +525,7 @@ impl Lowering<'_> {
                 // A block returns until it is told otherwise.
                 Ok(())
             }
+            Terminator::Roles(never) => match *never {},
             Terminator::Br(call) => {
                 let args = self.edge(call)?;
                 let target = self.blocks[call.block].ok_or("a block without a counterpart")?;

@@ -165,7 +165,7 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
     let mut outer = Vec::new();
     let mut inner: Vec<Value> = Vec::new();
     for v in &data.operands {
-        let source = f.def_inst(*v).map(|(_, d)| d.clone()).filter(|d| {
+        let source = f.definition(*v).map(|(_, d)| d.clone()).filter(|d| {
             d.op.info().class == Class::Source && d.operands.is_empty() && !matches!(d.op, Op::Param { .. })
         });
         // The operands of a matmul or an attention are the region's arguments.

@@ -137,7 +137,7 @@ impl<'a> Region<'a> {
                 continue;
             }
             needed[v] = true;
-            if let Some((_, data)) = self.body.def_inst(v) {
+            if let Some((_, data)) = self.body.definition(v) {
                 work.extend(data.operands.iter().copied());
             }
         }
@@ -284,7 +284,7 @@ impl<'a> Region<'a> {
 
     /// Is the operand of the operation that makes this value a float?
     fn casts_a_float(&self, result: ir::Value) -> bool {
-        let operand = self.body.def_inst(result).and_then(|(_, d)| d.operands.first());
+        let operand = self.body.definition(result).and_then(|(_, d)| d.operands.first());
         operand.and_then(|v| self.body.tensor(*v)).is_some_and(|t| t.elem.is_float())
     }
 }

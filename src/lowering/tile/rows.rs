@@ -170,7 +170,7 @@ impl Rows<'_> {
         let mut work = vec![result];
         while let Some(v) = work.pop() {
             if !std::mem::replace(&mut needed[v], true)
-                && let Some((_, d)) = body.def_inst(v)
+                && let Some((_, d)) = body.definition(v)
             {
                 work.extend(d.operands.iter().copied());
             }

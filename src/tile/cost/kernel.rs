@@ -203,8 +203,8 @@ fn parameter(
 /// The values of the dimensions that instructions name, once for the whole walk.
 fn dims_of(body: &Body, symbols: &BTreeMap<String, i64>) -> Result<SecondaryMap<Inst, i64>, String> {
     let mut dims = SecondaryMap::new();
-    for i in body.insts() {
-        if let Op::DimValue(d) = &body.inst(i).op {
+    for (_, i, data) in body.insts() {
+        if let Op::DimValue(d) = &data.op {
             dims[i] = dim(d, symbols)?;
         }
     }
@@ -253,7 +253,7 @@ pub(super) fn target<'a>(
     x: &dyn Fn(Value) -> Known,
 ) -> Result<Option<&'a crate::tile::BlockCall>, String> {
     match t {
-        Terminator::Return => Ok(None),
+        Terminator::Return(_) => Ok(None),
         Terminator::Br(c) => Ok(Some(c)),
         Terminator::BrIf { condition, then, otherwise } => match x(*condition) {
             Known::Number(n) => Ok(Some(if n != 0 { then } else { otherwise })),

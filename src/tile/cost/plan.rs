@@ -39,8 +39,8 @@ pub(super) fn walk(module: &Module, plan: &Plan, symbols: &BTreeMap<String, i64>
         module.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), (i, k))).collect();
     let body = &plan.body;
     let (mut sites, mut dims) = (BTreeMap::new(), SecondaryMap::new());
-    for i in body.insts() {
-        match &body.inst(i).op {
+    for (_, i, data) in body.insts() {
+        match &data.op {
             Op::Launch { .. } => {
                 let next = sites.len();
                 sites.insert(i, next);

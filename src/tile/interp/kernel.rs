@@ -101,7 +101,7 @@ pub(super) enum Next {
 /// Takes a jump: the target's arguments get their values all at once.
 pub(super) fn jump(body: &Body, frame: &mut Frame, t: &Terminator) -> Result<Next, Failure> {
     let call = match t {
-        Terminator::Return => return Ok(Next::Return),
+        Terminator::Return(_) => return Ok(Next::Return),
         Terminator::Br(c) => c,
         Terminator::BrIf { condition, then, otherwise } => match get(frame, *condition)? {
             Val::Scalar(x) if x.truth() => then,

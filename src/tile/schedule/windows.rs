@@ -19,8 +19,8 @@ use crate::tile::{CpuLevel, Inst, InstData, Kernel, Op, ParamMode, Space, TileTy
 
 /// Makes windows of the loads that may be.
 pub(super) fn make_windows(kernel: &mut Kernel, level: CpuLevel) {
-    let is_panel = |i: &Inst| matches!(kernel.body.inst(*i).op, Op::LoadScaled { .. } | Op::LoadPairs);
-    let panels: Vec<Inst> = kernel.body.insts().into_iter().filter(is_panel).collect();
+    let panels = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. } | Op::LoadPairs));
+    let panels: Vec<Inst> = panels.map(|(_, i, _)| i).collect();
     for inst in candidates(kernel, level).into_iter().chain(panels) {
         let data = kernel.body.inst_mut(inst);
         if let Op::Load { rows, cols } = data.op {

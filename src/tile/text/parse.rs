@@ -526,7 +526,7 @@ fn terminator(s: &Statement, k: &Skeleton<'_>) -> Read<Terminator> {
     }
     let single = |p: &Phrase| jump(form(read::single(p))?, k);
     match (s.head.as_str(), s.args.as_slice()) {
-        ("return", []) => Ok(Terminator::Return),
+        ("return", []) => Ok(Terminator::Return(Vec::new())),
         ("br", [t]) => Ok(Terminator::Br(single(t)?)),
         ("br_if", [c, a, b]) => Ok(Terminator::BrIf {
             condition: k.names.value(form(read::single(c))?)?,

@@ -11,6 +11,7 @@ use super::attributes::{attributes, literal};
 use crate::ir::Loc;
 use crate::irtext::quoted;
 use crate::shape::Dim;
+pub use crate::ssa::verify::At;
 use crate::tile::{
     Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanVariant, Space,
     State, Terminator, TileType, Type, Value, row_major,
@@ -30,19 +31,6 @@ pub enum Owner {
     Kernel(usize),
     /// A plan, by number.
     Plan(usize),
-}
-
-/// What a line is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// The head of the module, kernel or plan.
-    Head,
-    /// The head of a block.
-    Block(Block),
-    /// An instruction.
-    Inst(Inst),
-    /// The terminator of a block.
-    Terminator(Block),
 }
 
 /// A thing in a module that an error can be about.
@@ -221,7 +209,7 @@ impl Names {
     fn of_parameters(k: &Kernel) -> Names {
         let mut names = Names::default();
         for v in k.params.iter().map(|p| p.value).chain(k.grid.iter().map(|g| g.value)) {
-            if k.body.is_value(v) {
+            if k.body.has_value(v) {
                 names.give(&k.body, v);
             }
         }
@@ -469,7 +457,7 @@ impl Printer<'_> {
                 Terminator::BrIf { condition, then, otherwise } => {
                     format!("br_if {}, {}, {}", names.value(*condition), names.call(then), names.call(otherwise))
                 }
-                Terminator::Return => "return".to_string(),
+                Terminator::Return(_) => "return".to_string(),
                 Terminator::Roles(roles) => {
                     let roles: Vec<String> = roles
                         .iter()

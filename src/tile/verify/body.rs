@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use cranelift_entity::SecondaryMap;
-
 use super::Sink;
-use crate::cfg::Cfg;
 use crate::shape::Dim;
+use crate::ssa::Dialect;
+use crate::ssa::verify::{self, Definitions};
 use crate::tile::text::At;
 use crate::tile::{
-    Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Place, Plan, Space, State, Terminator, Type, Value,
-    ValueDef, rules,
+    Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Place, Plan, Space, State, Terminator, TileIr, Type,
+    Value, ValueDef, rules,
 };
 
 /// A kernel or a plan.
@@ -49,17 +48,6 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Where a value is made: block, number of the instruction in it, number in its run (0 outside of one).
-type Position = (Block, usize, usize);
-
-/// Positions of definitions; what is there from the start has none but is known.
-struct Definitions {
-    at: SecondaryMap<Value, Option<Position>>,
-    known: SecondaryMap<Value, bool>,
-    /// The run that makes a value.
-    run: SecondaryMap<Value, Option<Inst>>,
-}
-
 struct Checker<'a, 's> {
     unit: Unit<'a>,
     body: &'a Body,
@@ -74,7 +62,11 @@ pub(super) fn check(module: &Module, unit: Unit, sink: &mut Sink) {
     if let Unit::Kernel(k) = unit {
         c.parameters(k);
     }
-    let definitions = c.structure();
+    let given: Vec<Value> = match unit {
+        Unit::Kernel(k) => k.params.iter().map(|p| p.value).chain(k.grid.iter().map(|g| g.value)).collect(),
+        Unit::Plan(_) => Vec::new(),
+    };
+    let definitions = verify::structure(c.body, given, &mut |at, message| c.sink.error(at, message));
     if c.sink.list.len() == before {
         c.contents(&definitions);
     }
@@ -85,7 +77,7 @@ impl Checker<'_, '_> {
         let mut seen = BTreeSet::new();
         let values = k.params.iter().map(|p| p.value).chain(k.grid.iter().map(|g| g.value));
         for v in values {
-            if !self.body.is_value(v) || self.body.def(v) != ValueDef::Param || !seen.insert(v) {
+            if !self.body.has_value(v) || self.body.def(v) != ValueDef::Param || !seen.insert(v) {
                 self.sink.error(At::Head, "a parameter or grid index is no value of its own");
                 return;
             }
@@ -108,144 +100,46 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn structure(&mut self) -> Definitions {
-        let mut d = Definitions { at: SecondaryMap::new(), known: SecondaryMap::new(), run: SecondaryMap::new() };
-        if let Unit::Kernel(k) = self.unit {
-            for v in k.params.iter().map(|p| p.value).chain(k.grid.iter().map(|g| g.value)) {
-                d.known[v] = true;
-            }
+    fn contents(&mut self, definitions: &Definitions) {
+        let body = self.body;
+        verify::uses(body, definitions, &body.cfg(), &mut |at, message| self.sink.error(at, message));
+        if !body.block(body.entry()).args.is_empty() {
+            self.sink.error(At::Block(body.entry()), "the entry block has arguments");
         }
-        let mut blocks = BTreeSet::new();
-        let mut insts = BTreeSet::new();
-        if self.body.layout.is_empty() {
-            self.sink.error(At::Head, "there are no blocks");
-        }
-        for b in &self.body.layout {
-            if !self.body.is_block(*b) || !blocks.insert(*b) {
-                self.sink.error(At::Head, format!("{b} is no block, or stands twice"));
-                return d;
-            }
-        }
-        for b in &self.body.layout {
-            let data = self.body.block(*b);
-            if *b == self.body.entry() && !data.args.is_empty() {
-                self.sink.error(At::Block(*b), "the entry block has arguments");
-            }
-            for (i, v) in data.args.iter().enumerate() {
-                if !self.body.is_value(*v) || self.body.def(*v) != ValueDef::Arg(*b, i) {
-                    self.sink.error(At::Block(*b), format!("argument {i} is no value of this block"));
-                    return d;
-                }
-                d.known[*v] = true;
-                d.at[*v] = Some((*b, 0, 0));
-            }
-            for (n, i) in data.insts.iter().enumerate() {
-                if !self.instruction(*i, (*b, n + 1, 0), None, &mut insts, &mut d) {
-                    return d;
-                }
-                if let Op::Run { insts: inner, .. } = &self.body.inst(*i).op {
-                    for (m, k) in inner.iter().enumerate() {
-                        if !self.instruction(*k, (*b, n + 1, m + 1), Some(*i), &mut insts, &mut d) {
-                            return d;
-                        }
-                        if matches!(self.body.inst(*k).op, Op::Run { .. }) {
-                            self.sink.error(At::Inst(*i), "a run in a run");
-                            return d;
-                        }
-                    }
-                }
-            }
-            for c in data.terminator.targets() {
-                if !blocks.contains(&c.block) {
-                    self.sink.error(At::Terminator(*b), "jumps to a block that is not there");
-                } else if c.block == self.body.entry() {
-                    self.sink.error(At::Terminator(*b), "jumps to the entry");
-                }
-            }
-        }
-        d
-    }
-
-    /// Is the instruction where it may be? Notes what it makes.
-    fn instruction(
-        &mut self,
-        i: Inst,
-        at: Position,
-        run: Option<Inst>,
-        seen: &mut BTreeSet<Inst>,
-        d: &mut Definitions,
-    ) -> bool {
-        if !self.body.is_inst(i) || !seen.insert(i) {
-            self.sink.error(At::Block(at.0), format!("{i} is no instruction, or stands twice"));
-            return false;
-        }
-        let data = self.body.inst(i);
-        if data.result.is_some() != data.op.info().has_result {
-            let what = if data.result.is_some() { "has no result" } else { "has a result" };
-            self.sink.error(At::Inst(i), format!("{}: {what}", data.op.info().name));
-            return false;
-        }
-        if let Some(v) = data.result {
-            if !self.body.is_value(v) || self.body.def(v) != ValueDef::Result(i) {
-                self.sink.error(At::Inst(i), "the result is no value of this instruction");
-                return false;
-            }
-            d.known[v] = true;
-            d.at[v] = Some(at);
-            d.run[v] = run;
-        }
-        true
-    }
-
-    fn contents(&mut self, d: &Definitions) {
-        let uses = Uses { body: self.body, d, cfg: Cfg::new(self.body) };
         let mut read = Vec::new();
-        for b in &self.body.layout {
-            let data = self.body.block(*b);
+        for b in &body.layout {
+            let data = body.block(*b);
             for v in &data.args {
-                for bound in self.body.ty(*v).bounds() {
-                    // A bound is there before the block begins.
-                    if let Err(e) = uses.check(bound, (*b, 0, 0), None, true) {
-                        self.sink.error(At::Block(*b), e);
-                    }
-                }
                 self.ty(At::Block(*b), *v);
             }
-            for (n, i) in data.insts.iter().enumerate() {
-                self.inst(*i, (*b, n + 1, 0), None, &uses, &mut read);
-                if let Op::Run { insts, .. } = &self.body.inst(*i).op {
-                    for (m, k) in insts.iter().enumerate() {
-                        self.inst(*k, (*b, n + 1, m + 1), Some(*i), &uses, &mut read);
-                    }
+            for i in &data.insts {
+                self.inst(*i, None, definitions, &mut read);
+                for held in TileIr::inner(&body.inst(*i).op) {
+                    self.inst(*held, Some(*i), definitions, &mut read);
                 }
             }
-            self.terminator(*b, &data.terminator, &uses);
+            self.terminator(*b, &data.terminator, definitions);
         }
         if let Unit::Kernel(k) = self.unit {
             self.modes(k, &read);
         }
     }
 
-    fn inst(&mut self, i: Inst, at: Position, run: Option<Inst>, uses: &Uses, accesses: &mut Vec<(Inst, Value, bool)>) {
-        let data = self.body.inst(i);
+    fn inst(&mut self, i: Inst, run: Option<Inst>, definitions: &Definitions, accesses: &mut Vec<(Inst, Value, bool)>) {
+        let body = self.body;
+        let data = body.inst(i);
         let name = data.op.info().name;
-        let mut used = data.operands.clone();
-        if let Some(v) = data.result {
-            used.extend(self.body.ty(v).bounds());
+        if data.result.is_some() != data.op.info().has_result {
+            let what = if data.result.is_some() { "has no result" } else { "has a result" };
+            return self.sink.error(At::Inst(i), format!("{name}: {what}"));
+        }
+        let mut misplaced = None;
+        body.for_each_use(i, |v| misplaced = misplaced.take().or_else(|| self.misplaced(v, run, definitions)));
+        if let Some(e) = misplaced {
+            return self.sink.error(At::Inst(i), format!("{name}: {e}"));
         }
         if let Op::Run { rows, cols, .. } = &data.op {
-            for e in [rows, cols] {
-                self.extent(At::Inst(i), *e);
-                if let Extent::Bounded { value, .. } = e {
-                    used.push(*value);
-                }
-            }
-        }
-        for v in used {
-            if let Err(e) = uses.check(v, at, run, false) {
-                self.sink.error(At::Inst(i), format!("{name}: {e}"));
-                return;
-            }
+            [rows, cols].into_iter().for_each(|e| self.extent(At::Inst(i), *e));
         }
         if !self.unit.allows(data.op.info().place) {
             self.sink.error(At::Inst(i), format!("{name}: does not stand here"));
@@ -295,37 +189,32 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn terminator(&mut self, b: Block, t: &Terminator, uses: &Uses) {
-        let at = (b, usize::MAX, 0);
-        for v in t.values() {
-            if let Err(e) = uses.check(v, at, None, false) {
-                self.sink.error(At::Terminator(b), e);
-                return;
+    fn terminator(&mut self, b: Block, t: &Terminator, definitions: &Definitions) {
+        let mut misplaced = None;
+        t.for_each_value(|v| misplaced = misplaced.take().or_else(|| self.misplaced(v, None, definitions)));
+        if let Some(e) = misplaced {
+            return self.sink.error(At::Terminator(b), e);
+        }
+        match t {
+            Terminator::Return(values) if !values.is_empty() => {
+                self.sink.error(At::Terminator(b), "a kernel or plan returns nothing");
             }
-        }
-        if let Terminator::BrIf { condition, .. } = t
-            && *self.body.ty(*condition) != Type::Scalar(crate::shape::Elem::Bool)
-        {
-            self.sink.error(At::Terminator(b), format!("the condition is {}", self.body.ty(*condition)));
-        }
-        if let (Terminator::Roles(_), false) = (t, self.unit.allows(Place::GpuKernel)) {
-            self.sink.error(At::Terminator(b), "`roles` does not stand here");
-        }
-        for c in t.targets() {
-            let args = &self.body.block(c.block).args;
-            if args.len() != c.args.len() {
-                let message = format!("{} values for a block of {} arguments", c.args.len(), args.len());
-                self.sink.error(At::Terminator(b), message);
-                continue;
+            Terminator::Roles(_) if !self.unit.allows(Place::GpuKernel) => {
+                self.sink.error(At::Terminator(b), "`roles` does not stand here");
             }
-            for (v, a) in c.args.iter().zip(args) {
-                let (given, wanted) = (self.body.ty(*v), self.body.ty(*a));
-                if given != wanted {
-                    let message = format!("the value {v} is {given}, and the block takes {wanted}");
-                    self.sink.error(At::Terminator(b), message);
-                }
-            }
+            Terminator::Br(_) | Terminator::BrIf { .. } | Terminator::Return(_) | Terminator::Roles(_) => {}
         }
+    }
+
+    /// Rule 4: what a run makes is used where it is.
+    fn misplaced(&self, v: Value, run: Option<Inst>, definitions: &Definitions) -> Option<String> {
+        let home = definitions.holder(v)?;
+        let reduced = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Reduce { .. }));
+        if run == Some(home) {
+            return reduced.then(|| format!("{v}, the result of a reduction, is there only after its run"));
+        }
+        let in_registers = self.body.ty(v).tile().is_some_and(|t| t.space == Space::Reg);
+        in_registers.then(|| format!("{v} is in registers of another run"))
     }
 
     /// Rule 6, and the symbols of a type.
@@ -351,7 +240,6 @@ impl Checker<'_, '_> {
             self.sink.error(at, format!("the extent {} is not between 1 and 2^20", e.capacity()));
         }
         if let Extent::Bounded { value, .. } = e
-            && self.body.is_value(value)
             && *self.body.ty(value) != Type::Index
         {
             self.sink.error(at, "the bound of an extent is no index");
@@ -364,48 +252,5 @@ impl Checker<'_, '_> {
                 self.sink.error(at, format!("the dimension {s} is none of the symbols"));
             }
         }
-    }
-}
-
-/// Rule 4: what is used must be there.
-struct Uses<'a> {
-    body: &'a Body,
-    d: &'a Definitions,
-    cfg: Cfg<Block>,
-}
-
-impl Uses<'_> {
-    /// May `v` be used at a position, in a run or not? `before`: by the block's own head.
-    fn check(&self, v: Value, at: Position, run: Option<Inst>, before: bool) -> Result<(), String> {
-        if !self.body.is_value(v) || !self.d.known[v] {
-            return Err(format!("{v} is not defined"));
-        }
-        let Some(def) = self.d.at[v] else { return Ok(()) };
-        let late = || Err(format!("{v} is used where it is not defined yet"));
-        if def.0 == at.0 {
-            if before || def >= at {
-                return late();
-            }
-        } else {
-            // What cannot be reached uses what it likes.
-            if !self.cfg.is_reachable(at.0) {
-                return Ok(());
-            }
-            if !self.cfg.dominates(def.0, at.0) {
-                return late();
-            }
-        }
-        if let Some(home) = self.d.run[v] {
-            let data = self.body.def_inst(v);
-            let reduced = data.is_some_and(|d| matches!(d.op, Op::Reduce { .. }));
-            if run == Some(home) {
-                if reduced {
-                    return Err(format!("{v}, the result of a reduction, is there only after its run"));
-                }
-            } else if self.body.ty(v).tile().is_some_and(|t| t.space == Space::Reg) {
-                return Err(format!("{v} is in registers of another run"));
-            }
-        }
-        Ok(())
     }
 }

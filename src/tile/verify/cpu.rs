@@ -20,8 +20,8 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
             }
         }
     }
-    for i in body.insts() {
-        if let Some(v) = body.inst(i).result
+    for (_, i, data) in body.insts() {
+        if let Some(v) = data.result
             && body.ty(v).any_tile().is_some_and(|t| t.space != Space::Any)
         {
             sink.error(At::Inst(i), "a tile of an unscheduled kernel has no space");
@@ -41,8 +41,7 @@ fn right_operands(body: &Body, sink: &mut Sink) {
         body.def_inst(*v).is_some_and(|d| is_panel(d) || is_window(d))
     };
     let mut wrong = |at: At| sink.error(at, "what is narrow in place is the right operand of `dot` alone");
-    for i in body.insts() {
-        let data = body.inst(i);
+    for (_, i, data) in body.insts() {
         let defined = |n: usize| data.operands.get(n).and_then(|v| body.def_inst(*v));
         let in_pairs = data.op == Op::Dot && defined(1).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
         let allowed = |n: usize| match n {
@@ -388,8 +387,7 @@ impl Checker<'_, '_> {
         let lanes = i64::from(self.level.lanes());
         let room = i64::from(self.level.registers());
         let held = |t: &TileType| t.rows.capacity().saturating_mul(t.cols.capacity().div_euclid(lanes));
-        for i in self.body.insts() {
-            let data = self.body.inst(i);
+        for (_, i, data) in self.body.insts() {
             if let (Op::DotPanels { .. }, Some(t)) = (&data.op, data.result.and_then(|v| self.tile(v))) {
                 // A row of `b`, and one element of `a` spread over a register.
                 let taken = held(t).saturating_add(t.cols.capacity().div_euclid(lanes)).saturating_add(1);

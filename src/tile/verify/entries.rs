@@ -38,8 +38,7 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
     if plan.variant == PlanVariant::Plain && !plan.taps.is_empty() {
         sink.error(At::Head, "a plan that is not `tapped` has taps");
     }
-    for i in plan.body.insts() {
-        let data = plan.body.inst(i);
+    for (_, i, data) in plan.body.insts() {
         let (what, n, declared) = match data.op {
             Op::Arg(n) => ("argument", n, e.args.get(n as usize).map(|a| &a.ty)),
             Op::Out(n) => ("result", n, e.results.get(n as usize).map(|r| &r.ty)),

@@ -241,8 +241,7 @@ impl Checker<'_, '_> {
     /// Rule 20: places in shared memory.
     fn shared(&mut self) {
         let mut taken: Vec<(u64, u64)> = Vec::new();
-        for i in self.body.insts() {
-            let data = self.body.inst(i);
+        for (_, i, data) in self.body.insts() {
             let Some(t) = data.result.and_then(|v| self.body.ty(v).any_tile()) else { continue };
             let align = match t.space {
                 Space::Shared { swizzle: 128 } => 1024,

@@ -12,7 +12,8 @@
 //! Of each kernel and plan (`body`):
 //! 2. Parameters of a kernel are buffers and indices, its grid's are indices, all different; steps are at least 1.
 //! 3. Every block is in the layout once, every instruction in one block or run; jumps go to blocks of the layout, never to
-//!    the entry, which has no arguments. An instruction has a result exactly if its operation gives one.
+//!    the entry, which has no arguments. An instruction has a result exactly if its operation gives one. (What holds of every
+//!    IR's bodies, rules 3, 4 and 7, is checked by [`crate::ssa::verify`].)
 //! 4. Every value that is used, by an operand, a jump, or as the bound of an extent in a type, is a parameter, or its
 //!    definition dominates the use. What a run keeps in registers is used in that run alone, and the result of a
 //!    reduction only after its run.

@@ -10,8 +10,7 @@ const MAX_PACKED: u64 = 1 << 48;
 
 /// Checks a plan whose body is in order.
 pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
-    for i in plan.body.insts() {
-        let data = plan.body.inst(i);
+    for (_, i, data) in plan.body.insts() {
         let mut error = |message: String| sink.error(At::Inst(i), message);
         match &data.op {
             Op::Launch { kernel } => {
@@ -97,7 +96,7 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
 /// Rule 25: the packed area is what lies in it.
 pub(super) fn packed_area(module: &Module, sink: &mut Sink) {
     let ends = module.plans.iter().flat_map(|p| {
-        p.body.insts().into_iter().map(|i| p.body.inst(i)).filter_map(|d| {
+        p.body.insts().filter_map(|(_, _, d)| {
             let Op::Packed { offset } = d.op else { return None };
             let ty = d.result.and_then(|v| p.body.ty(v).buffer());
             offset.checked_add(ty.and_then(span)?)

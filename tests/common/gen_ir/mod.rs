@@ -328,7 +328,7 @@ impl Gen {
     /// Says something again that was said before, for `cse` to find.
     fn again(&mut self) {
         let v = self.any();
-        let Some((_, inst)) = self.f.def_inst(v) else { return };
+        let Some((_, inst)) = self.f.definition(v) else { return };
         let (op, operands) = (inst.op.clone(), inst.operands.clone());
         let ty = self.ty(v);
         self.add(op, &operands, Some(ty));

@@ -180,7 +180,7 @@ impl Code<'_, '_> {
         let Op::Run { insts, .. } = &self.body.inst(next).op else { return Ok(None) };
         let [store] = insts.as_slice() else { return Ok(None) };
         let store = self.body.inst(*store);
-        let uses = self.body.insts().into_iter().flat_map(|i| &self.body.inst(i).operands);
+        let uses = self.body.insts().flat_map(|(_, _, d)| &d.operands);
         let uses = uses.filter(|v| Some(**v) == product.result).count();
         let goes_on = self.body.layout.iter().flat_map(|b| self.body.block(*b).terminator.targets());
         let goes_on = goes_on.flat_map(|c| &c.args).any(|v| Some(*v) == product.result);
@@ -195,9 +195,9 @@ impl Code<'_, '_> {
     /// Where the kernel's result goes: of its only store, if elements lie side by side along its columns and the kernel
     /// begins with the indices of it.
     fn result_place(&mut self) -> Result<Option<Place>, String> {
-        let mut stores = self.body.insts().into_iter().filter(|i| matches!(self.body.inst(*i).op, Op::Store { .. }));
-        let (Some(store), None) = (stores.next(), stores.next()) else { return Ok(None) };
-        let store = self.body.inst(store).clone();
+        let mut stores = self.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
+        let (Some((_, _, store)), None) = (stores.next(), stores.next()) else { return Ok(None) };
+        let store = store.clone();
         let [_, indices @ .., _] = store.operands.as_slice() else { return Ok(None) };
         // What the first block has computed so far is known wherever a product stands.
         let first = self.body.layout.first().map(|b| self.body.block(*b));

@@ -99,7 +99,7 @@ impl Code<'_, '_> {
         let Some(Stride::Const(pitch)) = strides.iter().rev().nth(2).copied() else { return Ok(None) };
         let Some(pitch) = small(pitch.saturating_mul(2)) else { return Ok(None) };
         // A kernel of several products comes back to its panel, and does not go on to the next one.
-        let products = self.body.insts().into_iter().filter(|i| self.body.inst(*i).op == Op::Dot);
+        let products = self.body.insts().filter(|(_, _, d)| d.op == Op::Dot);
         let far = products.count() == 1;
         Ok(Some((self.address(*buffer, indices)?, pitch, far)))
     }

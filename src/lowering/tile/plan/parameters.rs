@@ -13,7 +13,7 @@ use super::super::packing::{Panels, Part};
 use super::super::region::{Operand, counts_along_axes};
 use super::super::views::View;
 use super::Lowering;
-use crate::ir::{Function, Op, ParamDecl, User, Value, param_named};
+use crate::ir::{Function, Op, ParamDecl, Use, Value, param_named};
 use crate::shape::{Dim, TensorType};
 
 /// Windows of parameters, one after another along an axis.
@@ -28,7 +28,7 @@ impl Lowering<'_> {
     fn parameter(&self, window: &View) -> Option<(&str, &[Value])> {
         // Numbers after the last value are roots of our own.
         let is_value = usize::try_from(window.root.as_u32()).is_ok_and(|n| n < self.f.value_count());
-        let (_, data) = is_value.then(|| self.f.def_inst(window.root)).flatten()?;
+        let (_, data) = is_value.then(|| self.f.definition(window.root)).flatten()?;
         let Op::Param { name } = &data.op else { return None };
         Some((name, &data.operands))
     }
@@ -55,7 +55,7 @@ impl Lowering<'_> {
             view.dynamic.is_empty() && positive && known
         };
         let alike = params.iter().all(|p| p.counts == params[0].counts && !p.counts.contains(&0));
-        let leaves = self.uses[v].iter().any(|u| matches!(u, User::Terminator(_)));
+        let leaves = self.uses[v].iter().any(|u| matches!(u, Use::Terminator(_)));
         if !alike || leaves || !parts.iter().all(fixed) {
             return None;
         }
@@ -162,7 +162,7 @@ impl Lowering<'_> {
         let uses = body.uses();
         let alone = [left, right].iter().all(|i| {
             let arg = body.block(body.entry()).args.get(*i);
-            arg.is_some_and(|v| matches!(uses[*v].as_slice(), [User::Operand(..)]))
+            arg.is_some_and(|v| matches!(uses[*v].as_slice(), [Use::Operand(..)]))
         });
         let aligned = first.iter().all(|w| width(w).is_some_and(|n| n % panel == 0));
         if aligned && alike || counts_along_axes(body) || !alone {

@@ -13,7 +13,7 @@ use super::super::map;
 use super::super::region::buffer_type;
 use super::super::views::View;
 use super::Lowering;
-use crate::ir::{self, Function, Inst, Op, Scalar, Terminator, User, Value, arrays_of};
+use crate::ir::{self, Function, Inst, Op, Scalar, Terminator, Use, Value, arrays_of};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{self, TapPart};
 
@@ -66,7 +66,7 @@ impl ForTaps {
         let mut found = BTreeSet::new();
         let mut work = vec![value];
         while let Some(v) = work.pop() {
-            let Some((i, data)) = f.def_inst(v).filter(|_| self.has(f, v)) else { continue };
+            let Some((i, data)) = f.definition(v).filter(|_| self.has(f, v)) else { continue };
             if found.insert((self.order[i], i)) {
                 work.extend(&data.operands);
             }
@@ -82,12 +82,12 @@ impl Lowering<'_> {
     }
 
     /// The uses of a value that decide where it lies: what only taps need takes what is there.
-    pub(super) fn leading_uses(&self, v: Value) -> Vec<User> {
+    pub(super) fn leading_uses(&self, v: Value) -> Vec<Use> {
         let uses = &self.uses[v];
         let Some(for_taps) = self.for_taps.as_ref().filter(|t| !t.has(self.f, v)) else { return uses.clone() };
-        let leads = |u: &&User| match u {
-            User::Terminator(_) => true,
-            User::Operand(i, _) => self.f.inst(*i).result.is_some_and(|r| !for_taps.has(self.f, r)),
+        let leads = |u: &&Use| match u {
+            Use::Terminator(_) => true,
+            Use::Operand(i, _) => self.f.inst(*i).result.is_some_and(|r| !for_taps.has(self.f, r)),
         };
         uses.iter().filter(leads).copied().collect()
     }

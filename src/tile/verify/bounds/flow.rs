@@ -55,7 +55,7 @@ impl<'a> Flow<'a> {
         let known = known.iter().filter_map(|d| prover.dim(d)).map(Poly::tightened).collect();
         Flow {
             body,
-            cfg: Cfg::new(body),
+            cfg: body.cfg(),
             prover,
             known,
             forms: SecondaryMap::new(),

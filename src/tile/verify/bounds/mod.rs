@@ -130,8 +130,7 @@ fn whole(body: &Body, others: &[&Dim], facts: &Facts, sink: &mut Sink) {
         }
     };
     others.iter().for_each(|d| check(At::Head, d));
-    for i in body.insts() {
-        let data = body.inst(i);
+    for (_, i, data) in body.insts() {
         match &data.op {
             Op::DimValue(d) => check(At::Inst(i), d),
             Op::View { offset, strides } => std::iter::once(offset).chain(strides).for_each(|d| check(At::Inst(i), d)),

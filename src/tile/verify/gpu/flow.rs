@@ -70,7 +70,7 @@ pub(super) fn check(body: &Body, sink: &mut Sink) {
                 return;
             }
         }
-        if data.terminator == Terminator::Return
+        if matches!(data.terminator, Terminator::Return(_))
             && let Err(e) = s.end(body)
         {
             if wrong.insert(format!("{block}{e}")) {

@@ -1,0 +1,208 @@
+//! Blocks, instructions and values, and questions about them.
+
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+
+use super::{Block, Dialect, Inst, Jumps, Loc, Terminator, Value};
+use crate::cfg::{self, Cfg, Flow};
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueDef {
+    /// It is there from the start, beside the blocks: a parameter of a kernel, an index of its grid.
+    Param,
+    /// The result of an instruction.
+    Result(Inst),
+    /// An argument of a block, and which.
+    Arg(Block, usize),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ValueData<T> {
+    pub(super) ty: T,
+    pub(super) def: ValueDef,
+}
+
+/// An instruction: operation, operands, result, place.
+#[derive(Clone, Debug)]
+pub struct InstData<O> {
+    /// The operation with its attributes.
+    pub op: O,
+    /// The operands.
+    pub operands: Vec<Value>,
+    /// The result, if it has one.
+    pub result: Option<Value>,
+    /// Place in the source.
+    pub loc: Loc,
+    /// Of an operation that was made of several, the places of its steps, in the operation's order; else empty.
+    pub parts: Vec<Loc>,
+}
+
+/// A basic block.
+#[derive(Clone, Debug)]
+pub struct BlockData<R> {
+    /// Name in the text form; empty for a number.
+    pub name: String,
+    /// Its arguments.
+    pub args: Vec<Value>,
+    /// Its instructions, in order.
+    pub insts: Vec<Inst>,
+    /// How it ends.
+    pub terminator: Terminator<R>,
+}
+
+/// Blocks, instructions and values.
+#[derive(Clone, Debug)]
+pub struct Body<D: Dialect> {
+    pub(super) values: PrimaryMap<Value, ValueData<D::Type>>,
+    pub(super) insts: PrimaryMap<Inst, InstData<D::Op>>,
+    pub(super) blocks: PrimaryMap<Block, BlockData<D::Roles>>,
+    /// Names of values in the text form; empty for a number.
+    names: SecondaryMap<Value, String>,
+    /// Blocks in order; the first is the entry.
+    pub layout: Vec<Block>,
+}
+
+/// A body without blocks.
+impl<D: Dialect> Default for Body<D> {
+    fn default() -> Self {
+        Body {
+            values: PrimaryMap::new(),
+            insts: PrimaryMap::new(),
+            blocks: PrimaryMap::new(),
+            names: SecondaryMap::new(),
+            layout: Vec::new(),
+        }
+    }
+}
+
+impl<D: Dialect> Body<D> {
+    /// A body with an empty entry block.
+    pub fn new() -> Self {
+        let mut b = Body::default();
+        b.add_block();
+        b
+    }
+
+    /// The entry block.
+    pub fn entry(&self) -> Block {
+        self.layout.first().copied().unwrap_or(Block::from_u32(0))
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, v: Value) -> &D::Type {
+        &self.values[v].ty
+    }
+
+    /// Where a value comes from.
+    pub fn def(&self, v: Value) -> ValueDef {
+        self.values[v].def
+    }
+
+    /// The instruction that makes a value, if one does.
+    pub fn def_inst(&self, v: Value) -> Option<&InstData<D::Op>> {
+        self.definition(v).map(|(_, data)| data)
+    }
+
+    /// The number of the instruction that makes a value, and the instruction, if one does.
+    pub fn definition(&self, v: Value) -> Option<(Inst, &InstData<D::Op>)> {
+        match self.values[v].def {
+            ValueDef::Result(i) => Some((i, &self.insts[i])),
+            ValueDef::Param | ValueDef::Arg(..) => None,
+        }
+    }
+
+    /// An instruction.
+    pub fn inst(&self, i: Inst) -> &InstData<D::Op> {
+        &self.insts[i]
+    }
+
+    /// A block.
+    pub fn block(&self, b: Block) -> &BlockData<D::Roles> {
+        &self.blocks[b]
+    }
+
+    /// Is this a block of the body, in the layout or not?
+    pub fn has_block(&self, b: Block) -> bool {
+        self.blocks.is_valid(b)
+    }
+
+    /// Is this an instruction of the body, in a block or not?
+    pub fn has_inst(&self, i: Inst) -> bool {
+        self.insts.is_valid(i)
+    }
+
+    /// Is this a value of the body, used or not?
+    pub fn has_value(&self, v: Value) -> bool {
+        self.values.is_valid(v)
+    }
+
+    /// How many values there are, dead ones included; for dense maps.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Name of a value in the text form; empty for a number.
+    pub fn name(&self, v: Value) -> &str {
+        &self.names[v]
+    }
+
+    /// Names a value in the text form (letters, digits and `_`, not digits alone).
+    pub fn set_name(&mut self, v: Value, name: &str) {
+        self.names[v] = name.to_string();
+    }
+
+    /// Every instruction that stands in a block, in order, with its block; those that an operation holds after it.
+    pub fn insts(&self) -> impl Iterator<Item = (Block, Inst, &InstData<D::Op>)> {
+        self.layout.iter().flat_map(move |b| {
+            let insts = self.blocks[*b].insts.iter().flat_map(move |i| self.with_inner(*i));
+            insts.map(move |i| (*b, i, &self.insts[i]))
+        })
+    }
+
+    /// An instruction, and those that it holds.
+    pub fn with_inner(&self, i: Inst) -> impl Iterator<Item = Inst> {
+        std::iter::once(i).chain(D::inner(&self.insts[i].op).iter().copied())
+    }
+
+    /// Calls `f` on every value that an instruction uses: operands, and what its operation and its result's type name.
+    pub fn for_each_use(&self, i: Inst, mut f: impl FnMut(Value)) {
+        let data = &self.insts[i];
+        data.operands.iter().for_each(|v| f(*v));
+        D::for_each_value_of_op(&data.op, &mut f);
+        if let Some(v) = data.result {
+            D::for_each_value_of_type(&self.values[v].ty, &mut f);
+        }
+    }
+
+    /// Predecessors of each block that is in the layout, in order.
+    pub fn predecessors(&self) -> SecondaryMap<Block, Vec<Block>> {
+        cfg::predecessors(self)
+    }
+
+    /// Blocks so that each comes after those that dominate it; unreachable ones are left out.
+    pub fn reverse_postorder(&self) -> Vec<Block> {
+        cfg::reverse_postorder(self)
+    }
+
+    /// Dominators and loops, as they are until jumps change.
+    pub fn cfg(&self) -> Cfg<Block> {
+        Cfg::new(self)
+    }
+}
+
+impl<D: Dialect> Flow for Body<D> {
+    type Block = Block;
+
+    fn layout(&self) -> &[Block] {
+        &self.layout
+    }
+
+    fn targets(&self, block: Block) -> Vec<Block> {
+        match &self.blocks[block].terminator {
+            Terminator::Br(c) => vec![c.block],
+            Terminator::BrIf { then, otherwise, .. } => vec![then.block, otherwise.block],
+            Terminator::Return(_) => Vec::new(),
+            Terminator::Roles(roles) => roles.targets().into_iter().map(|c| c.block).collect(),
+        }
+    }
+}

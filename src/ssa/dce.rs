@@ -1,0 +1,60 @@
+//! Dead code: what nothing needs.
+
+use cranelift_entity::SecondaryMap;
+
+use super::{Body, Dialect, Terminator, Value, ValueDef};
+
+/// The values that are needed: for operations that write ([`super::Effects::is_kept`]), for conditions of jumps and for
+/// results. An argument of a block needs what every jump to the block gives for it; so one that only feeds itself around a
+/// loop is not needed.
+pub fn live<D: Dialect>(body: &Body<D>) -> SecondaryMap<Value, bool> {
+    let predecessors = body.predecessors();
+    let mut work: Vec<Value> = Vec::new();
+    for (_, i, data) in body.insts() {
+        if D::effects(&data.op).is_kept() {
+            body.for_each_use(i, |v| work.push(v));
+        }
+    }
+    for b in &body.layout {
+        match &body.block(*b).terminator {
+            Terminator::Br(_) | Terminator::Roles(_) => {}
+            Terminator::BrIf { condition, .. } => work.push(*condition),
+            Terminator::Return(vs) => work.extend(vs),
+        }
+    }
+    let mut live: SecondaryMap<Value, bool> = SecondaryMap::new();
+    while let Some(v) = work.pop() {
+        if std::mem::replace(&mut live[v], true) {
+            continue;
+        }
+        match body.def(v) {
+            ValueDef::Param => {}
+            ValueDef::Result(i) => body.for_each_use(i, |v| work.push(v)),
+            ValueDef::Arg(block, at) => {
+                D::for_each_value_of_type(body.ty(v), &mut |v| work.push(v));
+                for p in &predecessors[block] {
+                    let calls = body.block(*p).terminator.targets().into_iter().filter(|c| c.block == block);
+                    work.extend(calls.filter_map(|c| c.args.get(at)));
+                }
+            }
+        }
+    }
+    live
+}
+
+/// Removes the instructions and the arguments of blocks that nothing needs, the entry's arguments apart, which are the
+/// body's. Gives how many of each.
+pub fn remove_dead<D: Dialect>(body: &mut Body<D>) -> (usize, usize) {
+    let live = live(body);
+    let before = body.insts().count();
+    body.remove_insts(|_, d| !D::effects(&d.op).is_kept() && !d.result.is_some_and(|v| live[v]));
+    let mut arguments = 0;
+    for b in body.layout.clone().into_iter().skip(1) {
+        let dead: Vec<bool> = body.block(b).args.iter().map(|v| !live[*v]).collect();
+        if dead.contains(&true) {
+            arguments += dead.iter().filter(|d| **d).count();
+            body.remove_block_args(b, |i| dead.get(i) == Some(&true));
+        }
+    }
+    (before - body.insts().count(), arguments)
+}
