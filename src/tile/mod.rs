@@ -31,6 +31,7 @@ mod arena;
 mod body;
 mod builder;
 pub mod cost;
+mod cpu;
 mod entities;
 pub mod interp;
 mod kernel;
@@ -45,10 +46,9 @@ pub mod verify;
 pub use arena::share_slots;
 pub use body::{BlockCall, BlockData, Body, InstData, Role, Terminator, ValueDef};
 pub use builder::{KernelBuilder, PlanBuilder};
+pub use cpu::{Cpu, Feature, Features, Width};
 pub use entities::{Block, Inst, Value};
-pub use kernel::{
-    CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
-};
+pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
 pub(crate) use op::computed;
 pub use op::{GROUP, Op, OpInfo, Place, TapPart};
 pub use schedule::schedule;
