@@ -27,7 +27,7 @@ use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ExplainOpt
 use crate::codegen::cpu::{Machine, Wanted, clif};
 use crate::diagnostics::{codes as registry, did_you_mean};
 use crate::syntax::span::FileId;
-use crate::tile::CpuLevel;
+use crate::tile::Cpu;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
 use crate::{ir, runtime, syntax, tile};
@@ -124,7 +124,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
 }
 
 /// Levels of processors in words.
-fn names(levels: &[CpuLevel]) -> String {
+fn names(levels: &[Cpu]) -> String {
     levels.iter().map(|level| level.name()).collect::<Vec<_>>().join(", ")
 }
 

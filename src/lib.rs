@@ -66,8 +66,9 @@
 //!   library. So attention stays fused, whatever is asked for, and shows its weights by computing them beside it
 //!   (but where they have a sink: `passes::separate_taps`).
 //! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
-//!   registers, the register tile of a product. A library has kernels and plans for each level; which of them run is
-//!   decided when a model is opened, by what the processor has.
+//!   registers, the register tile of a product. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
+//!   a set of features. Levels have no order; code for one runs on another that has all of it. A library has kernels and
+//!   plans for each level; which of them run is decided when a model is opened, by what the processor has.
 //! * **Functions are made by themselves.** Code generation declares all functions, makes each from its kernel or plan alone, and
 //!   puts them into the object in order (`codegen::cpu::object`). So they are made on all cores, and the bytes are those that
 //!   one core would give.

@@ -450,7 +450,7 @@ fn computes_its_formula(cases: Vec<Case>) {
         let levels = if elem == Elem::BF16 { compiled::bf16_levels() } else { compiled::levels() };
         for level in levels {
             // Without optimisation, compiling takes its time.
-            let first = level == compiled::levels()[0] || level.is_for_bf16();
+            let first = level == compiled::levels()[0] || level.has(attnc::tile::Feature::Bf16);
             if cfg!(debug_assertions) && !first && number % 3 != 0 {
                 continue;
             }
@@ -461,7 +461,7 @@ fn computes_its_formula(cases: Vec<Case>) {
             let (attention, others): (Vec<_>, Vec<_>) = all.iter().partition(|k| k.starts_with("attention."));
             // Copies of keys and values come before it only where they lie apart or are not `f32`.
             let is_copied = case.beside || elem != Elem::F32;
-            let in_pairs = level.is_for_bf16() && d.parse().is_ok_and(|d: usize| d.is_multiple_of(2));
+            let in_pairs = level.has(attnc::tile::Feature::Bf16) && d.parse().is_ok_and(|d: usize| d.is_multiple_of(2));
             let laid = |k: &&String| k.starts_with("heads.") || in_pairs && k.starts_with("values.");
             assert!(others.iter().all(laid), "{name}: {all:?}\n{source}");
             assert_eq!(!others.is_empty(), is_copied, "{name}: {all:?}");

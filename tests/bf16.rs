@@ -15,7 +15,7 @@ use attnc::lowering::graph::Options;
 use attnc::passes;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, CpuLevel, Op, PlanVariant};
+use attnc::tile::{self, Cpu, Op, PlanVariant};
 
 fn module(source: &str) -> Module {
     let module = front::module("bf16.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{e}\n{source}"));
@@ -82,10 +82,10 @@ fn has_pairs(tiles: &tile::Module) -> bool {
 
 /// Compares compiled code and interpreted tiles of every level with the graph interpreter, for arguments of given shapes.
 /// `pairs`: at which of the levels for `bf16` are there products of pairs?
-fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[&str], pairs: &[CpuLevel]) {
+fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[&str], pairs: &[Cpu]) {
     let module = module(source);
     let params = parameters(&module);
-    for level in CpuLevel::ALL {
+    for level in Cpu::NAMED {
         let tiles = compiled::scheduled(&module, level);
         assert_eq!(has_pairs(&tiles), pairs.contains(&level), "{what}, {}", level.name());
         // What cannot run here is compiled all the same.
@@ -121,8 +121,8 @@ fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[
     }
 }
 
-const BOTH: [CpuLevel; 2] = [CpuLevel::Avx512Bf16, CpuLevel::Amx];
-const TILES: [CpuLevel; 1] = [CpuLevel::Amx];
+const BOTH: [Cpu; 2] = [Cpu::AVX512_BF16, Cpu::AMX];
+const TILES: [Cpu; 1] = [Cpu::AMX];
 
 /// `f32` in and out, `bf16` between, weights of every form, sizes at the edges of tiles, panels and pairs.
 #[test]
@@ -234,7 +234,7 @@ fn attention() {
     let calls = sizes.map(|(s, t)| attended(s, t));
     compute_the_same("attention", ATTENTION, &calls, &["S", "T"], &BOTH);
     let odd = ATTENTION.replace("22]", "21]");
-    assert!(!has_pairs(&compiled::scheduled(&module(&odd), CpuLevel::Avx512Bf16)));
+    assert!(!has_pairs(&compiled::scheduled(&module(&odd), Cpu::AVX512_BF16)));
 }
 
 /// What attention in pairs is made of: values in panels of keys, turned; queries and weights as pairs of rows.
@@ -242,7 +242,7 @@ fn attention() {
 fn kernels_of_attention_in_pairs() {
     let source =
         ATTENTION.replace("[S, ", "[96, ").replace("[T, ", "[300, ").replace("causal(S, T)", "causal(96, 300)");
-    let tiles = compiled::scheduled(&module(&source), CpuLevel::Avx512Bf16);
+    let tiles = compiled::scheduled(&module(&source), Cpu::AVX512_BF16);
     let kernels: String = tiles.kernels.iter().map(|k| tile::text::print_kernel(k, &[]) + "\n").collect();
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/lowering"));
@@ -255,7 +255,7 @@ fn kernels_of_attention_in_pairs() {
 #[test]
 fn pairs_of_rows_are_made_at_every_level() {
     let module = module(ATTENTION);
-    let text = tile::text::print(&compiled::scheduled(&module, CpuLevel::Avx512Bf16));
+    let text = tile::text::print(&compiled::scheduled(&module, Cpu::AVX512_BF16));
     assert!(text.contains("pair_rows"), "{text}");
     let args = attended(65, 35);
     let none = BTreeMap::new();
@@ -268,7 +268,7 @@ fn pairs_of_rows_are_made_at_every_level() {
         let folder = tempfile::tempdir().unwrap();
         let model = compiled::load_tiles(level, &module, &tiles, &none, folder.path());
         let got = model.session().unwrap().call(0, &args).unwrap_or_else(|e| panic!("{e}"));
-        compiled::agree(level.name(), &expected.results[0], &got[0]);
+        compiled::agree(&level.name(), &expected.results[0], &got[0]);
     }
 }
 
@@ -407,9 +407,9 @@ fn a_listing_has_all_leaves_of_its_level() {
          cast<f32>(a @ b) + softmax(c)\n} }",
     );
     let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
-    let tiles = [CpuLevel::Amx, CpuLevel::Avx512].map(|level| (level, compiled::scheduled(&module, level)));
+    let tiles = [Cpu::AMX, Cpu::AVX512].map(|level| (level, compiled::scheduled(&module, level)));
     let tiers = tiles.each_ref().map(|(level, module)| cpu::Tier { level: *level, module });
-    let wanted = cpu::Wanted { asm: true, level: Some(CpuLevel::Amx), ..cpu::Wanted::default() };
+    let wanted = cpu::Wanted { asm: true, level: Some(Cpu::AMX), ..cpu::Wanted::default() };
     let listing = cpu::compile(&tiers, &model, wanted).unwrap().asm;
     for text in ["leaf.dot.amx", "tdpbf16ps tmm0, tmm4, tmm6", "leaf.run.avx512", "  # bf16.attn:"] {
         assert!(listing.contains(text), "{text}: {listing}");
@@ -425,7 +425,7 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
     let source = "model M { pub fn forward(a: bf16[S, 2304], b: bf16[2304, 40]) -> bf16[S, 40] { abs(a @ b) } }";
     let module = module(source);
     let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
-    let level = CpuLevel::Avx512Bf16;
+    let level = Cpu::AVX512_BF16;
     let text = tile::text::print(&compiled::scheduled(&module, level));
     for (steps, in_pairs) in [("2304", true), ("2303", false)] {
         let source = text.replace("= const 2304 ", &format!("= const {steps} "));
@@ -445,9 +445,9 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
 fn kernels_of_lower_levels_are_made_for_them() {
     let module = module("model M { pub fn forward(a: bf16[S, 64], b: bf16[64, 40]) -> bf16[S, 40] { a @ b } }");
     let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
-    let tiles = compiled::scheduled(&module, CpuLevel::Avx512Bf16);
-    let wanted = cpu::Wanted { asm: true, level: Some(CpuLevel::Amx), ..cpu::Wanted::default() };
-    let tier = cpu::Tier { level: CpuLevel::Amx, module: &tiles };
+    let tiles = compiled::scheduled(&module, Cpu::AVX512_BF16);
+    let wanted = cpu::Wanted { asm: true, level: Some(Cpu::AMX), ..cpu::Wanted::default() };
+    let tier = cpu::Tier { level: Cpu::AMX, module: &tiles };
     let asm = attnc::codegen::compile(compiled::generator(), &[tier], &model, wanted).unwrap().asm;
     assert!(asm.contains("vdpbf16ps") && !asm.contains("tdpbf16ps"), "{asm}");
 }

@@ -16,7 +16,7 @@ use attnc::lowering::graph;
 use attnc::lowering::tile::{WeightChoice, WeightFormat};
 use attnc::passes::{Level, Options};
 use attnc::tensor::Tensor;
-use attnc::tile::{self, CpuLevel, Op, PlanVariant};
+use attnc::tile::{self, Cpu, Op, PlanVariant};
 
 fn module(source: &str, level: Level) -> Module {
     let module = front::module("joined.attn", source, &graph::Options::default()).unwrap_or_else(|e| panic!("{e}"));
@@ -30,12 +30,7 @@ fn argument(rows: usize, cols: usize) -> Tensor {
 }
 
 /// The results of a call, from the compiled code and from the tile interpreter, which agree to the bit at the portable level.
-fn run(
-    module: &Module,
-    level: CpuLevel,
-    weights: impl Into<WeightChoice>,
-    x: &[Tensor],
-) -> Vec<(Vec<Tensor>, Vec<Tensor>)> {
+fn run(module: &Module, level: Cpu, weights: impl Into<WeightChoice>, x: &[Tensor]) -> Vec<(Vec<Tensor>, Vec<Tensor>)> {
     let params = gen_source::inputs::parameters(module, 5);
     let folder = tempfile::tempdir().unwrap();
     let tiles = compiled::scheduled_with(module, level, weights);
@@ -152,7 +147,7 @@ fn concats_of_parameters_are_made_before_all_calls() {
         compute_the_same(&format!("{widths:?}"), (&one, &other), k, &[0, 1, 7, 130], (few, widths.contains(&1)));
 
         let module = module(&one, Level::O2);
-        for level in [CpuLevel::Portable, CpuLevel::Avx2, CpuLevel::Avx512] {
+        for level in [Cpu::PORTABLE, Cpu::AVX2, Cpu::AVX512] {
             let tiles = compiled::scheduled(&module, level);
             let panel = i64::from(level.dot_cols());
             let fill = widths[..widths.len() - 1].iter().all(|n| *n as i64 % panel == 0);
@@ -171,7 +166,7 @@ fn turned_concats_are_panels_too() {
         let one = source("K = 20", &parts, "x @ concat(p, q).T");
         let other = source("K = 20", &parts, "concat(x @ p.T, x @ q.T, axis = 1)");
         compute_the_same(&format!("{n}, {m}"), (&one, &other), 20, &[1, 9], (&[WeightFormat::F32], false));
-        let tiles = compiled::scheduled(&module(&one, Level::O2), CpuLevel::Avx512);
+        let tiles = compiled::scheduled(&module(&one, Level::O2), Cpu::AVX512);
         assert_eq!(launches(&tiles, "matmul").1, if n % 32 == 0 { 1 } else { 2 });
     }
 }
@@ -187,11 +182,11 @@ fn other_uses_read_them_row_by_row() {
         "concat(x @ p + sum(p, axis = 0) + p[2, 0..12], x @ q + sum(q, axis = 0) + q[2, 0..8], axis = 1)",
     );
     compute_the_same("sums", (&one, &other), 5, &[0, 1, 7], (&[WeightFormat::F32, WeightFormat::Bf16], false));
-    let tiles = compiled::scheduled(&module(&one, Level::O2), CpuLevel::Avx512);
+    let tiles = compiled::scheduled(&module(&one, Level::O2), Cpu::AVX512);
     assert_eq!(launches(&tiles, "concat").0, 0);
     // The function's own result is made where the caller wants it.
     let source = "model M {\n    p: f32[2, 3]\n    q: f32[2, 4]\n    pub fn forward(x: f32[S]) -> f32[2, 7] { concat(p, q, axis = 1) }\n}";
-    let tiles = compiled::scheduled(&module(source, Level::O2), CpuLevel::Avx512);
+    let tiles = compiled::scheduled(&module(source, Level::O2), Cpu::AVX512);
     assert_eq!((launches(&tiles, "concat").0, tiles.packed), (2, 0));
 }
 
@@ -244,7 +239,7 @@ fn projections_are_one_product() {
         let list = WeightFormat::ALL;
         let few = if i == 0 { &list[..] } else { &list[..1] };
         compute_the_same(&format!("{n}, {m}, {biased}"), (&source, &source), 20, &[0, 1, 7], (few, false));
-        let tiles = compiled::scheduled(&module(&source, Level::O2), CpuLevel::Avx512);
+        let tiles = compiled::scheduled(&module(&source, Level::O2), Cpu::AVX512);
         // Three products more; those of odd widths stay apart.
         let want = if n % 32 == 0 { 1 } else { names.len() };
         assert_eq!((launches(&tiles, "matmul").0, launches(&tiles, "concat").0), (want + 3, 0), "{n}, {m}");
@@ -265,7 +260,7 @@ fn what_follows_reads_its_columns() {
     };
     let one = source("softmax(x @ a)", "x @ b", "q * sum(k, axis = 0) + (v.T @ v)[0, 32..64]");
     compute_the_same("softmax", (&one, &one), 20, &[0, 1, 7, 130], (&[WeightFormat::F32], false));
-    let tiles = compiled::scheduled(&module(&one, Level::O2), CpuLevel::Avx512);
+    let tiles = compiled::scheduled(&module(&one, Level::O2), Cpu::AVX512);
     assert_eq!(launches(&tiles, "matmul").0, 2, "x @ a, x @ b and x @ c are one");
 
     let regrouped = source(
@@ -274,7 +269,7 @@ fn what_follows_reads_its_columns() {
         "q * sum(k @ k.T, axis = 1, keep = true)[0..S] + (v.T @ v)[0, 32..64]",
     );
     compute_the_same("regrouped", (&regrouped, &regrouped), 20, &[0, 1, 7], (&[WeightFormat::F32], false));
-    let tiles = compiled::scheduled(&module(&regrouped, Level::O2), CpuLevel::Avx512);
+    let tiles = compiled::scheduled(&module(&regrouped, Level::O2), Cpu::AVX512);
     assert_eq!((launches(&tiles, "matmul").0, launches(&tiles, "copy").0), (4, 0), "x @ b is alone, and is not copied");
 }
 

@@ -16,7 +16,7 @@ use host::host;
 use safetensors::tensor::Dtype;
 
 /// The levels of this machine's architecture, best first.
-fn names() -> Vec<&'static str> {
+fn names() -> Vec<String> {
     cpu::levels().iter().map(|level| level.name()).collect()
 }
 
@@ -88,7 +88,7 @@ fn the_environment_may_only_lower_the_level() {
 #[test]
 fn products_of_bf16_have_levels_of_their_own() {
     let own = ["avx512bf16", "amx"];
-    let names: Vec<&str> = names().into_iter().rev().chain(own).collect();
+    let names: Vec<String> = names().into_iter().rev().chain(own.map(String::from)).collect();
     let text = "model Product { pub fn forward(a: bf16[S, 8], b: bf16[8, 40]) -> bf16[S, 40] { a @ b } }\n";
     let rank = |text: &str| names.iter().position(|n| text.contains(&format!("variant {n} "))).expect("a level");
     let (_folder, so) = library_of(text, &[]);
@@ -233,7 +233,7 @@ fn every_level_computes_the_same() {
     };
     let expected = run("none", &["--backend", "interp"], false);
     for level in names() {
-        for got in [run(level, &[], true), run(level, &["--cpu", level], false)] {
+        for got in [run(&level, &[], true), run(&level, &["--cpu", &level], false)] {
             assert_eq!(got.shape(), expected.shape());
             let far = fixtures::difference(&got.to_f32(), &expected.to_f32());
             assert!(far <= case.tolerance, "{level}: {far}");

@@ -14,7 +14,7 @@ use attnc::ir::interp::{self, Bounded, Data, Failure, Limits, Outcome};
 use attnc::ir::{Module, text, verify};
 use attnc::passes::Options;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, CpuLevel, PlanVariant};
+use attnc::tile::{self, Cpu, PlanVariant};
 use gen_ir::{Program, program};
 
 /// The bound is for each operation alone; a named rewrite may add a few roundings of its own.
@@ -72,14 +72,14 @@ fn compare(want: &Result<Outcome<Bounded>, Failure>, got: Result<Vec<Tensor>, St
 
 /// Tile IR of a module, unscheduled, and scheduled with slots that share memory.
 fn tiles(module: &Module, p: &Program, want: &Result<Outcome<Bounded>, Failure>) -> Option<String> {
-    let mut tiles = match attnc::lowering::tile::lower(module, CpuLevel::Portable) {
+    let mut tiles = match attnc::lowering::tile::lower(module, Cpu::PORTABLE) {
         Ok(t) => t,
         Err(e) => return Some(format!("is not lowered: {e}")),
     };
     for scheduled in [false, true] {
         if scheduled {
             for k in &mut tiles.kernels {
-                if let Err(e) = tile::schedule(k, CpuLevel::Portable) {
+                if let Err(e) = tile::schedule(k, Cpu::PORTABLE) {
                     return Some(format!("{} is not scheduled: {e}", k.name));
                 }
             }

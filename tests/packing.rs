@@ -17,7 +17,7 @@ use attnc::passes;
 use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, CpuLevel, Op, PlanVariant};
+use attnc::tile::{self, Cpu, Op, PlanVariant};
 
 fn module(source: &str) -> Module {
     let module = front::module("packing.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
@@ -114,7 +114,7 @@ fn weights_of_every_form_are_packed() {
         ] {
             let what = format!("{weight} of {params}, K {k}, N {n}");
             let module = module(&product(&params, weight, &dims));
-            assert_eq!(packed(&compiled::scheduled(&module, CpuLevel::Portable)).len(), 1, "{what}");
+            assert_eq!(packed(&compiled::scheduled(&module, Cpu::PORTABLE)).len(), 1, "{what}");
             compute_the_same(&what, &module, k, &[0, 1, 5, 37]);
         }
     }
@@ -125,7 +125,7 @@ fn weights_of_every_form_are_packed() {
 fn some_weights_are_read_as_they_lie() {
     for (k, n) in [(64, 1), (0, 8), (8, 0)] {
         let module = module(&product("f32[K, N]", "w", &format!("K = {k}, N = {n}")));
-        let tiles = compiled::scheduled(&module, CpuLevel::Avx512);
+        let tiles = compiled::scheduled(&module, Cpu::AVX512);
         assert!(packed(&tiles).is_empty() && tiles.packed == 0, "{k} x {n}");
         assert!(tiles.plans.iter().all(|p| p.variant != PlanVariant::Prepare), "{k} x {n}");
         compute_the_same(&format!("{k} x {n}"), &module, k, &[0, 1, 9]);
@@ -155,7 +155,7 @@ model M<D = {width}, L = 3> {{
 #[test]
 fn layers_are_packed_together() {
     let module = three_layers(20);
-    let tiles = compiled::scheduled(&module, CpuLevel::Avx512);
+    let tiles = compiled::scheduled(&module, Cpu::AVX512);
     let whole = "buf f32[3, 1, 20, 32]".to_string();
     assert_eq!(packed(&tiles), [(0, whole.clone()), (3 * 20 * 32 * 4, whole)]);
     assert_eq!(tiles.packed, 2 * 3 * 20 * 32 * 4);
@@ -171,7 +171,7 @@ fn batches_of_weights_have_panels_of_their_own() {
     pub fn forward(x: f32[S, K]) -> f32[H, S, 2] { (x @ w) @ v }
 }";
     let module = module(source);
-    let tiles = compiled::scheduled(&module, CpuLevel::Portable);
+    let tiles = compiled::scheduled(&module, Cpu::PORTABLE);
     let types: Vec<String> = packed(&tiles).into_iter().map(|(_, ty)| ty).collect();
     assert_eq!(types, ["buf f32[3, 3, 9, 8]", "buf f32[1, 17, 8]"]);
     compute_the_same("heads", &module, 9, &[1, 6]);
@@ -189,7 +189,7 @@ fn the_same_is_packed_once() {
     }
 }";
     let module = module(source);
-    let tiles = compiled::scheduled(&module, CpuLevel::Avx2);
+    let tiles = compiled::scheduled(&module, Cpu::AVX2);
     let offsets: Vec<u64> = packed(&tiles).into_iter().map(|(offset, _)| offset).collect();
     assert_eq!(offsets, [0, 3 * 40 * 16 * 4]);
     assert_eq!(tiles.packed, 2 * 3 * 40 * 16 * 4, "the variant with taps has the same weights");
@@ -369,7 +369,7 @@ fn what_many_rows_are_multiplied_by_is_packed_first() {
             );
             let module = module(&source);
             let what = format!("{m} x {k} x {n}, {right} of {shape}");
-            let tiles = compiled::scheduled(&module, CpuLevel::Portable);
+            let tiles = compiled::scheduled(&module, Cpu::PORTABLE);
             assert_eq!(tiles.kernels.iter().any(|k| k.name.starts_with("pack")), packs, "{what}");
             let entry = &module.functions[0];
             let args: Vec<Tensor> = entry
@@ -466,7 +466,7 @@ fn narrow_weights_stand_for_the_nearest_numbers() {
             let given = gen_source::inputs::parameters(&module, 7);
             for format in NARROW {
                 let what = format!("{format:?}: {weight} of {params}, K {k}, N {n}");
-                let tiles = compiled::scheduled_with(&module, CpuLevel::Avx2, format);
+                let tiles = compiled::scheduled_with(&module, Cpu::AVX2, format);
                 let parts = if format == WeightFormat::Bf16 { 1 } else { 2 };
                 assert_eq!(packed(&tiles).len(), if n == 1 { 0 } else { parts }, "{what}");
                 if n == 1 {
@@ -647,7 +647,7 @@ fn layers_of_narrow_weights() {
         let stands_for = given.iter().map(as_kept).collect();
         compute_as(&format!("layers, {format:?}"), &module, (format, &given), &stands_for, 70, &[1, 4]);
     }
-    let tiles = compiled::scheduled_with(&module, CpuLevel::Avx512, WeightFormat::Int4);
+    let tiles = compiled::scheduled_with(&module, Cpu::AVX512, WeightFormat::Int4);
     let types: Vec<String> = packed(&tiles).into_iter().map(|(_, ty)| ty).collect();
     let (numbers, scales) = ("buf i8[3, 3, 35, 32]".to_string(), "buf f32[3, 3, 3, 32]".to_string());
     assert_eq!(types, [numbers.clone(), scales.clone(), numbers, scales]);
@@ -663,7 +663,7 @@ fn bf16_weights_are_packed_as_they_are() {
 }";
     let module = module(source);
     for format in [WeightFormat::F32, WeightFormat::Bf16] {
-        let tiles = compiled::scheduled_with(&module, CpuLevel::Avx512, format);
+        let tiles = compiled::scheduled_with(&module, Cpu::AVX512, format);
         let types: Vec<String> = packed(&tiles).into_iter().map(|(_, ty)| ty).collect();
         assert_eq!(types, ["buf bf16[2, 70, 32]", "buf bf16[2, 70, 32]"]);
         let params = gen_source::inputs::parameters(&module, 2);

@@ -24,16 +24,16 @@ model Work {
 ";
 
 /// The library whose best code is of this level.
-fn library(level: &'static str) -> &'static Path {
+fn library(level: &str) -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    static MADE: OnceLock<Vec<(&'static str, PathBuf)>> = OnceLock::new();
+    static MADE: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder")).path();
-    let make = |level: &'static str| {
+    let make = |level: String| {
         let program = folder.join("work.attn");
         std::fs::write(&program, PROGRAM).expect("a program");
         let so = folder.join(format!("{level}.so"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
-        let done = command.arg(&program).args(["--cpu", level, "-o"]).arg(&so).output().expect("attnc starts");
+        let done = command.arg(&program).args(["--cpu", &level, "-o"]).arg(&so).output().expect("attnc starts");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         (level, so)
     };
@@ -61,10 +61,10 @@ const ROWS: [usize; 5] = [0, 1, 37, 129, 500];
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     for level in cpu::levels() {
-        let one = open(library(level.name()), 1);
+        let one = open(library(&level.name()), 1);
         let expected = ROWS.map(|rows| call(&one, rows));
         for threads in [2, 3, 5, 16] {
-            let model = open(library(level.name()), threads);
+            let model = open(library(&level.name()), threads);
             for _ in 0..3 {
                 for (rows, expected) in ROWS.iter().zip(&expected) {
                     assert!(call(&model, *rows) == *expected, "{} rows, {threads} threads, {}", rows, level.name());
@@ -77,7 +77,7 @@ fn the_number_of_threads_changes_no_bit() {
 /// Two models with pools of their own, each called by several threads, more at once than there are processors.
 #[test]
 fn many_callers_do_not_disturb_each_other() {
-    let so = library(cpu::levels()[0].name());
+    let so = library(&cpu::levels()[0].name());
     let models = [open(so, 2), open(so, 3)];
     let expected = ROWS.map(|rows| call(&models[0], rows));
     std::thread::scope(|scope| {
@@ -96,7 +96,7 @@ fn many_callers_do_not_disturb_each_other() {
 /// A call inside of another's thread pool: every caller is one of many threads, and opens a model of its own.
 #[test]
 fn models_are_opened_and_closed_in_threads() {
-    let so = library(cpu::levels()[0].name());
+    let so = library(&cpu::levels()[0].name());
     let expected = call(&open(so, 1), 129);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -114,7 +114,7 @@ fn models_are_opened_and_closed_in_threads() {
 fn in_another_process(question: &str) {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", "asked_in_another_process", "--nocapture", "--test-threads", "1"]);
-    command.env("ATTNC_TEST_QUESTION", question).env("ATTNC_TEST_SO", library(cpu::levels()[0].name()));
+    command.env("ATTNC_TEST_QUESTION", question).env("ATTNC_TEST_SO", library(&cpu::levels()[0].name()));
     let done = command.output().expect("this test starts");
     let text = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && text.contains("answered"), "{text}");

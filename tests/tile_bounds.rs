@@ -15,7 +15,7 @@ use attnc::random::Random;
 use attnc::syntax::span::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Call, run};
-use attnc::tile::{self, CpuLevel, Module, PlanVariant, text, verify};
+use attnc::tile::{self, Cpu, Module, PlanVariant, text, verify};
 
 /// GPT-2 of some width as a text, without places.
 fn gpt2(layers: i64, width: i64, heads: i64, words: i64, weights: WeightFormat) -> String {
@@ -27,9 +27,9 @@ fn gpt2(layers: i64, width: i64, heads: i64, words: i64, weights: WeightFormat) 
 fn printed(source: &str, dims: &[(&str, i64)], weights: WeightFormat) -> String {
     let mut graph = front::module("bounds.attn", source, &front::options(dims)).unwrap();
     optimise(&mut graph, &Options::default(), &mut Collected::default()).unwrap();
-    let mut tiles = lower_packed(&graph, CpuLevel::Portable, weights).unwrap();
+    let mut tiles = lower_packed(&graph, Cpu::PORTABLE, weights).unwrap();
     for k in &mut tiles.kernels {
-        tile::schedule(k, CpuLevel::Portable).unwrap();
+        tile::schedule(k, Cpu::PORTABLE).unwrap();
     }
     for p in &mut tiles.plans {
         tile::share_slots(p, &tiles.kernels);

@@ -13,7 +13,7 @@ use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::syntax::span::SourceMap;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, CpuLevel, PlanVariant};
+use attnc::tile::{self, Cpu, PlanVariant};
 
 /// Numbers from -2 to 2, or such as index an axis of three.
 fn tensor(random: &mut Random, elem: Elem, shape: Vec<usize>) -> Tensor {
@@ -88,7 +88,7 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
     let call = Call { function: &f.name, args: &args, params: &params, limits: Limits::default() };
     let oracle = run_tapped::<f32>(verified, &call).unwrap_or_else(|e| panic!("{name}: {e}"));
 
-    let mut tiles = attnc::lowering::tile::lower(module, CpuLevel::Portable).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut tiles = attnc::lowering::tile::lower(module, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let run = |m: &tile::Module, state: &str| {
         let verified = tile::verify::verify(m).unwrap_or_else(|e| panic!("{name}, {state}:\n{e}"));
@@ -114,7 +114,7 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
         close(&format!("{name}: result {i} at {symbols:?}"), got, &floats(want));
     }
     for k in &mut tiles.kernels {
-        tile::schedule(k, CpuLevel::Portable).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
+        tile::schedule(k, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
     }
     let scheduled = run(&tiles, "scheduled");
     let bits = |o: &tile::interp::Outcome| o.results.iter().chain(o.taps.values()).cloned().collect::<Vec<_>>();
@@ -319,12 +319,11 @@ fn examples_become_kernels() {
         let source = std::fs::read_to_string(&path).unwrap();
         let mut module = front::module(&name, &source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
         optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let mut tiles =
-            attnc::lowering::tile::lower(&module, CpuLevel::Portable).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut tiles = attnc::lowering::tile::lower(&module, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
         for scheduled in [false, true] {
             if scheduled {
                 for k in &mut tiles.kernels {
-                    tile::schedule(k, CpuLevel::Portable).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
+                    tile::schedule(k, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
                 }
             }
             tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{name}:\n{e}"));

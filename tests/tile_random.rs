@@ -19,9 +19,7 @@ use attnc::shape::{Dim, TensorType};
 use attnc::syntax::span::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Argument, run_kernel};
-use attnc::tile::{
-    CpuLevel, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule, text, verify,
-};
+use attnc::tile::{Cpu, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule, text, verify};
 use gen_tile::{BUFFERS, buffer, contents, make, sizes};
 
 /// How many kernels are made.
@@ -49,7 +47,7 @@ fn the_schedule_keeps_every_bit() {
     for seed in 0..KERNELS {
         let open = make("random", &mut Random::new(seed), false);
         let before = verified(&open, &format!("kernel {seed}, unscheduled"));
-        let level = CpuLevel::ALL[(seed % 3) as usize];
+        let level = Cpu::NAMED[(seed % 3) as usize];
         let mut scheduled = open.clone();
         if let Err(e) = schedule(&mut scheduled, level) {
             panic!("kernel {seed}: {e}\n{before}");
@@ -109,7 +107,7 @@ fn compiled_kernels_compute_what_the_interpreter_does() {
     }
 }
 
-fn compute_what_the_interpreter_does(level: CpuLevel, seeds: &[u64]) {
+fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
     let open: Vec<Kernel> = seeds.iter().map(|seed| make(&format!("k{seed}"), &mut Random::new(*seed), true)).collect();
     let mut module = with_entries(open.clone());
     for k in &mut module.kernels {

@@ -16,7 +16,7 @@ use crate::runtime::descriptor::{Entry, ModelDescriptor};
 use crate::runtime::npy;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
-use crate::tile::{CpuLevel, PlanVariant, cost};
+use crate::tile::{Cpu, PlanVariant, cost};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -213,8 +213,8 @@ fn bounds(
     name: &str,
     sizes: &BTreeMap<String, i64>,
 ) -> Result<BTreeMap<u32, i64>, Failure> {
-    let tiers = Tiers::lower(s, graph, &[CpuLevel::Portable], &WeightChoice::default())?;
-    let Some(tiles) = tiers.module(CpuLevel::Portable) else { return Ok(BTreeMap::new()) };
+    let tiers = Tiers::lower(s, graph, &[Cpu::PORTABLE], &WeightChoice::default())?;
+    let Some(tiles) = tiers.module(Cpu::PORTABLE) else { return Ok(BTreeMap::new()) };
     Ok(cost::plan(tiles, name, PlanVariant::Plain, sizes).map(|walked| walked.bounds).unwrap_or_default())
 }
 

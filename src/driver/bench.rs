@@ -19,7 +19,7 @@ use crate::runtime::descriptor::{Entry, ModelDescriptor};
 use crate::runtime::load::{CompiledModel, LoadError};
 use crate::tensor::Tensor;
 use crate::tile::cost::{self, PlanCost};
-use crate::tile::{self, CpuLevel, PlanVariant};
+use crate::tile::{self, Cpu, Feature, PlanVariant};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
 
     s.stage("count");
     let variant = loaded.variant();
-    let level = CpuLevel::ALL.into_iter().find(|level| level.name() == variant);
+    let level = Cpu::from_name(&variant);
     let Some(tiles) = level.and_then(|level| tiers.module(level)) else {
         return Err(command_line_error(&format!("the code for `{variant}` is none of this program's")));
     };
@@ -313,8 +313,8 @@ fn products(kernel: &tile::Kernel) -> Products {
     let has = |of: fn(&tile::Op) -> bool| kernel.body.insts().any(|(_, _, d)| of(&d.op));
     let pairs = has(|op| matches!(op, tile::Op::LoadPairs | tile::Op::PairRows));
     match level {
-        CpuLevel::Amx if pairs => Products::Tiles,
-        CpuLevel::Avx512Bf16 if pairs => Products::Pairs,
+        _ if pairs && level.has(Feature::Amx) => Products::Tiles,
+        _ if pairs && level.has(Feature::Bf16) => Products::Pairs,
         _ if level.sums_bytes() && kernel.loads_scaled() => Products::Bytes,
         _ => Products::Floats,
     }

@@ -9,7 +9,7 @@ use super::stages::native;
 use crate::cli::{CpuTier, FunctionOptions};
 use crate::diagnostics::did_you_mean;
 use crate::irtext::float_text;
-use crate::tile::CpuLevel;
+use crate::tile::Width;
 use crate::vector::{Bound, Features, Op, expand, library, text};
 
 /// `attnc function NAME [--cpu SET]`
@@ -35,10 +35,10 @@ fn features(cpu: CpuTier) -> Features {
         CpuTier::Portable | CpuTier::Neon => Features::PLAIN,
         CpuTier::Avx2 | CpuTier::Avx2vnni => Features::AVX2,
         CpuTier::Avx512 | CpuTier::Avx512bf16 | CpuTier::Amx => Features::AVX512,
-        CpuTier::Native => match native() {
-            CpuLevel::Portable => Features::PLAIN,
-            CpuLevel::Avx2 | CpuLevel::Avx2Vnni => Features::AVX2,
-            CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Features::AVX512,
+        CpuTier::Native => match native().width() {
+            Width::V128 => Features::PLAIN,
+            Width::V256 => Features::AVX2,
+            Width::V512 => Features::AVX512,
         },
     }
 }

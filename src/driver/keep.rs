@@ -9,7 +9,7 @@ use crate::diagnostics::did_you_mean;
 use crate::ir::{self, ParamDecl};
 use crate::lowering::tile::{self, Loss, PackedWeight, WeightFormat};
 use crate::runtime::weights::{WeightsFile, members};
-use crate::tile::CpuLevel;
+use crate::tile::Cpu;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -73,7 +73,7 @@ pub(super) fn tell_losses(
     verbose: bool,
 ) -> Result<(), Failure> {
     s.stage("compare packed weights");
-    let level = levels.all.last().copied().unwrap_or(CpuLevel::Portable);
+    let level = levels.all.last().copied().unwrap_or(Cpu::PORTABLE);
     let packed = tile::packed_weights(graph, level, &levels.weights)
         .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
     // That it can be read was seen when it was opened by the model.

@@ -22,7 +22,7 @@ use crate::runtime::link;
 use crate::runtime::processor::can_run;
 use crate::syntax::ast;
 use crate::syntax::span::{FileId, Span};
-use crate::tile::CpuLevel;
+use crate::tile::{Cpu, Feature};
 use crate::types::typed::Program;
 use crate::{ir, syntax, threads, tile};
 use std::path::Path;
@@ -190,22 +190,26 @@ fn model_name(file: &str) -> String {
 }
 
 /// The best level whose code this machine runs.
-pub(super) fn native() -> CpuLevel {
-    let runs = |level: &CpuLevel| features_of(level.name()).is_some_and(can_run);
-    CpuLevel::ALL.into_iter().filter(runs).max().unwrap_or(CpuLevel::Portable)
+pub(super) fn native() -> Cpu {
+    let runs = |level: &Cpu| features_of(&level.name()).is_some_and(can_run);
+    Cpu::NAMED.into_iter().rev().find(runs).unwrap_or(Cpu::PORTABLE)
 }
+
+/// The machine behind each name of `--cpu`.
+const TIERS: [(CpuTier, Cpu); 7] = [
+    (CpuTier::Portable, Cpu::PORTABLE),
+    (CpuTier::Avx2, Cpu::AVX2),
+    (CpuTier::Avx2vnni, Cpu::AVX2_VNNI),
+    (CpuTier::Avx512, Cpu::AVX512),
+    (CpuTier::Avx512bf16, Cpu::AVX512_BF16),
+    (CpuTier::Amx, Cpu::AMX),
+    (CpuTier::Neon, Cpu::PORTABLE),
+];
 
 /// The level that an option means, with its own name.
 pub(super) fn tier(asked: CpuTier) -> CpuTier {
     match asked {
-        CpuTier::Native => match native() {
-            CpuLevel::Portable => CpuTier::Portable,
-            CpuLevel::Avx2 => CpuTier::Avx2,
-            CpuLevel::Avx2Vnni => CpuTier::Avx2vnni,
-            CpuLevel::Avx512 => CpuTier::Avx512,
-            CpuLevel::Avx512Bf16 => CpuTier::Avx512bf16,
-            CpuLevel::Amx => CpuTier::Amx,
-        },
+        CpuTier::Native => TIERS.into_iter().find(|(_, cpu)| *cpu == native()).map_or(CpuTier::Portable, |(t, _)| t),
         _ => asked,
     }
 }
@@ -214,9 +218,9 @@ pub(super) fn tier(asked: CpuTier) -> CpuTier {
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
     /// Every level that gets code of its own, best first.
-    pub(super) all: Vec<CpuLevel>,
+    pub(super) all: Vec<Cpu>,
     /// The one that dumps show: the same on every machine where none is asked for.
-    pub(super) shown: CpuLevel,
+    pub(super) shown: Cpu,
     /// What packed weights are kept as.
     pub(super) weights: WeightChoice,
     /// The architecture.
@@ -226,22 +230,15 @@ pub(super) struct Levels {
 impl Levels {
     /// The levels up to the one that is asked for.
     pub(super) fn of(target: &TargetOptions) -> Levels {
-        let asked = target.cpu.map(|tier| match tier {
-            CpuTier::Portable => CpuLevel::Portable,
-            CpuTier::Avx2 => CpuLevel::Avx2,
-            CpuTier::Avx2vnni => CpuLevel::Avx2Vnni,
-            CpuTier::Avx512 => CpuLevel::Avx512,
-            CpuTier::Avx512bf16 => CpuLevel::Avx512Bf16,
-            CpuTier::Amx => CpuLevel::Amx,
-            CpuTier::Neon => CpuLevel::Portable,
-            CpuTier::Native => native(),
+        let asked = target.cpu.map(|asked| {
+            let own = TIERS.into_iter().find(|(t, _)| *t == tier(asked));
+            own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)
         });
         let machine = if target.cpu == Some(CpuTier::Neon) { Machine::Aarch64 } else { Machine::host() };
-        let lower = |l: &CpuLevel| asked.is_none_or(|a| *l <= a);
         let every = [cpu::bf16_levels(), cpu::byte_levels(), cpu::levels()].concat();
-        let mut all: Vec<CpuLevel> = every.into_iter().filter(lower).collect();
-        all.sort_by_key(|level| std::cmp::Reverse(*level));
-        let shown = asked.and_then(|_| all.first().copied()).unwrap_or(CpuLevel::Portable);
+        let is_wanted = |l: &Cpu| every.contains(l) && asked.is_none_or(|a| a.includes(*l));
+        let all: Vec<Cpu> = Cpu::NAMED.into_iter().rev().filter(is_wanted).collect();
+        let shown = asked.and_then(|_| all.first().copied()).unwrap_or(Cpu::PORTABLE);
         let weights = match target.pack {
             WeightPacking::F32 => WeightFormat::F32,
             WeightPacking::Bf16 => WeightFormat::Bf16,
@@ -271,14 +268,12 @@ impl Levels {
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
         let bf16 = lowering::tile::multiplies_bf16(graph);
         let whole = matches!(self.weights.format, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
-        self.all.retain(|level| match level {
-            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => true,
-            CpuLevel::Avx2Vnni => whole,
-            CpuLevel::Avx512Bf16 => bf16,
-            CpuLevel::Amx => bf16 && generator == Generator::Cranelift,
+        self.all.retain(|cpu| {
+            let tiles = !cpu.has(Feature::Amx) || generator == Generator::Cranelift;
+            *cpu == cpu.vectors() || (if cpu.has(Feature::Bf16) { bf16 && tiles } else { whole })
         });
         // The best of those that are left.
-        self.shown = self.all.iter().copied().find(|level| *level <= self.shown).unwrap_or(self.shown);
+        self.shown = self.all.iter().copied().find(|cpu| self.shown.includes(*cpu)).unwrap_or(self.shown);
         self
     }
 }
@@ -291,7 +286,7 @@ fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failur
 
 /// A module for each of some levels, scheduled, in the same order.
 pub(super) struct Tiers {
-    list: Vec<(CpuLevel, tile::Module)>,
+    list: Vec<(Cpu, tile::Module)>,
     /// Did someone else write them?
     is_text: bool,
 }
@@ -301,13 +296,13 @@ impl Tiers {
     pub(super) fn lower(
         s: &mut Session,
         graph: &ir::Module,
-        levels: &[CpuLevel],
+        levels: &[Cpu],
         weights: &WeightChoice,
     ) -> Result<Tiers, Failure> {
         s.stage("lower to tile IR");
         let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
         // The level for sums of bytes is for weights that became whole numbers.
-        lowered.retain(|(level, m)| *level != CpuLevel::Avx2Vnni || m.kernels.iter().any(tile::Kernel::loads_scaled));
+        lowered.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         s.stage("schedule");
         let tiers = at_once(lowered, |(level, mut tiles)| {
             schedule(&mut tiles, level)?;
@@ -319,9 +314,9 @@ impl Tiers {
         Ok(Tiers { list: tiers, is_text: false })
     }
 
-    /// A module that is given as it is: kernels that are not scheduled yet are, for `level`. It becomes code for the best
-    /// level that one of its kernels is scheduled for.
-    pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: CpuLevel) -> Result<Tiers, Failure> {
+    /// A module that is given as it is: kernels that are not scheduled yet are, for `level`. It becomes code for a
+    /// machine that has all that one of its kernels is scheduled for.
+    pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: Cpu) -> Result<Tiers, Failure> {
         s.stage("schedule");
         for kernel in &mut tiles.kernels {
             let done = tile::schedule(kernel, level);
@@ -332,18 +327,18 @@ impl Tiers {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
         };
-        let best = tiles.kernels.iter().filter_map(of).max();
-        Ok(Tiers { list: vec![(best.unwrap_or(level), tiles)], is_text: true })
+        let all = tiles.kernels.iter().filter_map(of).reduce(Cpu::with);
+        Ok(Tiers { list: vec![(all.unwrap_or(level), tiles)], is_text: true })
     }
 
     /// The levels, in the order of their modules.
-    pub(super) fn levels(&self) -> Vec<CpuLevel> {
+    pub(super) fn levels(&self) -> Vec<Cpu> {
         self.list.iter().map(|(level, _)| *level).collect()
     }
 
-    /// The module of a level; if that is not there, the best below it, or else of all.
-    pub(super) fn module(&self, level: CpuLevel) -> Option<&tile::Module> {
-        let own = self.list.iter().filter(|(l, _)| *l <= level).max_by_key(|(l, _)| *l);
+    /// The module of a level; if that is not there, the best that runs on it, or else of all.
+    pub(super) fn module(&self, level: Cpu) -> Option<&tile::Module> {
+        let own = self.list.iter().find(|(own, _)| level.includes(*own));
         own.or(self.list.first()).map(|(_, tiles)| tiles)
     }
 }
@@ -352,7 +347,7 @@ impl Tiers {
 /// that are asked for.
 pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, file: FileId) {
     let own = tiers.levels();
-    let always = [CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Portable];
+    let always = [Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE];
     let lacking = always.iter().filter(|level| levels.all.contains(level) && !own.contains(level));
     let lacking: Vec<String> = lacking.map(|level| format!("`{}`", level.name())).collect();
     if lacking.is_empty() || levels.machine != Machine::host() || cfg!(not(target_arch = "x86_64")) {
@@ -368,7 +363,7 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
 }
 
 /// Kernels and plans, verified, not scheduled yet.
-fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: &WeightChoice) -> Result<tile::Module, Failure> {
+fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Result<tile::Module, Failure> {
     let failed = |complaint: &str| {
         let text = ir::text::print(graph);
         bug(
@@ -384,7 +379,7 @@ fn lower_to_tiles(graph: &ir::Module, level: CpuLevel, weights: &WeightChoice) -
 }
 
 /// Decides for each kernel what is left open, and verifies it.
-fn schedule(tiles: &mut tile::Module, level: CpuLevel) -> Result<(), Failure> {
+fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), Failure> {
     let before = tiles.kernels.clone();
     let mut kernels = tiles.kernels.iter_mut();
     let scheduled = kernels.try_for_each(|kernel| {
@@ -425,7 +420,7 @@ pub(super) fn machine_code(
         return Err(command_line_error("`--backend llvm` makes code for this machine only"));
     }
     if wanted.machine == Machine::Aarch64
-        && let Some((level, _)) = tiers.list.iter().find(|(level, _)| *level != CpuLevel::Portable)
+        && let Some((level, _)) = tiers.list.iter().find(|(level, _)| *level != Cpu::PORTABLE)
     {
         let message = format!("kernels that are scheduled for {} are none for aarch64", level.name());
         return Err(command_line_error(&message));

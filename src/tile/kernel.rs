@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Body, Op, Value};
+use super::{Body, Cpu, Op, Value};
 use crate::ir::{EntryDecl, Loc, ParamDecl};
 use crate::shape::Dim;
 
@@ -37,100 +37,6 @@ pub struct GridAxis {
     pub step: i64,
 }
 
-/// Vector units of a CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum CpuLevel {
-    /// 128-bit vectors, 16 registers: any 64-bit processor.
-    Portable,
-    /// 256-bit vectors with FMA, 16 registers.
-    Avx2,
-    /// The same, with sums of products of bytes (AVX-VNNI).
-    Avx2Vnni,
-    /// 512-bit vectors, 32 registers.
-    Avx512,
-    /// The same, with products of pairs of `bf16` (`vdpbf16ps`).
-    Avx512Bf16,
-    /// The same, with products of tiles of `bf16` (`tdpbf16ps`).
-    Amx,
-}
-
-impl CpuLevel {
-    /// Every level, the lowest first.
-    pub const ALL: [CpuLevel; 6] =
-        [CpuLevel::Portable, CpuLevel::Avx2, CpuLevel::Avx2Vnni, CpuLevel::Avx512, CpuLevel::Avx512Bf16, CpuLevel::Amx];
-
-    /// The level of the same vectors that has no instructions of its own for products of `bf16`, or of bytes: what all other
-    /// code is made for.
-    pub fn vectors(self) -> CpuLevel {
-        match self {
-            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx512 => self,
-            CpuLevel::Avx2Vnni => CpuLevel::Avx2,
-            CpuLevel::Avx512Bf16 | CpuLevel::Amx => CpuLevel::Avx512,
-        }
-    }
-
-    /// Are products by whole numbers sums of products of bytes here, their left operands rounded where the steps are whole
-    /// groups? (At AVX-512 a variant with such products asks for VNNI.)
-    pub fn sums_bytes(self) -> bool {
-        match self {
-            CpuLevel::Portable | CpuLevel::Avx2 => false,
-            CpuLevel::Avx2Vnni | CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => true,
-        }
-    }
-
-    /// Is this a level for products of `bf16`?
-    pub fn is_for_bf16(self) -> bool {
-        match self {
-            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Avx512 => false,
-            CpuLevel::Avx512Bf16 | CpuLevel::Amx => true,
-        }
-    }
-
-    /// Name in the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            CpuLevel::Portable => "portable",
-            CpuLevel::Avx2 => "avx2",
-            CpuLevel::Avx2Vnni => "avx2vnni",
-            CpuLevel::Avx512 => "avx512",
-            CpuLevel::Avx512Bf16 => "avx512bf16",
-            CpuLevel::Amx => "amx",
-        }
-    }
-
-    /// `f32` lanes of a vector register.
-    pub fn lanes(self) -> u32 {
-        match self {
-            CpuLevel::Portable => 4,
-            CpuLevel::Avx2 | CpuLevel::Avx2Vnni => 8,
-            CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 16,
-        }
-    }
-
-    /// Vector registers.
-    pub fn registers(self) -> u32 {
-        match self {
-            CpuLevel::Portable | CpuLevel::Avx2 | CpuLevel::Avx2Vnni => 16,
-            CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 32,
-        }
-    }
-
-    /// Rows of a product's register tile. With [`CpuLevel::dot_cols`] the accumulators, a row of the right operand and
-    /// an element of the left one fill the registers.
-    pub fn dot_rows(self) -> u32 {
-        match self {
-            CpuLevel::Portable => 4,
-            CpuLevel::Avx2 | CpuLevel::Avx2Vnni => 6,
-            CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => 14,
-        }
-    }
-
-    /// Columns of a product's register tile, which are those of a packed panel: two vectors.
-    pub fn dot_cols(self) -> u32 {
-        2 * self.lanes()
-    }
-}
-
 /// Kinds of GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GpuArch {
@@ -159,7 +65,7 @@ pub enum State {
     /// Not scheduled: tiles are values, nothing is said of memory between them.
     Unscheduled,
     /// A CPU.
-    Cpu(CpuLevel),
+    Cpu(Cpu),
     /// A GPU; `Kernel::scratch` is the shared memory of a block.
     Gpu {
         /// Which.

@@ -31,6 +31,7 @@ mod arena;
 mod body;
 mod builder;
 pub mod cost;
+mod cpu;
 pub mod encode;
 pub mod interp;
 mod kernel;
@@ -46,9 +47,8 @@ pub use crate::ssa::{Block, BlockCall, Inst, Value, ValueDef};
 pub use arena::share_slots;
 pub use body::{BlockData, Body, InstData, Role, Terminator, TileIr};
 pub use builder::{KernelBuilder, PlanBuilder};
-pub use kernel::{
-    CpuLevel, GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State,
-};
+pub use cpu::{Cpu, Feature, Features, Width};
+pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
 pub(crate) use op::computed;
 pub use op::{GROUP, Op, OpInfo, Place, TapPart};
 pub use schedule::schedule;

@@ -24,9 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
 
-use super::{
-    Block, Body, CpuLevel, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef,
-};
+use super::{Block, Body, Cpu, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef};
 use crate::ir::Loc;
 use sharing::{Sharing, insts_of, step_back};
 
@@ -34,7 +32,7 @@ use sharing::{Sharing, insts_of, step_back};
 ///
 /// # Errors
 /// What this schedule cannot express, in words.
-pub fn schedule(kernel: &mut Kernel, level: CpuLevel) -> Result<(), String> {
+pub fn schedule(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
     if kernel.state != State::Unscheduled {
         return Ok(());
     }

@@ -17,7 +17,7 @@ use attnc::runtime::load::CompiledModel;
 use attnc::runtime::{link, processor};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, CpuLevel};
+use attnc::tile::{self, Cpu};
 use safetensors::tensor::{Dtype, TensorView};
 
 /// The module after the whole pipeline.
@@ -27,12 +27,12 @@ pub(crate) fn optimised(mut module: Module, options: &Options) -> Module {
 }
 
 /// The scheduled tile IR of a module after the passes, for a level.
-pub(crate) fn scheduled(module: &Module, level: CpuLevel) -> tile::Module {
+pub(crate) fn scheduled(module: &Module, level: Cpu) -> tile::Module {
     scheduled_with(module, level, WeightFormat::F32)
 }
 
 /// The same, with packed weights in a format.
-pub(crate) fn scheduled_with(module: &Module, level: CpuLevel, weights: impl Into<WeightChoice>) -> tile::Module {
+pub(crate) fn scheduled_with(module: &Module, level: Cpu, weights: impl Into<WeightChoice>) -> tile::Module {
     let mut tiles = lowering::tile::lower_packed(module, level, weights).unwrap_or_else(|e| panic!("lowering: {e}"));
     for kernel in &mut tiles.kernels {
         tile::schedule(kernel, level).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
@@ -44,24 +44,24 @@ pub(crate) fn scheduled_with(module: &Module, level: CpuLevel, weights: impl Int
 }
 
 /// The levels whose code this processor can run, best first. Says which are left out.
-pub(crate) fn levels() -> Vec<CpuLevel> {
+pub(crate) fn levels() -> Vec<Cpu> {
     cpu::levels().iter().copied().filter(runs_here).collect()
 }
 
 /// The levels whose code for packed weights in a format this processor can run, among them all of [`levels`]. Says which are
 /// left out.
-pub(crate) fn levels_for(format: WeightFormat) -> Vec<CpuLevel> {
+pub(crate) fn levels_for(format: WeightFormat) -> Vec<Cpu> {
     let more = if matches!(format, WeightFormat::Int8 | WeightFormat::Int4) { cpu::byte_levels() } else { &[] };
     levels().into_iter().chain(more.iter().copied().filter(runs_here)).collect()
 }
 
 /// The levels whose code for products of `bf16` this processor can run, among them all of [`levels`]. Says which are left out.
-pub(crate) fn bf16_levels() -> Vec<CpuLevel> {
+pub(crate) fn bf16_levels() -> Vec<Cpu> {
     cpu::bf16_levels().iter().copied().filter(runs_here).chain(levels()).collect()
 }
 
-fn runs_here(level: &CpuLevel) -> bool {
-    let runs = features_of(level.name()).is_some_and(processor::can_run);
+fn runs_here(level: &Cpu) -> bool {
+    let runs = features_of(&level.name()).is_some_and(processor::can_run);
     if !runs {
         println!("not run: this machine lacks {}", level.name());
     }
@@ -88,18 +88,13 @@ pub(crate) fn load(module: &Module, params: &BTreeMap<String, Tensor>, folder: &
 }
 
 /// Compiles and links a module after the passes for one level into `folder`, with its weights, and loads it.
-pub(crate) fn load_at(
-    level: CpuLevel,
-    module: &Module,
-    params: &BTreeMap<String, Tensor>,
-    folder: &Path,
-) -> CompiledModel {
+pub(crate) fn load_at(level: Cpu, module: &Module, params: &BTreeMap<String, Tensor>, folder: &Path) -> CompiledModel {
     load_tiles(level, module, &scheduled(module, level), params, folder)
 }
 
 /// Compiles and links scheduled tile IR of a module for its level into `folder`, with its weights, and loads it.
 pub(crate) fn load_tiles(
-    level: CpuLevel,
+    level: Cpu,
     module: &Module,
     tiles: &tile::Module,
     params: &BTreeMap<String, Tensor>,
@@ -111,7 +106,7 @@ pub(crate) fn load_tiles(
 /// The same with a back end that the caller chooses.
 pub(crate) fn load_made_by(
     generator: Generator,
-    level: CpuLevel,
+    level: Cpu,
     module: &Module,
     tiles: &tile::Module,
     params: &BTreeMap<String, Tensor>,

@@ -177,7 +177,7 @@ fn every_operation_rounds_to_its_type() {
         let mut session = model.session().unwrap();
         for n in 0..cases.len() {
             let got = session.call(model.entry(&format!("case{n}")).unwrap(), &[given(n)]).unwrap();
-            check(level.name(), n, &got[0]);
+            check(&level.name(), n, &got[0]);
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -227,7 +227,7 @@ fn products_round_to_their_type() {
             for level in compiled::levels() {
                 let model = compiled::load_at(level, &module, &params, folder.path());
                 let got = model.session().unwrap().call(model.entry(entry).unwrap(), &args).unwrap();
-                check(level.name(), &got[0]);
+                check(&level.name(), &got[0]);
             }
         }
     }

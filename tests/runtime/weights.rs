@@ -110,16 +110,16 @@ fn narrower_floats_are_converted() {
 fn every_f16_becomes_the_same_f32() {
     use attnc::codegen::{Generator, compile, cpu, descriptor};
     use attnc::runtime::link;
-    use attnc::tile::CpuLevel;
+    use attnc::tile::Cpu;
     let text = "param \"w\" : f32[65536]\n\nfunc @f(%0 \"n\": i32[1]) -> (f32[65536]) {\n^bb0:\n  \
                 %1 = param \"w\" : f32[65536]\n  return %1\n}\n";
     let module = attnc::ir::text::parse(text, Default::default()).unwrap_or_else(|e| panic!("{:?}", e.sorted())).module;
-    let mut tiles = attnc::lowering::tile::lower(&module, CpuLevel::Portable).unwrap();
+    let mut tiles = attnc::lowering::tile::lower(&module, Cpu::PORTABLE).unwrap();
     for kernel in &mut tiles.kernels {
-        attnc::tile::schedule(kernel, CpuLevel::Portable).unwrap();
+        attnc::tile::schedule(kernel, Cpu::PORTABLE).unwrap();
     }
     let model = descriptor::describe(&module, "Halves", "", &cpu::Machine::host().triple().to_string()).unwrap();
-    let tier = cpu::Tier { level: CpuLevel::Portable, module: &tiles };
+    let tier = cpu::Tier { level: Cpu::PORTABLE, module: &tiles };
     let code = compile(Generator::Cranelift, &[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
     let folder = tempfile::tempdir().unwrap();
     let (so, weights) = (folder.path().join("halves.so"), folder.path().join("w.safetensors"));

@@ -25,13 +25,13 @@ use super::origins::{Origin, Places};
 use super::plan::arena;
 use super::wide::{LeafOrigin, Leaves};
 use crate::runtime::abi::feature;
-use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant, features_of};
+use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
 use crate::shape::Elem;
 use crate::threads;
 use crate::tile::encode::{self, Encoding};
-use crate::tile::{Body, CpuLevel, Inst, Kernel, Module, Op, Part, PlanVariant, State};
+use crate::tile::{Body, Cpu, Feature, Inst, Kernel, Module, Op, Part, PlanVariant, State, Width};
 
 /// An architecture that code is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub struct Wanted {
     /// The kernel or plan that is shown alone, with the leaves that it calls.
     pub only: Option<Part>,
     /// The level whose functions are shown; all levels' where there is none.
-    pub level: Option<CpuLevel>,
+    pub level: Option<Cpu>,
     /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
     pub kernels_elsewhere: bool,
     /// At most so many threads make it; as many as this machine runs at once where there is no number. What comes out is
@@ -102,7 +102,7 @@ impl Wanted {
 }
 
 /// The symbol of a kernel.
-pub(crate) fn kernel_name(level: CpuLevel, kernel: &str) -> String {
+pub(crate) fn kernel_name(level: Cpu, kernel: &str) -> String {
     format!("{}.kernel.{kernel}", level.name())
 }
 
@@ -142,26 +142,26 @@ pub(super) fn target(machine: Machine) -> Result<OwnedTargetIsa, String> {
 }
 
 /// The levels above those of [`levels`] at which products of `bf16` alone are other code, best first.
-pub fn bf16_levels() -> &'static [CpuLevel] {
+pub fn bf16_levels() -> &'static [Cpu] {
     match Machine::host() {
-        Machine::X86 => &[CpuLevel::Amx, CpuLevel::Avx512Bf16],
+        Machine::X86 => &[Cpu::AMX, Cpu::AVX512_BF16],
         Machine::Aarch64 => &[],
     }
 }
 
 /// The levels at which products by whole numbers with scales alone are other code than at those of [`levels`], best first.
-pub fn byte_levels() -> &'static [CpuLevel] {
+pub fn byte_levels() -> &'static [Cpu] {
     match Machine::host() {
-        Machine::X86 => &[CpuLevel::Avx2Vnni],
+        Machine::X86 => &[Cpu::AVX2_VNNI],
         Machine::Aarch64 => &[],
     }
 }
 
 /// The levels that objects for this machine may have code for, best first.
-pub fn levels() -> &'static [CpuLevel] {
+pub fn levels() -> &'static [Cpu] {
     match Machine::host() {
-        Machine::X86 => &[CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Portable],
-        Machine::Aarch64 => &[CpuLevel::Portable],
+        Machine::X86 => &[Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE],
+        Machine::Aarch64 => &[Cpu::PORTABLE],
     }
 }
 
@@ -169,7 +169,7 @@ pub fn levels() -> &'static [CpuLevel] {
 #[derive(Clone, Copy, Debug)]
 pub struct Tier<'a> {
     /// The level.
-    pub level: CpuLevel,
+    pub level: Cpu,
     /// The module.
     pub module: &'a Module,
 }
@@ -402,12 +402,12 @@ fn key(kernel: &Kernel) -> Vec<u8> {
     let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
     let mut state = kernel.state;
     if !kernel.body.insts().any(|(_, _, d)| has_leaves(&d.op)) {
-        state = State::Cpu(CpuLevel::Portable);
+        state = State::Cpu(Cpu::PORTABLE);
     } else if let State::Cpu(level) = state
         && !kernel.body.insts().any(|(_, i, d)| match d.op {
-            Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.is_for_bf16(),
-            Op::Store { .. } => level.is_for_bf16() && stores_bf16(&kernel.body, i),
-            Op::LoadScaled { .. } => level == CpuLevel::Avx2Vnni,
+            Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.has(Feature::Bf16),
+            Op::Store { .. } => level.has(Feature::Bf16) && stores_bf16(&kernel.body, i),
+            Op::LoadScaled { .. } => level.sums_bytes() && level.width() == Width::V256,
             _ => false,
         })
     {
@@ -424,8 +424,24 @@ fn stores_bf16(body: &Body, i: Inst) -> bool {
 /// The functions of plans, by what they are plans of.
 type Plans = BTreeMap<(PlanVariant, String), String>;
 
+/// What a processor must have for any code of a machine. At 512 bits sums of products of bytes are not among it: few
+/// libraries have them, and the first processors of this width do not.
+fn asked(cpu: Cpu) -> u64 {
+    let base = match cpu.width() {
+        Width::V128 => 0,
+        Width::V256 => feature::SSE42 | feature::AVX2 | feature::FMA,
+        Width::V512 => feature::SSE42 | feature::AVX2 | feature::FMA | feature::AVX512,
+    };
+    let own = [
+        (Feature::Vnni, if cpu.width() == Width::V256 { feature::AVX_VNNI } else { 0 }),
+        (Feature::Bf16, feature::AVX512_BF16),
+        (Feature::Amx, feature::AMX_BF16),
+    ];
+    own.iter().filter(|(f, _)| cpu.has(*f)).fold(base, |all, (_, bits)| all | bits)
+}
+
 /// A level in the descriptor, with the functions of its plans.
-fn variant(level: CpuLevel, module: &Module, model: &ModelDescriptor, plans: &Plans) -> Result<Variant, String> {
+fn variant(level: Cpu, module: &Module, model: &ModelDescriptor, plans: &Plans) -> Result<Variant, String> {
     let scratch = module.kernels.iter().map(|k| k.scratch).max().unwrap_or(0).next_multiple_of(64);
     let arena_of = |name: &str, variant: PlanVariant| {
         let plan = module.plans.iter().find(|p| p.name == name && p.variant == variant);
@@ -443,14 +459,14 @@ fn variant(level: CpuLevel, module: &Module, model: &ModelDescriptor, plans: &Pl
         });
     }
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
-    let mut features = features_of(level.name()).ok_or("a level without features")?;
-    // Texts may have kernels of several levels, and a greater one has not all that a lower one has.
+    let mut features = asked(level);
+    // Texts may have kernels for several machines.
     for k in &module.kernels {
         if let State::Cpu(own) = k.state {
-            features |= features_of(own.name()).ok_or("a level without features")?;
+            features |= asked(own);
         }
     }
-    if level.vectors() == CpuLevel::Avx512 && module.kernels.iter().any(Kernel::loads_scaled) {
+    if level.width() == Width::V512 && module.kernels.iter().any(Kernel::loads_scaled) {
         // Sums of bytes, see `wide::dot_whole`.
         features |= feature::AVX512_VNNI;
     }
@@ -461,4 +477,19 @@ fn variant(level: CpuLevel, module: &Module, model: &ModelDescriptor, plans: &Pl
         packed_bytes: module.packed.next_multiple_of(64),
         plans: code,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cpu, asked};
+    use crate::runtime::{abi::level, descriptor::features_of};
+
+    /// The library's table of names and what it asks of a processor are those of the machines that have names.
+    #[test]
+    fn named_machines_ask_for_what_the_runtime_knows_by_their_names() {
+        assert_eq!(Cpu::NAMED.map(Cpu::name), level::NAMES);
+        for cpu in Cpu::NAMED {
+            assert_eq!(Some(asked(cpu)), features_of(&cpu.name()), "{cpu}");
+        }
+    }
 }

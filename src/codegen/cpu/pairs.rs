@@ -5,7 +5,7 @@
 
 use crate::ir::Scalar;
 use crate::shape::Elem;
-use crate::tile::{self, Body, CpuLevel, InstData, Op, Type};
+use crate::tile::{self, Body, InstData, Op, Type, Width};
 
 /// Bytes from row to row of what may be a panel: leaves write out what they fetch ahead, and that grows with it.
 pub(in crate::codegen) const MOST_PITCH: i32 = 4096;
@@ -17,7 +17,7 @@ pub(in crate::codegen) fn starts_with_zero(body: &Body, acc: tile::Value) -> Opt
     matches!(body.ty(acc), Type::Scalar(_)).then(|| body.def_inst(acc).is_some_and(zero))
 }
 
-/// Does a product take its steps in pairs at [`CpuLevel::Avx512Bf16`]? Where its right operand has pairs of one or two
+/// Does a product take its steps in pairs at 512 bits? Where its right operand has pairs of one or two
 /// vectors of columns, its left one is a window of `bf16` with dense steps, and the number of steps is certainly even: all of
 /// them are inside of the window, so pairs never reach past it.
 pub(in crate::codegen) fn takes_pairs(body: &Body, data: &InstData) -> bool {
@@ -38,7 +38,7 @@ pub(in crate::codegen) fn takes_pairs(body: &Body, data: &InstData) -> bool {
     else {
         return false;
     };
-    let vectors = !t.cols.is_one() && t.cols.capacity() <= 2 * i64::from(CpuLevel::Avx512Bf16.lanes());
+    let vectors = !t.cols.is_one() && t.cols.capacity() <= 2 * i64::from(Width::V512.lanes());
     let left_fits = rows.elem == Elem::BF16 && rows.is_dense(*axis);
     left_fits && vectors && near && starts_with_zero(body, *acc) != Some(false) && ta.cols.is_even(body)
 }

@@ -18,7 +18,7 @@ use super::panels::{Right, RightOperand};
 use crate::codegen::cpu::pairs::takes_pairs;
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, Extent, InstData, Op, Space, TileType, Type};
+use crate::tile::{self, Extent, Feature, InstData, Op, Space, TileType, Type};
 
 /// An operand of a product: distances in bytes.
 #[derive(Clone, Copy)]
@@ -122,7 +122,7 @@ impl<'c> Code<'_, '_, 'c> {
             bytes,
         };
         match (self.sums_of_bytes(&p, &t), ta.cols) {
-            (None, _) => self.chains(&p, &t, level == CpuLevel::Avx512Bf16 && takes_pairs(self.body, data)),
+            (None, _) => self.chains(&p, &t, level.has(Feature::Bf16) && takes_pairs(self.body, data)),
             (Some(s), Extent::Static(k)) if k % i64::from(tile::GROUP) == 0 => self.whole(&p, s, rows),
             (Some(_), Extent::Static(_)) => self.chains(&p, &t, false),
             (Some(s), Extent::Bounded { .. }) => {

@@ -12,7 +12,7 @@ use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, PointerTyp
 use inkwell::values::{BasicMetadataValueEnum, FunctionValue, IntValue, PointerValue, ValueKind, VectorValue};
 use inkwell::{AddressSpace, IntPredicate};
 
-use crate::tile::CpuLevel;
+use crate::tile::Cpu;
 
 /// What went wrong: a form that the verifier refuses, or a mistake of ours in making IR.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct Emit<'m, 'c> {
     /// Writes instructions.
     pub(super) b: Builder<'c>,
     /// What code is made for.
-    pub(super) level: CpuLevel,
+    pub(super) level: Cpu,
     function: FunctionValue<'c>,
     /// Holds the variables alone.
     entry: BasicBlock<'c>,
@@ -60,7 +60,7 @@ impl<'m, 'c> Emit<'m, 'c> {
     pub(super) fn new(
         cx: &'c Context,
         module: &'m Module<'c>,
-        level: CpuLevel,
+        level: Cpu,
         function: FunctionValue<'c>,
     ) -> Emit<'m, 'c> {
         let entry = cx.append_basic_block(function, "");

@@ -10,7 +10,7 @@ use inkwell::values::VectorValue;
 use super::emit::{Emit, Made};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::CpuLevel;
+use crate::tile::Feature;
 use crate::vector::expand;
 use crate::vector::{Features, Inst, Op, Type};
 
@@ -33,9 +33,9 @@ impl<'c> Emit<'_, 'c> {
 
     /// `a * b + c`, rounded once at the levels that have the instruction.
     pub(super) fn mul_add(&self, a: VectorValue<'c>, b: VectorValue<'c>, c: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        match self.level {
-            CpuLevel::Portable => self.plus(self.times(a, b)?, c),
-            _ => self.floats_intrinsic("llvm.fma", &[a, b, c]),
+        match self.level.has(Feature::Fma) {
+            false => self.plus(self.times(a, b)?, c),
+            true => self.floats_intrinsic("llvm.fma", &[a, b, c]),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'c> Emit<'_, 'c> {
     /// A function of the library, printed.
     fn function(&self, name: &str, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         // LLVM makes more than one instruction of its conversions to integers: `round` is no gain here.
-        let features = Features { fma: self.level != CpuLevel::Portable, ..Features::PLAIN };
+        let features = Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN };
         let f = expand::expand(name, features)?;
         let n = x.get_type().get_size();
         let mut values = vec![x];

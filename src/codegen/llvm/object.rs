@@ -18,7 +18,7 @@ use super::code::Code;
 use super::emit::{Emit, Made};
 use super::kernel::Given;
 use crate::codegen::cpu::{Machine, Tier, Wanted, kernel_name};
-use crate::tile::{CpuLevel, Kernel, Op, State};
+use crate::tile::{Cpu, Feature, Kernel, Op, State, Width};
 
 /// What comes out.
 #[derive(Clone, Debug)]
@@ -49,26 +49,25 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: Wanted) -> Result<Kernels, String> {
 /// `bf16` at their level, and sums of products of bytes where there are whole numbers.
 fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
     let name = Machine::host().triple();
-    let cpu = match (name.architecture, tier.level.vectors()) {
-        (target_lexicon::Architecture::X86_64, CpuLevel::Portable) => "x86-64",
-        (target_lexicon::Architecture::X86_64, CpuLevel::Avx2) => "x86-64-v3",
-        (target_lexicon::Architecture::X86_64, _) => "x86-64-v4",
+    let cpu = match (name.architecture, tier.level.width()) {
+        (target_lexicon::Architecture::X86_64, Width::V128) => "x86-64",
+        (target_lexicon::Architecture::X86_64, Width::V256) => "x86-64-v3",
+        (target_lexicon::Architecture::X86_64, Width::V512) => "x86-64-v4",
         (_, _) => "generic",
     };
     let scaled = |k: &Kernel| k.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. }));
     let mut features = Vec::new();
-    if tier.level.vectors() == CpuLevel::Avx512 {
+    if tier.level.width() == Width::V512 {
         features.push("-prefer-256-bit");
         if tier.module.kernels.iter().any(scaled) {
             features.extend(["+avx512vnni", "+avx512vbmi"]);
         }
     }
-    // A text may have kernels of lower levels too.
-    let has = |level| tier.level == level || tier.module.kernels.iter().any(|k| k.state == State::Cpu(level));
-    if has(CpuLevel::Avx512Bf16) {
+    // What this back end makes code for: of `bf16` pairs, not tiles.
+    if tier.level.has(Feature::Bf16) {
         features.push("+avx512bf16");
     }
-    if tier.level == CpuLevel::Avx2Vnni {
+    if tier.level.has(Feature::Vnni) && tier.level.width() == Width::V256 {
         features.push("+avxvnni");
     }
     let features = features.join(",");
@@ -100,10 +99,10 @@ fn compile(tier: &Tier<'_>, with_asm: bool) -> Made<(Vec<u8>, String)> {
     Ok((write(FileType::Object)?.as_slice().to_vec(), asm))
 }
 
-/// The function of a kernel, in vectors of the kernel's own level, which is that of its variant or a lower one.
-fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, variant: CpuLevel, kernel: &Kernel) -> Made<()> {
+/// The function of a kernel, in vectors of the kernel's own level, which that of its variant includes.
+fn define<'c>(cx: &'c Context, module: &inkwell::module::Module<'c>, variant: Cpu, kernel: &Kernel) -> Made<()> {
     let State::Cpu(level) = kernel.state else { return Err("is not scheduled for a CPU".into()) };
-    if level > variant {
+    if !variant.includes(level) {
         let (own, variant) = (level.name(), variant.name());
         return Err(format!("is scheduled for {own}, and what it is part of for {variant}").into());
     }

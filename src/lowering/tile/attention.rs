@@ -80,7 +80,7 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, InstData, Loc, MaskKind, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, round_to};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, computed};
+use crate::tile::{self, Cpu, Extent, KernelBuilder, ParamMode, computed};
 
 /// Widest head that is one tile.
 const WIDTH: i64 = 256;
@@ -197,7 +197,7 @@ struct Attention {
 /// A body of another form, a mistake of ours.
 pub(super) fn attention(
     name: &str,
-    level: CpuLevel,
+    level: Cpu,
     body: &Function,
     operands: &[Operand],
     out: &View,

@@ -45,7 +45,7 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, CpuLevel, Extent, KernelBuilder, ParamMode, Type, computed};
+use crate::tile::{self, Cpu, Extent, Feature, KernelBuilder, ParamMode, Type, computed};
 
 /// Rows of a tile of the result, at least and at most.
 const LEAST_ROWS: i64 = 64;
@@ -86,7 +86,7 @@ fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
 /// A body of another form, a mistake of ours.
 pub(super) fn matmul(
     name: &str,
-    level: CpuLevel,
+    level: Cpu,
     body: &Function,
     operands: &[Operand],
     out: &View,
@@ -221,7 +221,7 @@ pub(super) fn matmul(
     let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
     let acc = kb.full(init, elem, rows, cols);
     let most = match (in_pairs, scales) {
-        (true, _) if level == CpuLevel::Amx => STEPS_IN_TILES,
+        (true, _) if level.has(Feature::Amx) => STEPS_IN_TILES,
         (false, Some(_)) if level.sums_bytes() => STEPS_IN_GROUPS,
         _ if k.as_const().is_some_and(|n| n <= ONE_CHAIN) => ONE_CHAIN,
         _ => STEPS,

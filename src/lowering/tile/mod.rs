@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::ir;
 use crate::tile::encode::{self, Encoding};
-use crate::tile::{self, CpuLevel, Kernel, KernelBuilder, ParamMode, Type};
+use crate::tile::{self, Cpu, Kernel, KernelBuilder, ParamMode, Type};
 use packing::Packing;
 pub use packing::{WeightChoice, WeightFormat};
 pub use precision::{Loss, PackedWeight};
@@ -105,7 +105,7 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
 ///
 /// # Errors
 /// A form that the lowering does not know; a mistake of ours, for the verifier accepted it.
-pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, String> {
+pub fn lower(module: &ir::Module, level: Cpu) -> Result<tile::Module, String> {
     lower_packed(module, level, WeightFormat::F32)
 }
 
@@ -113,11 +113,7 @@ pub fn lower(module: &ir::Module, level: CpuLevel) -> Result<tile::Module, Strin
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_packed(
-    module: &ir::Module,
-    level: CpuLevel,
-    weights: impl Into<WeightChoice>,
-) -> Result<tile::Module, String> {
+pub fn lower_packed(module: &ir::Module, level: Cpu, weights: impl Into<WeightChoice>) -> Result<tile::Module, String> {
     let out = lowered(module, level, &weights.into())?.0;
     tile::verify::verify_accesses(&out).map_err(|errors| errors.to_string())?;
     Ok(out)
@@ -127,17 +123,13 @@ pub fn lower_packed(
 ///
 /// # Errors
 /// As [`lower`].
-pub fn packed_weights(
-    module: &ir::Module,
-    level: CpuLevel,
-    weights: &WeightChoice,
-) -> Result<Vec<PackedWeight>, String> {
+pub fn packed_weights(module: &ir::Module, level: Cpu, weights: &WeightChoice) -> Result<Vec<PackedWeight>, String> {
     Ok(lowered(module, level, weights)?.1)
 }
 
 fn lowered(
     module: &ir::Module,
-    level: CpuLevel,
+    level: Cpu,
     weights: &WeightChoice,
 ) -> Result<(tile::Module, Vec<PackedWeight>), String> {
     let mut out = tile::Module {

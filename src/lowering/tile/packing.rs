@@ -34,9 +34,7 @@ use super::{Call, Shared, output_buffer};
 use crate::ir::{ParamDecl, Scalar, Value, param_named};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{
-    self, BufferType, CpuLevel, Extent, Kernel, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type,
-};
+use crate::tile::{self, BufferType, Cpu, Extent, Kernel, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type};
 
 /// Steps of the inner dimension that are packed at a time: few, for each is a page of its own.
 const STEPS: i64 = 64;
@@ -127,7 +125,7 @@ pub(super) struct Weight {
 
 /// The packed area of a module, for a level.
 pub(super) struct Packing {
-    level: CpuLevel,
+    level: Cpu,
     pub(super) choice: WeightChoice,
     pub(super) weights: Vec<Weight>,
     pub(super) joined: Vec<Joined>,
@@ -168,7 +166,7 @@ pub(super) struct Panels {
 
 impl Packing {
     /// An empty area.
-    pub(super) fn new(level: CpuLevel, choice: WeightChoice) -> Packing {
+    pub(super) fn new(level: Cpu, choice: WeightChoice) -> Packing {
         Packing { level, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
     }
 
@@ -281,7 +279,7 @@ pub(super) struct Packed {
 ///
 /// # Errors
 /// A window without steps and columns, a mistake of ours.
-pub(super) fn now(level: CpuLevel, window: &View, root: Value, in_pairs: bool) -> Result<Option<Packed>, String> {
+pub(super) fn now(level: Cpu, window: &View, root: Value, in_pairs: bool) -> Result<Option<Packed>, String> {
     let [.., k, n] = window.shape.as_slice() else { return Ok(None) };
     if (window.elem != Elem::F32 && !in_pairs) || n.as_const() == Some(1) {
         return Ok(None);
@@ -341,7 +339,7 @@ pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
 /// # Errors
 /// A parameter that is not declared, a mistake of ours.
 pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
-    let packing = std::mem::replace(&mut shared.packing, Packing::new(CpuLevel::Portable, WeightChoice::default()));
+    let packing = std::mem::replace(&mut shared.packing, Packing::new(Cpu::PORTABLE, WeightChoice::default()));
     if packing.weights.is_empty() && packing.joined.is_empty() {
         return Ok(());
     }

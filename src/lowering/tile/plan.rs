@@ -27,7 +27,7 @@ use super::views::View;
 use super::{Call, Shared, gather, map, matmul, packing, rows};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, CpuLevel, PlanBuilder, PlanVariant};
+use crate::tile::{self, Cpu, PlanBuilder, PlanVariant};
 use parameters::Join;
 use taps::ForTaps;
 
@@ -36,7 +36,7 @@ use taps::ForTaps;
 ///
 /// # Errors
 /// A form that is not known here, a mistake of ours.
-pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
+pub(super) fn lower(f: &Function, level: Cpu, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let mut lowering = Lowering {
@@ -67,7 +67,7 @@ pub(super) fn lower(f: &Function, level: CpuLevel, shared: &mut Shared, out: &mu
 
 struct Lowering<'a> {
     f: &'a Function,
-    level: CpuLevel,
+    level: Cpu,
     cfg: Cfg,
     /// The block that is being lowered.
     at: ir::Block,

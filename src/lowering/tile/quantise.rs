@@ -29,7 +29,7 @@ use super::views::View;
 use crate::ir::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, CpuLevel, Extent, GROUP, Kernel, KernelBuilder, ParamMode};
+use crate::tile::{self, Cpu, Extent, GROUP, Kernel, KernelBuilder, ParamMode};
 
 /// What packs a weight.
 pub(super) struct Quantised {
@@ -58,7 +58,7 @@ pub(super) fn groups(k: i64) -> i64 {
 ///
 /// # Errors
 /// A window of another form, a mistake of ours.
-pub(super) fn quantise(level: CpuLevel, from: &View, bits: u8) -> Result<Quantised, String> {
+pub(super) fn quantise(level: Cpu, from: &View, bits: u8) -> Result<Quantised, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("a weight has two axes or more")?;
     let (Some(k), Some(width)) = (k.as_const(), n.as_const()) else { return Err("a weight of unknown extents".into()) };
     let (rank, columns, halves) = (from.shape.len(), i64::from(level.dot_cols()), bits == 4);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Cost, Launch, kernel, plan};
 use crate::ir::{self, interp::Limits};
 use crate::tensor::Tensor;
-use crate::tile::{self, CpuLevel, Module, PlanVariant, interp};
+use crate::tile::{self, Cpu, Module, PlanVariant, interp};
 
 const ROWS: &str = r#"module "test.attn"
 param "h.*.w"[3]                            : f32[8, 8]
@@ -165,7 +165,7 @@ func @forward(%0 "x": f32[S, 40], %1 "t": i32[S], %2 "e": f32[9, 40]) -> (f32[S,
 }
 "#;
 
-fn tiles(source: &str, level: CpuLevel) -> Module {
+fn tiles(source: &str, level: Cpu) -> Module {
     let graph = ir::text::parse(source, Default::default()).unwrap().module;
     ir::verify(&graph).unwrap();
     crate::lowering::tile::lower(&graph, level).unwrap()
@@ -174,7 +174,7 @@ fn tiles(source: &str, level: CpuLevel) -> Module {
 /// The walk counts what the interpreter does, before and after scheduling.
 #[test]
 fn the_walk_counts_what_the_interpreter_does() {
-    for level in CpuLevel::ALL {
+    for level in Cpu::NAMED {
         let mut module = tiles(GRAPH, level);
         for state in ["unscheduled", "scheduled"] {
             for s in [1, 3, 33, 70, 129] {
@@ -218,7 +218,7 @@ func @forward(%0 "x": f32[S, 96], %1 "y": f32[96, N]) -> (f32[S, N]) {
   return %2
 }
 "#;
-    for level in CpuLevel::ALL {
+    for level in Cpu::NAMED {
         let module = tiles(source, level);
         for (s, n) in [(1, 1), (32, 64), (100, 33), (129, 300)] {
             let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", s), ("N", n)])).unwrap();

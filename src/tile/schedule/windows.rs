@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::Scalar;
 use crate::shape::Elem;
-use crate::tile::{CpuLevel, Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
+use crate::tile::{Cpu, Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
 
 /// Makes windows of the loads that may be.
-pub(super) fn make_windows(kernel: &mut Kernel, level: CpuLevel) {
+pub(super) fn make_windows(kernel: &mut Kernel, level: Cpu) {
     let panels = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. } | Op::LoadPairs));
     let panels: Vec<Inst> = panels.map(|(_, i, _)| i).collect();
     for inst in candidates(kernel, level).into_iter().chain(panels) {
@@ -33,7 +33,7 @@ pub(super) fn make_windows(kernel: &mut Kernel, level: CpuLevel) {
     }
 }
 
-fn candidates(kernel: &Kernel, level: CpuLevel) -> Vec<Inst> {
+fn candidates(kernel: &Kernel, level: Cpu) -> Vec<Inst> {
     let body = &kernel.body;
     let mut loads: BTreeMap<Value, Inst> = BTreeMap::new();
     let mut refused: BTreeSet<Value> = BTreeSet::new();
@@ -85,7 +85,7 @@ fn is_left(kernel: &Kernel, data: &InstData, in_pairs: bool) -> bool {
 }
 
 /// May a load be the right operand of a product as a window?
-fn is_right(kernel: &Kernel, data: &InstData, level: CpuLevel) -> bool {
+fn is_right(kernel: &Kernel, data: &InstData, level: Cpu) -> bool {
     let (Op::Load { rows: Some(rows), cols: Some(cols) }, [b, indices @ ..]) = (&data.op, data.operands.as_slice())
     else {
         return false;

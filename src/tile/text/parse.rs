@@ -21,7 +21,7 @@ use crate::irtext::{
 };
 use crate::syntax::span::{FileId, Span};
 use crate::tile::{
-    Block, BlockCall, Body, CpuLevel, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
+    Block, BlockCall, Body, Cpu, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
     Role, SlotData, State, Terminator, Type, Value,
 };
 
@@ -207,11 +207,12 @@ impl Parser {
                 }
                 "cpu" => {
                     let e = only(args, c.place)?;
-                    let word = form(read::word(e))?;
-                    let Some(level) = CpuLevel::ALL.into_iter().find(|l| l.name() == word) else {
+                    // What has no name of its own is a list of what it has, as text.
+                    let word = form(read::word(e).or_else(|complaint| read::text(e).map_err(|_| complaint)))?;
+                    let Some(cpu) = Cpu::from_name(word) else {
                         return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no kind of CPU"));
                     };
-                    k.state = State::Cpu(level);
+                    k.state = State::Cpu(cpu);
                 }
                 "gpu" => {
                     let [a, w] = args else { return fail(codes::FORM, c.place, "`gpu(arch, warps)` belongs here") };

@@ -393,7 +393,10 @@ impl Printer<'_> {
         }
         match k.state {
             State::Unscheduled => {}
-            State::Cpu(level) => self.text(&format!(" cpu({}) scratch({})", level.name(), k.scratch)),
+            State::Cpu(cpu) => {
+                let name = if cpu.is_named() { cpu.name() } else { quoted(&cpu.name()) };
+                self.text(&format!(" cpu({name}) scratch({})", k.scratch));
+            }
             State::Gpu { arch, warps } => {
                 self.text(&format!(" gpu({}, {warps}) scratch({})", arch.name(), k.scratch));
             }

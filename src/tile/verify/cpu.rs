@@ -6,7 +6,7 @@ use super::Sink;
 use crate::ir::Scalar;
 use crate::shape::{Dim, Elem};
 use crate::tile::text::At;
-use crate::tile::{Block, Body, CpuLevel, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};
+use crate::tile::{Block, Body, Cpu, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};
 
 const ONE: Extent = Extent::Static(1);
 
@@ -62,7 +62,7 @@ fn right_operands(body: &Body, sink: &mut Sink) {
 }
 
 /// Rules 11 to 16.
-pub(super) fn scheduled(k: &Kernel, level: CpuLevel, sink: &mut Sink) {
+pub(super) fn scheduled(k: &Kernel, level: Cpu, sink: &mut Sink) {
     let before = sink.list.len();
     let mut c = Checker { k, body: &k.body, level, sink };
     c.places();
@@ -76,7 +76,7 @@ pub(super) fn scheduled(k: &Kernel, level: CpuLevel, sink: &mut Sink) {
 struct Checker<'a, 's> {
     k: &'a Kernel,
     body: &'a Body,
-    level: CpuLevel,
+    level: Cpu,
     sink: &'s mut Sink,
 }
 

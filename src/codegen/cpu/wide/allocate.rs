@@ -63,7 +63,7 @@ pub(super) fn allocate(machine: &mut Machine) -> Option<Allocated> {
     let mut carriers = BTreeMap::new();
     for class in [Class::Vector, Class::Mask, Class::General] {
         let mine: Vec<Range> = ranges.iter().filter(|r| r.class == class).copied().collect();
-        let all = physical(class, machine.level.registers());
+        let all = physical(class, machine.width.registers());
         let (mut given, mut left) = scan(&mine, &all);
         if !left.is_empty() {
             let (free, kept) = all.split_at(all.len() - CARRIERS);

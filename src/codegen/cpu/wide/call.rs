@@ -15,14 +15,14 @@ use super::transpose::TransposeShape;
 use super::{Word, run_leaf};
 use crate::runtime::abi::context;
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, Extent, Inst, InstData, Op, Space, TileType, Type};
+use crate::tile::{self, Cpu, Extent, Inst, InstData, Op, Space, TileType, Type, Width};
 
 /// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
-pub(super) fn vectors(t: &TileType, level: CpuLevel) -> Option<i32> {
+pub(super) fn vectors(t: &TileType, width: Width) -> Option<i32> {
     if t.cols.is_one() || t.element_bytes() != 4 {
         return None;
     }
-    i32::try_from(t.cols.capacity().max(1)).ok().map(|n| (n + lanes(level) - 1) / lanes(level))
+    i32::try_from(t.cols.capacity().max(1)).ok().map(|n| (n + lanes(width) - 1) / lanes(width))
 }
 
 /// Bytes from a row of a tile in scratch to the next, if code can have them as a displacement.
@@ -30,14 +30,14 @@ pub(super) fn pitch(t: &TileType) -> Option<i32> {
     i32::try_from(t.pitch()).ok().filter(|p| *p < 1 << 24)
 }
 
-fn lanes(level: CpuLevel) -> i32 {
-    super::registers::bytes(level) / 4
+fn lanes(width: Width) -> i32 {
+    super::registers::bytes(width) / 4
 }
 
 /// Lines of a row of the result that are fetched meanwhile. Wide tiles would fetch much, and again for each two vectors of
 /// columns.
-fn lines(shape: &DotShape, place: Place, level: CpuLevel) -> i32 {
-    let bytes = place.size * shape.vectors * lanes(level.vectors());
+fn lines(shape: &DotShape, place: Place, width: Width) -> i32 {
+    let bytes = place.size * shape.vectors * lanes(width);
     if shape.far && shape.vectors <= 2 { (bytes + LINE - 1) / LINE } else { 0 }
 }
 
@@ -83,7 +83,7 @@ impl Code<'_, '_> {
     /// A form that the verifier refuses.
     pub(in crate::codegen::cpu) fn wide_dot(
         &mut self,
-        level: CpuLevel,
+        level: Cpu,
         data: &InstData,
         next: Option<Inst>,
         scratch: Value,
@@ -93,14 +93,14 @@ impl Code<'_, '_> {
             return Ok(if self.wide_pairs(level, data, scratch)? { Dotted::Yes } else { Dotted::No });
         }
         let scaled = self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadScaled { .. }));
-        let level = if scaled && level == CpuLevel::Avx2Vnni { level } else { level.vectors() };
+        let (width, groups) = (level.width(), scaled && level.sums_bytes());
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
         let (ta, tb) = (tile(*a)?, tile(*b)?);
         let result = tile(data.result.ok_or("a product without a result")?)?;
-        if result.elem != Elem::F32 || level == CpuLevel::Portable {
+        if result.elem != Elem::F32 || width == Width::V128 {
             return Ok(Dotted::No);
         }
-        let Some(vectors) = vectors(&result, level) else { return Ok(Dotted::No) };
+        let Some(vectors) = vectors(&result, width) else { return Ok(Dotted::No) };
         let (Some(acc_pitch), Some(right)) = (pitch(&result), self.right(*b, &tb, scratch)?) else {
             return Ok(Dotted::No);
         };
@@ -110,7 +110,7 @@ impl Code<'_, '_> {
             Right::Bf16 => 2,
             Right::Bytes | Right::Nibbles => 1,
         };
-        if i64::from(right.pitch) < i64::from(vectors * lanes(level) * size) {
+        if i64::from(right.pitch) < i64::from(vectors * lanes(width) * size) {
             return Ok(Dotted::No);
         }
         let Some((a_start, stride, inner_dense)) = self.left(*a, &ta, scratch)? else { return Ok(Dotted::No) };
@@ -136,41 +136,42 @@ impl Code<'_, '_> {
             acc_pitch,
             vectors,
             right: right.elements,
+            groups,
             filled,
             far: right.far && right.pitch <= MOST_PITCH,
             result: 0,
             direct: false,
         };
         let words = [a_start, stride, right.start, target, rows, inner, scales, start];
-        let may_store = level == CpuLevel::Avx512 && vectors <= 2 && !right.elements.scaled();
+        let may_store = width == Width::V512 && vectors <= 2 && !right.elements.scaled();
         let place = match (may_store, next) {
             (true, Some(next)) => self.stored_at(data, next)?,
             _ => None,
         };
-        let Some(place) = place else { return self.call_dot(level, shape, words).map(|()| Dotted::Yes) };
+        let Some(place) = place else { return self.call_dot(width, shape, words).map(|()| Dotted::Yes) };
         let (one, columns) = (self.int(1), self.extent(result.cols)?);
         let beyond = self.b.ins().ishl(one, columns);
         let mask = self.b.ins().iadd_imm_s(beyond, -1);
-        let shape = DotShape { result: lines(&shape, place, level), direct: true, ..shape };
-        self.call_dot_with(level, shape, words, &[place.start, place.pitch, mask])?;
+        let shape = DotShape { result: lines(&shape, place, width), direct: true, ..shape };
+        self.call_dot_with(width, shape, words, &[place.start, place.pitch, mask])?;
         Ok(Dotted::Stored)
     }
 
     /// Calls the leaf of a product with its words, and with where the result goes, if that is known.
-    pub(super) fn call_dot(&mut self, level: CpuLevel, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
+    pub(super) fn call_dot(&mut self, width: Width, shape: DotShape, words: [Value; 8]) -> Result<(), String> {
         let place = if shape.far { self.result_place()? } else { None };
-        let shape = DotShape { result: place.map_or(0, |place| lines(&shape, place, level)), ..shape };
-        self.call_dot_with(level, shape, words, &place.map_or(Vec::new(), |place| vec![place.start, place.pitch]))
+        let shape = DotShape { result: place.map_or(0, |place| lines(&shape, place, width)), ..shape };
+        self.call_dot_with(width, shape, words, &place.map_or(Vec::new(), |place| vec![place.start, place.pitch]))
     }
 
     fn call_dot_with(
         &mut self,
-        level: CpuLevel,
+        width: Width,
         shape: DotShape,
         words: [Value; 8],
         place: &[Value],
     ) -> Result<(), String> {
-        let leaf = self.leaves.of_kind(Kind::Dot(level, shape));
+        let leaf = self.leaves.of_kind(Kind::Dot(width, shape));
         let in_order = self.in_order();
         self.call_leaf(leaf, &[&words[..], &[in_order], place].concat())
     }
@@ -302,7 +303,7 @@ impl Code<'_, '_> {
     /// A form that the verifier refuses.
     pub(in crate::codegen::cpu) fn wide_transpose(
         &mut self,
-        level: CpuLevel,
+        level: Cpu,
         data: &InstData,
         scratch: Value,
     ) -> Result<bool, String> {
@@ -311,8 +312,8 @@ impl Code<'_, '_> {
         };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a transposition of a tile");
         let (from, to) = (tile(*x)?, tile(y)?);
-        let level = level.vectors();
-        if level == CpuLevel::Portable || vectors(&from, level).is_none() || vectors(&to, level).is_none() {
+        let width = level.width();
+        if width == Width::V128 || vectors(&from, width).is_none() || vectors(&to, width).is_none() {
             return Ok(false);
         }
         let number = |n: i64| i32::try_from(n).ok().filter(|n| (1..1 << 20).contains(n));
@@ -323,7 +324,7 @@ impl Code<'_, '_> {
         };
         let shape = TransposeShape { rows, cols, pitch, result_pitch };
         let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);
-        let leaf = self.leaves.of_kind(Kind::Transpose(level, shape));
+        let leaf = self.leaves.of_kind(Kind::Transpose(width, shape));
         self.call_leaf(leaf, &[source, target])?;
         Ok(true)
     }
@@ -334,12 +335,12 @@ impl Code<'_, '_> {
     /// A form that the verifier refuses.
     pub(in crate::codegen::cpu) fn wide_run(
         &mut self,
-        level: CpuLevel,
+        level: Cpu,
         (rows, cols): (Extent, Extent),
         insts: &[Inst],
         scratch: Value,
     ) -> Result<bool, String> {
-        if level == CpuLevel::Portable {
+        if level.width() == Width::V128 {
             return Ok(false);
         }
         let Some(leaf) = run_leaf(level, self.body, rows, cols, insts) else { return Ok(false) };

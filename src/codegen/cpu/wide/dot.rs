@@ -1,6 +1,6 @@
 //! `dot` as a leaf function: `acc + a @ b` in register tiles.
 //!
-//! In: the level and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes words: `a`, the stride
+//! In: the width and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes words: `a`, the stride
 //! of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has any (rows
 //! of as many as `b` has columns), the number that the sums start with where they are not read, how this processor's
 //! memory is best read (`dot_few`), and, where asked for, the place of the result and the bytes from row to row there.
@@ -38,7 +38,7 @@ use super::super::origins::Comments;
 use super::asm::Asm;
 use super::dot_few::Way;
 use super::registers::{self, at, vector};
-use crate::tile::CpuLevel;
+use crate::tile::Width;
 
 /// What is known of the operands when the code is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +53,9 @@ pub(super) struct DotShape {
     pub(super) vectors: i32,
     /// What `b` is made of.
     pub(super) right: Right,
+    /// Are elements of `a` rounded in groups, where `b` is whole numbers and the steps are whole groups, and multiplied as
+    /// bytes?
+    pub(super) groups: bool,
     /// Do all sums start with one number? Else they start with 0, and what lies in the accumulator's place is added.
     pub(super) filled: bool,
     /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
@@ -169,15 +172,15 @@ enum Spare {
 ///
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
-pub(super) fn dot(level: CpuLevel, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
-    let mut d = Dot { asm: Asm::new(commented), level, shape, way: Way::Pages };
+pub(super) fn dot(width: Width, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
+    let mut d = Dot { asm: Asm::new(commented), width, shape, way: Way::Pages };
     d.function();
     d.asm.finish()
 }
 
 pub(super) struct Dot {
     pub(super) asm: Asm,
-    pub(super) level: CpuLevel,
+    pub(super) width: Width,
     pub(super) shape: DotShape,
     /// How what comes next is fetched, in the code that is being made.
     pub(super) way: Way,
@@ -185,11 +188,11 @@ pub(super) struct Dot {
 
 impl Dot {
     fn vector_bytes(&self) -> i32 {
-        registers::bytes(self.level)
+        registers::bytes(self.width)
     }
 
     pub(super) fn most_rows(&self) -> i32 {
-        let rows = registers::dot_rows(self.level);
+        let rows = registers::dot_rows(self.width);
         if self.shape.right.scaled() { rows - 2 } else { rows }
     }
 
@@ -215,7 +218,7 @@ impl Dot {
         }
         if self.is_whole() {
             self.whole(done);
-        } else if self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512 {
+        } else if self.shape.right == Right::Nibbles && self.width == Width::V512 {
             self.nibble_table();
         }
         let (mut first, mut left) = (0, self.shape.vectors);
@@ -345,20 +348,20 @@ impl Dot {
 
     /// What the sums of a tile start with. `WORDS` is free afterwards.
     pub(super) fn start_sums(&mut self, height: i32, vectors: i32) {
-        let level = self.level;
-        let acc = |r: i32, v: i32| vector(level, r * vectors + v);
+        let width = self.width;
+        let acc = |r: i32, v: i32| vector(width, r * vectors + v);
         if self.shape.filled {
-            let (spread, _) = registers::spread_and_fma(level);
+            let (spread, _) = registers::spread_and_fma(width);
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, 0)));
             self.asm.emit(Instruction::with2(spread, acc(0, 0), at(WORDS, 56)));
             for n in 1..height * vectors {
-                self.asm.emit(Instruction::with2(registers::copy(level), vector(level, n), acc(0, 0)));
+                self.asm.emit(Instruction::with2(registers::copy(width), vector(width, n), acc(0, 0)));
             }
             return;
         }
-        let (xor, _) = registers::xor_and_add(level);
+        let (xor, _) = registers::xor_and_add(width);
         for n in 0..height * vectors {
-            let sum = vector(level, n);
+            let sum = vector(width, n);
             self.asm.emit(Instruction::with3(xor, sum, sum, sum));
         }
     }
@@ -366,14 +369,14 @@ impl Dot {
     /// Adds what lies in the accumulator's place, and puts the sums of a tile where they belong. `WORDS` is free.
     pub(super) fn store_sums(&mut self, height: i32, vectors: i32) {
         if !self.shape.filled {
-            let (_, add) = registers::xor_and_add(self.level);
+            let (_, add) = registers::xor_and_add(self.width);
             for (r, v) in (0..height).flat_map(|r| (0..vectors).map(move |v| (r, v))) {
                 let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
-                let sum = vector(self.level, r * vectors + v);
+                let sum = vector(self.width, r * vectors + v);
                 self.asm.emit(Instruction::with3(add, sum, sum, place));
             }
         }
-        let (_, store) = registers::moves(self.level);
+        let (_, store) = registers::moves(self.width);
         if self.shape.direct {
             let (place, pitch) = (Register::RAX, WORDS);
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, pitch, at(Register::RSP, 0)));
@@ -381,7 +384,7 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, place, at(Register::RSP, PLACE)));
             for r in 0..height {
                 for (v, mask) in (0..vectors).zip(MASKS) {
-                    let sum = vector(self.level, r * vectors + v);
+                    let sum = vector(self.width, r * vectors + v);
                     let masked = Instruction::with2(store, at(place, v * self.vector_bytes()), sum).map(|mut i| {
                         i.set_op_mask(mask);
                         i
@@ -396,7 +399,7 @@ impl Dot {
         for r in 0..height {
             for v in 0..vectors {
                 let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
-                self.asm.emit(Instruction::with2(store, place, vector(self.level, r * vectors + v)));
+                self.asm.emit(Instruction::with2(store, place, vector(self.width, r * vectors + v)));
             }
         }
     }
@@ -450,7 +453,7 @@ impl Dot {
     /// All steps, group by group, each with its scales.
     fn groups(&mut self, height: i32, first: i32, vectors: i32) {
         let bytes = self.vector_bytes();
-        let (load, _) = registers::moves(self.level);
+        let (load, _) = registers::moves(self.width);
         // What is left lies below the stack pointer; nothing is called here.
         let left = at(Register::RSP, -8);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
@@ -500,7 +503,7 @@ impl Dot {
             Spare::Halves(v) => vectors + pairs + v,
             Spare::Element(turn) => vectors + pairs + halves + turn,
         };
-        vector(self.level, first + n)
+        vector(self.width, first + n)
     }
 
     /// The values of a half byte, in the last register.
@@ -517,14 +520,14 @@ impl Dot {
 
     /// Vector `v` of the row of `b` at step `u`, as `f32`.
     fn column(&mut self, height: i32, vectors: i32, v: i32, u: i32) {
-        let level = self.level;
+        let width = self.width;
         let to = self.spare(height, vectors, Spare::Column(v));
         let scale = self.spare(height, vectors, Spare::Scale(v));
         let row = if self.shape.right == Right::Nibbles { u / 2 } else { u };
         let place = at(B_ROW, row * self.shape.b_pitch + v * self.right_bytes());
-        let w = registers::widening(level);
+        let w = registers::widening(width);
         match self.shape.right {
-            Right::F32 | Right::Pairs => self.asm.emit(Instruction::with2(registers::moves(level).0, to, place)),
+            Right::F32 | Right::Pairs => self.asm.emit(Instruction::with2(registers::moves(width).0, to, place)),
             Right::Bf16 => {
                 self.asm.emit(Instruction::with2(w.words, to, place));
                 self.asm.emit(Instruction::with3(w.shift_left, to, to, 16));
@@ -539,7 +542,7 @@ impl Dot {
                 if u % 2 == 0 {
                     self.asm.emit(Instruction::with2(w.bytes, halves, place));
                 }
-                if level == CpuLevel::Avx512 {
+                if width == Width::V512 {
                     // The permutation looks at the lowest four bits alone.
                     if u % 2 == 1 {
                         self.asm.emit(Instruction::with3(w.shift_right, halves, halves, 4));
@@ -559,17 +562,17 @@ impl Dot {
     /// Some steps of the inner index, and on.
     pub(super) fn steps(&mut self, height: i32, vectors: i32, count: i32) {
         let (spread, fma) = match self.shape.right {
-            Right::Pairs => (registers::spread_and_fma(self.level).0, Code::EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32),
-            _ => registers::spread_and_fma(self.level),
+            Right::Pairs => (registers::spread_and_fma(self.width).0, Code::EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32),
+            _ => registers::spread_and_fma(self.width),
         };
         // What is left of the registers takes turns with the elements of `a`.
-        let table = i32::from(self.shape.right == Right::Nibbles && self.level == CpuLevel::Avx512);
+        let table = i32::from(self.shape.right == Right::Nibbles && self.width == Width::V512);
         let taken = match self.shape.right {
             Right::F32 | Right::Bf16 | Right::Pairs => 1,
             Right::Bytes => 2,
             Right::Nibbles => 3,
         };
-        let spare = registers::count(self.level) - height * vectors - taken * vectors - table;
+        let spare = registers::count(self.width) - height * vectors - taken * vectors - table;
         let turns = spare.clamp(1, 4);
         let mut turn = 0;
         for u in 0..count {
@@ -585,7 +588,7 @@ impl Dot {
                 let place = self.element(r, u);
                 self.asm.emit(Instruction::with2(spread, element, place));
                 for v in 0..vectors {
-                    let sum = vector(self.level, r * vectors + v);
+                    let sum = vector(self.width, r * vectors + v);
                     let column = self.spare(height, vectors, Spare::Column(v));
                     self.asm.emit(Instruction::with3(fma, sum, element, column));
                 }

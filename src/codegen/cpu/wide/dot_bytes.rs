@@ -1,6 +1,6 @@
 //! The part of the `dot` leaf for panels of whole numbers at 256 bits: sums of products of bytes (AVX-VNNI).
 //!
-//! In: a product whose right operand is bytes or half bytes with scales, at [`CpuLevel::Avx2Vnni`]. Out: code for any number
+//! In: a product whose right operand is bytes or half bytes with scales, where the left one is rounded in groups. Out: code for any number
 //! of rows, where the inner extent is whole groups; else the other part of the leaf goes on, which widens the numbers to
 //! `f32`. What is computed is that of `dot_whole`, bit for bit; how it is done differs, for there are 16 registers and no
 //! permutation of bytes across a register:
@@ -28,7 +28,7 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use super::asm::Label;
 use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, SCALES_AHEAD, STRIDE, WORDS};
 use super::registers::{at, frame, xmm, ymm};
-use crate::tile::CpuLevel;
+use crate::tile::Width;
 
 /// Steps of a group, and of a block of it.
 const GROUP: i32 = crate::tile::GROUP;
@@ -87,7 +87,7 @@ impl Dot {
     pub(super) fn is_of_bytes(&self) -> bool {
         let s = &self.shape;
         let fits = s.inner_dense && s.vectors == 2 && s.b_pitch == 16;
-        self.level == CpuLevel::Avx2Vnni && s.right.scaled() && fits
+        self.width == Width::V256 && s.groups && fits
     }
 
     /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.

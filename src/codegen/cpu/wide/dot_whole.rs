@@ -28,7 +28,7 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use super::asm::Label;
 use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, SCALES_AHEAD, STEPS, STRIDE, WORDS};
 use super::registers::{at, frame, xmm, ymm, zmm};
-use crate::tile::CpuLevel;
+use crate::tile::Width;
 
 /// Steps of a group.
 const GROUP: i32 = crate::tile::GROUP;
@@ -72,7 +72,7 @@ impl Dot {
     pub(super) fn is_whole(&self) -> bool {
         let s = &self.shape;
         let fits = s.inner_dense && s.vectors == 2 && s.b_pitch == 32;
-        self.level == CpuLevel::Avx512 && s.right.scaled() && fits
+        self.width == Width::V512 && s.groups && fits
     }
 
     /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.

@@ -11,7 +11,7 @@ use super::super::origins::Places;
 use super::allocate::Allocated;
 use super::asm::{self, Asm};
 use super::machine::{Base, Class, Constant, Inst, Item, Label, Machine, Mem, Op, Operand, Reg, View, When};
-use crate::tile::CpuLevel;
+use crate::tile::Width;
 
 const GENERAL: [[Register; 4]; 16] = {
     use Register as R;
@@ -136,7 +136,7 @@ impl Encoder<'_> {
         {
             return Some(());
         }
-        let code = inst.op.code(self.machine.level);
+        let code = inst.op.code(self.machine.width);
         if code == Code::INVALID {
             return None;
         }
@@ -233,8 +233,8 @@ impl Encoder<'_> {
     /// Bytes of a constant: one element where the instruction spreads it, else a whole vector.
     fn bytes(&self, c: &Constant) -> Vec<u8> {
         match c {
-            Constant::Same(x) => x.to_le_bytes().repeat(if self.machine.level == CpuLevel::Avx512 { 1 } else { 8 }),
-            Constant::Count => (0..self.machine.level.lanes()).flat_map(u32::to_le_bytes).collect(),
+            Constant::Same(x) => x.to_le_bytes().repeat(if self.machine.width == Width::V512 { 1 } else { 8 }),
+            Constant::Count => (0..self.machine.width.lanes()).flat_map(u32::to_le_bytes).collect(),
         }
     }
 

@@ -12,21 +12,21 @@ use cranelift_object::ObjectModule;
 use super::super::function::signature;
 use super::super::origins::{Comments, Places};
 use super::amx::{TilesShape, tiles};
-use super::dot::{DotShape, dot};
+use super::dot::{DotShape, Right, dot};
 use super::pair_rows::{PairRowsShape, pair_rows};
 use super::transpose::{TransposeShape, transpose};
 use crate::threads;
-use crate::tile::{CpuLevel, Inst};
+use crate::tile::{Inst, Width};
 
 /// Leaves that are named by what they do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// A product.
-    Dot(CpuLevel, DotShape),
+    Dot(Width, DotShape),
     /// A product of tiles of `bf16`.
     Tiles(TilesShape),
     /// A transposition.
-    Transpose(CpuLevel, TransposeShape),
+    Transpose(Width, TransposeShape),
     /// Rows of `bf16` side by side.
     PairRows(PairRowsShape),
 }
@@ -35,9 +35,11 @@ impl Kind {
     /// For symbols.
     fn name(self) -> String {
         match self {
-            Kind::Dot(level, _) => format!("dot.{}", level.name()),
+            Kind::Dot(_, shape) if shape.right == Right::Pairs => "dot.avx512bf16".to_string(),
+            Kind::Dot(Width::V256, shape) if shape.groups => "dot.avx2vnni".to_string(),
+            Kind::Dot(width, _) => format!("dot.{}", width.name()),
             Kind::Tiles(_) => "dot.amx".to_string(),
-            Kind::Transpose(level, _) => format!("transpose.{}", level.name()),
+            Kind::Transpose(width, _) => format!("transpose.{}", width.name()),
             Kind::PairRows(_) => "pair_rows".to_string(),
         }
     }
@@ -48,9 +50,9 @@ impl Kind {
     /// A form that cannot be encoded, a mistake of ours.
     fn make(self, commented: bool) -> Result<(Vec<u8>, Comments), String> {
         match self {
-            Kind::Dot(level, shape) => dot(level, shape, commented),
+            Kind::Dot(width, shape) => dot(width, shape, commented),
             Kind::Tiles(shape) => tiles(shape, commented),
-            Kind::Transpose(level, shape) => transpose(level, shape, commented),
+            Kind::Transpose(width, shape) => transpose(width, shape, commented),
             Kind::PairRows(shape) => pair_rows(shape, commented),
         }
     }
@@ -159,7 +161,7 @@ impl Leaves {
                 Wanted::Code { .. } => None,
             }));
         }
-        // The best level's first: they are the longest.
+        // The widest first: they are the longest.
         let made = threads::each(kinds.into_iter().rev(), threads, |kind| {
             let made = kind.make(commented).map_err(|e| format!("{}: {e}", kind.name()))?;
             Ok((kind, made))

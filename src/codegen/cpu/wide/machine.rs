@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Code;
 
-use crate::tile::{self, CpuLevel};
+use crate::tile::{self, Width};
 
 /// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,12 +139,12 @@ macro_rules! instructions {
         pub(super) enum Op { $($name,)* }
 
         impl Op {
-            /// The instruction's encoding at a level; `INVALID` where there is none.
-            pub(super) fn code(self, level: CpuLevel) -> Code {
-                match (self, level) {
-                    $((Op::$name, CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx) => Code::$wide,)*
-                    $((Op::$name, CpuLevel::Avx2 | CpuLevel::Avx2Vnni) => Code::$narrow,)*
-                    (_, CpuLevel::Portable) => Code::INVALID,
+            /// The instruction's encoding at a width; `INVALID` where there is none.
+            pub(super) fn code(self, width: Width) -> Code {
+                match (self, width) {
+                    $((Op::$name, Width::V512) => Code::$wide,)*
+                    $((Op::$name, Width::V256) => Code::$narrow,)*
+                    (_, Width::V128) => Code::INVALID,
                 }
             }
 
@@ -344,8 +344,8 @@ pub(super) enum Constant {
 
 /// A function being made.
 pub(super) struct Machine {
-    /// Its level.
-    pub(super) level: CpuLevel,
+    /// How wide its vectors are.
+    pub(super) width: Width,
     /// Class of each register.
     pub(super) classes: Vec<Class>,
     /// What comes before everything else: constants.
@@ -370,9 +370,9 @@ pub(super) struct Machine {
 
 impl Machine {
     /// An empty function.
-    pub(super) fn new(level: CpuLevel) -> Machine {
+    pub(super) fn new(width: Width) -> Machine {
         Machine {
-            level,
+            width,
             classes: Vec::new(),
             prelude: Vec::new(),
             items: Vec::new(),
@@ -389,12 +389,12 @@ impl Machine {
 
     /// Is this AVX-512?
     pub(super) fn wide(&self) -> bool {
-        self.level == CpuLevel::Avx512
+        self.width == Width::V512
     }
 
     /// `f32` lanes of a vector.
     pub(super) fn lanes(&self) -> i64 {
-        i64::from(self.level.lanes())
+        i64::from(self.width.lanes())
     }
 
     /// A new register.

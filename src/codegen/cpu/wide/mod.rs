@@ -1,6 +1,6 @@
 //! Leaf functions: machine code of our own for what a kernel does innermost, at the full width of the processor.
 //!
-//! Cranelift has no vector wider than 128 bits on x86-64. From [`CpuLevel::Avx2`] on the loops of a
+//! Cranelift has no vector wider than 128 bits on x86-64. From 256 bits on the loops of a
 //! kernel are still Cranelift's; each `run`, `dot`, `transpose` and `pair_rows` becomes a call of a *leaf*: `extern "C" fn(words: *const
 //! u64)`, specialised for extents, places in scratch, strides and element types. What is known only when the program
 //! runs stands in the words, which the kernel fills in before the call.
@@ -9,7 +9,7 @@
 //! has Cranelift's code inline, which reads and writes the same scratch. What the generators must not know: Cranelift,
 //! plans, the runtime; `call` and `leaves` alone put leaves into kernels and objects.
 //!
-//! * `registers`: what registers and plain instructions each level has;
+//! * `registers`: what registers and plain instructions there are at each width;
 //! * `asm`: instructions, labels and their encoding;
 //! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
@@ -52,7 +52,7 @@ pub(super) use call::Dotted;
 pub(super) use leaves::{LeafCalls, LeafOrigin, Leaves};
 
 use super::origins::Places;
-use crate::tile::{Body, CpuLevel, Extent, Inst, Value};
+use crate::tile::{Body, Cpu, Extent, Inst, Value, Width};
 
 /// What a kernel puts into one of the 64-bit words that it hands to a leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,9 +93,9 @@ pub(super) struct Leaf {
 }
 
 /// The leaf of a `run`; `None` where this generator declines.
-pub(super) fn run_leaf(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
-    match level.vectors() {
-        CpuLevel::Portable => None,
-        _ => run::select(level, body, rows, cols, insts),
+pub(super) fn run_leaf(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
+    match level.width() {
+        Width::V128 => None,
+        Width::V256 | Width::V512 => run::select(level, body, rows, cols, insts),
     }
 }

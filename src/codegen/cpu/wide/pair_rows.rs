@@ -109,7 +109,7 @@ pub(super) fn pair_rows(shape: PairRowsShape, commented: bool) -> Result<(Vec<u8
 mod tests {
     use super::super::testing::Executable;
     use super::*;
-    use crate::tile::CpuLevel;
+    use crate::tile::Cpu;
 
     /// Numbers of many sizes and signs; every rounding of a tie among them, infinities and no NaN.
     fn number(n: usize) -> f32 {
@@ -130,7 +130,7 @@ mod tests {
             let shape =
                 PairRowsShape { vectors: i32::try_from(vectors).expect("a small number"), pitch, result_pitch: pitch };
             let (code, _) = pair_rows(shape, false).expect("it can be encoded");
-            let Some(leaf) = Executable::new(CpuLevel::Avx512Bf16, &code) else { continue };
+            let Some(leaf) = Executable::new(Cpu::AVX512_BF16, &code) else { continue };
             let from: Vec<f32> = (0..32 * there).map(number).collect();
             let half = |r: usize, c: usize| match from.get(32 * r + c) {
                 Some(x) if r < there => u32::from(half::bf16::from_f32(*x).to_bits()),

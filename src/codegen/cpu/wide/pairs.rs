@@ -1,8 +1,8 @@
 //! Calls of the leaves of `bf16` products: both operands `bf16`, the right one in pairs of steps.
 //!
 //! In: a `dot` whose right operand is `load_pairs` or `pair_rows`, in a kernel for a wide level. Out: CLIF, and the leaf in
-//! the object: tiles at [`CpuLevel::Amx`], `vdpbf16ps` at [`CpuLevel::Avx512Bf16`]. Anything else is declined, and the caller widens
-//! step by step: another level, a left operand in scratch, sums that start with another number than 0, panels with more
+//! the object: tiles with [`Feature::Amx`], `vdpbf16ps` with [`Feature::Bf16`] alone. Anything else is declined, and the caller widens
+//! step by step: another machine, a left operand in scratch, sums that start with another number than 0, panels with more
 //! than two vectors of columns, a number of steps that may be odd for `vdpbf16ps`, which takes them in pairs alone.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
@@ -15,22 +15,22 @@ use super::dot::{DotShape, Right};
 use super::leaves::Kind;
 use super::pair_rows::PairRowsShape;
 use crate::shape::Elem;
-use crate::tile::{self, CpuLevel, InstData, Op};
+use crate::tile::{self, Cpu, Feature, InstData, Op};
 
 impl Code<'_, '_> {
     /// Emits a product with a panel of pairs as a call. False if there is no leaf for it.
     ///
     /// # Errors
     /// A form that the verifier refuses.
-    pub(super) fn wide_pairs(&mut self, level: CpuLevel, data: &InstData, scratch: Value) -> Result<bool, String> {
+    pub(super) fn wide_pairs(&mut self, level: Cpu, data: &InstData, scratch: Value) -> Result<bool, String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
         let ta = tile(*a)?;
         let result = tile(data.result.ok_or("a product without a result")?)?;
-        if !matches!(level, CpuLevel::Avx512Bf16 | CpuLevel::Amx) {
+        if !level.has(Feature::Bf16) {
             return Ok(false);
         }
-        let Some(vectors) = vectors(&result, level.vectors()).filter(|n| *n <= 2) else { return Ok(false) };
+        let Some(vectors) = vectors(&result, level.width()).filter(|n| *n <= 2) else { return Ok(false) };
         let Some(acc_pitch) = pitch(&result) else { return Ok(false) };
         let zero = starts_with_zero(self.body, *acc);
         let filled = zero.is_some();
@@ -39,7 +39,7 @@ impl Code<'_, '_> {
         }
         let Some((b_start, b_pitch, far)) = self.panel_of_pairs(*b, vectors, scratch)? else { return Ok(false) };
         let Some((a_start, [rows_of_a, Stride::Const(1)], Elem::BF16)) = self.window(*a)? else { return Ok(false) };
-        if level == CpuLevel::Avx512Bf16 && !takes_pairs(self.body, data) {
+        if !level.has(Feature::Amx) && !takes_pairs(self.body, data) {
             return Ok(false);
         }
         let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
@@ -52,7 +52,7 @@ impl Code<'_, '_> {
         let a_stride = self.stride_bytes(rows_of_a, Elem::BF16);
         let target = self.in_scratch(&result, scratch)?;
         let nothing = self.int(0);
-        if level == CpuLevel::Amx {
+        if level.has(Feature::Amx) {
             let shape = TilesShape { b_pitch, acc_pitch, vectors, zero: filled };
             let leaf = self.leaves.of_kind(Kind::Tiles(shape));
             self.call_leaf(leaf, &[a_start, a_stride, b_start, target, rows, inner])?;
@@ -65,12 +65,13 @@ impl Code<'_, '_> {
                 acc_pitch,
                 vectors,
                 right,
+                groups: false,
                 filled,
                 far,
                 result: 0,
                 direct: false,
             };
-            self.call_dot(level, shape, [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
+            self.call_dot(level.width(), shape, [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
         }
         Ok(true)
     }
@@ -110,7 +111,7 @@ impl Code<'_, '_> {
     /// A form that the verifier refuses.
     pub(in crate::codegen::cpu) fn wide_pair_rows(
         &mut self,
-        level: CpuLevel,
+        level: Cpu,
         data: &InstData,
         scratch: Value,
     ) -> Result<bool, String> {
@@ -119,12 +120,11 @@ impl Code<'_, '_> {
         };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("pairs of rows of a tile");
         let (from, to) = (tile(*x)?, tile(y)?);
-        let (Some(vectors), Some(pitch), Some(result_pitch)) =
-            (vectors(&to, level.vectors()), pitch(&from), pitch(&to))
+        let (Some(vectors), Some(pitch), Some(result_pitch)) = (vectors(&to, level.width()), pitch(&from), pitch(&to))
         else {
             return Ok(false);
         };
-        if !level.is_for_bf16() || vectors > 16 {
+        if !level.has(Feature::Bf16) || vectors > 16 {
             return Ok(false);
         }
         let (source, target) = (self.in_scratch(&from, scratch)?, self.in_scratch(&to, scratch)?);

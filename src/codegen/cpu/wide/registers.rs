@@ -1,32 +1,32 @@
-//! The vector registers and the plain instructions of each wide level.
+//! The vector registers and the plain instructions of each width.
 
 use iced_x86::{Code, MemoryOperand, Register};
 
-use crate::tile::CpuLevel;
+use crate::tile::Width;
 
-/// Vector register `n` at the level's width.
-pub(super) fn vector(level: CpuLevel, n: i32) -> Register {
+/// Vector register `n` of a width.
+pub(super) fn vector(width: Width, n: i32) -> Register {
     let n = u32::try_from(n).unwrap_or(0);
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Register::ZMM0 + n % 32,
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni => Register::YMM0 + n % 16,
-        CpuLevel::Portable => Register::XMM0 + n % 16,
+    match width {
+        Width::V512 => Register::ZMM0 + n % 32,
+        Width::V256 => Register::YMM0 + n % 16,
+        Width::V128 => Register::XMM0 + n % 16,
     }
 }
 
 /// How many vector registers there are.
-pub(super) fn count(level: CpuLevel) -> i32 {
-    i32::try_from(level.registers()).unwrap_or(16)
+pub(super) fn count(width: Width) -> i32 {
+    i32::try_from(width.registers()).unwrap_or(16)
 }
 
 /// Bytes of a vector register.
-pub(super) fn bytes(level: CpuLevel) -> i32 {
-    4 * i32::try_from(level.lanes()).unwrap_or(4)
+pub(super) fn bytes(width: Width) -> i32 {
+    4 * i32::try_from(width.lanes()).unwrap_or(4)
 }
 
 /// Rows of a register tile of a product.
-pub(super) fn dot_rows(level: CpuLevel) -> i32 {
-    i32::try_from(level.dot_rows()).unwrap_or(4)
+pub(super) fn dot_rows(width: Width) -> i32 {
+    i32::try_from(width.dot_rows()).unwrap_or(4)
 }
 
 /// Memory so many bytes from a register.
@@ -55,68 +55,52 @@ pub(super) fn xmm(n: u32) -> Register {
 }
 
 /// A load and a store of a whole register, at any alignment.
-pub(super) fn moves(level: CpuLevel) -> (Code, Code) {
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
-            (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm)
-        }
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
-        CpuLevel::Portable => (Code::VEX_Vmovups_xmm_xmmm128, Code::VEX_Vmovups_xmmm128_xmm),
+pub(super) fn moves(width: Width) -> (Code, Code) {
+    match width {
+        Width::V512 => (Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::EVEX_Vmovups_zmmm512_k1z_zmm),
+        Width::V256 => (Code::VEX_Vmovups_ymm_ymmm256, Code::VEX_Vmovups_ymmm256_ymm),
+        Width::V128 => (Code::VEX_Vmovups_xmm_xmmm128, Code::VEX_Vmovups_xmmm128_xmm),
     }
 }
 
 /// One register to another.
-pub(super) fn copy(level: CpuLevel) -> Code {
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => Code::VEX_Vmovaps_ymm_ymmm256,
+pub(super) fn copy(width: Width) -> Code {
+    match width {
+        Width::V512 => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
+        Width::V256 | Width::V128 => Code::VEX_Vmovaps_ymm_ymmm256,
     }
 }
 
 /// Bits of a register that are set where those of one of two are, and not of both; sums.
-pub(super) fn xor_and_add(level: CpuLevel) -> (Code, Code) {
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
-            (Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er)
-        }
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => {
-            (Code::VEX_Vpxor_ymm_ymm_ymmm256, Code::VEX_Vaddps_ymm_ymm_ymmm256)
-        }
+pub(super) fn xor_and_add(width: Width) -> (Code, Code) {
+    match width {
+        Width::V512 => (Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er),
+        Width::V256 | Width::V128 => (Code::VEX_Vpxor_ymm_ymm_ymmm256, Code::VEX_Vaddps_ymm_ymm_ymmm256),
     }
 }
 
 /// An element of memory spread over a register; `sum += a * b`.
-pub(super) fn spread_and_fma(level: CpuLevel) -> (Code, Code) {
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
-            (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er)
-        }
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni => (Code::VEX_Vbroadcastss_ymm_m32, Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256),
-        CpuLevel::Portable => (Code::VEX_Vbroadcastss_xmm_m32, Code::VEX_Vfmadd231ps_xmm_xmm_xmmm128),
+pub(super) fn spread_and_fma(width: Width) -> (Code, Code) {
+    match width {
+        Width::V512 => (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er),
+        Width::V256 => (Code::VEX_Vbroadcastss_ymm_m32, Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256),
+        Width::V128 => (Code::VEX_Vbroadcastss_xmm_m32, Code::VEX_Vfmadd231ps_xmm_xmm_xmmm128),
     }
 }
 
 /// Interleaving of two registers by elements, of the low and of the high half of each 128-bit lane.
-pub(super) fn unpack_singles(level: CpuLevel) -> [Code; 2] {
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
-            [Code::EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32]
-        }
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => {
-            [Code::VEX_Vunpcklps_ymm_ymm_ymmm256, Code::VEX_Vunpckhps_ymm_ymm_ymmm256]
-        }
+pub(super) fn unpack_singles(width: Width) -> [Code; 2] {
+    match width {
+        Width::V512 => [Code::EVEX_Vunpcklps_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vunpckhps_zmm_k1z_zmm_zmmm512b32],
+        Width::V256 | Width::V128 => [Code::VEX_Vunpcklps_ymm_ymm_ymmm256, Code::VEX_Vunpckhps_ymm_ymm_ymmm256],
     }
 }
 
 /// The same by pairs of elements.
-pub(super) fn unpack_pairs(level: CpuLevel) -> [Code; 2] {
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => {
-            [Code::EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64, Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64]
-        }
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => {
-            [Code::VEX_Vunpcklpd_ymm_ymm_ymmm256, Code::VEX_Vunpckhpd_ymm_ymm_ymmm256]
-        }
+pub(super) fn unpack_pairs(width: Width) -> [Code; 2] {
+    match width {
+        Width::V512 => [Code::EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64, Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64],
+        Width::V256 | Width::V128 => [Code::VEX_Vunpcklpd_ymm_ymm_ymmm256, Code::VEX_Vunpckhpd_ymm_ymm_ymmm256],
     }
 }
 
@@ -139,10 +123,10 @@ pub(super) struct Widening {
     pub(super) multiply: Code,
 }
 
-/// The widening instructions of a level.
-pub(super) fn widening(level: CpuLevel) -> Widening {
-    match level {
-        CpuLevel::Avx512 | CpuLevel::Avx512Bf16 | CpuLevel::Amx => Widening {
+/// The widening instructions of a width.
+pub(super) fn widening(width: Width) -> Widening {
+    match width {
+        Width::V512 => Widening {
             words: Code::EVEX_Vpmovzxwd_zmm_k1z_ymmm256,
             bytes: Code::EVEX_Vpmovzxbd_zmm_k1z_xmmm128,
             signed_bytes: Code::EVEX_Vpmovsxbd_zmm_k1z_xmmm128,
@@ -152,7 +136,7 @@ pub(super) fn widening(level: CpuLevel) -> Widening {
             to_float: Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er,
             multiply: Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
         },
-        CpuLevel::Avx2 | CpuLevel::Avx2Vnni | CpuLevel::Portable => Widening {
+        Width::V256 | Width::V128 => Widening {
             words: Code::VEX_Vpmovzxwd_ymm_xmmm128,
             bytes: Code::VEX_Vpmovzxbd_ymm_xmmm64,
             signed_bytes: Code::VEX_Vpmovsxbd_ymm_xmmm64,

@@ -21,7 +21,7 @@ use super::reduce::Sum;
 use super::{Leaf, Word};
 use crate::scalar::{CmpOp, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::{Body, CpuLevel, Extent, Inst, Op, Space, TileType, Type, Value};
+use crate::tile::{Body, Cpu, Extent, Feature, Inst, Op, Space, TileType, Type, Value};
 
 /// Some vectors of columns.
 #[derive(Clone, Copy)]
@@ -76,11 +76,11 @@ pub(super) struct Select<'a> {
 }
 
 /// The leaf of a run.
-pub(super) fn select(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
+pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
     let mut f = Frame::new(body, rows, cols, insts)?;
     let scratch = f.word(Word::Scratch);
-    let mut m = Machine::new(level.vectors());
-    m.shortens = level.is_for_bf16();
+    let mut m = Machine::new(level.width());
+    m.shortens = level.has(Feature::Bf16);
     let scratch_start = m.make(Class::General, Do::Mov, vec![Mem::word(scratch).into()]);
     let mut s = Select {
         m,

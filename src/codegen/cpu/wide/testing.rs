@@ -7,12 +7,12 @@ use super::super::origins::Comments;
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::features_of;
 use crate::runtime::processor;
-use crate::tile::CpuLevel;
+use crate::tile::{Cpu, Feature, Width};
 
 /// Has this machine the instructions of a level, for whole numbers too?
-pub(super) fn has(level: CpuLevel) -> bool {
-    let bytes = if level.vectors() == CpuLevel::Avx512 { feature::AVX512_VNNI } else { 0 };
-    features_of(level.name()).is_some_and(|features| processor::can_run(features | bytes))
+pub(super) fn has(level: Cpu) -> bool {
+    let bytes = if level.width() == Width::V512 { feature::AVX512_VNNI } else { 0 };
+    features_of(&level.name()).is_some_and(|features| processor::can_run(features | bytes))
 }
 
 /// The text of code, one line an instruction; targets of jumps as the byte where they are.
@@ -36,7 +36,7 @@ pub(super) struct Executable(memmap2::Mmap);
 impl Executable {
     /// Checks the code of a leaf ([`decodes`]) and makes it callable; `None`, and a word about it, where this machine
     /// cannot run it.
-    pub(super) fn new(level: CpuLevel, code: &[u8]) -> Option<Executable> {
+    pub(super) fn new(level: Cpu, code: &[u8]) -> Option<Executable> {
         decodes(level, code);
         if !has(level) {
             println!("not run: this machine lacks {}", level.name());
@@ -59,7 +59,7 @@ impl Executable {
 }
 
 /// Every byte up to the return belongs to an instruction that a processor of the level has; after it may come constants.
-pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
+pub(super) fn decodes(level: Cpu, code: &[u8]) {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     while decoder.can_decode() {
         let i = decoder.decode();
@@ -87,13 +87,13 @@ pub(super) fn decodes(level: CpuLevel, code: &[u8]) {
                     | CpuidFeature::AVX512_VNNI
                     | CpuidFeature::AVX512_VBMI
             );
-            let sums = level == CpuLevel::Avx2Vnni && *f == CpuidFeature::AVX_VNNI;
-            let pairs = level.is_for_bf16() && *f == CpuidFeature::AVX512_BF16;
-            let tiles = level == CpuLevel::Amx && matches!(f, CpuidFeature::AMX_TILE | CpuidFeature::AMX_BF16);
-            let allowed = match level.vectors() {
-                CpuLevel::Portable => base,
-                CpuLevel::Avx2 => base || avx2 || sums,
-                _ => base || avx2 || avx512 || pairs || tiles,
+            let sums = level.has(Feature::Vnni) && level.width() == Width::V256 && *f == CpuidFeature::AVX_VNNI;
+            let pairs = level.has(Feature::Bf16) && *f == CpuidFeature::AVX512_BF16;
+            let tiles = level.has(Feature::Amx) && matches!(f, CpuidFeature::AMX_TILE | CpuidFeature::AMX_BF16);
+            let allowed = match level.width() {
+                Width::V128 => base,
+                Width::V256 => base || avx2 || sums,
+                Width::V512 => base || avx2 || avx512 || pairs || tiles,
             };
             assert!(allowed, "{f:?} at {} for {}", i.ip(), level.name());
         }

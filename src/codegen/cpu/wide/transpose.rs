@@ -1,6 +1,6 @@
 //! `transpose` as a leaf function: rows and columns of a tile in scratch exchanged, in blocks of a vector's lanes squared.
 //!
-//! In: the level and the tiles' layout ([`TransposeShape`]). Out: code that takes two words: the addresses of the operand
+//! In: the width and the tiles' layout ([`TransposeShape`]). Out: code that takes two words: the addresses of the operand
 //! and of the result. Elements are of 4 bytes.
 //!
 //! A block of 16 x 16 (AVX-512) or 8 x 8 (AVX2) is loaded by rows, and goes through registers alone: pairs of rows are
@@ -13,7 +13,7 @@ use iced_x86::{Code, Instruction, Register};
 use super::super::origins::Comments;
 use super::asm::Asm;
 use super::registers::{self, at, vector};
-use crate::tile::CpuLevel;
+use crate::tile::Width;
 
 /// Both tiles' layout: the operand's capacities, and the bytes from row to row of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,25 +42,21 @@ const ROWS: Register = Register::RCX;
 ///
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
-pub(super) fn transpose(
-    level: CpuLevel,
-    shape: TransposeShape,
-    commented: bool,
-) -> Result<(Vec<u8>, Comments), String> {
-    let mut t = Transpose { asm: Asm::new(commented), level, shape };
+pub(super) fn transpose(width: Width, shape: TransposeShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
+    let mut t = Transpose { asm: Asm::new(commented), width, shape };
     t.function();
     t.asm.finish()
 }
 
 struct Transpose {
     asm: Asm,
-    level: CpuLevel,
+    width: Width,
     shape: TransposeShape,
 }
 
 impl Transpose {
     fn lanes(&self) -> i32 {
-        registers::bytes(self.level) / 4
+        registers::bytes(self.width) / 4
     }
 
     fn function(&mut self) {
@@ -107,22 +103,22 @@ impl Transpose {
     /// One block: `rows` rows of the operand are there, `cols` rows of the result.
     fn block(&mut self, rows: i32, cols: i32) {
         let lanes = self.lanes();
-        let (load, store) = registers::moves(self.level);
-        let level = self.level;
-        let r = |n: i32| vector(level, n);
+        let (load, store) = registers::moves(self.width);
+        let width = self.width;
+        let r = |n: i32| vector(width, n);
         self.asm.comment(format!("{rows} x {cols}"));
         for n in 0..lanes {
             let place = at(FROM, n.min(rows - 1) * self.shape.pitch);
             self.asm.emit(Instruction::with2(load, r(n), place));
         }
         // Two sets of registers take turns: 0.. and lanes.. .
-        let [low, high] = registers::unpack_singles(level);
+        let [low, high] = registers::unpack_singles(width);
         for i in 0..lanes / 2 {
             let (a, b) = (r(2 * i), r(2 * i + 1));
             self.asm.emit(Instruction::with3(low, r(lanes + 2 * i), a, b));
             self.asm.emit(Instruction::with3(high, r(lanes + 2 * i + 1), a, b));
         }
-        let [low, high] = registers::unpack_pairs(level);
+        let [low, high] = registers::unpack_pairs(width);
         for g in 0..lanes / 4 {
             let t = |n: i32| r(lanes + 4 * g + n);
             self.asm.emit(Instruction::with3(low, r(4 * g), t(0), t(2)));
@@ -131,7 +127,7 @@ impl Transpose {
             self.asm.emit(Instruction::with3(high, r(4 * g + 3), t(1), t(3)));
         }
         // Register 4 g + j holds, in its 128-bit lane l, column 4 l + j of rows 4 g to 4 g + 3.
-        if level == CpuLevel::Avx512 {
+        if width == Width::V512 {
             let shuffle = Code::EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8;
             let (even, odd) = (0x88, 0xdd);
             for j in 0..4 {
@@ -158,7 +154,7 @@ impl Transpose {
                 self.asm.emit(Instruction::with4(permute, r(12 + j), r(j), r(4 + j), 0x31));
             }
         }
-        let first = if level == CpuLevel::Avx512 { 0 } else { lanes };
+        let first = if width == Width::V512 { 0 } else { lanes };
         for n in 0..cols {
             let place = at(TO, n * self.shape.result_pitch);
             self.asm.emit(Instruction::with2(store, place, r(first + n)));
@@ -170,10 +166,11 @@ impl Transpose {
 mod tests {
     use super::super::testing::Executable;
     use super::*;
+    use crate::tile::Cpu;
 
     #[test]
     fn rows_and_columns_are_exchanged() {
-        for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+        for cpu in [Cpu::AVX512, Cpu::AVX2] {
             for (rows, cols) in
                 [(1, 2), (2, 1), (3, 100), (5, 9), (8, 8), (16, 16), (17, 33), (32, 64), (64, 32), (100, 3), (128, 128)]
             {
@@ -186,8 +183,8 @@ mod tests {
                     pitch: number(4 * pitch),
                     result_pitch: number(4 * result_pitch),
                 };
-                let (code, _) = transpose(level, shape, false).expect("it can be encoded");
-                let Some(leaf) = Executable::new(level, &code) else { continue };
+                let (code, _) = transpose(cpu.width(), shape, false).expect("it can be encoded");
+                let Some(leaf) = Executable::new(cpu, &code) else { continue };
                 let from: Vec<u32> = (0..u32::try_from(rows * pitch).expect("a small number")).collect();
                 let mut to = vec![u32::MAX; cols * result_pitch + 64];
                 // SAFETY: both tiles have whole padded rows, and the result room for them.

@@ -17,7 +17,7 @@ use super::Lowering;
 use crate::ir::{self, Function, Op, Terminator, Value};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::CpuLevel;
+use crate::tile::{Cpu, Feature, Width};
 
 /// From so many queries on, keys and values that lie apart are copied. Measured on 12 heads of 64: of the time with all in
 /// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
@@ -27,8 +27,8 @@ const SEVERAL: i64 = 64;
 
 /// The most queries that are computed one by one. Measured on 12 heads of 64 and 16 to 2048 keys, one query takes a seventh
 /// of what a whole tile of queries does with 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit ones.
-fn few(level: CpuLevel) -> i64 {
-    if level == CpuLevel::Portable { 1 } else { 4 }
+fn few(level: Cpu) -> i64 {
+    if level.width() == Width::V128 { 1 } else { 4 }
 }
 
 impl Lowering<'_> {
@@ -146,7 +146,7 @@ impl Lowering<'_> {
         let [q, k, v] = [view(parts[0])?, view(parts[1])?, view(parts[2])?];
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
         let fits = width(&q).is_some_and(|d| d > 0 && d % 2 == 0) && width(&v).is_some_and(|e| e > 0);
-        (self.level.is_for_bf16() && fits).then_some([k, v])
+        (self.level.has(Feature::Bf16) && fits).then_some([k, v])
     }
 
     /// Launches the kernel of products of pairs, after keys and values have been laid for it.

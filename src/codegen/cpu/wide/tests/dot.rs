@@ -2,7 +2,7 @@
 
 use super::super::dot::{DotShape, Right, dot};
 use super::super::testing::{Executable, listing};
-use crate::tile::CpuLevel;
+use crate::tile::Cpu;
 
 fn numbers(n: usize, seed: u32) -> Vec<f32> {
     let mut x = seed;
@@ -37,14 +37,14 @@ const RESULT: usize = 9;
 
 /// Runs the leaf on `rows` x `inner` by `cols`, and compares each element with its chain of FMAs, bit for bit: one that starts
 /// with a number, or one from 0 that is added to what was there. What lies around the accumulator stays as it is.
-fn check(level: CpuLevel, inner_dense: bool, filled: bool, vectors: usize, rows: usize, inner: usize) {
+fn check(level: Cpu, inner_dense: bool, filled: bool, vectors: usize, rows: usize, inner: usize) {
     let stride = if inner_dense { inner + 5 } else { rows + 3 };
     check_with_stride(level, (inner_dense, stride), filled, vectors, rows, inner);
 }
 
 /// The same, with the stride of the left operand in elements.
 fn check_with_stride(
-    level: CpuLevel,
+    level: Cpu,
     (inner_dense, stride): (bool, usize),
     filled: bool,
     vectors: usize,
@@ -61,13 +61,14 @@ fn check_with_stride(
         acc_pitch: bytes(acc_row),
         vectors: i32::try_from(vectors).expect("a small number"),
         right: Right::F32,
+        groups: false,
         filled,
         far: true,
         // Some are told where the result goes.
         result: if filled { 2 } else { 0 },
         direct: false,
     };
-    let (code, comments) = dot(level, shape, true).expect("it can be encoded");
+    let (code, comments) = dot(level.width(), shape, true).expect("it can be encoded");
     assert!(listing(&code, &comments).contains("vfmadd231ps"));
     let Some(leaf) = Executable::new(level, &code) else { return };
     let a = numbers(if inner_dense { rows * stride } else { inner * stride }, 1);
@@ -97,7 +98,7 @@ fn check_with_stride(
 
 #[test]
 fn products_are_chains_of_fmas() {
-    for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+    for level in [Cpu::AVX512, Cpu::AVX2] {
         for inner_dense in [true, false] {
             for vectors in 1..=5 {
                 // Some of these are longer than what is fetched at a time.
@@ -114,7 +115,7 @@ fn products_are_chains_of_fmas() {
 
 #[test]
 fn every_height_has_its_code() {
-    for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+    for level in [Cpu::AVX512, Cpu::AVX2] {
         for rows in 1..=30 {
             check(level, true, false, 2, rows, 6);
             check(level, false, true, 2, rows, 6);
@@ -125,7 +126,7 @@ fn every_height_has_its_code() {
 /// Register tiles have fewer rows where those of the left operand are whole pages apart.
 #[test]
 fn rows_a_page_apart() {
-    for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+    for level in [Cpu::AVX512, Cpu::AVX2] {
         for rows in [1, 10, 11, 12, 14, 15, 22, 23, 30] {
             check_with_stride(level, (true, 1024), true, 2, rows, 9);
             check_with_stride(level, (true, 2048), false, 1, rows, 70);
@@ -136,7 +137,7 @@ fn rows_a_page_apart() {
 /// What is fetched ahead, and how high register tiles are, changes no bits: the code is asked.
 #[test]
 fn what_is_fetched_ahead() {
-    let text_of = |level, inner_dense, result, far| {
+    let text_of = |level: Cpu, inner_dense, result, far| {
         let (b_pitch, right) = (4 * 32, Right::F32);
         let shape = DotShape {
             inner_dense,
@@ -144,16 +145,17 @@ fn what_is_fetched_ahead() {
             acc_pitch: b_pitch,
             vectors: 2,
             right,
+            groups: false,
             filled: true,
             far,
             result,
             direct: false,
         };
-        let (code, comments) = dot(level, shape, true).expect("it can be encoded");
+        let (code, comments) = dot(level.width(), shape, true).expect("it can be encoded");
         listing(&code, &comments)
     };
     let count = |text: &str, what: &str| text.matches(what).count();
-    for (level, heights) in [(CpuLevel::Avx512, 14), (CpuLevel::Avx2, 6)] {
+    for (level, heights) in [(Cpu::AVX512, 14), (Cpu::AVX2, 6)] {
         for result in [0, 1, 2] {
             // Each line of a row of the result, in each height's turn of four steps.
             let text = text_of(level, true, result, true);
@@ -167,7 +169,7 @@ fn what_is_fetched_ahead() {
         assert_eq!(count(&near, "prefetch"), 0, "{}", level.name());
         // Strides of whole pages are looked for where a tile may be higher than a set of the cache allows.
         let pages = |text: &str| count(text, "test r11,0FFFh") + count(text, "cmove rcx,rdx");
-        assert_eq!(pages(&near), if level == CpuLevel::Avx512 { 2 } else { 0 }, "{}", level.name());
+        assert_eq!(pages(&near), if level == Cpu::AVX512 { 2 } else { 0 }, "{}", level.name());
         assert_eq!(pages(&text_of(level, false, 0, false)), 0, "{}", level.name());
         // Few rows: past the caches, four pages at once, or one place.
         let few = text_of(level, true, 2, true);
@@ -237,9 +239,9 @@ fn rounded(row: &[f32], part: f32, column: impl Fn(usize) -> (f32, f32)) -> f32 
 
 #[test]
 fn narrow_operands_are_widened_where_they_are_loaded() {
-    for level in [CpuLevel::Avx512, CpuLevel::Avx2, CpuLevel::Avx2Vnni] {
+    for level in [Cpu::AVX512, Cpu::AVX2, Cpu::AVX2_VNNI] {
         let all = [(Right::F32, 4), (Right::Bf16, 2), (Right::Bytes, 1), (Right::Nibbles, 1)];
-        for (right, size) in all.into_iter().filter(|(right, _)| level != CpuLevel::Avx2Vnni || right.scaled()) {
+        for (right, size) in all.into_iter().filter(|(right, _)| level != Cpu::AVX2_VNNI || right.scaled()) {
             for (vectors, rows, inner) in [
                 (2, 1, 1),
                 (2, 1, 2),
@@ -265,12 +267,13 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
                     acc_pitch: number(4 * cols),
                     vectors: number(vectors),
                     right,
+                    groups: right.scaled() && level.sums_bytes(),
                     filled: false,
                     far: true,
                     result: 0,
                     direct: false,
                 };
-                let (code, comments) = dot(level, shape, true).expect("it can be encoded");
+                let (code, comments) = dot(level.width(), shape, true).expect("it can be encoded");
                 assert_eq!(
                     listing(&code, &comments).contains("vpdpbusd"),
                     level.sums_bytes() && right.scaled() && vectors == 2
@@ -310,14 +313,14 @@ fn narrow_operands_are_widened_where_they_are_loaded() {
 /// Groups of zeros, of numbers that have few bits, and a NaN or an infinity, which makes its row NaN and no other.
 #[test]
 fn rounded_groups_of_every_kind() {
-    for level in [CpuLevel::Avx512, CpuLevel::Avx2Vnni] {
+    for level in [Cpu::AVX512, Cpu::AVX2_VNNI] {
         for right in [Right::Bytes, Right::Nibbles] {
             rounded_groups(level, right);
         }
     }
 }
 
-fn rounded_groups(level: CpuLevel, right: Right) {
+fn rounded_groups(level: Cpu, right: Right) {
     let (rows, inner) = (5, 64);
     let cols = 2 * usize::try_from(level.lanes()).expect("a small number");
     let bytes_of_row = if right == Right::Bytes { cols } else { cols / 2 };
@@ -328,12 +331,13 @@ fn rounded_groups(level: CpuLevel, right: Right) {
         acc_pitch: 4 * b_pitch,
         vectors: 2,
         right,
+        groups: true,
         filled: true,
         far: true,
         result: 0,
         direct: false,
     };
-    let (code, _) = dot(level, shape, false).expect("it can be encoded");
+    let (code, _) = dot(level.width(), shape, false).expect("it can be encoded");
     let Some(leaf) = Executable::new(level, &code) else { return };
     let mut a = numbers(rows * inner, 8);
     a[..32].fill(0.0);
@@ -366,7 +370,7 @@ fn rounded_groups(level: CpuLevel, right: Right) {
 /// leaf; the accumulator's place and what lies around the result stay as they are.
 #[test]
 fn sums_go_to_the_result() {
-    let level = CpuLevel::Avx512;
+    let level = Cpu::AVX512;
     for (rows, inner, columns, filled, far) in [
         (0, 5, 32, true, true),
         (1, 0, 32, false, true),
@@ -387,12 +391,13 @@ fn sums_go_to_the_result() {
             acc_pitch: 128,
             vectors: 2,
             right: Right::F32,
+            groups: false,
             filled,
             far,
             result: if far { 2 } else { 0 },
             direct: true,
         };
-        let (code, _) = dot(level, shape, false).expect("it can be encoded");
+        let (code, _) = dot(level.width(), shape, false).expect("it can be encoded");
         let Some(leaf) = Executable::new(level, &code) else { return };
         let (a, b, acc) = (numbers(rows * inner, 11), numbers(inner * cols, 12), numbers(rows * cols, 13));
         let start = numbers(rows * pitch + 2 * guard, 14);

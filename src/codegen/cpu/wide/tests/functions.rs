@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::{floats, kernel, run_leaves};
 use crate::scalar::UnaryOp;
-use crate::tile::CpuLevel;
+use crate::tile::Cpu;
 use crate::tile::interp::Argument;
 use crate::vector::expand::expand;
 use crate::vector::tests::{excess, samples};
 use crate::vector::{Features, interp, library};
 
 /// Evaluates a function on many floats; `None` where this machine cannot.
-fn compiled(level: CpuLevel, op: UnaryOp, xs: &[f32]) -> Option<Vec<f32>> {
+fn compiled(level: Cpu, op: UnaryOp, xs: &[f32]) -> Option<Vec<f32>> {
     let n = xs.len();
     let source = format!(
         r#"module "m"
@@ -38,7 +38,7 @@ fn errors_are_within_their_bounds() {
     let xs = samples();
     for name in library::names() {
         let op = UnaryOp::from_name(name).expect("an operation");
-        for (level, features) in [(CpuLevel::Avx512, Features::AVX512), (CpuLevel::Avx2, Features::AVX2)] {
+        for (level, features) in [(Cpu::AVX512, Features::AVX512), (Cpu::AVX2, Features::AVX2)] {
             let Some(ys) = compiled(level, op, &xs) else { continue };
             let f = expand(name, features).expect("a function of the library");
             for (x, y) in xs.iter().zip(&ys) {
@@ -56,7 +56,7 @@ fn errors_are_within_their_bounds() {
 /// What a softmax relies on.
 #[test]
 fn the_exponential_of_zero_is_one() {
-    for level in [CpuLevel::Avx512, CpuLevel::Avx2] {
+    for level in [Cpu::AVX512, Cpu::AVX2] {
         for op in [UnaryOp::Exp, UnaryOp::Exp2] {
             let Some(ys) = compiled(level, op, &[0.0, -0.0, f32::NEG_INFINITY, -1e30, -3e38]) else { continue };
             assert_eq!(ys, [1.0, 1.0, 0.0, 0.0, 0.0]);

@@ -14,7 +14,7 @@ use super::{Word, run_leaf};
 use crate::shape::{Dim, Elem};
 use crate::syntax::span::SourceMap;
 use crate::tile::interp::{Argument, run_kernel};
-use crate::tile::{CpuLevel, Kernel, Op, Type, Value, text, verify};
+use crate::tile::{Cpu, Feature, Kernel, Op, Type, Value, text, verify};
 
 unsafe extern "C" {
     fn mprotect(start: *mut u8, bytes: usize, allowed: i32) -> i32;
@@ -76,7 +76,7 @@ fn kernel(source: &str) -> Kernel {
 /// the listings.
 fn run_leaves(
     k: &Kernel,
-    level: CpuLevel,
+    level: Cpu,
     symbols: &BTreeMap<String, i64>,
     args: &[Argument],
     leaves: &mut dyn FnMut(&str),
@@ -188,7 +188,7 @@ fn check(source: &str, symbols: &[(&str, i64)], args: &[Argument]) {
     let mut want = args.to_vec();
     run_kernel(&k, &symbols, &mut want, crate::ir::interp::Limits::default())
         .unwrap_or_else(|e| panic!("{}\n{source}", e.message));
-    for level in [CpuLevel::Avx512Bf16, CpuLevel::Avx512, CpuLevel::Avx2] {
+    for level in [Cpu::AVX512_BF16, Cpu::AVX512, Cpu::AVX2] {
         let mut listings = String::new();
         let Some(got) = run_leaves(&k, level, &symbols, args, &mut |l| listings.push_str(l)) else { continue };
         for ((p, got), want) in k.params.iter().zip(&got).zip(&want) {
@@ -199,7 +199,7 @@ fn check(source: &str, symbols: &[(&str, i64)], args: &[Argument]) {
             let size = usize::try_from(ty.elem.size()).expect("a size");
             for (n, (x, y)) in got.chunks(size).zip(want.chunks(size)).enumerate() {
                 assert!(
-                    same(ty.elem, x, y) || level.is_for_bf16() && is_subnormal(ty.elem, x, y),
+                    same(ty.elem, x, y) || level.has(Feature::Bf16) && is_subnormal(ty.elem, x, y),
                     "{}: element {n} of {} is {x:x?}, not {y:x?}; arguments {:?}\n{source}\n{listings}",
                     level.name(),
                     k.body.name(p.value),

@@ -5,7 +5,7 @@ use half::bf16;
 use super::super::amx::{TilesShape, tiles};
 use super::super::dot::{DotShape, Right, dot};
 use super::super::testing::{Executable, listing};
-use crate::tile::CpuLevel;
+use crate::tile::Cpu;
 
 /// A product of `rows` x `inner` by 16 columns for each vector, and what lies around it.
 struct Case {
@@ -104,7 +104,7 @@ fn products_of_tiles() {
                 };
                 let (code, comments) = tiles(shape, true).expect("it can be encoded");
                 assert!(listing(&code, &comments).contains("tdpbf16ps tmm0,tmm4,tmm6"));
-                let Some(leaf) = Executable::new(CpuLevel::Amx, &code) else { return };
+                let Some(leaf) = Executable::new(Cpu::AMX, &code) else { return };
                 let mut got = case.acc.clone();
                 // SAFETY: the buffers have the sizes and strides that the words say.
                 unsafe { leaf.call(&case.words(&mut got, inner, 0)) };
@@ -136,14 +136,15 @@ fn products_of_pairs() {
                 acc_pitch: bytes(4 * case.acc_row),
                 vectors: bytes(vectors),
                 right: Right::Pairs,
+                groups: false,
                 filled,
                 far: true,
                 result: 0,
                 direct: false,
             };
-            let (code, comments) = dot(CpuLevel::Avx512Bf16, shape, true).expect("it can be encoded");
+            let (code, comments) = dot(Cpu::AVX512_BF16.width(), shape, true).expect("it can be encoded");
             assert!(listing(&code, &comments).contains("vdpbf16ps"));
-            let Some(leaf) = Executable::new(CpuLevel::Avx512Bf16, &code) else { return };
+            let Some(leaf) = Executable::new(Cpu::AVX512_BF16, &code) else { return };
             // The odd step of a pair comes first.
             let want = case.expected(filled, |i, j, start| {
                 start
