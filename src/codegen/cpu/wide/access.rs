@@ -5,7 +5,7 @@
 //! instruction at this width, goes element by element through the frame. Nothing beyond the lanes asked for is touched in
 //! a buffer; in scratch, the padding of a row may be.
 
-use super::machine::{Class, Inst, Item, Machine, Mem, Op, Operand, Reg, When};
+use super::machine::{Class, Machine, Mem, Op, Operand, Reg, When};
 use crate::shape::Elem;
 
 /// A distance in bytes.
@@ -41,9 +41,9 @@ pub(super) enum Spot {
 }
 
 impl Machine {
-    fn masked(&mut self, op: Op, mask: Option<Reg>, srcs: Vec<Operand>) -> Reg {
+    fn zeroed(&mut self, op: Op, mask: Option<Reg>, srcs: Vec<Operand>) -> Reg {
         match mask {
-            Some(k) => self.zeroed(op, k, srcs),
+            Some(k) => self.masked(op, k, true, srcs),
             None => self.vector(op, srcs),
         }
     }
@@ -77,7 +77,7 @@ impl Machine {
             Elem::Bool => from(Op::Unsigned8),
             Elem::I64 => return None,
         };
-        let x = self.masked(op, mask, srcs);
+        let x = self.zeroed(op, mask, srcs);
         Some(match elem {
             Elem::BF16 => {
                 let y = self.shift(Op::ShiftLeft, x, 16);
@@ -157,7 +157,7 @@ impl Machine {
         if op == Op::ToHalf {
             srcs.push(Operand::Imm(0));
         }
-        self.push(Inst { op, dst: None, tied: false, srcs, mask: mask.map(|k| (k, false)) });
+        self.masked_effect(op, mask, srcs);
         Some(())
     }
 
@@ -181,31 +181,26 @@ impl Machine {
         self.make(Class::General, Op::Lea, vec![m.into()])
     }
 
-    /// `body` for each lane there is, with the lane's number in a register.
-    fn each(&mut self, lanes: Lanes, body: impl FnOnce(&mut Self, Reg)) {
-        let i = self.number(0);
-        let top = self.label();
-        self.items.push(Item::Begin);
-        self.place(top);
-        body(self, i);
-        self.set(Op::PlusImm, i, true, vec![Operand::Imm(1)]);
-        match lanes {
-            Lanes::All => {
-                let all = i32::try_from(self.lanes()).unwrap_or(16);
-                self.effect(Op::CompareImm, vec![i.into(), Operand::Imm(all)]);
-            }
-            Lanes::Some { count, .. } => self.effect(Op::Compare, vec![i.into(), count.into()]),
-        }
-        self.jump(When::Less, top);
-        self.items.push(Item::End);
+    /// `body` for each lane there is, with the lane's number and a pointer, which it moves on.
+    fn each(&mut self, lanes: Lanes, start: Reg, body: impl FnOnce(&mut Self, Reg, Reg) -> Reg) {
+        let first = self.number(0);
+        let (top, carried) = self.begin_loop(&[first, start]);
+        let [i, at] = carried[..] else { return };
+        let further = body(self, i, at);
+        let next = self.tied(Op::PlusImm, i, vec![Operand::Imm(1)]);
+        let end = match lanes {
+            Lanes::All => Operand::Imm(i32::try_from(self.lanes()).unwrap_or(16)),
+            Lanes::Some { count, .. } => count.into(),
+        };
+        self.end_loop(top, (next, When::Less, end), &[next, further]);
     }
 
-    /// Moves a pointer on.
-    pub(super) fn advance(&mut self, pointer: Reg, step: Distance) {
+    /// A pointer further on.
+    pub(super) fn advance(&mut self, pointer: Reg, step: Distance) -> Reg {
         match step {
-            Distance::Bytes(0) => {}
-            Distance::Bytes(n) => self.set(Op::PlusImm, pointer, true, vec![Operand::Imm(n)]),
-            Distance::Word(w) => self.set(Op::Plus, pointer, true, vec![Mem::word(w).into()]),
+            Distance::Bytes(0) => pointer,
+            Distance::Bytes(n) => self.tied(Op::PlusImm, pointer, vec![Operand::Imm(n)]),
+            Distance::Word(w) => self.tied(Op::Plus, pointer, vec![Mem::word(w).into()]),
         }
     }
 
@@ -217,11 +212,10 @@ impl Machine {
             _ => return None,
         };
         let room = self.staging();
-        let at = self.copy(start);
-        self.each(lanes, |m, i| {
+        self.each(lanes, start, |m, i, at| {
             let x = m.make(Class::General, get, vec![Mem::at(at).into()]);
             m.effect(put, vec![room.indexed(i, size).into(), x.into()]);
-            m.advance(at, step);
+            m.advance(at, step)
         });
         self.load_unit(elem, room, None)
     }
@@ -243,21 +237,12 @@ impl Machine {
             4 => (Op::Get32, Op::Put32),
             _ => return None,
         };
-        let at = self.copy(start);
-        self.each(lanes, |m, i| {
+        self.each(lanes, start, |m, i, at| {
             let x = m.make(Class::General, get, vec![room.indexed(i, between).into()]);
             m.effect(put, vec![Mem::at(at).into(), x.into()]);
-            m.advance(at, step);
+            m.advance(at, step)
         });
         Some(())
-    }
-
-    /// Room in the frame for the elements of one vector.
-    fn staging(&mut self) -> Mem {
-        if self.frame == 0 {
-            self.room(64);
-        }
-        Mem::frame(0)
     }
 
     /// Reads a tile in scratch; truth values are masks of 4 bytes there.

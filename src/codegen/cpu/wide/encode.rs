@@ -3,15 +3,15 @@
 //! In: a function whose registers have their numbers. Out: machine code that follows the System V calling convention
 //! (`rdi` points to the words), constants after the code, addressed relative to `rip`; and where the code of each operation begins.
 
-use std::collections::BTreeMap;
-
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::super::origins::Places;
 use super::allocate::Allocated;
 use super::asm::{self, Asm};
-use super::machine::{Base, Class, Constant, Inst, Item, Label, Machine, Mem, Op, Operand, Reg, View, When};
-use crate::tile::Width;
+use super::machine::{
+    Base, Class, Constant, Function, Inst, Mem, Op, Operand, Physical, Target, Terminator, View, When,
+};
+use crate::tile::{self, Width};
 
 const GENERAL: [[Register; 4]; 16] = {
     use Register as R;
@@ -36,50 +36,77 @@ const GENERAL: [[Register; 4]; 16] = {
 };
 
 struct Encoder<'a> {
-    machine: &'a Machine,
-    numbers: &'a BTreeMap<Reg, u8>,
+    function: &'a Function<Physical>,
     asm: Asm,
-    /// The places of the function's labels and of its constants.
-    labels: BTreeMap<Label, asm::Label>,
+    /// The places of the function's blocks and of its constants.
+    blocks: Vec<asm::Label>,
     pool: Vec<asm::Label>,
+    places: Places,
+    /// What the code that is being made comes from.
+    origin: Option<tile::Inst>,
 }
 
 /// The bytes of a function, and where those of each operation begin.
-pub(super) fn encode(machine: &Machine, function: &Allocated) -> Option<(Vec<u8>, Places)> {
+pub(super) fn encode(allocated: &Allocated) -> Option<(Vec<u8>, Places)> {
     let mut asm = Asm::new(false);
-    let pool = machine.pool.iter().map(|_| asm.label()).collect();
-    let mut e = Encoder { machine, numbers: &function.numbers, asm, labels: BTreeMap::new(), pool };
-    let mut places = Places::new();
-    e.enter(function);
-    for item in &function.items {
-        match item {
-            Item::Inst(inst) => e.instruction(inst)?,
-            Item::Label(l) => {
-                let label = e.label(*l);
-                e.asm.bind(label);
+    let function = &allocated.function;
+    let pool = function.pool.iter().map(|_| asm.label()).collect();
+    let blocks = function.blocks.iter().map(|_| asm.label()).collect();
+    let mut e = Encoder { function, asm, blocks, pool, places: Places::new(), origin: None };
+    e.enter(allocated);
+    for (n, block) in function.blocks.iter().enumerate() {
+        let label = *e.blocks.get(n)?;
+        e.asm.bind(label);
+        for inst in &block.insts {
+            e.made_from(inst.origin)?;
+            e.instruction(inst)?;
+        }
+        e.terminator(n, &block.end, allocated)?;
+    }
+    e.constants();
+    let (bytes, _) = e.asm.finish().ok()?;
+    Some((bytes, e.places))
+}
+
+impl Encoder<'_> {
+    /// Says what the code that follows is made from.
+    fn made_from(&mut self, origin: Option<tile::Inst>) -> Option<()> {
+        if origin != self.origin {
+            self.origin = origin;
+            self.places.push((u32::try_from(self.asm.length()).ok()?, origin));
+        }
+        Some(())
+    }
+
+    /// The end of block `n`. What follows in the order of the code needs no jump.
+    fn terminator(&mut self, n: usize, end: &Terminator<Physical>, allocated: &Allocated) -> Option<()> {
+        let place = |target: &Target<Physical>| target.block.as_u32() as usize;
+        match end {
+            Terminator::Return => {
+                self.made_from(None)?;
+                self.leave(allocated);
             }
-            Item::Jump(when, l) => {
+            Terminator::Jump(to) if place(to) == n + 1 => {}
+            Terminator::Jump(to) => {
+                self.made_from(None)?;
+                self.asm.jump(Code::Jmp_rel32_64, *self.blocks.get(place(to))?);
+            }
+            Terminator::Branch { compare, when, targets: [then, otherwise] } => {
+                self.made_from(compare.origin)?;
+                self.instruction(compare)?;
+                let (when, to, other) =
+                    if place(then) == n + 1 { (when.opposite(), otherwise, then) } else { (*when, then, otherwise) };
                 let code = match when {
                     When::Less => Code::Jl_rel32_64,
                     When::GreaterEqual => Code::Jge_rel32_64,
                 };
-                let label = e.label(*l);
-                e.asm.jump(code, label);
+                self.asm.jump(code, *self.blocks.get(place(to))?);
+                if place(other) != n + 1 {
+                    self.asm.jump(Code::Jmp_rel32_64, *self.blocks.get(place(other))?);
+                }
             }
-            Item::From(inst) => places.push((u32::try_from(e.asm.length()).ok()?, *inst)),
-            Item::Begin | Item::End => {}
         }
-    }
-    places.push((u32::try_from(e.asm.length()).ok()?, None));
-    e.leave(function);
-    e.constants();
-    let (bytes, _) = e.asm.finish().ok()?;
-    Some((bytes, places))
-}
-
-impl Encoder<'_> {
-    fn label(&mut self, l: Label) -> asm::Label {
-        *self.labels.entry(l).or_insert_with(|| self.asm.label())
+        Some(())
     }
 
     fn general(n: u8, view: View) -> Register {
@@ -92,20 +119,20 @@ impl Encoder<'_> {
         GENERAL[usize::from(n) % 16][column]
     }
 
-    fn register(&self, r: Reg, view: View) -> Option<Register> {
-        let n = *self.numbers.get(&r)?;
+    fn register(&self, p: Physical, view: View) -> Option<Register> {
+        let n = p.number;
         let vector = |first: Register| Register::try_from(first as usize + usize::from(n)).ok();
-        match (self.machine.class(r), view) {
+        match (p.class, view) {
             (Class::General, _) => Some(Self::general(n, view)),
             (Class::Mask, _) => Register::try_from(Register::K0 as usize + usize::from(n)).ok(),
-            (Class::Vector, View::Full) if self.machine.wide() => vector(Register::ZMM0),
+            (Class::Vector, View::Full) if self.function.wide() => vector(Register::ZMM0),
             (Class::Vector, View::Full) => vector(Register::YMM0),
-            (Class::Vector, View::Half) if self.machine.wide() => vector(Register::YMM0),
+            (Class::Vector, View::Half) if self.function.wide() => vector(Register::YMM0),
             (Class::Vector, View::Half | View::Low | View::Byte) => vector(Register::XMM0),
         }
     }
 
-    fn memory(&self, m: &Mem) -> Option<MemoryOperand> {
+    fn memory(&self, m: &Mem<Physical>) -> Option<MemoryOperand> {
         let base = match m.base {
             Base::Reg(r) => self.register(r, View::Full)?,
             Base::Words => Register::RDI,
@@ -128,15 +155,8 @@ impl Encoder<'_> {
         })
     }
 
-    fn instruction(&mut self, inst: &Inst) -> Option<()> {
-        if matches!(inst.op, Op::Copy | Op::Mov | Op::MaskCopy)
-            && inst.mask.is_none()
-            && let (Some(d), [Operand::Reg(s)]) = (inst.dst, inst.srcs.as_slice())
-            && self.numbers.get(&d) == self.numbers.get(s)
-        {
-            return Some(());
-        }
-        let code = inst.op.code(self.machine.width);
+    fn instruction(&mut self, inst: &Inst<Physical>) -> Option<()> {
+        let code = inst.op.code(self.function.width);
         if code == Code::INVALID {
             return None;
         }
@@ -166,7 +186,7 @@ impl Encoder<'_> {
                     if let Base::Pool(n) = m.base {
                         constant = Some(*self.pool.get(n as usize)?);
                     }
-                    let folded = inst.op.folds() && self.machine.wide();
+                    let folded = inst.op.folds() && self.function.wide();
                     if folded && matches!(m.base, Base::Pool(_)) && self.is_same(m) {
                         i.set_is_broadcast(true);
                     }
@@ -198,33 +218,33 @@ impl Encoder<'_> {
         Some(())
     }
 
-    fn is_same(&self, m: &Mem) -> bool {
+    fn is_same(&self, m: &Mem<Physical>) -> bool {
         let Base::Pool(n) = m.base else { return false };
-        matches!(self.machine.pool.get(n as usize), Some(Constant::Same(_)))
+        matches!(self.function.pool.get(n as usize), Some(Constant::Same(_)))
     }
 
-    fn enter(&mut self, function: &Allocated) {
+    fn enter(&mut self, allocated: &Allocated) {
         let asm = &mut self.asm;
-        for n in &function.saved {
+        for n in &allocated.saved {
             asm.emit(Instruction::with1(Code::Push_r64, Self::general(*n, View::Full)));
         }
-        if function.frame > 0 {
+        if self.function.frame > 0 {
             let (rbp, rsp) = (Register::RBP, Register::RSP);
             asm.emit(Instruction::with1(Code::Push_r64, rbp));
             asm.emit(Instruction::with2(Code::Mov_r64_rm64, rbp, rsp));
-            asm.emit(Instruction::with2(Code::Sub_rm64_imm32, rsp, function.frame));
+            asm.emit(Instruction::with2(Code::Sub_rm64_imm32, rsp, self.function.frame));
             asm.emit(Instruction::with2(Code::And_rm64_imm8, rsp, -64i32));
         }
     }
 
-    fn leave(&mut self, function: &Allocated) {
+    fn leave(&mut self, allocated: &Allocated) {
         let asm = &mut self.asm;
         asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
-        if function.frame > 0 {
+        if self.function.frame > 0 {
             asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, Register::RBP));
             asm.emit(Instruction::with1(Code::Pop_r64, Register::RBP));
         }
-        for n in function.saved.iter().rev() {
+        for n in allocated.saved.iter().rev() {
             asm.emit(Instruction::with1(Code::Pop_r64, Self::general(*n, View::Full)));
         }
         asm.emit(Ok(Instruction::with(Code::Retnq)));
@@ -233,14 +253,14 @@ impl Encoder<'_> {
     /// Bytes of a constant: one element where the instruction spreads it, else a whole vector.
     fn bytes(&self, c: &Constant) -> Vec<u8> {
         match c {
-            Constant::Same(x) => x.to_le_bytes().repeat(if self.machine.width == Width::V512 { 1 } else { 8 }),
-            Constant::Count => (0..self.machine.width.lanes()).flat_map(u32::to_le_bytes).collect(),
+            Constant::Same(x) => x.to_le_bytes().repeat(if self.function.width == Width::V512 { 1 } else { 8 }),
+            Constant::Count => (0..self.function.width.lanes()).flat_map(u32::to_le_bytes).collect(),
         }
     }
 
     /// The constants, from the next multiple of 64 on.
     fn constants(&mut self) {
-        let constants = self.pool.iter().zip(&self.machine.pool).map(|(label, c)| (*label, self.bytes(c)));
+        let constants = self.pool.iter().zip(&self.function.pool).map(|(label, c)| (*label, self.bytes(c)));
         // Whole vectors first, so that all are aligned if the first is.
         let mut order: Vec<(asm::Label, Vec<u8>)> = constants.collect();
         order.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.len()));

@@ -3,7 +3,7 @@
 //! In: registers of a [`Machine`]. Out: registers. `f32` and `i32` are vectors; a truth value for each lane ([`Machine::truth`])
 //! is a mask register at AVX-512 and a vector of all ones or zeros at AVX2. NaN is treated as in `codegen::cpu::lanes`.
 
-use super::machine::{Class, Inst, Machine, Op, Operand, Reg};
+use super::machine::{Class, Machine, Op, Operand, Reg};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 
@@ -30,16 +30,12 @@ impl Machine {
 
     /// `a * b + c`, rounded once.
     pub(super) fn fma(&mut self, a: Reg, b: Reg, c: Reg) -> Reg {
-        let d = self.copy(a);
-        self.set(Op::Fma, d, true, vec![b.into(), c.into()]);
-        d
+        self.tied(Op::Fma, a, vec![b.into(), c.into()])
     }
 
     /// `c - a * b`, rounded once.
     pub(super) fn fnma(&mut self, a: Reg, b: Reg, c: Reg) -> Reg {
-        let d = self.copy(c);
-        self.set(Op::Fnma, d, true, vec![a.into(), b.into()]);
-        d
+        self.tied(Op::Fnma, c, vec![a.into(), b.into()])
     }
 
     /// A comparison of floats by its predicate.
@@ -61,10 +57,7 @@ impl Machine {
     /// `condition ? x : y`.
     pub(super) fn choose(&mut self, condition: Reg, x: Reg, y: Reg) -> Reg {
         if self.wide() {
-            let dst = self.reg(Class::Vector);
-            let srcs = vec![y.into(), x.into()];
-            self.push(Inst { op: Op::Blend, dst: Some(dst), tied: false, srcs, mask: Some((condition, false)) });
-            dst
+            self.masked(Op::Blend, condition, false, vec![y.into(), x.into()])
         } else {
             self.vector(Op::Blend, vec![y.into(), x.into(), condition.into()])
         }
@@ -72,7 +65,11 @@ impl Machine {
 
     /// `x` where the condition holds, else zeros.
     pub(super) fn keep(&mut self, condition: Reg, x: Reg) -> Reg {
-        if self.wide() { self.zeroed(Op::Copy, condition, vec![x.into()]) } else { self.two(Op::And, condition, x) }
+        if self.wide() {
+            self.masked(Op::Copy, condition, true, vec![x.into()])
+        } else {
+            self.two(Op::And, condition, x)
+        }
     }
 
     /// The other truth value.

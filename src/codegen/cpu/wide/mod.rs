@@ -13,8 +13,10 @@
 //! * `asm`: instructions, labels and their encoding;
 //! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
-//! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run, over virtual registers (`machine`, `lanes`,
-//!   `math`, `access`) in a `frame`; `allocate` gives them registers, `encode` makes bytes of them;
+//! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run in a `frame`, over virtual registers (`lanes`,
+//!   `math`, `access`);
+//! * `machine`: code over registers, blocks with parameters; `allocate` gives virtual registers physical ones, `encode` makes
+//!   bytes of them;
 //! * `leaves`: what functions call; each leaf is made once;
 //! * `call`: from a kernel to a leaf.
 //!

@@ -34,6 +34,13 @@ fn extreme(kind: ReduceKind, elem: Elem) -> Option<Do> {
     }
 }
 
+impl Sum {
+    /// What changes from turn to turn.
+    pub(super) fn accumulators(&mut self) -> impl Iterator<Item = &mut Reg> {
+        self.parts.iter_mut().chain(&mut self.nans)
+    }
+}
+
 impl Select<'_> {
     /// The reductions of the run that go through the inner loop.
     fn reductions(&self) -> Vec<(Inst, ReduceKind, Elem)> {
@@ -90,24 +97,24 @@ impl Select<'_> {
             (ReduceKind::Any, Elem::Bool) => Do::Or,
             _ => {
                 let op = extreme(kind, elem)?;
-                let (nan, vectors) = (*nans.get(vector)?, nans.len());
+                let vectors = nans.len();
                 let second = self.turn == Turn::Second;
-                let sum = *parts.get(if second { vectors + vector } else { vector })?;
+                let sum = parts.get_mut(if second { vectors + vector } else { vector })?;
                 let tested =
                     if self.turn == Turn::First { None } else { Some(first.get(vector).copied()?.unwrap_or(x)) };
                 *first.get_mut(vector)? = tested.is_none().then_some(x);
                 // It gives the accumulator if either is NaN.
-                self.m.set(op, sum, false, vec![x.into(), sum.into()]);
+                *sum = self.m.two(op, x, *sum);
                 if let Some(y) = tested {
                     let found = self.m.unordered_pair(x, y);
-                    let or = if self.m.wide() { Do::MaskOr } else { Do::Or };
-                    self.m.set(or, nan, false, vec![nan.into(), found.into()]);
+                    let nan = nans.get_mut(vector)?;
+                    *nan = self.m.either(*nan, found);
                 }
                 return Some(());
             }
         };
-        let sum = *parts.get(vector)?;
-        self.m.set(op, sum, false, vec![sum.into(), x.into()]);
+        let sum = parts.get_mut(vector)?;
+        *sum = self.m.two(op, *sum, x);
         Some(())
     }
 
@@ -139,6 +146,7 @@ impl Select<'_> {
             self.m.effect(Do::StoreLow, vec![place.into(), x.into()]);
             self.m.code_of(None);
         }
+        self.sums.clear();
         Some(())
     }
 
@@ -157,6 +165,7 @@ impl Select<'_> {
             }
             self.m.code_of(None);
         }
+        self.sums.clear();
         Some(())
     }
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use super::access::{Distance, Lanes, Spot};
 use super::frame::{Access, Count, Frame, Step, Varies};
-use super::machine::{Class, Constant, Item, Machine, Mem, Op as Do, Operand, Reg, When};
+use super::machine::{Block, Class, Constant, Machine, Mem, Op as Do, Operand, Reg, When};
 use super::reduce::Sum;
 use super::{Leaf, Word};
 use crate::scalar::{CmpOp, UnaryOp};
@@ -58,8 +58,9 @@ pub(super) struct Select<'a> {
     pub(super) starts: BTreeMap<Inst, Reg>,
     /// Accumulators of reductions.
     pub(super) sums: BTreeMap<Inst, Sum>,
-    /// Number of the row.
+    /// Number of the row, and of the column where these are counted.
     pub(super) row: Option<Reg>,
+    col: Option<Reg>,
     /// Address of the row: of accesses, and of scratch by the distance of its rows.
     pub(super) pointers: BTreeMap<Inst, Reg>,
     pub(super) scratch_rows: BTreeMap<u32, Reg>,
@@ -90,6 +91,7 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
         starts: BTreeMap::new(),
         sums: BTreeMap::new(),
         row: None,
+        col: None,
         pointers: BTreeMap::new(),
         scratch_rows: BTreeMap::new(),
         scratch_start,
@@ -103,11 +105,10 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
     // Both rows of a pair need registers: at AVX2 there are enough for two vectors.
     s.pairs = s.f.cols_outside && s.work() <= LITTLE && (s.m.wide() || s.unroll <= 2);
     s.go()?;
-    let Select { mut m, f, .. } = s;
-    let shortens = m.items.iter().any(|i| matches!(i, Item::Inst(inst) if inst.op == Do::Shorten));
-    let level = if shortens { level } else { level.vectors() };
-    let function = super::allocate::allocate(&mut m)?;
-    let (code, places) = super::encode::encode(&m, &function)?;
+    let Select { m, f, .. } = s;
+    let level = if m.uses(Do::Shorten) { level } else { level.vectors() };
+    let allocated = super::allocate::allocate(&m.finish())?;
+    let (code, places) = super::encode::encode(&allocated)?;
     Some(Leaf { name: format!("run.{}", level.name()), code, places, words: f.words })
 }
 
@@ -172,8 +173,6 @@ impl Select<'_> {
             }
             self.columns(&mut |s, chunk| {
                 s.env[1].clear();
-                s.pointers.clear();
-                s.row = None;
                 s.step(1, chunk)?;
                 s.start_sums(chunk.vectors)?;
                 s.rows(&mut |s| {
@@ -204,9 +203,7 @@ impl Select<'_> {
             Count::Static(n) => self.m.number(i32::try_from(n % lanes).unwrap_or(0)),
             Count::Word(w, _) => {
                 let n = self.m.make(Class::General, Do::Mov, vec![Mem::word(w).into()]);
-                let low = Operand::Imm(i32::try_from(lanes - 1).unwrap_or(0));
-                self.m.set(Do::AndImm, n, true, vec![low]);
-                n
+                self.m.tied(Do::AndImm, n, vec![Operand::Imm(i32::try_from(lanes - 1).unwrap_or(0))])
             }
         };
         let n = self.m.spread(count);
@@ -215,26 +212,71 @@ impl Select<'_> {
         self.tail = Some(Lanes::Some { mask, count });
     }
 
-    /// A loop while `i` is less than an end, which it reaches in steps; done at least once.
-    fn repeat(&mut self, i: Reg, step: i64, end: Operand, body: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
-        let top = self.m.label();
-        self.m.items.push(Item::Begin);
-        self.m.place(top);
-        body(self)?;
-        self.m.set(Do::PlusImm, i, true, vec![Operand::Imm(i32::try_from(step).ok()?)]);
-        self.compare(i, end);
-        self.m.jump(When::Less, top);
-        self.m.items.push(Item::End);
-        Some(())
+    /// What changes from turn to turn of the loops around what is being emitted.
+    fn changing(&mut self) -> impl Iterator<Item = &mut Reg> {
+        let sums = self.sums.values_mut().flat_map(Sum::accumulators);
+        let counters = self.row.iter_mut().chain(&mut self.col);
+        counters.chain(self.pointers.values_mut()).chain(self.scratch_rows.values_mut()).chain(sums)
     }
 
-    fn compare(&mut self, i: Reg, with: Operand) {
-        let op = if matches!(with, Operand::Imm(_)) { Do::CompareImm } else { Do::Compare };
-        self.m.effect(op, vec![i.into(), with]);
+    fn carried(&mut self) -> Vec<Reg> {
+        self.changing().map(|r| *r).collect()
+    }
+
+    /// From here on it has these values.
+    fn carry(&mut self, values: Vec<Reg>) {
+        self.changing().zip(values).for_each(|(r, value)| *r = value);
+    }
+
+    /// Goes to a block that takes what changes, if the comparison holds.
+    fn leave_if(&mut self, condition: (Reg, When, Operand), to: Block) {
+        let carried = self.carried();
+        self.m.leave_if(condition, to, &carried);
+    }
+
+    /// A block that takes what changes, to be started later.
+    fn after(&mut self) -> Block {
+        let carried = self.carried();
+        self.m.block_for(&carried)
+    }
+
+    /// Goes on at such a block.
+    fn join(&mut self, block: Block) {
+        let carried = self.carried();
+        let params = self.m.join(block, &carried);
+        self.carry(params);
+    }
+
+    /// A loop while a counter is less than an end, which it reaches in steps; done at least once.
+    fn repeat(
+        &mut self,
+        counter: fn(&mut Self) -> &mut Option<Reg>,
+        step: i64,
+        end: Operand,
+        body: &mut dyn FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        let carried = self.carried();
+        let (top, params) = self.m.begin_loop(&carried);
+        self.carry(params);
+        body(self)?;
+        let i = (*counter(self))?;
+        let next = self.m.tied(Do::PlusImm, i, vec![Operand::Imm(i32::try_from(step).ok()?)]);
+        *counter(self) = Some(next);
+        let carried = self.carried();
+        self.m.end_loop(top, (next, When::Less, end), &carried);
+        Some(())
     }
 
     /// The loop over rows.
     fn rows(&mut self, body: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.each_row(body)?;
+        self.row = None;
+        self.pointers.clear();
+        self.scratch_rows.clear();
+        Some(())
+    }
+
+    fn each_row(&mut self, body: &mut dyn FnMut(&mut Self) -> Option<()>) -> Option<()> {
         let insts = self.f.insts;
         for i in insts {
             if let Some(access) = self.f.accesses.get(i).copied() {
@@ -254,9 +296,8 @@ impl Select<'_> {
             Count::Static(n) => Operand::Imm(i32::try_from(n).ok()?),
             Count::Word(w, _) => Mem::word(w).into(),
         };
-        let row = self.m.number(0);
-        self.row = Some(row);
-        let none = self.m.label();
+        let first = self.m.number(0);
+        self.row = Some(first);
         let static_rows = match self.f.rows {
             Count::Static(n) => Some(n),
             Count::Word(..) => None,
@@ -267,53 +308,62 @@ impl Select<'_> {
                 Some(n) => Operand::Imm(i32::try_from(n - 1).ok()?),
                 None => {
                     let last = self.m.make(Class::General, Do::Mov, vec![end]);
-                    self.m.set(Do::PlusImm, last, true, vec![Operand::Imm(-1)]);
-                    last.into()
+                    self.m.tied(Do::PlusImm, last, vec![Operand::Imm(-1)]).into()
                 }
             };
-            let done = self.m.label();
-            self.compare(row, last);
-            self.m.jump(When::GreaterEqual, done);
-            self.repeat(row, 1, last, &mut |s| {
+            let done = self.after();
+            self.leave_if((first, When::GreaterEqual, last), done);
+            self.repeat(Self::row, 1, last, &mut |s| {
                 s.turn = Turn::First;
                 body(s)?;
                 s.next_row()?;
-                s.m.set(Do::PlusImm, row, true, vec![Operand::Imm(1)]);
+                let row = s.row?;
+                s.row = Some(s.m.tied(Do::PlusImm, row, vec![Operand::Imm(1)]));
                 s.turn = Turn::Second;
                 body(s)?;
                 s.next_row()
             })?;
             self.turn = Turn::Single;
-            self.m.place(done);
-            if static_rows.is_some_and(|n| n % 2 == 0) {
-                return Some(());
+            self.join(done);
+            if static_rows.is_none_or(|n| n % 2 == 1) {
+                let none = self.after();
+                let row = self.row?;
+                self.leave_if((row, When::GreaterEqual, end), none);
+                body(self)?;
+                self.join(none);
             }
-            self.compare(row, end);
-            self.m.jump(When::GreaterEqual, none);
-            body(self)?;
         } else {
+            let none = self.after();
             if static_rows.is_none() {
-                self.compare(row, end);
-                self.m.jump(When::GreaterEqual, none);
+                self.leave_if((first, When::GreaterEqual, end), none);
             }
-            self.repeat(row, 1, end, &mut |s| {
+            self.repeat(Self::row, 1, end, &mut |s| {
                 body(s)?;
                 s.next_row()
             })?;
+            self.join(none);
         }
-        self.m.place(none);
         Some(())
+    }
+
+    fn row(&mut self) -> &mut Option<Reg> {
+        &mut self.row
+    }
+
+    fn col(&mut self) -> &mut Option<Reg> {
+        &mut self.col
     }
 
     /// Moves the addresses of the row on.
     fn next_row(&mut self) -> Option<()> {
         for i in self.f.insts {
-            if let (Some(p), Some(Access { row: Some(step), .. })) = (self.pointers.get(i), self.f.accesses.get(i)) {
-                self.m.advance(*p, *step);
+            if let (Some(p), Some(Access { row: Some(step), .. })) = (self.pointers.get_mut(i), self.f.accesses.get(i))
+            {
+                *p = self.m.advance(*p, *step);
             }
         }
-        for (pitch, p) in self.scratch_rows.clone() {
-            self.m.advance(p, Distance::Bytes(i32::try_from(pitch).ok()?));
+        for (pitch, p) in &mut self.scratch_rows {
+            *p = self.m.advance(*p, Distance::Bytes(i32::try_from(*pitch).ok()?));
         }
         Some(())
     }
@@ -330,9 +380,10 @@ impl Select<'_> {
                     (groups, rest) = (0, some / lanes);
                 }
                 if groups > 0 {
-                    let c = self.m.number(0);
+                    self.col = Some(self.m.number(0));
                     let end = Operand::Imm(i32::try_from(groups * some).ok()?);
-                    self.repeat(c, some, end, &mut |s| body(s, &chunk(Some(c), 0, s.unroll)))?;
+                    self.repeat(Self::col, some, end, &mut |s| body(s, &chunk(s.col, 0, s.unroll)))?;
+                    self.col = None;
                 }
                 if rest > 0 {
                     body(self, &chunk(None, groups * some, usize::try_from(rest).ok()?))?;
@@ -342,7 +393,7 @@ impl Select<'_> {
                 }
             }
             Count::Word(w, most) => {
-                let c = self.m.number(0);
+                self.col = Some(self.m.number(0));
                 let mut sizes = vec![self.unroll];
                 if self.unroll > 1 {
                     sizes.push(1);
@@ -354,19 +405,21 @@ impl Select<'_> {
                     }
                     // As long as a whole step is left.
                     let end = self.m.make(Class::General, Do::Mov, vec![Mem::word(w).into()]);
-                    self.m.set(Do::PlusImm, end, true, vec![Operand::Imm(i32::try_from(1 - step).ok()?)]);
-                    let done = self.m.label();
-                    self.compare(c, end.into());
-                    self.m.jump(When::GreaterEqual, done);
-                    self.repeat(c, step, end.into(), &mut |s| body(s, &chunk(Some(c), 0, size)))?;
-                    self.m.place(done);
+                    let less = Operand::Imm(i32::try_from(1 - step).ok()?);
+                    let end = self.m.tied(Do::PlusImm, end, vec![less]).into();
+                    let done = self.after();
+                    let c = self.col?;
+                    self.leave_if((c, When::GreaterEqual, end), done);
+                    self.repeat(Self::col, step, end, &mut |s| body(s, &chunk(s.col, 0, size)))?;
+                    self.join(done);
                 }
-                let done = self.m.label();
-                self.compare(c, Mem::word(w).into());
-                self.m.jump(When::GreaterEqual, done);
+                let done = self.after();
+                let c = self.col?;
+                self.leave_if((c, When::GreaterEqual, Mem::word(w).into()), done);
                 let tail = self.tail?;
-                body(self, &Chunk { at: Some(c), offset: 0, vectors: 1, lanes: tail })?;
-                self.m.place(done);
+                body(self, &Chunk { at: self.col, offset: 0, vectors: 1, lanes: tail })?;
+                self.join(done);
+                self.col = None;
             }
         }
         Some(())
@@ -478,24 +531,20 @@ impl Select<'_> {
         let first = chunk.offset + i64::try_from(vector).ok()? * self.m.lanes();
         let first = Operand::Imm(i32::try_from(first).ok()?);
         let c = match chunk.at {
-            Some(c) => {
-                let c = self.m.copy(c);
-                self.m.set(Do::PlusImm, c, true, vec![first]);
-                c
-            }
+            Some(c) => self.m.tied(Do::PlusImm, c, vec![first]),
             None => self.m.make(Class::General, Do::MovImm, vec![first]),
         };
         match step {
             Distance::Bytes(n) => {
                 let distance = vec![c.into(), Operand::Imm(n)];
                 let start = self.m.make(Class::General, Do::TimesImm, distance);
-                self.m.set(Do::Plus, start, true, vec![pointer.into()]);
+                let start = self.m.tied(Do::Plus, start, vec![pointer.into()]);
                 Some(Spot::Apart(start, step))
             }
             Distance::Word(w) => {
-                self.m.set(Do::Times, c, true, vec![Mem::word(w).into()]);
-                self.m.set(Do::Plus, c, true, vec![pointer.into()]);
-                Some(Spot::Apart(c, step))
+                let start = self.m.tied(Do::Times, c, vec![Mem::word(w).into()]);
+                let start = self.m.tied(Do::Plus, start, vec![pointer.into()]);
+                Some(Spot::Apart(start, step))
             }
         }
     }

@@ -1,0 +1,160 @@
+//! A register for each bundle, where there is one.
+//!
+//! In: bundles with their ranges. Out: for each its number, or that it is spilled. Bundles come in the order in which they
+//! begin, and each holds its register from its first point to its last. Where none is free, the one that costs least gives
+//! way: what its instructions would cost, each eight times for a loop around it, by how long it is.
+
+use super::coalesce::Bundles;
+use super::{GENERAL, Registers, Step, depths};
+use crate::codegen::cpu::wide::machine::{Class, Function, Inst, Operand, Reg};
+
+/// How many registers of a class carry spilled values.
+const CARRIERS: usize = 3;
+
+/// Where bundles go.
+pub(super) struct Assignment {
+    /// The register of each bundle, by the virtual register that stands for it.
+    pub(super) numbers: Vec<Option<u8>>,
+    /// Bundles that have none, in the order in which they were spilled.
+    pub(super) spilled: Vec<Reg>,
+    /// Registers that carry what is spilled, by class.
+    pub(super) carriers: [Vec<u8>; 3],
+}
+
+/// A bundle that wants a register.
+#[derive(Clone, Copy)]
+struct Interval {
+    /// It, by the virtual register that stands for it.
+    bundle: Reg,
+    start: u32,
+    end: u32,
+    /// What a spill costs.
+    weight: f64,
+    /// A bundle that it is copied from.
+    hint: Option<Reg>,
+}
+
+impl Interval {
+    /// What a spill costs for the length.
+    fn cost(&self) -> f64 {
+        self.weight / f64::from(self.end - self.start + 8)
+    }
+}
+
+fn physical(class: Class, vectors: u32) -> Vec<u8> {
+    match class {
+        Class::Vector => (0..u8::try_from(vectors).unwrap_or(16)).collect(),
+        Class::Mask => (1..8).collect(),
+        Class::General => GENERAL.to_vec(),
+    }
+}
+
+/// Gives bundles registers.
+pub(super) fn assign(
+    function: &Function,
+    blocks: &[Vec<Step>],
+    registers: &Registers,
+    bundles: &Bundles,
+) -> Assignment {
+    let intervals = intervals(function, blocks, registers, bundles);
+    let numbers = vec![None; function.classes.len()];
+    let mut out = Assignment { numbers, spilled: Vec::new(), carriers: Default::default() };
+    for class in Class::ALL {
+        let mine = |i: &&Interval| registers.classes[i.bundle.index()] == class;
+        let mine: Vec<Interval> = intervals.iter().filter(mine).copied().collect();
+        let all = physical(class, function.width.registers());
+        let mut left = scan(&mine, &all, &mut out.numbers);
+        if !left.is_empty() {
+            let (free, kept) = all.split_at(all.len() - CARRIERS);
+            mine.iter().for_each(|i| out.numbers[i.bundle.index()] = None);
+            left = scan(&mine, free, &mut out.numbers);
+            out.carriers[class as usize] = kept.to_vec();
+        }
+        out.spilled.extend(left);
+    }
+    out
+}
+
+/// What bundles ask for, in the order in which they begin.
+fn intervals(function: &Function, blocks: &[Vec<Step>], registers: &Registers, bundles: &Bundles) -> Vec<Interval> {
+    let mut found: Vec<Option<Interval>> = vec![None; registers.classes.len()];
+    for r in (0u32..).map(Reg).take(registers.classes.len()) {
+        if let (true, [first, ..], [.., last]) = (bundles.of(r) == r, bundles.range(r), bundles.range(r)) {
+            let (start, end) = (first.start, last.end);
+            found[r.index()] = Some(Interval { bundle: r, start, end, weight: 0.0, hint: None });
+        }
+    }
+    let mut depths = depths(function).into_iter();
+    for (block, steps) in function.blocks.iter().zip(blocks) {
+        let once = 8f64.powi(depths.next().unwrap_or(0));
+        let mut touch = |r: Reg, weight: f64| {
+            if let Some(interval) = &mut found[bundles.of(r).index()] {
+                interval.weight += if registers.constants[r.index()].is_some() { 0.4 * weight } else { weight };
+            }
+        };
+        for Step { inst, .. } in steps {
+            if copied(inst).is_some_and(|(to, from)| bundles.of(to) == bundles.of(from)) {
+                continue;
+            }
+            inst.reads().for_each(|r| touch(r, once));
+            inst.dst.into_iter().for_each(|r| touch(r, 1.5 * once));
+        }
+        block.end.compare().into_iter().flat_map(Inst::reads).for_each(|r| touch(r, once));
+        for target in block.end.targets() {
+            let params = &function.blocks[target.block.as_u32() as usize].params;
+            for (param, arg) in params.iter().zip(&target.args).filter(|(p, a)| bundles.of(**p) != bundles.of(**a)) {
+                touch(*arg, once);
+                touch(*param, 1.5 * once);
+            }
+        }
+        for Step { inst, .. } in steps.iter().filter(|s| s.inst.op.is_copy()) {
+            let (Some(to), [Operand::Reg(from)]) = (inst.dst, inst.srcs.as_slice()) else { continue };
+            let (to, from) = (bundles.of(to), bundles.of(*from));
+            if let Some(interval) = found[to.index()].as_mut().filter(|_| to != from) {
+                interval.hint = interval.hint.or(Some(from));
+            }
+        }
+    }
+    let mut intervals: Vec<Interval> = found.into_iter().flatten().collect();
+    intervals.sort_by_key(|i| (i.start, i.bundle));
+    intervals
+}
+
+/// What a copy writes and reads, if it is one from register to register.
+pub(super) fn copied(inst: &Inst) -> Option<(Reg, Reg)> {
+    match (inst.op.is_copy() && inst.mask.is_none(), inst.dst, inst.srcs.as_slice()) {
+        (true, Some(to), [Operand::Reg(from)]) => Some((to, *from)),
+        _ => None,
+    }
+}
+
+/// Registers for the bundles of one class; those that got none.
+fn scan(intervals: &[Interval], physical: &[u8], numbers: &mut [Option<u8>]) -> Vec<Reg> {
+    // The intervals that are live, with their registers.
+    let mut active: Vec<(Interval, u8)> = Vec::new();
+    let mut spilled = Vec::new();
+    for interval in intervals {
+        active.retain(|(a, _)| a.end >= interval.start);
+        let taken = active.iter().fold(0_u64, |set, (_, n)| set | 1 << n);
+        let is_free = |n: &u8| taken >> n & 1 == 0;
+        let hinted = interval.hint.and_then(|h| numbers[h.index()]).filter(is_free);
+        if let Some(n) = hinted.or_else(|| physical.iter().copied().find(is_free)) {
+            numbers[interval.bundle.index()] = Some(n);
+            active.push((*interval, n));
+            continue;
+        }
+        let all = active.iter().enumerate();
+        let cheapest = all.min_by(|(_, (a, _)), (_, (b, _))| a.cost().total_cmp(&b.cost()));
+        match cheapest.map(|(i, (victim, n))| (i, *victim, *n)).filter(|(_, v, _)| v.cost() < interval.cost()) {
+            Some((i, victim, n)) => {
+                active.swap_remove(i);
+                numbers[victim.bundle.index()] = None;
+                numbers[interval.bundle.index()] = Some(n);
+                active.push((*interval, n));
+                spilled.push(victim.bundle);
+            }
+            None => spilled.push(interval.bundle),
+        }
+    }
+    spilled
+}

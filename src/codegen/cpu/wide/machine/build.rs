@@ -1,0 +1,384 @@
+//! Making a function: instructions are appended to the block at hand, blocks follow in the order in which they are started.
+//!
+//! In: calls, from instruction selection. Out: a [`Function`] without what nobody reads. What this must not know: tiles,
+//! which registers there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Block, BlockData, Class, Constant, Function, Inst, Mem, Op, Operand, Reg, Target, Terminator, When};
+use crate::tile::{self, Width};
+
+/// A function being made.
+pub(in super::super) struct Machine {
+    function: Function,
+    /// The block that is at hand.
+    now: usize,
+    /// Which blocks have been started, in order.
+    layout: Vec<usize>,
+    /// What comes before everything else: constants.
+    prelude: Vec<Inst>,
+    /// What the code that follows is made from.
+    origin: Option<tile::Inst>,
+    /// Registers whose lanes are `bf16` already, the lower halves zero.
+    pub(in super::super) short: BTreeSet<Reg>,
+    /// Does one instruction round to `bf16`? It takes subnormals as 0.
+    pub(in super::super) shortens: bool,
+    /// Of registers whose lanes it rounded, the half vectors that it made.
+    pub(in super::super) halves: BTreeMap<Reg, Reg>,
+    known: BTreeMap<Constant, Reg>,
+}
+
+impl Machine {
+    /// An empty function.
+    pub(in super::super) fn new(width: Width) -> Machine {
+        let entry = BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return };
+        let (classes, pool) = (Vec::new(), Vec::new());
+        Machine {
+            function: Function { width, blocks: vec![entry], classes, pool, frame: 0 },
+            now: 0,
+            layout: vec![0],
+            prelude: Vec::new(),
+            origin: None,
+            short: BTreeSet::new(),
+            shortens: false,
+            halves: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Is this AVX-512?
+    pub(in super::super) fn wide(&self) -> bool {
+        self.function.wide()
+    }
+
+    /// `f32` lanes of a vector.
+    pub(in super::super) fn lanes(&self) -> i64 {
+        i64::from(self.function.width.lanes())
+    }
+
+    /// Says whose code follows.
+    pub(in super::super) fn code_of(&mut self, inst: Option<tile::Inst>) {
+        self.origin = inst;
+    }
+
+    fn reg(&mut self, class: Class) -> Reg {
+        let r = Reg(u32::try_from(self.function.classes.len()).unwrap_or(u32::MAX));
+        self.function.classes.push(class);
+        r
+    }
+
+    /// A register's class.
+    pub(in super::super) fn class(&self, r: Reg) -> Class {
+        self.function.class(r)
+    }
+
+    fn instruction(&self, op: Op, dst: Option<Reg>, srcs: Vec<Operand>) -> Inst {
+        Inst { op, dst, tied: None, srcs, mask: None, origin: self.origin }
+    }
+
+    fn push(&mut self, inst: Inst) {
+        if let Some(block) = self.function.blocks.get_mut(self.now) {
+            block.insts.push(inst);
+        }
+    }
+
+    /// An instruction with a new register as its result.
+    pub(in super::super) fn make(&mut self, class: Class, op: Op, srcs: Vec<Operand>) -> Reg {
+        let dst = self.reg(class);
+        let inst = self.instruction(op, Some(dst), srcs);
+        self.push(inst);
+        dst
+    }
+
+    /// An instruction with a new vector as its result.
+    pub(in super::super) fn vector(&mut self, op: Op, srcs: Vec<Operand>) -> Reg {
+        self.make(Class::Vector, op, srcs)
+    }
+
+    /// The same under a mask (AVX-512): other lanes are zero, or as the instruction says.
+    pub(in super::super) fn masked(&mut self, op: Op, mask: Reg, zero: bool, srcs: Vec<Operand>) -> Reg {
+        let dst = self.reg(Class::Vector);
+        let inst = self.instruction(op, Some(dst), srcs);
+        self.push(Inst { mask: Some((mask, zero)), ..inst });
+        dst
+    }
+
+    /// An instruction on two vectors.
+    pub(in super::super) fn two(&mut self, op: Op, a: Reg, b: Reg) -> Reg {
+        self.vector(op, vec![a.into(), b.into()])
+    }
+
+    /// An instruction whose result takes the register of an operand.
+    pub(in super::super) fn tied(&mut self, op: Op, tied: Reg, srcs: Vec<Operand>) -> Reg {
+        let dst = self.reg(self.class(tied));
+        let inst = self.instruction(op, Some(dst), srcs);
+        self.push(Inst { tied: Some(tied), ..inst });
+        dst
+    }
+
+    /// An instruction without a result.
+    pub(in super::super) fn effect(&mut self, op: Op, srcs: Vec<Operand>) {
+        let inst = self.instruction(op, None, srcs);
+        self.push(inst);
+    }
+
+    /// The same for some lanes only (AVX-512), if there is a mask.
+    pub(in super::super) fn masked_effect(&mut self, op: Op, mask: Option<Reg>, srcs: Vec<Operand>) {
+        let inst = self.instruction(op, None, srcs);
+        self.push(Inst { mask: mask.map(|k| (k, false)), ..inst });
+    }
+
+    /// The register's value in a new register.
+    pub(in super::super) fn copy(&mut self, r: Reg) -> Reg {
+        let class = self.class(r);
+        self.make(class, class.copy(), vec![r.into()])
+    }
+
+    /// A constant, which stays in its register (or in memory) through the function.
+    pub(in super::super) fn constant(&mut self, c: Constant) -> Reg {
+        if let Some(r) = self.known.get(&c) {
+            return *r;
+        }
+        let dst = self.reg(Class::Vector);
+        let n = u32::try_from(self.function.pool.len()).unwrap_or(u32::MAX);
+        let op = if c == Constant::Count { Op::Load } else { Op::Spread };
+        let inst = self.instruction(op, Some(dst), vec![Mem::pool(n).into()]);
+        self.prelude.push(Inst { origin: None, ..inst });
+        self.function.pool.push(c);
+        self.known.insert(c, dst);
+        dst
+    }
+
+    /// An `f32` in every lane.
+    pub(in super::super) fn float(&mut self, x: f32) -> Reg {
+        self.constant(Constant::Same(x.to_bits()))
+    }
+
+    /// An `i32` in every lane.
+    pub(in super::super) fn int(&mut self, n: i32) -> Reg {
+        self.constant(Constant::Same(n.cast_unsigned()))
+    }
+
+    /// A number in a general register.
+    pub(in super::super) fn number(&mut self, n: i32) -> Reg {
+        self.make(Class::General, Op::MovImm, vec![Operand::Imm(n)])
+    }
+
+    /// Room in the frame for what the function itself puts there, a multiple of 64 bytes: where it begins.
+    pub(in super::super) fn staging(&mut self) -> Mem {
+        if self.function.frame == 0 {
+            self.function.room(64);
+        }
+        Mem::frame(0)
+    }
+
+    /// A block that is started later, with parameters of these classes.
+    pub(in super::super) fn block(&mut self, params: &[Class]) -> Block {
+        let params = params.iter().map(|class| self.reg(*class)).collect();
+        self.function.blocks.push(BlockData { params, insts: Vec::new(), end: Terminator::Return });
+        Block(u32::try_from(self.function.blocks.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// A block that is started later and takes values in the place of these.
+    pub(in super::super) fn block_for(&mut self, values: &[Reg]) -> Block {
+        let classes: Vec<Class> = values.iter().map(|r| self.class(*r)).collect();
+        self.block(&classes)
+    }
+
+    /// What follows stands in this block; its parameters.
+    pub(in super::super) fn start(&mut self, block: Block) -> Vec<Reg> {
+        self.now = block.0 as usize;
+        self.layout.push(self.now);
+        self.function.blocks.get(self.now).map_or(Vec::new(), |b| b.params.clone())
+    }
+
+    fn end(&mut self, end: Terminator) {
+        if let Some(block) = self.function.blocks.get_mut(self.now) {
+            block.end = end;
+        }
+    }
+
+    /// The block at hand goes on at another one, which is given values for its parameters.
+    pub(in super::super) fn jump(&mut self, to: Block, args: &[Reg]) {
+        self.end(Terminator::Jump(Target { block: to, args: args.to_vec() }));
+    }
+
+    /// The block at hand goes on at the first target if the comparison holds, else at the second.
+    pub(in super::super) fn branch(
+        &mut self,
+        (a, when, b): (Reg, When, Operand),
+        then: (Block, &[Reg]),
+        otherwise: (Block, &[Reg]),
+    ) {
+        let op = if matches!(b, Operand::Imm(_)) { Op::CompareImm } else { Op::Compare };
+        let compare = self.instruction(op, None, vec![a.into(), b]);
+        let targets = [then, otherwise].map(|(block, args)| Target { block, args: args.to_vec() });
+        self.end(Terminator::Branch { compare, when, targets });
+    }
+
+    /// Goes to a block if the comparison holds; else what follows is done.
+    pub(in super::super) fn leave_if(&mut self, condition: (Reg, When, Operand), to: Block, args: &[Reg]) {
+        let next = self.block(&[]);
+        self.branch(condition, (to, args), (next, &[]));
+        self.start(next);
+    }
+
+    /// Goes on at a block, with what follows in it; its parameters.
+    pub(in super::super) fn join(&mut self, block: Block, args: &[Reg]) -> Vec<Reg> {
+        self.jump(block, args);
+        self.start(block)
+    }
+
+    /// A loop begins here that is done at least once; its block, and what these values are in each turn.
+    pub(in super::super) fn begin_loop(&mut self, carried: &[Reg]) -> (Block, Vec<Reg>) {
+        let top = self.block_for(carried);
+        let params = self.join(top, carried);
+        (top, params)
+    }
+
+    /// The loop's next turn begins if the comparison holds, with these values; else what follows is done.
+    pub(in super::super) fn end_loop(&mut self, top: Block, condition: (Reg, When, Operand), carried: &[Reg]) {
+        let next = self.block(&[]);
+        self.branch(condition, (top, carried), (next, &[]));
+        self.start(next);
+    }
+
+    /// Is there such an instruction?
+    pub(in super::super) fn uses(&self, op: Op) -> bool {
+        self.function.blocks.iter().flat_map(|b| &b.insts).any(|i| i.op == op)
+    }
+
+    /// The function, whose last block returns: blocks in order, constants first, and nothing that is not read.
+    pub(in super::super) fn finish(self) -> Function {
+        let Machine { mut function, layout, mut prelude, .. } = self;
+        let mut places = vec![0; function.blocks.len()];
+        for (place, block) in (0u32..).zip(&layout) {
+            places[*block] = place;
+        }
+        let empty = || BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return };
+        let mut all = std::mem::take(&mut function.blocks);
+        function.blocks = layout.iter().map(|n| std::mem::replace(&mut all[*n], empty())).collect();
+        for target in function.blocks.iter_mut().flat_map(|b| b.end.targets_mut()) {
+            target.block = Block(places[target.block.0 as usize]);
+        }
+        if let Some(entry) = function.blocks.first_mut() {
+            prelude.append(&mut entry.insts);
+            entry.insts = prelude;
+        }
+        remove_unchanged(&mut function);
+        remove_unread(&mut function);
+        function
+    }
+}
+
+/// Leaves out parameters that are always the same: every jump gives them one value, or what they are (Braun, Buchwald, Hack,
+/// Leißa, Mallon & Zwinkau 2013, "Simple and Efficient Construction of Static Single Assignment Form").
+fn remove_unchanged(function: &mut Function) {
+    // What a register is; itself, if it is not left out.
+    let mut same: Vec<Reg> = (0u32..).map(Reg).take(function.classes.len()).collect();
+    fn of(same: &[Reg], mut r: Reg) -> Reg {
+        while same[r.index()] != r {
+            r = same[r.index()];
+        }
+        r
+    }
+    let mut removed = false;
+    loop {
+        // For each parameter what it is given, as long as that is one value.
+        let mut given: Vec<Vec<Option<Reg>>> = function.blocks.iter().map(|b| vec![None; b.params.len()]).collect();
+        let mut differ: Vec<Vec<bool>> = function.blocks.iter().map(|b| vec![false; b.params.len()]).collect();
+        for target in function.blocks.iter().flat_map(|b| b.end.targets()) {
+            let to = target.block.0 as usize;
+            for (n, (param, arg)) in function.blocks[to].params.iter().zip(&target.args).enumerate() {
+                let arg = of(&same, *arg);
+                if arg != *param && *given[to][n].get_or_insert(arg) != arg {
+                    differ[to][n] = true;
+                }
+            }
+        }
+        let mut changed = false;
+        for (b, block) in function.blocks.iter().enumerate() {
+            for (n, param) in block.params.iter().enumerate() {
+                if let (Some(arg), false) = (given[b][n].map(|arg| of(&same, arg)), differ[b][n])
+                    && same[param.index()] == *param
+                    && arg != *param
+                {
+                    same[param.index()] = arg;
+                    changed = true;
+                }
+            }
+        }
+        removed |= changed;
+        if !changed {
+            break;
+        }
+    }
+    if !removed {
+        return;
+    }
+    let kept: Vec<Vec<bool>> =
+        function.blocks.iter().map(|b| b.params.iter().map(|p| same[p.index()] == *p).collect()).collect();
+    for block in &mut function.blocks {
+        block.params.retain(|p| same[p.index()] == *p);
+        block.insts.iter_mut().flat_map(Inst::reads_mut).for_each(|r| *r = of(&same, *r));
+        if let Terminator::Branch { compare, .. } = &mut block.end {
+            compare.reads_mut().for_each(|r| *r = of(&same, *r));
+        }
+        for target in block.end.targets_mut() {
+            let mut keep = kept[target.block.0 as usize].iter().copied();
+            target.args.retain(|_| keep.next().unwrap_or(false));
+            target.args.iter_mut().for_each(|r| *r = of(&same, *r));
+        }
+    }
+}
+
+/// Leaves out instructions and parameters that nobody reads.
+fn remove_unread(function: &mut Function) {
+    /// What makes a register: an instruction or a parameter, by its place.
+    #[derive(Clone, Copy)]
+    enum Maker {
+        Nothing,
+        Inst(usize, usize),
+        Param(usize, usize),
+    }
+    let mut makers = vec![Maker::Nothing; function.classes.len()];
+    // The arguments for each block's parameters.
+    let mut given: Vec<Vec<&Target>> = vec![Vec::new(); function.blocks.len()];
+    let mut read = vec![false; function.classes.len()];
+    let mut open = Vec::new();
+    for (b, block) in function.blocks.iter().enumerate() {
+        for (n, param) in block.params.iter().enumerate() {
+            makers[param.index()] = Maker::Param(b, n);
+        }
+        for (n, inst) in block.insts.iter().enumerate() {
+            match inst.dst {
+                Some(dst) => makers[dst.index()] = Maker::Inst(b, n),
+                None => open.extend(inst.reads()),
+            }
+        }
+        open.extend(block.end.compare().into_iter().flat_map(Inst::reads));
+        for target in block.end.targets() {
+            given[target.block.0 as usize].push(target);
+        }
+    }
+    while let Some(r) = open.pop() {
+        if std::mem::replace(&mut read[r.index()], true) {
+            continue;
+        }
+        match makers[r.index()] {
+            Maker::Inst(b, n) => open.extend(function.blocks[b].insts[n].reads()),
+            Maker::Param(b, n) => open.extend(given[b].iter().filter_map(|t| t.args.get(n))),
+            Maker::Nothing => {}
+        }
+    }
+    let kept: Vec<Vec<bool>> =
+        function.blocks.iter().map(|b| b.params.iter().map(|p| read[p.index()]).collect()).collect();
+    for block in &mut function.blocks {
+        block.params.retain(|p| read[p.index()]);
+        block.insts.retain(|i| i.dst.is_none_or(|d| read[d.index()]));
+        for target in block.end.targets_mut() {
+            let mut keep = kept[target.block.0 as usize].iter().copied();
+            target.args.retain(|_| keep.next().unwrap_or(false));
+        }
+    }
+}

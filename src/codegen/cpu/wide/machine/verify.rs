@@ -1,0 +1,130 @@
+//! What holds of every function over virtual registers.
+//!
+//! In: a function. Out: what is wrong, if anything is: registers are written once, on every way before they are read; operands are of
+//! the class that the instruction takes; where it reads what it writes, an operand is tied; jumps give each parameter a
+//! value.
+
+use super::{Base, Block, Function, Inst, Mem, Op, Operand, Reg, Terminator};
+use crate::cfg::{Cfg, Flow};
+use crate::codegen::cpu::wide::machine::Class;
+use iced_x86::Code;
+
+/// The jumps of a function.
+struct Jumps<'a> {
+    function: &'a Function,
+    layout: Vec<Block>,
+}
+
+impl Flow for Jumps<'_> {
+    type Block = Block;
+
+    fn layout(&self) -> &[Block] {
+        &self.layout
+    }
+
+    fn targets(&self, block: Block) -> Vec<Block> {
+        self.function.blocks[block.as_u32() as usize].end.targets().iter().map(|t| t.block).collect()
+    }
+}
+
+/// Checks a function.
+///
+/// # Errors
+/// The first thing that is wrong, with the block where.
+pub(in super::super) fn verify(function: &Function) -> Result<(), String> {
+    let layout: Vec<Block> = function.named_blocks().map(|(b, _)| b).collect();
+    let Some(entry) = function.blocks.first() else { return Err("there is no block".into()) };
+    if !entry.params.is_empty() {
+        return Err("the first block takes nothing".into());
+    }
+    // Where each register is written: the block, and after how many of its instructions.
+    let mut written: Vec<Option<(Block, usize)>> = vec![None; function.classes.len()];
+    for (b, block) in function.named_blocks() {
+        let params = block.params.iter().map(|r| (*r, 0));
+        let results = block.insts.iter().enumerate().filter_map(|(n, i)| i.dst.map(|r| (r, n + 1)));
+        for (r, n) in params.chain(results) {
+            let place = written.get_mut(r.index()).ok_or_else(|| format!("{r} has no class"))?;
+            if place.replace((b, n)).is_some() {
+                return Err(format!("{r} is written twice"));
+            }
+        }
+        if let Some(t) = block.end.targets().iter().find(|t| !layout.contains(&t.block)) {
+            return Err(format!("{b}: there is no block {}", t.block));
+        }
+    }
+    let cfg = Cfg::new(&Jumps { function, layout });
+    for (b, block) in function.named_blocks() {
+        let read = |r: Reg, n: usize| match written.get(r.index()).copied().flatten() {
+            Some((w, m)) if w == b && m <= n || w != b && cfg.dominates(w, b) => Ok(()),
+            _ => Err(format!("{b}: {r} is read before it is written")),
+        };
+        for (n, inst) in block.insts.iter().enumerate() {
+            inst.reads().try_for_each(|r| read(r, n))?;
+            instruction(function, inst).map_err(|complaint| format!("{b}: {}: {complaint}", inst.op.name()))?;
+        }
+        let n = block.insts.len();
+        if let Terminator::Branch { compare, .. } = &block.end {
+            compare.reads().try_for_each(|r| read(r, n))?;
+            instruction(function, compare).map_err(|complaint| format!("{b}: branch: {complaint}"))?;
+            if !matches!(compare.op, Op::Compare | Op::CompareImm) {
+                return Err(format!("{b}: a branch compares"));
+            }
+        }
+        for target in block.end.targets() {
+            let params = &function.blocks[target.block.as_u32() as usize].params;
+            let classes = |all: &[Reg]| all.iter().map(|r| function.class(*r)).collect::<Vec<_>>();
+            target.args.iter().try_for_each(|r| read(*r, n))?;
+            if classes(params) != classes(&target.args) {
+                return Err(format!("{b}: {} takes other arguments", target.block));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn instruction(function: &Function, inst: &Inst) -> Result<(), String> {
+    let (op, wide) = (inst.op, function.wide());
+    if op.code(function.width) == Code::INVALID {
+        return Err(format!("there is no such instruction at {}", function.width.name()));
+    }
+    let is = |r: Reg, class: Class| match function.class(r) == class {
+        true => Ok(()),
+        false => Err(format!("{r} is no {} register", class.name())),
+    };
+    let memory = |m: &Mem| {
+        if let Some((_, scale)) = m.index
+            && !matches!(scale, 1 | 2 | 4 | 8)
+        {
+            return Err(format!("an index is scaled by {scale}"));
+        }
+        if let Base::Pool(n) = m.base
+            && (n as usize >= function.pool.len() || m.index.is_some() || m.offset != 0)
+        {
+            return Err("there is no such constant".to_string());
+        }
+        m.regs().try_for_each(|r| is(r, Class::General))
+    };
+    match (op.result(wide), inst.dst, inst.srcs.first()) {
+        (Some(class), Some(dst), _) => is(dst, class)?,
+        (None, None, _) | (Some(_), None, Some(Operand::Mem(_))) if op.result(wide).is_none() || op == Op::ToHalf => {}
+        _ => return Err("it has no result, or one too many".into()),
+    }
+    for src in &inst.srcs {
+        match src {
+            Operand::Reg(r) => is(*r, op.operands())?,
+            Operand::Mem(m) => memory(m)?,
+            Operand::Imm(_) => {}
+        }
+    }
+    if let Some((k, _)) = inst.mask {
+        is(k, Class::Mask)?;
+        if !wide {
+            return Err("there are no masks".into());
+        }
+    }
+    match (op.is_tied(), inst.tied, op.result(wide)) {
+        (false, None, _) => Ok(()),
+        (true, Some(r), Some(class)) => is(r, class),
+        _ => Err("an operand is tied, or none is".into()),
+    }
+}
