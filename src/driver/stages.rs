@@ -25,6 +25,7 @@ use crate::syntax::span::{FileId, Span};
 use crate::tile::CpuLevel;
 use crate::types::typed::Program;
 use crate::{ir, syntax, threads, tile};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 /// The dump of the tokens. What is wrong with them is reported by the parser, which lexes again.
@@ -210,6 +211,19 @@ pub(super) fn tier(asked: CpuTier) -> CpuTier {
     }
 }
 
+/// The level whose code an option asks for.
+pub(super) fn level(asked: CpuTier) -> CpuLevel {
+    match asked {
+        CpuTier::Portable | CpuTier::Neon => CpuLevel::Portable,
+        CpuTier::Avx2 => CpuLevel::Avx2,
+        CpuTier::Avx2vnni => CpuLevel::Avx2Vnni,
+        CpuTier::Avx512 => CpuLevel::Avx512,
+        CpuTier::Avx512bf16 => CpuLevel::Avx512Bf16,
+        CpuTier::Amx => CpuLevel::Amx,
+        CpuTier::Native => native(),
+    }
+}
+
 /// The levels of processors that code is made for.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
@@ -226,16 +240,7 @@ pub(super) struct Levels {
 impl Levels {
     /// The levels up to the one that is asked for.
     pub(super) fn of(target: &TargetOptions) -> Levels {
-        let asked = target.cpu.map(|tier| match tier {
-            CpuTier::Portable => CpuLevel::Portable,
-            CpuTier::Avx2 => CpuLevel::Avx2,
-            CpuTier::Avx2vnni => CpuLevel::Avx2Vnni,
-            CpuTier::Avx512 => CpuLevel::Avx512,
-            CpuTier::Avx512bf16 => CpuLevel::Avx512Bf16,
-            CpuTier::Amx => CpuLevel::Amx,
-            CpuTier::Neon => CpuLevel::Portable,
-            CpuTier::Native => native(),
-        });
+        let asked = target.cpu.map(level);
         let machine = if target.cpu == Some(CpuTier::Neon) { Machine::Aarch64 } else { Machine::host() };
         let lower = |l: &CpuLevel| asked.is_none_or(|a| *l <= a);
         let every = [cpu::bf16_levels(), cpu::byte_levels(), cpu::levels()].concat();
@@ -434,13 +439,17 @@ pub(super) fn machine_code(
         return Err(no_code(s, &format!("kernel @{} is scheduled for a GPU, and code is made for CPUs alone", k.name)));
     }
     let list: Vec<Tier<'_>> = tiers.list.iter().map(|(level, module)| Tier { level: *level, module }).collect();
-    codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
+    let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         if tiers.is_text {
             return no_code(s, &complaint);
         }
         let text = tiers.list.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
-    })
+    })?;
+    if let Some((_, module)) = tiers.list.first().filter(|_| wanted.remarks) {
+        let _ = io::stderr().lock().write_all(made.remarks(&module.name, &module.files).as_bytes());
+    }
+    Ok(made)
 }
 
 fn link_failed(s: &mut Session, error: &link::LinkError) -> Failure {

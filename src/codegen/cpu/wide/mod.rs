@@ -5,8 +5,8 @@
 //! u64)`, specialised for extents, places in scratch, strides and element types. What is known only when the program
 //! runs stands in the words, which the kernel fills in before the call.
 //!
-//! In: an instruction of a scheduled kernel. Out: a [`Leaf`], or `None` where the leaf generator declines; the kernel then
-//! has Cranelift's code inline, which reads and writes the same scratch. What the generators must not know: Cranelift,
+//! In: an instruction of a scheduled kernel. Out: a [`Leaf`], or why the leaf generator declines; the kernel then has
+//! Cranelift's code inline, which reads and writes the same scratch, and a remark says so. What the generators must not know: Cranelift,
 //! plans, the runtime; `call` and `leaves` alone put leaves into kernels and objects.
 //!
 //! * `registers`: what registers and plain instructions each level has;
@@ -92,10 +92,22 @@ pub(super) struct Leaf {
     pub(super) words: Vec<Word>,
 }
 
-/// The leaf of a `run`; `None` where this generator declines.
-pub(super) fn run_leaf(level: CpuLevel, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
-    match level.vectors() {
-        CpuLevel::Portable => None,
-        _ => run::select(level, body, rows, cols, insts),
-    }
+/// Why an operation has no leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Declined {
+    /// The generator has no form for it: which operation that is, and what is wrong with it.
+    Form(Inst, String),
+    /// A mistake of ours.
+    Wrong(String),
+}
+
+/// The leaf of a `run` at a level that has leaves, or why it has none.
+pub(super) fn run_leaf(
+    level: CpuLevel,
+    body: &Body,
+    rows: Extent,
+    cols: Extent,
+    insts: &[Inst],
+) -> Result<Leaf, Declined> {
+    run::select(level, body, rows, cols, insts)
 }
