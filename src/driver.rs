@@ -101,6 +101,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             asm: out.has(EmitKind::Asm),
             asm_bytes: options.asm_bytes,
             debug_lines: options.debug_lines,
+            remarks: options.passes.remarks,
             only,
             level,
             machine: levels.machine,

@@ -11,7 +11,7 @@
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
-//!   vector IR     vector/           elementary functions (exp, erf), each written once for all widths and back ends
+//!   vector IR     vector/           elementary functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
@@ -74,7 +74,8 @@
 //!   one core would give.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
-//!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch.
+//!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch, and a remark
+//!   says so (`i64`, powers of integers).
 //! * **`bf16` by `bf16` has levels of its own.** `avx512bf16` (`vdpbf16ps`) and `amx` (`tdpbf16ps`) are AVX-512 in everything but
 //!   products of two `bf16` operands, whose right one lies in pairs of steps there: those of attention too, which rounds a
 //!   block's weights to pairs of keys in scratch (`pair_rows`). A library has them only if its program
@@ -107,7 +108,9 @@
 //!   read and merged. What could be saved at best, a norm's time over that of scaling and shifting alone, is a tenth of a
 //!   percent of an encoder layer (12 of 18,000 microseconds at 512 rows of 768).
 //! * **An elementary function is written once, in vector IR.** `vector/functions/exp.vec` defines `e^x`; the back ends print its
-//!   operations one by one (LLVM has its own `floor`). Where a machine has better instructions, the file has another version that
+//!   operations one by one (LLVM has its own `floor`). They are straight lines, for all floats: `sin` and `cos` reduce any
+//!   argument with as much of 2/pi as its exponent asks for, `pow` has its logarithm in two floats, `%` takes 14 exact
+//!   steps, and nothing calls libm. Where a machine has better instructions, the file has another version that
 //!   requires them. Tests compare what Cranelift's code and the leaves give with the interpreter of vector IR, to the bit. `attnc
 //!   function exp --cpu avx512` shows what leaf functions compute there.
 //! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code

@@ -208,6 +208,31 @@ fn compiling_shows_its_passes() {
     assert!(std::fs::read_dir(folder.path().join("dumps")).expect("the dumps").count() > 8);
 }
 
+/// What is computed with narrower vectors than a processor has is told, with the operation and the instruction sets; nothing is
+/// where all has a wide form.
+#[test]
+fn narrow_code_is_told() {
+    let program =
+        b"model M {\n    pub fn f(x: i64[S], y: f32[S], i: i32[S]) -> (i64[S], f32[S], i32[S], i32[]) {\n        \
+        (x * x,\n        pow(sin(y), cos(y)) % 3.0,\n        i / (i % 7),\n        argmax(y))\n    }\n}\n";
+    let (folder, path) = file("m.attn", program);
+    let object = folder.path().join("m.o").to_string_lossy().into_owned();
+    let (code, _, err) = outcome(&[&path, "--remarks", "--emit", "obj", "-o", &object]);
+    assert_eq!(code, 0, "{err}");
+    let told: Vec<&str> = err.lines().filter(|line| line.contains("128-bit vectors")).collect();
+    if cfg!(not(target_arch = "x86_64")) {
+        return assert!(told.is_empty(), "{err}");
+    }
+    let [line] = told.as_slice() else { panic!("{err}") };
+    assert!(
+        line.starts_with("remark: m.attn:3:") && line.ends_with("there is no wider form of `mul` of i64"),
+        "{line}"
+    );
+    assert!(line.contains("avx2.kernel.") && line.contains("avx512.kernel."), "{line}");
+    let (_, _, err) = outcome(&[&path, "--remarks", "--cpu", "portable", "--emit", "obj", "-o", &object]);
+    assert!(!err.contains("128-bit"), "{err}");
+}
+
 /// What the command line leaves open or gets wrong about a right program.
 #[test]
 fn bindings_are_checked_with_the_program() {

@@ -67,7 +67,8 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, &graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
-    let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, Wanted::default())?;
+    let wanted = Wanted { remarks: options.passes.remarks, ..Wanted::default() };
+    let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
     s.stage("link");
     let folder = stages::temporary(s)?;
     let so = folder.path().join("model.so");

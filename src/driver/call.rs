@@ -71,7 +71,13 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
     };
     let args = arguments::all(s, given, &graph, &model, &name, options)?;
     let levels = Levels::of(&options.target).keeping(&options.target, &graph)?;
-    let call = Call { name: &name, args: &args, taps: &options.tap, weights: weights.as_deref() };
+    let call = Call {
+        name: &name,
+        args: &args,
+        taps: &options.tap,
+        weights: weights.as_deref(),
+        remarks: options.passes.remarks,
+    };
     let values = match options.backend {
         Backend::Interp => interpreted(s, &graph, &model, &call)?,
         Backend::Cpu | Backend::Llvm => {
@@ -129,6 +135,7 @@ struct Call<'a> {
     args: &'a [Tensor],
     taps: &'a [String],
     weights: Option<&'a Path>,
+    remarks: bool,
 }
 
 /// The entry point of a name, or the only one.
@@ -270,7 +277,8 @@ fn called(
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
-    let code = stages::machine_code(s, generator, &tiers, model, Wanted::default())?;
+    let wanted = Wanted { remarks: call.remarks, ..Wanted::default() };
+    let code = stages::machine_code(s, generator, &tiers, model, wanted)?;
     s.stage("link");
     let folder = stages::temporary(s)?;
     let so = folder.path().join("model.so");

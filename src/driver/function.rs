@@ -5,12 +5,12 @@
 
 use super::call::show;
 use super::session::{Failure, command_line_error};
-use super::stages::native;
-use crate::cli::{CpuTier, FunctionOptions};
+use super::stages::level;
+use crate::cli::FunctionOptions;
+use crate::codegen::cpu::math::features;
 use crate::diagnostics::did_you_mean;
 use crate::irtext::float_text;
-use crate::tile::Width;
-use crate::vector::{Bound, Features, Op, expand, library, text};
+use crate::vector::{Bound, Features, Op, Type, library, text};
 
 /// `attnc function NAME [--cpu SET]`
 pub fn function(options: &FunctionOptions) -> Result<(), Failure> {
@@ -23,23 +23,10 @@ pub fn function(options: &FunctionOptions) -> Result<(), Failure> {
     match options.cpu {
         None => show(source),
         Some(cpu) => {
-            let expanded = expand::expand(name, features(cpu)).map_err(|message| command_line_error(&message))?;
-            show(&text::print(&expanded))
+            let expanded = library::expanded(name, features(level(cpu).width()))
+                .map_err(|message| command_line_error(&message))?;
+            show(&text::print(&expanded.function))
         }
-    }
-}
-
-/// What the processors of a level have of what functions ask for.
-fn features(cpu: CpuTier) -> Features {
-    match cpu {
-        CpuTier::Portable | CpuTier::Neon => Features::PLAIN,
-        CpuTier::Avx2 | CpuTier::Avx2vnni => Features::AVX2,
-        CpuTier::Avx512 | CpuTier::Avx512bf16 | CpuTier::Amx => Features::AVX512,
-        CpuTier::Native => match native().width() {
-            Width::V128 => Features::PLAIN,
-            Width::V256 => Features::AVX2,
-            Width::V512 => Features::AVX512,
-        },
     }
 }
 
@@ -59,8 +46,9 @@ pub(super) fn operations() -> Vec<(String, String)> {
 /// Elementary functions, each with the error that it states.
 pub(super) fn functions() -> Vec<(String, String)> {
     let bound = |name: &str| {
-        let bound = library::version(name, Features::PLAIN).ok().and_then(|f| f.bound);
-        match bound {
+        let f = library::version(name, Features::PLAIN).ok();
+        match f.and_then(|f| f.bound) {
+            None if f.is_some_and(|f| f.result_type == Type::I32) => "exact".to_string(),
             Some(Bound::Ulp(0.0)) => "exact".to_string(),
             Some(Bound::Ulp(n)) => format!("off by at most {} ulp", float_text(n)),
             Some(Bound::UlpOr(n, absolute)) => {

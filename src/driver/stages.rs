@@ -25,6 +25,7 @@ use crate::syntax::span::{FileId, Span};
 use crate::tile::{Cpu, Feature};
 use crate::types::typed::Program;
 use crate::{ir, syntax, threads, tile};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 /// The dump of the tokens. What is wrong with them is reported by the parser, which lexes again.
@@ -214,6 +215,12 @@ pub(super) fn tier(asked: CpuTier) -> CpuTier {
     }
 }
 
+/// The machine that an option asks for.
+pub(super) fn level(asked: CpuTier) -> Cpu {
+    let own = TIERS.into_iter().find(|(t, _)| *t == tier(asked));
+    own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)
+}
+
 /// The levels of processors that code is made for.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
@@ -230,10 +237,7 @@ pub(super) struct Levels {
 impl Levels {
     /// The levels up to the one that is asked for.
     pub(super) fn of(target: &TargetOptions) -> Levels {
-        let asked = target.cpu.map(|asked| {
-            let own = TIERS.into_iter().find(|(t, _)| *t == tier(asked));
-            own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)
-        });
+        let asked = target.cpu.map(level);
         let machine = if target.cpu == Some(CpuTier::Neon) { Machine::Aarch64 } else { Machine::host() };
         let every = [cpu::bf16_levels(), cpu::byte_levels(), cpu::levels()].concat();
         let is_wanted = |l: &Cpu| every.contains(l) && asked.is_none_or(|a| a.includes(*l));
@@ -430,13 +434,17 @@ pub(super) fn machine_code(
         return Err(no_code(s, &format!("kernel @{} is scheduled for a GPU, and code is made for CPUs alone", k.name)));
     }
     let list: Vec<Tier<'_>> = tiers.list.iter().map(|(level, module)| Tier { level: *level, module }).collect();
-    codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
+    let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         if tiers.is_text {
             return no_code(s, &complaint);
         }
         let text = tiers.list.first().map(|(_, tiles)| tile::text::print(tiles)).unwrap_or_default();
         bug("code generation", &complaint, Some(&Saved { text: &text, ending: "tir", arguments: "--emit obj" }))
-    })
+    })?;
+    if let Some((_, module)) = tiers.list.first().filter(|_| wanted.remarks) {
+        let _ = io::stderr().lock().write_all(made.remarks(&module.name, &module.files).as_bytes());
+    }
+    Ok(made)
 }
 
 fn link_failed(s: &mut Session, error: &link::LinkError) -> Failure {

@@ -13,11 +13,20 @@ use super::{Features, Function, Op, Type, Value, library};
 /// How deep calls may nest: nothing in the library is deeper than this, and what calls itself ends here.
 const MAX_DEPTH: usize = 8;
 
-/// The function of this name for a machine with these features.
+/// A function as a machine computes it.
+#[derive(Clone, Debug)]
+pub struct Expanded {
+    /// Its operations, none of them a call or a polynomial.
+    pub function: Function,
+    /// What of each instruction's result is used, so that a back end makes no registers for the rest.
+    pub needs: Vec<Need>,
+}
+
+/// The function of this name for a machine with these features. ([`library::expanded`] keeps what it makes.)
 ///
 /// # Errors
 /// No such function, none for these features, one that calls itself: in words.
-pub fn expand(name: &str, features: Features) -> Result<Function, String> {
+pub(super) fn expand(name: &str, features: Features) -> Result<Expanded, String> {
     let f = library::version(name, features)?;
     let mut out = Function { insts: Vec::new(), requires: features, ..f.clone() };
     let params: Vec<Value> = (0..f.params.len()).map(Value::from_index).collect();
@@ -25,7 +34,7 @@ pub fn expand(name: &str, features: Features) -> Result<Function, String> {
     let result = walk.body(f, &params, 0)?;
     out.result = result;
     super::verify(&out)?;
-    Ok(out)
+    Ok(Expanded { needs: needs(&out), function: out })
 }
 
 /// What of an instruction's result is used.
@@ -39,8 +48,7 @@ pub enum Need {
     Value,
 }
 
-/// What of each instruction's result is used, so that a back end makes no registers for the rest.
-pub fn needs(f: &Function) -> Vec<Need> {
+fn needs(f: &Function) -> Vec<Need> {
     let mut needs = vec![Need::Nothing; f.params.len() + f.insts.len()];
     let mut note = |v: Value, need: Need| {
         if let Some(known) = needs.get_mut(v.index())

@@ -14,8 +14,11 @@ pub fn eval(f: &Function, args: &[u32]) -> Result<u32, String> {
     }
     let mut values = args.to_vec();
     for inst in &f.insts {
-        let operands = inst.operands.iter().map(|v| get(&values, *v)).collect::<Result<Vec<u32>, String>>()?;
-        let result = operation(&inst.op, &operands)?;
+        let mut operands = [0; 3];
+        for (to, v) in operands.iter_mut().zip(&inst.operands) {
+            *to = get(&values, *v)?;
+        }
+        let result = operation(&inst.op, operands)?;
         values.push(result);
     }
     get(&values, f.result)
@@ -25,8 +28,8 @@ fn get(values: &[u32], v: Value) -> Result<u32, String> {
     values.get(v.index()).copied().ok_or_else(|| "a value that does not exist".to_string())
 }
 
-fn operation(op: &Op, x: &[u32]) -> Result<u32, String> {
-    let bits = |i: usize| x.get(i).copied().unwrap_or(0);
+fn operation(op: &Op, x: [u32; 3]) -> Result<u32, String> {
+    let bits = |i: usize| x[i];
     let float = |i: usize| f32::from_bits(bits(i));
     let (a, b, c) = (float(0), float(1), float(2));
     Ok(match op {
@@ -59,17 +62,22 @@ fn operation(op: &Op, x: &[u32]) -> Result<u32, String> {
         Op::Fraction => fraction(a).to_bits(),
         Op::Scale => scale(a, b).to_bits(),
         Op::Nearest => nearest(a).cast_unsigned(),
+        Op::Truncate => (a as i32).cast_unsigned(),
         Op::ToFloat => (bits(0).cast_signed() as f32).to_bits(),
         Op::Bits | Op::FromBits => bits(0),
         Op::AddI => bits(0).wrapping_add(bits(1)),
         Op::SubI => bits(0).wrapping_sub(bits(1)),
+        Op::MulI => bits(0).wrapping_mul(bits(1)),
+        Op::MulHigh => ((u64::from(bits(0)) * u64::from(bits(1))) >> 32) as u32,
         Op::AndI => bits(0) & bits(1),
+        Op::XorI => bits(0) ^ bits(1),
         Op::ShiftLeft => bits(0).wrapping_shl(bits(1)),
         Op::ShiftSigned => bits(0).cast_signed().wrapping_shr(bits(1)).cast_unsigned(),
         Op::ShiftRight => bits(0).wrapping_shr(bits(1)),
         Op::Less => u32::from(a < b),
         Op::Equal => u32::from(a == b),
-        Op::Select => {
+        Op::LessI => u32::from(bits(0).cast_signed() < bits(1).cast_signed()),
+        Op::Select | Op::SelectI => {
             if bits(0) != 0 {
                 bits(1)
             } else {

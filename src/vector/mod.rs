@@ -23,6 +23,7 @@
 //! scheme, and `fma` a product and a sum where the machine has no such instruction. So what differs between machines is
 //! said in the text of a function, where a reader sees it, not in a back end.
 
+mod bound;
 pub mod expand;
 pub mod interp;
 pub mod library;
@@ -32,6 +33,7 @@ mod verify;
 
 use std::fmt;
 
+pub use bound::Bound;
 pub use op::Op;
 pub use verify::verify;
 
@@ -87,6 +89,14 @@ impl Features {
     /// AVX-512.
     pub const AVX512: Features = Features { fma: true, round: true, scale: true };
 
+    /// How many sets of features there are.
+    pub const SETS: usize = 8;
+
+    /// The number of this set among all of them.
+    pub fn number(self) -> usize {
+        self.named().iter().rev().fold(0, |n, (_, is)| 2 * n + usize::from(*is))
+    }
+
     /// Each feature with its name in the text form.
     fn named(self) -> [(&'static str, bool); 3] {
         [("fma", self.fma), ("round", self.round), ("scale", self.scale)]
@@ -141,17 +151,6 @@ pub struct Inst {
     pub ty: Type,
     /// The result's name in the text form.
     pub name: String,
-}
-
-/// What a function's result may be off by, against its value in real numbers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// Units in the last place of the correctly rounded result.
-    Ulp(f64),
-    /// Either so many units in the last place, or so much in absolute terms.
-    UlpOr(f64, f64),
-    /// Either this part of the result, or so much in absolute terms.
-    RelativeOr(f64, f64),
 }
 
 /// An elementary function, or a part of one.

@@ -84,18 +84,24 @@ operations! {
     Fraction "fraction" (F32) F32 "`a - floor(a)`, rounded down, so that it is below 1; -0 of integers, 0 of infinities; needs `scale`";
     Scale "scale" (F32 F32) F32 "`a * 2^floor(b)`, rounded once; needs `scale`";
     Nearest "nearest" (F32) I32 "the nearest integer, ties to even; the least `i32` of NaN and of what does not fit; needs `round`";
+    Truncate "truncate" (F32) I32 "rounded towards 0; the nearest `i32` of what does not fit, 0 of NaN";
     ToFloat "to_float" (I32) F32 "the nearest float of an integer";
     Bits "bits" (F32) I32 "the bits of a float";
     FromBits "from_bits" (I32) F32 "the float of these bits";
     AddI "iadd" (I32 I32) I32 "`a + b`, wrapping";
     SubI "isub" (I32 I32) I32 "`a - b`, wrapping";
+    MulI "imul" (I32 I32) I32 "`a * b`, wrapping: the low 32 bits of the product";
+    MulHigh "umulh" (I32 I32) I32 "the high 32 bits of the product of `a` and `b` as unsigned integers";
     AndI "iand" (I32 I32) I32 "bitwise and";
+    XorI "ixor" (I32 I32) I32 "bitwise exclusive or";
     ShiftLeft "shl" (I32 I32) I32 "`a` shifted left by the constant `b`";
     ShiftSigned "ashr" (I32 I32) I32 "`a` shifted right by the constant `b`, the sign coming in";
     ShiftRight "lshr" (I32 I32) I32 "`a` shifted right by the constant `b`, zeros coming in";
     Less "lt" (F32 F32) Mask "`a < b`";
     Equal "eq" (F32 F32) Mask "`a == b`";
+    LessI "ilt" (I32 I32) Mask "`a < b`, signed";
     Select "select" (Mask F32 F32) F32 "`a ? b : c`";
+    SelectI "iselect" (Mask I32 I32) I32 "`a ? b : c`";
 }
 
 impl Op {

@@ -1,84 +1,187 @@
-//! The elementary functions against `f64`, to the bounds that they state, for every kind of machine; their text form; and that
-//! every operation on floats is either an instruction or a function of the library.
+//! The elementary functions against `f64`, to the bounds that they state, for every kind of machine; their text form; and which
+//! operation is which of them.
 
-use super::expand::{expand, needs};
-use super::{Bound, Features, Function, Op, Type, interp, library, text, verify};
-use crate::scalar::UnaryOp;
+use super::expand::expand;
+use super::{Features, Function, Op, Type, interp, library, text, verify};
+use crate::random::Random;
+use crate::scalar::{BinaryOp, UnaryOp};
 
 /// Every kind of machine that a function can be for.
 const MACHINES: [Features; 4] =
     [Features::PLAIN, Features { fma: true, round: false, scale: false }, Features::AVX2, Features::AVX512];
 
+/// What decides special cases: zeros, units, infinities, NaN, integers, what is next to them, and the ends of ranges.
+const EDGES: [f32; 30] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.999_999_94,
+    1.000_000_1,
+    -0.999_999_94,
+    -1.000_000_1,
+    0.5,
+    -0.5,
+    1.5,
+    -1.5,
+    2.0,
+    -2.0,
+    3.0,
+    -3.0,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+    1e-45,
+    -1e-45,
+    1e-40,
+    f32::MIN_POSITIVE,
+    f32::MAX,
+    f32::MIN,
+    8_388_609.0,
+    -8_388_609.0,
+    16_777_216.0,
+    -16_777_217.0,
+    1e10,
+];
+
 /// Every so many floats, so that all exponents and both signs are met, a dense range, and the special ones.
-pub(crate) fn samples() -> Vec<f32> {
+fn samples() -> Vec<f32> {
     let mut xs: Vec<f32> = (0..=u32::MAX).step_by(40_009).map(f32::from_bits).collect();
     xs.extend((0..50_000).map(|i| (i as f32 - 25_000.0) * 4e-4));
-    xs.extend([0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MIN_POSITIVE]);
+    xs.extend(EDGES);
     xs
 }
 
-/// Distance in units of the last place of the correctly rounded result.
-fn ulps(got: f32, want: f64) -> f64 {
-    let rounded = want as f32;
-    if got.to_bits() == rounded.to_bits() || (got.is_nan() && want.is_nan()) {
-        return 0.0;
+/// Pairs: all of the edges, floats of any bits, near ones, subnormal ones, and such that `x^y` is neither 0 nor infinite.
+fn pairs() -> (Vec<f32>, Vec<f32>) {
+    let mut all: Vec<(f32, f32)> = EDGES.iter().flat_map(|x| EDGES.map(|y| (*x, y))).collect();
+    let mut r = Random::new(7);
+    for _ in 0..6_000 {
+        let [a, b] = [(); 2].map(|()| u32::try_from(r.word() >> 32).expect("32 bits"));
+        let x = f32::from_bits(a);
+        all.push((x, f32::from_bits(b)));
+        all.push((x, f32::from_bits(a.wrapping_sub(b % (1 << 26)))));
+        all.push((x, f32::from_bits(b & 0x80ff_ffff)));
+        let exponent = f64::from(b) / f64::from(u32::MAX) * 276.0 - 149.0;
+        let near_one = 1.0 + ((a % 1_900_001) as f32 - 950_000.0) * 1e-6 * 0.5f32.powi((a >> 27).cast_signed());
+        for base in [x.abs(), near_one] {
+            all.push((base, (exponent / f64::from(base).log2()) as f32));
+        }
+        all.push((x, (b % 17) as f32 * 0.5 - 4.0));
     }
-    let exponent = rounded.abs().max(f32::MIN_POSITIVE).to_bits() >> 23;
-    let ulp = 2f64.powi(exponent.cast_signed() - 127 - 23);
-    (f64::from(got) - want).abs() / ulp
+    all.into_iter().unzip()
 }
 
-/// By how much a result is beyond its bound: at most 1 if it is not. NaN where one is NaN and the other is not.
-pub(crate) fn excess(bound: Bound, got: f32, want: f64) -> f64 {
-    let rounded = want as f32;
-    if got.is_nan() && want.is_nan() || got.to_bits() == rounded.to_bits() {
-        return 0.0;
-    }
-    // A zero has its sign.
-    if got == 0.0 && want == 0.0 {
-        return f64::INFINITY;
-    }
-    let off = (f64::from(got) - want).abs();
-    match bound {
-        Bound::Ulp(0.0) => f64::INFINITY,
-        Bound::Ulp(n) => ulps(got, want) / n,
-        Bound::UlpOr(n, absolute) => (ulps(got, want) / n).min(off / absolute),
-        Bound::RelativeOr(part, absolute) => (off / want.abs() / part).min(off / absolute),
-    }
+/// The functions of floats.
+pub(crate) fn of_floats() -> impl Iterator<Item = &'static str> {
+    let is_float = |f: &Function| f.result_type == Type::F32;
+    library::names().filter(move |name| library::version(name, Features::PLAIN).is_ok_and(is_float))
 }
 
-fn lane(f: &Function, x: f32) -> f32 {
-    f32::from_bits(interp::eval(f, &[x.to_bits()]).expect("a function that is expanded"))
-}
-
-#[test]
-fn errors_are_within_their_bounds() {
-    let xs = samples();
-    for name in library::names() {
-        let op = UnaryOp::from_name(name).expect("a function is named after an operation");
-        let want: Vec<f64> = xs.iter().map(|x| op.eval_f64(f64::from(*x))).collect();
-        for features in MACHINES {
-            let f = expand(name, features).unwrap_or_else(|e| panic!("{e}"));
-            let bound = f.bound.unwrap_or_else(|| panic!("@{name} states no error"));
-            let errors = xs.iter().zip(&want).map(|(x, want)| (excess(bound, lane(&f, *x), *want), *x));
-            let (worst, at) = errors.fold((0.0, 0.0), |a, b| if b.0 > a.0 || b.0.is_nan() { b } else { a });
-            println!("{name} ({}): {worst:.2} of its bound, at {at:e}", features.names().join(", "));
-            assert!(worst <= 1.0, "{name} ({}): {worst} times its bound at {at:e}", features.names().join(", "));
+/// Arguments for a function of floats: many for each of its parameters.
+pub(crate) fn arguments(f: &Function) -> Vec<Vec<f32>> {
+    match f.params.len() {
+        // The longest functions are computed less often.
+        1 if matches!(f.name.as_str(), "sin" | "cos") => vec![samples().into_iter().step_by(3).collect()],
+        1 => vec![samples()],
+        _ => {
+            let (xs, ys) = pairs();
+            vec![xs, ys]
         }
     }
 }
 
+/// What a function of the library is named after, in `f64`.
+pub(crate) fn exactly(name: &str, args: &[f32]) -> f64 {
+    match (UnaryOp::from_name(name), BinaryOp::from_name(name), args) {
+        (Some(op), _, [x]) => op.eval_f64(f64::from(*x)),
+        (_, Some(op), [x, y]) => op.eval_f64(f64::from(*x), f64::from(*y)),
+        _ => panic!("@{name} is not named after an operation on {} numbers", args.len()),
+    }
+}
+
+/// What a function's text says of one lane.
+pub(crate) fn said(f: &Function, args: &[f32]) -> f32 {
+    let bits: Vec<u32> = args.iter().map(|x| x.to_bits()).collect();
+    f32::from_bits(interp::eval(f, &bits).expect("a function that is expanded"))
+}
+
+#[test]
+fn errors_are_within_their_bounds() {
+    for name in of_floats() {
+        let given = arguments(library::version(name, Features::PLAIN).unwrap_or_else(|e| panic!("{e}")));
+        let lanes: Vec<Vec<f32>> = (0..given[0].len()).map(|i| given.iter().map(|xs| xs[i]).collect()).collect();
+        let want: Vec<f64> = lanes.iter().map(|args| exactly(name, args)).collect();
+        for features in MACHINES {
+            let f = &expand(name, features).unwrap_or_else(|e| panic!("{e}")).function;
+            let bound = f.bound.unwrap_or_else(|| panic!("@{name} states no error"));
+            let errors = lanes.iter().zip(&want).map(|(args, want)| (bound.excess(said(f, args), *want), args));
+            let worst = errors.reduce(|a, b| if b.0 > a.0 || b.0.is_nan() { b } else { a });
+            let (worst, at) = worst.expect("an argument");
+            println!("{name} ({}): {worst:.2} of its bound, at {at:?}", features.names().join(", "));
+            assert!(worst <= 1.0, "{name} ({}): {worst} times its bound at {at:?}", features.names().join(", "));
+        }
+    }
+}
+
+/// Quotients and remainders of integers are exact, at the ends of their range, by 0, and where floats say too much or too little.
+#[test]
+fn integers_are_divided_exactly() {
+    let mut xs = vec![0, 1, 2, 3, 7, 10, 4095, 4096, 4097, 65_535, 65_536, 16_777_215, 16_777_216, 16_777_217];
+    xs.extend([1 << 30, (1 << 30) + 1, i32::MAX - 129, i32::MAX - 63, i32::MAX - 1, i32::MAX]);
+    xs.extend(xs.clone().into_iter().map(|x: i32| x.wrapping_neg()));
+    xs.extend([i32::MIN, i32::MIN + 1, i32::MIN + 64]);
+    let mut pairs: Vec<(i32, i32)> = xs.iter().flat_map(|x| xs.iter().map(|y| (*x, *y))).collect();
+    let mut r = Random::new(3);
+    for _ in 0..30_000 {
+        let word = r.word();
+        let [x, y] = [word >> 32, word & 0xffff_ffff].map(|n| (n as u32).cast_signed());
+        let small = y >> r.below(31);
+        // Just below, at and above a multiple.
+        let multiple = small.wrapping_mul((x >> 8) / small.checked_abs().unwrap_or(1).max(1));
+        pairs.extend([(x, y), (x, small), (multiple, small), (multiple.wrapping_sub(1), small), (multiple + 1, small)]);
+    }
+    for (name, op) in [("idiv", BinaryOp::Div), ("irem", BinaryOp::Rem)] {
+        for features in [Features::PLAIN, Features::AVX512] {
+            let f = &expand(name, features).unwrap_or_else(|e| panic!("{e}")).function;
+            for (x, y) in &pairs {
+                let got = interp::eval(f, &[x.cast_unsigned(), y.cast_unsigned()]).expect("a function");
+                let want = op.eval_int(i64::from(*x), i64::from(*y)) as i32;
+                assert_eq!(got.cast_signed(), want, "{name} of {x} and {y}");
+            }
+        }
+    }
+}
+
+/// Every file is the function of an operation on numbers.
 #[test]
 fn every_operation_is_an_instruction_or_a_function() {
-    for op in UnaryOp::ALL {
-        let is_instruction = match op {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Not => true,
-            // Calls of libm, lane by lane.
-            UnaryOp::Sin | UnaryOp::Cos => true,
-            _ => false,
-        };
-        assert_eq!(is_instruction, library::source(op.name()).is_none(), "{op}");
+    let mut files: Vec<&str> = UnaryOp::ALL.iter().filter_map(|op| library::unary(*op)).collect();
+    for ty in [Type::F32, Type::I32] {
+        files.extend(BinaryOp::ALL.iter().filter_map(|op| library::binary(*op, ty)));
     }
+    files.sort_unstable();
+    assert_eq!(files, library::names().collect::<Vec<_>>());
+}
+
+/// A text that is wrong makes the test fail, not the code slower: every file reads, and every function of it is there for
+/// every machine, made once.
+#[test]
+fn every_function_is_there_for_every_machine() {
+    for name in library::names() {
+        let all = library::file(name).unwrap_or_else(|e| panic!("{e}"));
+        assert!(all.iter().all(|f| f.name == name || f.name.starts_with(&format!("{name}."))), "{name}.vec");
+        for features in MACHINES {
+            let once = library::expanded(name, features).unwrap_or_else(|e| panic!("{e}"));
+            assert!(std::ptr::eq(once, library::expanded(name, features).expect("the same")));
+            assert_eq!(once.function.requires, features);
+            for f in all {
+                library::version(&f.name, features).unwrap_or_else(|e| panic!("{e}"));
+            }
+        }
+    }
+    let numbers: Vec<usize> = MACHINES.iter().map(|f| f.number()).collect();
+    assert_eq!(numbers, [0, 1, 3, 7]);
 }
 
 #[test]
@@ -89,12 +192,13 @@ fn what_is_printed_reads_back() {
             assert_eq!(again.as_slice(), std::slice::from_ref(f));
         }
         for features in MACHINES {
-            let f = expand(name, features).expect("a function");
+            let expanded = expand(name, features).expect("a function");
+            let f = expanded.function;
             assert!(f.insts.iter().all(|i| !matches!(i.op, Op::Call(_) | Op::Polynomial(_))));
             assert!(features.fma || f.insts.iter().all(|i| !matches!(i.op, Op::Fma | Op::Fnma)));
             let again = text::parse(&text::print(&f)).expect("what was printed");
             assert_eq!(again.as_slice(), std::slice::from_ref(&f));
-            assert_eq!(needs(&f).len(), f.insts.len());
+            assert_eq!(expanded.needs.len(), f.insts.len());
             verify(&f).expect("a function that is right");
         }
     }

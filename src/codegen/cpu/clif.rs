@@ -9,7 +9,6 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{ExternalName, Function};
 use cranelift_codegen::{Context, FinalizedRelocTarget, verify_function};
 
-use super::function::LIBM;
 use super::listing::{self, Reference, Shown};
 use super::object::{Machine, target};
 use crate::panics;
@@ -173,15 +172,11 @@ pub fn assembly(functions: &[Named], machine: Machine, bytes: bool) -> Result<St
     Ok(out)
 }
 
-/// The symbol of what a function calls: the name of a function of the same text, of libm, or as CLIF has it.
+/// The symbol of what a function calls: the name of a function of the same text, or as CLIF has it.
 fn callee(target: &FinalizedRelocTarget, function: &Function, names: &BTreeMap<String, &str>) -> String {
     let text = match target {
         FinalizedRelocTarget::ExternalName(ExternalName::User(user)) => {
-            let user = &function.params.user_named_funcs()[*user];
-            match (user.namespace, usize::try_from(user.index).ok().and_then(|n| LIBM.get(n))) {
-                (3, Some((name, _))) => (*name).to_string(),
-                _ => user.to_string(),
-            }
+            function.params.user_named_funcs()[*user].to_string()
         }
         FinalizedRelocTarget::ExternalName(name) => name.display(Some(&function.params)).to_string(),
         FinalizedRelocTarget::Func(_) => function.name.to_string(),

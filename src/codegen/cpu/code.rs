@@ -11,7 +11,7 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::FunctionBuilder;
 
 use super::lanes::{Lane, Width, plain};
-use super::math::{Lanes, Libm};
+use super::math::Lanes;
 use super::wide::LeafCalls;
 use crate::runtime::abi::context;
 use crate::scalar::BinaryOp;
@@ -42,8 +42,6 @@ pub(super) enum Val {
 pub(super) struct Code<'a, 'b> {
     /// Its builder.
     pub(super) b: &'a mut FunctionBuilder<'b>,
-    /// What it may call.
-    pub(super) libm: Libm,
     /// The body that it is made from.
     pub(super) body: &'a Body,
     /// Run-time dimensions.
@@ -79,7 +77,7 @@ impl<'a, 'b> Code<'a, 'b> {
 
     /// Operations on lanes.
     pub(super) fn lanes(&mut self) -> Lanes<'_, 'b> {
-        Lanes { builder: self.b, libm: self.libm }
+        Lanes { builder: self.b }
     }
 
     /// A number.
@@ -241,7 +239,7 @@ impl<'a, 'b> Code<'a, 'b> {
     /// `floor(a / b)`, the remainder, or another operation on two indices.
     fn index_binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
         let lane = |value| Lane { value, elem: Elem::I64, width: Width::One };
-        self.lanes().lane_binary(op, lane(a), lane(b)).value
+        self.lanes().lane_arithmetic(op, lane(a), lane(b)).value
     }
 
     /// An instruction on indices and scalars, the same in kernels and plans. False if it is none of those.
@@ -272,7 +270,7 @@ impl<'a, 'b> Code<'a, 'b> {
             }
             (Op::Binary(op), Type::Scalar(_)) => {
                 let (a, b) = (self.scalar(operand(0)?)?, self.scalar(operand(1)?)?);
-                Val::Scalar(self.lanes().lane_binary(*op, a, b))
+                Val::Scalar(self.lanes().lane_binary(*op, a, b)?)
             }
             (Op::Compare(op), Type::Scalar(_)) => {
                 let (a, b) = (self.as_lane(operand(0)?)?, self.as_lane(operand(1)?)?);

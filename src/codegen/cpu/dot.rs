@@ -282,7 +282,7 @@ impl Code<'_, '_> {
         let further = self.b.ins().imul_imm_s(number, group);
         let place = self.b.ins().iadd(scales, further);
         let scale = self.narrow_load(p, Elem::F32, place);
-        self.lanes().lane_binary(BinaryOp::Mul, x, scale)
+        self.lanes().lane_arithmetic(BinaryOp::Mul, x, scale)
     }
 
     /// One register's worth of step `k` of the pairs at `at`: the lower half of each where `k` is even, else the upper one.
@@ -385,8 +385,8 @@ impl Code<'_, '_> {
                     let index = usize::try_from(r * vectors).unwrap_or(0) + v;
                     let variable = *sums.get(index).ok_or("a register is missing")?;
                     let sum = Lane { value: code.b.use_var(variable), elem: p.elem, width: p.width };
-                    let product = code.lanes().lane_binary(BinaryOp::Mul, x, *y);
-                    let sum = code.lanes().lane_binary(BinaryOp::Add, sum, product);
+                    let product = code.lanes().lane_arithmetic(BinaryOp::Mul, x, *y);
+                    let sum = code.lanes().lane_arithmetic(BinaryOp::Add, sum, product);
                     code.b.def_var(variable, sum.value);
                 }
             }
@@ -404,7 +404,7 @@ impl Code<'_, '_> {
             if p.start.is_none() {
                 let lane = |value| Lane { value, elem: p.elem, width: p.width };
                 let acc = self.dot_load(p, acc_start, place);
-                x = self.lanes().lane_binary(BinaryOp::Add, lane(acc), lane(x)).value;
+                x = self.lanes().lane_arithmetic(BinaryOp::Add, lane(acc), lane(x)).value;
             }
             self.b.ins().store(plain(), x, acc_start, place);
         }

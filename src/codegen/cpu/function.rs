@@ -20,8 +20,7 @@ use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
 
 use super::clif::print_function;
 use super::code::Code;
-use super::math::Libm;
-use super::object::{Machine, Wanted};
+use super::object::{Machine, Narrow, Wanted};
 use super::origins::Places;
 use super::plan::Launching;
 use super::wide::LeafCalls;
@@ -34,12 +33,7 @@ pub(super) enum Callee {
     Declared(FuncId),
     /// A leaf: its place among those that the caller asked for.
     Leaf(u32),
-    /// A function of libm: its place in [`LIBM`].
-    Libm(u32),
 }
-
-/// The functions of libm that code may call, and how many numbers they take.
-pub(super) const LIBM: [(&str, usize); 4] = [("sinf", 1), ("cosf", 1), ("powf", 2), ("fmodf", 2)];
 
 impl Callee {
     /// Its name in CLIF. Cranelift has the first two spaces for what is declared.
@@ -47,7 +41,6 @@ impl Callee {
         match self {
             Callee::Declared(id) => UserExternalName::new(0, id.as_u32()),
             Callee::Leaf(place) => UserExternalName::new(2, place),
-            Callee::Libm(place) => UserExternalName::new(3, place),
         }
     }
 
@@ -56,7 +49,6 @@ impl Callee {
         match target {
             ModuleRelocTarget::User { namespace: 0, index } => Some(Callee::Declared(FuncId::from_u32(*index))),
             ModuleRelocTarget::User { namespace: 2, index } => Some(Callee::Leaf(*index)),
-            ModuleRelocTarget::User { namespace: 3, index } => Some(Callee::Libm(*index)),
             _ => None,
         }
     }
@@ -112,6 +104,8 @@ pub(super) struct Made {
     pub(super) places: Places,
     /// Assembly as the code generator writes it, for a machine of which we cannot read the bytes.
     pub(super) vcode: String,
+    /// What is computed with vectors of 128 bits though there are wider ones.
+    pub(super) narrow: Vec<Narrow>,
 }
 
 /// Parameters of a kernel: arguments, start and end of the range, scratch, context.
@@ -128,14 +122,6 @@ pub(super) fn signature(convention: CallConv, params: usize, returns: bool) -> S
     if returns {
         s.returns.push(AbiParam::new(types::I32));
     }
-    s
-}
-
-/// The signature of a function of libm.
-pub(super) fn libm_signature(convention: CallConv, params: usize) -> Signature {
-    let mut s = Signature::new(convention);
-    s.params.extend(vec![AbiParam::new(types::F32); params]);
-    s.returns.push(AbiParam::new(types::F32));
     s
 }
 
@@ -214,7 +200,15 @@ impl Job<'_> {
         let (bytes, alignment) = (code.code_buffer().to_vec(), u64::from(code.buffer.alignment));
         let all = code.buffer.relocs().to_vec();
         let relocations = all.iter().map(|r| ModuleReloc::from_mach_reloc(r, &context.func, self.id)).collect();
-        Ok(Made { bytes, alignment, relocations, leaves, clif, places, vcode })
+        let body = self.source.body();
+        let declined = leaves.declined().iter();
+        let narrow = declined.map(|(inst, what)| Narrow {
+            loc: body.inst(*inst).loc,
+            kernel: self.name.clone(),
+            what: what.clone(),
+        });
+        let narrow = narrow.collect();
+        Ok(Made { narrow, bytes, alignment, relocations, leaves, clif, places, vcode })
     }
 
     /// The function in CLIF.
@@ -228,10 +222,6 @@ impl Job<'_> {
         let near = !wanted.kernels_elsewhere;
         let convention = function.signature.call_conv;
         let returns = !function.signature.returns.is_empty();
-        let [sinf, cosf, powf, fmodf] = std::array::from_fn(|n| {
-            let place = u32::try_from(n).unwrap_or_default();
-            Callee::Libm(place).declare(function, libm_signature(convention, LIBM[n].1), false)
-        });
         let mut kernels = BTreeMap::new();
         if let Source::Plan { plan, module, kernels: ids } = &self.source {
             // Those that it launches alone: the functions of many entry points do not know each other's kernels.
@@ -254,7 +244,6 @@ impl Job<'_> {
         let call_context = *if returns { params.first() } else { params.last() }.ok_or("no context")?;
         let mut code = Code {
             b: &mut builder,
-            libm: Libm { sinf, cosf, powf, fmodf },
             body: self.source.body(),
             symbols: BTreeMap::new(),
             values: SecondaryMap::new(),

@@ -10,7 +10,7 @@ use cranelift_entity::SecondaryMap;
 use super::code::{Code, Val};
 use super::lanes::{Width, plain};
 use super::wide::Dotted;
-use crate::tile::{self, InstData, Kernel, Op, Space, Type};
+use crate::tile::{self, Cpu, InstData, Kernel, Op, Space, Type};
 
 impl Code<'_, '_> {
     /// Emits a kernel after its parameters `args`, `start`, `end` and `scratch` are known; leaves through `stop`.
@@ -102,7 +102,10 @@ impl Code<'_, '_> {
                     Op::Dot => {
                         let next = all.peek().map(|next| **next);
                         match self.wide_dot(level, &data, next, scratch)? {
-                            Dotted::No => self.dot(&data, scratch)?,
+                            Dotted::No => {
+                                self.declined(level, *inst);
+                                self.dot(&data, scratch)?;
+                            }
                             Dotted::Yes => {}
                             // That was the next one.
                             Dotted::Stored => drop(all.next()),
@@ -110,11 +113,13 @@ impl Code<'_, '_> {
                     }
                     Op::Transpose => {
                         if !self.wide_transpose(level, &data, scratch)? {
+                            self.declined(level, *inst);
                             self.transpose(&data, scratch)?;
                         }
                     }
                     Op::PairRows => {
                         if !self.wide_pair_rows(level, &data, scratch)? {
+                            self.declined(level, *inst);
                             self.pair_rows(&data, scratch)?;
                         }
                     }
@@ -139,6 +144,16 @@ impl Code<'_, '_> {
         self.b.switch_to_block(next);
         self.b.seal_block(next);
         Ok(())
+    }
+
+    /// Notes an operation on whole tiles that has no leaf, at a level that has leaves.
+    fn declined(&mut self, level: Cpu, inst: tile::Inst) {
+        if level.width() != tile::Width::V128 {
+            let data = self.body.inst(inst);
+            let elem = data.result.and_then(|v| self.body.ty(v).elem());
+            let elem = elem.map_or(String::new(), |elem| format!(" of {elem}"));
+            self.leaves.decline(inst, format!("`{}`{elem}", data.op.info().name));
+        }
     }
 
     /// Reads the element of a tile of one.

@@ -20,6 +20,7 @@ use super::math::Lanes;
 use crate::ir::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
+use crate::vector::{self, library};
 
 /// How many elements are computed at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,14 +211,31 @@ impl Lanes<'_, '_> {
     }
 
     /// A binary operation.
-    pub(super) fn lane_binary(&mut self, op: BinaryOp, x: Lane, y: Lane) -> Lane {
+    ///
+    /// # Errors
+    /// As [`Lanes::unary`].
+    pub(super) fn lane_binary(&mut self, op: BinaryOp, x: Lane, y: Lane) -> Result<Lane, String> {
+        let Some(name) = (x.elem == Elem::F32).then(|| library::binary(op, vector::Type::F32)).flatten() else {
+            return Ok(self.lane_arithmetic(op, x, y));
+        };
+        let (a, b) = (self.spread(x).value, self.spread(y).value);
+        let value = self.function(name, &[a, b])?;
+        Ok(self.narrowed(value, x.width))
+    }
+
+    /// A binary operation that is an instruction, or a few.
+    pub(super) fn lane_arithmetic(&mut self, op: BinaryOp, x: Lane, y: Lane) -> Lane {
         let b = &mut *self.builder;
         let value = match (x.elem, op) {
             (Elem::F32, BinaryOp::Add) => b.ins().fadd(x.value, y.value),
             (Elem::F32, BinaryOp::Sub) => b.ins().fsub(x.value, y.value),
             (Elem::F32, BinaryOp::Mul) => b.ins().fmul(x.value, y.value),
             (Elem::F32, BinaryOp::Div) => b.ins().fdiv(x.value, y.value),
-            (Elem::F32, _) => return self.through_vector(&[x, y], |s, v| s.binary(op, v[0], v[1])),
+            (Elem::F32, BinaryOp::Max | BinaryOp::Min) => {
+                return self.through_vector(&[x, y], |s, v| s.extreme(op == BinaryOp::Max, v[0], v[1]));
+            }
+            // The rest are functions, or not defined for floats, and refused by the verifier.
+            (Elem::F32, _) => x.value,
             (Elem::Bool, BinaryOp::Or | BinaryOp::Max | BinaryOp::Add) => b.ins().bor(x.value, y.value),
             (Elem::Bool, _) => b.ins().band(x.value, y.value),
             (_, BinaryOp::Add) => b.ins().iadd(x.value, y.value),
@@ -621,7 +639,7 @@ impl Lanes<'_, '_> {
     pub(super) fn combine(&mut self, kind: ReduceKind, x: Lane, y: Lane) -> Lane {
         // Of an argmax the maximum.
         let op = kind.combination().unwrap_or(BinaryOp::Max);
-        self.lane_binary(op, x, y)
+        self.lane_arithmetic(op, x, y)
     }
 }
 

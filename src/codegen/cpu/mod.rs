@@ -25,4 +25,4 @@ mod wide;
 
 #[cfg(feature = "llvm")]
 pub(crate) use object::kernel_name;
-pub use object::{Compiled, Machine, Tier, Wanted, bf16_levels, byte_levels, compile, levels};
+pub use object::{Compiled, Machine, Narrow, Tier, Wanted, bf16_levels, byte_levels, compile, levels};

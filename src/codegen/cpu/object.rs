@@ -19,11 +19,12 @@ use cranelift_object::{ObjectBuilder, ObjectModule};
 use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
 use super::debug;
-use super::function::{Callee, Job, LIBM, Source, libm_signature};
+use super::function::{Callee, Job, Source};
 use super::listing::{self, Shown};
 use super::origins::{Origin, Places};
 use super::plan::arena;
 use super::wide::{LeafOrigin, Leaves};
+use crate::ir::Loc;
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
@@ -89,6 +90,8 @@ pub struct Wanted {
     pub level: Option<Cpu>,
     /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
     pub kernels_elsewhere: bool,
+    /// Is it told what is computed with vectors of 128 bits though there are wider ones?
+    pub remarks: bool,
     /// At most so many threads make it; as many as this machine runs at once where there is no number. What comes out is
     /// the same.
     pub threads: Option<NonZero<usize>>,
@@ -117,9 +120,39 @@ pub struct Compiled {
     pub clif: String,
     /// Assembly, if wanted.
     pub asm: String,
+    /// What is computed with vectors of 128 bits at levels that have wider ones.
+    pub narrow: Vec<Narrow>,
+}
+
+/// An operation of a kernel that is computed with vectors of 128 bits though the processor has wider ones.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Narrow {
+    /// Its place in the source.
+    pub loc: Loc,
+    /// The kernel's symbol, which begins with the level.
+    pub kernel: String,
+    /// What has no wider form.
+    pub what: String,
 }
 
 impl Compiled {
+    /// A remark for each operation that has no wide form, with the kernels that it is in; `name` is the module's, `files` are those of
+    /// other modules.
+    pub fn remarks(&self, name: &str, files: &[String]) -> String {
+        let mut all: BTreeMap<(Loc, &str), Vec<&str>> = BTreeMap::new();
+        for n in &self.narrow {
+            all.entry((n.loc, &n.what)).or_default().push(&n.kernel);
+        }
+        let line = |((loc, what), kernels): ((Loc, &str), Vec<&str>)| {
+            let place = loc.text(name, files);
+            format!(
+                "remark: {place}: code of {}: 128-bit vectors, there is no wider form of {what}\n",
+                kernels.join(", ")
+            )
+        };
+        all.into_iter().map(line).collect()
+    }
+
     /// Everything that is linked into a library.
     pub fn objects(&self) -> Vec<&[u8]> {
         std::iter::once(&self.object).chain(&self.others).map(Vec::as_slice).collect()
@@ -199,11 +232,12 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
     let made = threads::each(jobs, threads, |job| Ok((job.id, job.make(isa.as_ref(), wanted)?)));
     let made = made.into_iter().collect::<Result<Vec<_>, String>>()?;
     let mut leaves = Leaves::make(made.iter().map(|(_, function)| &function.leaves), threads)?;
-    let mut libm = BTreeMap::new();
     let mut texts = BTreeMap::new();
+    let mut narrow = Vec::new();
     for (id, function) in made {
+        narrow.extend(function.narrow);
         let called = leaves.define(&mut object, id, function.leaves)?;
-        let relocations = resolve(&mut object, function.relocations, &called, &mut libm)?;
+        let relocations = resolve(function.relocations, &called)?;
         object
             .define_function_bytes(id, function.alignment, &function.bytes, &relocations)
             .map_err(|e| format!("{e:?}"))?;
@@ -228,7 +262,9 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
     let clif = shown.iter().filter_map(|id| texts.get(id)).map(|text| text.clif.as_str()).collect();
     let asm =
         if wanted.asm { assembly(&object, &shown, &texts, &origins, first.module, wanted)? } else { String::new() };
-    Ok(Compiled { object, others: Vec::new(), clif, asm })
+    narrow.sort();
+    narrow.dedup();
+    Ok(Compiled { object, others: Vec::new(), clif, asm, narrow })
 }
 
 /// The functions of a level.
@@ -285,32 +321,12 @@ fn declare<'a>(
 }
 
 /// What code refers to, by the numbers of the object. `leaves` are those that the function asked for.
-fn resolve(
-    object: &mut ObjectModule,
-    mut relocations: Vec<ModuleReloc>,
-    leaves: &[FuncId],
-    libm: &mut BTreeMap<&'static str, FuncId>,
-) -> Result<Vec<ModuleReloc>, String> {
-    let at = |place: u32| usize::try_from(place).unwrap_or(usize::MAX);
+fn resolve(mut relocations: Vec<ModuleReloc>, leaves: &[FuncId]) -> Result<Vec<ModuleReloc>, String> {
     for r in &mut relocations {
-        let id = match Callee::of(&r.name) {
-            Some(Callee::Leaf(place)) => *leaves.get(at(place)).ok_or("a leaf that was not asked for")?,
-            Some(Callee::Libm(place)) => {
-                let (name, params) = *LIBM.get(at(place)).ok_or("a function that libm has not")?;
-                match libm.get(name) {
-                    Some(id) => *id,
-                    None => {
-                        let signature = libm_signature(object.isa().default_call_conv(), params);
-                        let id = object.declare_function(name, Linkage::Import, &signature);
-                        let id = id.map_err(|e| e.to_string())?;
-                        libm.insert(name, id);
-                        id
-                    }
-                }
-            }
-            Some(Callee::Declared(_)) | None => continue,
-        };
-        r.name = id.into();
+        if let Some(Callee::Leaf(place)) = Callee::of(&r.name) {
+            let leaf = usize::try_from(place).ok().and_then(|n| leaves.get(n));
+            r.name = (*leaf.ok_or("a leaf that was not asked for")?).into();
+        }
     }
     Ok(relocations)
 }

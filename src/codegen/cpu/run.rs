@@ -490,7 +490,7 @@ impl Code<'_, '_> {
                 Op::Full | Op::Copy => Some(get(0)?),
                 Op::Iota { axis } => Some(self.iota(&data, *axis, width, row, col)?),
                 Op::Unary(op) => Some(self.lanes().lane_unary(*op, get(0)?)?),
-                Op::Binary(op) => Some(self.lanes().lane_binary(*op, get(0)?, get(1)?)),
+                Op::Binary(op) => Some(self.lanes().lane_binary(*op, get(0)?, get(1)?)?),
                 Op::Compare(op) => Some(self.lanes().lane_compare(*op, get(0)?, get(1)?)),
                 Op::Select => Some(self.lanes().lane_select(get(0)?, get(1)?, get(2)?)),
                 Op::Narrow { elem } => Some(self.lanes().lane_narrow(get(0)?, *elem)),
@@ -541,7 +541,7 @@ impl Code<'_, '_> {
             *s = self.lanes().constant(Scalar::Int(i64::try_from(k).unwrap_or(0)), elem, Width::One);
         }
         let steps = self.lanes().gather(steps);
-        Ok(self.lanes().lane_binary(crate::scalar::BinaryOp::Add, all, steps))
+        Ok(self.lanes().lane_arithmetic(crate::scalar::BinaryOp::Add, all, steps))
     }
 
     /// One more element, or four, at a place along the axis of the reduction.
@@ -552,8 +552,8 @@ impl Code<'_, '_> {
             let greater = l.lane_compare(CmpOp::Gt, x, best);
             let nan = l.lane_compare(CmpOp::Ne, x, x);
             let number = l.lane_compare(CmpOp::Eq, best, best);
-            let first_nan = l.lane_binary(crate::scalar::BinaryOp::And, nan, number);
-            let better = l.lane_binary(crate::scalar::BinaryOp::Or, greater, first_nan);
+            let first_nan = l.lane_arithmetic(crate::scalar::BinaryOp::And, nan, number);
+            let better = l.lane_arithmetic(crate::scalar::BinaryOp::Or, greater, first_nan);
             let best = l.lane_select(better, x, best);
             self.b.def_var(a.one, best.value);
             let here = self.b.ins().ireduce(types::I32, at);

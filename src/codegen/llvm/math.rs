@@ -1,18 +1,17 @@
 //! Elementary functions on vectors of `f32`, of any number of lanes: vector IR, printed.
 //!
 //! In: vectors. Out: vectors. What a function computes, and its error, stands in its text (`vector::library`); here is one case
-//! for each operation. `sin`, `cos` and `pow` are LLVM's intrinsics, and the remainder its `frem`, which become calls of
-//! libm lane by lane.
+//! for each operation.
 
-use inkwell::FloatPredicate;
+use inkwell::types::VectorType;
 use inkwell::values::VectorValue;
+use inkwell::{FloatPredicate, IntPredicate};
 
 use super::emit::{Emit, Made};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::shape::Elem;
 use crate::tile::Feature;
-use crate::vector::expand;
-use crate::vector::{Features, Inst, Op, Type};
+use crate::vector::{Features, Inst, Op, Type, library};
 
 impl<'c> Emit<'_, 'c> {
     fn plus(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
@@ -67,18 +66,29 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// A function of the library, printed.
-    fn function(&self, name: &str, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
+    fn function(&self, name: &str, args: &[VectorValue<'c>]) -> Made<VectorValue<'c>> {
         // LLVM makes more than one instruction of its conversions to integers: `round` is no gain here.
         let features = Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN };
-        let f = expand::expand(name, features)?;
-        let n = x.get_type().get_size();
-        let mut values = vec![x];
+        let f = &library::expanded(name, features)?.function;
+        let n = args.first().ok_or("a function of nothing")?.get_type().get_size();
+        let mut values = args.to_vec();
         for inst in &f.insts {
             let operands = inst.operands.iter().map(|v| values.get(v.index()).copied());
             let operands = operands.collect::<Option<Vec<VectorValue<'c>>>>().ok_or("an operand is missing")?;
             values.push(self.operation(inst, &operands, n)?);
         }
         Ok(values.get(f.result.index()).copied().ok_or("a function returns nothing")?)
+    }
+
+    /// The high halves of unsigned products.
+    fn high_product(&self, x: VectorValue<'c>, y: VectorValue<'c>) -> Made<VectorValue<'c>> {
+        let (b, narrow) = (&self.b, x.get_type());
+        let wide = self.lanes_of(Elem::I64, narrow.get_size());
+        let (x, y) = (b.build_int_z_extend(x, wide, "")?, b.build_int_z_extend(y, wide, "")?);
+        let product = b.build_int_mul(x, y, "")?;
+        let half = VectorType::const_vector(&vec![self.int(32); narrow.get_size() as usize]);
+        let high = b.build_right_shift(product, half, false, "")?;
+        Ok(b.build_int_truncate(high, narrow, "")?)
     }
 
     fn operation(&self, inst: &Inst, operands: &[VectorValue<'c>], n: u32) -> Made<VectorValue<'c>> {
@@ -97,6 +107,10 @@ impl<'c> Emit<'_, 'c> {
             (Op::Abs, [x]) => self.absolute(*x),
             (Op::NegAbs, [x]) => Ok(b.build_float_neg(self.absolute(*x)?, "")?),
             (Op::CopySign, [x, y]) => self.with_sign(*x, *y),
+            (Op::Truncate, [x]) => {
+                let types = [self.lanes_of(Elem::I32, n).into(), x.get_type().into()];
+                self.vector_intrinsic("llvm.fptosi.sat", &types, &[(*x).into()])
+            }
             (Op::ToFloat, [x]) => {
                 let floats = self.lanes_of(Elem::F32, n);
                 Ok(b.build_signed_int_to_float(*x, floats, "")?)
@@ -105,13 +119,17 @@ impl<'c> Emit<'_, 'c> {
             (Op::FromBits, [x]) => self.as_floats(*x),
             (Op::AddI, [x, y]) => Ok(b.build_int_add(*x, *y, "")?),
             (Op::SubI, [x, y]) => Ok(b.build_int_sub(*x, *y, "")?),
+            (Op::MulI, [x, y]) => Ok(b.build_int_mul(*x, *y, "")?),
+            (Op::MulHigh, [x, y]) => self.high_product(*x, *y),
+            (Op::XorI, [x, y]) => Ok(b.build_xor(*x, *y, "")?),
+            (Op::LessI, [x, y]) => Ok(b.build_int_compare(IntPredicate::SLT, *x, *y, "")?),
             (Op::AndI, [x, y]) => Ok(b.build_and(*x, *y, "")?),
             (Op::ShiftLeft, [x, y]) => Ok(b.build_left_shift(*x, *y, "")?),
             (Op::ShiftSigned, [x, y]) => Ok(b.build_right_shift(*x, *y, true, "")?),
             (Op::ShiftRight, [x, y]) => Ok(b.build_right_shift(*x, *y, false, "")?),
             (Op::Less, [x, y]) => Ok(b.build_float_compare(FloatPredicate::OLT, *x, *y, "")?),
             (Op::Equal, [x, y]) => Ok(b.build_float_compare(FloatPredicate::OEQ, *x, *y, "")?),
-            (Op::Select, [condition, x, y]) => self.choose(*condition, *x, *y),
+            (Op::Select | Op::SelectI, [condition, x, y]) => self.choose(*condition, *x, *y),
             (Op::Const(bits), []) if inst.ty == Type::F32 => Ok(self.floats(f32::from_bits(*bits), n)),
             (Op::Const(bits), []) => Ok(self.ints(bits.cast_signed(), n)),
             (op, _) => Err(format!("{} is not for every machine", op.name()).into()),
@@ -121,55 +139,37 @@ impl<'c> Emit<'_, 'c> {
     /// Any unary operation on floats.
     pub(super) fn float_unary(&self, op: UnaryOp, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let n = x.get_type().get_size();
-        match op {
-            UnaryOp::Neg => Ok(self.b.build_float_neg(x, "")?),
-            UnaryOp::Abs => self.absolute(x),
-            UnaryOp::Sqrt => self.floats_intrinsic("llvm.sqrt", &[x]),
-            UnaryOp::Floor => self.floats_intrinsic("llvm.floor", &[x]),
-            UnaryOp::Sin => self.floats_intrinsic("llvm.sin", &[x]),
-            UnaryOp::Cos => self.floats_intrinsic("llvm.cos", &[x]),
-            UnaryOp::Not => {
+        match (op, library::unary(op)) {
+            // LLVM knows which machine has an instruction for it.
+            (UnaryOp::Floor, _) => self.floats_intrinsic("llvm.floor", &[x]),
+            (_, Some(name)) => self.function(name, &[x]),
+            (UnaryOp::Neg, None) => Ok(self.b.build_float_neg(x, "")?),
+            (UnaryOp::Abs, None) => self.absolute(x),
+            (UnaryOp::Sqrt, None) => self.floats_intrinsic("llvm.sqrt", &[x]),
+            (UnaryOp::Not, None) => {
                 let (zero, one) = (self.floats(0.0, n), self.floats(1.0, n));
                 self.where_is((FloatPredicate::OEQ, x, zero), one, zero)
             }
-            UnaryOp::Exp
-            | UnaryOp::Exp2
-            | UnaryOp::Log
-            | UnaryOp::Rsqrt
-            | UnaryOp::Tanh
-            | UnaryOp::Erf
-            | UnaryOp::Sigmoid
-            | UnaryOp::Relu
-            | UnaryOp::Gelu
-            | UnaryOp::GeluTanh
-            | UnaryOp::Silu => self.function(op.name(), x),
+            (_, None) => Err(format!("{op} is neither an instruction nor a function of the library").into()),
         }
     }
 
     /// Any binary operation on floats.
     pub(super) fn float_binary(&self, op: BinaryOp, x: VectorValue<'c>, y: VectorValue<'c>) -> Made<VectorValue<'c>> {
-        match op {
-            BinaryOp::Add => self.plus(x, y),
-            BinaryOp::Sub => self.minus(x, y),
-            BinaryOp::Mul | BinaryOp::And => self.times(x, y),
-            BinaryOp::Div => self.over(x, y),
-            BinaryOp::Rem => {
-                // As in `codegen::cpu::math`.
-                let r = self.b.build_float_rem(x, y, "")?;
-                let n = x.get_type().get_size();
-                let (zero, minus_zero, more) = (self.floats(0.0, n), self.floats(-0.0, n), self.plus(r, y)?);
-                let by_positive = self.where_is((FloatPredicate::OLT, r, zero), more, r)?;
-                let by_negative = self.where_is((FloatPredicate::OGT, r, zero), more, r)?;
-                let signed = self.where_is((FloatPredicate::OLT, y, zero), by_negative, by_positive)?;
-                let nothing = self.where_is((FloatPredicate::OLT, y, zero), minus_zero, zero)?;
-                self.where_is((FloatPredicate::OEQ, r, zero), nothing, signed)
-            }
-            BinaryOp::Pow => self.floats_intrinsic("llvm.pow", &[x, y]),
+        match (op, library::binary(op, Type::F32)) {
+            (_, Some(name)) => self.function(name, &[x, y]),
+            (BinaryOp::Add, None) => self.plus(x, y),
+            (BinaryOp::Sub, None) => self.minus(x, y),
+            (BinaryOp::Mul, None) => self.times(x, y),
+            (BinaryOp::Div, None) => self.over(x, y),
             // A comparison with NaN is false, which takes `y`; a NaN in `x` is put back.
-            BinaryOp::Max | BinaryOp::Min | BinaryOp::Or => {
+            (BinaryOp::Max | BinaryOp::Min, None) => {
                 let predicate = if op == BinaryOp::Min { FloatPredicate::OLT } else { FloatPredicate::OGT };
                 let m = self.where_is((predicate, x, y), x, y)?;
                 self.where_is((FloatPredicate::UNO, x, x), x, m)
+            }
+            (BinaryOp::Rem | BinaryOp::Pow | BinaryOp::And | BinaryOp::Or, None) => {
+                Err(format!("{op} of floats is neither an instruction nor a function of the library").into())
             }
         }
     }

@@ -12,7 +12,7 @@ use super::super::pairs::MOST_PITCH;
 use super::dot::{DotShape, LINE, Right};
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
-use super::{Word, run_leaf};
+use super::{Declined, Word, run_leaf};
 use crate::runtime::abi::context;
 use crate::shape::Elem;
 use crate::tile::{self, Cpu, Extent, Inst, InstData, Op, Space, TileType, Type, Width};
@@ -343,7 +343,14 @@ impl Code<'_, '_> {
         if level.width() == Width::V128 {
             return Ok(false);
         }
-        let Some(leaf) = run_leaf(level, self.body, rows, cols, insts) else { return Ok(false) };
+        let leaf = match run_leaf(level, self.body, rows, cols, insts) {
+            Ok(leaf) => leaf,
+            Err(Declined::Wrong(message)) => return Err(message),
+            Err(Declined::Form(inst, reason)) => {
+                self.leaves.decline(inst, reason);
+                return Ok(false);
+            }
+        };
         let mut words = Vec::new();
         for w in &leaf.words {
             words.push(self.word(w, scratch)?);

@@ -6,10 +6,12 @@
 use super::machine::{Class, Machine, Op, Operand, Reg};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
+use crate::vector::{self, library};
 
 /// Predicates of `vcmpps`: ordered and quiet, except that "not equal" holds of NaN.
 const UNORDERED: i32 = 3;
 const ORDERED: i32 = 7;
+const NOT_LESS_OR_EQUAL: i32 = 0x16;
 
 fn float_predicate(op: CmpOp) -> i32 {
     match op {
@@ -160,7 +162,7 @@ impl Machine {
                 self.as_short_as(&[x], y)
             }
             (Elem::F32, UnaryOp::Sqrt) => self.vector(Op::Sqrt, vec![x.into()]),
-            (Elem::F32, _) => return self.function(op, x),
+            (Elem::F32, _) => return self.function(library::unary(op)?, &[x]),
             (Elem::Bool, UnaryOp::Not) => self.not(x),
             (Elem::I32, UnaryOp::Neg) => {
                 let zero = self.int(0);
@@ -178,6 +180,14 @@ impl Machine {
 
     /// A binary operation; `None` for those that have no leaf.
     pub(super) fn binary(&mut self, op: BinaryOp, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
+        let ty = match elem {
+            Elem::F32 => Some(vector::Type::F32),
+            Elem::I32 => Some(vector::Type::I32),
+            Elem::Bool | Elem::I8 | Elem::I64 | Elem::F16 | Elem::BF16 => None,
+        };
+        if let Some(name) = ty.and_then(|ty| library::binary(op, ty)) {
+            return self.function(name, &[x, y]);
+        }
         let op = match (elem, op) {
             (Elem::F32, BinaryOp::Add) => Op::Add,
             (Elem::F32, BinaryOp::Sub) => Op::Sub,
@@ -351,9 +361,9 @@ impl Machine {
     pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem) -> Option<Reg> {
         Some(match (kind, elem) {
             (ReduceKind::Sum, Elem::F32 | Elem::I32) | (ReduceKind::Any, Elem::Bool) => self.int(0),
-            (ReduceKind::Max, Elem::F32) => self.float(f32::NEG_INFINITY),
+            (ReduceKind::Max | ReduceKind::ArgMax, Elem::F32) => self.float(f32::NEG_INFINITY),
             (ReduceKind::Min, Elem::F32) => self.float(f32::INFINITY),
-            (ReduceKind::Max, Elem::I32) => self.int(i32::MIN),
+            (ReduceKind::Max | ReduceKind::ArgMax, Elem::I32) => self.int(i32::MIN),
             (ReduceKind::Min, Elem::I32) => self.int(i32::MAX),
             (ReduceKind::All, Elem::Bool) => self.int(-1),
             _ => return None,
@@ -372,18 +382,57 @@ impl Machine {
         }
     }
 
+    /// The exchanges of lanes that bring every lane to every other: the instruction, and how.
+    fn exchanges(&self) -> &'static [(Op, i32)] {
+        if self.wide() {
+            &[(Op::Parts, 0x4e), (Op::Parts, 0xb1), (Op::Within, 0x4e), (Op::Within, 0xb1)]
+        } else {
+            &[(Op::Parts, 1), (Op::Within, 0x4e), (Op::Within, 0xb1)]
+        }
+    }
+
+    fn exchanged(&mut self, (op, how): (Op, i32), x: Reg) -> Reg {
+        let both = vec![x.into(), x.into(), Operand::Imm(how)];
+        self.vector(op, if op == Op::Parts { both } else { both[1..].to_vec() })
+    }
+
     /// All lanes of a vector as one, which is then in every lane.
     pub(super) fn across(&mut self, kind: ReduceKind, elem: Elem, x: Reg) -> Option<Reg> {
         let mut x = x;
-        let parts: &[i32] = if self.wide() { &[0x4e, 0xb1] } else { &[1] };
-        for p in parts {
-            let other = self.vector(Op::Parts, vec![x.into(), x.into(), Operand::Imm(*p)]);
-            x = self.combine(kind, elem, x, other)?;
-        }
-        for p in [0x4e, 0xb1] {
-            let other = self.vector(Op::Within, vec![x.into(), Operand::Imm(p)]);
+        for exchange in self.exchanges() {
+            let other = self.exchanged(*exchange, x);
             x = self.combine(kind, elem, x, other)?;
         }
         Some(x)
+    }
+
+    /// Is `x` greater than `y`, or a NaN where `y` is none?
+    pub(super) fn beats(&mut self, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
+        if elem != Elem::F32 {
+            return self.compare(CmpOp::Gt, elem, x, y);
+        }
+        let not_at_most = self.test(NOT_LESS_OR_EQUAL, x, y);
+        let number = self.test(ORDERED, y, y);
+        Some(self.both(not_at_most, number))
+    }
+
+    /// Of two elements with their places the one that `argmax` takes: that which beats the other, else the earlier one.
+    pub(super) fn better(&mut self, elem: Elem, (x, i): (Reg, Reg), (y, j): (Reg, Reg)) -> Option<(Reg, Reg)> {
+        let (first, second) = (self.beats(elem, x, y)?, self.beats(elem, y, x)?);
+        let earlier = self.compare(CmpOp::Lt, Elem::I32, j, i)?;
+        let not_beaten = self.not(first);
+        let tied = self.both(not_beaten, earlier);
+        let taken = self.either(second, tied);
+        Some((self.choose(taken, y, x), self.choose(taken, j, i)))
+    }
+
+    /// The place of the best of all lanes, in every lane.
+    pub(super) fn best_across(&mut self, elem: Elem, best: (Reg, Reg)) -> Option<Reg> {
+        let mut best = best;
+        for exchange in self.exchanges() {
+            let other = (self.exchanged(*exchange, best.0), self.exchanged(*exchange, best.1));
+            best = self.better(elem, best, other)?;
+        }
+        Some(best.1)
     }
 }

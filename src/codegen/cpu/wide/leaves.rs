@@ -88,6 +88,8 @@ impl Wanted {
 pub(in crate::codegen::cpu) struct LeafCalls {
     /// Each with the operation that it is made from.
     list: Vec<(Wanted, Option<Inst>)>,
+    /// The operations that have none, and why.
+    declined: Vec<(Inst, String)>,
     origins: bool,
     now: Option<Inst>,
 }
@@ -95,12 +97,22 @@ pub(in crate::codegen::cpu) struct LeafCalls {
 impl LeafCalls {
     /// None yet. `origins`: is it wanted what they are made from?
     pub(in crate::codegen::cpu) fn new(origins: bool) -> LeafCalls {
-        LeafCalls { list: Vec::new(), origins, now: None }
+        LeafCalls { list: Vec::new(), declined: Vec::new(), origins, now: None }
     }
 
     /// Says what operation the next leaf is made from.
     pub(in crate::codegen::cpu) fn next_is(&mut self, inst: Inst) {
         self.now = Some(inst);
+    }
+
+    /// Notes an operation that has no leaf at a level that has leaves, and why.
+    pub(in crate::codegen::cpu) fn decline(&mut self, inst: Inst, reason: String) {
+        self.declined.push((inst, reason));
+    }
+
+    /// The operations that have no leaf, and why.
+    pub(in crate::codegen::cpu) fn declined(&self) -> &[(Inst, String)] {
+        &self.declined
     }
 
     /// Asks for the leaf of a kind; its place among those of the function.

@@ -1,12 +1,14 @@
 //! Elementary functions on a vector of `f32`: vector IR, printed as instructions.
 //!
 //! In: a function of `vector::library` and a register of a [`Machine`]. Out: a register. What a function computes, and its
-//! error, stands in its text; here is one case for each operation. `sin` and `cos` have no leaf.
+//! error, stands in its text; here is one case for each operation.
 
+use super::super::math::features;
 use super::machine::{Machine, Op, Operand, Reg};
-use crate::scalar::UnaryOp;
-use crate::vector::expand::{self, Need};
-use crate::vector::{Features, Function, Inst, Type, Value};
+use crate::scalar::CmpOp;
+use crate::shape::Elem;
+use crate::vector::expand::{self, Expanded, Need};
+use crate::vector::{Function, Inst, Type, Value};
 use crate::vector::{Op as VectorOp, library};
 
 /// How to round: to the next integer down, without the exception for inexact results.
@@ -16,24 +18,45 @@ const EQUAL: i32 = 0x00;
 const LESS: i32 = 0x11;
 
 impl Machine {
-    /// A function of floats; `None` for those that have no leaf.
-    pub(super) fn function(&mut self, op: UnaryOp, x: Reg) -> Option<Reg> {
-        library::source(op.name())?;
-        let features = if self.wide() { Features::AVX512 } else { Features::AVX2 };
-        self.printed(&expand::expand(op.name(), features).ok()?, &[x])
+    /// A function of the library. A text that is wrong is noted, so that making the leaf fails.
+    pub(super) fn function(&mut self, name: &str, args: &[Reg]) -> Option<Reg> {
+        match library::expanded(name, features(self.width())) {
+            Ok(f) => self.printed(f, args),
+            Err(message) => {
+                self.wrong = Some(message);
+                None
+            }
+        }
     }
 
     /// The operations of a function, one after another.
-    fn printed(&mut self, f: &Function, args: &[Reg]) -> Option<Reg> {
+    fn printed(&mut self, Expanded { function: f, needs }: &Expanded, args: &[Reg]) -> Option<Reg> {
         let mut values: Vec<Option<Reg>> = args.iter().copied().map(Some).collect();
-        for (inst, need) in f.insts.iter().zip(expand::needs(f)) {
+        for (inst, need) in f.insts.iter().zip(needs) {
             let register = match need {
-                Need::Value => Some(self.operation(f, inst, &values)?),
+                Need::Value => {
+                    let made = self.operation(f, inst, &values);
+                    if made.is_none() {
+                        self.wrong = Some(format!("@{}: {} is not for leaf functions", f.name, inst.op.name()));
+                    }
+                    Some(made?)
+                }
                 Need::Number | Need::Nothing => None,
             };
             values.push(register);
         }
         values.get(f.result.index()).copied().flatten()
+    }
+
+    /// The high halves of unsigned products: of the even lanes, then of the odd ones.
+    fn high_product(&mut self, x: Reg, y: Reg) -> Reg {
+        let even = self.two(Op::MulEven, x, y);
+        let (x, y) = (self.vector(Op::OddTwice, vec![x.into()]), self.vector(Op::OddTwice, vec![y.into()]));
+        let odd = self.two(Op::MulEven, x, y);
+        let low = self.shift(Op::ShiftRight64, even, 32);
+        let high = self.shift(Op::ShiftRight64, odd, 32);
+        let high = self.shift(Op::ShiftLeft64, high, 32);
+        self.two(Op::Or, low, high)
     }
 
     fn operation(&mut self, f: &Function, inst: &Inst, values: &[Option<Reg>]) -> Option<Reg> {
@@ -49,7 +72,11 @@ impl Machine {
             VectorOp::Scale => Op::Scale,
             VectorOp::AddI => Op::AddI,
             VectorOp::SubI => Op::SubI,
+            VectorOp::MulI => Op::MulI,
             VectorOp::AndI => Op::And,
+            VectorOp::XorI => Op::Xor,
+            VectorOp::MulHigh => return Some(self.high_product(get(0)?, get(1)?)),
+            VectorOp::Truncate => return self.cast(Elem::F32, Elem::I32, get(0)?),
             VectorOp::Fma => return Some(self.fma(get(0)?, get(1)?, get(2)?)),
             VectorOp::Fnma => return Some(self.fnma(get(0)?, get(1)?, get(2)?)),
             VectorOp::Sqrt => return Some(self.vector(Op::Sqrt, vec![get(0)?.into()])),
@@ -78,7 +105,8 @@ impl Machine {
             VectorOp::ShiftRight => return Some(self.shift(Op::ShiftRight, get(0)?, bits(1)?)),
             VectorOp::Less => return Some(self.test(LESS, get(0)?, get(1)?)),
             VectorOp::Equal => return Some(self.test(EQUAL, get(0)?, get(1)?)),
-            VectorOp::Select => return Some(self.choose(get(0)?, get(1)?, get(2)?)),
+            VectorOp::LessI => return self.compare(CmpOp::Lt, Elem::I32, get(0)?, get(1)?),
+            VectorOp::Select | VectorOp::SelectI => return Some(self.choose(get(0)?, get(1)?, get(2)?)),
             VectorOp::Const(bits) if inst.ty == Type::F32 => return Some(self.float(f32::from_bits(*bits))),
             VectorOp::Const(bits) => return Some(self.int(bits.cast_signed())),
             VectorOp::Polynomial(_) | VectorOp::Call(_) => return None,

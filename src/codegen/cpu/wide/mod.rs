@@ -5,8 +5,8 @@
 //! u64)`, specialised for extents, places in scratch, strides and element types. What is known only when the program
 //! runs stands in the words, which the kernel fills in before the call.
 //!
-//! In: an instruction of a scheduled kernel. Out: a [`Leaf`], or `None` where the leaf generator declines; the kernel then
-//! has Cranelift's code inline, which reads and writes the same scratch. What the generators must not know: Cranelift,
+//! In: an instruction of a scheduled kernel. Out: a [`Leaf`], or why the leaf generator declines; the kernel then has
+//! Cranelift's code inline, which reads and writes the same scratch, and a remark says so. What the generators must not know: Cranelift,
 //! plans, the runtime; `call` and `leaves` alone put leaves into kernels and objects.
 //!
 //! * `registers`: what registers and plain instructions there are at each width;
@@ -54,7 +54,7 @@ pub(super) use call::Dotted;
 pub(super) use leaves::{LeafCalls, LeafOrigin, Leaves};
 
 use super::origins::Places;
-use crate::tile::{Body, Cpu, Extent, Inst, Value, Width};
+use crate::tile::{Body, Cpu, Extent, Inst, Value};
 
 /// What a kernel puts into one of the 64-bit words that it hands to a leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,10 +94,16 @@ pub(super) struct Leaf {
     pub(super) words: Vec<Word>,
 }
 
-/// The leaf of a `run`; `None` where this generator declines.
-pub(super) fn run_leaf(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
-    match level.width() {
-        Width::V128 => None,
-        Width::V256 | Width::V512 => run::select(level, body, rows, cols, insts),
-    }
+/// Why an operation has no leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Declined {
+    /// The generator has no form for it: which operation that is, and what is wrong with it.
+    Form(Inst, String),
+    /// A mistake of ours.
+    Wrong(String),
+}
+
+/// The leaf of a `run` on a CPU that has leaves, or why it has none.
+pub(super) fn run_leaf(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Result<Leaf, Declined> {
+    run::select(level, body, rows, cols, insts)
 }

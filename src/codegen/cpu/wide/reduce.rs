@@ -8,7 +8,7 @@
 
 use super::access::Lanes;
 use super::frame::Along;
-use super::machine::{Op as Do, Reg};
+use super::machine::{Constant, Op as Do, Reg};
 use super::run::{Chunk, Select, Turn};
 use crate::scalar::ReduceKind;
 use crate::shape::Elem;
@@ -23,6 +23,8 @@ pub(super) struct Sum {
     nans: Vec<Reg>,
     /// For each vector, what the first of two rows brought.
     first: Vec<Option<Reg>>,
+    /// Of an `argmax`, for each vector where its maxima stand.
+    places: Vec<Reg>,
 }
 
 /// Is it a maximum or minimum of floats? Then its instruction.
@@ -37,7 +39,7 @@ fn extreme(kind: ReduceKind, elem: Elem) -> Option<Do> {
 impl Sum {
     /// What changes from turn to turn.
     pub(super) fn accumulators(&mut self) -> impl Iterator<Item = &mut Reg> {
-        self.parts.iter_mut().chain(&mut self.nans)
+        self.parts.iter_mut().chain(&mut self.nans).chain(&mut self.places)
     }
 }
 
@@ -60,6 +62,10 @@ impl Select<'_> {
             let mut sum = Sum { first: vec![None; vectors], ..Sum::default() };
             let both = if extreme(kind, elem).is_some() && self.pairs { 2 } else { 1 };
             sum.parts = (0..vectors * both).map(|_| self.m.copy(first)).collect();
+            if kind == ReduceKind::ArgMax {
+                let start = self.m.int(0);
+                sum.places = (0..vectors).map(|_| self.m.copy(start)).collect();
+            }
             if extreme(kind, elem).is_some() {
                 let none = self.m.unordered(first);
                 sum.nans = (0..vectors).map(|_| self.m.copy(none)).collect();
@@ -87,7 +93,16 @@ impl Select<'_> {
             let nothing = self.m.identity(kind, elem)?;
             x = self.m.choose(mask, x, nothing);
         }
-        let Sum { parts, nans, first } = self.sums.get_mut(&i)?;
+        if kind == ReduceKind::ArgMax {
+            let place = self.place(chunk, vector)?;
+            let sum = self.sums.get_mut(&i)?;
+            let (best, at) = (sum.parts.get_mut(vector)?, sum.places.get_mut(vector)?);
+            let beats = self.m.beats(elem, x, *best)?;
+            *best = self.m.choose(beats, x, *best);
+            *at = self.m.choose(beats, place, *at);
+            return Some(());
+        }
+        let Sum { parts, nans, first, .. } = self.sums.get_mut(&i)?;
         let op = match (kind, elem) {
             (ReduceKind::Sum, Elem::F32) => Do::Add,
             (ReduceKind::Sum, Elem::I32) => Do::AddI,
@@ -118,8 +133,30 @@ impl Select<'_> {
         Some(())
     }
 
+    /// The number of each element along what is reduced: of its column, or of its row.
+    fn place(&mut self, chunk: &Chunk, vector: usize) -> Option<Reg> {
+        if self.f.cols_outside {
+            let row = self.row?;
+            return Some(self.m.spread(row));
+        }
+        let first = chunk.offset + i64::try_from(vector).ok()? * self.m.lanes();
+        let lane = self.m.constant(Constant::Count);
+        let first = self.m.int(i32::try_from(first).ok()?);
+        let place = self.m.two(Do::AddI, lane, first);
+        Some(match chunk.at {
+            Some(c) => {
+                let c = self.m.spread(c);
+                self.m.two(Do::AddI, place, c)
+            }
+            None => place,
+        })
+    }
+
     /// The accumulators of a vector as one, NaN where there was one.
     fn total(&mut self, kind: ReduceKind, elem: Elem, sum: &Sum, vector: usize) -> Option<Reg> {
+        if kind == ReduceKind::ArgMax {
+            return sum.places.get(vector).copied();
+        }
         let mut x = *sum.parts.get(vector)?;
         let Some(op) = extreme(kind, elem) else { return Some(x) };
         if let Some(y) = sum.parts.get(sum.nans.len() + vector) {
@@ -129,17 +166,32 @@ impl Select<'_> {
         Some(self.m.choose(*sum.nans.get(vector)?, nan, x))
     }
 
+    /// The accumulators of a row as one element, in every lane.
+    fn whole(&mut self, kind: ReduceKind, elem: Elem, sum: &Sum) -> Option<Reg> {
+        let mut all = self.total(kind, elem, sum, 0)?;
+        for vector in 1..sum.first.len() {
+            let other = self.total(kind, elem, sum, vector)?;
+            all = self.m.combine(kind, elem, all, other)?;
+        }
+        self.m.across(kind, elem, all)
+    }
+
+    /// The place of a row's maximum, in every lane.
+    fn best(&mut self, elem: Elem, sum: &Sum) -> Option<Reg> {
+        let mut all = sum.parts.iter().copied().zip(sum.places.iter().copied());
+        let mut best = all.next()?;
+        for other in all {
+            best = self.m.better(elem, best, other)?;
+        }
+        self.m.best_across(elem, best)
+    }
+
     /// Puts a row's reductions together and writes them.
     pub(super) fn finish_row(&mut self) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
             self.m.code_of(Some(i));
             let sum = self.sums.get(&i)?.clone();
-            let mut all = self.total(kind, elem, &sum, 0)?;
-            for vector in 1..sum.first.len() {
-                let other = self.total(kind, elem, &sum, vector)?;
-                all = self.m.combine(kind, elem, all, other)?;
-            }
-            let x = self.m.across(kind, elem, all)?;
+            let x = if kind == ReduceKind::ArgMax { self.best(elem, &sum)? } else { self.whole(kind, elem, &sum)? };
             let v = self.f.body.inst(i).result?;
             let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
             let (place, _) = self.scratch_place(self.f.body.ty(v).tile()?, &whole, 0)?;

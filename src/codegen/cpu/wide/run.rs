@@ -8,9 +8,8 @@
 //!
 //! What lies in scratch from before the run and is overwritten in it is read first at each place.
 //!
-//! Declined are `i64`, `log`, `sin`, `cos`, `rem`, `pow`, `argmax`, division of integers, arithmetic of truth values other
-//! than and, or, not and comparisons, `and` and `or` of numbers, stores along an axis that repeats, distances in memory of
-//! 2^31 bytes and more, and a run that reduces along both axes.
+//! Declined are `i64`, powers of integers, stores along an axis that repeats, distances in memory of 2^31 bytes and more, and a run
+//! that reduces along both axes.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +17,8 @@ use super::access::{Distance, Lanes, Spot};
 use super::frame::{Access, Count, Frame, Step, Varies};
 use super::machine::{Block, Class, Constant, Machine, Mem, Op as Do, Operand, Reg, When};
 use super::reduce::Sum;
-use super::{Leaf, Word};
-use crate::scalar::{CmpOp, UnaryOp};
+use super::{Declined, Leaf, Word};
+use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
 use crate::tile::{Body, Cpu, Extent, Feature, Inst, Op, Space, TileType, Type, Value};
 
@@ -76,9 +75,9 @@ pub(super) struct Select<'a> {
     pub(super) tail: Option<Lanes>,
 }
 
-/// The leaf of a run.
-pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Option<Leaf> {
-    let mut f = Frame::new(body, rows, cols, insts)?;
+/// The leaf of a run, or why it has none.
+pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Result<Leaf, Declined> {
+    let Some(mut f) = Frame::new(body, rows, cols, insts) else { return Err(no_frame(body, insts)) };
     let scratch = f.word(Word::Scratch);
     let mut m = Machine::new(level.width());
     m.shortens = level.has(Feature::Bf16);
@@ -104,12 +103,45 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
     s.unroll = s.vectors_at_a_time();
     // Both rows of a pair need registers: at AVX2 there are enough for two vectors.
     s.pairs = s.f.cols_outside && s.work() <= LITTLE && (s.m.wide() || s.unroll <= 2);
-    s.go()?;
-    let Select { m, f, .. } = s;
+    let done = s.go();
+    let Select { mut m, f, .. } = s;
+    if let Some(message) = m.wrong.take() {
+        return Err(Declined::Wrong(message));
+    }
+    if done.is_none() {
+        return Err(declined(body, &m, insts));
+    }
     let level = if m.uses(Do::Shorten) { level } else { level.vectors() };
-    let allocated = super::allocate::allocate(&m.finish())?;
-    let (code, places) = super::encode::encode(&allocated)?;
-    Some(Leaf { name: format!("run.{}", level.name()), code, places, words: f.words })
+    let wrong = |what: &str| Declined::Wrong(what.to_string());
+    let allocated = super::allocate::allocate(&m.finish()).ok_or_else(|| wrong("a leaf without registers"))?;
+    let (code, places) = super::encode::encode(&allocated).ok_or_else(|| wrong("a leaf that has no encoding"))?;
+    Ok(Leaf { name: format!("run.{}", level.name()), code, places, words: f.words })
+}
+
+/// Why a run has no frame.
+fn no_frame(body: &Body, insts: &[Inst]) -> Declined {
+    let is_long = |i: &&Inst| {
+        let data = body.inst(**i);
+        data.operands.iter().chain(&data.result).any(|v| body.ty(*v).elem() == Some(Elem::I64))
+    };
+    // One that stands in the program, where there is such.
+    if let Some(i) = insts.iter().filter(is_long).min_by_key(|i| body.inst(**i).loc.line == 0) {
+        return Declined::Form(*i, format!("`{}` of i64", body.inst(*i).op.info().name));
+    }
+    let accesses = |i: &&Inst| matches!(body.inst(**i).op, Op::Load { .. } | Op::Store { .. });
+    match insts.iter().find(accesses).or(insts.first()) {
+        Some(i) => Declined::Form(*i, "loops over both axes, or a store that repeats".into()),
+        None => Declined::Wrong("a run of nothing".into()),
+    }
+}
+
+/// What was being selected when it was declined.
+fn declined(body: &Body, m: &Machine, insts: &[Inst]) -> Declined {
+    let Some(i) = m.origin().or(insts.first().copied()) else { return Declined::Wrong("a run of nothing".into()) };
+    let data = body.inst(i);
+    let elem = data.result.and_then(|v| body.ty(v).elem());
+    let elem = elem.map_or(String::new(), |elem| format!(" of {elem}"));
+    Declined::Form(i, format!("`{}`{elem}", data.op.info().name))
 }
 
 /// About how many machine instructions an operation is.
@@ -119,6 +151,8 @@ fn cost(op: &Op) -> usize {
         Op::Unary(UnaryOp::Exp2) => 8,
         Op::Unary(UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh) => 25,
         Op::Unary(UnaryOp::Erf) => 45,
+        Op::Unary(UnaryOp::Sin | UnaryOp::Cos) => 140,
+        Op::Binary(BinaryOp::Pow | BinaryOp::Rem) => 150,
         Op::Narrow { .. } => 6,
         Op::Full | Op::Copy => 0,
         _ => 1,

@@ -8,6 +8,7 @@ use super::access::{Distance, Spot};
 use super::frame::{Access, Along, Step, Varies};
 use super::machine::{Class, Constant, Mem, Op as Do, Reg};
 use super::run::{Chunk, Select};
+use crate::scalar::ReduceKind;
 use crate::shape::Elem;
 use crate::tile::{Inst, InstData, Op, Space, Value};
 
@@ -136,6 +137,7 @@ impl Select<'_> {
             // A store rounds too.
             (Op::Narrow { elem }, [x]) if self.is_only_stored(data, *elem) => Some(*x),
             (Op::Narrow { elem }, [x]) => self.m.narrow(*x, *elem),
+            (Op::Reduce { kind: ReduceKind::ArgMax, .. }, [_]) => Some(self.m.int(0)),
             // Of one element.
             (Op::Reduce { kind, .. }, [x]) => {
                 let of = of(0)?;

@@ -25,6 +25,8 @@ pub(in super::super) struct Machine {
     pub(in super::super) shortens: bool,
     /// Of registers whose lanes it rounded, the half vectors that it made.
     pub(in super::super) halves: BTreeMap<Reg, Reg>,
+    /// What is wrong with a function of the library that was asked for: a mistake of ours.
+    pub(in super::super) wrong: Option<String>,
     known: BTreeMap<Constant, Reg>,
 }
 
@@ -42,8 +44,19 @@ impl Machine {
             short: BTreeSet::new(),
             shortens: false,
             halves: BTreeMap::new(),
+            wrong: None,
             known: BTreeMap::new(),
         }
+    }
+
+    /// What the code that follows is made from.
+    pub(in super::super) fn origin(&self) -> Option<tile::Inst> {
+        self.origin
+    }
+
+    /// How wide its vectors are.
+    pub(in super::super) fn width(&self) -> Width {
+        self.function.width
     }
 
     /// Is this AVX-512?

@@ -118,7 +118,7 @@ fn run_leaves(
             }
             Op::Run { rows, cols, insts } => {
                 let leaf = run_leaf(level, &k.body, *rows, *cols, insts)
-                    .unwrap_or_else(|| panic!("declined:\n{}", text::print_kernel(k, &[])));
+                    .unwrap_or_else(|e| panic!("{e:?}:\n{}", text::print_kernel(k, &[])));
                 leaves(&super::testing::listing(&leaf.code, &Vec::new()));
                 let index = |v: &Value| match values.get(v) {
                     Some(Val::Index(n)) => *n,

@@ -296,14 +296,14 @@ impl Gen {
                 let y = self.operand(elem)?;
                 let ops: &[&str] = match elem {
                     Elem::F32 if y.unsure => &["add", "sub", "mul", "max", "min"],
-                    Elem::F32 => &["add", "sub", "mul", "div", "max", "min"],
-                    _ => &["add", "sub", "mul", "max", "min"],
+                    Elem::F32 => &["add", "sub", "mul", "div", "rem", "max", "min"],
+                    _ => &["add", "sub", "mul", "div", "rem", "max", "min"],
                 };
                 let op = self.r.pick(ops);
                 let bound = match op {
                     "add" | "sub" => both(&x, &y, |a, b| a + b),
                     "mul" => both(&x, &y, |a, b| a * b),
-                    "div" => None,
+                    "div" | "rem" => None,
                     _ => both(&x, &y, f64::max),
                 };
                 let bound = bound.filter(|b| *b < 1e6);

@@ -150,3 +150,59 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     );
     check(&used, &[], &[numbers(200), zeros(), empty(), empty(), Argument::Index(0)]);
 }
+
+/// The place of a maximum: of equal ones the first, and the first NaN if there is one; along columns and along rows.
+#[test]
+fn places_of_maxima() {
+    let along_columns = r#"module "m"
+
+kernel @k(%x: in f32[101, 103], %i: in i32[101, 103], %y: out i32[101], %z: out i32[101], %r: index, %c: index, %zero: index) cpu(avx512) scratch(1024) {
+^bb0:
+  run (%r<=100, %c<=100) {
+    %t = load %x[%zero, %zero], rows=0, cols=1 : tile f32[%r<=100, %c<=100] @reg
+    %n = load %i[%zero, %zero], rows=0, cols=1 : tile i32[%r<=100, %c<=100] @reg
+    %a = argmax %t, axis=1 : tile i32[%r<=100, 1] @l1(0)
+    %b = argmax %n, axis=1 : tile i32[%r<=100, 1] @l1(512)
+  }
+  run (%r<=100, 1) {
+    store %y[%zero], %a, rows=0
+    store %z[%zero], %b, rows=0
+  }
+  return
+}
+"#;
+    let along_rows = r#"module "m"
+
+kernel @k(%x: in f32[101, 103], %i: in i32[101, 103], %y: out i32[103], %z: out i32[103], %r: index, %c: index, %zero: index) cpu(avx512) scratch(1024) {
+^bb0:
+  run (%r<=100, %c<=100) {
+    %t = load %x[%zero, %zero], rows=0, cols=1 : tile f32[%r<=100, %c<=100] @reg
+    %n = load %i[%zero, %zero], rows=0, cols=1 : tile i32[%r<=100, %c<=100] @reg
+    %a = argmax %t, axis=0 : tile i32[1, %c<=100] @l1(0)
+    %b = argmax %n, axis=0 : tile i32[1, %c<=100] @l1(512)
+  }
+  run (1, %c<=100) {
+    store %y[%zero], %a, cols=0
+    store %z[%zero], %b, cols=0
+  }
+  return
+}
+"#;
+    let ints = |f: &dyn Fn(usize) -> i32| Argument::Buffer((0..101 * 103).flat_map(|n| f(n).to_le_bytes()).collect());
+    let least = ints(&|_| i32::MIN);
+    let mixed = ints(&|n| if n % 5 == 0 { i32::MIN } else { (n * 7919 % 11) as i32 - 9 });
+    let bottom = floats((0..101 * 103).map(|_| f32::NEG_INFINITY));
+    let late = floats((0..101 * 103).map(|n| if n % 103 == 70 || n / 103 == 60 { -1.0 } else { f32::NEG_INFINITY }));
+    for (x, i) in [(whole(101 * 103), &mixed), (numbers(101 * 103), &mixed), (bottom, &least), (late, &mixed)] {
+        for r in SIZES.into_iter().filter(|n| *n > 0) {
+            for c in SIZES.into_iter().filter(|n| *n > 0) {
+                let [y, z] = [(); 2].map(|()| ints(&|_| -7));
+                let args = [x.clone(), i.clone(), y, z, Argument::Index(r), Argument::Index(c), Argument::Index(0)];
+                check(along_columns, &[], &args);
+                let known = along_columns.replace("%c<=100", &c.to_string()).replace("%r<=100", &r.to_string());
+                check(&known, &[], &args);
+                check(along_rows, &[], &args);
+            }
+        }
+    }
+}
