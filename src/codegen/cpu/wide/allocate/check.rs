@@ -223,7 +223,7 @@ impl Checker<'_> {
             _ => false,
         };
         let same = if folded { virt.op == phys.op && virt.op.folds() } else { virt.op == phys.op };
-        if !same && !(folded && virt.op == Op::Copy && loads) {
+        if !(same || folded && virt.op == Op::Copy && loads) {
             return Err(format!("{:?} has become {:?}", virt.op, phys.op));
         }
         if folded && (0..virt.srcs.len().saturating_sub(1)).any(in_memory) && virt.op != Op::Copy {
