@@ -22,27 +22,38 @@
 //!
 //! # The map
 //!
-//! | folder | what lives there | what it must not know |
-//! |---|---|---|
-//! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | types, shapes |
-//! | `diagnostics` | messages as data, advice as changes of the text, codes with explanations, rendering | any stage |
-//! | `shape` | element types, dimensions in canonical form, facts about them | source, IR, machines |
-//! | `scalar` | what `exp`, `add`, `lt` mean for one element | tensors |
-//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | IR |
-//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | passes, machines |
-//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | back ends |
-//! | `passes` | rewrites of graph IR, the pipeline, remarks | files, back ends |
-//! | `lowering::tile` | regions to kernels, functions to plans, movement to views | instruction sets |
-//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | graph IR's operations, Cranelift |
-//! | `vector` | vector IR: operations on each lane, text, interpreter; the elementary functions, `functions/*.vec` | tiles, instructions |
-//! | `codegen` | scheduled tile IR to an object; the model as seen from outside | how anything was decided |
-//! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
-//! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
-//! | `irtext` | the syntax that both IR texts share | either IR |
-//! | `files` | writing outputs whole, and temporary files that go away | what is in a file |
-//! | `threads` | the same work for each of several things, on several threads | what the work is |
-//! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | any operation or type |
-//! | `cfg` | the control flow of a body: orders of blocks, dominators, loops | what stands in a block |
+//! | folder | what lives there | what it imports | what it must not know |
+//! |---|---|---|---|
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `runtime`, `scalar`, `shape`, `source`, `syntax`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
+//! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
+//! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
+//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax` | IR |
+//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
+//! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
+//! | `lowering::tile` | regions to kernels, functions to plans, movement to views | `ir`, `scalar`, `shape`, `tile` | vectors, machine code |
+//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | back ends |
+//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | graph IR, Cranelift |
+//! | `vector` | vector IR: operations on each lane, text, interpreter; the elementary functions, `functions/*.vec` | `irtext`, `scalar` | tiles, instructions |
+//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `panics`, `runtime`, `scalar`, `shape`, `source`, `threads`, `tile`, `vector` | how anything was decided |
+//! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
+//! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
+//! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
+//! | `source` | source texts, spans, and the locations that instructions carry |  | tokens, trees, IR |
+//! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
+//! | `scalar` | literal elements; what `exp`, `add`, `lt` mean for one element | `shape::Elem` | tensors |
+//! | `tensor` | host tensors: an element type, extents, bytes | `shape` | where they come from |
+//! | `interface` | declarations of a module: parameters, entry points, taps | `shape`, `source` | bodies, operations |
+//! | `interp` | what both interpreters share: parameters, limits, errors | `source`, `tensor` | either IR |
+//! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | `cfg`, `source` | any operation or type |
+//! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |
+//! | `irtext` | the syntax that the IR texts share | `diagnostics`, `shape`, `source` | any IR |
+//! | `files` | writing outputs whole, and temporary files that are removed |  | what is in a file |
+//! | `threads` | the same work for each of several items, on several threads |  | what the work is |
+//! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
+//! | `stack` | room on the stack for deep recursion |  | what recurses |
+//! | `panics` | turning a panic of a dependency into an error |  | whose it is |
+//!
+//! A folder imports what the third column lists and nothing else; `tests/tidy.rs` checks that, and that there is no circle.
 //!
 //! # Decisions that are not obvious
 //!
@@ -52,7 +63,7 @@
 //! * **Monomorphic but for run-time dimensions.** Generics are checked once, on symbols, so that a shape never fits by
 //!   accident of a bound size; lowering then substitutes what is bound and inlines every layer. A loop over an array of
 //!   layers stays a loop that indexes its parameters, so compile time hardly grows with depth.
-//! * **`..` is one axis at run time.** The door of an entry point collapses the leading axes and restores them in the
+//! * **`..` is one axis at run time.** An entry point collapses the leading axes of its arguments and restores them in its
 //!   results.
 //! * **Fused regions nest.** A `fused` instruction holds the operations that it replaced, so every dump shows what a
 //!   kernel computes, and the interpreter runs it without knowing of kernels.
@@ -149,6 +160,8 @@ pub mod codegen;
 pub mod diagnostics;
 pub mod driver;
 pub mod files;
+pub mod interface;
+pub mod interp;
 pub mod ir;
 pub mod irtext;
 pub mod lowering;
@@ -158,6 +171,7 @@ pub mod random;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;
+pub mod source;
 pub mod ssa;
 pub mod stack;
 pub mod syntax;

@@ -224,7 +224,7 @@ fn what_is_no_program_is_refused() {
         (file("nul.attn", b"model M {\0}\n"), 1, "error[E"),
         (file("long.attn", &vec![b'\n'; (4 << 20) + 1]), 1, "E0003"),
         (file("program.attn", &std::fs::read(own).expect("attnc itself")), 1, "error[E00"),
-        (folder.path().to_string_lossy().into_owned(), 3, "it is a folder"),
+        (folder.path().to_string_lossy().into_owned(), 3, "it is a directory"),
         ("/nowhere/at/all.attn".to_string(), 3, "no such file"),
         (format!("{own}/below.attn"), 3, "not a directory"),
         (file("program.air", b"model M {}\n"), 1, "error[E07"),

@@ -4,7 +4,8 @@
 //! checks without a word.
 
 use attnc::diagnostics::{Diagnostics, Severity, apply_fixes, render_all};
-use attnc::syntax::{self, span::SourceMap};
+use attnc::source::SourceMap;
+use attnc::syntax;
 use attnc::types;
 
 struct Told {

@@ -298,14 +298,14 @@ fn packing_tells_the_error_of_each_parameter_but_those_that_are_kept() {
         }
     }
     for (more, said) in [
-        (&["--pack", "int8", "--keep", "*.gates"][..], "`--keep *.gates` fits no parameter; did you mean `*.gate`?"),
+        (&["--pack", "int8", "--keep", "*.gates"][..], "`--keep *.gates` matches no parameter; did you mean `*.gate`?"),
         (
             &["--pack", "int8", "--keep", "h.1.up"],
             "the layers of an array are packed alike, so that it is all of `h.*.up` or none",
         ),
         (
             &["--pack", "int8", "--keep", "out", "--keep", "router"],
-            "`--keep router` fits no parameter; there is `h.*.gate`",
+            "`--keep router` matches no parameter; there is `h.*.gate`",
         ),
         (&["--keep", "out"], "--pack"),
     ] {
@@ -327,7 +327,7 @@ fn packing_tells_the_error_of_each_parameter_but_those_that_are_kept() {
     let (code, _, err) =
         attnc(&["bench", &program, "--size", "S=1", "--seconds", "0.01", "--pack", "int4", "--keep", "h.*.down"]);
     assert_eq!(code, 2);
-    assert!(err.contains("`--keep h.*.down` fits no parameter"), "{err}");
+    assert!(err.contains("`--keep h.*.down` matches no parameter"), "{err}");
 }
 
 #[test]

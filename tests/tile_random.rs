@@ -16,7 +16,7 @@ use attnc::random::Random;
 use attnc::runtime::link;
 use attnc::runtime::load::CompiledModel;
 use attnc::shape::{Dim, TensorType};
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Argument, run_kernel};
 use attnc::tile::{Cpu, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule, text, verify};
@@ -114,10 +114,8 @@ fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
         schedule(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
     }
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    let declared =
-        descriptor::Declared { params: &[], entries: &module.entries, file: &module.name, files: &module.files };
-    let target = cpu::Machine::host().triple().to_string();
-    let model = descriptor::describe_entries(&declared, "Random", "", &target).unwrap();
+    let target = cpu::Arch::host().triple().to_string();
+    let model = descriptor::describe(&module.interface(), "Random", "", &target).unwrap();
     let tier = cpu::Tier { level, module: &module };
     let compiled = compiled::compile(&[tier], &model);
     let folder = tempfile::tempdir().unwrap();

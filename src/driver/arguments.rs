@@ -3,7 +3,7 @@
 //! In: the options of `run`, the entry point. Out: a tensor for each argument, in order. A file that cannot be read belongs
 //! to the environment; a literal that does not fit its type is an error of the command line.
 
-use super::session::{Failure, Session, command_line_error, reason};
+use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages::Tiers;
 use crate::bench;
 use crate::cli::{Input, RunOptions};
@@ -28,7 +28,11 @@ const MAX_ELEMENTS: usize = 1 << 32;
 const MAX_DEPTH: usize = 16;
 
 /// The arguments that are given, in the order of the function; all must be, unless the others are random.
-pub(super) fn given(s: &mut Session, f: &ir::Function, options: &RunOptions) -> Result<Vec<Option<Tensor>>, Failure> {
+pub(super) fn given(
+    s: &mut Session,
+    f: &ir::Function,
+    options: &RunOptions,
+) -> Result<Vec<Option<Tensor>>, CommandError> {
     for (i, input) in options.input.iter().enumerate() {
         if !f.args.iter().any(|arg| arg.name == input.name) {
             let known = f.args.iter().map(|arg| arg.name.as_str());
@@ -69,7 +73,7 @@ pub(super) fn given(s: &mut Session, f: &ir::Function, options: &RunOptions) -> 
 }
 
 /// Makes sure that weights are no device or pipe, which a map cannot be made of, and takes note of them.
-pub(super) fn weights(s: &mut Session, path: &Path) -> Result<(), Failure> {
+pub(super) fn weights(s: &mut Session, path: &Path) -> Result<(), CommandError> {
     s.reads(path);
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let message = format!("cannot read weights file `{}`: it is not a regular file", path.display());
@@ -83,7 +87,7 @@ fn read_npy(path: &Path) -> Result<Tensor, String> {
     let unreadable = |why: &str| format!("cannot read `{shown}`: {why}");
     let data = std::fs::metadata(path).map_err(|error| unreadable(&reason(&error)))?;
     if data.is_dir() {
-        return Err(unreadable("it is a folder"));
+        return Err(unreadable("it is a directory"));
     }
     // A device has no end, and a pipe perhaps nobody who writes.
     if !data.is_file() {
@@ -104,7 +108,7 @@ pub(super) fn all(
     model: &ModelDescriptor,
     name: &str,
     options: &RunOptions,
-) -> Result<Vec<Tensor>, Failure> {
+) -> Result<Vec<Tensor>, CommandError> {
     let Some(seed) = options.random else { return Ok(given.into_iter().flatten().collect()) };
     let Some(entry) = model.entries.iter().find(|entry| entry.name == name) else {
         return Err(command_line_error("the entry point is gone"));
@@ -157,7 +161,7 @@ fn sizes(
     given: &[Option<Tensor>],
     lead: Option<&[usize]>,
     options: &RunOptions,
-) -> Result<BTreeMap<String, i64>, Failure> {
+) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut sizes = BTreeMap::new();
     for size in &options.size {
         let known = || entry.symbols.iter().map(|symbol| symbol.name.as_str());
@@ -212,7 +216,7 @@ fn bounds(
     graph: &ir::Module,
     name: &str,
     sizes: &BTreeMap<String, i64>,
-) -> Result<BTreeMap<u32, i64>, Failure> {
+) -> Result<BTreeMap<u32, i64>, CommandError> {
     let tiers = Tiers::lower(s, graph, &[Cpu::PORTABLE], &WeightChoice::default())?;
     let Some(tiles) = tiers.module(Cpu::PORTABLE) else { return Ok(BTreeMap::new()) };
     Ok(cost::plan(tiles, name, PlanVariant::Plain, sizes).map(|walked| walked.bounds).unwrap_or_default())

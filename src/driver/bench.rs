@@ -7,11 +7,11 @@
 use super::arguments;
 use super::call::{call_failed, converted, function, read_graph, show, unused};
 use super::passes::pass_options;
-use super::session::{Failure, Session, command_line_error, reason};
+use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages::{self, Levels, Tiers};
 use crate::bench::{self, Products, Report, Site};
 use crate::cli::BenchOptions;
-use crate::codegen::cpu::Wanted;
+use crate::codegen::cpu::EmitOptions;
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::random::Random;
@@ -33,7 +33,7 @@ const CALLS: (usize, usize) = (5, 10_000);
 const MAX_ELEMENTS: usize = 1 << 32;
 
 /// `attnc bench FILE`
-pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
+pub fn bench(options: &BenchOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = bench_in(&mut session, options);
     session.report();
@@ -43,7 +43,7 @@ pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
     result
 }
 
-fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
+fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = read_graph(s, &options.file, &options.program, "bench")?;
     let function = function(&graph, options.function.as_deref())?;
@@ -56,7 +56,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     }
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
-    let model = stages::describe(s, &graph)?;
+    let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
     let Some(entry) = model.entries.iter().find(|e| e.name == name) else {
         return Err(command_line_error("the entry point is gone"));
     };
@@ -67,7 +67,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, &graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
-    let wanted = Wanted { remarks: options.passes.remarks, ..Wanted::default() };
+    let wanted = EmitOptions { remarks: options.passes.remarks, ..EmitOptions::default() };
     let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
     s.stage("link");
     let folder = stages::temporary(s)?;
@@ -136,7 +136,7 @@ fn usual_threads() -> usize {
 }
 
 /// A value for each run-time dimension: those given, and one for the batch of a call.
-fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>, Failure> {
+fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut sizes = BTreeMap::new();
     let known: Vec<&str> = entry.symbols.iter().map(|symbol| symbol.name.as_str()).collect();
     for size in &options.size {
@@ -170,7 +170,7 @@ fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>,
 }
 
 /// What the plan does at these sizes.
-fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Result<PlanCost, Failure> {
+fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Result<PlanCost, CommandError> {
     cost::plan(tiles, name, PlanVariant::Plain, sizes)
         .map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
 }
@@ -182,7 +182,7 @@ pub(super) fn weights_file(
     given: Option<&Path>,
     seed: u64,
     folder: &Path,
-) -> Result<Option<PathBuf>, Failure> {
+) -> Result<Option<PathBuf>, CommandError> {
     if given.is_some() || model.params.is_empty() {
         return Ok(given.map(Path::to_path_buf));
     }
@@ -202,7 +202,11 @@ pub(super) fn weights_file(
 }
 
 /// Random arguments of the right shapes; those that are used as indices are good ones.
-fn random_arguments(entry: &Entry, sizes: &BTreeMap<String, i64>, walked: &PlanCost) -> Result<Vec<Tensor>, Failure> {
+fn random_arguments(
+    entry: &Entry,
+    sizes: &BTreeMap<String, i64>,
+    walked: &PlanCost,
+) -> Result<Vec<Tensor>, CommandError> {
     let mut rng = Random::new(2);
     let batch = entry.batch_symbol.and_then(|i| entry.symbols.get(i)).and_then(|b| sizes.get(&b.name)).copied();
     let mut args = Vec::new();

@@ -8,10 +8,10 @@ use super::bench::weights_file;
 use super::keep::tell_losses;
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{Failure, Session, command_line_error, message, print, reason, stdout_failed, tell};
+use super::session::{CommandError, Session, command_line_error, message, print, reason, stdout_failed, tell};
 use super::stages::{self, Levels, Tiers};
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
-use crate::codegen::{Generator, cpu::Wanted};
+use crate::codegen::{Generator, cpu::EmitOptions};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::ir::{self, interp};
@@ -31,7 +31,7 @@ use std::path::Path;
 type Values = Vec<(String, Tensor)>;
 
 /// `attnc run FILE`
-pub fn run(options: &RunOptions) -> Result<(), Failure> {
+pub fn run(options: &RunOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = run_in(&mut session, options);
     session.report();
@@ -41,7 +41,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     result
 }
 
-fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
+fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     if let Some(path) = &options.output {
         results_agree(path).map_err(|message| command_line_error(&message))?;
@@ -58,7 +58,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
 
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
-    let model = stages::describe(s, &graph)?;
+    let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
     if options.weights.is_none() && !model.params.is_empty() && options.random.is_none() {
         let message =
             format!("`{}` has parameters; give their values with `--weights FILE`, or `--random`", model.name);
@@ -103,7 +103,7 @@ pub(super) fn read_graph(
     path: &Path,
     bindings: &ProgramOptions,
     command: &str,
-) -> Result<ir::Module, Failure> {
+) -> Result<ir::Module, CommandError> {
     s.stage("read");
     let file = s.read(path)?;
     match Source::of(path, &s.text(file)) {
@@ -125,7 +125,7 @@ pub(super) fn read_graph(
 }
 
 /// Shows a text on stdout; a reader that has gone is no failure.
-pub(super) fn show(text: &str) -> Result<(), Failure> {
+pub(super) fn show(text: &str) -> Result<(), CommandError> {
     print(text.as_bytes()).map_err(|error| stdout_failed(&error))
 }
 
@@ -139,7 +139,7 @@ struct Call<'a> {
 }
 
 /// The entry point of a name, or the only one.
-pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, Failure> {
+pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, CommandError> {
     let entries: Vec<(usize, &str)> =
         module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
     let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -169,7 +169,7 @@ fn interpreted(
     graph: &ir::Module,
     model: &ModelDescriptor,
     call: &Call<'_>,
-) -> Result<Values, Failure> {
+) -> Result<Values, CommandError> {
     s.stage("read weights");
     let params: BTreeMap<String, Tensor> = match call.weights {
         None => BTreeMap::new(),
@@ -226,7 +226,7 @@ fn compiled(
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<Values, Failure> {
+) -> Result<Values, CommandError> {
     let (values, told) = called(s, graph, model, call, levels, (generator, threads))?;
     unused(s, told.unused);
     converted(&told.converted);
@@ -273,11 +273,11 @@ fn called(
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<(Values, Told), Failure> {
+) -> Result<(Values, Told), CommandError> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
-    let wanted = Wanted { remarks: call.remarks, ..Wanted::default() };
+    let wanted = EmitOptions { remarks: call.remarks, ..EmitOptions::default() };
     let code = stages::machine_code(s, generator, &tiers, model, wanted)?;
     s.stage("link");
     let folder = stages::temporary(s)?;
@@ -311,9 +311,9 @@ fn silent<'t>(s: &mut Session, taps: impl Iterator<Item = (&'t str, u64)>) {
     }
 }
 
-pub(super) fn call_failed(s: &mut Session, message: &str) -> Failure {
+pub(super) fn call_failed(s: &mut Session, message: &str) -> CommandError {
     s.diagnostics.push(Diagnostic::error(weights::CALL, message));
-    Failure::Program
+    CommandError::Program
 }
 
 /// The first name, and how many more there are.
@@ -378,7 +378,7 @@ fn results_agree(path: &Path) -> Result<(), String> {
 }
 
 /// Writes a file for each value into a folder; the only value to the path itself if that ends in `.npy`.
-fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), Failure> {
+fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), CommandError> {
     if path == Path::new("-") || path.extension().is_some_and(|ending| ending == "npy") {
         s.claim(path)?;
         return match values.as_slice() {

@@ -1,10 +1,10 @@
-//! `attnc list` and `attnc completions`: what can be named on the command line and in programs.
+//! `attnc list` and `attnc completions`: the names that the command line and programs may use.
 //!
 //! In: the tables that the compiler itself reads. Out: text on stdout, a line for each entry.
 
 use super::call::show;
 use super::function;
-use super::session::{Failure, stdout_failed};
+use super::session::{CommandError, stdout_failed};
 use super::stages::native;
 use crate::cli::{CommandLine, CompletionsOptions, CpuTier, EmitKind, ListOptions, Listed};
 use crate::diagnostics::codes;
@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use std::io::{self, Write};
 
 /// `attnc list WHAT`
-pub fn list(options: &ListOptions) -> Result<(), Failure> {
+pub fn list(options: &ListOptions) -> Result<(), CommandError> {
     let rows = match options.what {
         None => Listed::ALL.into_iter().map(|what| help_of(&what)).collect(),
         Some(Listed::Ops) => {
@@ -96,13 +96,13 @@ fn help_of(value: &impl ValueEnum) -> (String, String) {
     (value.map(|value| value.get_name().to_string()).unwrap_or_default(), help)
 }
 
-/// Instruction sets, each with what this machine makes of it.
+/// Instruction sets, and whether this machine supports them.
 fn cpus() -> Vec<(String, String)> {
     let row = |tier: &CpuTier| {
         let (name, help) = help_of(tier);
         let here = match tier {
-            CpuTier::Native => format!("; here it is {}", native().name()),
-            _ if features_of(&name).is_some_and(can_run) => "; this machine has it".to_string(),
+            CpuTier::Native => format!("; here: {}", native().name()),
+            _ if features_of(&name).is_some_and(can_run) => "; supported by this machine".to_string(),
             _ => String::new(),
         };
         (name, help + &here)
@@ -117,7 +117,7 @@ fn table(rows: &[(String, String)]) -> String {
 }
 
 /// `attnc completions SHELL`
-pub fn completions(options: &CompletionsOptions) -> Result<(), Failure> {
+pub fn completions(options: &CompletionsOptions) -> Result<(), CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut CommandLine::whole(), "attnc", &mut script);
     let mut out = io::stdout().lock();

@@ -2,7 +2,7 @@
 //!
 //! In: the options of `compile`. Out: a path for each kind of output that was asked for. Nothing is compiled here.
 
-use super::session::{Failure, Session};
+use super::session::{CommandError, Session};
 use super::stages;
 use crate::cli::{CompileOptions, EmitKind, FloatMode, WeightPacking};
 use std::fmt::Write as _;
@@ -100,7 +100,7 @@ impl Outputs {
     }
 
     /// Makes sure that no output takes the place of the program or of another one.
-    pub(super) fn claim(&self, session: &mut Session) -> Result<(), Failure> {
+    pub(super) fn claim(&self, session: &mut Session) -> Result<(), CommandError> {
         self.places.iter().try_for_each(|(_, path)| session.claim(path))
     }
 
@@ -125,7 +125,7 @@ impl Outputs {
         session: &mut Session,
         kind: EmitKind,
         make: impl FnOnce(&Session) -> T,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let Some(path) = self.path(kind) else { return Ok(()) };
         let mut content = self.first_line(kind).into_bytes();
         content.extend_from_slice(make(session).as_ref());
@@ -235,7 +235,7 @@ fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> 
         // A device takes them all.
         let is_file = |path: &Path| std::fs::metadata(path).map_or(true, |found| found.is_file());
         if path != stdout && is_file(path) && places.iter().take(i).any(|(_, other)| other == path) {
-            return Err(format!("two outputs would go to `{}`", path.display()));
+            return Err(format!("two outputs have the path `{}`", path.display()));
         }
     }
     Ok(places)

@@ -5,85 +5,11 @@
 //! on [`Op`] lists all of them, so that the compiler says where a new operation must be taught.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use crate::ir::{Function, Type};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp, round_to};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::ssa::Effects;
-
-/// A literal element.
-#[derive(Clone, Copy, Debug)]
-pub enum Scalar {
-    /// A float, kept in `f64`; the element type of the constant says how it is rounded.
-    Float(f64),
-    /// An integer.
-    Int(i64),
-    /// A truth value.
-    Bool(bool),
-}
-
-impl Scalar {
-    /// The value as a float.
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Scalar::Float(x) => x,
-            Scalar::Int(n) => n as f64,
-            Scalar::Bool(b) => f64::from(u8::from(b)),
-        }
-    }
-
-    /// The value as an integer; floats are truncated.
-    pub fn as_i64(self) -> i64 {
-        match self {
-            Scalar::Float(x) => x as i64,
-            Scalar::Int(n) => n,
-            Scalar::Bool(b) => i64::from(b),
-        }
-    }
-
-    /// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
-    pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
-        let (low, high) = match elem {
-            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
-            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
-            Elem::I8 => (Scalar::Int(i64::from(i8::MIN)), Scalar::Int(i64::from(i8::MAX))),
-            Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
-        };
-        match kind {
-            ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
-            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
-            ReduceKind::Max | ReduceKind::ArgMax => low,
-            ReduceKind::Min => high,
-            ReduceKind::All => Scalar::Bool(true),
-            ReduceKind::Any => Scalar::Bool(false),
-        }
-    }
-}
-
-/// Floats are equal if their bits are, so that NaN equals itself and `-0.0` differs from `0.0`.
-impl PartialEq for Scalar {
-    fn eq(&self, o: &Scalar) -> bool {
-        match (self, o) {
-            (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
-            (Scalar::Int(a), Scalar::Int(b)) => a == b,
-            (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
-            (Scalar::Float(_) | Scalar::Int(_) | Scalar::Bool(_), _) => false,
-        }
-    }
-}
-
-impl Eq for Scalar {}
-
-impl Hash for Scalar {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match self {
-            Scalar::Float(x) => (0_u8, x.to_bits()).hash(state),
-            Scalar::Int(x) => (1_u8, x).hash(state),
-            Scalar::Bool(x) => (2_u8, x).hash(state),
-        }
-    }
-}
 
 /// One step of what is done to the scores of an [`Op::Attention`], in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -388,7 +314,7 @@ impl Op {
             }
             Op::Reduce { kind, .. } => {
                 let effects = if *kind == ReduceKind::ArgMax { FAILS } else { NONE };
-                row(reduce_name(*kind), &["x"], Contraction, effects, false, "a reduction over axes")
+                row(kind.op_name(), &["x"], Contraction, effects, false, "a reduction over axes")
             }
             Op::Softmax { .. } => {
                 row("softmax", &["x"], Contraction, NONE, false, "exp(x - max) / sum; all -inf gives 0")
@@ -430,19 +356,6 @@ impl Op {
             }
             _ => Vec::new(),
         }
-    }
-}
-
-/// Name of a reduction in the text form (`max` and `min` are the binary operations).
-pub fn reduce_name(kind: ReduceKind) -> &'static str {
-    match kind {
-        ReduceKind::Sum => "reduce_sum",
-        ReduceKind::Mean => "reduce_mean",
-        ReduceKind::Max => "reduce_max",
-        ReduceKind::Min => "reduce_min",
-        ReduceKind::All => "reduce_all",
-        ReduceKind::Any => "reduce_any",
-        ReduceKind::ArgMax => "argmax",
     }
 }
 

@@ -12,11 +12,11 @@
 //!    the missing closing brackets are put in, marked so that the parser does not complain again.
 
 use super::ast::MAX_DEPTH;
-use super::span::Span;
 use super::token::{Lexeme, Token};
 use super::words;
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::Span;
 
 /// Brings the tokens of a text into the form that the grammar reads.
 pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {

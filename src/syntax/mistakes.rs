@@ -3,11 +3,11 @@
 //! In: the token at which the grammar stopped, its neighbours, and the tokens that would have fitted. Out: one
 //! diagnostic, of the first kind of mistake below that is recognised, else "expected .., found ..".
 
-use super::span::Span;
 use super::token::{Lexeme, Token};
 use super::words;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::syntax as codes;
+use crate::source::Span;
 
 /// What is known around a syntax error.
 pub(super) struct Around<'e, 'a> {

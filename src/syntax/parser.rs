@@ -8,11 +8,11 @@ use super::ast;
 use super::habits;
 use super::layout;
 use super::mistakes::{Around, explain_token};
-use super::span::{FileId, Span};
 use super::token::{Lexeme, lex};
 use super::tree::{Builder, SyntaxError};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::{FileId, Span};
 use lalrpop_util::{ParseError, lalrpop_mod};
 
 lalrpop_mod!(

@@ -5,10 +5,10 @@
 //! Brackets are not matched here and newlines not judged: that is [`super::layout`].
 
 use super::comments::{Dimensions, is_division};
-use super::span::{FileId, Span};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::Elem;
+use crate::source::{FileId, Span};
 use logos::Logos;
 
 /// A token. Texts point into the source.

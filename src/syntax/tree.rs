@@ -5,11 +5,11 @@
 //! in strings, values that nobody uses.
 
 use super::ast::*;
-use super::span::{FileId, Span};
 use super::token::Token;
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, MOST_KEPT};
 use crate::shape::Elem;
+use crate::source::{FileId, Span};
 use lalrpop_util::ParseError;
 
 /// A syntax error as LALRPOP gives it.

@@ -6,8 +6,7 @@
 use std::fmt;
 
 use super::{Extent, Inst};
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::ssa::Effects;
 
@@ -330,9 +329,7 @@ impl Op {
             Op::Full => row("full", &["x"], Kernel, NONE, true, "a tile of one scalar"),
             Op::Copy => row("copy", &["x"], Kernel, NONE, true, "the same elements, spread to the result's extents"),
             Op::Iota { .. } => row("iota", &["start"], Kernel, NONE, true, "start + i along an axis"),
-            Op::Reduce { kind, .. } => {
-                row(crate::ir::reduce_name(*kind), &["x"], Kernel, NONE, true, "a reduction along an axis")
-            }
+            Op::Reduce { kind, .. } => row(kind.op_name(), &["x"], Kernel, NONE, true, "a reduction along an axis"),
             Op::Element => row("element", &["x"], Kernel, NONE, true, "the element of a tile of one, as a scalar"),
             Op::Transpose => row("transpose", &["x"], Kernel, NONE, true, "rows and columns exchanged"),
             Op::PairRows => row("pair_rows", &["x"], Kernel, NONE, true, "the nearest bf16, two rows side by side"),

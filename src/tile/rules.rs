@@ -7,8 +7,7 @@
 
 use super::types::{Fragment, Queue, Space, computed};
 use super::{BufferType, Extent, GROUP, Op, TileType, Type};
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 
 type Rule<T = Option<Type>> = Result<T, String>;

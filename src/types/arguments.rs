@@ -8,12 +8,12 @@ use super::fit::type_misfit;
 use super::items::FunctionItem;
 use super::matching::{Matching, Unfit};
 use super::typed::{Expr, Tensor};
-use super::values::{Ty, Val, coerce};
+use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::shape::Elem;
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 /// Arguments in the order of the parameters.
 pub(super) struct Slots<'e> {
@@ -123,7 +123,7 @@ impl Body<'_> {
         &mut self,
         item: &FunctionItem<'_>,
         what: &str,
-        values: Vec<Val>,
+        values: Vec<TypedExpr>,
         matching: &mut Matching,
     ) -> Option<Vec<Expr>> {
         let mut args = Vec::with_capacity(values.len());
@@ -158,7 +158,7 @@ impl Body<'_> {
         what: &str,
         index: usize,
         declared: &Tensor,
-        value: Val,
+        value: TypedExpr,
         matching: &mut Matching,
         spans: &[Span],
     ) -> Option<Expr> {

@@ -10,12 +10,12 @@ use super::items::{FunctionItem, Items};
 use super::typed::{
     Block, Condition, FunctionId, Instance, LayerId, LayerPath, Local, LocalId, Param, Stmt, StmtKind, Type,
 };
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::shape::Dim;
+use crate::source::{SourceMap, Span};
 use crate::syntax::ast;
-use crate::syntax::span::{SourceMap, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A name in a block.
@@ -180,7 +180,7 @@ impl<'a> Body<'a> {
     }
 
     /// The last expression of a block: an `if` without `else` may stand there as a statement.
-    pub(super) fn tail(&mut self, value: &ast::Expr) -> Val {
+    pub(super) fn tail(&mut self, value: &ast::Expr) -> TypedExpr {
         self.expr_or_statement(value)
     }
 

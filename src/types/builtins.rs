@@ -10,13 +10,13 @@ use super::generics::negative_dim;
 use super::items::not_available;
 use super::operators::Elementwise;
 use super::typed::{Expr, ExprKind, Tensor, Type};
-use super::values::{Val, coerce};
+use super::values::{TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, shapes};
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,17 +114,17 @@ impl Body<'_> {
         row: &'static Row,
         generics: &[ast::GenericArg],
         args: &[ast::Arg],
-    ) -> Val {
+    ) -> TypedExpr {
         let (what, builtin, params, optional) = *row;
         let span = expr.span;
         if builtin == Builtin::Later {
             self.arguments_alone(args);
             self.diagnostics.push(not_available(&format!("`{what}`"), name.span));
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some(elem) = self.elem_generic(what, builtin, generics, name.span) else {
             self.arguments_alone(args);
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         if let Some(value) = self.other_arguments(row, args, span) {
             return value;
@@ -135,7 +135,7 @@ impl Body<'_> {
             Builtin::Rearrange => return self.rearrange(params, args, span),
             _ => {}
         }
-        let Some(slots) = self.slots(what, params, optional, false, args, span) else { return Val::error(span) };
+        let Some(slots) = self.slots(what, params, optional, false, args, span) else { return TypedExpr::error(span) };
         self.fixed(builtin, what, elem, name.span, &slots, span)
     }
 
@@ -178,19 +178,19 @@ impl Body<'_> {
         name: Span,
         slots: &Slots<'_>,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let arg = |i: usize| slots.given.get(i).copied().flatten().map(|arg| &arg.value);
-        let Some(first) = arg(0) else { return Val::error(span) };
+        let Some(first) = arg(0) else { return TypedExpr::error(span) };
         match builtin {
             Builtin::Unary(op) => {
                 let x = self.expr(first);
                 self.unary_function(op, what, x, span)
             }
             Builtin::Binary(op) => {
-                let Some(second) = arg(1) else { return Val::error(span) };
+                let Some(second) = arg(1) else { return TypedExpr::error(span) };
                 let (x, y) = (self.expr(first), self.expr(second));
                 if x.ty.is_error() || y.ty.is_error() {
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
                 // `pow` of two whole numbers is a float, as every float function of dimensions is.
                 self.elementwise(Elementwise::Binary(op), what, name, x, y, span)
@@ -198,7 +198,7 @@ impl Body<'_> {
             Builtin::Reduce(kind) => self.reduce(kind, what, first, arg(1), arg(2), span),
             Builtin::Softmax | Builtin::LogSoftmax => self.softmax(builtin, what, first, arg(1), span),
             Builtin::Where => {
-                let (Some(a), Some(b)) = (arg(1), arg(2)) else { return Val::error(span) };
+                let (Some(a), Some(b)) = (arg(1), arg(2)) else { return TypedExpr::error(span) };
                 self.where_(first, a, b, name, span)
             }
             Builtin::Split => self.split(first, arg(1), arg(2), span),
@@ -211,29 +211,29 @@ impl Body<'_> {
             Builtin::Iota => match self.dim_arg(first) {
                 Some(n) => {
                     let shape = Shape::of([n.clone()]);
-                    Val::tensor(ExprKind::Iota(n), elem.unwrap_or(Elem::I32), shape, span)
+                    TypedExpr::tensor(ExprKind::Iota(n), elem.unwrap_or(Elem::I32), shape, span)
                 }
-                None => Val::error(span),
+                None => TypedExpr::error(span),
             },
             Builtin::Full => {
-                let Some(shape) = arg(1) else { return Val::error(span) };
+                let Some(shape) = arg(1) else { return TypedExpr::error(span) };
                 self.full(first, shape, elem, span)
             }
             Builtin::OneHot => {
-                let Some(n) = arg(1) else { return Val::error(span) };
+                let Some(n) = arg(1) else { return TypedExpr::error(span) };
                 self.one_hot(first, n, elem.unwrap_or(Elem::F32), span)
             }
             Builtin::Causal => {
-                let Some(second) = arg(1) else { return Val::error(span) };
+                let Some(second) = arg(1) else { return TypedExpr::error(span) };
                 match (self.dim_arg(first), self.dim_arg(second)) {
                     (Some(q), Some(k)) => {
                         let shape = Shape::of([q.clone(), k.clone()]);
-                        Val::tensor(ExprKind::Causal(q, k), Elem::Bool, shape, span)
+                        TypedExpr::tensor(ExprKind::Causal(q, k), Elem::Bool, shape, span)
                     }
-                    _ => Val::error(span),
+                    _ => TypedExpr::error(span),
                 }
             }
-            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::Later => Val::error(span),
+            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::Later => TypedExpr::error(span),
         }
     }
 
@@ -259,22 +259,22 @@ impl Body<'_> {
         Some((tensor, expr))
     }
 
-    pub(super) fn unary_function(&mut self, op: UnaryOp, what: &str, x: Val, span: Span) -> Val {
+    pub(super) fn unary_function(&mut self, op: UnaryOp, what: &str, x: TypedExpr, span: Span) -> TypedExpr {
         if !self.is_value(&x) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some(tensor) = x.as_tensor().cloned() else {
             return match coerce(x, Elem::F32) {
-                Ok(expr) => Val::float(ExprKind::Unary(op, Box::new(expr)), span),
-                Err(_) => Val::error(span),
+                Ok(expr) => TypedExpr::float(ExprKind::Unary(op, Box::new(expr)), span),
+                Err(_) => TypedExpr::error(span),
             };
         };
         let ints = matches!(op, UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Floor);
         if !(tensor.elem.is_float() || ints && tensor.elem.is_int()) {
             self.needs_floats(what, &tensor, x.span());
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
-        Val::tensor(ExprKind::Unary(op, Box::new(x.expr)), tensor.elem, tensor.shape, span)
+        TypedExpr::tensor(ExprKind::Unary(op, Box::new(x.expr)), tensor.elem, tensor.shape, span)
     }
 
     pub(super) fn needs_floats(&mut self, what: &str, tensor: &Tensor, span: Span) {
@@ -286,29 +286,29 @@ impl Body<'_> {
         );
     }
 
-    pub(super) fn cast(&mut self, x: Val, elem: Elem, span: Span) -> Val {
+    pub(super) fn cast(&mut self, x: TypedExpr, elem: Elem, span: Span) -> TypedExpr {
         if !self.is_value(&x) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let shape = x.as_tensor().map_or_else(Shape::scalar, |tensor| tensor.shape.clone());
-        Val::tensor(ExprKind::Cast(Box::new(x.expr)), elem, shape, span)
+        TypedExpr::tensor(ExprKind::Cast(Box::new(x.expr)), elem, shape, span)
     }
 
-    pub(super) fn full(&mut self, value: &ast::Expr, dims: &ast::Expr, elem: Option<Elem>, span: Span) -> Val {
+    pub(super) fn full(&mut self, value: &ast::Expr, dims: &ast::Expr, elem: Option<Elem>, span: Span) -> TypedExpr {
         let value = self.expr(value);
         let ast::ExprKind::List(list) = &dims.kind else {
             self.diagnostics.push(
                 Diagnostic::error(dimensions::NOT_A_DIMENSION, "the shape of `full` is a list of dimensions")
                     .at(dims.span, "write `[S, D]`"),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let dims: Vec<Option<Dim>> = list.iter().map(|dim| self.dim_arg(dim)).collect();
-        let Some(dims) = dims.into_iter().collect::<Option<Vec<Dim>>>() else { return Val::error(span) };
+        let Some(dims) = dims.into_iter().collect::<Option<Vec<Dim>>>() else { return TypedExpr::error(span) };
         if !self.is_value(&value) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
-        let Some(Type::Tensor(own)) = value.ty.settled() else { return Val::error(span) };
+        let Some(Type::Tensor(own)) = value.ty.settled() else { return TypedExpr::error(span) };
         let elem = elem.unwrap_or(own.elem);
         let wanted = Type::Tensor(Tensor { elem, shape: Shape::scalar() });
         let fitted = self.fit(value, &wanted, &|ty, at, _| {
@@ -316,23 +316,23 @@ impl Body<'_> {
                 .at(at, ty.to_string())
         });
         match fitted {
-            Some(value) => Val::tensor(ExprKind::Full(Box::new(value)), elem, Shape::of(dims), span),
-            None => Val::error(span),
+            Some(value) => TypedExpr::tensor(ExprKind::Full(Box::new(value)), elem, Shape::of(dims), span),
+            None => TypedExpr::error(span),
         }
     }
 
-    pub(super) fn one_hot(&mut self, i: &ast::Expr, n: &ast::Expr, elem: Elem, span: Span) -> Val {
+    pub(super) fn one_hot(&mut self, i: &ast::Expr, n: &ast::Expr, elem: Elem, span: Span) -> TypedExpr {
         let i_span = i.span;
         let (i, n) = (self.tensor_arg(i), self.dim_arg(n));
-        let (Some((tensor, i)), Some(n)) = (i, n) else { return Val::error(span) };
+        let (Some((tensor, i)), Some(n)) = (i, n) else { return TypedExpr::error(span) };
         if !matches!(tensor.elem, Elem::I32 | Elem::I64) {
             self.diagnostics.push(
                 Diagnostic::error(shapes::INDEX_TYPE, format!("`one_hot` takes integers, this is {tensor}"))
                     .at(i_span, tensor.to_string()),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let shape = tensor.shape.followed_by([n.clone()]);
-        Val::tensor(ExprKind::OneHot(Box::new(i), n), elem, shape, span)
+        TypedExpr::tensor(ExprKind::OneHot(Box::new(i), n), elem, shape, span)
     }
 }

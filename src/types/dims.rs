@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::diagnostics::codes::{dimensions as codes, names};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::shape::{Dim, Fact, Facts, Relation};
+use crate::source::Span;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
-use crate::syntax::span::Span;
 
 /// Where a dimension got its meaning.
 #[derive(Clone, Debug)]

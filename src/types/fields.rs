@@ -8,8 +8,8 @@ use super::signatures::{Rest, shape};
 use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance, Tensor};
 use crate::diagnostics::codes::{dimensions, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::Span;
 use crate::syntax::ast::{self, ExprKind, Ident, TypeKind};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {

@@ -15,7 +15,7 @@ use super::typed::{Condition, FieldType};
 use crate::diagnostics::codes::{dimensions, names, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::Dim;
-use crate::syntax::span::Span;
+use crate::source::Span;
 
 /// One use of something: what is used, what its names are there, and where.
 struct Use<'c> {

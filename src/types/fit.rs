@@ -6,18 +6,18 @@ use super::axes::Shape;
 use super::body::Body;
 use super::dims::DimScope;
 use super::typed::{Condition, Expr, ExprKind, Tensor, Type};
-use super::values::{Ty, Val, coerce};
+use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, names, parameters, shapes};
 use crate::shape::{Dim, Elem, Fact};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
     /// A value where a certain type is needed: open literals take it; anything else must be it.
     pub(super) fn fit(
         &mut self,
-        value: Val,
+        value: TypedExpr,
         wanted: &Type,
         misfit: &dyn Fn(&Ty, Span, &DimScope) -> Diagnostic,
     ) -> Option<Expr> {
@@ -43,7 +43,7 @@ impl Body<'_> {
                             .into_iter()
                             .zip(have.clone())
                             .zip(want)
-                            .map(|((expr, ty), want)| self.fit(Val { ty, expr }, want, misfit))
+                            .map(|((expr, ty), want)| self.fit(TypedExpr { ty, expr }, want, misfit))
                             .collect();
                         let parts = fitted.into_iter().collect::<Option<Vec<Expr>>>()?;
                         Some(Expr { kind: ExprKind::Tuple(parts), ty: wanted.clone(), span })
@@ -102,7 +102,7 @@ impl Body<'_> {
     }
 
     /// A dimension that must be one, from a value.
-    pub(super) fn dim_of(&mut self, value: &Val) -> Option<Dim> {
+    pub(super) fn dim_of(&mut self, value: &TypedExpr) -> Option<Dim> {
         match &value.ty {
             Ty::Dim(dim) => Some(dim.clone()),
             Ty::Error => None,
@@ -117,14 +117,14 @@ impl Body<'_> {
     }
 
     /// The message for a layer where a tensor is needed.
-    pub(super) fn layer_is_no_value(&mut self, what: &str, span: Span, array: bool) -> Val {
+    pub(super) fn layer_is_no_value(&mut self, what: &str, span: Span, array: bool) -> TypedExpr {
         let code = if array { parameters::LAYER_ARRAY } else { names::NOT_A_VALUE };
         self.diagnostics.push(
             Diagnostic::error(code, format!("{what} is no tensor"))
                 .at(span, "a tensor is needed here")
                 .help(if array { "go through it with `for`" } else { "call it with its arguments" }),
         );
-        Val::error(span)
+        TypedExpr::error(span)
     }
 }
 

@@ -8,10 +8,10 @@ use super::items::{Items, duplicate};
 use super::typed::{Condition, Constant, Generic, GenericKind};
 use crate::diagnostics::codes::{dimensions, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast::{self, ExprKind, GenericValue, TypeKind, UnaryOp};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {

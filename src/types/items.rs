@@ -11,8 +11,8 @@ use super::signatures::signature;
 use super::typed::{Condition, Field, FunctionId, Generic, LayerId, LayerKind, Tensor, Type};
 use crate::diagnostics::codes::{entries, names};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::source::Span;
 use crate::syntax::ast::{self, Ident, Item};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 /// A source text and the names it sees.

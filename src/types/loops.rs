@@ -3,14 +3,14 @@
 //! In: loops as written. Out: typed loops with the variables from outside that they assign.
 
 use super::body::{Body, Named};
-use super::places::Place;
+use super::layer_refs::LayerRef;
 use super::typed::{Block, Bound, Element, Local, LocalId, Step, StmtKind, Tensor};
 use super::values::{Ty, scalar};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 impl Body<'_> {
@@ -126,10 +126,10 @@ impl Body<'_> {
         expr: &ast::Expr,
         body: &ast::Block,
     ) -> Option<StmtKind> {
-        let place = self.place(expr);
+        let place = self.layer_ref(expr);
         let found = match place {
-            Some(Place::Array { instance, path, field, length }) => Some((instance, path, field, length)),
-            Some(Place::Wrong) => None,
+            Some(LayerRef::Array { instance, path, field, length }) => Some((instance, path, field, length)),
+            Some(LayerRef::Wrong) => None,
             None if enumerated(expr).is_some() => {
                 let array = enumerated(expr).map_or(String::new(), |array| self.written(array.span));
                 let counts = pattern_of_two(pattern);

@@ -5,13 +5,13 @@
 use super::body::Body;
 use super::builtins::Builtin;
 use super::typed::{ExprKind, Tensor};
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
     /// The axis that an argument names; `default` where it is left out.
@@ -87,11 +87,11 @@ impl Body<'_> {
         axis: Option<&ast::Expr>,
         keep: Option<&ast::Expr>,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let x_span = x.span;
         let x = self.tensor_arg(x);
         let keep = self.bool_arg(keep, "keep");
-        let Some((tensor, x)) = x else { return Val::error(span) };
+        let Some((tensor, x)) = x else { return TypedExpr::error(span) };
         let axes = match axis.map(|axis| &axis.kind) {
             Some(ast::ExprKind::List(list)) => {
                 let found: Vec<Option<usize>> =
@@ -110,12 +110,12 @@ impl Body<'_> {
                         .at(axis.span, "a tensor")
                         .help(format!("the {what} of two tensors, element by element, is `{what}imum(a, b)`")),
                     );
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
                 self.axis_arg(axis, -1, &tensor, x_span).map(|axis| vec![axis])
             }
         };
-        let (Some(mut axes), Some(keep)) = (axes, keep) else { return Val::error(span) };
+        let (Some(mut axes), Some(keep)) = (axes, keep) else { return TypedExpr::error(span) };
         axes.sort_unstable();
         let given = axes.len();
         axes.dedup();
@@ -124,7 +124,7 @@ impl Body<'_> {
                 Diagnostic::error(shapes::AXIS, "the axes must be different, and one at least")
                     .at(axis.map_or(span, |axis| axis.span), ""),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let elem = match kind {
             ReduceKind::All | ReduceKind::Any if tensor.elem == Elem::Bool => Elem::Bool,
@@ -134,11 +134,11 @@ impl Body<'_> {
                         .at(x_span, tensor.to_string())
                         .help("compare first: `x != 0`"),
                 );
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             ReduceKind::Mean if !tensor.elem.is_float() => {
                 self.needs_floats(what, &tensor, x_span);
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min | ReduceKind::ArgMax if tensor.elem == Elem::Bool => {
                 self.diagnostics.push(
@@ -146,7 +146,7 @@ impl Body<'_> {
                         .at(x_span, tensor.to_string())
                         .help("`cast<i32>(..)` gives 1 for `true`; `any` and `all` are for `bool`"),
                 );
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             ReduceKind::ArgMax => Elem::I32,
             ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min => tensor.elem,
@@ -155,7 +155,7 @@ impl Body<'_> {
         for axis in axes.iter().rev() {
             shape = if keep { shape.with(*axis, Dim::one()) } else { shape.without(*axis) };
         }
-        Val::tensor(ExprKind::Reduce { kind, x: Box::new(x), axes, keep }, elem, shape, span)
+        TypedExpr::tensor(ExprKind::Reduce { kind, x: Box::new(x), axes, keep }, elem, shape, span)
     }
 
     /// Is it the name of a variable or parameter with a tensor?
@@ -193,17 +193,17 @@ impl Body<'_> {
         x: &ast::Expr,
         axis: Option<&ast::Expr>,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let x_span = x.span;
-        let Some((tensor, x)) = self.tensor_arg(x) else { return Val::error(span) };
+        let Some((tensor, x)) = self.tensor_arg(x) else { return TypedExpr::error(span) };
         let axis = self.axis_arg(axis, -1, &tensor, x_span);
         if !tensor.elem.is_float() {
             self.needs_floats(what, &tensor, x_span);
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
-        let Some(axis) = axis else { return Val::error(span) };
+        let Some(axis) = axis else { return TypedExpr::error(span) };
         let x = Box::new(x);
         let kind = if builtin == Builtin::Softmax { ExprKind::Softmax(x, axis) } else { ExprKind::LogSoftmax(x, axis) };
-        Val::tensor(kind, tensor.elem, tensor.shape, span)
+        TypedExpr::tensor(kind, tensor.elem, tensor.shape, span)
     }
 }

@@ -11,8 +11,8 @@ use super::typed::{Condition, Tensor, Type};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::{Dim, Relation};
+use crate::source::Span;
 use crate::syntax::ast::{self, DimSpec, ExprKind, TypeKind};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 /// Reads a shape whose names are all known.

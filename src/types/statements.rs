@@ -8,11 +8,11 @@ use super::fit::type_misfit;
 use super::items::{duplicate, not_available};
 use super::signatures::{Rest, value_type};
 use super::typed::{Expr, ExprKind, Pattern, Stmt, StmtKind};
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
     pub(super) fn statements(&mut self, statements: &[ast::Stmt]) -> Vec<Stmt> {
@@ -135,7 +135,7 @@ impl Body<'_> {
                     )
                 });
                 match fitted {
-                    Some(expr) => Val { ty: Ty::of(&expr.ty), expr },
+                    Some(expr) => TypedExpr { ty: Ty::of(&expr.ty), expr },
                     None => {
                         self.bind_pattern(pattern, &Ty::of(declared), is_var, *span);
                         return None;
@@ -254,7 +254,7 @@ impl Body<'_> {
     }
 
     /// Reports `q = ..` where no variable is called so, and makes one of it.
-    fn undeclared(&mut self, target: &ast::Expr, value: &Val) -> bool {
+    fn undeclared(&mut self, target: &ast::Expr, value: &TypedExpr) -> bool {
         let mut names = Vec::new();
         if !plain_names(target, &mut names) {
             return false;

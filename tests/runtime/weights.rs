@@ -118,9 +118,11 @@ fn every_f16_becomes_the_same_f32() {
     for kernel in &mut tiles.kernels {
         attnc::tile::schedule(kernel, Cpu::PORTABLE).unwrap();
     }
-    let model = descriptor::describe(&module, "Halves", "", &cpu::Machine::host().triple().to_string()).unwrap();
+    let model =
+        descriptor::describe(&module.interface(), "Halves", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let tier = cpu::Tier { level: Cpu::PORTABLE, module: &tiles };
-    let code = compile(Generator::Cranelift, &[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let code =
+        compile(Generator::Cranelift, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let folder = tempfile::tempdir().unwrap();
     let (so, weights) = (folder.path().join("halves.so"), folder.path().join("w.safetensors"));
     link::link(&code.objects(), &so).unwrap_or_else(|e| panic!("{e}"));

@@ -20,9 +20,12 @@ mod pair_rows;
 pub(in crate::codegen) mod pairs;
 mod plan;
 mod run;
+mod target;
 mod transpose;
 mod wide;
 
+pub use function::Narrow;
 #[cfg(feature = "llvm")]
 pub(crate) use object::kernel_name;
-pub use object::{Compiled, Machine, Narrow, Tier, Wanted, bf16_levels, byte_levels, compile, levels};
+pub use object::{Compiled, Tier, compile};
+pub use target::{Arch, EmitOptions, bf16_levels, byte_levels, levels};

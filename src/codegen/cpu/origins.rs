@@ -11,7 +11,7 @@ use cranelift_module::FuncId;
 
 use super::function::Source;
 use super::listing::Note;
-use crate::ir::Loc;
+use crate::source::Loc;
 use crate::tile::text::{lines_of_kernel, lines_of_plan};
 use crate::tile::{Body, Inst, Module};
 

@@ -3,7 +3,7 @@
 //!
 //! In: a `dot` of a scheduled kernel. Out: yes or no. What it must not know: how either back end makes code of it.
 
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::tile::{self, Body, InstData, Op, Type, Width};
 

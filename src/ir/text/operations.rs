@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::parse::{Failure, Site, fail, fit, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::did_you_mean;
-use crate::ir::{MaskKind, Op, Scalar, Type, Value, reduce_name};
+use crate::ir::{MaskKind, Op, Scalar, Type, Value};
 use crate::irtext::{CompareKind, Expr, ExprKind, Phrase, Place, Statement, read};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
@@ -176,7 +176,7 @@ pub(super) fn operation(
         "log_softmax" => Op::LogSoftmax { axis: a.axis()? },
         "matmul" => Op::Matmul,
         name => {
-            let reduction = ReduceKind::ALL.iter().find(|k| reduce_name(**k) == name);
+            let reduction = ReduceKind::ALL.iter().find(|k| k.op_name() == name);
             if let Some(kind) = reduction {
                 Op::Reduce { kind: *kind, axes: a.axes("axes")?, keep: a.flag("keep")? }
             } else if let Some(op) = UnaryOp::from_name(name) {
@@ -241,7 +241,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     ];
     plain
         .into_iter()
-        .chain(ReduceKind::ALL.iter().map(|k| reduce_name(*k)))
+        .chain(ReduceKind::ALL.iter().map(|k| k.op_name()))
         .chain(UnaryOp::ALL.iter().map(|o| o.name()))
         .chain(BinaryOp::ALL.iter().map(|o| o.name()))
         .chain(CmpOp::ALL.iter().map(|o| o.name()))

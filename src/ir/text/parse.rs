@@ -15,7 +15,7 @@ use crate::ir::{
 };
 use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read};
 use crate::shape::{Elem, TensorType};
-use crate::syntax::span::{FileId, Span};
+use crate::source::{FileId, Span};
 
 /// What a text says.
 #[derive(Clone, Debug, Default)]

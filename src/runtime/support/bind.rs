@@ -1,4 +1,4 @@
-//! Shapes at the door: binds an entry's run-time dimensions from its arguments, checks every axis and every `where`
+//! Shapes on entry: binds an entry's run-time dimensions from its arguments, checks every axis and every `where`
 //! clause, and knows the shapes of results and taps from then on.
 
 use alloc::string::String;
@@ -208,9 +208,9 @@ fn origin(entry: &EntryDesc, d: &DimDesc, bound: &Bound) -> String {
 }
 
 /// The place of a condition in brackets, as what follows it in a message.
-struct Place<'a>(&'a CheckDesc);
+struct CheckOrigin<'a>(&'a CheckDesc);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for CheckOrigin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.place.get() {
             "" => Ok(()),
@@ -224,7 +224,7 @@ fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
         let (left, right) = match (eval(&c.left, &bound.dims), eval(&c.right, &bound.dims)) {
             (Ok(left), Ok(right)) => (left, right),
             (Err(e), _) | (_, Err(e)) => {
-                fail!(Tensor, "{}: the program needs {}{}: {}", entry.name.get(), c.text.get(), Place(c), e.text)
+                fail!(Tensor, "{}: the program needs {}{}: {}", entry.name.get(), c.text.get(), CheckOrigin(c), e.text)
             }
         };
         let holds = match c.cmp {
@@ -241,7 +241,7 @@ fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
                 "{}: the arguments must have {}{}; here the sides are {left} and {right}",
                 entry.name.get(),
                 c.text.get(),
-                Place(c)
+                CheckOrigin(c)
             );
         }
     }

@@ -5,7 +5,7 @@
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::Diagnostics;
 use crate::diagnostics::codes::syntax as codes;
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// A block that is open: the indentation of its head.

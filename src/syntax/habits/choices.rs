@@ -3,7 +3,7 @@
 use super::{Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// Puts `if c { a } else { b }` for `a if c else b`, the innermost first.

@@ -1,9 +1,9 @@
 //! `x[:, 0]`, `x[1:]`, `x[..., 0]`: slices as Python has them.
 
-use super::{Holds, Scan, made};
+use super::{Inside, Scan, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// Replaces `:` in indices by `..`, a `:` alone by `0..`, and `...` by `..`.
@@ -24,7 +24,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         let next = lexemes.get(at + 1);
         let dots = lexeme.token == Token::DotDot
             && next.is_some_and(|next| next.token == Token::Dot && next.span.start == lexeme.span.end);
-        let in_index = place.holds == Holds::Indices;
+        let in_index = place.holds == Inside::Indices;
         let Some(open) = place.open.filter(|_| in_index && (dots || lexeme.token == Token::Colon)) else {
             out.push(*lexeme);
             continue;

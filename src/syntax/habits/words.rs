@@ -1,10 +1,10 @@
 //! Words of other languages where they stand for something that this one has: `def`, `elif`, `return`, `self.w`, `int`.
 
-use super::{Holds, Scan, between, ends_operand, made};
+use super::{Inside, Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::Elem;
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 use std::collections::BTreeSet;
 
@@ -79,8 +79,8 @@ impl<'a> Words<'_, 'a> {
     fn step(&mut self, at: usize) -> usize {
         let lexeme = self.lexemes[at];
         let place = self.scan.place(at);
-        let in_code = matches!(place.holds, Holds::Body | Holds::Block);
-        let starts_item = place.starts && matches!(place.holds, Holds::Items | Holds::Members);
+        let in_code = matches!(place.holds, Inside::Body | Inside::Block);
+        let starts_item = place.starts && matches!(place.holds, Inside::Items | Inside::Members);
         let next = self.token(at + 1);
         let done = match lexeme.token {
             Token::Ident("def" | "func" | "function")
@@ -89,7 +89,7 @@ impl<'a> Words<'_, 'a> {
                 self.def(at)
             }
             Token::Ident("class") if starts_item && matches!(next, Some(Token::Ident(_))) => self.class(at),
-            Token::Ident("import" | "from") if place.starts && place.holds == Holds::Items => self.import(at),
+            Token::Ident("import" | "from") if place.starts && place.holds == Inside::Items => self.import(at),
             Token::Ident("elif") if place.starts => self.elif(at),
             Token::Ident("pass") if place.starts && !self.goes_on(at + 1) => self.pass(at),
             Token::Ident("return") if in_code && place.starts => self.return_(at),
@@ -99,7 +99,7 @@ impl<'a> Words<'_, 'a> {
             }
             Token::Ident(_) if self.in_type(at) => self.layer_type(at),
             Token::Ident(_) if in_code && place.starts && next == Some(Token::Colon) => self.annotated(at),
-            Token::Ident(_) if place.holds == Holds::Members && place.starts && next == Some(Token::Eq) => {
+            Token::Ident(_) if place.holds == Inside::Members && place.starts && next == Some(Token::Eq) => {
                 self.field(at)
             }
             Token::Var => self.var(at),
@@ -129,7 +129,7 @@ impl<'a> Words<'_, 'a> {
         }
         let message =
             self.foreign(span, word, "functions begin with `fn`; those that are called from outside with `pub fn`");
-        let is_member = self.scan.place(at).holds == Holds::Members;
+        let is_member = self.scan.place(at).holds == Inside::Members;
         let public = is_member && self.in_model(at) && self.before(at) != Some(Token::Pub);
         self.diagnostics.push(message.fix(span, if public { "pub fn" } else { "fn" }));
         if public {
@@ -223,7 +223,7 @@ impl<'a> Words<'_, 'a> {
         let end = self.scan.end(self.lexemes, at);
         let after = (end..self.lexemes.len()).find(|i| !matches!(self.token(*i), Some(Token::Newline | Token::Semi)));
         let place = self.scan.place(at);
-        let is_last = place.holds == Holds::Body && after.is_none_or(|after| self.token(after) == Some(Token::RBrace));
+        let is_last = place.holds == Inside::Body && after.is_none_or(|after| self.token(after) == Some(Token::RBrace));
         let help = "the last expression of a function's body is its value";
         let message = self.foreign(lexeme.span, "return", help);
         if !self.goes_on(at + 1) {
@@ -266,7 +266,7 @@ impl<'a> Words<'_, 'a> {
     /// Does a type stand here: behind a `:` that is no slice, or behind `->`?
     fn in_type(&self, at: usize) -> bool {
         match self.before(at) {
-            Some(Token::Colon) => self.scan.place(at).holds != Holds::Indices,
+            Some(Token::Colon) => self.scan.place(at).holds != Inside::Indices,
             Some(Token::Arrow) => true,
             Some(Token::LParen | Token::Comma) => {
                 let Some(open) = self.scan.place(at).open else { return false };
@@ -367,7 +367,7 @@ impl<'a> Words<'_, 'a> {
 
     /// `proj: nn.Linear(D, D)`
     fn layer_type(&mut self, at: usize) -> Option<usize> {
-        if self.scan.place(at).holds != Holds::Members {
+        if self.scan.place(at).holds != Inside::Members {
             return None;
         }
         let (open, close) = self.call_of_layer(at)?;

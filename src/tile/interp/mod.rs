@@ -19,9 +19,9 @@ mod plan;
 
 use std::collections::BTreeMap;
 
-use crate::ir::Loc;
-pub use crate::ir::interp::{Failure, Limits, Params};
+pub use crate::interp::{EvalError, Limits, Params};
 use crate::shape::{Dim, DimError};
+use crate::source::Loc;
 use crate::tensor::Tensor;
 
 use super::verify::Verified;
@@ -60,7 +60,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
-pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, Failure> {
+pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call)
 }
 
@@ -82,27 +82,27 @@ pub fn run_kernel(
     symbols: &BTreeMap<String, i64>,
     args: &mut [Argument],
     limits: Limits,
-) -> Result<(), Failure> {
+) -> Result<(), EvalError> {
     plan::run_kernel(kernel, symbols, args, limits)
 }
 
 /// An error of the call.
-fn fail<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure { message: message.into(), loc: Loc::default(), internal: false })
+fn fail<T>(message: impl Into<String>) -> Result<T, EvalError> {
+    Err(EvalError { message: message.into(), loc: Loc::default(), internal: false })
 }
 
 /// A mistake of ours.
-fn broken<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure { message: message.into(), loc: Loc::default(), internal: true })
+fn broken<T>(message: impl Into<String>) -> Result<T, EvalError> {
+    Err(EvalError { message: message.into(), loc: Loc::default(), internal: true })
 }
 
 /// The failure at a place, if it has none yet.
-fn located(f: Failure, loc: Loc) -> Failure {
-    if f.loc.line == 0 { Failure { loc, ..f } } else { f }
+fn located(f: EvalError, loc: Loc) -> EvalError {
+    if f.loc.line == 0 { EvalError { loc, ..f } } else { f }
 }
 
 /// The value of a dimension.
-fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, Failure> {
+fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, EvalError> {
     if let Some(n) = d.as_const() {
         return Ok(n);
     }
@@ -127,7 +127,7 @@ impl Budget {
         Budget { left: limits.work, spent: 0, flops: 0 }
     }
 
-    fn spend(&mut self, work: u64) -> Result<(), Failure> {
+    fn spend(&mut self, work: u64) -> Result<(), EvalError> {
         self.spent = self.spent.saturating_add(work);
         match self.left.checked_sub(work) {
             Some(left) => {

@@ -1,9 +1,8 @@
 //! Operations and their spelling: the literal that some have in place of operands, and their attributes.
 
-use crate::ir::Scalar;
 use crate::irtext::syntax::{Expr, ExprKind, Phrase};
 use crate::irtext::{Place, TextError, float_text, float32_text, quoted, read};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::tile::{Op, Type};
 

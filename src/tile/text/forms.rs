@@ -3,8 +3,9 @@
 use super::types::Names;
 use crate::diagnostics::Code;
 use crate::diagnostics::codes::ir as codes;
-use crate::ir::{ParamDecl, Scalar};
+use crate::interface::ParamDecl;
 use crate::irtext::{Expr, ExprKind, Phrase, Place, Statement, TextError, read};
+use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::tile::{Op, Type, Value};
 

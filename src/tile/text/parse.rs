@@ -15,11 +15,11 @@ use super::print::{Anchor, At, Owner, is_name};
 use super::types::{self, Names};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::ir::Loc;
 use crate::irtext::{
     self, Block as BlockLine, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read,
 };
-use crate::syntax::span::{FileId, Span};
+use crate::source::Loc;
+use crate::source::{FileId, Span};
 use crate::tile::{
     Block, BlockCall, Body, Cpu, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
     Role, SlotData, State, Terminator, Type, Value,

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use cranelift_entity::SecondaryMap;
 
 use super::attributes::{attributes, literal};
-use crate::ir::Loc;
 use crate::irtext::quoted;
 use crate::shape::Dim;
+use crate::source::Loc;
 pub use crate::ssa::verify::At;
 use crate::tile::{
     Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanVariant, Space,

@@ -1,4 +1,4 @@
-//! Tensors at the door: what a caller gives becomes what generated code may take for granted (row-major, contiguous,
+//! Tensors on entry: what a caller passes becomes what generated code may take for granted (row-major, contiguous,
 //! aligned, of the declared type), by a copy where it is not so already; results go out the same way.
 
 use alloc::string::String;
