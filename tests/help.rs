@@ -37,7 +37,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),
             ("Target", &["--cpu", "--pack", "--keep", "-O <LEVEL>", "--float", "--backend"]),
-            ("Passes, looking inside", &["--remarks", "--print-changed", "--dump-dir"]),
+            ("Passes and dumps", &["--remarks", "--print-changed", "--dump-dir"]),
             ("Messages", &["--error-format", "--color", "-v, --verbose"]),
         ] {
             let part = section(&help, heading);
@@ -46,7 +46,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
             }
         }
         // Each level of -O says what it does.
-        for level in ["0: no pass", "1: what is dead", "2: attention"] {
+        for level in ["0: no passes", "1: removes dead", "2: also finds"] {
             let words: Vec<&str> = help.split_whitespace().collect();
             assert!(words.join(" ").contains(level), "{level}: {help}");
         }
