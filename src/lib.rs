@@ -39,6 +39,7 @@
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
 //! | `irtext` | the syntax that both IR texts share | either IR |
+//! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | any operation |
 //! | `files` | writing outputs whole, and temporary files that go away | what is in a file |
 //! | `threads` | the same work for each of several things, on several threads | what the work is |
 //! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | any operation or type |
@@ -161,6 +162,7 @@ pub mod shape;
 pub mod ssa;
 pub mod stack;
 pub mod syntax;
+pub mod table;
 pub mod tensor;
 pub mod threads;
 pub mod tile;

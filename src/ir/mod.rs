@@ -32,7 +32,7 @@ pub use function::{
     ArgDecl, BlockData, Body, Function, GraphIr, InstData, Module, ParamDecl, ResultDecl, Terminator, Type, param_named,
 };
 pub use needed::needed_without_taps;
-pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
+pub use op::{Class, FusionKind, MaskKind, Op, Scalar};
 pub use ranges::in_range;
 pub use rules::result_type;
 pub use signature::{EntryDecl, MOST_TENSORS, TapDecl, arrays_of, entries, run_time_dims, tap_patterns, taps, tensors};

@@ -50,6 +50,6 @@ pub use builder::{KernelBuilder, PlanBuilder};
 pub use cpu::{Cpu, Feature, Features, Width};
 pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
 pub(crate) use op::computed;
-pub use op::{GROUP, Op, OpInfo, Place, TapPart};
+pub use op::{GROUP, Op, Place, TapPart};
 pub use schedule::schedule;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};
