@@ -10,6 +10,7 @@
 //!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
+//!     simplify    tile/simplify.rs  what lowering says twice of indices and scalars is said once
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
 //!   vector IR     vector/           elementary functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own

@@ -39,6 +39,7 @@ mod op;
 mod parity;
 pub mod rules;
 mod schedule;
+mod simplify;
 pub mod text;
 mod types;
 pub mod verify;
@@ -52,4 +53,5 @@ pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan
 pub(crate) use op::computed;
 pub use op::{GROUP, Op, Place, TapPart};
 pub use schedule::schedule;
+pub use simplify::simplify;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};
