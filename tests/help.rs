@@ -278,7 +278,7 @@ fn native_is_an_instruction_set_by_name() {
     let first = dump.lines().next().expect("a line");
     let (_, cpus, _) = attnc(&["list", "cpus"]);
     let row = cpus.lines().find(|line| line.starts_with("native")).expect("native");
-    let (_, name) = row.split_once("here it is ").expect("what it is");
+    let (_, name) = row.split_once("here: ").expect("what it is");
     assert_eq!(first, format!("// attnc 02_self_attention.attn --cpu {name} --emit tile"));
     assert_eq!(attnc(&[EXAMPLE, "--cpu", name, "--emit", "tile=-"]).1, dump);
 }
