@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Extent, Inst};
+use super::{DotMode, Extent, Inst};
 use crate::ir::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
@@ -105,8 +105,8 @@ pub enum Op {
     /// `i8`, an index for each axis, a buffer of scales with as many axes. Rows (the steps of the product) go along the axis
     /// before the last, columns along the last. With 4 bits, a byte has two steps, the first in its lower half, in two's
     /// complement, and indices along that axis count bytes. Each [`GROUP`] steps have a row of scales; the tile starts with
-    /// a group. A product with it may round each row of its left operand, in groups of as many steps, to multiples of a
-    /// 127th of the group's largest magnitude.
+    /// a group. An element is its number, times its scale, rounded once ([`DotMode::Groups`] multiplies by the numbers
+    /// themselves).
     LoadScaled {
         /// Bits of a number, 8 or 4.
         bits: u8,
@@ -122,11 +122,15 @@ pub enum Op {
     /// behind the operand's are zeros, and rows behind its own are left out. In scratch, a row of the result is two of its
     /// rows, those of a column side by side in 4 bytes; it may lie over the operand.
     PairRows,
-    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a chain of sums of its own,
-    /// over all steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
+    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a sum of its own, over all
+    /// steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
     /// its rounding errors grow with the steps of an operation, and with how many operations there are, not with their product.
-    /// `acc` is a tile, added to the end of the chain, or a scalar with which each chain starts (else with 0).
-    Dot,
+    /// `acc` is a tile, added to the end of the sum, or a scalar with which each sum starts (else with 0).
+    Dot {
+        /// How the sum is computed: the schedule says it, and an unscheduled product has none. Until then the sum is that of
+        /// the numbers, and which rounding errors it will have is open; the interpreter computes [`DotMode::Chain`].
+        mode: Option<DotMode>,
+    },
 
     // Scheduled for a CPU.
     /// One loop nest over rows and columns that does all the operations inside for each vector of elements. Its
@@ -155,6 +159,7 @@ pub enum Op {
     /// A template: `acc + a^T @ b` with `acc` in vector registers. `a` is a packed panel, inner index along the rows (so
     /// that a step of the inner index is one row of `a` and one of `b`); both have room for whole registers, whatever
     /// their extents. Each step loads one row of `b` into registers and broadcasts the elements of one row of `a`.
+    /// Its sums are those of [`DotMode::Fma`].
     DotPanels {
         /// Steps of the inner index that are written out.
         unroll: u32,
@@ -345,7 +350,7 @@ impl Op {
                 "a panel of whole numbers times scales",
             ),
             Op::LoadPairs => row("load_pairs", &["buffer", "index*"], Kernel, READS, true, "a panel of pairs of steps"),
-            Op::Dot => row("dot", &["a", "b", "acc"], Kernel, NONE, true, "acc + a @ b"),
+            Op::Dot { .. } => row("dot", &["a", "b", "acc"], Kernel, NONE, true, "acc + a @ b"),
             Op::Run { .. } => row("run", &[], CpuKernel, BOTH, false, "one loop nest over rows and columns"),
             Op::Window { .. } => {
                 row("window", &["buffer", "index*"], CpuKernel, READS, true, "a tile in place in a buffer")

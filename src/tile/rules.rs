@@ -337,7 +337,7 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
         Op::LoadScaled { bits } => scaled(*bits, types, declared),
         Op::LoadPairs => pairs(types, declared),
         Op::PairRows => pair_rows(types, declared),
-        Op::Dot => {
+        Op::Dot { .. } => {
             count(types, 3)?;
             let (a, b) = (tile(types, 0)?, tile(types, 1)?);
             let start = match types.get(2) {

@@ -5,7 +5,7 @@ use crate::irtext::syntax::{Expr, ExprKind, Phrase};
 use crate::irtext::{Place, TextError, float_text, float32_text, quoted, read};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{Op, Type};
+use crate::tile::{DotMode, Op, Type};
 
 /// What stands where other operations have their first operand: a literal, a number, a name.
 pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
@@ -52,6 +52,7 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
             out
         }
         Op::LoadScaled { bits } => vec![("bits", bits.to_string())],
+        Op::Dot { mode } => mode.iter().map(|mode| ("mode", mode.name().to_string())).collect(),
         Op::DotPanels { unroll } => vec![("unroll", unroll.to_string())],
         Op::Wait { pending } => vec![("pending", pending.to_string())],
         Op::SharedSlot { offset } => vec![("offset", offset.to_string())],
@@ -76,7 +77,6 @@ pub(super) fn attributes(op: &Op) -> Vec<(&'static str, String)> {
         | Op::Transpose
         | Op::LoadPairs
         | Op::PairRows
-        | Op::Dot
         | Op::Run { .. }
         | Op::Commit
         | Op::Release
@@ -176,6 +176,13 @@ impl<'a> Attributes<'a> {
     }
 }
 
+/// A mode by its name.
+fn dot_mode(x: &Expr) -> Read<DotMode> {
+    let name = read::word(x)?;
+    let known = DotMode::ALL.into_iter().find(|mode| mode.name() == name);
+    known.map_or_else(|| err(x.place, format!("`{name}` is no mode of a product")), Ok)
+}
+
 /// The operation of this name, its attributes read, unless it is one with a literal or a body.
 ///
 /// # Errors
@@ -204,7 +211,7 @@ pub(super) fn operation(head: &str, a: &mut Attributes, place: Place) -> Read<Op
         "load_scaled" => Op::LoadScaled { bits: a.number("bits")? },
         "load_pairs" => Op::LoadPairs,
         "pair_rows" => Op::PairRows,
-        "dot" => Op::Dot,
+        "dot" => Op::Dot { mode: a.one("mode")?.map(dot_mode).transpose()? },
         "window" => Op::Window { rows: a.axis("rows")?, cols: a.axis("cols")? },
         "dot_panels" => Op::DotPanels { unroll: a.number("unroll")? },
         "shared" => Op::SharedSlot { offset: a.number("offset")? },
