@@ -17,7 +17,6 @@ pub mod math;
 mod object;
 mod origins;
 mod pair_rows;
-pub(in crate::codegen) mod pairs;
 mod plan;
 mod run;
 mod target;

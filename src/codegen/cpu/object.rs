@@ -291,17 +291,16 @@ fn assembly(
 }
 
 /// What the code of a kernel depends on: all but its name. The level matters where there may be leaves, those for
-/// `bf16` where steps lie in pairs or something is rounded to it, and that for bytes where numbers have scales.
+/// `bf16` where something is rounded to it. How products are summed is in their text.
 fn key(kernel: &Kernel) -> Vec<u8> {
-    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
+    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot { .. } | Op::Transpose | Op::PairRows);
     let mut state = kernel.state;
     if !kernel.body.insts().any(|(_, _, d)| has_leaves(&d.op)) {
         state = State::Cpu(Cpu::PORTABLE);
     } else if let State::Cpu(level) = state
         && !kernel.body.insts().any(|(_, i, d)| match d.op {
-            Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.has(Feature::Bf16),
+            Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.has(Feature::Bf16),
             Op::Store { .. } => level.has(Feature::Bf16) && stores_bf16(&kernel.body, i),
-            Op::LoadScaled { .. } => level.sums_bytes() && level.width() == Width::V256,
             _ => false,
         })
     {

@@ -12,6 +12,7 @@
 //! In a `run`, tiles in scratch that were made before it are read first, and what it makes there is written at its end:
 //! a tile may take the place of another that only the run reads.
 
+mod dot;
 mod elements;
 mod kernel;
 mod memory;
