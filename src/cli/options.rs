@@ -21,15 +21,18 @@ pub struct CompileOptions {
     /// Where the output goes, with the ending of its kind; several kinds go beside it. `-` is stdout
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: tokens, ast, types, ir, dot, tile, clif, asm, obj, so, header, python; `=-` is stdout
+    /// What to write: tokens, ast, types, ir, dot, tile, clif, mir, asm, obj, so, header, python; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     /// What makes the machine code of the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
-    /// Show one kernel or plan alone in `tile`, `clif` and `asm`, by its name in the tile IR (`attention.0`)
+    /// Show one kernel or plan alone in `tile`, `clif`, `mir` and `asm`, by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes, looking inside")]
     pub kernel: Option<String>,
+    /// Show leaf functions in `mir` with their registers, too
+    #[arg(long, help_heading = "Passes, looking inside")]
+    pub mir_registers: bool,
     /// Show the bytes of each instruction in `asm`
     #[arg(long, help_heading = "Passes, looking inside")]
     pub asm_bytes: bool,
@@ -227,7 +230,7 @@ pub struct TargetOptions {
     ///
     /// The lower ones are put in too, and the best that the processor has runs, but avx512bf16 on Intel's only with
     /// `ATTNC_CPU=avx512bf16`. Those for bf16 are put in where the program multiplies bf16 by bf16, avx2vnni where weights
-    /// are integers (`--pack`). Dumps (`tile`, `clif`, `asm`) show this instruction set, `portable` if left out. `native` is
+    /// are integers (`--pack`). Dumps (`tile`, `clif`, `mir`, `asm`) show this instruction set, `portable` if left out. `native` is
     /// the best that this machine has.
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,

@@ -52,6 +52,8 @@ pub enum EmitKind {
     Tile,
     /// Cranelift's IR.
     Clif,
+    /// Virtual-register code of leaf functions.
+    Mir,
     /// Machine code as text.
     Asm,
     /// The object file before linking.
@@ -66,7 +68,7 @@ pub enum EmitKind {
 
 impl EmitKind {
     /// Every kind, in the order of the way through the compiler.
-    pub const ALL: [EmitKind; 12] = [
+    pub const ALL: [EmitKind; 13] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
@@ -74,6 +76,7 @@ impl EmitKind {
         EmitKind::Dot,
         EmitKind::Tile,
         EmitKind::Clif,
+        EmitKind::Mir,
         EmitKind::Asm,
         EmitKind::Obj,
         EmitKind::So,
@@ -90,6 +93,7 @@ impl EmitKind {
             EmitKind::Ir => "ir",
             EmitKind::Tile => "tile",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "asm",
             EmitKind::Obj => "obj",
             EmitKind::So => "so",
@@ -108,6 +112,7 @@ impl EmitKind {
             EmitKind::Ir => "air",
             EmitKind::Tile => "tir",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "s",
             EmitKind::Obj => "o",
             EmitKind::So => "so",
@@ -133,6 +138,7 @@ impl EmitKind {
             EmitKind::Dot => "a picture for Graphviz",
             EmitKind::Tile => "tile IR",
             EmitKind::Clif => "Cranelift IR",
+            EmitKind::Mir => "virtual-register code",
             EmitKind::Asm => "assembly",
             EmitKind::Obj => "an object file",
             EmitKind::So => "a shared library",
@@ -151,6 +157,7 @@ impl EmitKind {
             EmitKind::Dot => "graph IR as a picture for Graphviz",
             EmitKind::Tile => "tile IR of one instruction set: kernels and plans; compiles on",
             EmitKind::Clif => "Cranelift IR of one instruction set",
+            EmitKind::Mir => "leaf functions of one instruction set over virtual registers",
             EmitKind::Asm => "assembly of one instruction set",
             EmitKind::Obj => "the object file before linking",
             EmitKind::So => "the shared library",
@@ -360,6 +367,8 @@ pub enum Listed {
     Ir,
     /// Operations of the vector IR
     Vector,
+    /// Operations of virtual-register code, which leaf functions are made of
+    Mir,
     /// Elementary functions, written in vector IR, with their error bounds
     Functions,
     /// Passes, in the order in which the pipeline runs them
@@ -376,10 +385,11 @@ pub enum Listed {
 
 impl Listed {
     /// Everything that can be listed.
-    pub const ALL: [Listed; 9] = [
+    pub const ALL: [Listed; 10] = [
         Listed::Ops,
         Listed::Ir,
         Listed::Vector,
+        Listed::Mir,
         Listed::Functions,
         Listed::Passes,
         Listed::Emit,

@@ -7,6 +7,7 @@ use super::function;
 use super::session::{Failure, stdout_failed};
 use super::stages::native;
 use crate::cli::{CommandLine, CompletionsOptions, CpuTier, EmitKind, ListOptions, Listed};
+use crate::codegen::cpu::machine_operations;
 use crate::diagnostics::codes;
 use crate::ir::{Function, FusionKind, Op, OpInfo, Scalar};
 use crate::passes::PASSES;
@@ -32,6 +33,9 @@ pub fn list(options: &ListOptions) -> Result<(), Failure> {
             })
             .collect(),
         Some(Listed::Vector) => function::operations(),
+        Some(Listed::Mir) => {
+            machine_operations().into_iter().map(|(form, meaning)| (form, meaning.to_string())).collect()
+        }
         Some(Listed::Functions) => function::functions(),
         Some(Listed::Passes) => PASSES.iter().map(|pass| (pass.name.to_string(), pass.summary.to_string())).collect(),
         Some(Listed::Emit) => EmitKind::ALL

@@ -23,6 +23,11 @@ mod run;
 mod transpose;
 mod wide;
 
+/// Operations of virtual-register code, each with what it takes, what it gives and its meaning.
+pub fn machine_operations() -> Vec<(String, &'static str)> {
+    wide::machine_operations()
+}
+
 #[cfg(feature = "llvm")]
 pub(crate) use object::kernel_name;
 pub use object::{Compiled, Machine, Narrow, Tier, Wanted, bf16_levels, byte_levels, compile, levels};

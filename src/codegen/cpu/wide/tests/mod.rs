@@ -5,6 +5,7 @@ mod dot;
 mod functions;
 mod pairs;
 mod random;
+mod reading;
 mod small;
 
 use std::collections::BTreeMap;
