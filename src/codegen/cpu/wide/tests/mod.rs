@@ -2,6 +2,7 @@
 //! process on memory that ends where the program may not read on, and what they wrote is compared.
 
 mod dot;
+mod emulator;
 mod functions;
 mod pairs;
 mod random;
