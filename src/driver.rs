@@ -94,12 +94,15 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
     })?;
 
     // Machine code, and the library around it.
-    if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
+    if [EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind))
+    {
         s.stage("generate code");
         s.say(&format!("code for {}", names(&tiers.levels())));
         let level = (source != Source::Tile).then_some(levels.shown);
         let wanted = EmitOptions {
             clif: out.has(EmitKind::Clif),
+            mir: out.has(EmitKind::Mir),
+            mir_registers: options.mir_registers,
             asm: out.has(EmitKind::Asm),
             asm_bytes: options.asm_bytes,
             debug_lines: options.debug_lines,
@@ -111,6 +114,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         };
         let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
+        out.emit(s, EmitKind::Mir, |_| &code.mir)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
         if out.has(EmitKind::Obj) {
             let object = stages::one_object(s, &code)?;
@@ -186,8 +190,9 @@ fn clif_text(
     out: &Outputs,
     arch: Arch,
 ) -> Result<(), CommandError> {
-    if let Some(kind) =
-        [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python].into_iter().find(|k| out.has(*k))
+    if let Some(kind) = [EmitKind::Mir, EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python]
+        .into_iter()
+        .find(|k| out.has(*k))
     {
         let message = format!("`--emit {}` needs a model; .clif files contain only functions", kind.name());
         return Err(command_line_error(&message));

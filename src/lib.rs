@@ -14,6 +14,7 @@
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
 //!   vector IR     vector/           elementary functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
+//!                 wide/machine/     their code over virtual registers, which `--emit mir` shows
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```

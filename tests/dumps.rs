@@ -27,7 +27,8 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let bytes = std::fs::read(&path).expect("an output");
-        let is_dump = ["air", "dot", "tir", "clif", "s"].iter().any(|ending| name.ends_with(&format!(".{ending}")));
+        let is_dump =
+            ["air", "dot", "tir", "clif", "mir", "s"].iter().any(|ending| name.ends_with(&format!(".{ending}")));
         let skip = if is_dump { bytes.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1) } else { 0 };
         found.push((name, bytes[skip..].to_vec()));
     }
@@ -54,7 +55,7 @@ fn compare(what: &str, first: &[(String, Vec<u8>)], second: &[(String, Vec<u8>)]
 
 #[test]
 fn the_same_comes_out_again_and_from_every_dump() {
-    const LATER: &str = "tile,clif,asm,obj,so,header,python";
+    const LATER: &str = "tile,clif,mir,asm,obj,so,header,python";
     // A text of tile IR has one level, so one level is compared.
     const LEVEL: [&str; 2] = ["--cpu", "portable"];
     let attnc = |args: &[&str]| crate::attnc(&[args, &LEVEL].concat());
@@ -107,7 +108,7 @@ fn the_first_line_makes_the_dump_again() {
         &["--stop-after", "fuse-attention", "--entry", "SelfAttention", "--cpu", "avx2"],
     ];
     for more in options {
-        for kind in ["ir", "dot", "tile", "clif", "asm"] {
+        for kind in ["ir", "dot", "tile", "clif", "mir", "asm"] {
             let program = format!("{examples}/02_self_attention.attn");
             let emit = format!("{kind}=-");
             let dump = attnc(&[&[program.as_str(), "--emit", &emit], more].concat());

@@ -52,6 +52,8 @@ pub enum EmitKind {
     Tile,
     /// Cranelift's IR.
     Clif,
+    /// Virtual-register code of leaf functions.
+    Mir,
     /// Machine code as text.
     Asm,
     /// The object file before linking.
@@ -66,7 +68,7 @@ pub enum EmitKind {
 
 impl EmitKind {
     /// All formats, in the order of the pipeline.
-    pub const ALL: [EmitKind; 12] = [
+    pub const ALL: [EmitKind; 13] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
@@ -74,6 +76,7 @@ impl EmitKind {
         EmitKind::Dot,
         EmitKind::Tile,
         EmitKind::Clif,
+        EmitKind::Mir,
         EmitKind::Asm,
         EmitKind::Obj,
         EmitKind::So,
@@ -90,6 +93,7 @@ impl EmitKind {
             EmitKind::Ir => "ir",
             EmitKind::Tile => "tile",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "asm",
             EmitKind::Obj => "obj",
             EmitKind::So => "so",
@@ -108,6 +112,7 @@ impl EmitKind {
             EmitKind::Ir => "air",
             EmitKind::Tile => "tir",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "s",
             EmitKind::Obj => "o",
             EmitKind::So => "so",
@@ -133,6 +138,7 @@ impl EmitKind {
             EmitKind::Dot => "a Graphviz graph",
             EmitKind::Tile => "tile IR",
             EmitKind::Clif => "Cranelift IR",
+            EmitKind::Mir => "virtual-register code",
             EmitKind::Asm => "assembly",
             EmitKind::Obj => "an object file",
             EmitKind::So => "a shared library",
@@ -151,6 +157,7 @@ impl EmitKind {
             EmitKind::Dot => "graph IR as a Graphviz graph",
             EmitKind::Tile => "tile IR for one instruction set: kernels and plans; can be compiled again",
             EmitKind::Clif => "Cranelift IR for one instruction set",
+            EmitKind::Mir => "virtual-register code of leaf functions for one instruction set",
             EmitKind::Asm => "assembly for one instruction set",
             EmitKind::Obj => "the object file before linking",
             EmitKind::So => "the shared library",
@@ -390,6 +397,8 @@ pub enum Listed {
     Tile,
     /// Operations of the vector IR
     Vector,
+    /// Operations of virtual-register code, which leaf functions are made of
+    Mir,
     /// Elementary functions, written in vector IR, with their error bounds
     Functions,
     /// Passes, in the order in which the pipeline runs them
@@ -406,11 +415,12 @@ pub enum Listed {
 
 impl Listed {
     /// Everything that can be listed.
-    pub const ALL: [Listed; 10] = [
+    pub const ALL: [Listed; 11] = [
         Listed::Ops,
         Listed::Ir,
         Listed::Tile,
         Listed::Vector,
+        Listed::Mir,
         Listed::Functions,
         Listed::Passes,
         Listed::Emit,

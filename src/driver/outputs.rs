@@ -65,22 +65,28 @@ pub(super) struct Outputs {
     command: String,
     /// The kernel or plan that is shown alone.
     kernel: Option<String>,
+    /// Is virtual-register code shown with its registers, too?
+    mir_registers: bool,
     /// Does the assembly show bytes?
     asm_bytes: bool,
 }
 
 /// The kinds of output that show kernels.
-const OF_KERNELS: [EmitKind; 3] = [EmitKind::Tile, EmitKind::Clif, EmitKind::Asm];
+const OF_KERNELS: [EmitKind; 4] = [EmitKind::Tile, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
 
 impl Outputs {
     /// What to write and where: the kinds asked for (a shared library if none), each with its path.
     pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
-        let (kernel, asm_bytes) = (options.kernel.clone(), options.asm_bytes);
-        let outputs = Outputs { places: places(options)?, command: command(options), kernel, asm_bytes };
+        let (mir_registers, asm_bytes) = (options.mir_registers, options.asm_bytes);
+        let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
+        let outputs = Outputs { places, command, kernel, mir_registers, asm_bytes };
         if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
             return Err(
-                "`--kernel` chooses what `--emit tile`, `clif` and `asm` show; none of them is asked for".into()
+                "`--kernel` chooses what `--emit tile`, `clif`, `mir` and `asm` show; none of them is asked for".into(),
             );
+        }
+        if mir_registers && !outputs.has(EmitKind::Mir) {
+            return Err("`--mir-registers` is for `--emit mir`, which is not asked for".into());
         }
         if asm_bytes && !outputs.has(EmitKind::Asm) {
             return Err("`--asm-bytes` is for `--emit asm`, which is not asked for".into());
@@ -135,7 +141,7 @@ impl Outputs {
     /// The first line of a dump, which says how to make it again; nothing for outputs that are no dumps.
     fn first_line(&self, kind: EmitKind) -> String {
         let comment = match kind {
-            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile => "//",
+            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Mir => "//",
             EmitKind::Clif => ";",
             EmitKind::Asm => "#",
             EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
@@ -143,8 +149,12 @@ impl Outputs {
         };
         let kernel = self.kernel.as_ref().filter(|_| OF_KERNELS.contains(&kind));
         let kernel = kernel.map_or(String::new(), |name| format!(" --kernel {name}"));
-        let bytes = if self.asm_bytes && kind == EmitKind::Asm { " --asm-bytes" } else { "" };
-        format!("{comment} {}{kernel}{bytes} --emit {}\n", self.command, kind.name())
+        let more = match kind {
+            EmitKind::Asm if self.asm_bytes => " --asm-bytes",
+            EmitKind::Mir if self.mir_registers => " --mir-registers",
+            _ => "",
+        };
+        format!("{comment} {}{kernel}{more} --emit {}\n", self.command, kind.name())
     }
 }
 

@@ -21,7 +21,7 @@ use super::listing::{self, Shown};
 use super::origins::{Origin, Places};
 use super::plan::arena;
 use super::target::{Arch, EmitOptions, isa};
-use super::wide::{LeafOrigin, Leaves};
+use super::wide::{LeafOrigin, Leaves, Stages};
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
@@ -46,6 +46,8 @@ pub struct Compiled {
     pub others: Vec<Vec<u8>>,
     /// CLIF, if wanted.
     pub clif: String,
+    /// The virtual-register code of leaves, if wanted.
+    pub mir: String,
     /// Assembly, if wanted.
     pub asm: String,
     /// What is computed with vectors of 128 bits at levels that have wider ones.
@@ -130,6 +132,10 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
         model.variants.push(variant(tier.level, tier.module, &model, &functions.plans)?);
     }
     runtime_object::define(&mut object, &model)?;
+    let mut stages = BTreeMap::new();
+    for (id, leaf) in &mut leaves.origins {
+        stages.insert(*id, leaf.stages.take());
+    }
     let origins = origins(&sources, &texts, leaves.origins);
     let mut product = object.finish();
     if wanted.debug_lines {
@@ -138,11 +144,13 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     let object = product.emit().map_err(|e| e.to_string())?;
     let shown = shown(tiers, &levels, &texts, wanted);
     let clif = shown.iter().filter_map(|id| texts.get(id)).map(|text| text.clif.as_str()).collect();
+    let mir =
+        if wanted.mir { virtual_registers(&shown, &stages, &origins, first.module, wanted)? } else { String::new() };
     let asm =
         if wanted.asm { assembly(&object, &shown, &texts, &origins, first.module, wanted)? } else { String::new() };
     narrow.sort();
     narrow.dedup();
-    Ok(Compiled { object, others: Vec::new(), clif, asm, narrow })
+    Ok(Compiled { object, others: Vec::new(), clif, mir, asm, narrow })
 }
 
 /// The functions of a level.
@@ -260,6 +268,35 @@ fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, w
         out.extend(leaves.into_iter().filter(|leaf| before.insert(*leaf)));
     }
     out
+}
+
+/// The virtual-register code of some leaves, as text.
+fn virtual_registers(
+    shown: &[FuncId],
+    stages: &BTreeMap<FuncId, Option<Box<Stages>>>,
+    origins: &BTreeMap<FuncId, Origin<'_>>,
+    module: &Module,
+    wanted: EmitOptions,
+) -> Result<String, String> {
+    let mut out = String::new();
+    for (leaf, stages) in shown.iter().filter_map(|id| Some((origins.get(id)?, stages.get(id)?))) {
+        out += "\n";
+        for line in leaf.of_leaf(module) {
+            out += &format!("// {line}\n");
+        }
+        match stages {
+            Some(stages) => {
+                let lines = leaf.lines();
+                let note = |inst: Inst| leaf.operation(inst, &lines, module);
+                out += &stages.text(&leaf.name, wanted.mir_registers, &note)?;
+            }
+            None => out += &format!("// its registers follow from its shape: `--emit asm` shows {}\n", leaf.name),
+        }
+    }
+    if out.is_empty() {
+        out += "// no leaf functions: `--cpu avx2` and those above have some\n";
+    }
+    Ok(out)
 }
 
 /// The machine code of some functions of an object, as text.

@@ -17,7 +17,7 @@ use super::access::{Distance, Lanes, Spot};
 use super::frame::{Access, Count, Frame, Step, Varies};
 use super::machine::{Block, Class, Constant, Machine, Mem, Op as Do, Operand, Reg, When};
 use super::reduce::Sum;
-use super::{Declined, Leaf, Word};
+use super::{Declined, Leaf, Stages, Word};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
 use crate::tile::{Body, Cpu, Extent, Feature, Inst, Op, Space, TileType, Type, Value};
@@ -113,9 +113,11 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
     }
     let level = if m.uses(Do::Shorten) { level } else { level.vectors() };
     let wrong = |what: &str| Declined::Wrong(what.to_string());
-    let allocated = super::allocate::allocate(&m.finish()).ok_or_else(|| wrong("a leaf without registers"))?;
+    let selected = m.finish();
+    let allocated = super::allocate::allocate(&selected).ok_or_else(|| wrong("a leaf without registers"))?;
     let (code, places) = super::encode::encode(&allocated).ok_or_else(|| wrong("a leaf that has no encoding"))?;
-    Ok(Leaf { name: format!("run.{}", level.name()), code, places, words: f.words })
+    let stages = Stages { selected, allocated: allocated.function };
+    Ok(Leaf { name: format!("run.{}", level.name()), code, places, words: f.words, stages })
 }
 
 /// Why a run has no frame.
