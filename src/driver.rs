@@ -30,6 +30,7 @@ use crate::syntax::span::FileId;
 use crate::tile::Cpu;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
+use crate::vector::routine;
 use crate::{ir, runtime, syntax, tile};
 use call::show;
 use outputs::{Outputs, Source};
@@ -80,6 +81,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             }
             (tiers, model)
         }
+        Source::Vector => return vector_text(s, options, file, &out),
         Source::Clif => return clif_text(s, options, file, &out, levels.machine),
     };
     // Two models of one name differ in what they compute.
@@ -89,6 +91,10 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         (Some(part), Some(module)) => tile::text::print_part(module, part),
         (None, Some(module)) => tile::text::print(module),
         (_, None) => String::new(),
+    })?;
+    out.emit(s, EmitKind::Vector, |_| match tiers.module(levels.shown) {
+        Some(module) => stages::vector_ir(module, only, levels.shown),
+        None => String::new(),
     })?;
 
     // Machine code, and the model that carries it.
@@ -176,6 +182,21 @@ fn graph_ir(
     Ok(out.go_beyond(EmitKind::Dot).then_some(graph))
 }
 
+/// Vector IR: what it says again.
+fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Outputs) -> Result<(), Failure> {
+    let later = EmitKind::ALL.into_iter().find(|kind| *kind > EmitKind::Vector && out.has(*kind));
+    if let Some(kind) = later {
+        let message = format!("`--emit {}` needs the kernels around the runs; .vir files have runs alone", kind.name());
+        return Err(command_line_error(&message));
+    }
+    s.stage("parse");
+    let mut routines = stages::vector_text(s, file)?;
+    if let Some(name) = &options.kernel {
+        stages::only_routines(&mut routines, name)?;
+    }
+    out.emit(s, EmitKind::Vector, |_| routine::text::print_all(&routines))
+}
+
 /// Cranelift's IR: what it says again, and as machine code.
 fn clif_text(
     s: &mut Session,
@@ -221,6 +242,7 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), Failure> {
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),
+        Source::Vector => return stages::vector_text(s, file).map(|_| ()),
         Source::Clif => return stages::clif_text(s, file, Machine::host()).map(|_| ()),
     }
     let program = front_end(s, file);

@@ -284,7 +284,7 @@ fn one_kernel_is_shown_alone() {
         ),
         (
             &["--kernel", "attention.0", "--emit", "ir=-"],
-            "`--kernel` chooses what `--emit tile`, `clif` and `asm` show",
+            "`--kernel` chooses what `--emit tile`, `vector`, `clif` and `asm` show",
         ),
         (&["--asm-bytes", "--emit", "clif=-"], "`--asm-bytes` is for `--emit asm`"),
     ] {

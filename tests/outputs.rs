@@ -12,13 +12,14 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/02_self_attention.attn");
-const KINDS: [(&str, &str); 12] = [
+const KINDS: [(&str, &str); 13] = [
     ("tokens", "tokens"),
     ("ast", "ast"),
     ("types", "types"),
     ("ir", "air"),
     ("dot", "dot"),
     ("tile", "tir"),
+    ("vector", "vir"),
     ("clif", "clif"),
     ("asm", "s"),
     ("obj", "o"),

@@ -15,19 +15,19 @@ use std::path::PathBuf;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Output")]
 pub struct CompileOptions {
-    /// The program: `.attn`, or the text of a later stage (`.air`, `.tir`, `.clif`); `-` is stdin
+    /// The program: `.attn`, or the text of a later stage (`.air`, `.tir`, `.vir`, `.clif`); `-` is stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
     /// Where the output goes, with the ending of its kind; several kinds go beside it. `-` is stdout
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: tokens, ast, types, ir, dot, tile, clif, asm, obj, so, header, python; `=-` is stdout
+    /// What to write: tokens, ast, types, ir, dot, tile, vector, clif, asm, obj, so, header, python; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     /// What makes the machine code of the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
-    /// Show one kernel or plan alone in `tile`, `clif` and `asm`, by its name in the tile IR (`attention.0`)
+    /// Show one kernel or plan alone in `tile`, `vector`, `clif` and `asm`, by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes, looking inside")]
     pub kernel: Option<String>,
     /// Show the bytes of each instruction in `asm`
@@ -227,7 +227,7 @@ pub struct TargetOptions {
     ///
     /// The lower ones are put in too, and the best that the processor has runs, but avx512bf16 on Intel's only with
     /// `ATTNC_CPU=avx512bf16`. Those for bf16 are put in where the program multiplies bf16 by bf16, avx2vnni where weights
-    /// are integers (`--pack`). Dumps (`tile`, `clif`, `asm`) show this instruction set, `portable` if left out. `native` is
+    /// are integers (`--pack`). Dumps (`tile`, `vector`, `clif`, `asm`) show this instruction set, `portable` if left out. `native` is
     /// the best that this machine has.
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,

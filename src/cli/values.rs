@@ -50,6 +50,8 @@ pub enum EmitKind {
     Dot,
     /// The tile IR.
     Tile,
+    /// The vector IR.
+    Vector,
     /// Cranelift's IR.
     Clif,
     /// Machine code as text.
@@ -66,13 +68,14 @@ pub enum EmitKind {
 
 impl EmitKind {
     /// Every kind, in the order of the way through the compiler.
-    pub const ALL: [EmitKind; 12] = [
+    pub const ALL: [EmitKind; 13] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
         EmitKind::Ir,
         EmitKind::Dot,
         EmitKind::Tile,
+        EmitKind::Vector,
         EmitKind::Clif,
         EmitKind::Asm,
         EmitKind::Obj,
@@ -89,6 +92,7 @@ impl EmitKind {
             EmitKind::Types => "types",
             EmitKind::Ir => "ir",
             EmitKind::Tile => "tile",
+            EmitKind::Vector => "vector",
             EmitKind::Clif => "clif",
             EmitKind::Asm => "asm",
             EmitKind::Obj => "obj",
@@ -107,6 +111,7 @@ impl EmitKind {
             EmitKind::Types => "types",
             EmitKind::Ir => "air",
             EmitKind::Tile => "tir",
+            EmitKind::Vector => "vir",
             EmitKind::Clif => "clif",
             EmitKind::Asm => "s",
             EmitKind::Obj => "o",
@@ -132,6 +137,7 @@ impl EmitKind {
             EmitKind::Ir => "graph IR",
             EmitKind::Dot => "a picture for Graphviz",
             EmitKind::Tile => "tile IR",
+            EmitKind::Vector => "vector IR",
             EmitKind::Clif => "Cranelift IR",
             EmitKind::Asm => "assembly",
             EmitKind::Obj => "an object file",
@@ -150,6 +156,7 @@ impl EmitKind {
             EmitKind::Ir => "graph IR after the passes; compiles on",
             EmitKind::Dot => "graph IR as a picture for Graphviz",
             EmitKind::Tile => "tile IR of one instruction set: kernels and plans; compiles on",
+            EmitKind::Vector => "vector IR of one instruction set: what each run of a kernel does, vector by vector",
             EmitKind::Clif => "Cranelift IR of one instruction set",
             EmitKind::Asm => "assembly of one instruction set",
             EmitKind::Obj => "the object file before linking",

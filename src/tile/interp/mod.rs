@@ -16,6 +16,7 @@ mod elements;
 mod kernel;
 mod memory;
 mod plan;
+mod runs;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ use crate::ir::Loc;
 pub use crate::ir::interp::{Failure, Limits, Params};
 use crate::shape::{Dim, DimError};
 use crate::tensor::Tensor;
+
+pub use runs::{RunMemory, Runs, SCRATCH};
 
 use super::verify::Verified;
 use super::{Kernel, PlanVariant};
@@ -83,7 +86,21 @@ pub fn run_kernel(
     args: &mut [Argument],
     limits: Limits,
 ) -> Result<(), Failure> {
-    plan::run_kernel(kernel, symbols, args, limits)
+    plan::run_kernel(kernel, symbols, args, limits, None)
+}
+
+/// The same, with its runs done by someone else.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub fn run_kernel_by(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    args: &mut [Argument],
+    limits: Limits,
+    runs: &dyn Runs,
+) -> Result<(), Failure> {
+    plan::run_kernel(kernel, symbols, args, limits, Some(runs))
 }
 
 /// An error of the call.
