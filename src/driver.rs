@@ -32,6 +32,7 @@ use crate::source::FileId;
 use crate::tile::Cpu;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
+use crate::vector::routine;
 use crate::{ir, runtime, syntax, tile};
 use call::show;
 use outputs::{Outputs, Source};
@@ -82,6 +83,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
             }
             (tiers, model)
         }
+        Source::Vector => return vector_text(s, options, file, &out),
         Source::Clif => return clif_text(s, options, file, &out, levels.arch),
     };
     // Distinguishes two models of the same name.
@@ -91,6 +93,10 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         (Some(part), Some(module)) => tile::text::print_part(module, part),
         (None, Some(module)) => tile::text::print(module),
         (_, None) => String::new(),
+    })?;
+    out.emit(s, EmitKind::Vector, |_| match tiers.module(levels.shown) {
+        Some(module) => stages::vector_ir(module, only, levels.shown),
+        None => String::new(),
     })?;
 
     // Machine code, and the library around it.
@@ -182,6 +188,21 @@ fn graph_ir(
     Ok(out.go_beyond(EmitKind::Dot).then_some(graph))
 }
 
+/// Vector IR: printed again.
+fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Outputs) -> Result<(), CommandError> {
+    let later = EmitKind::ALL.into_iter().find(|kind| *kind > EmitKind::Vector && out.has(*kind));
+    if let Some(kind) = later {
+        let message = format!("`--emit {}` needs the kernels around the runs; .vir files have runs alone", kind.name());
+        return Err(command_line_error(&message));
+    }
+    s.stage("parse");
+    let mut routines = stages::vector_text(s, file)?;
+    if let Some(name) = &options.kernel {
+        stages::only_routines(&mut routines, name)?;
+    }
+    out.emit(s, EmitKind::Vector, |_| routine::text::print_all(&routines))
+}
+
 /// Cranelift IR: printed again, and as machine code.
 fn clif_text(
     s: &mut Session,
@@ -227,6 +248,7 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),
+        Source::Vector => return stages::vector_text(s, file).map(|_| ()),
         Source::Clif => return stages::clif_text(s, file, Arch::host()).map(|_| ()),
     }
     let program = front_end(s, file);

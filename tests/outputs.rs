@@ -19,6 +19,7 @@ const KINDS: [(&str, &str); 13] = [
     ("ir", "air"),
     ("dot", "dot"),
     ("tile", "tir"),
+    ("vector", "vir"),
     ("clif", "clif"),
     ("mir", "mir"),
     ("asm", "s"),

@@ -50,6 +50,8 @@ pub enum EmitKind {
     Dot,
     /// The tile IR.
     Tile,
+    /// The vector IR.
+    Vector,
     /// Cranelift's IR.
     Clif,
     /// Virtual-register code of leaf functions.
@@ -68,13 +70,14 @@ pub enum EmitKind {
 
 impl EmitKind {
     /// All formats, in the order of the pipeline.
-    pub const ALL: [EmitKind; 13] = [
+    pub const ALL: [EmitKind; 14] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
         EmitKind::Ir,
         EmitKind::Dot,
         EmitKind::Tile,
+        EmitKind::Vector,
         EmitKind::Clif,
         EmitKind::Mir,
         EmitKind::Asm,
@@ -92,6 +95,7 @@ impl EmitKind {
             EmitKind::Types => "types",
             EmitKind::Ir => "ir",
             EmitKind::Tile => "tile",
+            EmitKind::Vector => "vector",
             EmitKind::Clif => "clif",
             EmitKind::Mir => "mir",
             EmitKind::Asm => "asm",
@@ -111,6 +115,7 @@ impl EmitKind {
             EmitKind::Types => "types",
             EmitKind::Ir => "air",
             EmitKind::Tile => "tir",
+            EmitKind::Vector => "vir",
             EmitKind::Clif => "clif",
             EmitKind::Mir => "mir",
             EmitKind::Asm => "s",
@@ -137,6 +142,7 @@ impl EmitKind {
             EmitKind::Ir => "graph IR",
             EmitKind::Dot => "a Graphviz graph",
             EmitKind::Tile => "tile IR",
+            EmitKind::Vector => "vector IR",
             EmitKind::Clif => "Cranelift IR",
             EmitKind::Mir => "virtual-register code",
             EmitKind::Asm => "assembly",
@@ -156,6 +162,7 @@ impl EmitKind {
             EmitKind::Ir => "graph IR after the passes; can be compiled again",
             EmitKind::Dot => "graph IR as a Graphviz graph",
             EmitKind::Tile => "tile IR for one instruction set: kernels and plans; can be compiled again",
+            EmitKind::Vector => "vector IR for one instruction set: what each run of a kernel does, vector by vector",
             EmitKind::Clif => "Cranelift IR for one instruction set",
             EmitKind::Mir => "virtual-register code of leaf functions for one instruction set",
             EmitKind::Asm => "assembly for one instruction set",

@@ -17,6 +17,8 @@ pub(super) enum Source {
     Graph,
     /// `.tir`: tile IR.
     Tile,
+    /// `.vir`: vector IR.
+    Vector,
     /// `.clif`: Cranelift's IR.
     Clif,
 }
@@ -30,6 +32,7 @@ impl Source {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("air") => Source::Graph,
             Some("tir") => Source::Tile,
+            Some("vir") => Source::Vector,
             Some("clif") => Source::Clif,
             _ => Source::Program,
         }
@@ -39,6 +42,7 @@ impl Source {
         let mut lines = text.lines().filter(|line| !line.starts_with("//") && !line.starts_with(';'));
         match lines.find(|line| !line.trim().is_empty()) {
             Some(line) if line.starts_with("function ") => Source::Clif,
+            Some(line) if line.starts_with("run @") => Source::Vector,
             Some(line) if line.starts_with("module \"") => {
                 let is_tile = |line: &str| ["entry @", "kernel @", "plan @"].iter().any(|word| line.starts_with(word));
                 if lines.any(is_tile) { Source::Tile } else { Source::Graph }
@@ -53,6 +57,7 @@ impl Source {
             Source::Program => EmitKind::Tokens,
             Source::Graph => EmitKind::Ir,
             Source::Tile => EmitKind::Tile,
+            Source::Vector => EmitKind::Vector,
             Source::Clif => EmitKind::Clif,
         }
     }
@@ -72,7 +77,7 @@ pub(super) struct Outputs {
 }
 
 /// The kinds of output that show kernels.
-const OF_KERNELS: [EmitKind; 4] = [EmitKind::Tile, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
+const OF_KERNELS: [EmitKind; 5] = [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
 
 impl Outputs {
     /// What to write and where: the kinds asked for (a shared library if none), each with its path.
@@ -82,7 +87,8 @@ impl Outputs {
         let outputs = Outputs { places, command, kernel, mir_registers, asm_bytes };
         if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
             return Err(
-                "`--kernel` chooses what `--emit tile`, `clif`, `mir` and `asm` show; none of them is asked for".into(),
+                "`--kernel` chooses what `--emit tile`, `vector`, `clif`, `mir` and `asm` show; none of them is asked for"
+                    .into(),
             );
         }
         if mir_registers && !outputs.has(EmitKind::Mir) {
@@ -141,7 +147,7 @@ impl Outputs {
     /// The first line of a dump, which says how to make it again; nothing for outputs that are no dumps.
     fn first_line(&self, kind: EmitKind) -> String {
         let comment = match kind {
-            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Mir => "//",
+            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Vector | EmitKind::Mir => "//",
             EmitKind::Clif => ";",
             EmitKind::Asm => "#",
             EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),

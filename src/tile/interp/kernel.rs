@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::dot;
 use super::elements::{Element, binary, compare, reduce, unary, wrap};
 use super::memory::{Storage, View};
+use super::runs::{RunView, Runs};
 use super::{Budget, EvalError, broken, dim, fail, located};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
@@ -58,6 +59,8 @@ pub(super) struct KernelRun<'a> {
     pub sites: &'a [String],
     pub budget: &'a mut Budget,
     pub scratch: Storage,
+    /// Who does the runs, if not this interpreter.
+    pub runs: Option<&'a dyn Runs>,
 }
 
 pub(super) fn slot(v: Value) -> usize {
@@ -141,6 +144,13 @@ impl KernelRun<'_> {
 
     fn instruction(&mut self, body: &Body, i: Inst, frame: &mut Frame) -> Result<(), EvalError> {
         let data = body.inst(i);
+        if let (Op::Run { insts, .. }, Some(runs)) = (&data.op, self.runs) {
+            let done = runs.execute(i, &mut RunView { machine: self, body, frame });
+            for v in insts.iter().filter_map(|k| body.inst(*k).result) {
+                set(frame, v, RuntimeValue::Scratch);
+            }
+            return done.or_else(broken);
+        }
         if let Op::Run { insts, .. } = &data.op {
             // What the run makes is written at its end.
             for k in insts {

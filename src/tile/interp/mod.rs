@@ -17,6 +17,7 @@ mod elements;
 mod kernel;
 mod memory;
 mod plan;
+mod runs;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,8 @@ pub use crate::interp::{EvalError, Limits, Params};
 use crate::shape::{Dim, DimError};
 use crate::source::Loc;
 use crate::tensor::Tensor;
+
+pub use runs::{RunMemory, Runs, SCRATCH};
 
 use super::verify::Verified;
 use super::{Kernel, PlanVariant};
@@ -84,7 +87,21 @@ pub fn run_kernel(
     args: &mut [Argument],
     limits: Limits,
 ) -> Result<(), EvalError> {
-    plan::run_kernel(kernel, symbols, args, limits)
+    plan::run_kernel(kernel, symbols, args, limits, None)
+}
+
+/// The same, with its runs done by someone else.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub fn run_kernel_by(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    args: &mut [Argument],
+    limits: Limits,
+    runs: &dyn Runs,
+) -> Result<(), EvalError> {
+    plan::run_kernel(kernel, symbols, args, limits, Some(runs))
 }
 
 /// An error of the call.
