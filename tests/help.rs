@@ -270,7 +270,7 @@ fn native_is_an_instruction_set_by_name() {
     let first = dump.lines().next().expect("a line");
     let (_, cpus, _) = attnc(&["list", "cpus"]);
     let row = cpus.lines().find(|line| line.starts_with("native")).expect("native");
-    let (_, name) = row.split_once("here it is ").expect("what it is");
+    let (_, name) = row.split_once("here: ").expect("what it is");
     assert_eq!(first, format!("// attnc 02_self_attention.attn --cpu {name} --emit tile"));
     assert_eq!(attnc(&[EXAMPLE, "--cpu", name, "--emit", "tile=-"]).1, dump);
 }
@@ -286,7 +286,7 @@ fn a_library_from_tile_ir_tells_what_it_lacks() {
         assert_eq!(attnc(&[&[EXAMPLE, "--emit", &format!("tile={tile}")], level].concat()).0, 0);
         let (code, _, err) = attnc(&[&tile, "-o", &so]);
         assert_eq!(code, 0, "{err}");
-        assert!(err.starts_with("note[E0007]: ") && err.contains(&format!("none for {lacks}\n")), "{err}");
+        assert!(err.starts_with("note[E0007]: ") && err.contains(&format!("but not for {lacks}\n")), "{err}");
         assert_eq!(attnc(&[&tile, "--emit", "clif=-"]).2, "", "what is no library lacks nothing");
     }
     assert_eq!(attnc(&[EXAMPLE, "--emit", &format!("tile={tile}")]).0, 0);
