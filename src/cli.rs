@@ -7,10 +7,10 @@ mod values;
 
 pub use options::{
     BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, ListOptions,
-    MessageOptions, OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
+    MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
-    Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named,
+    Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
     PrintChanged, Target, WeightPacking,
 };
 
@@ -111,6 +111,7 @@ impl CommandLine {
             | Command::Explain(_)
             | Command::Std(_)
             | Command::Function(_)
+            | Command::Ops(_)
             | Command::List(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
@@ -144,6 +145,8 @@ pub enum Command {
     Explain(ExplainOptions),
     /// List operations, passes, output formats, instruction sets, error codes
     List(ListOptions),
+    /// Show the operations of the language and of the IRs, or all about one
+    Ops(OpsOptions),
     /// Print a module of the standard library, which is written in the language itself
     Std(StdOptions),
     /// Print an elementary function (`exp`, `erf`) in vector IR, its source or its code for one instruction set

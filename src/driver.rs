@@ -11,6 +11,7 @@ mod call;
 mod function;
 mod keep;
 mod list;
+mod ops;
 mod outputs;
 mod passes;
 mod session;
@@ -20,6 +21,7 @@ pub use bench::bench;
 pub use call::run;
 pub use function::function;
 pub use list::{completions, list};
+pub use ops::ops;
 pub use passes::{Dumps, broken_pass, opt, pass_options};
 pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 

@@ -10,6 +10,7 @@
 //!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
+//!     simplify    tile/simplify.rs  what lowering says twice of indices and scalars is said once
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
 //!   vector IR     vector/           elementary functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
@@ -46,6 +47,7 @@
 //! | `interp` | what both interpreters share: parameters, limits, errors | `source`, `tensor` | either IR |
 //! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | `cfg`, `source` | any operation or type |
 //! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |
+//! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | `diagnostics`, `irtext`, `scalar`, `shape`, `ssa` | any operation |
 //! | `irtext` | the syntax that the IR texts share | `diagnostics`, `shape`, `source` | any IR |
 //! | `files` | writing outputs whole, and temporary files that are removed |  | what is in a file |
 //! | `threads` | the same work for each of several items, on several threads |  | what the work is |
@@ -175,6 +177,7 @@ pub mod source;
 pub mod ssa;
 pub mod stack;
 pub mod syntax;
+pub mod table;
 pub mod tensor;
 pub mod threads;
 pub mod tile;

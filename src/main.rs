@@ -51,6 +51,7 @@ fn run() -> u8 {
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
         Command::List(options) => driver::list(&options),
+        Command::Ops(options) => driver::ops(&options),
         Command::Completions(options) => driver::completions(&options),
         Command::Std(options) => driver::standard_library(&options),
         Command::Function(options) => driver::function(&options),

@@ -32,7 +32,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
         assert_eq!((code, err.as_str()), (0, ""), "{ask:?}");
         assert!(help.starts_with("An educational ahead-of-time compiler for attention graphs\n"), "{help}");
         for (heading, options) in [
-            ("Commands", &["check", "run", "bench", "list", "function", "completions"][..]),
+            ("Commands", &["check", "run", "bench", "list", "ops", "function", "completions"][..]),
             ("Arguments", &["<FILE>"]),
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),
@@ -121,8 +121,16 @@ fn everything_that_can_be_named_is_listed() {
         assert!(has(&ops, op), "{op}: {ops:?}");
     }
     let ir = list("ir");
-    for op in ["matmul a, b ", "attention q, k, v, scale, mask* ", "reduce_sum x ", "exp x ", "lt a, b "] {
+    for op in
+        ["matmul a, b ", "attention q, k, v, scale, mask.. ", "reduce_sum x, axes=axes, [keep=", "exp x ", "lt a, b "]
+    {
         assert!(has(&ir, op), "{op}: {ir:?}");
+    }
+    let tile = list("tile");
+    for op in
+        ["store buffer, index.., tile, [rows=axis], [cols=axis]", "dot a, b, acc", "barrier", "argmax x, axis=axis"]
+    {
+        assert!(has(&tile, op), "{op}: {tile:?}");
     }
     let vector = list("vector");
     for op in ["fma (f32, f32, f32) -> f32 ", "select (mask, f32, f32) -> f32 ", "polynomial "] {

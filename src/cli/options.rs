@@ -4,8 +4,8 @@
 //! [`super::values`].
 
 use super::values::{
-    Backend, CodeBackend, Colour, CpuTier, Emit, FloatMode, Input, Listed, MessageFormat, Named, PrintChanged, Target,
-    WeightPacking, level, seconds,
+    Backend, CodeBackend, Colour, CpuTier, Emit, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
+    PrintChanged, Target, WeightPacking, level, seconds,
 };
 use clap::Args;
 use clap_complete::Shell;
@@ -318,6 +318,16 @@ pub struct ListOptions {
     /// What to list; shows the possible values if omitted
     #[arg(value_enum)]
     pub what: Option<Listed>,
+}
+
+/// `attnc ops --ir graph softmax`
+#[derive(Args, Debug, Clone)]
+pub struct OpsOptions {
+    /// The operation, such as `softmax`; a line for each if left out
+    pub name: Option<String>,
+    /// Of the language or of one IR alone
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub ir: Option<OpsLevel>,
 }
 
 /// `attnc completions bash`

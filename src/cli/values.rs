@@ -351,6 +351,34 @@ pub enum MessageFormat {
     Json,
 }
 
+/// Whose operations `attnc ops` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum OpsLevel {
+    /// The language
+    Language,
+    /// Graph IR: operations on tensors
+    Graph,
+    /// Tile IR: operations on tiles, in kernels and plans
+    Tile,
+    /// Vector IR: operations on the lanes of a vector
+    Vector,
+}
+
+impl OpsLevel {
+    /// All of them, from the program down.
+    pub const ALL: [OpsLevel; 4] = [OpsLevel::Language, OpsLevel::Graph, OpsLevel::Tile, OpsLevel::Vector];
+
+    /// What it is called in a heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            OpsLevel::Language => "language",
+            OpsLevel::Graph => "graph IR",
+            OpsLevel::Tile => "tile IR",
+            OpsLevel::Vector => "vector IR",
+        }
+    }
+}
+
 /// What `attnc list` lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Listed {
@@ -358,6 +386,8 @@ pub enum Listed {
     Ops,
     /// Operations of the graph IR
     Ir,
+    /// Operations of the tile IR
+    Tile,
     /// Operations of the vector IR
     Vector,
     /// Elementary functions, written in vector IR, with their error bounds
@@ -376,9 +406,10 @@ pub enum Listed {
 
 impl Listed {
     /// Everything that can be listed.
-    pub const ALL: [Listed; 9] = [
+    pub const ALL: [Listed; 10] = [
         Listed::Ops,
         Listed::Ir,
+        Listed::Tile,
         Listed::Vector,
         Listed::Functions,
         Listed::Passes,

@@ -135,7 +135,7 @@ impl Body<'_> {
         name: &ast::Ident,
         args: &[ast::Arg],
     ) -> Option<TypedExpr> {
-        let row = builtins::find(&name.name).filter(|row| row.1 != Builtin::Later);
+        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
         if row.is_none() && !idioms::is_known(&name.name) {
             return None;
         }
@@ -196,7 +196,7 @@ impl Body<'_> {
         let operands = self.operands_alone(args);
         let message = format!("there is no `{library}` here");
         let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not known");
-        let row = builtins::find(&name.name).filter(|row| row.1 != Builtin::Later);
+        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
         Some(match row {
             Some(row) => {
                 let diagnostic = diagnostic.note("operations are called by their names alone");
@@ -220,7 +220,7 @@ impl Body<'_> {
 
     /// A call of an operation, with the names that its arguments have here.
     pub(super) fn call_text(&self, row: &Row, args: &[ast::Arg]) -> String {
-        let (what, builtin, params, _) = *row;
+        let Row { name: what, builtin, params, .. } = *row;
         let named = takes_named(builtin);
         let mut list = Vec::with_capacity(args.len());
         let mut next = 0;
@@ -253,7 +253,7 @@ impl Body<'_> {
     /// A call of an operation with arguments as another library has them: a second one without a name, `dim` for
     /// `axis`, `True`, a tuple of axes. One message tells the call as it is written here.
     pub(super) fn other_arguments(&mut self, row: &'static Row, args: &[ast::Arg], span: Span) -> Option<TypedExpr> {
-        let (what, builtin, params, _) = *row;
+        let Row { name: what, builtin, params, .. } = *row;
         let unnamed = args.iter().filter(|arg| arg.name.is_none()).nth(1).filter(|_| takes_named(builtin));
         let renamed = args.iter().find(|arg| {
             let name = arg.name.as_ref().map_or("", |name| name.name.as_str());
@@ -291,7 +291,7 @@ impl Body<'_> {
 
     /// `max(x, 0)`: is the second argument an axis or another operand?
     fn unnamed(&mut self, row: &Row, args: &[ast::Arg], second: &ast::Arg, span: Span) -> TypedExpr {
-        let (what, builtin, ..) = *row;
+        let Row { name: what, builtin, .. } = *row;
         let operands = self.operands_alone(args);
         let place = args.iter().position(|arg| std::ptr::eq(arg, second)).unwrap_or_default();
         if operands.get(place).and_then(Option::as_ref).is_some_and(Ty::is_error) {
@@ -310,7 +310,7 @@ impl Body<'_> {
         });
         let mut readings: Vec<(String, String)> = Vec::new();
         if builtin == Builtin::Split {
-            let text = self.call_text(&(what, builtin, &["x", "parts", "axis"], 0), args);
+            let text = self.call_text(&Row { params: &["x", "parts", "axis"], optional: 0, ..*row }, args);
             readings.push(("in so many equal parts".to_string(), text));
         }
         if is_axis && !reduces_number {

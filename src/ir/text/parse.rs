@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::operations::{self, Attributes};
+use super::operations;
 use super::print::{Anchor, At};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -16,6 +16,7 @@ use crate::ir::{
 use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read};
 use crate::shape::{Elem, TensorType};
 use crate::source::{FileId, Span};
+use crate::table::Failure;
 
 /// What a text says.
 #[derive(Clone, Debug, Default)]
@@ -38,9 +39,6 @@ pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
     }
     if p.errors.has_errors() { Err(p.errors) } else { Ok(p.out) }
 }
-
-/// A complaint with its code.
-pub(super) type Failure = (Code, TextError);
 
 /// A complaint about something that is spelled right and means nothing.
 pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> Result<T, Failure> {
@@ -465,9 +463,7 @@ impl Parser {
                 return fail(codes::STRUCTURE, s.place, format!("`{}` has no body", s.head));
             }
             let ty = site.f.inst(inst).result.map(|v| site.f.ty(v).clone());
-            let mut attributes = Attributes::new(s)?;
-            let made = operations::operation(site, s, &mut attributes, ty.as_ref())?;
-            attributes.finish()?;
+            let made = operations::operation(site, s, ty.as_ref())?;
             (made.0.rounded(ty.as_ref()), made.1)
         };
         if site.f.inst(inst).result.is_none() && !op.has_effect() {

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use super::attributes::{Attributes, operation};
 use super::entries;
 use super::forms::{Failure, Read, call, fail, form, global, header, literal_operation, only, param, values, words};
 use super::print::{Anchor, At, Owner, is_name};
@@ -18,8 +17,8 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::irtext::{
     self, Block as BlockLine, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read,
 };
-use crate::source::Loc;
-use crate::source::{FileId, Span};
+use crate::source::{FileId, Loc, Span};
+use crate::table::{self, Attributes};
 use crate::tile::{
     Block, BlockCall, Body, Cpu, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
     Role, SlotData, State, Terminator, Type, Value,
@@ -469,7 +468,7 @@ impl Parser {
         }
         let place = Parser::head_place(s);
         let mut positional = s.args.iter().filter(|p| read::named(p).is_none());
-        let mut attributes = form(Attributes::new(&s.args, place))?;
+        let mut attributes = Attributes::new(s)?;
         let mut operands = Vec::new();
         let op = match s.head.as_str() {
             "run" => {
@@ -497,9 +496,12 @@ impl Parser {
                 };
                 literal_operation(&s.head, form(read::single(p))?, ty.as_ref(), &k.names, &mut operands)?
             }
-            head => form(operation(head, &mut attributes, place))?,
+            head => match Op::read(head, &mut attributes)? {
+                Some(op) => op,
+                None => return Err(table::unknown(head, place, &Op::table())),
+            },
         };
-        form(attributes.finish())?;
+        attributes.finish()?;
         for p in positional {
             if !p.types.is_empty() {
                 return fail(codes::FORM, p.place, "an operand has no type");

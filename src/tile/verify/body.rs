@@ -6,6 +6,7 @@ use super::Sink;
 use crate::shape::Dim;
 use crate::ssa::Dialect;
 use crate::ssa::verify::{self, Definitions};
+use crate::table::Gives;
 use crate::tile::text::At;
 use crate::tile::{
     Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Place, Plan, Space, State, Terminator, TileIr, Type,
@@ -129,7 +130,7 @@ impl Checker<'_, '_> {
         let body = self.body;
         let data = body.inst(i);
         let name = data.op.info().name;
-        if data.result.is_some() != data.op.info().has_result {
+        if data.result.is_some() != (data.op.info().gives != Gives::Nothing) {
             let what = if data.result.is_some() { "has no result" } else { "has a result" };
             return self.sink.error(At::Inst(i), format!("{name}: {what}"));
         }
@@ -141,7 +142,7 @@ impl Checker<'_, '_> {
         if let Op::Run { rows, cols, .. } = &data.op {
             [rows, cols].into_iter().for_each(|e| self.extent(At::Inst(i), *e));
         }
-        if !self.unit.allows(data.op.info().place) {
+        if !self.unit.allows(data.op.info().class) {
             self.sink.error(At::Inst(i), format!("{name}: does not stand here"));
             return;
         }
@@ -158,15 +159,11 @@ impl Checker<'_, '_> {
             }
             Ok(_) => {}
         }
-        match &data.op {
-            Op::DimValue(d) => self.dim(At::Inst(i), d),
-            Op::View { offset, strides } => {
-                std::iter::once(offset).chain(strides).for_each(|d| self.dim(At::Inst(i), d));
-            }
-            Op::CheckIndex { site } if *site as usize >= self.module.sites.len() => {
-                self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
-            }
-            _ => {}
+        data.op.dims().into_iter().for_each(|d| self.dim(At::Inst(i), d));
+        if let Op::CheckIndex { site } = &data.op
+            && *site as usize >= self.module.sites.len()
+        {
+            self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
         }
         if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
             accesses.push((i, *b, matches!(data.op, Op::Store { .. })));
