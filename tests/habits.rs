@@ -141,7 +141,11 @@ fn syntax_of_python_gives_one_error_each() {
         "write `x[1..]`",
     );
     one_error("to", &function(rows, "concat(x[:1], x[1..], axis = 0)"), "write `x[..1]`");
-    one_error("a comment", &function(x, "# one column\n    x[.., 0] # the first"), "begins with `//` and ends at the end of the line");
+    one_error(
+        "a comment",
+        &function(x, "# one column\n    x[.., 0] # the first"),
+        "begins with `//` and ends at the end of the line",
+    );
     let both = "(x: f32[S], c: bool) -> f32[S]";
     one_error(
         "a choice",
@@ -323,7 +327,10 @@ fn literals_that_overflow_are_errors() {
         (x("f16", "x + 70000"), "70000 is too large for `f16`"),
         (x("f16", "x * -65520.0"), "65504"),
         (x("f32", "let y = 4e38\nx * y"), "is too large for `f32`"),
-        ("layer L<D, eps = 1e39> {\n    fn f(x: f32[D]) -> f32[D] { x + eps }\n}\n".to_string(), "is too large for `f32`"),
+        (
+            "layer L<D, eps = 1e39> {\n    fn f(x: f32[D]) -> f32[D] { x + eps }\n}\n".to_string(),
+            "is too large for `f32`",
+        ),
     ] {
         let told = tell(&program);
         assert!(told.errors >= 1 && told.shown.contains("E0322"), "{program}\n{}", told.shown);

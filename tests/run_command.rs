@@ -216,7 +216,7 @@ fn narrower_checkpoints_are_converted_with_a_note() {
                 let line = ["run", file, "--weights", weights, "--random", "--size", "S=3", "--pack", pack];
                 let (code, _, err) = attnc(&[&line[..], &["--backend", backend, "--output", &out]].concat());
                 assert_eq!(code, 0, "{backend} {pack}: {err}");
-                let note = "note: weights that the file has in bf16 or f16 were converted to f32";
+                let note = "note: weights were converted from the bf16 or f16 of the file to the f32 of the program";
                 let times = if weights == &narrow { 1 } else { 0 };
                 assert_eq!(err.matches(note).count(), times, "{backend} {pack}: {err}");
                 assert_eq!(err.contains("`h.0.gate` and 4 more"), times == 1, "{backend} {pack}: {err}");
