@@ -295,7 +295,7 @@ fn a_library_from_tile_ir_tells_what_it_lacks() {
         assert_eq!(attnc(&[&[EXAMPLE, "--emit", &format!("tile={tile}")], level].concat()).0, 0);
         let (code, _, err) = attnc(&[&tile, "-o", &so]);
         assert_eq!(code, 0, "{err}");
-        assert!(err.starts_with("note[E0007]: ") && err.contains(&format!("none for {lacks}\n")), "{err}");
+        assert!(err.starts_with("note[E0007]: ") && err.contains(&format!("but not for {lacks}\n")), "{err}");
         assert_eq!(attnc(&[&tile, "--emit", "clif=-"]).2, "", "what is no library lacks nothing");
     }
     assert_eq!(attnc(&[EXAMPLE, "--emit", &format!("tile={tile}")]).0, 0);

@@ -1,7 +1,7 @@
-//! The stages as the driver runs them: each takes what the stage before it made, and turns errors into diagnostics or
-//! reports of bugs.
+//! The stages as the driver runs them: each takes the output of the stage before it, and turns errors into diagnostics or
+//! bug reports.
 //!
-//! In: a session, and the value that a stage takes. Out: the value that it gives, or a [`CommandError`], reported.
+//! In: a session, and the input of a stage. Out: its output, or a [`CommandError`], already reported.
 
 use super::bugs::{Saved, bug};
 use super::keep;
@@ -30,7 +30,7 @@ use crate::{ir, irtext, syntax, threads, tile};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The dump of the tokens. What is wrong with them is reported by the parser, which lexes again.
+/// The dump of the tokens. The parser, which lexes again, reports their errors.
 pub(super) fn tokens(s: &Session, file: FileId) -> String {
     let mut unused = Diagnostics::new();
     let dump = |f: &crate::source::SourceFile| syntax::dump::tokens(&syntax::tokens(file, f.text(), &mut unused), f);
@@ -61,7 +61,7 @@ pub(super) fn lower(s: &mut Session, program: &Program, bindings: &ProgramOption
     }
 }
 
-/// A text of graph IR, verified.
+/// Graph IR from its text form, verified.
 pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, CommandError> {
     let parsed = ir::text::parse(&s.text(file), file).map_err(|errors| {
         s.diagnostics.append(errors);
@@ -74,7 +74,7 @@ pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, Co
     Ok(parsed.module)
 }
 
-/// A text of tile IR, verified.
+/// Tile IR from its text form, verified.
 pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, CommandError> {
     let parsed = tile::text::parse(&s.text(file), file).map_err(|errors| {
         s.diagnostics.append(errors);
@@ -117,10 +117,10 @@ pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::Part>, cpu: Cp
     parts.join("\n")
 }
 
-/// A text of vector IR, verified.
+/// Vector IR from its text form, verified.
 pub(super) fn vector_text(s: &mut Session, file: FileId) -> Result<Vec<Routine>, CommandError> {
     let text = s.text(file);
-    let span = |place: irtext::Place| Span::new(file, place.start, place.end);
+    let span = |place: irtext::TextSpan| Span::new(file, place.start, place.end);
     let parsed = routine::text::parse(&text).map_err(|e| {
         let code = if irtext::parse(&text).is_err() { ir_codes::SYNTAX } else { ir_codes::FORM };
         s.diagnostics.push(Diagnostic::error(code, e.message).at(span(e.place), ""));
@@ -137,7 +137,7 @@ pub(super) fn vector_text(s: &mut Session, file: FileId) -> Result<Vec<Routine>,
     Ok(parsed.into_iter().map(|p| p.routine).collect())
 }
 
-/// Leaves the runs of a kernel alone.
+/// Keeps only the runs of one kernel.
 pub(super) fn only_routines(routines: &mut Vec<Routine>, name: &str) -> Result<(), CommandError> {
     let kernel = |r: &Routine| r.name.rsplit_once('.').map_or(r.name.clone(), |(kernel, _)| kernel.to_string());
     let mut names: Vec<String> = routines.iter().map(kernel).collect();
@@ -146,7 +146,7 @@ pub(super) fn only_routines(routines: &mut Vec<Routine>, name: &str) -> Result<(
     if routines.is_empty() { Err(no_kernel(name, &names)) } else { Ok(()) }
 }
 
-/// A text of CLIF, verified.
+/// CLIF from its text form, verified.
 pub(super) fn clif_text(s: &mut Session, file: FileId, arch: Arch) -> Result<Vec<clif::Named>, CommandError> {
     let text = s.text(file);
     clif::read(&text, arch).map_err(|error| {
@@ -159,14 +159,14 @@ pub(super) fn clif_text(s: &mut Session, file: FileId, arch: Arch) -> Result<Vec
     })
 }
 
-/// The kernel or plan of a module that is to be shown alone, if one is.
+/// The kernel or plan that `--kernel` names, if it was given.
 pub(super) fn only(name: Option<&str>, module: Option<&tile::Module>) -> Result<Option<tile::Part>, CommandError> {
     let (Some(name), Some(module)) = (name, module) else { return Ok(None) };
     let names = || module.part_names();
     module.part(name).map(Some).ok_or_else(|| no_kernel(name, &names()))
 }
 
-/// Leaves the functions of a kernel or plan alone; a function's name begins with the instruction set.
+/// Keeps only the functions of one kernel or plan; a function's name begins with the instruction set.
 pub(super) fn only_functions(functions: &mut Vec<clif::Named>, name: &str) -> Result<(), CommandError> {
     let short = |full: &str| {
         let rest = full.split_once('.').map_or(full, |(_, rest)| rest);
@@ -183,7 +183,7 @@ fn no_kernel(name: &str, names: &[String]) -> CommandError {
     command_line_error(&format!("there is no kernel or plan `{name}`{hint} (there are {})", names.join(", ")))
 }
 
-/// Machine code of CLIF, as text.
+/// The assembly of CLIF functions.
 pub(super) fn assemble(
     s: &mut Session,
     functions: &[clif::Named],
@@ -196,7 +196,7 @@ pub(super) fn assemble(
     })
 }
 
-/// The pipeline of passes, with the dumps that were asked for.
+/// The pipeline of passes, with the requested dumps.
 pub(super) fn optimise(
     s: &mut Session,
     module: &mut ir::Module,
@@ -220,7 +220,7 @@ pub(super) fn describe(
         s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
         return Err(CommandError::Program);
     }
-    // A text that names no model is called as its file.
+    // IR text that names no model is called after its file.
     let name = if model.is_empty() { model_name(interface.file) } else { model.to_string() };
     descriptor::describe(interface, &name, doc, &Arch::host().triple().to_string()).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
@@ -237,13 +237,13 @@ fn model_name(file: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("Model{name}") }
 }
 
-/// The best level whose code this machine runs.
+/// The best level that this machine supports.
 pub(super) fn native() -> Cpu {
     let runs = |level: &Cpu| features_of(&level.name()).is_some_and(can_run);
     Cpu::NAMED.into_iter().rev().find(runs).unwrap_or(Cpu::PORTABLE)
 }
 
-/// The machine behind each name of `--cpu`.
+/// The level of each name of `--cpu`.
 const TIERS: [(CpuTier, Cpu); 7] = [
     (CpuTier::Portable, Cpu::PORTABLE),
     (CpuTier::Avx2, Cpu::AVX2),
@@ -268,21 +268,21 @@ pub(super) fn level(asked: CpuTier) -> Cpu {
     own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)
 }
 
-/// The levels of processors that code is made for.
+/// The instruction set levels that code is generated for.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
-    /// Every level that gets code of its own, best first.
+    /// Every level that gets its own code, best first.
     pub(super) all: Vec<Cpu>,
-    /// The one that dumps show: the same on every machine where none is asked for.
+    /// The one that dumps show: by default the same on every machine.
     pub(super) shown: Cpu,
-    /// What packed weights are kept as.
+    /// The format of packed weights.
     pub(super) weights: WeightChoice,
     /// The architecture.
     pub(super) arch: Arch,
 }
 
 impl Levels {
-    /// The levels up to the one that is asked for.
+    /// The levels up to the one of `--cpu`.
     pub(super) fn of(target: &TargetOptions) -> Levels {
         let asked = target.cpu.map(level);
         let arch = if target.cpu == Some(CpuTier::Neon) { Arch::Aarch64 } else { Arch::host() };
@@ -299,23 +299,23 @@ impl Levels {
         Levels { all, shown, weights: weights.into(), arch }
     }
 
-    /// With the parameters that `--keep` leaves as they are.
+    /// With the parameters that `--keep` excludes from packing.
     pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, CommandError> {
         self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
         Ok(self)
     }
 
-    /// Complains where what is made could not be linked and run here.
+    /// Fails if the code could not be linked and run on this machine.
     pub(super) fn run_here(&self) -> Result<(), CommandError> {
         if self.arch == Arch::host() {
             return Ok(());
         }
-        let message = "`--cpu neon` is for aarch64; on this machine it makes `--emit obj`, `asm` and `clif`, and nothing that runs";
+        let message = "`--cpu neon` is for aarch64; on this machine it supports only `--emit obj`, `asm` and `clif`";
         Err(command_line_error(message))
     }
 
-    /// Those of them that make a difference: the levels for `bf16` do where there are products of it, that for tiles to the
-    /// back end that has code of its own for them, that for bytes where there are weights and they are whole numbers.
+    /// Those that make a difference: the `bf16` levels only if there are products of `bf16`, the one for AMX only for the back
+    /// end that supports it, the one for byte dot products only if weights are integers.
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
         let bf16 = lowering::tile::multiplies_bf16(graph);
         let whole = matches!(self.weights.format, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
@@ -323,13 +323,13 @@ impl Levels {
             let tiles = !cpu.has(Feature::Amx) || generator == Generator::Cranelift;
             *cpu == cpu.vectors() || (if cpu.has(Feature::Bf16) { bf16 && tiles } else { whole })
         });
-        // The best of those that are left.
+        // The best of the remaining ones.
         self.shown = self.all.iter().copied().find(|cpu| self.shown.includes(*cpu)).unwrap_or(self.shown);
         self
     }
 }
 
-/// Does the same for each level, on a thread for each at most; the results in order, or the first failure.
+/// Does the same for each level, on at most one thread each; the results in order, or the first error.
 fn at_once<T: Send, U: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> Result<U, CommandError> + Sync,
@@ -338,7 +338,7 @@ fn at_once<T: Send, U: Send>(
     threads::each(items, levels, work).into_iter().collect()
 }
 
-/// A module for each of some levels, scheduled, in the same order.
+/// One scheduled module for each level, in the same order.
 pub(super) struct Tiers {
     list: Vec<(Cpu, tile::Module)>,
     /// Did someone else write them?
@@ -355,7 +355,7 @@ impl Tiers {
     ) -> Result<Tiers, CommandError> {
         s.stage("lower to tile IR");
         let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
-        // The level for sums of bytes is for weights that became whole numbers.
+        // The level for byte dot products needs weights that became integers.
         lowered.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         s.stage("schedule");
         let tiers = at_once(lowered, |(level, mut tiles)| {
@@ -368,8 +368,8 @@ impl Tiers {
         Ok(Tiers { list: tiers, is_text: false })
     }
 
-    /// A module that is given as it is: kernels that are not scheduled yet are, for `level`. It becomes code for a
-    /// machine that has all that one of its kernels is scheduled for.
+    /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
+    /// everything that one of its kernels is scheduled for.
     pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: Cpu) -> Result<Tiers, CommandError> {
         s.stage("schedule");
         for kernel in &mut tiles.kernels {
@@ -390,15 +390,14 @@ impl Tiers {
         self.list.iter().map(|(level, _)| *level).collect()
     }
 
-    /// The module of a level; if that is not there, the best that runs on it, or else of all.
+    /// The module of a level; if there is none, the best one that runs on it, else the best of all.
     pub(super) fn module(&self, level: Cpu) -> Option<&tile::Module> {
         let own = self.list.iter().find(|(own, _)| level.includes(*own));
         own.or(self.list.first()).map(|(_, tiles)| tiles)
     }
 }
 
-/// A library that is made of tile IR has the code of one level, others have that of three: tells which it lacks, of those
-/// that are asked for.
+/// A library compiled from tile IR has code for one level, others for three: notes which of the requested ones it lacks.
 pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, file: FileId) {
     let own = tiers.levels();
     let always = [Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE];
@@ -408,8 +407,10 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
         return;
     }
     let own = own.iter().map(|level| format!("`{}`", level.name())).collect::<Vec<_>>().join(", ");
-    let message =
-        format!("tile IR is of one instruction set: there will be code for {own}, and none for {}", lacking.join(", "));
+    let message = format!(
+        "tile IR is for one instruction set: the library will have code for {own}, but not for {}",
+        lacking.join(", ")
+    );
     let note = Diagnostic { severity: Severity::Note, ..Diagnostic::error(codes::ONE_LEVEL, message) };
     let span = Span::new(file, 0, 0);
     s.diagnostics
@@ -432,7 +433,7 @@ fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Res
     Ok(tiles)
 }
 
-/// Decides for each kernel what is left open, and verifies it.
+/// Schedules each kernel and verifies it.
 fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), CommandError> {
     let before = tiles.kernels.clone();
     let mut kernels = tiles.kernels.iter_mut();
@@ -447,13 +448,14 @@ fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), CommandError> {
     })
 }
 
-/// Complains of a text of tile IR that keeps the rules, and for which there is no code all the same.
+/// Reports tile IR that is valid but that code generation does not support.
 fn no_code(s: &mut Session, complaint: &str) -> CommandError {
-    s.diagnostics.push(Diagnostic::error(ir_codes::INVALID, format!("there is no code for this: {complaint}")));
+    s.diagnostics
+        .push(Diagnostic::error(ir_codes::INVALID, format!("code generation does not support this: {complaint}")));
     CommandError::Program
 }
 
-/// The back end that an option means.
+/// The back end of an option.
 pub(super) fn generator(backend: CodeBackend) -> Generator {
     match backend {
         CodeBackend::Cranelift => Generator::Cranelift,
@@ -461,7 +463,7 @@ pub(super) fn generator(backend: CodeBackend) -> Generator {
     }
 }
 
-/// The object file, with the code of each level; of the texts those of `shown`.
+/// The object file, with the code of each level; dumps are of `shown`.
 pub(super) fn machine_code(
     s: &mut Session,
     generator: Generator,
@@ -471,17 +473,20 @@ pub(super) fn machine_code(
 ) -> Result<Compiled, CommandError> {
     generator.available().map_err(command_line_error)?;
     if generator == Generator::Llvm && wanted.arch != Arch::host() {
-        return Err(command_line_error("`--backend llvm` makes code for this machine only"));
+        return Err(command_line_error("`--backend llvm` supports only the architecture of this machine"));
     }
     if wanted.arch == Arch::Aarch64
         && let Some((level, _)) = tiers.list.iter().find(|(level, _)| *level != Cpu::PORTABLE)
     {
-        let message = format!("kernels that are scheduled for {} are none for aarch64", level.name());
+        let message = format!("kernels scheduled for {} cannot be compiled for aarch64", level.name());
         return Err(command_line_error(&message));
     }
     let gpu = |k: &&tile::Kernel| matches!(k.state, tile::State::Gpu { .. });
     if let Some(k) = tiers.list.iter().flat_map(|(_, m)| &m.kernels).find(gpu) {
-        return Err(no_code(s, &format!("kernel @{} is scheduled for a GPU, and code is made for CPUs alone", k.name)));
+        return Err(no_code(
+            s,
+            &format!("kernel @{} is scheduled for a GPU, but code is generated only for CPUs", k.name),
+        ));
     }
     let list: Vec<Tier<'_>> = tiers.list.iter().map(|(level, module)| Tier { level: *level, module }).collect();
     let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
@@ -506,7 +511,7 @@ fn link_failed(s: &mut Session, error: &link::LinkError) -> CommandError {
     s.fail(Diagnostic::error(code, error.to_string()))
 }
 
-/// The objects as a single one, which needs a linker only where there are several.
+/// The objects as a single one, which needs a linker only if there are several.
 pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, CommandError> {
     if code.others.is_empty() {
         return Ok(code.object.clone());
@@ -540,10 +545,10 @@ pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_all: bool)
     s.write(path, &bytes)
 }
 
-/// A folder of our own that goes away with the value.
+/// A temporary directory that is removed when the value is dropped.
 pub(super) fn temporary(s: &mut Session) -> Result<Folder, CommandError> {
     Folder::new(None).map_err(|error| {
-        let message = format!("cannot make a folder in `{}`: {}", std::env::temp_dir().display(), reason(&error));
+        let message = format!("cannot create a directory in `{}`: {}", std::env::temp_dir().display(), reason(&error));
         s.fail(Diagnostic::error(codes::UNWRITABLE, message))
     })
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Failure;
+use super::CodedError;
 use crate::diagnostics::codes::ir as codes;
-use crate::irtext::{Expr, ExprKind, Place, Statement, TextError, read};
+use crate::irtext::{Expr, ExprKind, Statement, TextError, TextSpan, read};
 use crate::shape::{Dim, Elem};
 
 /// What an attribute can be.
@@ -149,8 +149,8 @@ impl Attribute for Elem {
 
 /// The attributes of a statement, by name. Each is taken once.
 pub struct Attributes<'a> {
-    named: BTreeMap<&'a str, (&'a [Expr], Place)>,
-    place: Place,
+    named: BTreeMap<&'a str, (&'a [Expr], TextSpan)>,
+    place: TextSpan,
     head: &'a str,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Attributes<'a> {
     ///
     /// # Errors
     /// A name that stands twice.
-    pub fn new(s: &'a Statement) -> Result<Attributes<'a>, Failure> {
+    pub fn new(s: &'a Statement) -> Result<Attributes<'a>, CodedError> {
         let mut named = BTreeMap::new();
         for p in &s.args {
             if let Some((name, value)) = read::named(p)
@@ -175,7 +175,7 @@ impl<'a> Attributes<'a> {
     ///
     /// # Errors
     /// More than one term.
-    pub fn find(&mut self, name: &str) -> Result<Option<&'a Expr>, Failure> {
+    pub fn find(&mut self, name: &str) -> Result<Option<&'a Expr>, CodedError> {
         match self.named.remove(name) {
             None => Ok(None),
             Some(([e], _)) => Ok(Some(e)),
@@ -187,7 +187,7 @@ impl<'a> Attributes<'a> {
     ///
     /// # Errors
     /// None, or more than one term.
-    pub fn need(&mut self, name: &str) -> Result<&'a Expr, Failure> {
+    pub fn need(&mut self, name: &str) -> Result<&'a Expr, CodedError> {
         self.find(name)?
             .ok_or_else(|| (codes::ATTRIBUTE, TextError::new(self.place, format!("`{}` needs `{name}`", self.head))))
     }
@@ -196,7 +196,7 @@ impl<'a> Attributes<'a> {
     ///
     /// # Errors
     /// It is missing, or of another kind.
-    pub fn take<T: Attribute>(&mut self, name: &str, default: Option<T>) -> Result<T, Failure> {
+    pub fn take<T: Attribute>(&mut self, name: &str, default: Option<T>) -> Result<T, CodedError> {
         let e = match default {
             None => self.need(name)?,
             Some(default) => match self.find(name)? {
@@ -211,7 +211,7 @@ impl<'a> Attributes<'a> {
     ///
     /// # Errors
     /// There is one.
-    pub fn finish(self) -> Result<(), Failure> {
+    pub fn finish(self) -> Result<(), CodedError> {
         match self.named.iter().next() {
             None => Ok(()),
             Some((name, (_, place))) => {

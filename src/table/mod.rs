@@ -28,11 +28,11 @@ pub use attribute::{Attribute, Attributes};
 
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Code, did_you_mean};
-use crate::irtext::{Place, TextError};
+use crate::irtext::{TextError, TextSpan};
 use crate::ssa::Effects;
 
 /// A complaint about a text, with its code.
-pub type Failure = (Code, TextError);
+pub type CodedError = (Code, TextError);
 
 /// Operations that differ in what is computed alone: each has a name and a meaning of its own.
 pub trait Family: Copy + 'static {
@@ -121,7 +121,7 @@ impl<C> Row<C> {
 }
 
 /// The complaint about a name that no row has, with the nearest one that a row has.
-pub fn unknown<C>(name: &str, place: Place, table: &[Row<C>]) -> Failure {
+pub fn unknown<C>(name: &str, place: TextSpan, table: &[Row<C>]) -> CodedError {
     let near = did_you_mean(name, table.iter().map(|row| row.name));
     let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
     (codes::UNKNOWN_NAME, TextError::new(place, format!("there is no operation `{name}`{hint}")))
@@ -199,7 +199,7 @@ macro_rules! operations {
             pub fn read(
                 name: &str,
                 from: &mut $crate::table::Attributes<'_>,
-            ) -> Result<Option<$op>, $crate::table::Failure> {
+            ) -> Result<Option<$op>, $crate::table::CodedError> {
                 $($crate::table::operations!(@read name from { $($name)? } { $($k: $kty)? }
                     { $([$($attribute: $aty $(= $default)?),*])? }
                     $op::$variant $(( $($arg),* ))? $({ $($field),* })?);)*

@@ -53,7 +53,7 @@ pub use cpu::{Cpu, Feature, Features, Width};
 pub use dot::{DotMode, MOST_PANEL_PITCH};
 pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan, PlanVariant, SlotData, State};
 pub(crate) use op::computed;
-pub use op::{GROUP, Op, Place, TapPart};
+pub use op::{AllowedIn, GROUP, Op, TapPart};
 pub use schedule::schedule;
 pub use simplify::simplify;
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};

@@ -17,7 +17,7 @@ pub const GROUP: i32 = 32;
 
 /// Where an operation may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AllowedIn {
     /// In kernels and in plans.
     Both,
     /// In kernels.
@@ -30,15 +30,15 @@ pub enum Place {
     Plan,
 }
 
-impl Place {
+impl AllowedIn {
     /// Name in the reference.
     pub fn text(self) -> &'static str {
         match self {
-            Place::Both => "kernels and plans",
-            Place::Kernel => "kernels",
-            Place::CpuKernel => "kernels that are scheduled for a CPU",
-            Place::GpuKernel => "kernels that are scheduled for a GPU",
-            Place::Plan => "plans",
+            AllowedIn::Both => "kernels and plans",
+            AllowedIn::Kernel => "kernels",
+            AllowedIn::CpuKernel => "kernels that are scheduled for a CPU",
+            AllowedIn::GpuKernel => "kernels that are scheduled for a GPU",
+            AllowedIn::Plan => "plans",
         }
     }
 }
@@ -296,7 +296,7 @@ const WRITES: Effects = Effects::WRITES;
 const BOTH: Effects = Effects::BOTH;
 
 operations! {
-    Op of Place, types Type;
+    Op of AllowedIn, types Type;
 
     Const(value) "const", [], own, Both NONE, Declared rules::constant, "a literal index or scalar";
     DimValue(value) "dim", [], own, Both NONE, Declared rules::dimension, "the value of a dimension expression";

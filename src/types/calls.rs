@@ -42,7 +42,7 @@ impl<'a> Body<'a> {
                 self.diagnostics.push(
                     Diagnostic::error(parameters::LAYER_ARRAY, "an array of layers cannot be called")
                         .at(callee.span, "several layers")
-                        .help("call each one: `for block in blocks { x = block(x) }`"),
+                        .help("call each layer: `for block in blocks { x = block(x) }`"),
                 );
                 return TypedExpr::error(expr.span);
             }
@@ -79,7 +79,7 @@ impl<'a> Body<'a> {
         let mut diagnostic = Diagnostic::error(names::NOT_CALLABLE, format!("{what} cannot be called"))
             .at(span, "not a function or layer");
         if what.contains('[') {
-            diagnostic = diagnostic.help("a tensor is indexed with brackets: `x[i]`");
+            diagnostic = diagnostic.help("index a tensor with brackets: `x[i]`");
         }
         self.diagnostics.push(diagnostic);
     }
@@ -155,7 +155,7 @@ impl<'a> Body<'a> {
             .chain(items.function_names(self.module))
             .chain(builtins::names());
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no function `{}`", name.name))
-            .at(name.span, "not known");
+            .at(name.span, "not found");
         if let Some(near) = self.nearest(&name.name, known) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if self.items.layers.iter().any(|layer| layer.ast.name.name == name.name) {
@@ -276,9 +276,9 @@ impl<'a> Body<'a> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             dimensions::NOT_INFERRED,
-                            format!("the dimension {name} of `{what}` cannot be found from the arguments"),
+                            format!("the dimension {name} of `{what}` cannot be inferred from the arguments"),
                         )
-                        .at(span, "no argument fixes it")
+                        .at(span, "no argument binds it")
                         .also(item.ast.name.span, "declared here"),
                     );
                     return TypedExpr::error(span);
@@ -289,7 +289,7 @@ impl<'a> Body<'a> {
         for fact in std::mem::take(&mut matching.conditions) {
             let shown = super::dims::show_fact(&fact);
             self.require(fact, span, &|| {
-                Diagnostic::error(dimensions::NEGATIVE, format!("`{what}` would need {shown}")).at(span, "never so")
+                Diagnostic::error(dimensions::NEGATIVE, format!("`{what}` requires {shown}")).at(span, "never so")
             });
         }
         let mut all = receiver.as_ref().map(|(instance, _)| instance.dims.clone()).unwrap_or_default();
@@ -350,9 +350,9 @@ impl<'a> Body<'a> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             dimensions::GENERIC_COUNT,
-                            format!("`{what}` needs the constant `{}`", generic.name),
+                            format!("`{what}` is missing the constant `{}`", generic.name),
                         )
-                        .at(span, format!("give it: `{what}<{} = ..>(..)`", generic.name)),
+                        .at(span, format!("pass it: `{what}<{} = ..>(..)`", generic.name)),
                     );
                     return None;
                 };

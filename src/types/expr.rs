@@ -28,9 +28,9 @@ impl<'a> Body<'a> {
         let value = self.expr_or_statement(expr);
         if value.ty == Ty::Tuple(Vec::new()) {
             let mut diagnostic =
-                Diagnostic::error(shapes::NO_VALUE, "there is no value here").at(expr.span, "a value is needed");
+                Diagnostic::error(shapes::NO_VALUE, "a value is missing").at(expr.span, "expected a value");
             if matches!(expr.kind, ast::ExprKind::If { otherwise: None, .. }) {
-                diagnostic = diagnostic.help("an `if` with a value has an `else`");
+                diagnostic = diagnostic.help("an `if` with a value needs an `else`");
             }
             self.diagnostics.push(diagnostic);
             return TypedExpr::error(expr.span);
@@ -55,7 +55,7 @@ impl<'a> Body<'a> {
                 Ok(n) => TypedExpr::dim(Dim::from(n), span),
                 Err(_) => {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::LITERAL, "the number does not fit any element type")
+                        Diagnostic::error(shapes::LITERAL, "the number is too large for every element type")
                             .at(span, "at most 2^63 - 1"),
                     );
                     TypedExpr::error(span)
@@ -69,17 +69,17 @@ impl<'a> Body<'a> {
             ast::ExprKind::Float(x) => TypedExpr::float(ExprKind::Const(Scalar::Float(*x)), span),
             ast::ExprKind::Inf => TypedExpr::float(ExprKind::Const(Scalar::Float(f64::INFINITY)), span),
             ast::ExprKind::Bool(b) => boolean(*b, span),
-            ast::ExprKind::Str(_) => self.no_value_form("a text", span, "texts stand only as patterns"),
+            ast::ExprKind::Str(_) => self.no_value_form("a text", span, "strings are only allowed as patterns"),
             ast::ExprKind::List(_) => {
-                self.no_value_form("a list", span, "lists stand only as shapes and axes; `concat` joins tensors")
+                self.no_value_form("a list", span, "lists are only allowed as shapes and axes; `concat` joins tensors")
             }
             ast::ExprKind::Name(name) => self.name(name),
             ast::ExprKind::Tuple(parts) => {
                 let parts: Vec<TypedExpr> = parts.iter().map(|part| self.expr(part)).collect();
                 if parts.iter().map(|part| part.ty.leaves()).sum::<usize>() > MAX_LEAVES {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::PARTS, format!("a value has at most {MAX_LEAVES} parts"))
-                            .at(span, "more than that, parts of parts counted"),
+                        Diagnostic::error(shapes::PARTS, format!("a tuple may have at most {MAX_LEAVES} parts"))
+                            .at(span, "too many, including nested parts"),
                     );
                     return TypedExpr::error(span);
                 }
@@ -120,7 +120,7 @@ impl<'a> Body<'a> {
     }
 
     fn not_a_tensor_with(&mut self, what: &str, span: Span, note: Option<&str>) {
-        let mut diagnostic = Diagnostic::error(shapes::NOT_A_TENSOR, format!("a tensor is needed, this is {what}"))
+        let mut diagnostic = Diagnostic::error(shapes::NOT_A_TENSOR, format!("expected a tensor, found {what}"))
             .at(span, "not a tensor");
         if let Some(note) = note {
             diagnostic = diagnostic.note(note);
@@ -190,7 +190,7 @@ impl<'a> Body<'a> {
             _ => return None,
         };
         let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
-            .at(name.span, "not known");
+            .at(name.span, "not found");
         Some(self.instead(diagnostic, name.span, value))
     }
 
@@ -204,8 +204,8 @@ impl<'a> Body<'a> {
 
     fn function_is_no_value(&mut self, name: &ast::Ident) -> TypedExpr {
         self.diagnostics.push(
-            Diagnostic::error(names::NOT_A_VALUE, format!("the function `{}` is no tensor", name.name))
-                .at(name.span, "a tensor is needed here")
+            Diagnostic::error(names::NOT_A_VALUE, format!("the function `{}` is not a tensor", name.name))
+                .at(name.span, "expected a tensor")
                 .help(format!("call it: `{}(..)`", name.name)),
         );
         TypedExpr::error(name.span)
@@ -228,16 +228,16 @@ impl<'a> Body<'a> {
             .chain(self.scope.known())
             .chain(self.scope.constants.iter().map(String::as_str));
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
-            .at(name.span, "not known");
+            .at(name.span, "not found");
         if let Some(near) = self.nearest(&name.name, known) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if name.name == "self" {
-            diagnostic = diagnostic.help("fields are named without `self.`");
+            diagnostic = diagnostic.help("use fields without `self.`");
         } else if super::idioms::LIBRARIES.contains(&name.name.as_str()) {
-            diagnostic = diagnostic.help("operations are called by their name alone: `softmax(x)`");
+            diagnostic = diagnostic.help("call operations by name alone: `softmax(x)`");
         } else if name.name == "None" {
-            diagnostic = diagnostic
-                .help("every argument has a value; an axis of length 1 comes by `rearrange(x, \"s d -> s 1 d\")`");
+            diagnostic =
+                diagnostic.help("there is no `None`; add an axis of length 1 with `rearrange(x, \"s d -> s 1 d\")`");
         }
         if !self.is_lost(name) {
             self.diagnostics.push(diagnostic);
@@ -277,7 +277,7 @@ impl<'a> Body<'a> {
                     names::UNKNOWN_MEMBER,
                     format!("the layer `{}` has no field or function `{}`", layer.ast.name.name, name.name),
                 )
-                .at(name.span, "not known")
+                .at(name.span, "not found")
                 .also(layer.ast.name.span, "declared here");
                 if let Some(near) = did_you_mean(&name.name, known.iter().copied()) {
                     diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
@@ -292,7 +292,7 @@ impl<'a> Body<'a> {
                 self.diagnostics.push(
                     Diagnostic::error(parameters::LAYER_ARRAY, "an array of layers has no fields")
                         .at(span, "several layers")
-                        .help("go through it with `for`, or take one: `blocks[0]`"),
+                        .help("iterate over it with `for`, or index it: `blocks[0]`"),
                 );
                 TypedExpr::error(span)
             }
@@ -317,20 +317,21 @@ impl<'a> Body<'a> {
         }
         if name.name != "T" {
             let mut diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tensor has no `{}`", name.name))
-                .at(name.span, "not known")
+                .at(name.span, "not found")
                 .also(value.span(), value.ty.to_string());
             diagnostic = match name.name.as_str() {
-                "t" | "transpose" | "mT" | "H" => {
-                    diagnostic.help("`.T` exchanges the last two axes").fix(name.span, "T")
-                }
+                "t" | "transpose" | "mT" | "H" => diagnostic.help("`.T` swaps the last two axes").fix(name.span, "T"),
                 "shape" | "size" => match value.as_tensor() {
-                    Some(tensor) => diagnostic
-                        .help(format!("the shape is {}; each length is known by its name, so use that", tensor.shape)),
+                    Some(tensor) => {
+                        diagnostic.help(format!("the shape is {}; use the names of the dimensions", tensor.shape))
+                    }
                     None => diagnostic,
                 },
-                "dtype" | "device" => diagnostic.help("the type of a tensor is part of the program, not a value"),
-                other if builtins::find(other).is_some() => diagnostic.help(format!("it is a function: `{other}(x)`")),
-                _ => diagnostic.note("`.T` is all that stands behind a tensor's dot"),
+                "dtype" | "device" => diagnostic.help("types are not values"),
+                other if builtins::find(other).is_some() => {
+                    diagnostic.help(format!("call it as a function: `{other}(x)`"))
+                }
+                _ => diagnostic.note("the only member of a tensor is `.T`"),
             };
             self.diagnostics.push(diagnostic);
             return TypedExpr::error(span);
@@ -380,7 +381,7 @@ impl<'a> Body<'a> {
                 let at = value.value.as_ref().map_or(span, |value| value.span);
                 let shown = if then_ty == nothing { &otherwise_ty } else { &then_ty };
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::BRANCHES, "one branch has a value, the other has none")
+                    Diagnostic::error(shapes::BRANCHES, "one branch has a value, the other does not")
                         .at(at, format!("{shown}"))
                         .help("give both a value, or assign to a `var` in both"),
                 );
@@ -438,7 +439,7 @@ impl<'a> Body<'a> {
     }
 
     fn branches(&mut self, a: &Ty, b: &Ty, x: Span, y: Span, _whole: Span) {
-        let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches give {a} and {b}"))
+        let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches have the types {a} and {b}"))
             .at(y, b.to_string())
             .also(x, a.to_string());
         let diagnostic = super::fit::type_misfit(diagnostic, b, a, self.scope);

@@ -87,7 +87,7 @@ impl Body<'_> {
                         .at(expr.span, format!("{ty}"));
                 if matches!(ty, Ty::Tensor(Tensor { elem: Elem::Bool, .. })) {
                     diagnostic =
-                        diagnostic.help("`any` and `all` make one `bool` of many; `where` chooses element by element");
+                        diagnostic.help("`any` and `all` reduce to one `bool`; `where` selects element by element");
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -108,8 +108,8 @@ impl Body<'_> {
             Ty::Error => None,
             ty => {
                 self.diagnostics.push(
-                    Diagnostic::error(dimensions::NOT_A_DIMENSION, format!("a dimension is needed, this is {ty}"))
-                        .at(value.span(), "a name, a whole number or a formula of these is needed"),
+                    Diagnostic::error(dimensions::NOT_A_DIMENSION, format!("expected a dimension, found {ty}"))
+                        .at(value.span(), "expected a name, an integer, or a formula of these"),
                 );
                 None
             }
@@ -120,9 +120,11 @@ impl Body<'_> {
     pub(super) fn layer_is_no_value(&mut self, what: &str, span: Span, array: bool) -> TypedExpr {
         let code = if array { parameters::LAYER_ARRAY } else { names::NOT_A_VALUE };
         self.diagnostics.push(
-            Diagnostic::error(code, format!("{what} is no tensor"))
-                .at(span, "a tensor is needed here")
-                .help(if array { "go through it with `for`" } else { "call it with its arguments" }),
+            Diagnostic::error(code, format!("{what} is not a tensor")).at(span, "expected a tensor").help(if array {
+                "iterate over it with `for`"
+            } else {
+                "call it with its arguments"
+            }),
         );
         TypedExpr::error(span)
     }
@@ -139,7 +141,7 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
         return diagnostic;
     };
     if have.elem != want.elem {
-        diagnostic = diagnostic.help(format!("`cast<{}>(..)` converts the elements", want.elem));
+        diagnostic = diagnostic.help(format!("convert the elements: `cast<{}>(..)`", want.elem));
     }
     if have.shape == want.shape {
         return diagnostic;
@@ -161,7 +163,7 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
             Some(front.followed_by(back.into_iter().rev()))
         };
         if transposed(&have.shape).as_ref() == Some(&want.shape) {
-            diagnostic = diagnostic.help("`.T` exchanges the last two axes");
+            diagnostic = diagnostic.help("`.T` swaps the last two axes");
         }
     } else {
         diagnostic = diagnostic.note(format!(

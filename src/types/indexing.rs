@@ -29,8 +29,8 @@ impl Body<'_> {
             }
             Some(LayerRef::Array { .. }) => {
                 self.diagnostics.push(
-                    Diagnostic::error(parameters::LAYER_ARRAY, "a layer is no tensor")
-                        .at(span, "call it, or name one of its fields"),
+                    Diagnostic::error(parameters::LAYER_ARRAY, "a layer is not a tensor")
+                        .at(span, "call it, or use one of its fields"),
                 );
                 return TypedExpr::error(span);
             }
@@ -81,7 +81,7 @@ impl Body<'_> {
                 Diagnostic::error(shapes::REST, "both the tensor and the indices have `..`")
                     .at(gathered.unwrap_or(span), "")
                     .also(base.span, tensor.to_string())
-                    .note("a shape has `..` once"),
+                    .note("a shape may have only one `..`"),
             );
             return TypedExpr::error(span);
         }
@@ -96,8 +96,8 @@ impl Body<'_> {
         let front = indices.iter().position(is_rest).unwrap_or(indices.len());
         if let Some(second) = indices.iter().filter(|index| is_rest(index)).nth(1) {
             self.diagnostics.push(
-                Diagnostic::error(shapes::INDEX_COUNT, "`..` stands twice in the index")
-                    .at(second.span(), "a second time"),
+                Diagnostic::error(shapes::INDEX_COUNT, "`..` occurs twice in the index")
+                    .at(second.span(), "the second one"),
             );
             return None;
         }
@@ -126,7 +126,7 @@ impl Body<'_> {
                 .at(span, "")
                 .also(base, tensor.to_string());
                 if tensor.shape.rest().is_some() {
-                    diagnostic = diagnostic.help("behind `..`, axes are reached from the end: `x[.., 0]`");
+                    diagnostic = diagnostic.help("axes after `..` are indexed from the end: `x[.., 0]`");
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -155,11 +155,11 @@ impl Body<'_> {
                     Ty::Error => None,
                     ty => {
                         let mut diagnostic =
-                            Diagnostic::error(shapes::INDEX_TYPE, format!("an index must be an integer, this is {ty}"))
+                            Diagnostic::error(shapes::INDEX_TYPE, format!("an index must be an integer, found {ty}"))
                                 .at(expr.span, ty.to_string());
                         diagnostic = match &ty {
                             Ty::Tensor(Tensor { elem: Elem::Bool, .. }) => {
-                                diagnostic.help("`where(mask, x, 0)` chooses by a mask, and keeps the shape")
+                                diagnostic.help("`where(mask, x, 0)` selects by a mask and keeps the shape")
                             }
                             Ty::Tensor(_) => diagnostic.help("convert it: `cast<i32>(..)`"),
                             _ => diagnostic,
@@ -197,7 +197,7 @@ impl Body<'_> {
                 self.diagnostics.push(
                     Diagnostic::error(
                         shapes::OUT_OF_RANGE,
-                        "an end of a slice does not count from the end of the axis",
+                        "the bounds of a slice do not count from the end of the axis",
                     )
                     .at(expr.span, format!("the axis has length {length}"))
                     .help(format!("write `{place}`"))
@@ -215,7 +215,7 @@ impl Body<'_> {
         let facts = [
             (Dim::zero(), start.clone(), format!("the slice begins before the axis, at {start}")),
             (start.clone(), end.clone(), format!("the slice ends before it begins: {start}..{end}")),
-            (end.clone(), length.clone(), format!("the slice {start}..{end} ends behind the axis")),
+            (end.clone(), length.clone(), format!("the slice {start}..{end} ends after the axis")),
         ];
         for (left, right, what) in facts {
             let fact = Fact { left, relation: Relation::Le, right };

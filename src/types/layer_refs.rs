@@ -113,7 +113,7 @@ impl Body<'_> {
         let [ast::Index::Expr(index)] = indices else {
             self.diagnostics.push(
                 Diagnostic::error(shapes::INDEX_COUNT, "an array of layers takes one index")
-                    .at(span, "one number is needed"),
+                    .at(span, "expected one number"),
             );
             return LayerRef::Wrong;
         };
@@ -128,7 +128,7 @@ impl Body<'_> {
             _ => {
                 self.diagnostics.push(
                     not_available("an array of layers indexed by a computed number", index.span)
-                        .help("go through the array with `for block in blocks`"),
+                        .help("iterate over the array with `for block in blocks`"),
                 );
                 LayerRef::Wrong
             }
@@ -142,7 +142,7 @@ impl Body<'_> {
                 .at(span, format!("the axis has length {length}"));
             if at.as_const().is_some_and(|n| n < 0) {
                 let place = from_end(length, at);
-                diagnostic.help(format!("counted from the end it is `{place}`")).fix(span, place)
+                diagnostic.help(format!("write `{place}` to count from the end")).fix(span, place)
             } else {
                 diagnostic
             }

@@ -62,7 +62,7 @@ impl Body<'_> {
             (_, ty) => {
                 let wanted = if op == ast::UnaryOp::Not { "`bool`" } else { "numbers" };
                 let mut diagnostic =
-                    Diagnostic::error(shapes::ELEM_KIND, format!("`{}` is for {wanted}, this is {ty}", op.symbol()))
+                    Diagnostic::error(shapes::ELEM_KIND, format!("`{}` expects {wanted}, found {ty}", op.symbol()))
                         .at(op_span, "")
                         .also(operand.span(), ty.to_string());
                 if op == ast::UnaryOp::Not {
@@ -119,8 +119,9 @@ impl Body<'_> {
                 (true, false) => format!("not ({mask})"),
                 (false, _) => mask,
             };
-            let message = format!("the number {number} is no `bool`");
-            let diagnostic = Diagnostic::error(shapes::LITERAL, message).at(right.span(), "beside a `bool`");
+            let message = format!("expected `bool`, found the number {number}");
+            let diagnostic =
+                Diagnostic::error(shapes::LITERAL, message).at(right.span(), "the other operand is `bool`");
             return self.instead(diagnostic, span, &shown);
         }
         let text = self.sources.text(op_span).to_string();
@@ -237,7 +238,7 @@ impl Body<'_> {
         let (Some(a), Some(b)) = (left.as_tensor(), right.as_tensor()) else { return };
         let mut diagnostic = Diagnostic::error(
             shapes::ELEM_MISMATCH,
-            format!("`{text}` needs one element type: {} and {}", a.elem, b.elem),
+            format!("`{text}` needs equal element types: {} and {}", a.elem, b.elem),
         )
         .at(op_span, "")
         .also(left.span(), a.to_string())
@@ -259,7 +260,7 @@ impl Body<'_> {
         let shown = |value: &TypedExpr| value.ty.to_string();
         let mut diagnostic = Diagnostic::error(
             shapes::ELEM_KIND,
-            format!("`{text}` is for {wanted}, not for {} and {}", shown(left), shown(right)),
+            format!("`{text}` expects {wanted}, found {} and {}", shown(left), shown(right)),
         )
         .at(op_span, "")
         .also(left.span(), shown(left))
@@ -267,7 +268,7 @@ impl Body<'_> {
         diagnostic = if logic {
             diagnostic.help("compare first: `x != 0`")
         } else {
-            diagnostic.help("convert it: `cast<f32>(..)` gives 1 for `true`; `and`, `or`, `not` are for `bool`")
+            diagnostic.help("`cast<f32>(..)` converts `true` to 1; `and`, `or`, `not` combine `bool`")
         };
         self.diagnostics.push(diagnostic);
     }
@@ -289,12 +290,12 @@ impl Body<'_> {
             Misfit::Rest => {
                 let mut diagnostic = Diagnostic::error(
                     shapes::REST,
-                    format!("the axes of {} and {} do not line up under `{text}`", a.shape, b.shape),
+                    format!("`{text}` cannot align the axes of {} and {}", a.shape, b.shape),
                 )
                 .at(op_span, "")
                 .also(left.span(), a.to_string())
                 .also(right.span(), b.to_string())
-                .note("how many axes `..` stands for is not known, so both sides need the same axes behind it");
+                .note("the number of axes in `..` is not known, so both sides need the same axes after it");
                 let behind = |shape: &Shape| shape.rest().map(|at| shape.rank() - at - 1);
                 if let (Some(m), Some(n)) = (behind(&a.shape), behind(&b.shape))
                     && m != n
@@ -351,7 +352,7 @@ impl Body<'_> {
             return None;
         }
         let ones = " 1".repeat(behind);
-        Some(format!("give it axes of length 1: `rearrange({shown}, \"a -> a{ones}\")`"))
+        Some(format!("add axes of length 1: `rearrange({shown}, \"a -> a{ones}\")`"))
     }
 
     fn matmul(&mut self, op_span: Span, left: TypedExpr, right: TypedExpr, span: Span) -> TypedExpr {
@@ -469,7 +470,7 @@ impl Body<'_> {
         {
             diagnostic = diagnostic.help(format!("transpose the left side: `{}` has shape {turned}", named(left)));
         } else if last(&b.shape).is_some() && last(&b.shape) == second(&a.shape) {
-            diagnostic = diagnostic.help("exchange the two sides of `@`");
+            diagnostic = diagnostic.help("swap the two sides of `@`");
         }
         let diagnostic = scope.label_origins(diagnostic, [k, l]);
         self.diagnostics.push(diagnostic);

@@ -29,7 +29,7 @@ impl Body<'_> {
         let Some(cond) = c.as_tensor().cloned().filter(|tensor| tensor.elem == Elem::Bool) else {
             let mut diagnostic = Diagnostic::error(
                 shapes::CONDITION,
-                format!("the condition of `where` must be `bool`, this is {}", c.ty),
+                format!("the condition of `where` must be `bool`, found {}", c.ty),
             )
             .at(c.span(), c.ty.to_string());
             if let Some(text) = self.text(c.span()) {
@@ -46,7 +46,7 @@ impl Body<'_> {
                 self.diagnostics.push(
                     Diagnostic::error(
                         shapes::ELEM_MISMATCH,
-                        format!("`where` needs one element type: {} and {}", x.elem, y.elem),
+                        format!("`where` needs equal element types: {} and {}", x.elem, y.elem),
                     )
                     .at(name, "")
                     .also(a.span(), x.to_string())
@@ -104,7 +104,7 @@ impl Body<'_> {
         }
         let Some((first, first_expr)) = parts.first().cloned() else {
             self.diagnostics
-                .push(Diagnostic::error(shapes::ARGUMENT_COUNT, "`concat` needs tensors").at(span, "none is given"));
+                .push(Diagnostic::error(shapes::ARGUMENT_COUNT, "`concat` needs tensors").at(span, "found none"));
             return TypedExpr::error(span);
         };
         let Some(axis) = self.axis_arg(axis, 0, &first, first_expr.span) else { return TypedExpr::error(span) };
@@ -130,14 +130,14 @@ impl Body<'_> {
     pub(super) fn no_concat(&mut self, first: &Tensor, first_span: Span, other: &Tensor, span: Span, axis: usize) {
         let wanted = Tensor { elem: first.elem, shape: first.shape.clone() };
         let mut diagnostic =
-            Diagnostic::error(shapes::CONCAT, format!("{first} and {other} cannot be joined along axis {axis}"))
+            Diagnostic::error(shapes::CONCAT, format!("{first} and {other} cannot be concatenated along axis {axis}"))
                 .at(span, other.to_string())
                 .also(first_span, first.to_string());
         if other.elem == first.elem && other.shape.rank() == first.shape.rank() {
             let differing: Vec<usize> =
                 (0..first.shape.rank()).filter(|at| first.shape.axes.get(*at) != other.shape.axes.get(*at)).collect();
             if let [at] = differing.as_slice() {
-                diagnostic = diagnostic.help(format!("they can be joined along `axis = {at}`"));
+                diagnostic = diagnostic.help(format!("they can be concatenated along `axis = {at}`"));
             }
         }
         let same = Ty::Tensor(Tensor {
@@ -165,11 +165,8 @@ impl Body<'_> {
         let (Some((tensor, x)), Some(parts)) = (x, parts) else { return TypedExpr::error(span) };
         let Some(n) = parts.as_const().filter(|n| (1..=MAX_PARTS).contains(n)) else {
             self.diagnostics.push(
-                Diagnostic::error(
-                    shapes::UNBIND_LENGTH,
-                    format!("the number of parts must be a number from 1 to {MAX_PARTS}"),
-                )
-                .at(parts_span, ""),
+                Diagnostic::error(shapes::UNBIND_LENGTH, format!("`parts` must be a number from 1 to {MAX_PARTS}"))
+                    .at(parts_span, ""),
             );
             return TypedExpr::error(span);
         };
@@ -223,7 +220,7 @@ impl Body<'_> {
         let Some(axis) = self.axis_arg(axis, -1, &tensor, x_span) else { return TypedExpr::error(span) };
         let wanted = Type::Tensor(Tensor { elem: tensor.elem, shape: Shape::scalar() });
         let fitted = self.fit(value, &wanted, &|ty, at, _| {
-            Diagnostic::error(shapes::LITERAL, format!("the padding is one {wanted}, this is {ty}")).at(at, "")
+            Diagnostic::error(shapes::LITERAL, format!("the padding must be one {wanted}, found {ty}")).at(at, "")
         });
         let (Some(value), Some(dim)) = (fitted, tensor.shape.dim(axis)) else { return TypedExpr::error(span) };
         let shape = tensor.shape.with(axis, dim.add(&low).add(&high));

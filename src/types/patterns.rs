@@ -24,7 +24,7 @@ impl Body<'_> {
             ast::ExprKind::Error => None,
             _ => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::CONSTANT_ARGUMENT, "the pattern must be a text")
+                    Diagnostic::error(shapes::CONSTANT_ARGUMENT, "the pattern must be a string")
                         .at(expr.span, "write it in quotes"),
                 );
                 None
@@ -33,12 +33,11 @@ impl Body<'_> {
     }
 
     fn bad_pattern(&mut self, why: String, span: Span, reads: impl Fn(&str) -> bool) {
-        let mut diagnostic =
-            Diagnostic::error(shapes::PATTERN, format!("the pattern cannot be read: {why}")).at(span, "");
+        let mut diagnostic = Diagnostic::error(shapes::PATTERN, format!("invalid pattern: {why}")).at(span, "");
         let shown = spaced(self.sources.text(span));
         let text = shown.trim_matches('"');
         if !self.sources.text(span).contains(' ') && reads(text) {
-            diagnostic = diagnostic.help(format!("names stand apart: write `{shown}`")).fix(span, shown);
+            diagnostic = diagnostic.help(format!("separate the names: write `{shown}`")).fix(span, shown);
         }
         self.diagnostics.push(diagnostic);
     }
@@ -64,7 +63,7 @@ impl Body<'_> {
             if !known {
                 self.diagnostics.push(
                     Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("the pattern has no `{}`", name.name))
-                        .at(name.span, "no name of the pattern")
+                        .at(name.span, "not a name in the pattern")
                         .also(pattern_span, "the pattern"),
                 );
                 fine = false;
@@ -78,7 +77,7 @@ impl Body<'_> {
                                 format!("the length of `{}` is given twice", name.name),
                             )
                             .at(arg.span, "given again")
-                            .also(first, "given here first"),
+                            .also(first, "first given here"),
                         );
                         fine = false;
                     }
@@ -150,7 +149,7 @@ impl Body<'_> {
         }
         if !fits || hidden {
             let text: Vec<String> = side.iter().map(Item::to_string).collect();
-            let message = format!("the pattern `{}` does not fit {}", text.join(" "), place.tensor.shape);
+            let message = format!("the pattern `{}` does not match {}", text.join(" "), place.tensor.shape);
             let mut diagnostic = Diagnostic::error(shapes::PATTERN_RANK, message)
                 .at(place.pattern, format!("{} entries on the left", side.len()))
                 .also(place.span, place.tensor.to_string());
@@ -159,11 +158,11 @@ impl Body<'_> {
             if is_compact && side.len() < axes.len() && letters == axes.len() {
                 let written = self.written(place.pattern);
                 let shown = spaced(&written);
-                diagnostic = diagnostic.help(format!("names stand apart: write `{shown}`")).fix(place.pattern, shown);
+                diagnostic = diagnostic.help(format!("separate the names: write `{shown}`")).fix(place.pattern, shown);
             } else if place.tensor.shape.rest().is_some() {
-                diagnostic = diagnostic.help("the tensor's `..` needs a `..` in the pattern at the same place");
+                diagnostic = diagnostic.help("the tensor's `..` needs a `..` at the same position in the pattern");
             } else if at.is_none() && axes.len() > front {
-                diagnostic = diagnostic.help("`..` in the pattern stands for all axes that are not named");
+                diagnostic = diagnostic.help("`..` in the pattern stands for all remaining axes");
             }
             self.diagnostics.push(diagnostic);
             return None;
@@ -202,7 +201,11 @@ impl Body<'_> {
             [] => {
                 let mut diagnostic = Diagnostic::error(
                     shapes::PATTERN_SIZE,
-                    format!("`{item}` has length {}, the axis has {}", scope.describe(&product), scope.describe(dim)),
+                    format!(
+                        "`{item}` has length {}, but the axis has {}",
+                        scope.describe(&product),
+                        scope.describe(dim)
+                    ),
                 )
                 .at(place.pattern, "")
                 .also(place.span, place.tensor.to_string());
@@ -250,7 +253,7 @@ impl Body<'_> {
                     )
                     .at(place.pattern, "")
                     .also(place.span, place.tensor.to_string())
-                    .help(format!("give all but one: `{first} = ..`")),
+                    .help(format!("pass all but one: `{first} = ..`")),
                 );
                 false
             }
@@ -287,7 +290,7 @@ impl Body<'_> {
             return TypedExpr::error(span);
         }
         if values.len() != pattern.inputs.len() {
-            let message = format!("the pattern has {} operands, {} are given", pattern.inputs.len(), values.len());
+            let message = format!("the pattern has {} operands, found {}", pattern.inputs.len(), values.len());
             self.diagnostics.push(Diagnostic::error(shapes::EINSUM, message).at(first.value.span, "the pattern"));
             return TypedExpr::error(span);
         }
@@ -307,7 +310,7 @@ impl Body<'_> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             shapes::ELEM_MISMATCH,
-                            format!("`einsum` needs one element type: {other} and {}", tensor.elem),
+                            format!("`einsum` needs equal element types: {other} and {}", tensor.elem),
                         )
                         .at(value.span(), tensor.to_string())
                         .also(at, other.to_string()),
@@ -332,7 +335,7 @@ impl Body<'_> {
                         )
                         .at(value.span(), tensor.to_string())
                         .also(*at, format!("`{name}` is {other} here"))
-                        .note("in `einsum`, a name is one dimension wherever it stands");
+                        .note("in `einsum`, a name is the same dimension everywhere");
                         let diagnostic = self.scope.label_origins(diagnostic, [other, &dim]);
                         self.diagnostics.push(diagnostic);
                         return TypedExpr::error(span);
@@ -366,7 +369,7 @@ impl Body<'_> {
         let Some((elem, _)) = elem else { return TypedExpr::error(span) };
         if elem == Elem::Bool {
             self.diagnostics.push(
-                Diagnostic::error(shapes::ELEM_KIND, "`einsum` is for numbers, not for `bool`")
+                Diagnostic::error(shapes::ELEM_KIND, "`einsum` expects numbers, found `bool`")
                     .at(span, "")
                     .help("convert them: `cast<f32>(..)`"),
             );

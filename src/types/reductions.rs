@@ -46,7 +46,7 @@ impl Body<'_> {
                 let diagnostic = if tensor.shape.rank() == usize::from(tensor.shape.rest().is_some()) {
                     Diagnostic::error(shapes::RANK, format!("{tensor} has no known axis"))
                 } else if tensor.shape.rest().is_some() {
-                    Diagnostic::error(shapes::AXIS, format!("which axis of {tensor} is {number} is not known"))
+                    Diagnostic::error(shapes::AXIS, format!("axis {number} of {tensor} is not known"))
                         .note("`..` stands for any number of axes")
                         .help("count from the end: the last axis is -1")
                 } else {
@@ -74,7 +74,7 @@ impl Body<'_> {
         let diagnostic = Diagnostic::error(shapes::AXIS, message)
             .at(span.unwrap_or(x), "")
             .also(x, tensor.to_string())
-            .help("give the axis by its number");
+            .help("use the number of the axis");
         self.diagnostics.push(diagnostic);
         None
     }
@@ -121,7 +121,7 @@ impl Body<'_> {
         axes.dedup();
         if axes.is_empty() || axes.len() != given || (kind == ReduceKind::ArgMax && given != 1) {
             self.diagnostics.push(
-                Diagnostic::error(shapes::AXIS, "the axes must be different, and one at least")
+                Diagnostic::error(shapes::AXIS, "the axes must be distinct, and at least one")
                     .at(axis.map_or(span, |axis| axis.span), ""),
             );
             return TypedExpr::error(span);
@@ -130,7 +130,7 @@ impl Body<'_> {
             ReduceKind::All | ReduceKind::Any if tensor.elem == Elem::Bool => Elem::Bool,
             ReduceKind::All | ReduceKind::Any => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` is for `bool`, this is {tensor}"))
+                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` expects `bool`, found {tensor}"))
                         .at(x_span, tensor.to_string())
                         .help("compare first: `x != 0`"),
                 );
@@ -142,9 +142,9 @@ impl Body<'_> {
             }
             ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min | ReduceKind::ArgMax if tensor.elem == Elem::Bool => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` is for numbers, this is {tensor}"))
+                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` expects numbers, found {tensor}"))
                         .at(x_span, tensor.to_string())
-                        .help("`cast<i32>(..)` gives 1 for `true`; `any` and `all` are for `bool`"),
+                        .help("`cast<i32>(..)` converts `true` to 1; `any` and `all` reduce `bool`"),
                 );
                 return TypedExpr::error(span);
             }

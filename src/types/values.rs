@@ -200,7 +200,7 @@ pub(super) fn too_large(value: Scalar, elem: Elem) -> String {
         _ => "3.4e38",
     };
     format!(
-        "{} does not fit `{elem}`, whose largest number is {largest}; infinity is written `inf`",
+        "{} is too large for `{elem}`, whose largest number is {largest}; infinity is written `inf`",
         show_scalar(value)
     )
 }
@@ -223,10 +223,12 @@ pub(super) fn coerce(value: TypedExpr, elem: Elem) -> Result<Expr, String> {
     match ty {
         Ty::Dim(dim) => {
             if elem == Elem::Bool {
-                return Err(format!("{} is no `bool`", Ty::Dim(dim)));
+                return Err(format!("expected `bool`, found {}", Ty::Dim(dim)));
             }
             match dim.as_const() {
-                Some(n) if !int_fits(n, elem) || overflows(n as f64, elem) => Err(format!("{n} does not fit `{elem}`")),
+                Some(n) if !int_fits(n, elem) || overflows(n as f64, elem) => {
+                    Err(format!("{n} is out of the range of `{elem}`"))
+                }
                 _ => Ok(dim_expr(&dim, elem, expr.span)),
             }
         }
@@ -235,7 +237,7 @@ pub(super) fn coerce(value: TypedExpr, elem: Elem) -> Result<Expr, String> {
                 ExprKind::Const(value) => show_scalar(*value),
                 _ => "a float".to_string(),
             };
-            Err(format!("{shown} is no `{elem}`"))
+            Err(format!("expected `{elem}`, found {shown}"))
         }
         Ty::Float if matches!(expr.kind, ExprKind::Const(Scalar::Float(x)) if overflows(x, elem)) => match expr.kind {
             ExprKind::Const(value) => Err(too_large(value, elem)),

@@ -326,7 +326,7 @@ fn what_is_no_file_is_an_error() {
     let e = opening_path(&none).unwrap_err();
     assert!(e.starts_with("cannot read weights file `") && e.ends_with("No such file or directory"), "{e}");
     let e = opening_path(toy::folder()).unwrap_err();
-    assert!(e.ends_with("it is a folder"), "{e}");
+    assert!(e.ends_with("it is a directory"), "{e}");
     let e = opening_path(Path::new("/dev/null")).unwrap_err();
     assert!(e.contains("it has 0 bytes") || e.contains("not a regular file"), "{e}");
     let pipe = toy::folder().join("pipe");

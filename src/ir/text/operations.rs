@@ -6,9 +6,9 @@
 use super::parse::{Site, fail, fit, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::ir::{MaskKind, Op, Scalar, Type, Value};
-use crate::irtext::{CompareKind, Expr, ExprKind, Place, Statement, read};
+use crate::irtext::{CompareKind, Expr, ExprKind, Statement, TextSpan, read};
 use crate::shape::Elem;
-use crate::table::{self, Attributes, Failure};
+use crate::table::{self, Attributes, CodedError};
 
 /// A float rounded to an element type.
 pub(super) fn round(x: f64, elem: Elem) -> Scalar {
@@ -20,7 +20,7 @@ pub(super) fn round(x: f64, elem: Elem) -> Scalar {
     })
 }
 
-fn elem_of(ty: Option<&Type>, place: Place) -> Result<Elem, Failure> {
+fn elem_of(ty: Option<&Type>, place: TextSpan) -> Result<Elem, CodedError> {
     match ty {
         Some(Type::Tensor(t)) => Ok(t.elem),
         Some(Type::Index) | None => fail(codes::FORM, place, "the result must be a tensor"),
@@ -28,13 +28,13 @@ fn elem_of(ty: Option<&Type>, place: Place) -> Result<Elem, Failure> {
 }
 
 /// `"name"` or `"name"[%i, %j]`
-fn named(site: &mut Site<'_>, e: &Expr) -> Result<(String, Vec<Value>), Failure> {
+fn named(site: &mut Site<'_>, e: &Expr) -> Result<(String, Vec<Value>), CodedError> {
     match &e.kind {
         ExprKind::Index(name, indices) => {
             let indices = indices
                 .iter()
                 .map(|p| form(read::single(p)).and_then(|e| site.operand(e)))
-                .collect::<Result<Vec<Value>, Failure>>()?;
+                .collect::<Result<Vec<Value>, CodedError>>()?;
             Ok((form(read::text(name))?.to_string(), indices))
         }
         _ => Ok((form(read::text(e))?.to_string(), Vec::new())),
@@ -42,10 +42,10 @@ fn named(site: &mut Site<'_>, e: &Expr) -> Result<(String, Vec<Value>), Failure>
 }
 
 /// The operation of a statement and its operands. `ty` is the type that is written for the result.
-pub(super) fn operation(site: &mut Site<'_>, s: &Statement, ty: Option<&Type>) -> Result<(Op, Vec<Value>), Failure> {
+pub(super) fn operation(site: &mut Site<'_>, s: &Statement, ty: Option<&Type>) -> Result<(Op, Vec<Value>), CodedError> {
     let mut attributes = Attributes::new(s)?;
     let positional = s.args.iter().filter(|p| read::named(p).is_none());
-    let operands = positional.map(|p| form(read::single(p))).collect::<Result<Vec<&Expr>, Failure>>()?;
+    let operands = positional.map(|p| form(read::single(p))).collect::<Result<Vec<&Expr>, CodedError>>()?;
     let made = match Op::read(&s.head, &mut attributes)? {
         Some(op) => (op, values(site, &operands)?),
         None => own(site, s, &operands, &mut attributes, ty)?,
@@ -54,7 +54,7 @@ pub(super) fn operation(site: &mut Site<'_>, s: &Statement, ty: Option<&Type>) -
     Ok(made)
 }
 
-fn values(site: &mut Site<'_>, operands: &[&Expr]) -> Result<Vec<Value>, Failure> {
+fn values(site: &mut Site<'_>, operands: &[&Expr]) -> Result<Vec<Value>, CodedError> {
     operands.iter().map(|e| site.operand(e)).collect()
 }
 
@@ -65,7 +65,7 @@ fn own(
     operands: &[&Expr],
     attributes: &mut Attributes<'_>,
     ty: Option<&Type>,
-) -> Result<(Op, Vec<Value>), Failure> {
+) -> Result<(Op, Vec<Value>), CodedError> {
     let one = || match operands {
         [e] => Ok(*e),
         _ => fail(codes::FORM, s.place, format!("`{}` takes one phrase here", s.head)),
@@ -94,7 +94,7 @@ fn own(
 }
 
 /// `tap %value, "name"[%i < 12, %t < S]`
-fn tap(site: &mut Site<'_>, x: &Expr, name: &Expr) -> Result<(Op, Vec<Value>), Failure> {
+fn tap(site: &mut Site<'_>, x: &Expr, name: &Expr) -> Result<(Op, Vec<Value>), CodedError> {
     let mut operands = vec![site.operand(x)?];
     let (name, indices) = match &name.kind {
         ExprKind::Index(name, indices) => (form(read::text(name))?, indices.as_slice()),
@@ -118,7 +118,7 @@ fn attention(
     s: &Statement,
     operands: &[&Expr],
     attributes: &mut Attributes<'_>,
-) -> Result<(Op, Vec<Value>), Failure> {
+) -> Result<(Op, Vec<Value>), CodedError> {
     if operands.len() != 3 {
         return fail(codes::FORM, s.place, "`attention` takes queries, keys and values");
     }

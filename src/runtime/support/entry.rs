@@ -23,7 +23,7 @@ use crate::taps::{self, Taps};
 /// The entry point of this index, and its code.
 fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static PlanDesc)> {
     if index == NO_ENTRY {
-        fail!(Call, "this session is of {}, and the function that was called is another model's", model().name.get());
+        fail!(Call, "this session belongs to {}, but the function called is of another model", model().name.get());
     }
     let at = usize::try_from(index).unwrap_or(usize::MAX);
     match model().entries.get().get(at).zip(opened.variant.entries.get().get(at)) {
@@ -82,12 +82,7 @@ unsafe fn give_shape(
     // SAFETY: by the contract above.
     unsafe { *ndim = found.len() as i32 };
     if found.len() as u64 > capacity || (shape.is_null() && !found.is_empty()) {
-        fail!(
-            Call,
-            "result {result} of {} has {} axes, and there is room for {capacity}",
-            entry.name.get(),
-            found.len()
-        );
+        fail!(Call, "result {result} of {} has {} axes, but the capacity is {capacity}", entry.name.get(), found.len());
     }
     if !found.is_empty() {
         // SAFETY: by the contract above.
@@ -381,7 +376,7 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
 unsafe fn bind_raw(entry: &EntryDesc, count: u64, dims: *const i64) -> Result<Bound> {
     let expected = entry.symbols.get().len();
     if count != expected as u64 {
-        fail!(Call, "{} has {expected} run-time dimensions, and {count} were given", entry.name.get());
+        fail!(Call, "{} has {expected} run-time dimensions, found {count}", entry.name.get());
     }
     if dims.is_null() && expected > 0 {
         fail!(Call, "{}: the list of dimensions is a null pointer", entry.name.get());

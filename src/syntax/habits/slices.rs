@@ -43,7 +43,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         };
         out.push(Lexeme { token: Token::DotDot, span, tainted: true });
         let written = if dots { "`...`" } else { "`:`" };
-        let message = || Diagnostic::error(codes::SLICE, format!("{written} makes no slice here")).at(span, "");
+        let message = || Diagnostic::error(codes::SLICE, format!("{written} is not slice syntax")).at(span, "");
         match found.iter_mut().rev().find(|(other, _)| *other == open) {
             Some((_, message)) => *message = message.clone().fix(span, replacement),
             None => found.push((open, message().fix(span, replacement))),
@@ -58,7 +58,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         let whole_axis = shown.contains("0..,") || shown.contains("0..]");
         let mut message = message.help(format!("write `{shown}`"));
         if whole_axis {
-            message = message.help("`0..` is a whole axis; `..` alone stands for all axes that are not named");
+            message = message.help("`0..` is a whole axis; `..` alone stands for all remaining axes");
         }
         diagnostics.push(message);
     }

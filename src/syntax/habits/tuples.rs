@@ -79,7 +79,7 @@ fn result<'a>(
             end,
             "",
             text,
-            "several results stand in parentheses",
+            "several results need parentheses",
             added,
             diagnostics,
         );
@@ -105,7 +105,7 @@ fn statement<'a>(
         if let Some(within) = within
             && (start + 1..within).any(|i| lexemes[i].token == Token::Comma && scan.place(i).open == around)
         {
-            let what = "several names stand in parentheses";
+            let what = "several names need parentheses";
             wrap(lexemes, &[(start + 1, within)], start, within, "", text, what, added, diagnostics);
         }
         return start + 1;
@@ -141,7 +141,7 @@ fn statement<'a>(
         None => {}
     }
     if !wrapped.is_empty() {
-        wrap(lexemes, &wrapped, start, end, missing, text, "several values stand in parentheses", added, diagnostics);
+        wrap(lexemes, &wrapped, start, end, missing, text, "several values need parentheses", added, diagnostics);
     }
     // What stands inside the statement's own blocks is looked at as well.
     start + 1

@@ -68,7 +68,7 @@ impl<'a> Words<'_, 'a> {
     }
 
     fn foreign(&mut self, span: Span, word: &str, help: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(codes::FOREIGN_WORD, format!("`{word}` is not a word of attn")).at(span, "").help(help)
+        Diagnostic::error(codes::FOREIGN_WORD, format!("`{word}` is not a keyword of attn")).at(span, "").help(help)
     }
 
     fn push(&mut self, token: Token<'a>, span: Span) {
@@ -127,8 +127,7 @@ impl<'a> Words<'_, 'a> {
         if self.token(at + 1) == Some(Token::Ident("__init__")) {
             return self.constructor(at);
         }
-        let message =
-            self.foreign(span, word, "functions begin with `fn`; those that are called from outside with `pub fn`");
+        let message = self.foreign(span, word, "functions are declared with `fn`, entry points with `pub fn`");
         let is_member = self.scan.place(at).holds == Inside::Members;
         let public = is_member && self.in_model(at) && self.before(at) != Some(Token::Pub);
         self.diagnostics.push(message.fix(span, if public { "pub fn" } else { "fn" }));
@@ -156,7 +155,7 @@ impl<'a> Words<'_, 'a> {
         let place = self.lexemes[at].span.to(self.lexemes[at + 1].span);
         let message = Diagnostic::error(codes::FOREIGN_WORD, "a layer has no constructor")
             .at(place, "")
-            .help("its fields stand in its braces, with their types: `proj: Linear<D, D>`, `w: f32[D, D]`");
+            .help("declare its fields in its braces, with their types: `proj: Linear<D, D>`, `w: f32[D, D]`");
         self.diagnostics.push(message);
         Some(end + 1)
     }
@@ -168,7 +167,7 @@ impl<'a> Words<'_, 'a> {
         let round = self.token(at + 2) == Some(Token::LParen);
         let end = if round { self.scan.closers.get(at + 2).copied().flatten()? } else { at + 1 };
         let mut message = self
-            .foreign(span, "class", "write `layer Name<D> { .. }`, or `model Name { .. }` for what is compiled")
+            .foreign(span, "class", "write `layer Name<D> { .. }`, or `model Name { .. }` to compile it")
             .fix(span, "layer");
         if round {
             message = message.fix(name.after().to(self.lexemes[end].span), "");
@@ -189,7 +188,7 @@ impl<'a> Words<'_, 'a> {
         let whole = Span::new(span.file, span.start, span.start + line.len() as u32);
         let word = self.text.get(span.range()).unwrap_or("import");
         let library = line.contains("nn") && !self.text.contains("use std.nn") && !self.has_library;
-        let help = "operations are known without it; the layers of the library are made known by `use std.nn`";
+        let help = "operations need no import; `use std.nn` imports the layers of the library";
         let message = self.foreign(span, word, help);
         self.diagnostics.push(message.fix(whole, if library { "use std.nn" } else { "" }));
         if library {
@@ -236,7 +235,7 @@ impl<'a> Words<'_, 'a> {
             self.diagnostics.push(message.fix(Span::new(lexeme.span.file, lexeme.span.start, start), ""));
             return Some(at + 1);
         }
-        let message = message.help("a function ends at its end only; a choice of values is `if c { a } else { b }`");
+        let message = message.help("there is no early return; write `if c { a } else { b }` as the last expression");
         self.diagnostics.push(message);
         self.push(Token::Missing, lexeme.span);
         Some(end)
@@ -257,7 +256,7 @@ impl<'a> Words<'_, 'a> {
         let message = self.selves.take().unwrap_or_else(|| {
             Diagnostic::error(codes::FOREIGN_WORD, "there is no `self`")
                 .at(span, "")
-                .help("fields and functions of a layer are known by their names alone")
+                .help("use the fields and functions of a layer by name alone")
         });
         self.selves = Some(message.fix(change, ""));
         Some(next)
@@ -305,9 +304,8 @@ impl<'a> Words<'_, 'a> {
         let is_tensor = name.to_lowercase().ends_with("tensor") || name.to_lowercase().ends_with("array");
         let message = Diagnostic::error(codes::FOREIGN_WORD, format!("`{written}` is not a type of attn")).at(span, "");
         if is_tensor && !has_shape {
-            self.diagnostics.push(
-                message.help(format!("a type has an element type and a name for each dimension: `{elem}[S, D]`")),
-            );
+            self.diagnostics
+                .push(message.help(format!("a type is an element type and its dimensions: `{elem}[S, D]`")));
             self.push(Token::Missing, span);
             return Some(last + 1);
         }
@@ -327,9 +325,9 @@ impl<'a> Words<'_, 'a> {
         let head = between(self.text, self.lexemes, at, equals - 1);
         let before = Span::new(span.file, span.start, span.start);
         self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "a new variable is declared")
+            Diagnostic::error(codes::FOREIGN_WORD, "a new variable must be declared")
                 .at(span, "")
-                .help(format!("write `let {head} = ..`, or `var`, if it is assigned again"))
+                .help(format!("write `let {head} = ..`, or `var` if it is assigned again"))
                 .fix(before, "let "),
         );
         self.push(Token::Let, before);
@@ -352,7 +350,7 @@ impl<'a> Words<'_, 'a> {
         let shown = if args.is_empty() { format!("{name}: {last}") } else { format!("{name}: {last}<{args}>") };
         let whole = self.lexemes[at].span.to(self.lexemes[close].span);
         self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "a field is declared with its type")
+            Diagnostic::error(codes::FOREIGN_WORD, "a field must be declared with its type")
                 .at(equals, "")
                 .help(format!("write `{shown}`"))
                 .fix(whole, shown),
@@ -377,7 +375,7 @@ impl<'a> Words<'_, 'a> {
         let shown = if args.is_empty() { last.to_string() } else { format!("{last}<{args}>") };
         let whole = self.lexemes[at].span.to(self.lexemes[close].span);
         self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "the generics of a layer stand in `<..>`")
+            Diagnostic::error(codes::FOREIGN_WORD, "the generics of a layer are written in `<..>`")
                 .at(self.lexemes[open].span.to(self.lexemes[close].span), "")
                 .help(format!("write `{shown}`"))
                 .fix(whole, shown),

@@ -4,16 +4,16 @@ use super::types::Names;
 use crate::diagnostics::Code;
 use crate::diagnostics::codes::ir as codes;
 use crate::interface::ParamDecl;
-use crate::irtext::{Expr, ExprKind, Phrase, Place, Statement, TextError, float_text, float32_text, quoted, read};
+use crate::irtext::{Expr, ExprKind, Phrase, Statement, TextError, TextSpan, float_text, float32_text, quoted, read};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
-pub(super) use crate::table::Failure;
+pub(super) use crate::table::CodedError;
 use crate::tile::{Op, Type, Value};
 
-pub(super) type Read<T> = Result<T, Failure>;
+pub(super) type Read<T> = Result<T, CodedError>;
 
 /// A complaint.
-pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> Read<T> {
+pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err((code, TextError::new(place, message)))
 }
 
@@ -34,7 +34,7 @@ pub(super) fn call(e: &Expr) -> Option<(&str, &[Phrase])> {
 }
 
 /// The only phrase of a list.
-pub(super) fn only(args: &[Phrase], place: Place) -> Read<&Expr> {
+pub(super) fn only(args: &[Phrase], place: TextSpan) -> Read<&Expr> {
     match args {
         [p] => form(read::single(p)),
         _ => fail(codes::FORM, place, "one term belongs here"),

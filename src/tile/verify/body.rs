@@ -9,7 +9,7 @@ use crate::ssa::verify::{self, Definitions};
 use crate::table::Gives;
 use crate::tile::text::At;
 use crate::tile::{
-    Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Place, Plan, Space, State, Terminator, TileIr, Type,
+    AllowedIn, Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, Space, State, Terminator, TileIr, Type,
     Value, ValueDef, rules,
 };
 
@@ -37,14 +37,13 @@ impl<'a> Unit<'a> {
         }
     }
 
-    fn allows(self, place: Place) -> bool {
+    fn allows(self, place: AllowedIn) -> bool {
         match (self, place) {
-            (_, Place::Both) | (Unit::Plan(_), Place::Plan) | (Unit::Kernel(_), Place::Kernel) => true,
-            (Unit::Kernel(k), Place::CpuKernel) => matches!(k.state, State::Cpu(_)),
-            (Unit::Kernel(k), Place::GpuKernel) => matches!(k.state, State::Gpu { .. }),
-            (Unit::Plan(_), Place::Kernel | Place::CpuKernel | Place::GpuKernel) | (Unit::Kernel(_), Place::Plan) => {
-                false
-            }
+            (_, AllowedIn::Both) | (Unit::Plan(_), AllowedIn::Plan) | (Unit::Kernel(_), AllowedIn::Kernel) => true,
+            (Unit::Kernel(k), AllowedIn::CpuKernel) => matches!(k.state, State::Cpu(_)),
+            (Unit::Kernel(k), AllowedIn::GpuKernel) => matches!(k.state, State::Gpu { .. }),
+            (Unit::Plan(_), AllowedIn::Kernel | AllowedIn::CpuKernel | AllowedIn::GpuKernel)
+            | (Unit::Kernel(_), AllowedIn::Plan) => false,
         }
     }
 }
@@ -196,7 +195,7 @@ impl Checker<'_, '_> {
             Terminator::Return(values) if !values.is_empty() => {
                 self.sink.error(At::Terminator(b), "a kernel or plan returns nothing");
             }
-            Terminator::Roles(_) if !self.unit.allows(Place::GpuKernel) => {
+            Terminator::Roles(_) if !self.unit.allows(AllowedIn::GpuKernel) => {
                 self.sink.error(At::Terminator(b), "`roles` does not stand here");
             }
             Terminator::Br(_) | Terminator::BrIf { .. } | Terminator::Return(_) | Terminator::Roles(_) => {}

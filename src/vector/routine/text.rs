@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use cranelift_entity::SecondaryMap;
 
 use super::{Body, Op, Place, Routine, Terminator, Type};
-use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Place as Spot, Statement, TextError};
+use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan as Spot};
 use crate::irtext::{float32_text, quoted, read};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};

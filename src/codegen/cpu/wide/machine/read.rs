@@ -9,12 +9,12 @@ use super::{
     Base, Block, BlockData, Class, Constant, Function, Inst, Mem, Op, Operand, Reg, Target, Terminator, When, verify,
 };
 use crate::irtext::syntax::{BinaryKind, CompareKind};
-use crate::irtext::{self, Expr, ExprKind, Line, Phrase, Place, Statement, TextError, read};
+use crate::irtext::{self, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan, read};
 use crate::tile::Width;
 
 type Read<T> = Result<T, TextError>;
 
-fn fail<T>(place: Place, message: impl Into<String>) -> Read<T> {
+fn fail<T>(place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err(TextError::new(place, message))
 }
 
