@@ -46,7 +46,7 @@ pub(super) struct Product<'c> {
     bytes: i64,
 }
 
-/// A register tile: so many rows and vectors, from a row and a column.
+/// A register tile: this many rows and vectors, from a row and a column.
 #[derive(Clone, Copy)]
 pub(super) struct RegisterTile<'c> {
     pub(super) height: i64,
@@ -88,7 +88,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(Factor { start: self.address(*buffer, indices)?, row, col, dense, elem })
     }
 
-    /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
+    /// Emits `acc + a @ b`, the result instead of the accumulator or in one of its own.
     pub(super) fn dot(&mut self, data: &InstData, scratch: PointerValue<'c>) -> Made<()> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         let (ta, tb) = (self.tile(*a)?, self.tile(*b)?);
@@ -171,7 +171,7 @@ impl<'c> Code<'_, '_, 'c> {
         })
     }
 
-    /// Goes through a count in steps of some sizes, largest first: so many of each where the count is known, else as many as
+    /// Goes through a count in steps of some sizes, largest first: this many of each where the count is known, else as many as
     /// fit.
     pub(super) fn in_steps(
         &mut self,
