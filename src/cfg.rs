@@ -31,7 +31,7 @@ pub fn predecessors<F: Flow>(f: &F) -> SecondaryMap<F::Block, Vec<F::Block>> {
     out
 }
 
-/// Blocks so that each comes after those that dominate it; unreachable ones are left out.
+/// Blocks so that each comes after those that dominate it; unreachable ones are omitted.
 pub fn reverse_postorder<F: Flow>(f: &F) -> Vec<F::Block> {
     let mut seen: SecondaryMap<F::Block, bool> = SecondaryMap::new();
     let mut order = Vec::new();
@@ -78,7 +78,7 @@ struct TreeNode<B> {
 /// A natural loop: a block that dominates the sources of jumps back to it, and what lies between.
 #[derive(Clone, Debug)]
 pub struct Loop<B> {
-    /// The block that every way into the loop goes through.
+    /// The block that every path into the loop goes through.
     pub header: B,
     /// All its blocks, the header among them.
     pub blocks: BTreeSet<B>,
@@ -122,7 +122,7 @@ impl<B: EntityRef + Ord> Cfg<B> {
         self.tree[b]?.parent
     }
 
-    /// Does every way from the entry to `b` go through `a`? A block dominates itself.
+    /// Does every path from the entry to `b` go through `a`? A block dominates itself.
     pub fn dominates(&self, a: B, b: B) -> bool {
         match (self.tree[a], self.tree[b]) {
             (Some(above), Some(below)) => above.first <= below.first && below.last <= above.last,

@@ -48,7 +48,7 @@ pub struct CommandLine {
 const OWN: [&str; 7] = ["help", "-h", "--help", "-V", "--version", "-v", "--verbose"];
 
 impl CommandLine {
-    /// Reads a command line, the program's name first. `compile` may be left out, so it is put in where the
+    /// Reads a command line, the program's name first. `compile` may be omitted, so it is put in where the
     /// first argument is no command.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl CommandLine {
 /// The commands of attnc.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Compile a program (the command may be left out)
+    /// Compile a program (the command may be omitted)
     Compile(CompileOptions),
     /// Report all errors in a program without compiling it
     Check(CheckOptions),

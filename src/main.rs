@@ -1,4 +1,4 @@
-//! The `attnc` command: arguments in, exit code out. A panic is a bug of ours and says so; memory that there is not belongs
+//! The `attnc` command: arguments in, exit code out. A panic is a bug in attnc and says so; memory that there is not belongs
 //! to the environment.
 
 mod memory;

@@ -187,7 +187,7 @@ fn syntax_of_python_gives_one_error_each() {
     one_error("a type", "fn f(n: int[S]) -> i32[S] { n + 1 }\n", "write `i32[S]`");
     one_error("a float type", "fn f(x: float) -> f32 { x + 1 }\n", "write `f32`");
     one_error_in_words("a type without a shape", "fn f(x: Tensor) -> f32 { sum(x) }\n", "`f32[S, D]`");
-    one_error("def", "def f(x: f32[S]) -> f32[S] { x }\n", "functions begin with `fn`");
+    one_error("def", "def f(x: f32[S]) -> f32[S] { x }\n", "functions are declared with `fn`");
     one_error(
         "self",
         "layer L<D> {\n    w: f32[D]\n    fn f(self, x: f32[D]) -> f32[D] { x * self.w + self.w }\n}\n",
@@ -277,12 +277,12 @@ fn functions_of_other_libraries_show_how_they_are_written() {
         one_error(line, &function("(x: f32[S, D]) -> f32[S, D] where S >= 1", line), advice);
     }
     for (line, advice) in [
-        ("tile(x, 2)", "axes of length 1 are repeated by broadcasting"),
-        ("repeat(x, 2)", "axes of length 1 are repeated by broadcasting"),
+        ("tile(x, 2)", "axes of length 1 are broadcast"),
+        ("repeat(x, 2)", "axes of length 1 are broadcast"),
         ("layer_norm(x)", "make it a field, `norm: LayerNorm<D>`"),
         ("nn.Linear(x)", "make it a field, `proj: Linear<I, O>`"),
         ("topk(x, 3)", "not available in this version"),
-        ("reshape(x, 3)", "by a pattern"),
+        ("reshape(x, 3)", "with a pattern"),
         ("print(x + 1)\n    x", "name the value first"),
     ] {
         one_error_in_words(line, &function(x, line), advice);
@@ -324,7 +324,7 @@ fn literals_that_overflow_are_errors() {
         (x("f32", "x * 1e39"), "1e39 is too large for `f32`"),
         (x("f32", "x * -1e300"), "infinity is written `inf`"),
         (x("f16", "x + 1e5"), "1e5 is too large for `f16`, whose largest number is 65504"),
-        (x("f16", "x + 70000"), "70000 is too large for `f16`"),
+        (x("f16", "x + 70000"), "70000 is out of the range of `f16`"),
         (x("f16", "x * -65520.0"), "65504"),
         (x("f32", "let y = 4e38\nx * y"), "is too large for `f32`"),
         (

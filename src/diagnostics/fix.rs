@@ -15,7 +15,7 @@ pub struct Fix {
 }
 
 /// The text of a file with the changes that its diagnostics advise, and how many changes these are. A change inside
-/// a wider one is left out, for the wider one's text has it; a diagnostic whose change crosses another's is not heeded.
+/// a wider one is omitted, for the wider one's text has it; a diagnostic whose change crosses another's is not heeded.
 pub fn apply_fixes<'d>(
     text: &str,
     file: FileId,

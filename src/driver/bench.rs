@@ -236,7 +236,7 @@ struct Measured {
     launches: Vec<Vec<(i64, i64)>>,
 }
 
-/// Calls for so many seconds.
+/// Calls for this many seconds.
 fn measure(model: &CompiledModel, name: &str, args: &[Tensor], seconds: f64) -> Result<Measured, LoadError> {
     let mut session = model.session()?;
     session.profile(true)?;

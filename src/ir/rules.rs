@@ -1,7 +1,7 @@
 //! Shape rules: the type of an operation's result from its operands' types.
 //!
 //! In: an operation, the types of its operands, and the declared type where the operands do not fix the result. Out: the
-//! type of the result, or a complaint in words. The builder, the parser and the verifier all ask here, so a rule stands
+//! type of the result, or an error in words. The builder, the parser and the verifier all ask here, so a rule stands
 //! once. Which rule is an operation's, and how many operands it takes, says its row in the table (`op`).
 
 use super::{Function, FusionKind, MaskKind, Op, Scalar, Terminator, Type};

@@ -24,7 +24,7 @@
 //! 11. Places are in files that the module lists.
 //! 12. No extent is a negative number; no size is beyond every machine, as far as numbers tell
 //!     (`requirements::too_large`), and no number of a check beyond 64 bits.
-//! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put behind it.
+//! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put after it.
 //!
 //! Of the body of a fused region:
 //! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to 12 hold in it.

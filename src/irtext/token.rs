@@ -113,7 +113,7 @@ fn tail(s: &str) -> &str {
     s.get(1..).unwrap_or_default()
 }
 
-/// The tokens of a text, newlines inside of brackets left out.
+/// The tokens of a text, newlines inside of brackets omitted.
 pub struct Lexer<'a> {
     tokens: logos::Lexer<'a, Token<'a>>,
     text: &'a str,

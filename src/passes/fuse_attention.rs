@@ -37,7 +37,7 @@
 //!   the kernel, which then never visits hidden tiles; any other mask is an operand.
 //! * A soft cap, `c * tanh(scores)` with one number `c` (1 if there is none), may stand anywhere among the masks. What the
 //!   scores are divided by before it, `c` in `c * tanh(s / c)` or any other number, is in the scale.
-//! * `shape`: a sink, one column joined to the masked scores by `concat` or `pad`, before or behind them, if a slice of the
+//! * `shape`: a sink, one column joined to the masked scores by `concat` or `pad`, before or after them, if a slice of the
 //!   weights drops just that column. It becomes the last of the masks, without what only broadcast it.
 //! * `transposition`: nothing to prove. Whatever the right operand of the first matmul is, its transpose is `k`, a view.
 //! * `types`: queries, keys and values are floats. A cast to `f32` may stand between queries or keys and the product, and casts
@@ -64,7 +64,7 @@
 //! ```
 //!
 //! of the exact one: as written it is rounded to the type after each of the r operations, fused it stays `f32`. (The 8 is
-//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) Behind a cap h, with a of what
+//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) After a cap h, with a of what
 //! was given to `tanh`, r' operations after the cap, and M the largest sum of the sizes of what these add or put there, a sink's
 //! too, it is
 //!

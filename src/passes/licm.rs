@@ -61,7 +61,7 @@
 //! # What it does not do
 //!
 //! A loop that is entered from several places, or conditionally, stays as it is: the lowering makes no such. Nothing is
-//! moved behind a loop. Memory is not weighed: a hoisted value lives through the loop.
+//! moved after a loop. Memory is not weighed: a hoisted value lives through the loop.
 
 use std::collections::BTreeSet;
 
@@ -152,7 +152,7 @@ fn never_fails(f: &Function, inst: &InstData) -> bool {
     }
 }
 
-/// A whole number that cannot be negative, by its form.
+/// An integer that cannot be negative, by its form.
 fn is_plain(d: &Dim) -> bool {
     let whole = |m: &Monomial| m.0.iter().all(|(factor, e)| *e > 0 && matches!(factor, Factor::Symbol(_)));
     d.is_provably_nonnegative() && d.terms().all(|(m, r)| r.den == 1 && whole(m))

@@ -95,7 +95,7 @@ pub(super) fn sites(f: &Function) -> Vec<(Inst, Result<Site, Mismatch>)> {
     softmaxes.filter_map(|(_, i, _)| Some((i, finder.site(i)?))).collect()
 }
 
-/// How many rewrites one site takes: each brings it nearer to its form. A guard against our own mistakes.
+/// How many rewrites one site takes: each brings it nearer to its form. A guard against our own bugs.
 const MOST_REWRITES: usize = 256;
 
 /// Makes one rewrite after another at every attention of a function, until none is left to make; `rewrite` makes one and
@@ -110,7 +110,7 @@ pub(super) fn rewrite_sites(
     for _ in 0..MOST_REWRITES {
         let mut again = false;
         for site in sites(f).into_iter().filter_map(|(_, found)| found.ok()) {
-            // A rule's complaint means that the rewrite does not fit; the program stays.
+            // A rule's error means that the rewrite does not fit; the program stays.
             if let Ok(Some(name)) = rewrite(f, &site, ctx) {
                 ctx.count(name, 1);
                 again = true;
@@ -332,7 +332,7 @@ impl<'a> Finder<'a> {
         let last = self.shape_of(d.result).len().checked_sub(1)?;
         let columns = |v: Value| self.shape_of(Some(v)).get(last).cloned().unwrap_or_default();
         let one = |n: &Dim| n.as_const() == Some(1);
-        // Which scores are kept if they come first, and behind so many columns.
+        // Which scores are kept if they come first, and after this many columns.
         let is_first = |scores: Value| *kept.start == Dim::zero() && *kept.stop == columns(scores);
         let is_after = |scores: Value| *kept.start == Dim::one() && *kept.stop == columns(scores).add(&Dim::one());
         let found = match (&d.op, d.operands.as_slice()) {

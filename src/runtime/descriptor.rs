@@ -277,7 +277,7 @@ pub fn serialise(model: &ModelDescriptor) -> Result<DescriptorImage, String> {
     Ok(w.finish())
 }
 
-/// Fills tables top down: a table's rows are reserved first, then its own tables behind it.
+/// Fills tables top down: a table's rows are reserved first, then its own tables after it.
 #[derive(Default)]
 struct Writer {
     bytes: Vec<u8>,

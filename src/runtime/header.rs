@@ -1,7 +1,7 @@
 //! `model.h`: what a C or C++ program needs to call a `model.so`, in one file.
 //!
 //! In: the descriptor. Out: the header's text: DLPack's structs and the runtime's functions (`runtime.h`, the same for
-//! every model), the symbol of the model's library, and a typed inline function for each entry point, with its shapes in a comment. It is C89 but for
+//! every model), the symbol of the model's library, and a typed inline function for each entry point, with its shapes in a comment. It is C89 except for
 //! `<stdint.h>`, and C++.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::shape::Elem;
 /// The part that is the same for every model.
 const RUNTIME: &str = include_str!("runtime.h");
 
-/// Words of C and C++, and names that the wrappers use: an `_` is put behind them.
+/// Words of C and C++, and names that the wrappers use: an `_` is put after them.
 const TAKEN: [&str; 75] = [
     "alignas",
     "alignof",
@@ -326,7 +326,7 @@ mod tests {
             .filter(|name| *name != "poll")
             .collect();
         assert_eq!(members, FUNCTIONS);
-        // And each can be called by its name, but for that which is Python's.
+        // And each can be called by its name, except for that which is Python's.
         for name in FUNCTIONS.iter().filter(|name| **name != "python_call") {
             assert!(RUNTIME.contains(&format!("attnc_{name}(")), "{name}");
         }

@@ -118,7 +118,7 @@ unsafe impl Send for CompiledModel {}
 // SAFETY: and by several at once.
 unsafe impl Sync for CompiledModel {}
 
-/// Axes that a shape query makes room for.
+/// Axes that a shape query makes space for.
 const MAX_RANK: usize = 64;
 
 impl CompiledModel {
@@ -273,7 +273,7 @@ unsafe fn text(t: *const c_char) -> String {
 /// # Safety
 /// `f` is one of the functions that copy an error's text, `handle` one of its handles.
 unsafe fn copied(f: unsafe extern "C" fn(*const c_void, *mut c_char, u64) -> u64, handle: *const c_void) -> String {
-    // SAFETY: a null buffer asks for the length; the second has room for it and the NUL.
+    // SAFETY: a null buffer asks for the length; the second has space for it and the NUL.
     unsafe {
         let mut bytes = vec![0u8; f(handle, null_mut(), 0) as usize + 1];
         f(handle, bytes.as_mut_ptr().cast(), bytes.len() as u64);
@@ -471,7 +471,7 @@ impl Session<'_> {
         &self.written
     }
 
-    /// Makes ready to call an entry point again and again, with the same arguments and the same room for the results.
+    /// Makes ready to call an entry point again and again, with the same arguments and the same space for the results.
     ///
     /// # Errors
     /// What the runtime says against the arguments.
@@ -494,7 +494,7 @@ impl Session<'_> {
         for i in 0..count {
             let mut shape = [0i64; MAX_RANK];
             let mut rank = 0;
-            // SAFETY: live tensors; room for as many axes as said.
+            // SAFETY: live tensors; space for as many axes as said.
             let status = unsafe {
                 let (capacity, n) = (shape.len() as u64, args.len() as u64);
                 (f.attnc_result_shape)(self.handle, entry, n, args.as_ptr(), i, shape.as_mut_ptr(), capacity, &mut rank)

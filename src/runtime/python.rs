@@ -11,7 +11,7 @@ use super::descriptor::{Entry, ModelDescriptor, Tensor};
 /// The part that is the same for every model.
 const WRAPPER: &str = include_str!("wrapper.py");
 
-/// Words that Python keeps for itself, and names that our own classes use: an `_` is put behind them.
+/// Words that Python keeps for itself, and names that our own classes use: an `_` is put after them.
 const TAKEN: [&str; 43] = [
     "False",
     "None",
@@ -145,7 +145,7 @@ fn method(called: &str, index: usize, e: &Entry) -> String {
     )
 }
 
-/// A name that Python takes: the program's, with an `_` behind where it is taken, and for characters that it has not. Names that
+/// A name that Python takes: the program's, with an `_` after where it is taken, and for characters that it has not. Names that
 /// begin with an `_` mean something to Python, or are our own: those get `before` in front.
 fn identifier(name: &str, before: &str) -> String {
     let mut out: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();

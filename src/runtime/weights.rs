@@ -1,6 +1,6 @@
 //! Weights for the interpreter: tensors of a safetensors file by name.
 //!
-//! In: the path of an untrusted file. Out: each tensor that is asked for, checked beforehand against the model's
+//! In: the path of an untrusted file. Out: each tensor that is requested, checked beforehand against the model's
 //! parameters all at once. (A `model.so` does the same by itself, in `support/weights.rs`.)
 
 use std::collections::BTreeSet;

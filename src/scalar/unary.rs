@@ -68,7 +68,7 @@ pub enum Change {
     Gated,
 }
 
-/// What a row says, but for the operation itself.
+/// What a row says, except for the operation itself.
 struct Row {
     name: &'static str,
     written: Written,
@@ -112,7 +112,7 @@ macro_rules! rows {
 
 rows! {
     Neg "neg" Operator Instruction Exact Maybe |x| -x, Some(i64::wrapping_neg),
-        "each element with the other sign";
+        "each element negated";
     Abs "abs" Call Instruction Exact Never f64::abs, Some(i64::wrapping_abs),
         "the absolute value of each element";
     Exp "exp" Call Function Exponential Never f64::exp, None,
@@ -145,15 +145,15 @@ rows! {
     Relu "relu" Call Function Exact Never |x| if x < 0.0 { 0.0 } else { x }, Some(|x| x.max(0)),
         "maximum(x, 0) for each element";
     Gelu "gelu" Call Function Gated Never gelu, None,
-        "x * Phi(x) for each element, by erf";
+        "x * Phi(x) for each element, with erf";
     GeluTanh "gelu_tanh" Call Function Gated Never gelu_tanh, None,
-        "the approximation of gelu by tanh";
+        "the tanh approximation of gelu";
     Silu "silu" Call Function Gated Never silu, None,
         "x * sigmoid(x) for each element";
     Floor "floor" Call Function Steps Maybe f64::floor, Some(|x| x),
-        "the greatest integer that is not above each element";
+        "each element rounded down";
     Not "not" Operator Instruction Exact Maybe |x| f64::from(u8::from(x == 0.0)), Some(|x| i64::from(x == 0)),
-        "false where true, true where false";
+        "logical negation";
 }
 
 /// GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415).

@@ -180,7 +180,7 @@ impl<D: Dialect> Body<D> {
         cfg::predecessors(self)
     }
 
-    /// Blocks so that each comes after those that dominate it; unreachable ones are left out.
+    /// Blocks so that each comes after those that dominate it; unreachable ones are omitted.
     pub fn reverse_postorder(&self) -> Vec<Block> {
         cfg::reverse_postorder(self)
     }

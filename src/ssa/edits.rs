@@ -66,7 +66,7 @@ impl<D: Dialect> Body<D> {
     /// Appends an instruction, its type computed by the operation's rule.
     ///
     /// # Errors
-    /// The rule's complaint about the operands, in words.
+    /// The rule's error about the operands, in words.
     pub fn append(
         &mut self,
         block: Block,

@@ -49,7 +49,7 @@ impl<'a> Around<'_, 'a> {
         words::found(self.found, self.slice(self.span))
     }
 
-    /// Where something is missing: behind the token before.
+    /// Where something is missing: after the token before.
     fn gap(&self) -> Span {
         self.before[0].map_or(self.span, |lexeme| lexeme.span.after())
     }
@@ -118,7 +118,7 @@ fn missing_fn(around: &Around<'_, '_>) -> Option<Diagnostic> {
 fn missing_type(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let ends = matches!(around.found?, Token::Comma | Token::RParen | Token::Newline | Token::RBrace | Token::Eq);
     let Some(Token::Ident(name)) = around.previous() else { return None };
-    // Where a type may be left out (`let x = 1`, generics), the end of the thing fits too.
+    // Where a type may be omitted (`let x = 1`, generics), the end of the thing fits too.
     if !ends || !around.expects(":") || around.expects("=") || around.expects(",") {
         return None;
     }
@@ -201,7 +201,7 @@ fn two_on_a_line(around: &Around<'_, '_>) -> Option<Diagnostic> {
 fn unexpected(around: &Around<'_, '_>) -> Diagnostic {
     let found = around.found_words();
     let expected = words::expected(around.expected);
-    // The end of a line or of the text is shown behind the last token, not on an empty line.
+    // The end of a line or of the text is shown after the last token, not on an empty line.
     let span = match around.found {
         None | Some(Token::Newline) => around.gap(),
         Some(_) => around.span,

@@ -2,7 +2,7 @@
 //!
 //! In: a source text. Out: the tree of what could be read, and the diagnostics of what could not.
 //! LALRPOP gives an error as the token that does not fit and the list of those that would; `mistakes` finds
-//! the likely mistake behind the pair.
+//! the likely mistake after the pair.
 
 use super::ast;
 use super::habits;
@@ -29,7 +29,7 @@ pub fn tokens<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) ->
 }
 
 /// Reads a text (of less than 4 GiB). Whatever the text, there is a tree: parts that could not be read are
-/// left out, or stand in it as `Error` nodes, and then there is at least one error in `diagnostics`.
+/// omitted, or stand in it as `Error` nodes, and then there is at least one error in `diagnostics`.
 pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::File {
     let lexemes = tokens(file, text, diagnostics);
     let mut builder = Builder::new(file);

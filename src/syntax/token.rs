@@ -227,7 +227,7 @@ pub enum Token<'a> {
     LBraceMembers,
     /// `<` between a name and an element type, as in `cast<bf16>(x)`
     LtElem,
-    /// Stands where an expression was left out after an error that is reported already.
+    /// Stands where an expression was omitted after an error that is reported already.
     Missing,
 }
 

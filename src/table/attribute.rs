@@ -192,7 +192,7 @@ impl<'a> Attributes<'a> {
             .ok_or_else(|| (codes::ATTRIBUTE, TextError::new(self.place, format!("`{}` needs `{name}`", self.head))))
     }
 
-    /// An attribute; `default` where it may be left out.
+    /// An attribute; `default` where it may be omitted.
     ///
     /// # Errors
     /// It is missing, or of another kind.
@@ -207,7 +207,7 @@ impl<'a> Attributes<'a> {
         T::read(e).map_err(|e| (codes::FORM, TextError::new(e.place, format!("`{name}`: {}", e.message))))
     }
 
-    /// Complains about an attribute that nobody asked for.
+    /// Reports an attribute that nobody requested.
     ///
     /// # Errors
     /// There is one.

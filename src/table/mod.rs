@@ -14,8 +14,8 @@
 //! * the variant with its fields;
 //! * its name in the text, or `each kind: T` for a [`Family`]: the operations of a family have their names and meanings there;
 //! * names of the operands; one that ends in `*` stands for any number;
-//! * attributes with their types ([`Attribute`]); one with `= default` is left out of the text where it has this value.
-//!   `own` in the place of attributes: the operation has a form of its own, which printer and parser know;
+//! * attributes with their types ([`Attribute`]); one with `= default` is omitted from the text where it has this value.
+//!   `own` instead of attributes: the operation has a form of its own, which printer and parser know;
 //! * where it may stand: [`Row::class`], each IR's own classes;
 //! * its [`Effects`];
 //! * what gives the result's type ([`Gives`]);
@@ -31,7 +31,7 @@ use crate::diagnostics::{Code, did_you_mean};
 use crate::irtext::{TextError, TextSpan};
 use crate::ssa::Effects;
 
-/// A complaint about a text, with its code.
+/// An error about a text, with its code.
 pub type CodedError = (Code, TextError);
 
 /// Operations that differ in what is computed alone: each has a name and a meaning of its own.
@@ -69,7 +69,7 @@ pub struct AttributeRow {
     pub name: &'static str,
     /// What it is ([`Attribute::KIND`]).
     pub kind: &'static str,
-    /// May it be left out?
+    /// May it be omitted?
     pub optional: bool,
 }
 
@@ -120,7 +120,7 @@ impl<C> Row<C> {
     }
 }
 
-/// The complaint about a name that no row has, with the nearest one that a row has.
+/// The error about a name that no row has, with the nearest one that a row has.
 pub fn unknown<C>(name: &str, place: TextSpan, table: &[Row<C>]) -> CodedError {
     let near = did_you_mean(name, table.iter().map(|row| row.name));
     let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));

@@ -96,7 +96,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Does it multiply by whole numbers with scales?
+    /// Does it multiply by integers with scales?
     pub fn loads_scaled(&self) -> bool {
         self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. }))
     }

@@ -88,7 +88,7 @@ pub enum Op {
         cols: Option<usize>,
     },
     /// Writes a tile into a buffer. Operands: buffer, an index for each axis, tile. No result. On a GPU, elements outside
-    /// of the buffer are left out.
+    /// of the buffer are omitted.
     Store {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -115,7 +115,7 @@ pub enum Op {
     Element,
     /// Rows and columns exchanged.
     Transpose,
-    /// A panel of whole numbers times their scales, as `f32`: the right operand of products alone. Operands: a buffer of
+    /// A panel of integers times their scales, as `f32`: the right operand of products alone. Operands: a buffer of
     /// `i8`, an index for each axis, a buffer of scales with as many axes. Rows (the steps of the product) go along the axis
     /// before the last, columns along the last. With 4 bits, a byte has two steps, the first in its lower half, in two's
     /// complement, and indices along that axis count bytes. Each [`GROUP`] steps have a row of scales; the tile starts with
@@ -133,7 +133,7 @@ pub enum Op {
     /// A tile of `f32`, each element the nearest `bf16`, whose rows lie in pairs: the right operand of products alone, whose
     /// left operand may then be a window of `bf16`. Operand: a tile. The result may have a row more than that, of zeros,
     /// so that their number is even; where the number is known at run time alone, it is the result's that counts: rows
-    /// behind the operand's are zeros, and rows behind its own are left out. In scratch, a row of the result is two of its
+    /// after the operand's are zeros, and rows after its own are omitted. In scratch, a row of the result is two of its
     /// rows, those of a column side by side in 4 bytes; it may lie over the operand.
     PairRows,
     /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a sum of its own, over all
@@ -171,7 +171,7 @@ pub enum Op {
         cols: Option<usize>,
     },
     /// A template: `acc + a^T @ b` with `acc` in vector registers. `a` is a packed panel, inner index along the rows (so
-    /// that a step of the inner index is one row of `a` and one of `b`); both have room for whole registers, whatever
+    /// that a step of the inner index is one row of `a` and one of `b`); both have space for whole registers, whatever
     /// their extents. Each step loads one row of `b` into registers and broadcasts the elements of one row of `a`.
     /// Its sums are those of [`DotMode::Fma`].
     DotPanels {
@@ -260,7 +260,7 @@ pub enum Op {
     /// true says that this was written; or one for each of those of the arrays of layers alone, in which true says that the
     /// call asks for it.
     Tap {
-        /// Its path, `*` for each array index; with a mark behind for what is not its data.
+        /// Its path, `*` for each array index; with a mark after for what is not its data.
         name: String,
     },
     /// The data of a parameter. Operands index the arrays of layers on its path.

@@ -1,7 +1,7 @@
 //! Type rules: which operands an operation takes, and what its result is.
 //!
 //! In: an operation, the types of its operands, and the declared type of its result where the operands do not fix it.
-//! Out: the type that the result must have, or a complaint in words. Where tiles live is not looked at here: the space of
+//! Out: the type that the result must have, or an error in words. Where tiles live is not looked at here: the space of
 //! a result is taken from the declaration, and judged by `verify`. What a body, a kernel or the order of instructions
 //! decides is judged by the verifier too.
 
@@ -525,7 +525,7 @@ fn declared_buffer(declared: Option<&Type>) -> Rule {
     }
 }
 
-/// The buffers have the same axes, but for the last one before the columns, along which a row of scales is for a group.
+/// The buffers have the same axes, except for the last one before the columns, along which a row of scales is for a group.
 pub(super) fn scaled(given: Given<'_>, bits: &u8) -> Rule {
     let Given { types, declared } = given;
     let (b, t) = (accessed(types, 0, 1)?, declared_tile(declared)?);

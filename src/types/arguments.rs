@@ -17,14 +17,14 @@ use crate::syntax::ast;
 
 /// Arguments in the order of the parameters.
 pub(super) struct Slots<'e> {
-    /// One for each parameter; none where it was left out.
+    /// One for each parameter; none where it was omitted.
     pub(super) given: Vec<Option<&'e ast::Arg>>,
     /// Arguments with other names, where these are allowed.
     pub(super) extra: Vec<&'e ast::Arg>,
 }
 
 impl Body<'_> {
-    /// Puts arguments in the order of the parameters. The last `optional` parameters may be left out; with `extra`,
+    /// Puts arguments in the order of the parameters. The last `optional` parameters may be omitted; with `extra`,
     /// names that are no parameters are collected.
     pub(super) fn slots<'e>(
         &mut self,

@@ -45,7 +45,7 @@ pub(super) enum Builtin {
     Later,
 }
 
-/// A row of the table: name, arguments, how many of the last ones may be left out, and what it gives, in a line.
+/// A row of the table: name, arguments, how many of the last ones may be omitted, and what it gives, in a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) name: &'static str,
@@ -69,15 +69,21 @@ const REDUCE: &[&str] = &["x", "axis", "keep"];
 
 /// All but the functions of one element, which are in their own table ([`UnaryOp`]).
 const TABLE: &[Row] = &[
-    row("pow", Builtin::Binary(BinaryOp::Pow), &["x", "y"], 0, "x to the power of y, for each element"),
-    row("maximum", Builtin::Binary(BinaryOp::Max), &["x", "y"], 0, "the greater of two, for each element"),
-    row("minimum", Builtin::Binary(BinaryOp::Min), &["x", "y"], 0, "the lesser of two, for each element"),
-    row("sum", Builtin::Reduce(ReduceKind::Sum), REDUCE, 2, "the sum over an axis, the last if left out"),
-    row("mean", Builtin::Reduce(ReduceKind::Mean), REDUCE, 2, "the mean over an axis, the last if left out"),
-    row("max", Builtin::Reduce(ReduceKind::Max), REDUCE, 2, "the greatest element along an axis, the last if left out"),
-    row("min", Builtin::Reduce(ReduceKind::Min), REDUCE, 2, "the least element along an axis, the last if left out"),
-    row("any", Builtin::Reduce(ReduceKind::Any), REDUCE, 2, "is one true, along an axis, the last if left out"),
-    row("all", Builtin::Reduce(ReduceKind::All), REDUCE, 2, "are all true, along an axis, the last if left out"),
+    row("pow", Builtin::Binary(BinaryOp::Pow), &["x", "y"], 0, "x to the power of y, elementwise"),
+    row("maximum", Builtin::Binary(BinaryOp::Max), &["x", "y"], 0, "the larger of two, elementwise"),
+    row("minimum", Builtin::Binary(BinaryOp::Min), &["x", "y"], 0, "the smaller of two, elementwise"),
+    row("sum", Builtin::Reduce(ReduceKind::Sum), REDUCE, 2, "the sum over an axis, by default the last"),
+    row("mean", Builtin::Reduce(ReduceKind::Mean), REDUCE, 2, "the mean over an axis, by default the last"),
+    row("max", Builtin::Reduce(ReduceKind::Max), REDUCE, 2, "the largest element along an axis, by default the last"),
+    row("min", Builtin::Reduce(ReduceKind::Min), REDUCE, 2, "the smallest element along an axis, by default the last"),
+    row("any", Builtin::Reduce(ReduceKind::Any), REDUCE, 2, "is any element true, along an axis, by default the last"),
+    row(
+        "all",
+        Builtin::Reduce(ReduceKind::All),
+        REDUCE,
+        2,
+        "are all elements true, along an axis, by default the last",
+    ),
     row(
         "argmax",
         Builtin::Reduce(ReduceKind::ArgMax),
@@ -85,7 +91,7 @@ const TABLE: &[Row] = &[
         2,
         "where the greatest element of an axis is, the first of equals",
     ),
-    row("softmax", Builtin::Softmax, &["x", "axis"], 1, "exp(x - max) / sum over an axis, the last if left out"),
+    row("softmax", Builtin::Softmax, &["x", "axis"], 1, "exp(x - max) / sum over an axis, by default the last"),
     row("log_softmax", Builtin::LogSoftmax, &["x", "axis"], 1, "the logarithm of the softmax"),
     row("where", Builtin::Where, &["condition", "a", "b"], 0, "a where the condition holds, else b, broadcast"),
     row(
@@ -98,7 +104,7 @@ const TABLE: &[Row] = &[
     row("einsum", Builtin::Einsum, &["pattern"], 0, "products and sums by a pattern: \"s d, t d -> s t\""),
     row("concat", Builtin::Concat, &["axis"], 1, "tensors one after another along an axis"),
     row("split", Builtin::Split, &["x", "axis", "parts"], 2, "equal parts of an axis, as a tuple"),
-    row("unbind", Builtin::Unbind, &["x", "axis"], 1, "the elements of an axis, the first if left out, as a tuple"),
+    row("unbind", Builtin::Unbind, &["x", "axis"], 1, "the elements of an axis, by default the first, as a tuple"),
     row(
         "pad",
         Builtin::Pad,
@@ -187,7 +193,7 @@ impl Body<'_> {
         match generics {
             [] if builtin == Builtin::Cast => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::CALL_GENERICS, "`cast` needs the element type")
+                    Diagnostic::error(shapes::CALL_GENERICS, "`cast` is missing the element type")
                         .at(span, "write `cast<f32>(..)`"),
                 );
                 None
@@ -228,7 +234,7 @@ impl Body<'_> {
                 if x.ty.is_error() || y.ty.is_error() {
                     return TypedExpr::error(span);
                 }
-                // `pow` of two whole numbers is a float, as every float function of dimensions is.
+                // `pow` of two integers is a float, as every float function of dimensions is.
                 self.elementwise(Elementwise::Binary(op), what, name, x, y, span)
             }
             Builtin::Reduce(kind) => self.reduce(kind, what, first, arg(1), arg(2), span),
@@ -315,7 +321,7 @@ impl Body<'_> {
     pub(super) fn needs_floats(&mut self, what: &str, tensor: &Tensor, span: Span) {
         let shown = self.text(span).unwrap_or("..").to_string();
         self.diagnostics.push(
-            Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` is for floats, this is {tensor}"))
+            Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` expects floats, found {tensor}"))
                 .at(span, tensor.to_string())
                 .help(format!("convert it: `cast<f32>({shown})`")),
         );
@@ -333,7 +339,7 @@ impl Body<'_> {
         let value = self.expr(value);
         let ast::ExprKind::List(list) = &dims.kind else {
             self.diagnostics.push(
-                Diagnostic::error(dimensions::NOT_A_DIMENSION, "the shape of `full` is a list of dimensions")
+                Diagnostic::error(dimensions::NOT_A_DIMENSION, "the shape of `full` must be a list of dimensions")
                     .at(dims.span, "write `[S, D]`"),
             );
             return TypedExpr::error(span);
@@ -347,7 +353,7 @@ impl Body<'_> {
         let elem = elem.unwrap_or(own.elem);
         let wanted = Type::Tensor(Tensor { elem, shape: Shape::scalar() });
         let fitted = self.fit(value, &wanted, &|ty, at, _| {
-            Diagnostic::error(shapes::LITERAL, format!("`full` repeats one {wanted}, this is {ty}"))
+            Diagnostic::error(shapes::LITERAL, format!("`full` expects one {wanted}, found {ty}"))
                 .at(at, ty.to_string())
         });
         match fitted {
@@ -362,7 +368,7 @@ impl Body<'_> {
         let (Some((tensor, i)), Some(n)) = (i, n) else { return TypedExpr::error(span) };
         if !matches!(tensor.elem, Elem::I32 | Elem::I64) {
             self.diagnostics.push(
-                Diagnostic::error(shapes::INDEX_TYPE, format!("`one_hot` takes integers, this is {tensor}"))
+                Diagnostic::error(shapes::INDEX_TYPE, format!("`one_hot` expects integers, found {tensor}"))
                     .at(i_span, tensor.to_string()),
             );
             return TypedExpr::error(span);

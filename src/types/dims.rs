@@ -214,7 +214,7 @@ impl DimScope {
         Some(dim)
     }
 
-    /// `a / b`, if it is a whole number by the facts.
+    /// `a / b`, if it is an integer by the facts.
     pub(super) fn divide(
         &self,
         a: &Dim,
@@ -249,7 +249,7 @@ impl DimScope {
         None
     }
 
-    /// Reads one condition of a `where` clause. One that cannot be read is reported and left out.
+    /// Reads one condition of a `where` clause. One that cannot be read is reported and omitted.
     pub(super) fn fact(&self, clause: &Expr, out: &mut Vec<(Fact, Span)>, diagnostics: &mut Diagnostics) {
         let ExprKind::Binary { op, left, right, .. } = &clause.kind else {
             if clause.kind != ExprKind::Error {

@@ -1,7 +1,7 @@
 //! The typed program as text, for `--emit types`: every declaration, every expression with its inferred type.
 //!
 //! In: a checked program. Out: one line for each declaration, statement and operation, operands indented below it, the
-//! type behind a colon; the same program always gives the same text. It is made to be read, not to be read back.
+//! type after a colon; the same program always gives the same text. It is made to be read, not to be read back.
 
 use std::fmt::Write;
 

@@ -78,7 +78,7 @@ impl Body<'_> {
             return Some(TypedExpr::error(span));
         }
         let message = format!("there is no function `{}`", name.name);
-        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(name.span, "not known");
+        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(name.span, "not found");
         Some(self.advise(diagnostic, span, &name.name, args, &operands))
     }
 
@@ -149,7 +149,7 @@ impl Body<'_> {
         let operands = self.operands_alone(args);
         let operands: Vec<Option<Ty>> = std::iter::once(Some(value.ty.clone())).chain(operands).collect();
         let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tensor has no `{}`", name.name))
-            .at(name.span, "not known")
+            .at(name.span, "not found")
             .also(base.span, value.ty.to_string());
         Some(match row {
             Some(row) => {
@@ -180,11 +180,11 @@ impl Body<'_> {
             ast::Arg { name: None, value: inner.clone(), span: inner.span },
             ast::Arg { name: None, value: index.clone(), span: index.span },
         ];
-        let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, "the shape of a tensor is no value").at(place, "");
+        let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, "the shape of a tensor is not a value").at(place, "");
         Some(self.advise(diagnostic, span, "size", &args, &[Some(value.ty.clone()), None]))
     }
 
-    /// `torch.exp(x)`: an operation behind the name of a library.
+    /// `torch.exp(x)`: an operation after the name of a library.
     pub(super) fn library_call(
         &mut self,
         expr: &ast::Expr,
@@ -195,7 +195,7 @@ impl Body<'_> {
         let library = library_of(base).filter(|library| !self.is_known(library))?;
         let operands = self.operands_alone(args);
         let message = format!("there is no `{library}` here");
-        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not known");
+        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not found");
         let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
         Some(match row {
             Some(row) => {
@@ -274,13 +274,14 @@ impl Body<'_> {
             let name = arg.name.as_ref().map_or("", |name| name.name.as_str());
             Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("`{what}` has no argument `{name}`")).at(
                 arg.name.as_ref().map_or(arg.span, |name| name.span),
-                format!("it is `{what}({})`", params.join(", ")),
+                format!("its signature is `{what}({})`", params.join(", ")),
             )
         } else if let Some(arg) = capital {
             Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", self.written(arg.value.span)))
-                .at(arg.value.span, "not known")
+                .at(arg.value.span, "not found")
         } else if let Some(arg) = tuple {
-            Diagnostic::error(shapes::CONSTANT_ARGUMENT, "several axes are a list, not a tuple").at(arg.value.span, "")
+            Diagnostic::error(shapes::CONSTANT_ARGUMENT, "write several axes as a list, not a tuple")
+                .at(arg.value.span, "")
         } else {
             return None;
         };
@@ -311,7 +312,7 @@ impl Body<'_> {
         let mut readings: Vec<(String, String)> = Vec::new();
         if builtin == Builtin::Split {
             let text = self.call_text(&Row { params: &["x", "parts", "axis"], optional: 0, ..*row }, args);
-            readings.push(("in so many equal parts".to_string(), text));
+            readings.push(("into that many equal parts".to_string(), text));
         }
         if is_axis && !reduces_number {
             readings.push(("along an axis".to_string(), self.call_text(row, args)));
@@ -326,8 +327,8 @@ impl Body<'_> {
                 readings.insert(if first { 0 } else { readings.len() }, (meaning.to_string(), text));
             }
         }
-        let message = format!("the second argument of `{what}` needs a name");
-        let label = if readings.len() > 1 { "this can be read in two ways" } else { "" };
+        let message = format!("the second argument of `{what}` must be named");
+        let label = if readings.len() > 1 { "ambiguous" } else { "" };
         let mut diagnostic = Diagnostic::error(shapes::UNNAMED_ARGUMENT, message).at(second.span, label);
         let mut readings = readings.into_iter();
         let Some((meaning, text)) = readings.next() else {

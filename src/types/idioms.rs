@@ -153,11 +153,11 @@ const KNOWN: &[&str] = &[
 /// What `max(a, b)` may mean besides the `max` of `a` along the axis `b`.
 pub(super) fn second_operand(what: &str) -> Option<(&'static str, &'static str)> {
     Some(match what {
-        "max" => ("the larger of the two, element by element", "maximum({a}, {b})"),
-        "min" => ("the smaller of the two, element by element", "minimum({a}, {b})"),
-        "sum" => ("the two added", "{a} + {b}"),
-        "any" => ("either of the two", "{a} or {b}"),
-        "all" => ("both of the two", "{a} and {b}"),
+        "max" => ("the elementwise maximum", "maximum({a}, {b})"),
+        "min" => ("the elementwise minimum", "minimum({a}, {b})"),
+        "sum" => ("their sum", "{a} + {b}"),
+        "any" => ("the elementwise or", "{a} or {b}"),
+        "all" => ("the elementwise and", "{a} and {b}"),
         _ => return None,
     })
 }

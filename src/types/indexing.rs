@@ -89,7 +89,7 @@ impl Body<'_> {
         TypedExpr::tensor(kind, tensor.elem, Shape { axes }, span)
     }
 
-    /// Which axis each entry is for, `..` left out.
+    /// Which axis each entry is for, `..` omitted.
     fn index_places(&mut self, tensor: &Tensor, base: Span, indices: &[ast::Index], span: Span) -> Option<Vec<usize>> {
         let is_rest = |index: &ast::Index| matches!(index, ast::Index::Rest(_));
         let named = indices.iter().filter(|index| !is_rest(index)).count();

@@ -344,7 +344,7 @@ impl Body<'_> {
                 return Some(format!("transpose one side: `{shown}.T` has shape {turned}"));
             }
         }
-        // One axis, equal to an axis of the other that is not its last: it wants axes of length 1 behind it.
+        // One axis, equal to an axis of the other that is not its last: it wants axes of length 1 after it.
         let [Axis::Dim(dim)] = own.shape.axes.as_slice() else { return None };
         let at = other.shape.axes.iter().rposition(|axis| axis.dim() == Some(dim))?;
         let behind = other.shape.rank().checked_sub(at + 1)?;
@@ -477,7 +477,7 @@ impl Body<'_> {
     }
 }
 
-/// `.. s t -> .. 1 s t`, for a shape with `..` that lacks axes behind it.
+/// `.. s t -> .. 1 s t`, for a shape with `..` that lacks axes after it.
 fn widen(shape: &Shape, missing: usize) -> String {
     let names = ["a", "b", "c", "d", "e", "f"];
     let behind: Vec<&str> = names.iter().copied().take(shape.rank().saturating_sub(1)).collect();

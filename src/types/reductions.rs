@@ -14,7 +14,7 @@ use crate::source::Span;
 use crate::syntax::ast;
 
 impl Body<'_> {
-    /// The axis that an argument names; `default` where it is left out.
+    /// The axis that an argument names; `default` where it is omitted.
     pub(super) fn axis_arg(
         &mut self,
         axis: Option<&ast::Expr>,

@@ -7,20 +7,20 @@ use super::builtins::{self, Builtin, Row};
 /// An operation as a reader finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// How it is written, with its arguments; those in brackets may be left out.
+    /// How it is written, with its arguments; those in brackets may be omitted.
     pub form: String,
-    /// What it gives.
+    /// What it returns.
     pub summary: &'static str,
 }
 
 /// Operators.
 const OPERATORS: &[(&str, &str)] = &[
     ("a @ b", "matrix product over the last two axes, leading axes broadcast"),
-    ("a + b, a - b, a * b, a / b, a % b", "for each element, broadcast"),
-    ("a == b, a != b, a < b, a <= b, a > b, a >= b", "a comparison of each element, broadcast"),
-    ("a and b, a or b, not a", "of truth values, for each element"),
-    ("x.T", "the last two axes exchanged"),
-    ("x[i]", "one element of the first axis, or, by integers, rows of a table"),
+    ("a + b, a - b, a * b, a / b, a % b", "elementwise, broadcast"),
+    ("a == b, a != b, a < b, a <= b, a > b, a >= b", "elementwise comparison, broadcast"),
+    ("a and b, a or b, not a", "elementwise logic on `bool`"),
+    ("x.T", "the last two axes swapped"),
+    ("x[i]", "one slice of the first axis; with a tensor of integers, a gather"),
 ];
 
 /// All operations: operators first, then calls in the order of their table.

@@ -16,7 +16,7 @@ use crate::source::Span;
 pub(super) enum Ty {
     /// A tensor or a scalar.
     Tensor(Tensor),
-    /// A whole number made of dimensions and literals; it has no element type yet.
+    /// An integer made of dimensions and literals; it has no element type yet.
     Dim(Dim),
     /// A float made of literals and dimensions; it has no element type yet, and is computed as `f32`.
     Float,
@@ -40,7 +40,7 @@ impl Ty {
         }
     }
 
-    /// The type once nothing more is known: `i32` for whole numbers, `f32` for floats. None for an error.
+    /// The type once nothing more is known: `i32` for integers, `f32` for floats. None for an error.
     pub(super) fn settled(&self) -> Option<Type> {
         match self {
             Ty::Tensor(tensor) => Some(Type::Tensor(tensor.clone())),
@@ -137,7 +137,7 @@ impl TypedExpr {
         TypedExpr { ty: Ty::Tensor(tensor.clone()), expr: Expr { kind, ty: Type::Tensor(tensor), span } }
     }
 
-    /// A dimension or a whole number.
+    /// A dimension or an integer.
     pub(super) fn dim(dim: Dim, span: Span) -> TypedExpr {
         let expr = dim_expr(&dim, Elem::I32, span);
         TypedExpr { ty: Ty::Dim(dim), expr }

@@ -1,7 +1,7 @@
 //! The elementary functions: `functions/NAME.vec` has `@NAME`, and its parts, `@NAME.part`.
 //!
 //! In: the files, which the build script lists. Out: functions by name, as they are written or as a machine computes them, and
-//! which operation on elements is which function. A file is read when one of its functions is first asked for, and a
+//! which operation on elements is which function. A file is read when one of its functions is first requested, and a
 //! function is expanded once for each set of features.
 
 use std::sync::OnceLock;

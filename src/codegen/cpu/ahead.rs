@@ -4,9 +4,9 @@
 //! fetch the beginning of those weights meanwhile, so where they lie must be known before the launch that reads them. The
 //! plan is followed from the launch on, as it will run: jumps give blocks their arguments, indices are computed with
 //! these, and where the way parts both are followed, so that at the end of a loop's body it is the next turn's
-//! weights or those behind the loop.
+//! weights or those after the loop.
 //!
-//! No result hangs on it: where the way is too long, or takes what cannot be computed twice, there is no hint.
+//! It never affects results: where the way is too long, or takes what cannot be computed twice, there is no hint.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 

@@ -53,7 +53,7 @@ const ENTITIES: [&[u8]; 12] =
 ///
 /// # Errors
 /// The first thing that Cranelift's reader does not understand, or all that its verifier says of a function; numbers that
-/// no memory has room for; and what makes Cranelift panic.
+/// no memory has space for; and what makes Cranelift panic.
 pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
     let (mut names, mut comment, mut starts) = (Vec::new(), "", Vec::new());
     for (i, line) in text.lines().enumerate() {

@@ -43,7 +43,7 @@ pub struct Narrow {
 pub(super) enum Callee {
     /// A function that is declared.
     Declared(FuncId),
-    /// A leaf: its place among those that the caller asked for.
+    /// A leaf: its place among those that the caller requested.
     Leaf(u32),
 }
 
@@ -186,7 +186,7 @@ impl Job<'_> {
     /// Makes it.
     ///
     /// # Errors
-    /// A form that the verifier refuses, or that Cranelift does: a mistake of ours.
+    /// A form that the verifier refuses, or that Cranelift does: a bug in attnc.
     pub(super) fn make(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<Made, String> {
         self.compile(isa, wanted).map_err(|e| match &self.source {
             Source::Kernel(kernel) => format!("kernel {}: {e}", kernel.name),

@@ -3,7 +3,7 @@
 //! In: the functions of an object, and for each the bytes at which the code of another operation begins ([`Places`]). Out:
 //! the comments of a listing, and the rows of a line table. Code of no single operation (loops over the grid, addresses) is
 //! told apart; in a table it belongs to the line before. A leaf that several functions call, or one function at several
-//! places, is shown as what the first of them asked for.
+//! places, is shown as what the first of them requested.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ impl Origin<'_> {
             now = Some(Some(*whole));
         }
         for (n, (at, inst)) in self.places.iter().enumerate() {
-            // What has no code at all is left out.
+            // What has no code at all is omitted.
             if self.places.get(n + 1).is_some_and(|next| next.0 == *at) {
                 continue;
             }

@@ -70,7 +70,7 @@ pub struct EmitOptions {
     pub kernels_elsewhere: bool,
     /// Is it told what is computed with vectors of 128 bits though there are wider ones?
     pub remarks: bool,
-    /// At most so many threads make it; as many as this machine runs at once where there is no number. What comes out is
+    /// At most this many threads make it; as many as this machine runs at once where there is no number. What comes out is
     /// the same.
     pub threads: Option<NonZero<usize>>,
 }
@@ -105,7 +105,7 @@ pub fn bf16_levels() -> &'static [Cpu] {
     }
 }
 
-/// The levels at which products by whole numbers with scales alone are other code than at those of [`levels`], best first.
+/// The levels at which products by integers with scales alone are other code than at those of [`levels`], best first.
 pub fn byte_levels() -> &'static [Cpu] {
     match Arch::host() {
         Arch::X86 => &[Cpu::AVX2_VNNI],

@@ -45,7 +45,7 @@ pub(super) struct Product<'c> {
     bytes: i64,
 }
 
-/// A register tile: so many rows and vectors, from a row and a column.
+/// A register tile: this many rows and vectors, from a row and a column.
 #[derive(Clone, Copy)]
 pub(super) struct RegisterTile<'c> {
     pub(super) height: i64,
@@ -172,7 +172,7 @@ impl<'c> Code<'_, '_, 'c> {
         })
     }
 
-    /// Goes through a count in steps of some sizes, largest first: so many of each where the count is known, else as many as
+    /// Goes through a count in steps of some sizes, largest first: this many of each where the count is known, else as many as
     /// fit.
     pub(super) fn in_steps(
         &mut self,

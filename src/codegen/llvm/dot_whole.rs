@@ -1,4 +1,4 @@
-//! Products by whole numbers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
+//! Products by integers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
 //!
 //! In: a product in the mode [`DotMode::Groups`](crate::tile::DotMode), its steps whole groups. Out: LLVM IR with the processor's
 //! intrinsic, which computes what the mode says. How four steps of a column come side by side is
@@ -27,7 +27,7 @@ const FEW_ROWS: i64 = 2;
 const ROUND: f32 = 12_582_912.0;
 
 impl<'c> Emit<'_, 'c> {
-    /// The same byte so many times.
+    /// The same byte this many times.
     fn bytes(&self, x: u8, n: u32) -> VectorValue<'c> {
         let x = self.cx.i8_type().const_int(u64::from(x), false);
         VectorType::const_vector(&vec![x; n as usize])
@@ -118,7 +118,7 @@ impl<'c> Code<'_, '_, 'c> {
         let unit = e.lane_mul_add(most, number(part), e.lane_binary(BinaryOp::Sub, most, most)?)?;
         let factor = e.spread(e.lane_binary(BinaryOp::Div, number(127.0), most)?, GROUP)?;
         let q = e.lane_mul_add(x, factor, e.spread(number(128.0), GROUP)?)?;
-        // To the nearest whole number, which is then in the lowest byte.
+        // To the nearest integer, which is then in the lowest byte.
         let q = e.lane_binary(BinaryOp::Add, q, e.spread(number(ROUND), GROUP)?)?;
         let q = e.b.build_int_truncate(e.as_ints(q.value)?, e.cx.i8_type().vec_type(GROUP), "")?;
         Ok((e.fours(q)?, unit))

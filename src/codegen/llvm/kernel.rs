@@ -13,7 +13,7 @@ use super::code::{Code, Val};
 use super::emit::Made;
 use crate::tile::{self, Kernel, Op, Terminator, Type};
 
-/// The parameters of a kernel's function, but for the context.
+/// The parameters of a kernel's function, except for the context.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'c> {
     /// Dimensions and parameters.

@@ -1,6 +1,6 @@
 //! From kernels to object files: modules, target machines, LLVM's passes.
 //!
-//! In: modules scheduled for levels of processors. Out: an object file for each level, which defines the kernels under the
+//! In: modules scheduled for instruction set levels. Out: an object file for each level, which defines the kernels under the
 //! names that `codegen::cpu` refers to, hidden, and their assembly on request. Same input, same bytes.
 
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -32,7 +32,7 @@ pub struct Kernels {
 /// Compiles the kernels of levels.
 ///
 /// # Errors
-/// A form that the verifier refuses, or IR that LLVM does; a mistake of ours either way.
+/// A form that the verifier refuses, or IR that LLVM does; a bug in attnc either way.
 pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, String> {
     Target::initialize_native(&InitializationConfig::default())?;
     let mut out = Kernels { objects: Vec::new(), asm: String::new() };
@@ -46,7 +46,7 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, Strin
 }
 
 /// A processor with what a tier's variant asks for (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4, pairs of
-/// `bf16` at their level, and sums of products of bytes where there are whole numbers.
+/// `bf16` at their level, and sums of products of bytes where there are integers.
 fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
     let name = Arch::host().triple();
     let cpu = match (name.architecture, tier.level.width()) {

@@ -79,7 +79,7 @@ pub struct Example {
 ///     /// What the constant is about.
 ///     MATMUL_INNER = "E0301", "`@` needs equal inner dimensions";
 ///     rule: "..";
-///     - failing: ".."; - fixed: "..";    // both left out where no program shows it
+///     - failing: ".."; - fixed: "..";    // both omitted where no program shows it
 /// }
 /// ```
 macro_rules! codes {

@@ -268,7 +268,7 @@ impl Real for Bounded {
     fn add_product(sum: &mut BoundedSum, x: Bounded, y: Bounded) {
         let p = x.value * y.value;
         let mut error = 0.0;
-        // Compiled code may leave out what is hidden by a weight of 0, whatever it is.
+        // Compiled code may omit what is hidden by a weight of 0, whatever it is.
         if p.is_nan() && (x.value == 0.0 || y.value == 0.0) {
             error = f64::INFINITY;
         }

@@ -181,7 +181,7 @@ fn softmax_row<F: Real>(row: &[F], sink: Option<F>, log: bool, elem: Elem, out: 
     }
 }
 
-/// Softmax over the last axis of rows that have one more score each, whose weight is left out.
+/// Softmax over the last axis of rows that have one more score each, whose weight is omitted.
 fn softmax_with_sink<F: Real>(x: &Array<F>, sink: &Array<F>, certain: &mut bool) -> Result<Array<F>, EvalError> {
     let Some((length, lead)) = x.shape.split_last() else { return Err(EvalError::internal("softmax of a scalar")) };
     let sinks = sink.broadcast(&[lead, &[1]].concat());

@@ -1,6 +1,6 @@
 //! Operations on each element, broadcast.
 //!
-//! In: arrays whose shapes broadcast. Out: an array. Each function says where an outcome hangs on rounding.
+//! In: arrays whose shapes broadcast. Out: an array. Each function says where an outcome depends on rounding.
 
 use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
 use super::{EvalError, Real};

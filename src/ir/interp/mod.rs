@@ -62,7 +62,7 @@ pub struct Outcome<F> {
     pub written: BTreeMap<String, u64>,
     /// Taps that the run did not come to, as zeros.
     pub silent: BTreeMap<String, Array<F>>,
-    /// Was every comparison, truncation and choice of a maximum certain in every precision? (Always, but for
+    /// Was every comparison, truncation and choice of a maximum certain in every precision? (Always, except for
     /// [`Bounded`].)
     pub certain: bool,
     /// The work that was done.

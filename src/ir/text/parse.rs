@@ -40,17 +40,17 @@ pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
     if p.errors.has_errors() { Err(p.errors) } else { Ok(p.out) }
 }
 
-/// A complaint about something that is spelled right and means nothing.
+/// An error about something that is spelled right and means nothing.
 pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Result<T, CodedError> {
     Err((code, TextError::new(place, message)))
 }
 
-/// Something stands on what was complained about already; to say more would only confuse.
+/// Something stands on what was reported already; to say more would only confuse.
 fn reported<T>(place: TextSpan) -> Result<T, CodedError> {
     fail(codes::UNKNOWN_NAME, place, "")
 }
 
-/// A complaint of the shared readers is one about form.
+/// An error of the shared readers is one about form.
 pub(super) fn form<T>(r: Result<T, TextError>) -> Result<T, CodedError> {
     r.map_err(|e| (codes::FORM, e))
 }
@@ -155,7 +155,7 @@ impl Parser {
         self.errors.push(d);
     }
 
-    /// Keeps what was read, or the complaint.
+    /// Keeps what was read, or the error.
     fn keep<T>(&mut self, r: Result<T, CodedError>) -> Option<T> {
         let complain = |(code, e): CodedError| {
             if !e.message.is_empty() {

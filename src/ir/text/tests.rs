@@ -1,4 +1,4 @@
-//! Round trips, canonical forms, and complaints.
+//! Round trips, canonical forms, and errors.
 
 use super::{parse, print};
 use crate::diagnostics::render_all;

@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
         self.block = next;
     }
 
-    /// A block that takes the place of the last one in the order, with arguments of the types of `values`.
+    /// A block that replaces the last one in the order, with arguments of the types of `values`.
     pub(super) fn block_like(&mut self, values: &[Value]) -> (Block, Vec<Value>) {
         let block = self.f.add_block();
         let types: Vec<Type> = values.iter().map(|v| self.f.ty(*v).clone()).collect();

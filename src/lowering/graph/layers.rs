@@ -235,7 +235,7 @@ impl Builder<'_> {
         self.effect(Op::Tap { name: path, extents }, values, span)
     }
 
-    /// The path, with a number behind it where a layer is called twice and so taps twice under one name.
+    /// The path, with a number after it where a layer is called twice and so taps twice under one name.
     fn unused_tap(&mut self, path: String) -> String {
         let taken = |taps: &[String], path: &str| taps.iter().any(|other| overlap(other, path));
         let mut name = path.clone();

@@ -189,7 +189,7 @@ enum Part<'p> {
     Name(&'p str),
 }
 
-/// The parts of one side in order, those of length 1 left out.
+/// The parts of one side in order, those of length 1 omitted.
 fn parts_of(side: &Side, rest: usize) -> Vec<Part<'_>> {
     let mut out = Vec::new();
     for item in side {

@@ -88,7 +88,7 @@ pub(crate) unsafe fn arguments(entry: &EntryDesc, views: &[View<'_>]) -> Result<
         let mut data = v.data.cast_const();
         if !(aligned && v.is_contiguous()) {
             let copy = buffer(v.count, given, &name)?;
-            // SAFETY: the span is checked, the copy has room for all elements.
+            // SAFETY: the span is checked, the copy has space for all elements.
             unsafe { v.copy_to(given, copy.pointer()) };
             data = copy.pointer();
             out._copies.push(copy);

@@ -32,11 +32,11 @@ fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static
     }
 }
 
-/// The shape that a result will have for these arguments: `*ndim` axes in `shape`, which has room for `capacity`.
+/// The shape that a result will have for these arguments: `*ndim` axes in `shape`, which has space for `capacity`.
 /// Only the arguments' shapes and types are looked at, not their data.
 ///
 /// # Safety
-/// As [`attnc_call`]; `shape` is null or has room for `capacity` numbers, `ndim` is null or writable.
+/// As [`attnc_call`]; `shape` is null or has space for `capacity` numbers, `ndim` is null or writable.
 pub(crate) unsafe extern "C" fn attnc_result_shape(
     session: *mut Session,
     entry: u64,
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn attnc_result_shape(
 }
 
 /// # Safety
-/// `shape` is null or has room for `capacity` numbers, `ndim` is null or writable.
+/// `shape` is null or has space for `capacity` numbers, `ndim` is null or writable.
 unsafe fn give_shape(
     entry: &EntryDesc,
     bound: &Bound,
@@ -109,7 +109,7 @@ pub(crate) unsafe extern "C" fn attnc_call(
 }
 
 /// [`attnc_call`] that also gives the taps that match one of the patterns: `*out` gets them, to be closed by
-/// [`attnc_taps_close`](crate::api::attnc_taps_close), or null where none was asked for.
+/// [`attnc_taps_close`](crate::api::attnc_taps_close), or null where none was requested.
 ///
 /// # Safety
 /// As [`attnc_call`]; `taps` is null or has `tap_count` pointers, each null or a C string; `out` is null or writable.
@@ -210,7 +210,7 @@ fn run(
 /// unloaded, and may be called by any thread at any time before that, the session being closed or not.
 ///
 /// # Safety
-/// As [`attnc_call`]; `results` has room for `result_count` pointers.
+/// As [`attnc_call`]; `results` has space for `result_count` pointers.
 pub(crate) unsafe extern "C" fn attnc_call_owned(
     session: *mut Session,
     entry: u64,
@@ -256,7 +256,7 @@ struct Owned {
     data: Buffer,
 }
 
-/// What stands behind a result that was given away.
+/// What stands after a result that was given away.
 struct Manager {
     tensor: DLManagedTensor,
     _shape: Box<[i64]>,
@@ -329,7 +329,7 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
 /// large as the dimensions say. This is what the typed wrappers of `model.h` use.
 ///
 /// # Safety
-/// The lists have as many entries as their counts say; the memory behind them is as large as the dimensions say.
+/// The lists have as many entries as their counts say; the memory after them is as large as the dimensions say.
 pub(crate) unsafe extern "C" fn attnc_call_raw(
     session: *mut Session,
     entry: u64,

@@ -1,6 +1,6 @@
 //! What the environment may say when a model is opened: `ATTNC_CPU` and `ATTNC_THREADS`.
 //!
-//! In: the variables. Out: the highest level of processors whose code may run, and a number of threads. A value that is
+//! In: the variables. Out: the highest instruction set level whose code may run, and a number of threads. A value that is
 //! not understood is an error of the call; nothing is guessed.
 
 use crate::abi::{VariantDesc, level};

@@ -152,7 +152,7 @@ impl Opened {
             fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
         }
         let allowed = environment::allows()?;
-        // What is slower than the next level runs only if it is asked for; the system is asked for tiles when they are
+        // What is slower than the next level runs only if it is requested; the system is asked for tiles when they are
         // about to be used, and may refuse them.
         let fits = |v: &&VariantDesc| allowed(v).0 && processor::can_run(v.features);
         let quick = |v: &&VariantDesc| (allowed(v).1 || !cpu::is_slow(v.features)) && fits(v);

@@ -199,7 +199,7 @@ impl Cursor<'_> {
         Ok(code)
     }
 
-    /// A list of whole numbers, none negative.
+    /// A list of integers, none negative.
     fn numbers(&mut self) -> Result<Vec<u64>> {
         self.expect(b'[', "`[`")?;
         let mut out = Vec::new();

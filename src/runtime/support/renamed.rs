@@ -81,7 +81,7 @@ extern "C" fn on_load() {
     }
     let mut place =
         DlInfo { file: null(), base: core::ptr::null_mut(), symbol: null(), address: core::ptr::null_mut() };
-    // SAFETY: an address of this library, and room for what is found.
+    // SAFETY: an address of this library, and space for what is found.
     unsafe {
         if dladdr(on_load as *const c_void, &mut place) != 0 && !place.base.is_null() && !place.file.is_null() {
             let _ = Library { base: place.base }.take_name(module_of(c_bytes(place.file)));

@@ -1,4 +1,4 @@
-//! Blocks by indentation, as Python has them: `if c:`, and what is indented behind it.
+//! Blocks by indentation, as Python has them: `if c:`, and what is indented after it.
 //!
 //! In: the lexer's tokens. Out: the same with braces in their places, and one message for the whole text.
 
@@ -15,7 +15,7 @@ struct Open {
     one_line: bool,
 }
 
-/// Puts braces around what is indented behind a `:`.
+/// Puts braces around what is indented after a `:`.
 pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     if !lexemes.iter().enumerate().any(|(at, _)| begins_head(&lexemes, at) && head_end(&lexemes, at).is_some()) {
         return lexemes;
@@ -69,12 +69,12 @@ pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Di
     out
 }
 
-/// Ends the innermost block behind the last token that is no newline.
+/// Ends the innermost block after the last token that is no newline.
 fn close(out: &mut Vec<Lexeme<'_>>, open: &mut Vec<Open>, text: &str, message: &mut Option<Diagnostic>) {
     let Some(block) = open.pop() else { return };
     let last = out.iter().rposition(|lexeme| lexeme.token != Token::Newline).unwrap_or_default();
     let span = out.get(last).map_or(Span::default(), |lexeme| lexeme.span.after());
-    // Behind a comment on the same line, too.
+    // After a comment on the same line, too.
     let rest = text.get(span.end as usize..).unwrap_or_default();
     let line = rest.get(..rest.find('\n').unwrap_or(rest.len())).unwrap_or_default();
     let comment =

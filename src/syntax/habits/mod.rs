@@ -31,7 +31,7 @@ enum Inside {
     Items,
     /// Arguments or parts, in parentheses.
     Round,
-    /// Indices, behind an operand.
+    /// Indices, after an operand.
     Indices,
     /// Dimensions of a type, or a list.
     Square,

@@ -139,7 +139,7 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
 /// How many powers are rewritten with their operands.
 const MOST: usize = 64;
 
-/// Where the operand before a token begins: a name or a bracket, and the calls, indices and fields behind it.
+/// Where the operand before a token begins: a name or a bracket, and the calls, indices and fields after it.
 fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     let mut i = at.checked_sub(1)?;
     loop {
@@ -165,7 +165,7 @@ fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     }
 }
 
-/// Where the operand behind a token ends.
+/// Where the operand after a token ends.
 fn end(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     let mut i = at + 1;
     while matches!(lexemes.get(i)?.token, Token::Minus | Token::Plus) {

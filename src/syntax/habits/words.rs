@@ -148,7 +148,7 @@ impl<'a> Words<'_, 'a> {
         }) == Some(true)
     }
 
-    /// `def __init__(self, ..)`: left out with its body.
+    /// `def __init__(self, ..)`: omitted with its body.
     fn constructor(&mut self, at: usize) -> Option<usize> {
         let brace = (at..self.lexemes.len()).find(|i| self.token(*i) == Some(Token::LBrace))?;
         let end = self.scan.closers.get(brace).copied().flatten()?;
@@ -262,7 +262,7 @@ impl<'a> Words<'_, 'a> {
         Some(next)
     }
 
-    /// Does a type stand here: behind a `:` that is no slice, or behind `->`?
+    /// Does a type stand here: after a `:` that is no slice, or after `->`?
     fn in_type(&self, at: usize) -> bool {
         match self.before(at) {
             Some(Token::Colon) => self.scan.place(at).holds != Inside::Indices,

@@ -417,7 +417,7 @@ impl Walk<'_> {
         self.touch_at(*buffer, start, (row_axis, col_axis), (rows, cols), write);
     }
 
-    /// A panel of whole numbers, a byte of which has so many steps, and its scales.
+    /// A panel of integers, a byte of which has this many steps, and its scales.
     fn touch_scaled(&mut self, data: &InstData, steps: i64, (rows, cols): (i64, i64)) {
         let [buffer, indices @ .., scales] = data.operands.as_slice() else { return };
         let mut start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();

@@ -6,7 +6,7 @@
 //!   are `bf16`, neighbours along the columns (the steps of the product) lie side by side, and so do the steps of the right
 //!   operand, in pairs (`load_pairs`, `pair_rows`);
 //! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of whole registers: those of a packed
-//!   panel. Panels of whole numbers (`load_scaled`) and of pairs (`load_pairs`) are always
+//!   panel. Panels of integers (`load_scaled`) and of pairs (`load_pairs`) are always
 //!   read in place.
 //!
 //! What it must not know: registers, and where the other tiles lie.

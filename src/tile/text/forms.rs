@@ -12,12 +12,12 @@ use crate::tile::{Op, Type, Value};
 
 pub(super) type Read<T> = Result<T, CodedError>;
 
-/// A complaint.
+/// An error.
 pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err((code, TextError::new(place, message)))
 }
 
-/// A complaint of the shared readers is one about form.
+/// An error of the shared readers is one about form.
 pub(super) fn form<T>(r: Result<T, TextError>) -> Read<T> {
     r.map_err(|e| (codes::FORM, e))
 }

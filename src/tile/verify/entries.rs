@@ -67,7 +67,7 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
 }
 
 /// What lies in a tap's buffer: for the arrays of layers and loops the value, or whether it was written; for the arrays of
-/// layers whether it is asked for.
+/// layers whether it is requested.
 fn tap_type(t: &TapDecl, part: TapPart) -> TensorType {
     match part {
         TapPart::Data => TensorType::new(t.ty.elem, [t.extents.as_slice(), &t.ty.shape].concat()),

@@ -17,7 +17,7 @@
 //! tile. What this costs is four loads and four stores of sums for each 32 products. That is counted, in tests that
 //! execute the code by an emulator; it was not measured on a machine with tiles.
 //!
-//! What comes next of `b` is fetched while this is multiplied. Two bands fetch the panel behind this one, as long as it, four lines
+//! What comes next of `b` is fetched while this is multiplied. Two bands fetch the panel after this one, as long as it, four lines
 //! for each 32 steps, so that eight pairs of bands (256 rows) have fetched all of it. One band, after which nothing else
 //! comes, fetches as much as it reads, at four places of the 16 KiB after those it is in (one stream of addresses does not keep
 //! memory busy, see `dot_few`). On a Sapphire Rapids this makes 12 layers of 512 rows a ninth faster.
@@ -25,7 +25,7 @@
 //! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
 //! all tiles: the sums go to memory and come back. Sums that go on from the accumulator's place start with 0 all the same,
 //! and are added to it at the end (`tile::Op::Dot`): until then they lie on the stack. Their elements of `a` are copied to
-//! the stack first, zeros behind them, so that nothing past an odd number of steps is read.
+//! the stack first, zeros after them, so that nothing past an odd number of steps is read.
 //!
 //! What an element is, by Intel's definition: for each 32 steps, two chains of FMAs from 0, over the even and the odd steps
 //! in order, their sum, added to what was there. All of it is rounded to nearest even. Products of `bf16` are exact in `f32`,
@@ -74,8 +74,8 @@ const ACC_LOWER: Register = Register::RBX;
 /// What is fetched next.
 const NEXT: Register = Register::RDI;
 
-/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, room for a register, the words,
-/// the steps before the block, what is fetched next of the panel behind this one, 32 rows of two vectors of sums.
+/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, space for a register, the words,
+/// the steps before the block, what is fetched next of the panel after this one, 32 rows of two vectors of sums.
 const CONFIG: i32 = 0;
 const REST: i32 = 64;
 const END: i32 = REST + 32 * 64;
@@ -132,7 +132,7 @@ fn rows(base: Register, stride: Register, displacement: i32) -> MemoryOperand {
 /// The code.
 ///
 /// # Errors
-/// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
+/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
 pub(super) fn tiles(shape: TilesShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut t = Tiles { asm: Asm::new(commented), shape };
     t.function();
@@ -388,7 +388,7 @@ impl Tiles {
         self.asm.bind(started);
         self.two(Code::Mov_r64_rm64, B_ROW, B);
         if bands == 2 {
-            // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
+            // All of it is requested: again what is near costs next to nothing, and what is after it may not be wanted.
             self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
             self.two(Code::Cmovae_r64_rm64, NEXT, B);
         } else {

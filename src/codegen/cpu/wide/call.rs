@@ -56,7 +56,7 @@ struct RightOperand {
     elements: Right,
     /// Its scales, if it has any.
     scales: Option<Value>,
-    /// Is it a panel in memory, with the next one behind it? (Those with scales see to that themselves.)
+    /// Is it a panel in memory, with the next one after it? (Those with scales see to that themselves.)
     far: bool,
 }
 
@@ -78,7 +78,7 @@ struct Place {
 }
 
 impl Code<'_, '_> {
-    /// Emits a product as a call, whose sums are those of FMAs, or of groups; `next` is the instruction behind it.
+    /// Emits a product as a call, whose sums are those of FMAs, or of groups; `next` is the instruction after it.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -159,7 +159,7 @@ impl Code<'_, '_> {
         self.call_leaf(leaf, &[&words[..], &[in_order], place].concat())
     }
 
-    /// Where the instruction behind a product stores it, if that is all there is done with it, as it is.
+    /// Where the instruction after a product stores it, if that is all there is done with it, as it is.
     fn stored_at(&mut self, product: &InstData, next: Inst) -> Result<Option<Place>, String> {
         let Op::Run { insts, .. } = &self.body.inst(next).op else { return Ok(None) };
         let [store] = insts.as_slice() else { return Ok(None) };
@@ -216,7 +216,7 @@ impl Code<'_, '_> {
         Ok(self.b.ins().iadd_imm_s(scratch, i64::from(offset)))
     }
 
-    /// The buffer access behind a window: its start, the strides along rows and columns, and its elements.
+    /// The buffer access of a window: its start, the strides along rows and columns, and its elements.
     pub(super) fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2], Elem)>, String> {
         let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
         let Op::Window { rows, cols } = data.op else { return Ok(None) };

@@ -42,10 +42,10 @@ enum Whole {
     Packed,
     /// A result, a slot.
     Writable,
-    /// A tap, or what is written of it: it is there in calls that ask for it, and what is launched with it is left out in
+    /// A tap, or what is written of it: it is there in calls that ask for it, and what is launched with it is omitted in
     /// others.
     Tap,
-    /// Which members of a tap are asked for.
+    /// Which members of a tap are requested.
     Asked,
 }
 

@@ -2,12 +2,12 @@
 //!
 //! In: the function over virtual registers and the one over physical ones. Out: what is wrong, if anything is. The latter is
 //! gone through symbolically: for each place (a register, a part of the frame) it is known which virtual registers' values it
-//! holds, on every way that leads there. An instruction that was in the function must read each operand from a place that
-//! holds it; a move, load or store of the allocator's carries what its source holds. Where ways meet, a place holds what it
+//! holds, on every path that leads there. An instruction that was in the function must read each operand from a place that
+//! holds it; a move, load or store of the allocator's carries what its source holds. Where paths meet, a place holds what it
 //! holds on all of them. This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A New
 //! Register Allocator", C. Fallin 2022).
 //!
-//! What also must hold: nothing of the function is left out but copies and constants, ties are kept, `rdi`, `rbp`, `rsp` and
+//! What also must hold: nothing of the function is omitted but copies and constants, ties are kept, `rdi`, `rbp`, `rsp` and
 //! what the function itself has in the frame are left alone, and what is written of others is among what is saved.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! What holds of every function over virtual registers.
 //!
-//! In: a function. Out: what is wrong, if anything is: registers are written once, on every way before they are read; operands are of
+//! In: a function. Out: what is wrong, if anything is: registers are written once, on every path before they are read; operands are of
 //! the class that the instruction takes; where it reads what it writes, an operand is tied; jumps give each parameter a
 //! value.
 
