@@ -89,7 +89,7 @@ impl Outputs {
             return Err("`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir` and `asm`".into());
         }
         if mir_registers && !outputs.has(EmitKind::Mir) {
-            return Err("`--mir-registers` is for `--emit mir`, which is not asked for".into());
+            return Err("`--mir-registers` needs `--emit mir`".into());
         }
         if asm_bytes && !outputs.has(EmitKind::Asm) {
             return Err("`--asm-bytes` needs `--emit asm`".into());
