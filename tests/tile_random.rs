@@ -118,7 +118,7 @@ fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
         descriptor::Declared { params: &[], entries: &module.entries, file: &module.name, files: &module.files };
     let target = cpu::Machine::host().triple().to_string();
     let model = descriptor::describe_entries(&declared, "Random", "", &target).unwrap();
-    let tier = cpu::Tier { level, module: &module };
+    let tier = compiled::tier(level, &module);
     let compiled = compiled::compile(&[tier], &model);
     let folder = tempfile::tempdir().unwrap();
     let so = folder.path().join("model.so");

@@ -22,6 +22,7 @@ use crate::runtime::link;
 use crate::runtime::processor::can_run;
 use crate::syntax::ast;
 use crate::syntax::span::{FileId, Span};
+use crate::tile::verify::VerifiedModule;
 use crate::tile::{Cpu, Feature};
 use crate::types::typed::Program;
 use crate::{ir, syntax, threads, tile};
@@ -74,16 +75,15 @@ pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, Fa
 }
 
 /// A text of tile IR, verified.
-pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, Failure> {
+pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<VerifiedModule, Failure> {
     let parsed = tile::text::parse(&s.text(file), file).map_err(|errors| {
         s.diagnostics.append(errors);
         Failure::Program
     })?;
-    if let Err(errors) = tile::verify::verify(&parsed.module) {
+    VerifiedModule::new(parsed.module).map_err(|errors| {
         s.diagnostics.append(errors.diagnostics(&parsed.places));
-        return Err(Failure::Program);
-    }
-    Ok(parsed.module)
+        Failure::Program
+    })
 }
 
 /// A text of CLIF, verified.
@@ -290,7 +290,7 @@ fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failur
 
 /// A module for each of some levels, scheduled, in the same order.
 pub(super) struct Tiers {
-    list: Vec<(Cpu, tile::Module)>,
+    list: Vec<(Cpu, VerifiedModule)>,
     /// Did someone else write them?
     is_text: bool,
 }
@@ -304,29 +304,26 @@ impl Tiers {
         weights: &WeightChoice,
     ) -> Result<Tiers, Failure> {
         s.stage("lower to tile IR");
+        let graph = ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?;
         let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
         // The level for sums of bytes is for weights that became whole numbers.
         lowered.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         s.stage("schedule");
-        let tiers = at_once(lowered, |(level, mut tiles)| {
-            schedule(&mut tiles, level)?;
-            for plan in &mut tiles.plans {
-                tile::share_slots(plan, &tiles.kernels);
-            }
-            Ok((level, tiles))
-        })?;
+        let tiers = at_once(lowered, |(level, tiles)| Ok((level, schedule(tiles, level)?)))?;
         Ok(Tiers { list: tiers, is_text: false })
     }
 
     /// A module that is given as it is: kernels that are not scheduled yet are, for `level`. It becomes code for a
     /// machine that has all that one of its kernels is scheduled for.
-    pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: Cpu) -> Result<Tiers, Failure> {
+    pub(super) fn given(s: &mut Session, tiles: VerifiedModule, level: Cpu) -> Result<Tiers, Failure> {
         s.stage("schedule");
-        for kernel in &mut tiles.kernels {
-            let done = tile::schedule(kernel, level);
-            done.map_err(|complaint| no_code(s, &format!("kernel @{} has no schedule: {complaint}", kernel.name)))?;
-        }
-        tile::verify::verify_form(&tiles).map_err(|errors| no_code(s, &errors.to_string()))?;
+        let scheduled = tiles.changed(|module| {
+            module.kernels.iter_mut().try_for_each(|kernel| {
+                let done = tile::schedule(kernel, level);
+                done.map_err(|complaint| format!("kernel @{} has no schedule: {complaint}", kernel.name))
+            })
+        });
+        let tiles = scheduled.map_err(|(_, complaint)| no_code(s, &complaint))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
@@ -343,7 +340,7 @@ impl Tiers {
     /// The module of a level; if that is not there, the best that runs on it, or else of all.
     pub(super) fn module(&self, level: Cpu) -> Option<&tile::Module> {
         let own = self.list.iter().find(|(own, _)| level.includes(*own));
-        own.or(self.list.first()).map(|(_, tiles)| tiles)
+        own.or(self.list.first()).map(|(_, tiles)| &**tiles)
     }
 }
 
@@ -366,33 +363,31 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
         .push(note.at(span, "").help("compile the program or its graph IR (`.air`) to have code for all of them"));
 }
 
-/// Kernels and plans, verified, not scheduled yet.
-fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Result<tile::Module, Failure> {
-    let failed = |complaint: &str| {
-        let text = ir::text::print(graph);
+/// Kernels and plans, not scheduled yet.
+fn lower_to_tiles(graph: ir::Verified<'_>, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, Failure> {
+    lowering::tile::lower_packed(graph, level, weights.clone()).map_err(|complaint| {
+        let text = ir::text::print(&graph);
         bug(
             "lowering to tile IR",
-            complaint,
+            &complaint,
             Some(&Saved { text: &text, ending: "air", arguments: "-O0 --emit tile=-" }),
         )
-    };
-    let tiles = lowering::tile::lower_packed(graph, level, weights.clone()).map_err(|complaint| failed(&complaint))?;
-    // Lowering has shown that accesses stay in their buffers, and the schedule changes none of them.
-    tile::verify::verify_form(&tiles).map_err(|errors| failed(&errors.to_string()))?;
-    Ok(tiles)
+    })
 }
 
-/// Decides for each kernel what is left open, and verifies it.
-fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), Failure> {
+/// Decides for each kernel what is left open, and lets slots of the arena share their bytes.
+fn schedule(tiles: VerifiedModule, level: Cpu) -> Result<VerifiedModule, Failure> {
     let before = tiles.kernels.clone();
-    let mut kernels = tiles.kernels.iter_mut();
-    let scheduled = kernels.try_for_each(|kernel| {
-        tile::schedule(kernel, level).map_err(|complaint| format!("kernel {}: {complaint}", kernel.name))
+    let scheduled = tiles.changed(|module| {
+        for kernel in &mut module.kernels {
+            tile::schedule(kernel, level).map_err(|complaint| format!("kernel {}: {complaint}", kernel.name))?;
+        }
+        module.plans.iter_mut().for_each(|plan| tile::share_slots(plan, &module.kernels));
+        Ok(())
     });
-    let verified = scheduled.and_then(|()| tile::verify::verify_form(tiles).map_err(|errors| errors.to_string()));
-    verified.map_err(|complaint| {
+    scheduled.map_err(|(mut tiles, complaint)| {
         tiles.kernels = before;
-        let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments: "--emit tile=-" };
+        let saved = Saved { text: &tile::text::print(&tiles), ending: "tir", arguments: "--emit tile=-" };
         bug("scheduling", &complaint, Some(&saved))
     })
 }
@@ -433,7 +428,8 @@ pub(super) fn machine_code(
     if let Some(k) = tiers.list.iter().flat_map(|(_, m)| &m.kernels).find(gpu) {
         return Err(no_code(s, &format!("kernel @{} is scheduled for a GPU, and code is made for CPUs alone", k.name)));
     }
-    let list: Vec<Tier<'_>> = tiers.list.iter().map(|(level, module)| Tier { level: *level, module }).collect();
+    let list: Vec<Tier<'_>> =
+        tiers.list.iter().map(|(level, module)| Tier { level: *level, module: module.verified() }).collect();
     let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         if tiers.is_text {
             return no_code(s, &complaint);

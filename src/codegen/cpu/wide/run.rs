@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 
+use super::super::math::features;
 use super::access::{Distance, Lanes, Spot};
 use super::frame::{Access, Count, Frame, Step, Varies};
 use super::machine::{Block, Class, Constant, Machine, Mem, Op as Do, Operand, Reg, When};
@@ -20,7 +21,9 @@ use super::reduce::Sum;
 use super::{Declined, Leaf, Word};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
-use crate::tile::{Body, Cpu, Extent, Feature, Inst, Op, Space, TileType, Type, Value};
+use crate::tile::{Body, Cpu, Extent, Feature, Inst, Op, Space, TileType, Type, Value, Width};
+use crate::vector::expand::Expanded;
+use crate::vector::library;
 
 /// Some vectors of columns.
 #[derive(Clone, Copy)]
@@ -145,13 +148,16 @@ fn declined(body: &Body, m: &Machine, insts: &[Inst]) -> Declined {
 }
 
 /// About how many machine instructions an operation is.
-fn cost(op: &Op) -> usize {
+fn cost(op: &Op, width: Width) -> usize {
     match op {
         Op::Unary(UnaryOp::Exp) => 14,
         Op::Unary(UnaryOp::Exp2) => 8,
         Op::Unary(UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh) => 25,
         Op::Unary(UnaryOp::Erf) => 45,
         Op::Unary(UnaryOp::Sin | UnaryOp::Cos) => 140,
+        Op::Unary(op) => {
+            library::unary(*op).and_then(|name| library::expanded(name, features(width)).ok()).map_or(1, Expanded::size)
+        }
         Op::Binary(BinaryOp::Pow | BinaryOp::Rem) => 150,
         Op::Narrow { .. } => 6,
         Op::Full | Op::Copy => 0,
@@ -165,7 +171,8 @@ const LITTLE: usize = 12;
 impl Select<'_> {
     /// About how many machine instructions there are for each vector.
     fn work(&self) -> usize {
-        self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op)).sum()
+        let width = self.m.width();
+        self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op, width)).sum()
     }
 
     /// Four vectors where little is done with each, two where more is.
