@@ -377,7 +377,7 @@ fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Res
         )
     };
     let tiles = lowering::tile::lower_packed(graph, level, weights.clone()).map_err(|complaint| failed(&complaint))?;
-    // Lowering has shown that accesses stay in their buffers, and the schedule changes none of them.
+    // Lowering has shown that accesses stay in their buffers; the schedule leaves them as they are, or takes parts of them.
     tile::verify::verify_form(&tiles).map_err(|errors| failed(&errors.to_string()))?;
     Ok(tiles)
 }

@@ -40,6 +40,7 @@ mod op;
 mod parity;
 pub mod rules;
 mod schedule;
+mod target;
 pub mod text;
 mod types;
 pub mod verify;
@@ -54,4 +55,5 @@ pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan
 pub(crate) use op::computed;
 pub use op::{GROUP, Op, OpInfo, Place, TapPart};
 pub use schedule::schedule;
+pub use target::{PairsOfSteps, Target};
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};
