@@ -81,8 +81,9 @@
 //!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the
 //!   plain variant. So attention stays fused whatever is requested, and its weights are computed separately (unless there is a
 //!   sink: `passes::separate_taps`).
-//! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
-//!   registers, the register tile of a product. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
+//! * **One way for all levels of processors.** Lowering and schedule are written once. Lowering takes a machine's numbers, and
+//!   how its products take their operands (`tile::Target`), and asks nothing else; the schedule takes its lanes, registers and
+//!   features. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
 //!   a set of features. Levels have no order; code for one runs on another that has all of it. A library has kernels and
 //!   plans for each level; which of them run is decided when a model is opened, by what the processor has.
 //! * **Functions are compiled independently.** Code generation declares all functions, compiles each from its kernel or plan
@@ -107,14 +108,14 @@
 //! * **Integer weights have their own level.** `avx2vnni` is AVX2 in everything but products by quantised weights, which use byte
 //!   dot products there, as at AVX-512 (`wide/dot_bytes.rs`). A library has it only if its weights are integers, and shares all
 //!   other kernels with `avx2`.
-//! * **An element of a product is a sum of partial sums**, each a chain over 512 steps in the order of the inner index (one over
-//!   all, if they are known to be 1024 at most; `tile::Op::Dot`, `lowering/tile/matmul.rs`), whatever tiles it went through:
-//!   its bits depend neither on how many rows there are nor on who computes them. There are other chains, which do not
-//!   depend on these either: two for each 32 steps with AMX (`wide/amx.rs`), over 2048 steps; the odd step of each pair first, and no
-//!   subnormals, with `vdpbf16ps`; and by whole numbers at AVX-512 and with AVX-VNNI an exact sum for each 32 steps, of
-//!   left operands in 8 bits (`wide/dot_whole.rs`), over 1024 steps. Which chain it is may depend on the rows in one case: a right operand of `bf16` that
-//!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its chain is FMAs in `f32`.
-//!   Attention has queries in the lanes of vectors, so that its maxima and sums go from register to register, never
+//! * **An element of a product is a sum of partial sums**, each over 512 steps in the order of the inner index (one over
+//!   all, if they are known to be 1024 at most; `tile/schedule/steps.rs`), whatever tiles it went through:
+//!   its bits depend neither on how many rows there are nor on who computes them.
+//! * **How a product is summed is written in tile IR.** `dot ... mode=chain`, `fma`, `pairs`, `tiles`, `groups`
+//!   (`tile::DotMode`): the schedule chooses by what the CPU has and the operands fit, the verifier checks it, the tile interpreter
+//!   executes it to the bit, back ends print it. Which mode it is may depend on the rows in one case: a right operand of `bf16` that
+//!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its mode is `fma`.
+//! * **Attention has queries in the lanes of vectors**, so that its maxima and sums go from register to register, never
 //!   across one. A call with few queries has them one by one instead, keys or columns in the lanes, and a query's bits are
 //!   then others than among many. At the levels for `bf16` so they are on either side of 64 queries: from there on attention of
 //!   `bf16` multiplies pairs, below it computes in `f32`.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use attnc::ir::interp::{self, Array, Call, Data, Limits, run_tapped};
 use attnc::ir::{self, Module};
+use attnc::lowering::tile::{WeightFormat, lower_packed};
 use attnc::passes::{Collected, Options, optimise};
 use attnc::random::Random;
 use attnc::shape::Elem;
@@ -308,18 +309,26 @@ fn narrow_types() {
     );
 }
 
-/// Every example, through the whole way but for running it: what it becomes is right in both states, and reads back.
-#[test]
-fn examples_become_kernels() {
+/// Every example after the passes, with its name.
+fn examples() -> Vec<(String, Module)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "attn"));
     assert!(paths.len() >= 8);
-    for path in paths {
+    let optimised = |path: std::path::PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().to_string();
         let source = std::fs::read_to_string(&path).unwrap();
         let mut module = front::module(&name, &source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
         optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        (name, module)
+    };
+    paths.into_iter().map(optimised).collect()
+}
+
+/// Every example, through the whole way but for running it: what it becomes is right in both states, and reads back.
+#[test]
+fn examples_become_kernels() {
+    for (name, module) in examples() {
         let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
         let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut tiles = tiles.into_module();
@@ -338,5 +347,58 @@ fn examples_become_kernels() {
                 Err(d) => panic!("{name}: {}", attnc::diagnostics::render_all(&d, &sources, false)),
             }
         }
+    }
+}
+
+/// Lowering knows a machine by its target: what its products by weights that are integers compute, how many steps they sum at
+/// a time, and what a program has no products of, changes nothing of the unscheduled text.
+#[test]
+fn unscheduled_texts_differ_only_where_targets_do() {
+    let bare = Cpu::from_name("512+fma").unwrap();
+    // No example multiplies `bf16`.
+    let same =
+        [(Cpu::AVX2, Cpu::AVX2_VNNI), (Cpu::AVX512, bare), (Cpu::AVX512, Cpu::AVX512_BF16), (Cpu::AVX512, Cpu::AMX)];
+    let examples = examples();
+    for ((name, module), format) in examples.iter().flat_map(|e| WeightFormat::ALL.map(|format| (e, format))) {
+        let text = |cpu: Cpu| {
+            let tiles = lower_packed(ir::verify(module).unwrap_or_else(|e| panic!("{name}: {e}")), cpu, format)
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            tile::text::print(&tiles)
+        };
+        for (one, other) in same {
+            assert!(text(one) == text(other), "{name}, {format:?}: {one} and {other}");
+        }
+    }
+}
+
+/// A product over many known steps is one in unscheduled tile IR; the schedule sums as many at a time as its machine does.
+#[test]
+fn the_schedule_says_how_many_steps_are_summed() {
+    let source = "func @f(%0 \"x\": f32[S, 4608]) -> (f32[S, 32]) {\n^bb0:\n\
+                  %1 = param \"w\" : f32[4608, 32]\n%2 = matmul %0, %1 : f32[S, 32]\n%3 = abs %2 : f32[S, 32]\nreturn %3\n}";
+    let mut module = parse(&format!("param \"w\" : f32[4608, 32]\n{source}"));
+    optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
+    for (format, cpu, steps, mode) in [
+        (WeightFormat::F32, Cpu::PORTABLE, 512, "chain"),
+        (WeightFormat::F32, Cpu::AVX512, 512, "fma"),
+        (WeightFormat::Int8, Cpu::AVX2, 512, "fma"),
+        (WeightFormat::Int8, Cpu::AVX2_VNNI, 1024, "groups"),
+        (WeightFormat::Int4, Cpu::AVX512, 1024, "groups"),
+    ] {
+        let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{cpu}: {e}"));
+        let mut tiles = lower_packed(verified, cpu, format).unwrap_or_else(|e| panic!("{cpu}: {e}")).into_module();
+        let kernel = |tiles: &tile::Module| {
+            let found = tiles.kernels.iter().find(|k| k.name.starts_with("matmul")).cloned();
+            tile::text::print_kernel(&found.unwrap(), &[])
+        };
+        let open = kernel(&tiles);
+        assert!(open.contains("4608]\n") && !open.contains("^bb1"), "{cpu}: {open}");
+        for k in &mut tiles.kernels {
+            tile::schedule(k, cpu).unwrap_or_else(|e| panic!("{cpu}: {}: {e}", k.name));
+        }
+        tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{cpu}:\n{e}"));
+        let text = kernel(&tiles);
+        let block = if 4608 % steps == 0 { format!(", {steps}] @window") } else { format!("<={steps}] @window") };
+        assert!(text.contains(&block) && text.contains(&format!("mode={mode}")), "{cpu}: {text}");
     }
 }

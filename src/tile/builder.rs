@@ -387,6 +387,39 @@ impl KernelBuilder {
         self.value(Op::Dot { mode: None }, vec![a, b, acc], ty)
     }
 
+    /// A sum over the steps `0..k`, which `part` adds to what there is: from a step on, so many, to this. In a loop over blocks
+    /// of `block` steps; the last of them after the loop, if `peeled`.
+    pub fn summed(
+        &mut self,
+        k: &Dim,
+        block: i64,
+        peeled: bool,
+        acc: Value,
+        mut part: impl FnMut(&mut Self, Value, Extent, Value) -> Value,
+    ) -> Value {
+        let zero = self.index(0);
+        let (head, args) = self.new_block(vec![Type::Index, self.ty(acc).clone()]);
+        let (inner, _) = self.new_block(Vec::new());
+        let (done, _) = self.new_block(Vec::new());
+        self.br(head, &[zero, acc]);
+        self.switch_to(head);
+        let end = self.dim(k);
+        let bound = if peeled { self.plus(args[0], block) } else { args[0] };
+        let more = self.compare_scalars(CmpOp::Lt, bound, end);
+        self.br_if(more, (inner, &[]), (done, &[]));
+        self.switch_to(inner);
+        let extent = if peeled { Extent::Static(block) } else { self.extent_at(k, args[0], block) };
+        let sum = part(self, args[0], extent, args[1]);
+        let next = self.plus(args[0], block);
+        self.br(head, &[next, sum]);
+        self.switch_to(done);
+        if !peeled {
+            return args[1];
+        }
+        let extent = self.extent_at(k, args[0], block);
+        part(self, args[0], extent, args[1])
+    }
+
     /// The kernel. Its run-time dimensions are those that occur in it.
     pub fn finish(mut self) -> Kernel {
         let mut names: Vec<String> = Vec::new();

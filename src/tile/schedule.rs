@@ -2,24 +2,26 @@
 //!
 //! In: an unscheduled kernel. Out: the same kernel scheduled. What it does, in order:
 //!
-//! 1. **Windows.** What products can read in place is not copied (`windows`), and sums that start with a number are not
+//! 1. **Steps.** A product over many steps becomes a loop over blocks of them, whose sums are added (`steps`).
+//! 2. **Windows.** What products can read in place is not copied (`windows`), and sums that start with a number are not
 //!    filled with it first.
-//! 2. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
+//! 3. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
 //!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
 //!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
 //!    scratch, so each run that uses one has its own; work on these alone that is used once goes to its use. `dot`,
 //!    `transpose` and `pair_rows` stand alone.
-//! 3. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
+//! 4. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
 //!    results of reductions, arguments of blocks and whatever a later run uses live in scratch.
-//! 4. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
+//! 5. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
 //!    argument and what it is given; the accumulator and the result of a `dot`; an operand and a result of the same shape
 //!    in one run), then any, first fit. Each jump hands over copies; those that share with what they copy go away.
 //!
-//! 5. **Sum.** Each product gets the best mode that the CPU has and its operands fit ([`DotMode`]): how its sums are rounded.
+//! 6. **Sum.** Each product gets the best mode that the CPU has and its operands fit ([`DotMode`]): how its sums are rounded.
 //!
-//! What it does not do: choose tile sizes (the lowering did), pass tiles over a conditional jump. That it refuses.
+//! What it does not do: choose the rows and columns of tiles (the lowering did), pass tiles over a conditional jump. That it refuses.
 
 mod sharing;
+mod steps;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +42,7 @@ pub fn schedule(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
     if kernel.state != State::Unscheduled {
         return Ok(());
     }
+    steps::split(kernel, level);
     windows::make_windows(kernel, level);
     start_with_scalars(&mut kernel.body);
     let copies = copy_arguments(&mut kernel.body)?;

@@ -16,7 +16,7 @@
 //!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
 //! ```
 //!
-//! Where queries, keys and values are `bf16` and the level multiplies pairs of such steps ([`Form::Paired`]), both products
+//! Where queries, keys and values are `bf16` and the target multiplies pairs of such steps ([`Form::Paired`]), both products
 //! do. Queries on their sides are rounded to pairs (which changes nothing: they were `bf16`), keys are read in place; the
 //! weights of a block are rounded to `bf16`, pairs of keys side by side, and the values lie as panels for each block of keys,
 //! turned, so that the keys of a column are neighbours (the plan packs them before).
@@ -80,7 +80,7 @@ use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, InstData, Loc, MaskKind, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, round_to};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, Cpu, Extent, KernelBuilder, ParamMode, computed};
+use crate::tile::{self, Extent, KernelBuilder, ParamMode, Target, computed};
 
 /// Widest head that is one tile.
 const WIDTH: i64 = 256;
@@ -197,7 +197,7 @@ struct Attention {
 /// A body of another form, a mistake of ours.
 pub(super) fn attention(
     name: &str,
-    level: Cpu,
+    machine: &Target,
     body: &Function,
     operands: &[Operand],
     out: &View,
@@ -304,7 +304,7 @@ pub(super) fn attention(
         (start, kb.extent_at(extent, start, size))
     };
     let (row, queries) = match form {
-        Form::Sideways | Form::Paired => tile_of(&mut kb, &s, i64::from(level.dot_cols())),
+        Form::Sideways | Form::Paired => tile_of(&mut kb, &s, machine.columns),
         Form::Single => (kb.grid_axis(&s, 1), ONE),
     };
     let (col, width) = tile_of(&mut kb, &e, WIDTH);

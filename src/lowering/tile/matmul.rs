@@ -5,22 +5,17 @@
 //!
 //! ```text
 //! grid (batch.., ceil(M, ROWS), ceil(N, NR))
-//!   acc = 0;  for each STEPS of K: acc += A tile @ B panel;  epilogue;  store
+//!   acc = 0 + A tile @ B panel;  epilogue;  store
 //! ```
 //!
-//! Where there is no epilogue, the last STEPS come after the loop, next to the store.
+//! How many of a known number of steps are summed at a time is the schedule's to say (`tile::schedule`, its `steps`). Where the number is
+//! known at run time alone, they are summed 512 at a time, in a loop; without an epilogue the last of them come after it,
+//! next to the store. The sum of STEPS products begins with 0 ([`tile::Op::Dot`]), and these are added in order: an element is
+//! off by at most `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain
+//! would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone, so an element's bits depend on neither
+//! rows nor tiles.
 //!
-//! The sum of STEPS products is a chain from 0 ([`tile::Op::Dot`]), and these are added in order: an element is off by at most
-//! `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain would be off by
-//! `K 2^-24`. STEPS depend on K, the level and the right operand alone, so an element's bits depend on neither rows nor tiles. They
-//! are
-//!
-//! * 512: half as many would be twice as exact at best, but each STEPS cost a register tile of 14 rows some 50 cycles of some
-//!   7,000, and a call of few rows its start. Up to 1024 that are known are one chain;
-//! * 1024 of integers that are summed exactly in groups of 32: a chain of 32 sums;
-//! * 2048 of pairs with AMX, which adds 32 steps at a time: a chain of 64 sums of two of 16.
-//!
-//! A tile is one panel wide: NR columns, as many as a register tile of the level has. The sizes follow from where the
+//! A tile is one panel wide: NR columns, as many as a register tile of the target has. The sizes follow from where the
 //! operands have to lie while they are used again and again:
 //!
 //! * the tile's rows of A, all K steps of them, are gone through once for each panel, by the grid points that follow each
@@ -34,7 +29,7 @@
 //! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a hundred, if it is near.
 //!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
 //!
-//! Where both operands are `bf16` and the level multiplies such pairs, panels have the steps in pairs (`pairs`), the left
+//! Where both operands are `bf16` and the target multiplies such pairs, panels have the steps in pairs (`pairs`), the left
 //! operand is read as it lies, and as many bytes are twice the steps.
 
 use super::packing::Panels;
@@ -43,24 +38,18 @@ use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_al
 use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Scalar, Terminator};
-use crate::scalar::{BinaryOp, CmpOp};
+use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, Cpu, Extent, Feature, KernelBuilder, ParamMode, Type, computed};
+use crate::tile::{self, Extent, KernelBuilder, ParamMode, Target, Type, computed};
 
 /// Rows of a tile of the result, at least and at most.
 const LEAST_ROWS: i64 = 64;
 const MOST_ROWS: i64 = 256;
 /// Elements of the left operand that a tile may read, all steps together.
 const LEFT_ELEMENTS: i64 = 128 * 768;
-/// How much of the inner dimension is taken at a time.
+/// How much of the inner dimension is taken at a time where it is not known.
 const STEPS: i64 = 512;
-/// So many are taken at a time if they are all.
-const ONE_CHAIN: i64 = 1024;
-/// The same of what is summed exactly in groups.
-const STEPS_IN_GROUPS: i64 = 1024;
-/// The same of pairs with AMX.
-const STEPS_IN_TILES: i64 = 2048;
-/// What the inner dimension is taken for where it is not known.
+/// What it is taken for then.
 const UNKNOWN_STEPS: i64 = 1024;
 
 /// The same of a product of `bf16` that is: twice as many bytes, for it takes steps several times as fast, and panels must
@@ -80,13 +69,13 @@ fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
 /// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them; in pairs, if that
-/// is asked for and can be. Panels of whole numbers have scales for groups of steps, of which [`STEPS`] is a multiple.
+/// is asked for and can be. Panels of whole numbers have scales for groups of steps, of which STEPS is a multiple.
 ///
 /// # Errors
 /// A body of another form, a mistake of ours.
 pub(super) fn matmul(
     name: &str,
-    level: Cpu,
+    machine: &Target,
     body: &Function,
     operands: &[Operand],
     out: &View,
@@ -169,7 +158,7 @@ pub(super) fn matmul(
         }
     }
 
-    let wanted = pairs::are_wanted(level, &a2, &b2);
+    let wanted = pairs::are_wanted(machine, &a2, &b2);
     let packed = panels(&b2, &shape[rank - 2], wanted)?;
     let in_pairs = packed.as_ref().is_some_and(|p| p.in_pairs);
     let mut scales = packed.as_ref().and_then(|p| p.scales.clone());
@@ -196,7 +185,7 @@ pub(super) fn matmul(
     let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
     for (i, extent) in shape.iter().enumerate() {
         let (role, max) = match rank - i {
-            1 => (Role::Cols, tile_size(extent, i64::from(level.dot_cols()))),
+            1 => (Role::Cols, tile_size(extent, machine.columns)),
             2 => (Role::Rows, tile_size(extent, tile_rows(&k, in_pairs))),
             _ => (Role::Point, 1),
         };
@@ -220,13 +209,6 @@ pub(super) fn matmul(
     let elem = computed(a.elem);
     let init = if elem == Elem::F32 { Scalar::Float(0.0) } else { Scalar::Int(0) };
     let acc = kb.full(init, elem, rows, cols);
-    let most = match (in_pairs, scales) {
-        (true, _) if level.has(Feature::Amx) => STEPS_IN_TILES,
-        (false, Some(_)) if level.sums_bytes() => STEPS_IN_GROUPS,
-        _ if k.as_const().is_some_and(|n| n <= ONE_CHAIN) => ONE_CHAIN,
-        _ => STEPS,
-    };
-    let step = tile_size(&k, most);
     let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
         let ia = [points, &[row_start, kk]].concat();
         let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
@@ -262,32 +244,12 @@ pub(super) fn matmul(
     // The last steps of a product with which nothing else is done stand right before its store, so that the sums need not
     // go through scratch.
     let is_plain = result == product_value;
-    let product_tile = if k.as_const().is_some_and(|n| n == step) {
-        let start = kb.index(0);
-        product_at(&mut kb, start, Extent::Static(step), acc)
-    } else {
-        let zero = kb.index(0);
-        let (head, args) = kb.new_block(vec![Type::Index, kb.ty(acc).clone()]);
-        let (inner, _) = kb.new_block(Vec::new());
-        let (done, _) = kb.new_block(Vec::new());
-        kb.br(head, &[zero, acc]);
-        kb.switch_to(head);
-        let end = kb.dim(&k);
-        let bound = if is_plain { kb.plus(args[0], step) } else { args[0] };
-        let more = kb.compare_scalars(CmpOp::Lt, bound, end);
-        kb.br_if(more, (inner, &[]), (done, &[]));
-        kb.switch_to(inner);
-        let extent = if is_plain { Extent::Static(step) } else { kb.extent_at(&k, args[0], step) };
-        let next_acc = product_at(&mut kb, args[0], extent, args[1]);
-        let next = kb.plus(args[0], step);
-        kb.br(head, &[next, next_acc]);
-        kb.switch_to(done);
-        if is_plain {
-            let extent = kb.extent_at(&k, args[0], step);
-            product_at(&mut kb, args[0], extent, args[1])
-        } else {
-            args[1]
+    let product_tile = match k.as_const().filter(|n| *n > 0) {
+        Some(all) => {
+            let start = kb.index(0);
+            product_at(&mut kb, start, Extent::Static(all), acc)
         }
+        None => kb.summed(&k, tile_size(&k, STEPS), is_plain, acc, product_at),
     };
     let product_elem = body.tensor(product_value).ok_or("a matmul of indices")?.elem;
     let mut env = Env::new();

@@ -1,7 +1,7 @@
 //! From graph IR to tile IR: each instruction or fused region that computes becomes a kernel, the function becomes a plan
 //! that launches them, and movement becomes strided views.
 //!
-//! In: graph IR after the passes. Out: unscheduled tile IR. Decided here: which values need storage and where it lies
+//! In: graph IR after the passes, and the numbers of a machine ([`Target`]). Out: unscheduled tile IR. Decided here: which values need storage and where it lies
 //! (`views`, `plan`), each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they share in
 //! `region`), which parameters are packed before all calls, and in how many bytes (`packing`, `pairs`,
 //! `quantise`, `join`; what that loses: `precision`).
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::ir;
 use crate::tile::encode::{self, Encoding};
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, Cpu, Kernel, KernelBuilder, ParamMode, Type};
+use crate::tile::{self, Kernel, KernelBuilder, ParamMode, Target, Type};
 use packing::Packing;
 pub use packing::{WeightChoice, WeightFormat};
 pub use precision::{Loss, PackedWeight};
@@ -102,13 +102,13 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
     module.functions.iter().any(in_function)
 }
 
-/// Lowers a module whose functions went through the passes, with tile sizes for a level of processors. Packed weights stay
+/// Lowers a module whose functions went through the passes, with the numbers of a target. Packed weights stay
 /// as they are.
 ///
 /// # Errors
 /// A form that the lowering does not know, or what it made is wrong; a mistake of ours, for the verifier accepted the module.
-pub fn lower(module: ir::Verified<'_>, level: Cpu) -> Result<VerifiedModule, String> {
-    lower_packed(module, level, WeightFormat::F32)
+pub fn lower(module: ir::Verified<'_>, target: impl Into<Target>) -> Result<VerifiedModule, String> {
+    lower_packed(module, target, WeightFormat::F32)
 }
 
 /// The same, with packed weights in a format of the caller's choice.
@@ -117,10 +117,10 @@ pub fn lower(module: ir::Verified<'_>, level: Cpu) -> Result<VerifiedModule, Str
 /// As [`lower`].
 pub fn lower_packed(
     module: ir::Verified<'_>,
-    level: Cpu,
+    target: impl Into<Target>,
     weights: impl Into<WeightChoice>,
 ) -> Result<VerifiedModule, String> {
-    let out = lowered(&module, level, &weights.into())?.0;
+    let out = lowered(&module, target.into(), &weights.into())?.0;
     VerifiedModule::new(out).map_err(|errors| errors.to_string())
 }
 
@@ -128,13 +128,17 @@ pub fn lower_packed(
 ///
 /// # Errors
 /// As [`lower`].
-pub fn packed_weights(module: &ir::Module, level: Cpu, weights: &WeightChoice) -> Result<Vec<PackedWeight>, String> {
-    Ok(lowered(module, level, weights)?.1)
+pub fn packed_weights(
+    module: &ir::Module,
+    target: impl Into<Target>,
+    weights: &WeightChoice,
+) -> Result<Vec<PackedWeight>, String> {
+    Ok(lowered(module, target.into(), weights)?.1)
 }
 
 fn lowered(
     module: &ir::Module,
-    level: Cpu,
+    target: Target,
     weights: &WeightChoice,
 ) -> Result<(tile::Module, Vec<PackedWeight>), String> {
     let mut out = tile::Module {
@@ -146,12 +150,12 @@ fn lowered(
         params: module.params.clone(),
         ..tile::Module::default()
     };
-    let mut shared =
-        Shared { known: HashMap::new(), counts: BTreeMap::new(), packing: Packing::new(level, weights.clone()) };
+    let packing = Packing::new(target.columns, weights.clone());
+    let mut shared = Shared { known: HashMap::new(), counts: BTreeMap::new(), packing };
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
-        plan::lower(&f, level, &mut shared, &mut out)?;
+        plan::lower(&f, target, &mut shared, &mut out)?;
     }
     let packed = precision::packed(&shared.packing);
     packing::finish(&mut shared, &mut out)?;

@@ -1,5 +1,5 @@
 //! Right operands of products in the order in which products read them: panels `[batch.., P, K, NR]` of a window
-//! `[batch.., K, N]`, a panel for each NR columns (as many as a register tile of the level has), the last one filled up with
+//! `[batch.., K, N]`, a panel for each NR columns (as many as a register tile of the target has), the last one filled up with
 //! zeros.
 //!
 //! In: windows. Out: where their panels lie, and the kernels that make them. There are two kinds:
@@ -34,7 +34,7 @@ use super::{Call, Shared, output_buffer};
 use crate::ir::{ParamDecl, Scalar, Value, param_named};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, BufferType, Cpu, Extent, Kernel, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type};
+use crate::tile::{self, BufferType, Extent, Kernel, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type};
 
 /// Steps of the inner dimension that are packed at a time: few, for each is a page of its own.
 const STEPS: i64 = 64;
@@ -123,9 +123,10 @@ pub(super) struct Weight {
     scales: u64,
 }
 
-/// The packed area of a module, for a level.
+/// The packed area of a module.
 pub(super) struct Packing {
-    level: Cpu,
+    /// Columns of a panel.
+    columns: i64,
     pub(super) choice: WeightChoice,
     pub(super) weights: Vec<Weight>,
     pub(super) joined: Vec<Joined>,
@@ -165,9 +166,9 @@ pub(super) struct Panels {
 }
 
 impl Packing {
-    /// An empty area.
-    pub(super) fn new(level: Cpu, choice: WeightChoice) -> Packing {
-        Packing { level, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
+    /// An empty area of panels of so many columns.
+    pub(super) fn new(columns: i64, choice: WeightChoice) -> Packing {
+        Packing { columns, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
     }
 
     /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
@@ -186,7 +187,7 @@ impl Packing {
         let in_pairs = pairs && window.elem == Elem::BF16 && format == WeightFormat::Bf16;
         let known = |list: &[Dim]| list.iter().map(Dim::as_const).collect::<Option<Vec<i64>>>();
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
-        let columns = i64::from(self.level.dot_cols());
+        let columns = self.columns;
         let (elem, (from, kept)) = (window.elem, without_repeats(window));
         let shape = known(&from.shape)?;
         let (lead, [k, n]) = shape.split_last_chunk::<2>()?;
@@ -274,12 +275,12 @@ pub(super) struct Packed {
     pub(super) bytes: Dim,
 }
 
-/// Packs a window of anything, its steps in pairs or not, into room that `root` stands for; `None` where it is better read
+/// Packs a window of anything, its steps in pairs or not, into panels of so many columns, in room that `root` stands for; `None` where it is better read
 /// as it lies.
 ///
 /// # Errors
 /// A window without steps and columns, a mistake of ours.
-pub(super) fn now(level: Cpu, window: &View, root: Value, in_pairs: bool) -> Result<Option<Packed>, String> {
+pub(super) fn now(columns: i64, window: &View, root: Value, in_pairs: bool) -> Result<Option<Packed>, String> {
     let [.., k, n] = window.shape.as_slice() else { return Ok(None) };
     if (window.elem != Elem::F32 && !in_pairs) || n.as_const() == Some(1) {
         return Ok(None);
@@ -287,18 +288,18 @@ pub(super) fn now(level: Cpu, window: &View, root: Value, in_pairs: bool) -> Res
     let (from, kept) = without_repeats(window);
     // Rows of the panels, in which a column takes 4 bytes.
     let (kernel, sources, mut whole, rows) = if in_pairs {
-        let Pairs { kernel, sources, panels } = pairs::pack(level, &from)?;
+        let Pairs { kernel, sources, panels } = pairs::pack(columns, &from)?;
         let rows = panels.shape.iter().rev().nth(2).cloned().unwrap_or_default();
         (kernel, sources, panels, rows)
     } else {
-        let (kernel, panels) = pack("pack", i64::from(level.dot_cols()), &from, Elem::F32);
+        let (kernel, panels) = pack("pack", columns, &from, Elem::F32);
         (kernel, vec![from.clone()], panels, k.clone())
     };
     whole.root = root;
     let (shape, strides) = with_repeats(window, &kept, &whole.shape, &whole.strides);
     let panels = View { shape, strides, ..whole.clone() };
     let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
-    let room = room(n, i64::from(level.dot_cols()));
+    let room = room(n, columns);
     let bytes = Dim::product(lead).mul(&rows).mul(&room).mul(&Dim::from(4));
     let call = Call { kernel, buffers: [sources, vec![whole.clone()]].concat() };
     Ok(Some(Packed { call, panels, whole, bytes }))
@@ -339,7 +340,7 @@ pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
 /// # Errors
 /// A parameter that is not declared, a mistake of ours.
 pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
-    let packing = std::mem::replace(&mut shared.packing, Packing::new(Cpu::PORTABLE, WeightChoice::default()));
+    let packing = std::mem::replace(&mut shared.packing, Packing::new(0, WeightChoice::default()));
     if packing.weights.is_empty() && packing.joined.is_empty() {
         return Ok(());
     }
@@ -356,16 +357,15 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
                 from.shape.len().saturating_sub(2),
                 match w.format.bits() {
                     None if w.in_pairs => {
-                        let Pairs { kernel, sources, panels } = pairs::pack(packing.level, &window)?;
+                        let Pairs { kernel, sources, panels } = pairs::pack(packing.columns, &window)?;
                         (kernel, sources, vec![(panels, w.offset)])
                     }
                     None => {
-                        let columns = i64::from(packing.level.dot_cols());
-                        let (kernel, target) = pack("pack", columns, &window, w.format.elem());
+                        let (kernel, target) = pack("pack", packing.columns, &window, w.format.elem());
                         (kernel, vec![window], vec![(target, w.offset)])
                     }
                     Some(bits) => {
-                        let Quantised { kernel, sources, panels, scales } = quantise(packing.level, &window, bits)?;
+                        let Quantised { kernel, sources, panels, scales } = quantise(packing.columns, &window, bits)?;
                         (kernel, sources, vec![(panels, w.offset), (scales, w.scales)])
                     }
                 },

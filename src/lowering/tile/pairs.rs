@@ -16,7 +16,7 @@ use super::views::View;
 use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, Cpu, Extent, Feature, Kernel, KernelBuilder, ParamMode, Type, row_major};
+use crate::tile::{self, Extent, Kernel, KernelBuilder, ParamMode, Target, Type, row_major};
 
 /// Pairs that are packed at a time.
 const PAIRS: i64 = 64;
@@ -27,12 +27,11 @@ pub(super) fn of(steps: i64) -> i64 {
 }
 
 /// Should a product of these operands, `[batch.., M, K]` and `[batch.., K, N]`, have panels of pairs? Both are `bf16`, the
-/// steps of the left one are dense, and their number is known; `vdpbf16ps` reads pairs of the left one too, so there it is
-/// even.
-pub(super) fn are_wanted(level: Cpu, a: &View, b: &View) -> bool {
+/// steps of the left one are dense, and their number is known; where products read pairs of the left one too, it is even.
+pub(super) fn are_wanted(target: &Target, a: &View, b: &View) -> bool {
     let steps = a.shape.last().and_then(Dim::as_const).filter(|k| *k > 0);
     let dense = a.strides.last().and_then(Dim::as_const) == Some(1);
-    let fits = level.has(Feature::Bf16) && steps.is_some_and(|k| k % 2 == 0 || level.has(Feature::Amx));
+    let fits = target.pairs.is_some_and(|pairs| steps.is_some_and(|k| k % 2 == 0 || pairs.odd));
     let columns = b.shape.last().and_then(Dim::as_const);
     fits && dense && a.elem == Elem::BF16 && b.elem == Elem::BF16 && columns != Some(1)
 }
@@ -44,14 +43,14 @@ pub(super) struct Pairs {
     pub(super) panels: View,
 }
 
-/// The kernel for a window of a known number of steps.
+/// The kernel for a window of a known number of steps, into panels of so many columns.
 ///
 /// # Errors
 /// A window of another form, a mistake of ours.
-pub(super) fn pack(level: Cpu, from: &View) -> Result<Pairs, String> {
+pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("an operand of a product has two axes or more")?;
     let k = k.as_const().filter(|k| *k > 0).ok_or("pairs of an unknown number of steps")?;
-    let (rank, columns, all) = (from.shape.len(), i64::from(level.dot_cols()), of(k));
+    let (rank, all) = (from.shape.len(), of(k));
     let count = match n.as_const() {
         Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns)),
         None => n.clone(),

@@ -29,21 +29,21 @@ use super::views::View;
 use super::{Call, Shared, gather, map, matmul, packing, rows};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, Cpu, PlanBuilder, PlanVariant};
+use crate::tile::{self, PlanBuilder, PlanVariant, Target};
 use parameters::Join;
 use taps::ForTaps;
 
-/// Lowers a function for a level: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
+/// Lowers a function for a target: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
 /// is launched again, not made again.
 ///
 /// # Errors
 /// A form that is not known here, a mistake of ours.
-pub(super) fn lower(f: &Function, level: Cpu, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
+pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let mut lowering = Lowering {
         f,
-        level,
+        target,
         cfg: f.cfg(),
         at: f.entry(),
         uses: f.uses(),
@@ -69,7 +69,7 @@ pub(super) fn lower(f: &Function, level: Cpu, shared: &mut Shared, out: &mut til
 
 struct Lowering<'a> {
     f: &'a Function,
-    level: Cpu,
+    target: Target,
     cfg: Cfg,
     /// The block that is being lowered.
     at: ir::Block,
@@ -248,7 +248,9 @@ impl Lowering<'_> {
         }
         let root = self.fresh_root();
         let few = rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
-        let Some(packed) = packing::now(self.level, window, root, pairs)?.filter(|_| !few) else { return Ok(None) };
+        let Some(packed) = packing::now(self.target.columns, window, root, pairs)?.filter(|_| !few) else {
+            return Ok(None);
+        };
         self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
         self.launch(packed.call)?;
         Ok(Some(Panels { numbers: packed.panels, scales: None, in_pairs: pairs }))
@@ -498,8 +500,9 @@ impl Lowering<'_> {
             FusionKind::Map => map::map("map", body, &operands, &to)?,
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => {
+                let target = self.target;
                 for (operands, to) in self.pieces(body, operands, &to) {
-                    let call = matmul::matmul("matmul", self.level, body, &operands, &to, |window, rows, pairs| {
+                    let call = matmul::matmul("matmul", &target, body, &operands, &to, |window, rows, pairs| {
                         self.panels(window, rows, pairs)
                     })?;
                     self.launch(call)?;

@@ -17,8 +17,8 @@
 //! With `s` the scale of a weight's group (`max |w| / most`) and `a` what it is multiplied by, an element of a product is off
 //! by at most the sum of `|a| s / 2` over its steps, besides the rounding of sums that every product has.
 //!
-//! Levels whose processors sum products of bytes (AVX-512 with VNNI and VBMI, and AVX-VNNI; a processor with AVX-512 that
-//! lacks one of its two runs the code for a level below) round the left operand too, where the steps are whole groups: in each group to multiples of
+//! Products in the mode [`Groups`](crate::tile::DotMode::Groups) (AVX-512 with VNNI and VBMI, and AVX-VNNI; a processor with
+//! AVX-512 that lacks one of its two runs the code for a level below) round the left operand too: in each group to multiples of
 //! `t = max |a| / 127`, which adds at most the sum of `t (|w| + s / 2) / 2`. Groups with a largest magnitude below 1e-30
 //! count as if it were 1e-30. The sum over a group is then exact, and each group adds one rounding. Rows are rounded on
 //! their own: the bits do not depend on how many there are. With weights in 4 bits this is a twentieth of the error
@@ -29,7 +29,7 @@ use super::views::View;
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, Cpu, Extent, GROUP, Kernel, KernelBuilder, ParamMode};
+use crate::tile::{self, Extent, GROUP, Kernel, KernelBuilder, ParamMode};
 
 /// What packs a weight.
 pub(super) struct Quantised {
@@ -54,14 +54,14 @@ pub(super) fn groups(k: i64) -> i64 {
     k.div_euclid(group) + i64::from(k.rem_euclid(group) != 0)
 }
 
-/// The kernel for a window whose extents are known and at least 1.
+/// The kernel for a window whose extents are known and at least 1, into panels of so many columns.
 ///
 /// # Errors
 /// A window of another form, a mistake of ours.
-pub(super) fn quantise(level: Cpu, from: &View, bits: u8) -> Result<Quantised, String> {
+pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("a weight has two axes or more")?;
     let (Some(k), Some(width)) = (k.as_const(), n.as_const()) else { return Err("a weight of unknown extents".into()) };
-    let (rank, columns, halves) = (from.shape.len(), i64::from(level.dot_cols()), bits == 4);
+    let (rank, halves) = (from.shape.len(), bits == 4);
     let (steps, most) = if halves { (2, 7.0) } else { (1, 127.0) };
     let count = width.saturating_add(columns - 1).div_euclid(columns);
     let panels = |elem: Elem, rows: i64| {

@@ -5,7 +5,7 @@
 //! are read in place badly then: each row of a head is on a page of its own, and the rows fall into few sets of the caches.
 //! Where there are many queries, each head's keys and values are first copied to lie row after row, as `f32`; so are those
 //! of other types, which the kernel would convert for each tile of queries again. A few queries, one after another, have a
-//! kernel of their own (`attention::Form`). Where all are `bf16` and the level multiplies pairs of such steps, several queries
+//! kernel of their own (`attention::Form`). Where all are `bf16` and the target multiplies pairs of such steps, several queries
 //! have a kernel that does so: keys are laid row after row as they are, values in panels for blocks of keys. How many queries there are may be known only in the call, which then has all
 //! these ways.
 
@@ -17,19 +17,12 @@ use super::Lowering;
 use crate::ir::{self, Function, Op, Terminator, Value};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{Cpu, Feature, Width};
 
 /// From so many queries on, keys and values that lie apart are copied. Measured on 12 heads of 64: of the time with all in
 /// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
 const MANY: i64 = 256;
 /// The same where each tile of queries would convert them again.
 const SEVERAL: i64 = 64;
-
-/// The most queries that are computed one by one. Measured on 12 heads of 64 and 16 to 2048 keys, one query takes a seventh
-/// of what a whole tile of queries does with 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit ones.
-fn few(level: Cpu) -> i64 {
-    if level.width() == Width::V128 { 1 } else { 4 }
-}
 
 impl Lowering<'_> {
     /// Launches the kernel of an attention that writes `to`, after copies of keys and values where they pay.
@@ -73,7 +66,7 @@ impl Lowering<'_> {
         if !side_by_side || count == others {
             return tiles(self);
         }
-        self.from(count, few(self.level) + 1, |plan, enough| match enough {
+        self.from(count, self.target.single_queries + 1, |plan, enough| match enough {
             true => tiles(plan),
             false => plan.attention_of(body, operands, to, Form::Single),
         })
@@ -135,7 +128,7 @@ impl Lowering<'_> {
     }
 
     /// Keys and values of an attention whose products take pairs of `bf16` steps, with the result's leading axes; `None` where
-    /// they do not: the level has no such products, operands are of other types, or heads of an odd or unknown width.
+    /// they do not: the target has no such products, operands are of other types, or heads of an odd or unknown width.
     fn paired(&self, operands: &[Operand], parts: [usize; 3], to: &View) -> Option<[View; 2]> {
         let lead = to.shape.get(..to.shape.len().checked_sub(2)?)?;
         let view = |i: usize| {
@@ -146,7 +139,7 @@ impl Lowering<'_> {
         let [q, k, v] = [view(parts[0])?, view(parts[1])?, view(parts[2])?];
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
         let fits = width(&q).is_some_and(|d| d > 0 && d % 2 == 0) && width(&v).is_some_and(|e| e > 0);
-        (self.level.has(Feature::Bf16) && fits).then_some([k, v])
+        (self.target.pairs.is_some() && fits).then_some([k, v])
     }
 
     /// Launches the kernel of products of pairs, after keys and values have been laid for it.
@@ -173,13 +166,13 @@ impl Lowering<'_> {
         self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
         self.launch(packed.call)?;
         let form = Form::Paired;
-        let call = attention::attention("attention", self.level, body, &operands, to, form, Some(&packed.panels))?;
+        let call = attention::attention("attention", &self.target, body, &operands, to, form, Some(&packed.panels))?;
         self.launch(call)
     }
 
     /// Launches a kernel on the operands where they lie.
     fn attention_of(&mut self, body: &Function, operands: &[Operand], to: &View, form: Form) -> Result<(), String> {
-        let call = attention::attention("attention", self.level, body, operands, to, form, None)?;
+        let call = attention::attention("attention", &self.target, body, operands, to, form, None)?;
         self.launch(call)
     }
 

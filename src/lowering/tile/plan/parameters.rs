@@ -151,7 +151,7 @@ impl Lowering<'_> {
         let (left, right) = (argument(left)?, argument(right)?);
         let windows = self.columns(operands.get(right)?.view()?)?;
         let width = |v: &View| v.shape.last().and_then(Dim::as_const);
-        let panel = i64::from(self.level.dot_cols());
+        let panel = self.target.columns;
         let (_, first) = windows.split_last()?;
         // Those that stay as they are have panels of their own.
         let mut formats =

@@ -1,0 +1,219 @@
+//! How many steps a product sums at a time: one over more steps than that becomes a loop over blocks of steps, whose sums are
+//! added in order.
+//!
+//! In: an unscheduled kernel of one block with one product, over a known number of steps (as `lowering::tile::matmul` makes
+//! them; what it makes of an unknown number is a loop already). Out: the same kernel, the product in a loop.
+//!
+//! ```text
+//!   %acc = full 0.0;  %a = load %x[%r, 0];  %b = load %w[%p, 0, 0];  %y = dot %a, %b, %acc;  epilogue
+//! ->
+//!   br ^steps(0, %acc)
+//! ^steps(%k, %sum):  %a = load %x[%r, %k];  %b = load %w[%p, %k, 0];  br ^steps(%k + STEPS, dot %a, %b, %sum)
+//! ^done:  epilogue
+//! ```
+//!
+//! STEPS is
+//!
+//! * 512: half as many would be twice as exact at best, but each so many cost a register tile of 14 rows some 50 cycles of some
+//!   7,000, and a call of few rows its start. Up to 1024 are one chain;
+//! * 1024 of integers that are summed exactly in groups of 32: a chain of 32 sums;
+//! * 2048 of pairs in tiles, which add 32 steps at a time: a chain of 64 sums of two of 16.
+//!
+//! Where the result is stored as it is, or rounded, the last steps come after the loop, next to the store, so that the sums need not go through
+//! scratch. A block of steps is a part of what the kernel read before, so its accesses stay in their buffers.
+//!
+//! What it must not know: where tiles lie, and in which mode a product will be.
+
+use cranelift_entity::SecondaryMap;
+
+use crate::ir::Scalar;
+use crate::scalar::BinaryOp;
+use crate::shape::Dim;
+use crate::tile::{Body, Cpu, Extent, Feature, Inst, Kernel, KernelBuilder, Op, TileType, Type, Value, ValueDef};
+
+const CHAIN: i64 = 512;
+const ONE_CHAIN: i64 = 1024;
+const OF_GROUPS: i64 = 1024;
+const OF_TILES: i64 = 2048;
+
+/// Puts a kernel's product into a loop over blocks of steps, if it is over too many.
+pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) {
+    if let Some(product) = Product::find(&kernel.body, cpu) {
+        *kernel = product.rebuild(kernel);
+    }
+}
+
+/// A product to be put into a loop.
+struct Product {
+    /// The instructions before it, the last of which makes its accumulator, and those after it.
+    before: Vec<Inst>,
+    after: Vec<Inst>,
+    dot: Inst,
+    left: Load,
+    right: Load,
+    acc: Value,
+    /// All steps, and those of a block.
+    steps: i64,
+    block: i64,
+}
+
+/// What makes an operand: the place of its first step among the operands, and how many steps an index there stands for.
+struct Load {
+    inst: Inst,
+    place: usize,
+    per_index: i64,
+}
+
+/// The load behind an operand of a product, from the first step on.
+fn load(body: &Body, v: Value, is_left: bool) -> Option<Load> {
+    let ValueDef::Result(inst) = body.def(v) else { return None };
+    let data = body.inst(inst);
+    // Axes from the end, the operands behind the indices left out.
+    let axis = |n: usize| data.operands.len().checked_sub(n);
+    let (place, per_index) = match data.op {
+        Op::Load { cols: Some(axis), .. } if is_left => (1 + axis, 1),
+        Op::Load { rows: Some(axis), .. } if !is_left => (1 + axis, 1),
+        Op::LoadScaled { bits } if !is_left => (axis(3)?, i64::from(8 / bits.clamp(1, 8))),
+        Op::LoadPairs if !is_left => (axis(3)?, 2),
+        _ => return None,
+    };
+    let first = body.def_inst(*data.operands.get(place)?)?;
+    (first.op == Op::Const(Scalar::Int(0))).then_some(Load { inst, place, per_index })
+}
+
+impl Product {
+    /// The product of a kernel, if it is over more steps than a block.
+    fn find(body: &Body, cpu: Cpu) -> Option<Product> {
+        let [block] = body.layout.as_slice() else { return None };
+        let insts = &body.block(*block).insts;
+        let is_dot = |i: &Inst| matches!(body.inst(*i).op, Op::Dot { .. });
+        let at = insts.iter().position(is_dot)?;
+        let dot = insts[at];
+        let [a, b, acc] = body.inst(dot).operands.as_slice() else { return None };
+        let (left, right) = (load(body, *a, true)?, load(body, *b, false)?);
+        let Extent::Static(steps) = body.ty(*a).tile()?.cols else { return None };
+        let block = match body.inst(right.inst).op {
+            Op::LoadPairs if cpu.has(Feature::Amx) => OF_TILES,
+            Op::LoadScaled { .. } if cpu.sums_bytes() => OF_GROUPS,
+            _ if steps <= ONE_CHAIN => ONE_CHAIN,
+            _ => CHAIN,
+        };
+        let ValueDef::Result(filled) = body.def(*acc) else { return None };
+        let from = insts.iter().position(|i| *i == filled)?;
+        let (before, own, after) = (insts.get(..=from)?, insts.get(from + 1..at)?, insts.get(at + 1..)?);
+        // Between the accumulator and the product there is nothing but what it multiplies, and nothing else uses that.
+        let is_own = |i: &Inst| [left.inst, right.inst].contains(i) || matches!(body.inst(*i).op, Op::Const(_));
+        let made: Vec<Value> = own.iter().filter_map(|i| body.inst(*i).result).collect();
+        let used_later = |i: &Inst| body.inst(*i).operands.iter().any(|v| made.contains(v));
+        let both = [left.inst, right.inst].iter().all(|i| own.contains(i));
+        let is_alone = own.iter().all(is_own) && !after.iter().any(|i| is_dot(i) || used_later(i));
+        let fits = body.inst(filled).op == Op::Full && both && is_alone && steps > block;
+        let (before, after, acc) = (before.to_vec(), after.to_vec(), *acc);
+        fits.then_some(Product { before, after, dot, left, right, acc, steps, block })
+    }
+
+    /// The kernel with the product in a loop.
+    fn rebuild(&self, old: &Kernel) -> Kernel {
+        let mut kb = KernelBuilder::new(&old.name);
+        let mut copies = Copies { old: &old.body, now: SecondaryMap::new() };
+        for p in &old.params {
+            copies.now[p.value] = Some(match old.body.ty(p.value) {
+                Type::Buffer(ty) => kb.buffer(ty.clone(), p.mode),
+                _ => kb.index_param(),
+            });
+        }
+        for axis in &old.grid {
+            copies.now[axis.value] = Some(kb.grid_axis(&axis.extent, axis.step));
+        }
+        self.before.iter().for_each(|i| copies.inst(&mut kb, *i));
+        let dot = old.body.inst(self.dot);
+        kb.at(dot.loc);
+        let op = |i: &Inst| &old.body.inst(*i).op;
+        let is_stored = match self.after.as_slice() {
+            [rest @ .., last] => {
+                matches!(op(last), Op::Store { .. }) && rest.iter().all(|i| matches!(op(i), Op::Narrow { .. }))
+            }
+            [] => false,
+        };
+        let (steps, acc) = (Dim::from(self.steps), copies.of(self.acc));
+        let sum = kb.summed(&steps, self.block, is_stored, acc, |kb, k, steps, acc| {
+            let a = copies.part(kb, &self.left, k, |t| t.cols = steps);
+            let b = copies.part(kb, &self.right, k, |t| t.rows = steps);
+            kb.dot(a, b, acc)
+        });
+        if let Some(result) = dot.result {
+            copies.now[result] = Some(sum);
+        }
+        self.after.iter().for_each(|i| copies.inst(&mut kb, *i));
+        let mut new = Kernel { symbols: old.symbols.clone(), ..kb.finish() };
+        for (v, now) in copies.now.iter() {
+            if let Some(now) = now {
+                new.body.set_name(*now, old.body.name(v));
+            }
+        }
+        new
+    }
+}
+
+/// What the values of the old body are in the new one.
+struct Copies<'a> {
+    old: &'a Body,
+    now: SecondaryMap<Value, Option<Value>>,
+}
+
+impl Copies<'_> {
+    fn of(&self, v: Value) -> Value {
+        self.now[v].unwrap_or(v)
+    }
+
+    fn ty(&self, v: Value) -> Type {
+        let mut ty = self.old.ty(v).clone();
+        if let Type::Tile(t) = &mut ty {
+            [&mut t.rows, &mut t.cols].into_iter().filter_map(Extent::bound_mut).for_each(|v| *v = self.of(*v));
+        }
+        ty
+    }
+
+    /// Appends a copy of an instruction.
+    fn inst(&mut self, kb: &mut KernelBuilder, i: Inst) {
+        let data = self.old.inst(i);
+        kb.at(data.loc);
+        let operands = data.operands.iter().map(|v| self.of(*v)).collect();
+        let made = kb.push(data.op.clone(), operands, data.result.map(|v| self.ty(v)));
+        if let Some(v) = data.result {
+            self.now[v] = made;
+        }
+    }
+
+    /// Appends the load of an operand from step `k` on.
+    fn part(&self, kb: &mut KernelBuilder, load: &Load, k: Value, part: impl FnOnce(&mut TileType)) -> Value {
+        let data = self.old.inst(load.inst);
+        let index = match data.op {
+            Op::Load { .. } => k,
+            _ => {
+                let steps = kb.index(load.per_index);
+                kb.index_binary(BinaryOp::Div, k, steps)
+            }
+        };
+        // Constants that stood beside the load are made again.
+        let mut constants: Vec<(Value, Value)> = Vec::new();
+        let mut operands = Vec::new();
+        for (n, v) in data.operands.iter().enumerate() {
+            let made = constants.iter().find(|(old, _)| old == v).map(|(_, new)| *new).or(self.now[*v]);
+            operands.push(match (made, self.old.def_inst(*v)) {
+                _ if n == load.place => index,
+                (None, Some(constant)) => {
+                    let new = kb.value(constant.op.clone(), Vec::new(), self.old.ty(*v).clone());
+                    constants.push((*v, new));
+                    new
+                }
+                (made, _) => made.unwrap_or(*v),
+            });
+        }
+        let mut ty = data.result.map_or(Type::Index, |v| self.ty(v));
+        if let Type::Tile(t) = &mut ty {
+            part(t);
+        }
+        kb.value(data.op.clone(), operands, ty)
+    }
+}

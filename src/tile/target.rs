@@ -1,0 +1,38 @@
+//! What lowering asks of the machine: numbers, and how products take their operands.
+//!
+//! In: a machine that kernels are scheduled for. Out: a [`Target`], which is data. Lowering knows no machine but this, so what a
+//! machine has in hand (features, registers, widths) is compared here and in the schedule alone, and machines whose targets are
+//! equal have the same unscheduled text. What it must not know: kernels.
+
+use super::{Cpu, Feature, Width};
+
+/// Products of `bf16` by `bf16` that take the right operand in pairs of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairsOfSteps {
+    /// Do they take an odd number of steps too?
+    pub odd: bool,
+}
+
+/// A machine as lowering sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Columns of a product's register tile: those of a panel, and the queries of a tile of attention.
+    pub columns: i64,
+    /// Products of pairs of `bf16` steps, if it has them.
+    pub pairs: Option<PairsOfSteps>,
+    /// The most queries that attention computes one by one. Measured on 12 heads of 64 and 16 to 2048 keys, one query takes a
+    /// seventh of what a whole tile of queries does with 512-bit vectors, a sixth with 256-bit ones, two thirds with 128-bit
+    /// ones.
+    pub single_queries: i64,
+}
+
+impl From<Cpu> for Target {
+    fn from(cpu: Cpu) -> Target {
+        let pairs = PairsOfSteps { odd: cpu.has(Feature::Amx) };
+        Target {
+            columns: i64::from(cpu.dot_cols()),
+            pairs: cpu.has(Feature::Bf16).then_some(pairs),
+            single_queries: if cpu.width() == Width::V128 { 1 } else { 4 },
+        }
+    }
+}
