@@ -32,6 +32,7 @@ use crate::source::FileId;
 use crate::tile::Cpu;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
+use crate::vector::routine;
 use crate::{ir, runtime, syntax, tile};
 use call::show;
 use outputs::{Outputs, Source};
@@ -82,6 +83,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
             }
             (tiers, model)
         }
+        Source::Vector => return vector_text(s, options, file, &out),
         Source::Clif => return clif_text(s, options, file, &out, levels.arch),
     };
     // Distinguishes two models of the same name.
@@ -92,14 +94,21 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         (None, Some(module)) => tile::text::print(module),
         (_, None) => String::new(),
     })?;
+    out.emit(s, EmitKind::Vector, |_| match tiers.module(levels.shown) {
+        Some(module) => stages::vector_ir(module, only, levels.shown),
+        None => String::new(),
+    })?;
 
     // Machine code, and the library around it.
-    if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
+    if [EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind))
+    {
         s.stage("generate code");
         s.say(&format!("code for {}", names(&tiers.levels())));
         let level = (source != Source::Tile).then_some(levels.shown);
         let wanted = EmitOptions {
             clif: out.has(EmitKind::Clif),
+            mir: out.has(EmitKind::Mir),
+            mir_registers: options.mir_registers,
             asm: out.has(EmitKind::Asm),
             asm_bytes: options.asm_bytes,
             debug_lines: options.debug_lines,
@@ -111,6 +120,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
         };
         let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
+        out.emit(s, EmitKind::Mir, |_| &code.mir)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
         if out.has(EmitKind::Obj) {
             let object = stages::one_object(s, &code)?;
@@ -178,6 +188,21 @@ fn graph_ir(
     Ok(out.go_beyond(EmitKind::Dot).then_some(graph))
 }
 
+/// Vector IR: printed again.
+fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Outputs) -> Result<(), CommandError> {
+    let later = EmitKind::ALL.into_iter().find(|kind| *kind > EmitKind::Vector && out.has(*kind));
+    if let Some(kind) = later {
+        let message = format!("`--emit {}` needs the kernels around the runs; .vir files have runs alone", kind.name());
+        return Err(command_line_error(&message));
+    }
+    s.stage("parse");
+    let mut routines = stages::vector_text(s, file)?;
+    if let Some(name) = &options.kernel {
+        stages::only_routines(&mut routines, name)?;
+    }
+    out.emit(s, EmitKind::Vector, |_| routine::text::print_all(&routines))
+}
+
 /// Cranelift IR: printed again, and as machine code.
 fn clif_text(
     s: &mut Session,
@@ -186,8 +211,9 @@ fn clif_text(
     out: &Outputs,
     arch: Arch,
 ) -> Result<(), CommandError> {
-    if let Some(kind) =
-        [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python].into_iter().find(|k| out.has(*k))
+    if let Some(kind) = [EmitKind::Mir, EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python]
+        .into_iter()
+        .find(|k| out.has(*k))
     {
         let message = format!("`--emit {}` needs a model; .clif files contain only functions", kind.name());
         return Err(command_line_error(&message));
@@ -222,6 +248,7 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),
+        Source::Vector => return stages::vector_text(s, file).map(|_| ()),
         Source::Clif => return stages::clif_text(s, file, Arch::host()).map(|_| ()),
     }
     let program = front_end(s, file);

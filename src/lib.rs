@@ -12,8 +12,10 @@
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
 //!     simplify    tile/simplify.rs  what lowering says twice of indices and scalars is said once
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
-//!   vector IR     vector/           elementary functions (exp, sin, pow), each written once for all widths and back ends
+//!   vector IR     vector/           what a `run` does, vector by vector (made by lowering/vector/), and the elementary
+//!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
+//!                 wide/machine/     their code over virtual registers, which `--emit mir` shows
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
@@ -32,9 +34,10 @@
 //! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
 //! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
 //! | `lowering::tile` | regions to kernels, functions to plans, movement to views | `ir`, `scalar`, `shape`, `tile` | vectors, machine code |
+//! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `source`, `ssa`, `tile`, `vector` | instructions, back ends |
 //! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | back ends |
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | graph IR, Cranelift |
-//! | `vector` | vector IR: operations on each lane, text, interpreter; the elementary functions, `functions/*.vec` | `irtext`, `scalar` | tiles, instructions |
+//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `cfg`, `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
 //! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `panics`, `runtime`, `scalar`, `shape`, `source`, `threads`, `tile`, `vector` | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
@@ -85,6 +88,12 @@
 //! * **Functions are compiled independently.** Code generation declares all functions, compiles each from its kernel or plan
 //!   alone, and puts them into the object in order (`codegen::cpu::object`). So all cores are used, and the bytes do not depend
 //!   on their number.
+//! * **A run is lowered to vectors once, and printed.** Which loop an instruction stands in, how many vectors go at a time, masks
+//!   at the end of a row, accumulators and the order in which lanes are added are decided in `lowering::vector`, for any number
+//!   of lanes; `--emit vector` shows them, the interpreter of vector IR runs them on random kernels, and the leaves of 256 and
+//!   512 bits print them. What AVX2 cannot do (masked access to 8 and 16 bits) is replaced before, by a pass
+//!   (`vector::routine::legalise`). Cranelift's 128-bit code and LLVM's are still made of the tile IR itself
+//!   (`codegen/cpu/run.rs`, `codegen/llvm/run.rs`).
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch, and a remark

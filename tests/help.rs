@@ -136,6 +136,7 @@ fn everything_that_can_be_named_is_listed() {
     for op in ["fma (f32, f32, f32) -> f32 ", "select (mask, f32, f32) -> f32 ", "polynomial "] {
         assert!(has(&vector, op), "{op}: {vector:?}");
     }
+    assert!(has(&list("mir"), "fma tied, vector, vector -> vector "));
     assert!(has(&list("functions"), "exp "));
     let cpus = list("cpus");
     assert!(has(&cpus, "portable") && has(&cpus, "native"), "{cpus:?}");

@@ -15,21 +15,24 @@ use std::path::PathBuf;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Output")]
 pub struct CompileOptions {
-    /// The program: `.attn`, or the dump of a later stage (`.air`, `.tir`, `.clif`); `-` is stdin
+    /// The program: `.attn`, or the dump of a later stage (`.air`, `.tir`, `.vir`, `.clif`); `-` is stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
     /// The output file, with the extension of its format; further formats are written next to it. `-` is stdout
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
-    /// What to write: tokens, ast, types, ir, dot, tile, clif, asm, obj, so, header, python; `=-` is stdout
+    /// What to write: tokens, ast, types, ir, dot, tile, vector, clif, mir, asm, obj, so, header, python; `=-` is stdout
     #[arg(long, value_name = "KIND[=PATH],..", value_delimiter = ',')]
     pub emit: Vec<Emit>,
     /// Code generator for the kernels
     #[arg(long, value_enum, default_value_t = CodeBackend::Cranelift, help_heading = "Target")]
     pub backend: CodeBackend,
-    /// Show only this kernel or plan in `tile`, `clif` and `asm`, by its name in the tile IR (`attention.0`)
+    /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir` and `asm`, by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes and dumps")]
     pub kernel: Option<String>,
+    /// Show leaf functions in `mir` with their registers, too
+    #[arg(long, help_heading = "Passes, looking inside")]
+    pub mir_registers: bool,
     /// Show the bytes of each instruction in `asm`
     #[arg(long, help_heading = "Passes and dumps")]
     pub asm_bytes: bool,
@@ -227,8 +230,8 @@ pub struct TargetOptions {
     ///
     /// Code for the lower ones is included too, and the best one that the processor supports runs, except that avx512bf16
     /// runs on Intel processors only with `ATTNC_CPU=avx512bf16`. The bf16 levels are included if the program multiplies bf16
-    /// by bf16, avx2vnni if weights are integers (`--pack`). Dumps (`tile`, `clif`, `asm`) show this instruction set,
-    /// `portable` if omitted. `native` is the best one of this machine.
+    /// by bf16, avx2vnni if weights are integers (`--pack`). Dumps (`tile`, `vector`, `clif`, `mir`, `asm`) show this instruction
+    /// set, `portable` if omitted. `native` is the best one of this machine.
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub cpu: Option<CpuTier>,
     /// The format of packed matmul weights

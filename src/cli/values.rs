@@ -50,8 +50,12 @@ pub enum EmitKind {
     Dot,
     /// The tile IR.
     Tile,
+    /// The vector IR.
+    Vector,
     /// Cranelift's IR.
     Clif,
+    /// Virtual-register code of leaf functions.
+    Mir,
     /// Machine code as text.
     Asm,
     /// The object file before linking.
@@ -66,14 +70,16 @@ pub enum EmitKind {
 
 impl EmitKind {
     /// All formats, in the order of the pipeline.
-    pub const ALL: [EmitKind; 12] = [
+    pub const ALL: [EmitKind; 14] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
         EmitKind::Ir,
         EmitKind::Dot,
         EmitKind::Tile,
+        EmitKind::Vector,
         EmitKind::Clif,
+        EmitKind::Mir,
         EmitKind::Asm,
         EmitKind::Obj,
         EmitKind::So,
@@ -89,7 +95,9 @@ impl EmitKind {
             EmitKind::Types => "types",
             EmitKind::Ir => "ir",
             EmitKind::Tile => "tile",
+            EmitKind::Vector => "vector",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "asm",
             EmitKind::Obj => "obj",
             EmitKind::So => "so",
@@ -107,7 +115,9 @@ impl EmitKind {
             EmitKind::Types => "types",
             EmitKind::Ir => "air",
             EmitKind::Tile => "tir",
+            EmitKind::Vector => "vir",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "s",
             EmitKind::Obj => "o",
             EmitKind::So => "so",
@@ -132,7 +142,9 @@ impl EmitKind {
             EmitKind::Ir => "graph IR",
             EmitKind::Dot => "a Graphviz graph",
             EmitKind::Tile => "tile IR",
+            EmitKind::Vector => "vector IR",
             EmitKind::Clif => "Cranelift IR",
+            EmitKind::Mir => "virtual-register code",
             EmitKind::Asm => "assembly",
             EmitKind::Obj => "an object file",
             EmitKind::So => "a shared library",
@@ -150,7 +162,9 @@ impl EmitKind {
             EmitKind::Ir => "graph IR after the passes; can be compiled again",
             EmitKind::Dot => "graph IR as a Graphviz graph",
             EmitKind::Tile => "tile IR for one instruction set: kernels and plans; can be compiled again",
+            EmitKind::Vector => "vector IR for one instruction set: what each run of a kernel does, vector by vector",
             EmitKind::Clif => "Cranelift IR for one instruction set",
+            EmitKind::Mir => "virtual-register code of leaf functions for one instruction set",
             EmitKind::Asm => "assembly for one instruction set",
             EmitKind::Obj => "the object file before linking",
             EmitKind::So => "the shared library",
@@ -390,6 +404,8 @@ pub enum Listed {
     Tile,
     /// Operations of the vector IR
     Vector,
+    /// Operations of virtual-register code, which leaf functions are made of
+    Mir,
     /// Elementary functions, written in vector IR, with their error bounds
     Functions,
     /// Passes, in the order in which the pipeline runs them
@@ -406,11 +422,12 @@ pub enum Listed {
 
 impl Listed {
     /// Everything that can be listed.
-    pub const ALL: [Listed; 10] = [
+    pub const ALL: [Listed; 11] = [
         Listed::Ops,
         Listed::Ir,
         Listed::Tile,
         Listed::Vector,
+        Listed::Mir,
         Listed::Functions,
         Listed::Passes,
         Listed::Emit,

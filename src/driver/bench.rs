@@ -19,7 +19,7 @@ use crate::runtime::descriptor::{Entry, ModelDescriptor};
 use crate::runtime::load::{CompiledModel, LoadError};
 use crate::tensor::Tensor;
 use crate::tile::cost::{self, PlanCost};
-use crate::tile::{self, Cpu, Feature, PlanVariant};
+use crate::tile::{self, Cpu, DotMode, PlanVariant};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -312,17 +312,12 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     }
 }
 
-/// What a kernel's products are made of.
+/// What a kernel's products are made of: the most steps at a time that one of them takes.
 fn products(kernel: &tile::Kernel) -> Products {
-    let tile::State::Cpu(level) = kernel.state else { return Products::Floats };
-    let has = |of: fn(&tile::Op) -> bool| kernel.body.insts().any(|(_, _, d)| of(&d.op));
-    let pairs = has(|op| matches!(op, tile::Op::LoadPairs | tile::Op::PairRows));
-    match level {
-        _ if pairs && level.has(Feature::Amx) => Products::Tiles,
-        _ if pairs && level.has(Feature::Bf16) => Products::Pairs,
-        _ if level.sums_bytes() && kernel.loads_scaled() => Products::Bytes,
-        _ => Products::Floats,
-    }
+    let has = |mode: DotMode| kernel.body.insts().any(|(_, _, d)| d.op == tile::Op::Dot { mode: Some(mode) });
+    let all =
+        [(DotMode::Tiles, Products::Tiles), (DotMode::Pairs, Products::Pairs), (DotMode::Groups, Products::Bytes)];
+    all.into_iter().find(|(mode, _)| has(*mode)).map_or(Products::Floats, |(_, products)| products)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -119,7 +119,9 @@ pub(super) fn read_graph(
             s.stage("parse");
             stages::graph_text(s, file)
         }
-        Source::Tile | Source::Clif => Err(command_line_error(&format!("`{command}` takes .attn and .air files"))),
+        Source::Tile | Source::Vector | Source::Clif => {
+            Err(command_line_error(&format!("`{command}` takes .attn and .air files")))
+        }
     }
 }
 

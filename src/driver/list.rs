@@ -8,6 +8,7 @@ use super::ops;
 use super::session::{CommandError, stdout_failed};
 use super::stages::native;
 use crate::cli::{CommandLine, CompletionsOptions, CpuTier, EmitKind, ListOptions, Listed, OpsLevel};
+use crate::codegen::cpu::machine_operations;
 use crate::diagnostics::codes;
 use crate::passes::PASSES;
 use crate::runtime::descriptor::features_of;
@@ -24,6 +25,9 @@ pub fn list(options: &ListOptions) -> Result<(), CommandError> {
         Some(Listed::Ir) => ops::listed(OpsLevel::Graph),
         Some(Listed::Tile) => ops::listed(OpsLevel::Tile),
         Some(Listed::Vector) => ops::listed(OpsLevel::Vector),
+        Some(Listed::Mir) => {
+            machine_operations().into_iter().map(|(form, meaning)| (form, meaning.to_string())).collect()
+        }
         Some(Listed::Functions) => function::functions(),
         Some(Listed::Passes) => PASSES.iter().map(|pass| (pass.name.to_string(), pass.summary.to_string())).collect(),
         Some(Listed::Emit) => EmitKind::ALL

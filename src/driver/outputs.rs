@@ -17,6 +17,8 @@ pub(super) enum Source {
     Graph,
     /// `.tir`: tile IR.
     Tile,
+    /// `.vir`: vector IR.
+    Vector,
     /// `.clif`: Cranelift's IR.
     Clif,
 }
@@ -30,6 +32,7 @@ impl Source {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("air") => Source::Graph,
             Some("tir") => Source::Tile,
+            Some("vir") => Source::Vector,
             Some("clif") => Source::Clif,
             _ => Source::Program,
         }
@@ -39,6 +42,7 @@ impl Source {
         let mut lines = text.lines().filter(|line| !line.starts_with("//") && !line.starts_with(';'));
         match lines.find(|line| !line.trim().is_empty()) {
             Some(line) if line.starts_with("function ") => Source::Clif,
+            Some(line) if line.starts_with("run @") => Source::Vector,
             Some(line) if line.starts_with("module \"") => {
                 let is_tile = |line: &str| ["entry @", "kernel @", "plan @"].iter().any(|word| line.starts_with(word));
                 if lines.any(is_tile) { Source::Tile } else { Source::Graph }
@@ -53,6 +57,7 @@ impl Source {
             Source::Program => EmitKind::Tokens,
             Source::Graph => EmitKind::Ir,
             Source::Tile => EmitKind::Tile,
+            Source::Vector => EmitKind::Vector,
             Source::Clif => EmitKind::Clif,
         }
     }
@@ -65,20 +70,26 @@ pub(super) struct Outputs {
     command: String,
     /// The only kernel or plan that is shown, if `--kernel` names one.
     kernel: Option<String>,
+    /// Is virtual-register code shown with its registers, too?
+    mir_registers: bool,
     /// Does the assembly show bytes?
     asm_bytes: bool,
 }
 
 /// The output formats that show kernels.
-const OF_KERNELS: [EmitKind; 3] = [EmitKind::Tile, EmitKind::Clif, EmitKind::Asm];
+const OF_KERNELS: [EmitKind; 5] = [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
 
 impl Outputs {
     /// What to write and where: the requested formats (a shared library by default), each with its path.
     pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
-        let (kernel, asm_bytes) = (options.kernel.clone(), options.asm_bytes);
-        let outputs = Outputs { places: places(options)?, command: command(options), kernel, asm_bytes };
+        let (mir_registers, asm_bytes) = (options.mir_registers, options.asm_bytes);
+        let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
+        let outputs = Outputs { places, command, kernel, mir_registers, asm_bytes };
         if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
-            return Err("`--kernel` needs one of `--emit tile`, `clif` and `asm`".into());
+            return Err("`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir` and `asm`".into());
+        }
+        if mir_registers && !outputs.has(EmitKind::Mir) {
+            return Err("`--mir-registers` needs `--emit mir`".into());
         }
         if asm_bytes && !outputs.has(EmitKind::Asm) {
             return Err("`--asm-bytes` needs `--emit asm`".into());
@@ -133,7 +144,7 @@ impl Outputs {
     /// The first line of a dump, the command that reproduces it; empty for outputs that are not dumps.
     fn first_line(&self, kind: EmitKind) -> String {
         let comment = match kind {
-            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile => "//",
+            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Vector | EmitKind::Mir => "//",
             EmitKind::Clif => ";",
             EmitKind::Asm => "#",
             EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
@@ -141,8 +152,12 @@ impl Outputs {
         };
         let kernel = self.kernel.as_ref().filter(|_| OF_KERNELS.contains(&kind));
         let kernel = kernel.map_or(String::new(), |name| format!(" --kernel {name}"));
-        let bytes = if self.asm_bytes && kind == EmitKind::Asm { " --asm-bytes" } else { "" };
-        format!("{comment} {}{kernel}{bytes} --emit {}\n", self.command, kind.name())
+        let more = match kind {
+            EmitKind::Asm if self.asm_bytes => " --asm-bytes",
+            EmitKind::Mir if self.mir_registers => " --mir-registers",
+            _ => "",
+        };
+        format!("{comment} {}{kernel}{more} --emit {}\n", self.command, kind.name())
     }
 }
 

@@ -23,9 +23,10 @@ use crate::runtime::link;
 use crate::runtime::processor::can_run;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
-use crate::tile::{Cpu, Feature};
+use crate::tile::{Cpu, Feature, Width};
 use crate::types::typed::Program;
-use crate::{ir, syntax, threads, tile};
+use crate::vector::routine::{self, Routine};
+use crate::{ir, irtext, syntax, threads, tile};
 use std::io::{self, Write as _};
 use std::path::Path;
 
@@ -84,6 +85,65 @@ pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, C
         return Err(CommandError::Program);
     }
     Ok(parsed.module)
+}
+
+/// The runs of a module's kernels, or of one of them, as vector IR for a CPU.
+pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::Part>, cpu: Cpu) -> String {
+    let mut parts = Vec::new();
+    if cpu.width() == Width::V128 {
+        let note =
+            "code for this instruction set is generated from tile IR directly; this shows its runs with four lanes";
+        parts.push(format!("// {note}\n"));
+    }
+    for (n, kernel) in module.kernels.iter().enumerate() {
+        if only.is_some_and(|part| part != tile::Part::Kernel(n)) {
+            continue;
+        }
+        for (i, run) in lowering::vector::runs(kernel, cpu) {
+            parts.push(match run {
+                Ok(mut lowered) => {
+                    for (_, label) in &mut lowered.routine.params {
+                        *label = tile::text::with_names(label, tile::text::Owner::Kernel(n), module);
+                    }
+                    routine::text::print(&lowered.routine)
+                }
+                Err(declined) => {
+                    let place = kernel.body.inst(i).loc.text(&module.name, &module.files);
+                    format!("// @{}: the run at {place} has no vector IR: {declined}\n", kernel.name)
+                }
+            });
+        }
+    }
+    parts.join("\n")
+}
+
+/// Vector IR from its text form, verified.
+pub(super) fn vector_text(s: &mut Session, file: FileId) -> Result<Vec<Routine>, CommandError> {
+    let text = s.text(file);
+    let span = |place: irtext::TextSpan| Span::new(file, place.start, place.end);
+    let parsed = routine::text::parse(&text).map_err(|e| {
+        let code = if irtext::parse(&text).is_err() { ir_codes::SYNTAX } else { ir_codes::FORM };
+        s.diagnostics.push(Diagnostic::error(code, e.message).at(span(e.place), ""));
+        CommandError::Program
+    })?;
+    for p in &parsed {
+        for (at, message) in routine::verify(&p.routine).err().unwrap_or_default() {
+            let place = p.places.iter().find(|(known, _)| *known == at).map(|(_, place)| *place);
+            let d = Diagnostic::error(ir_codes::INVALID, message);
+            s.diagnostics.push(place.map_or(d.clone(), |place| d.at(span(place), "")));
+        }
+    }
+    s.stop_on_errors()?;
+    Ok(parsed.into_iter().map(|p| p.routine).collect())
+}
+
+/// Keeps only the runs of one kernel.
+pub(super) fn only_routines(routines: &mut Vec<Routine>, name: &str) -> Result<(), CommandError> {
+    let kernel = |r: &Routine| r.name.rsplit_once('.').map_or(r.name.clone(), |(kernel, _)| kernel.to_string());
+    let mut names: Vec<String> = routines.iter().map(kernel).collect();
+    names.dedup();
+    routines.retain(|r| kernel(r) == name);
+    if routines.is_empty() { Err(no_kernel(name, &names)) } else { Ok(()) }
 }
 
 /// CLIF from its text form, verified.

@@ -381,10 +381,10 @@ impl KernelBuilder {
         self.value(Op::PairRows, vec![x], Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols)))
     }
 
-    /// `acc + a @ b`.
+    /// `acc + a @ b`, in no mode yet.
     pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
         let ty = self.ty(acc).clone();
-        self.value(Op::Dot, vec![a, b, acc], ty)
+        self.value(Op::Dot { mode: None }, vec![a, b, acc], ty)
     }
 
     /// The kernel. Its run-time dimensions are those that occur in it.

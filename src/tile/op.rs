@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::{Extent, Inst, Type, rules};
+use super::{DotMode, Extent, Inst, Type, rules};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::ssa::Effects;
@@ -119,8 +119,8 @@ pub enum Op {
     /// `i8`, an index for each axis, a buffer of scales with as many axes. Rows (the steps of the product) go along the axis
     /// before the last, columns along the last. With 4 bits, a byte has two steps, the first in its lower half, in two's
     /// complement, and indices along that axis count bytes. Each [`GROUP`] steps have a row of scales; the tile starts with
-    /// a group. A product with it may round each row of its left operand, in groups of as many steps, to multiples of a
-    /// 127th of the group's largest magnitude.
+    /// a group. An element is its number, times its scale, rounded once ([`DotMode::Groups`] multiplies by the numbers
+    /// themselves).
     LoadScaled {
         /// Bits of a number, 8 or 4.
         bits: u8,
@@ -136,11 +136,15 @@ pub enum Op {
     /// after the operand's are zeros, and rows after its own are omitted. In scratch, a row of the result is two of its
     /// rows, those of a column side by side in 4 bytes; it may lie over the operand.
     PairRows,
-    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a chain of sums of its own,
-    /// over all steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
+    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a sum of its own, over all
+    /// steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
     /// its rounding errors grow with the steps of an operation, and with how many operations there are, not with their product.
-    /// `acc` is a tile, added to the end of the chain, or a scalar with which each chain starts (else with 0).
-    Dot,
+    /// `acc` is a tile, added to the end of the sum, or a scalar with which each sum starts (else with 0).
+    Dot {
+        /// How the sum is computed: the schedule says it, and an unscheduled product has none. Until then the sum is that of
+        /// the numbers, and which rounding errors it will have is open; the interpreter computes [`DotMode::Chain`].
+        mode: Option<DotMode>,
+    },
 
     // Scheduled for a CPU.
     /// One loop nest over rows and columns that does all the operations inside for each vector of elements. Its
@@ -169,6 +173,7 @@ pub enum Op {
     /// A template: `acc + a^T @ b` with `acc` in vector registers. `a` is a packed panel, inner index along the rows (so
     /// that a step of the inner index is one row of `a` and one of `b`); both have space for whole registers, whatever
     /// their extents. Each step loads one row of `b` into registers and broadcasts the elements of one row of `a`.
+    /// Its sums are those of [`DotMode::Fma`].
     DotPanels {
         /// Steps of the inner index that are written out.
         unroll: u32,
@@ -320,7 +325,7 @@ operations! {
         "a panel of whole numbers times scales";
     LoadPairs "load_pairs", ["buffer", "index*"], [], Kernel READS, Declared rules::pairs, "a panel of pairs of steps";
     PairRows "pair_rows", ["x"], [], Kernel NONE, Declared rules::pair_rows, "the nearest bf16, two rows side by side";
-    Dot "dot", ["a", "b", "acc"], [], Kernel NONE, Computed rules::dot, "acc + a @ b";
+    Dot { mode } "dot", ["a", "b", "acc"], [mode: Option<DotMode> = None], Kernel NONE, Computed rules::dot, "acc + a @ b";
 
     Run { rows, cols, insts } "run", [], own, CpuKernel BOTH, Nothing rules::run, "one loop nest over rows and columns";
     Window { rows, cols } "window", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],

@@ -6,7 +6,7 @@
 //! decides is judged by the verifier too.
 
 use super::types::{Fragment, Queue, Space, computed};
-use super::{BufferType, Extent, GROUP, Inst, Op, TileType, Type};
+use super::{BufferType, DotMode, Extent, GROUP, Inst, Op, TileType, Type};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::table;
@@ -341,7 +341,7 @@ pub(super) fn transpose(given: Given<'_>) -> Rule {
     Ok(Some(made(t.elem, Some(turned(t)), declared)))
 }
 
-pub(super) fn dot(given: Given<'_>) -> Rule {
+pub(super) fn dot(given: Given<'_>, _mode: &Option<DotMode>) -> Rule {
     let Given { types, declared } = given;
     let (a, b) = (tile(types, 0)?, tile(types, 1)?);
     let start = match types.get(2) {

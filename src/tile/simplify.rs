@@ -19,8 +19,8 @@ use cranelift_entity::SecondaryMap;
 
 use super::body::InstData;
 use super::{Body, Op, Type, Value};
-use crate::ir::Scalar;
 use crate::scalar::BinaryOp;
+use crate::scalar::Scalar;
 use crate::ssa;
 
 /// Folds, merges and removes.

@@ -77,7 +77,13 @@ const TABLE: &[Row] = &[
     row("max", Builtin::Reduce(ReduceKind::Max), REDUCE, 2, "the largest element along an axis, by default the last"),
     row("min", Builtin::Reduce(ReduceKind::Min), REDUCE, 2, "the smallest element along an axis, by default the last"),
     row("any", Builtin::Reduce(ReduceKind::Any), REDUCE, 2, "is any element true, along an axis, by default the last"),
-    row("all", Builtin::Reduce(ReduceKind::All), REDUCE, 2, "are all elements true, along an axis, by default the last"),
+    row(
+        "all",
+        Builtin::Reduce(ReduceKind::All),
+        REDUCE,
+        2,
+        "are all elements true, along an axis, by default the last",
+    ),
     row(
         "argmax",
         Builtin::Reduce(ReduceKind::ArgMax),

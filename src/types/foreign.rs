@@ -280,7 +280,8 @@ impl Body<'_> {
             Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", self.written(arg.value.span)))
                 .at(arg.value.span, "not found")
         } else if let Some(arg) = tuple {
-            Diagnostic::error(shapes::CONSTANT_ARGUMENT, "write several axes as a list, not a tuple").at(arg.value.span, "")
+            Diagnostic::error(shapes::CONSTANT_ARGUMENT, "write several axes as a list, not a tuple")
+                .at(arg.value.span, "")
         } else {
             return None;
         };

@@ -137,6 +137,14 @@ pub(crate) fn agree(what: &str, want: &Array<Bounded>, got: &Tensor) {
     }
 }
 
+/// Are two results the same to the bit, but for what a NaN looks like?
+pub(crate) fn same_bits(what: &str, want: &Tensor, got: &Tensor) {
+    assert_eq!((want.elem(), want.shape()), (got.elem(), got.shape()), "{what}");
+    for (i, (x, y)) in want.to_f64().into_iter().zip(got.to_f64()).enumerate() {
+        assert!(x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan(), "{what}: element {i}: {y:e}, not {x:e}");
+    }
+}
+
 fn dtype(elem: Elem) -> Dtype {
     match elem {
         Elem::F32 => Dtype::F32,

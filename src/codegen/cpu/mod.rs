@@ -17,7 +17,6 @@ pub mod math;
 mod object;
 mod origins;
 mod pair_rows;
-pub(in crate::codegen) mod pairs;
 mod plan;
 mod run;
 mod target;
@@ -25,6 +24,12 @@ mod transpose;
 mod wide;
 
 pub use function::Narrow;
+
+/// Operations of virtual-register code, each with what it takes, what it gives and its meaning.
+pub fn machine_operations() -> Vec<(String, &'static str)> {
+    wide::machine_operations()
+}
+
 #[cfg(feature = "llvm")]
 pub(crate) use object::kernel_name;
 pub use object::{Compiled, Tier, compile};

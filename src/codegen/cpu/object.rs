@@ -21,7 +21,7 @@ use super::listing::{self, Shown};
 use super::origins::{Origin, Places};
 use super::plan::arena;
 use super::target::{Arch, EmitOptions, isa};
-use super::wide::{LeafOrigin, Leaves};
+use super::wide::{LeafOrigin, Leaves, Stages};
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
@@ -46,6 +46,8 @@ pub struct Compiled {
     pub others: Vec<Vec<u8>>,
     /// CLIF, if wanted.
     pub clif: String,
+    /// The virtual-register code of leaves, if wanted.
+    pub mir: String,
     /// Assembly, if wanted.
     pub asm: String,
     /// What is computed with vectors of 128 bits at levels that have wider ones.
@@ -130,6 +132,10 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
         model.variants.push(variant(tier.level, tier.module, &model, &functions.plans)?);
     }
     runtime_object::define(&mut object, &model)?;
+    let mut stages = BTreeMap::new();
+    for (id, leaf) in &mut leaves.origins {
+        stages.insert(*id, leaf.stages.take());
+    }
     let origins = origins(&sources, &texts, leaves.origins);
     let mut product = object.finish();
     if wanted.debug_lines {
@@ -138,11 +144,13 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     let object = product.emit().map_err(|e| e.to_string())?;
     let shown = shown(tiers, &levels, &texts, wanted);
     let clif = shown.iter().filter_map(|id| texts.get(id)).map(|text| text.clif.as_str()).collect();
+    let mir =
+        if wanted.mir { virtual_registers(&shown, &stages, &origins, first.module, wanted)? } else { String::new() };
     let asm =
         if wanted.asm { assembly(&object, &shown, &texts, &origins, first.module, wanted)? } else { String::new() };
     narrow.sort();
     narrow.dedup();
-    Ok(Compiled { object, others: Vec::new(), clif, asm, narrow })
+    Ok(Compiled { object, others: Vec::new(), clif, mir, asm, narrow })
 }
 
 /// The functions of a level.
@@ -262,6 +270,35 @@ fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, w
     out
 }
 
+/// The virtual-register code of some leaves, as text.
+fn virtual_registers(
+    shown: &[FuncId],
+    stages: &BTreeMap<FuncId, Option<Box<Stages>>>,
+    origins: &BTreeMap<FuncId, Origin<'_>>,
+    module: &Module,
+    wanted: EmitOptions,
+) -> Result<String, String> {
+    let mut out = String::new();
+    for (leaf, stages) in shown.iter().filter_map(|id| Some((origins.get(id)?, stages.get(id)?))) {
+        out += "\n";
+        for line in leaf.of_leaf(module) {
+            out += &format!("// {line}\n");
+        }
+        match stages {
+            Some(stages) => {
+                let lines = leaf.lines();
+                let note = |inst: Inst| leaf.operation(inst, &lines, module);
+                out += &stages.text(&leaf.name, wanted.mir_registers, &note)?;
+            }
+            None => out += &format!("// its registers follow from its shape: `--emit asm` shows {}\n", leaf.name),
+        }
+    }
+    if out.is_empty() {
+        out += "// no leaf functions: `--cpu avx2` and those above have some\n";
+    }
+    Ok(out)
+}
+
 /// The machine code of some functions of an object, as text.
 fn assembly(
     object: &[u8],
@@ -291,17 +328,16 @@ fn assembly(
 }
 
 /// What the code of a kernel depends on: all but its name. The level matters where there may be leaves, those for
-/// `bf16` where steps lie in pairs or something is rounded to it, and that for bytes where numbers have scales.
+/// `bf16` where something is rounded to it. How products are summed is in their text.
 fn key(kernel: &Kernel) -> Vec<u8> {
-    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
+    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot { .. } | Op::Transpose | Op::PairRows);
     let mut state = kernel.state;
     if !kernel.body.insts().any(|(_, _, d)| has_leaves(&d.op)) {
         state = State::Cpu(Cpu::PORTABLE);
     } else if let State::Cpu(level) = state
         && !kernel.body.insts().any(|(_, i, d)| match d.op {
-            Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.has(Feature::Bf16),
+            Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.has(Feature::Bf16),
             Op::Store { .. } => level.has(Feature::Bf16) && stores_bf16(&kernel.body, i),
-            Op::LoadScaled { .. } => level.sums_bytes() && level.width() == Width::V256,
             _ => false,
         })
     {

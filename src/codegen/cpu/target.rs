@@ -56,6 +56,10 @@ pub struct EmitOptions {
     pub asm: bool,
     /// The bytes of each instruction in that text.
     pub asm_bytes: bool,
+    /// The virtual-register code of each leaf function, as text.
+    pub mir: bool,
+    /// Its code with registers, too.
+    pub mir_registers: bool,
     /// A line table in the object: which line of the program each piece of code comes from.
     pub debug_lines: bool,
     /// The kernel or plan that is shown alone, with the leaves that it calls.
@@ -74,7 +78,7 @@ pub struct EmitOptions {
 impl EmitOptions {
     /// Is it kept which operation each piece of code comes from?
     pub(super) fn places(&self) -> bool {
-        self.asm || self.debug_lines
+        self.asm || self.mir || self.debug_lines
     }
 }
 

@@ -1,8 +1,7 @@
 //! Products by integers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
 //!
-//! In: a product whose right operand is a panel of integers with scales, its left one dense in `f32`, its steps whole
-//! groups. Out: LLVM IR with the processor's intrinsic. What is computed, and how the left operand is rounded, is said in
-//! `codegen::cpu::wide::dot_whole`; each element has the same bits here. How four steps of a column come side by side is
+//! In: a product in the mode [`DotMode::Groups`](crate::tile::DotMode), its steps whole groups. Out: LLVM IR with the processor's
+//! intrinsic, which computes what the mode says. How four steps of a column come side by side is
 //! left to LLVM: a shuffle of four rows.
 
 use inkwell::types::VectorType;
@@ -12,10 +11,9 @@ use super::code::Code;
 use super::dot::{Count, Product, RegisterTile};
 use super::emit::{Emit, Made};
 use super::lanes::Lane;
-use super::panels::{Right, Scaled};
+use super::panels::Scaled;
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
-use crate::tile::TileType;
 
 /// Steps of a group.
 const GROUP: u32 = crate::tile::GROUP.unsigned_abs();
@@ -49,15 +47,6 @@ impl<'c> Emit<'_, 'c> {
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    /// The numbers and scales of a product that is made here, if its steps are whole groups.
-    pub(super) fn sums_of_bytes(&self, p: &Product<'c>, t: &TileType) -> Option<Scaled<'c>> {
-        let Right::Scaled(s) = p.b.kind else { return None };
-        let lanes = self.e.level.lanes();
-        let fills = t.cols.capacity() > i64::from(lanes) && s.pitch == i64::from(VECTORS * lanes);
-        let dense = p.a.dense && p.a.elem == Elem::F32;
-        (self.e.level.sums_bytes() && fills && dense && p.elem == Elem::F32 && p.lanes == lanes).then_some(s)
-    }
-
     /// The product, all rows.
     pub(super) fn whole(&mut self, p: &Product<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> Made<()> {
         let most = if self.e.level.registers() == 32 { ROWS } else { FEW_ROWS };

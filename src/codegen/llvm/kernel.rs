@@ -94,7 +94,7 @@ impl<'c> Code<'_, '_, 'c> {
                 let data = body.inst(*inst).clone();
                 match &data.op {
                     Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts, scratch)?,
-                    Op::Dot => self.dot(&data, scratch)?,
+                    Op::Dot { mode: Some(mode) } => self.dot(&data, *mode, scratch)?,
                     Op::Transpose => self.transpose(&data, scratch)?,
                     Op::PairRows => self.pair_rows(&data, scratch)?,
                     Op::Element => {

@@ -332,9 +332,9 @@ impl Walk<'_> {
                     self.add(n);
                 }
             }
-            Op::Dot | Op::DotPanels { .. } => {
+            Op::Dot { .. } | Op::DotPanels { .. } => {
                 if let (Some(a), Some(sums)) = (operand(0), result) {
-                    let inner = if matches!(data.op, Op::Dot) { a.cols } else { a.rows };
+                    let inner = if matches!(data.op, Op::Dot { .. }) { a.cols } else { a.rows };
                     let inner = self.extent(inner).unsigned_abs();
                     let n = self.elements(sums).saturating_mul(inner).saturating_mul(2);
                     self.add(n);

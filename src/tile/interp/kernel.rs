@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::dot;
 use super::elements::{Element, binary, compare, reduce, unary, wrap};
 use super::memory::{Storage, View};
+use super::runs::{RunView, Runs};
 use super::{Budget, EvalError, broken, dim, fail, located};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{Block, Body, Extent, GROUP, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value};
+use crate::tile::{
+    Block, Body, DotMode, Extent, GROUP, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value,
+};
 
 /// The elements of a tile, row by row.
 #[derive(Clone, Debug)]
@@ -55,6 +59,8 @@ pub(super) struct KernelRun<'a> {
     pub sites: &'a [String],
     pub budget: &'a mut Budget,
     pub scratch: Storage,
+    /// Who does the runs, if not this interpreter.
+    pub runs: Option<&'a dyn Runs>,
 }
 
 pub(super) fn slot(v: Value) -> usize {
@@ -138,6 +144,13 @@ impl KernelRun<'_> {
 
     fn instruction(&mut self, body: &Body, i: Inst, frame: &mut Frame) -> Result<(), EvalError> {
         let data = body.inst(i);
+        if let (Op::Run { insts, .. }, Some(runs)) = (&data.op, self.runs) {
+            let done = runs.execute(i, &mut RunView { machine: self, body, frame });
+            for v in insts.iter().filter_map(|k| body.inst(*k).result) {
+                set(frame, v, RuntimeValue::Scratch);
+            }
+            return done.or_else(broken);
+        }
         if let Op::Run { insts, .. } = &data.op {
             // What the run makes is written at its end.
             for k in insts {
@@ -385,17 +398,22 @@ impl KernelRun<'_> {
                 }
                 Ok(Some(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
-            Op::Dot | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
+            Op::Dot { .. } | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
             _ => broken(format!("{} is not run", data.op.info().name)),
         }
     }
 
-    /// Whole numbers times their scales.
-    fn scaled(&mut self, body: &Body, data: &InstData, frame: &Frame, bits: u8) -> Result<RuntimeValue, EvalError> {
+    /// Whole numbers and their scales, each row by row: a row of scales for each group of steps.
+    fn numbers(
+        &mut self,
+        data: &InstData,
+        frame: &Frame,
+        bits: u8,
+        (rows, cols): (usize, usize),
+    ) -> Result<(Vec<i64>, Vec<f32>), EvalError> {
         let (view, start) = self.access(data, frame, 0, 1)?;
         let Some(scales) = data.operands.last() else { return broken("a panel without scales") };
         let scales = buffer(frame, *scales)?;
-        let (rows, cols) = self.result_extents(body, data, frame)?;
         self.budget.spend((rows * cols) as u64)?;
         let (steps, group) = (if bits == 4 { 2 } else { 1 }, i64::from(GROUP));
         let Some(axis) = start.len().checked_sub(2) else { return broken("a panel of less than two axes") };
@@ -403,25 +421,38 @@ impl KernelRun<'_> {
         if first.rem_euclid(group) != 0 {
             return broken(format!("a panel starts at step {first}, not with a group of {group}"));
         }
-        let (mut at, mut scale_at) = (start.clone(), start.clone());
-        let mut out = Vec::with_capacity(rows * cols);
+        let mut at = start.clone();
+        let (mut numbers, mut all_scales) = (Vec::with_capacity(rows * cols), Vec::new());
         for i in 0..rows {
             let step = first.wrapping_add(i64::try_from(i).unwrap_or(i64::MAX));
-            (at[axis], scale_at[axis]) = (step.div_euclid(steps), step.div_euclid(group));
             for j in 0..cols {
-                let column = start[axis + 1].wrapping_add(i64::try_from(j).unwrap_or(i64::MAX));
-                (at[axis + 1], scale_at[axis + 1]) = (column, column);
+                at[axis] = step.div_euclid(steps);
+                at[axis + 1] = start[axis + 1].wrapping_add(i64::try_from(j).unwrap_or(i64::MAX));
                 let byte = view.read(self.memory, &at)?.int();
-                let number = match bits {
+                numbers.push(match bits {
                     4 if step % 2 == 0 => (byte << 60) >> 60,
                     4 => byte >> 4,
                     _ => byte,
-                };
-                let scale = scales.read(self.memory, &scale_at)?.float();
-                out.push(Element::Float(number as f32 * scale));
+                });
+                if step % group == 0 {
+                    at[axis] = step.div_euclid(group);
+                    all_scales.push(scales.read(self.memory, &at)?.float());
+                }
             }
         }
-        Ok(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) }))
+        Ok((numbers, all_scales))
+    }
+
+    /// Whole numbers times their scales.
+    fn scaled(&mut self, body: &Body, data: &InstData, frame: &Frame, bits: u8) -> Result<RuntimeValue, EvalError> {
+        let (rows, cols) = self.result_extents(body, data, frame)?;
+        let (numbers, scales) = self.numbers(data, frame, bits, (rows, cols))?;
+        let group = GROUP.unsigned_abs() as usize * cols;
+        let of_groups = numbers.chunks(group.max(1)).zip(scales.chunks(cols.max(1)));
+        let products = of_groups.flat_map(|(numbers, scales)| {
+            numbers.iter().zip(scales.iter().cycle()).map(|(n, scale)| Element::Float(*n as f32 * scale))
+        });
+        Ok(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(products.collect()) }))
     }
 
     /// Steps that lie in pairs.
@@ -441,7 +472,7 @@ impl KernelRun<'_> {
         Ok(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) }))
     }
 
-    /// `acc + a @ b`: chains of sums, the inner index in order, that are added to the tile `acc`, or start with the scalar.
+    /// `acc + a @ b`: sums over the steps, that are added to the tile `acc`, or start with the scalar.
     fn dot(&mut self, body: &Body, data: &InstData, frame: &Frame, elem: Elem) -> Result<RuntimeValue, EvalError> {
         let a = self.operand_tile(body, data, frame, 0)?;
         let b = self.operand_tile(body, data, frame, 1)?;
@@ -459,19 +490,32 @@ impl KernelRun<'_> {
         self.budget.flops += 2 * (acc.rows * acc.cols * inner) as u64;
         let mut out = Vec::with_capacity(acc.data.len());
         if elem == Elem::F32 {
-            // The same sums, without asking each element what it is.
             let floats = |t: &Tile| t.data.iter().map(|x| x.float()).collect::<Vec<f32>>();
             let (x, y) = (floats(&a), floats(&b));
+            let numbers = self.numbers_of_groups(body, data, frame, (inner, b.cols))?;
+            let columns: Vec<Vec<f32>> = (0..acc.cols).map(|j| column(&y, j, b.cols)).collect();
+            let mode = match data.op {
+                Op::Dot { mode } => mode.unwrap_or(DotMode::Chain),
+                _ => DotMode::Fma,
+            };
             for i in 0..acc.rows {
                 let row: Vec<f32> = (0..inner)
                     .filter_map(|k| x.get(if panels { k * a.cols + i } else { i * a.cols + k }).copied())
                     .collect();
-                for j in 0..acc.cols {
-                    let column = y.iter().skip(j).step_by(b.cols.max(1));
+                let start = first.map_or(0.0, Element::float);
+                let sums: Vec<f32> = match &numbers {
+                    Some((bits, columns)) => {
+                        let row = dot::rounded(&row, *bits);
+                        let column = |(numbers, scales): &(Vec<i64>, Vec<f32>)| {
+                            dot::sum_of_groups(&row, &dot::Numbers { numbers, scales }, start)
+                        };
+                        columns.iter().map(column).collect()
+                    }
+                    None => columns.iter().map(|column| dot::sum(mode, &row, column, start)).collect(),
+                };
+                for (j, sum) in sums.into_iter().enumerate() {
                     let acc = acc.data.get(i * acc.cols + j).map_or(0.0, |x| x.float());
-                    let chain =
-                        row.iter().zip(column).fold(first.map_or(0.0, Element::float), |sum, (x, y)| sum + x * y);
-                    out.push(Element::Float(if first.is_some() { chain } else { acc + chain }));
+                    out.push(Element::Float(if first.is_some() { sum } else { acc + sum }));
                 }
             }
             return Ok(RuntimeValue::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }));
@@ -493,6 +537,28 @@ impl KernelRun<'_> {
             }
         }
         Ok(RuntimeValue::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))
+    }
+
+    /// Bits, and the columns of numbers with their scales, of a product that sums whole groups.
+    fn numbers_of_groups(
+        &mut self,
+        body: &Body,
+        data: &InstData,
+        frame: &Frame,
+        (steps, cols): (usize, usize),
+    ) -> Result<Option<ColumnsOfNumbers>, EvalError> {
+        let right = data.operands.get(1).and_then(|v| body.def_inst(*v));
+        let (Op::Dot { mode: Some(DotMode::Groups) }, Some(load @ InstData { op: Op::LoadScaled { bits }, .. })) =
+            (&data.op, right)
+        else {
+            return Ok(None);
+        };
+        if !steps.is_multiple_of(GROUP.unsigned_abs() as usize) {
+            return Ok(None);
+        }
+        let (numbers, scales) = self.numbers(load, frame, *bits, (steps, cols))?;
+        let both = |j: usize| (column(&numbers, j, cols), column(&scales, j, cols));
+        Ok(Some((*bits, (0..cols).map(both).collect())))
     }
 
     fn operand_tile(&self, body: &Body, data: &InstData, frame: &Frame, n: usize) -> Result<Tile, EvalError> {
@@ -523,6 +589,14 @@ impl KernelRun<'_> {
             None => broken("a buffer is missing"),
         }
     }
+}
+
+/// Bits, and for each column its numbers and their scales.
+type ColumnsOfNumbers = (u8, Vec<(Vec<i64>, Vec<f32>)>);
+
+/// A column of what lies row by row.
+fn column<T: Copy>(rows: &[T], column: usize, columns: usize) -> Vec<T> {
+    rows.iter().skip(column).step_by(columns.max(1)).copied().collect()
 }
 
 /// The index of a tile's element in a buffer.

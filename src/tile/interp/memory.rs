@@ -22,6 +22,11 @@ impl Storage {
         Storage { bytes: vec![0; size], written: vec![false; size] }
     }
 
+    /// The bytes at a place, written or not.
+    pub(super) fn at(&self, at: i64, size: usize) -> Result<&[u8], EvalError> {
+        Ok(&self.bytes[self.range(at, size)?])
+    }
+
     fn range(&self, at: i64, size: usize) -> Result<std::ops::Range<usize>, EvalError> {
         let start = usize::try_from(at).ok();
         match start.and_then(|s| Some(s..s.checked_add(size)?)).filter(|r| r.end <= self.bytes.len()) {

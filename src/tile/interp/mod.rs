@@ -12,10 +12,12 @@
 //! In a `run`, tiles in scratch that were made before it are read first, and what it makes there is written at its end:
 //! a tile may take the place of another that only the run reads.
 
+mod dot;
 mod elements;
 mod kernel;
 mod memory;
 mod plan;
+mod runs;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +25,8 @@ pub use crate::interp::{EvalError, Limits, Params};
 use crate::shape::{Dim, DimError};
 use crate::source::Loc;
 use crate::tensor::Tensor;
+
+pub use runs::{RunMemory, Runs, SCRATCH};
 
 use super::verify::Verified;
 use super::{Kernel, PlanVariant};
@@ -83,7 +87,21 @@ pub fn run_kernel(
     args: &mut [Argument],
     limits: Limits,
 ) -> Result<(), EvalError> {
-    plan::run_kernel(kernel, symbols, args, limits)
+    plan::run_kernel(kernel, symbols, args, limits, None)
+}
+
+/// The same, with its runs done by someone else.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub fn run_kernel_by(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    args: &mut [Argument],
+    limits: Limits,
+    runs: &dyn Runs,
+) -> Result<(), EvalError> {
+    plan::run_kernel(kernel, symbols, args, limits, Some(runs))
 }
 
 /// An error of the call.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::kernel::{Frame, KernelRun, Next, RuntimeValue, buffer, get, indices, jump, scalar_operation, set};
 use super::memory::{Storage, View};
-use super::{Argument, Budget, Call, EvalError, Limits, Outcome, broken, dim, fail, located};
+use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, broken, dim, fail, located};
 use crate::interface::param_named;
 use crate::tensor::Tensor;
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
@@ -225,7 +225,7 @@ impl<'a> Runner<'a> {
                     return broken(format!("there is no kernel {kernel}"));
                 };
                 let args = data.operands.iter().map(|v| get(frame, *v).cloned()).collect::<Result<Vec<_>, _>>()?;
-                launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget)
+                launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget, None)
                     .map_err(|e| EvalError { message: format!("@{kernel}: {}", e.message), ..e })?;
                 return Ok(None);
             }
@@ -298,6 +298,7 @@ fn launch(
     symbols: &BTreeMap<String, i64>,
     sites: &[String],
     budget: &mut Budget,
+    runs: Option<&dyn Runs>,
 ) -> Result<(), EvalError> {
     if matches!(k.state, State::Gpu { .. }) {
         return fail("a kernel scheduled for a GPU is not run");
@@ -316,7 +317,7 @@ fn launch(
     let Some(points) = points else { return fail("the grid is too large") };
     let scratch = usize::try_from(k.scratch).ok().filter(|n| *n <= 1 << 32);
     let Some(scratch) = scratch else { return fail("the scratch is too large") };
-    let mut machine = KernelRun { memory, symbols, sites, budget, scratch: Storage::empty(scratch) };
+    let mut machine = KernelRun { memory, symbols, sites, budget, scratch: Storage::empty(scratch), runs };
     for point in 0..points {
         let mut rest = point;
         for (g, n) in k.grid.iter().zip(&counts).rev() {
@@ -334,6 +335,7 @@ pub(super) fn run_kernel(
     symbols: &BTreeMap<String, i64>,
     args: &mut [Argument],
     limits: Limits,
+    runs: Option<&dyn Runs>,
 ) -> Result<(), EvalError> {
     if args.len() != k.params.len() {
         return fail(format!("{} takes {} arguments, not {}", k.name, k.params.len(), args.len()));
@@ -356,7 +358,7 @@ pub(super) fn run_kernel(
         }
     }
     let mut budget = Budget::new(limits);
-    launch(k, values, &mut memory, symbols, &[], &mut budget)?;
+    launch(k, values, &mut memory, symbols, &[], &mut budget, runs)?;
     let mut written = memory.into_iter();
     for a in args {
         if let Argument::Buffer(bytes) = a

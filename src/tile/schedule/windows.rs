@@ -50,12 +50,12 @@ fn candidates(kernel: &Kernel, level: Cpu) -> Vec<Inst> {
             let user = body.inst(*i);
             for (n, v) in user.operands.iter().enumerate() {
                 let fits = match (&user.op, n) {
-                    (Op::Dot, 0) => {
+                    (Op::Dot { .. }, 0) => {
                         let right = user.operands.get(1).and_then(|b| body.def_inst(*b));
                         let in_pairs = right.is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
                         loads.get(v).is_some_and(|load| is_left(kernel, body.inst(*load), in_pairs))
                     }
-                    (Op::Dot, 1) => loads.get(v).is_some_and(|load| is_right(kernel, body.inst(*load), level)),
+                    (Op::Dot { .. }, 1) => loads.get(v).is_some_and(|load| is_right(kernel, body.inst(*load), level)),
                     _ => false,
                 };
                 if !fits {

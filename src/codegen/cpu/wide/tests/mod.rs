@@ -2,9 +2,11 @@
 //! process on memory that ends where the program may not read on, and what they wrote is compared.
 
 mod dot;
+mod emulator;
 mod functions;
 mod pairs;
 mod random;
+mod reading;
 mod small;
 
 use std::collections::BTreeMap;
