@@ -288,7 +288,7 @@ fn one_kernel_is_shown_alone() {
         ),
         (
             &["--kernel", "attention.0", "--emit", "ir=-"],
-            "`--kernel` chooses what `--emit tile`, `vector`, `clif`, `mir` and `asm` show",
+            "`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir` and `asm`",
         ),
         (&["--asm-bytes", "--emit", "clif=-"], "`--asm-bytes` is for `--emit asm`"),
         (&["--mir-registers", "--emit", "asm=-"], "`--mir-registers` is for `--emit mir`"),

@@ -1,7 +1,7 @@
 //! Right operands of products: in scratch, in place, or panels of numbers that are narrower in memory.
 //!
-//! In: a `dot`'s right operand (`load_scaled`: whole numbers of 8 or 4 bits with a scale for each column of a group of
-//! steps; `load_pairs`, `pair_rows`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: a whole number is
+//! In: a `dot`'s right operand (`load_scaled`: integers of 8 or 4 bits with a scale for each column of a group of
+//! steps; `load_pairs`, `pair_rows`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: an integer is
 //! multiplied by its scale, which is one rounding. In the mode of pairs they are not widened: one instruction adds the
 //! products of two steps (`vdpbf16ps`).
 

@@ -74,8 +74,8 @@ const ACC_LOWER: Register = Register::RBX;
 /// What is fetched next.
 const NEXT: Register = Register::RDI;
 
-/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, room for a register, the words,
-/// the steps before the block, what is fetched next of the panel behind this one, 32 rows of two vectors of sums.
+/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, space for a register, the words,
+/// the steps before the block, what is fetched next of the panel after this one, 32 rows of two vectors of sums.
 const CONFIG: i32 = 0;
 const REST: i32 = 64;
 const END: i32 = REST + 32 * 64;

@@ -78,7 +78,7 @@ struct Place {
 }
 
 impl Code<'_, '_> {
-    /// Emits a product as a call, whose sums are those of FMAs, or of groups; `next` is the instruction behind it.
+    /// Emits a product as a call, whose sums are those of FMAs, or of groups; `next` is the instruction after it.
     ///
     /// # Errors
     /// A form that the verifier refuses.

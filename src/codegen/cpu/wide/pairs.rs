@@ -100,7 +100,7 @@ impl Code<'_, '_> {
     }
 
     /// The pairs of a right operand that whole registers can be read of: where they begin, bytes from pair to pair, and do
-    /// they come from memory, with what is wanted next behind them?
+    /// they come from memory, with what is wanted next after them?
     fn panel_of_pairs(&mut self, v: tile::Value, scratch: Value) -> Result<Option<(Value, i32, bool)>, String> {
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v).cloned() else { return Ok(None) };
         if op == Op::PairRows {
