@@ -79,7 +79,7 @@ fn taps_come_under_their_own_paths() {
         }
     }
     let e = session.call_with_taps(0, &[x], &["h.9.partial"]).expect_err("no such tap");
-    assert_eq!(e.text, "scale has no tap `h.9.partial`; it has h.*.partial");
+    assert_eq!(e.text, "scale has no tap `h.9.partial`; its taps are h.*.partial");
     let e =
         session.call_with_taps(1, &[Tensor::from_ints(Elem::I32, vec![0], &[]).unwrap()], &["x"]).expect_err("no taps");
     assert_eq!(e.text, "gather has no taps, but `x` was requested");

@@ -131,7 +131,7 @@ with Model(weights=weights) as m:
     refused(AttncValueError, "scale: argument `x`: expected f32, found an array of NumPy type", lambda: m.scale(np.array(["a"])))
     refused(AttncIndexError, "tokens holds 7 at 1, and table has 5 rows (V)", lambda: m.gather([1, 7]))
     refused(AttncError, "element 0 is 4294967296, which is not an i32", lambda: m.gather([1 << 32]))
-    refused(AttncValueError, "scale has no tap `nothing`; it has h.*.partial", lambda: m.scale(x, taps=["nothing"]))
+    refused(AttncValueError, "scale has no tap `nothing`; its taps are h.*.partial", lambda: m.scale(x, taps=["nothing"]))
     refused(TypeError, "", lambda: m.scale())
     np.testing.assert_array_equal(m.scale(x), scaled(x)[0])
 
