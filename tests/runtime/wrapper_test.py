@@ -211,6 +211,6 @@ refused(AttncError, "is not a model", lambda: Model(_ctypes.__file__, weights))
 for threads in (-1, 2**31, 2**32 + 3, 2**40, -(2**40)):
     refused(AttncValueError, "threads cannot be %d" % threads, lambda: Model(weights=weights, threads=threads))
 for threads in (1.5, "2", [1]):
-    refused(AttncValueError, "threads must be an integer or None, and is %r" % (threads,), lambda: Model(weights=weights, threads=threads))
+    refused(AttncValueError, "threads must be an integer or None, found %r" % (threads,), lambda: Model(weights=weights, threads=threads))
 Model(weights=weights, threads=np.int64(2)).close()
 print("ok", np.__version__)

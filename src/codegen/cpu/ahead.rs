@@ -3,7 +3,7 @@
 //! In: a launch's place in a plan. Out: CLIF values, for the hints of the runtime's `Launch`. Threads that wait for others
 //! fetch the beginning of those weights meanwhile, so where they lie must be known before the launch that reads them. The
 //! plan is followed from the launch on, as it will run: jumps give blocks their arguments, indices are computed with
-//! these, and where the way parts both are followed, so that at the end of a loop's body it is the next turn's
+//! these, and where the way parts both are followed, so that at the end of a loop's body it is the next iteration's
 //! weights or those after the loop.
 //!
 //! It never affects results: where the way is too long, or takes what cannot be computed twice, there is no hint.

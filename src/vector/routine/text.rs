@@ -1,7 +1,7 @@
 //! The text form of routines: [`print`] writes one, [`parse`] reads a file of them.
 //!
 //! The syntax is that of [`crate::irtext`]. Values without a name are numbered in the order of the text. A value is used
-//! below the line that makes it; a block may stand anywhere.
+//! below the line that makes it; a block may be anywhere.
 //!
 //! ```text
 //! run @f.0(%0 "scratch": address, %1 "n": index) lanes(8) features(fma, round) {
@@ -186,7 +186,7 @@ pub fn print_all<'a>(routines: impl IntoIterator<Item = &'a Routine>) -> String 
 pub struct Parsed {
     /// The routine.
     pub routine: Routine,
-    /// What stands where in the text.
+    /// What is where in the text.
     pub places: Vec<(At, TextSpan)>,
 }
 

@@ -269,7 +269,7 @@ impl Machine {
         }
     }
 
-    /// Notes that a register holds `bf16` if all of these do, whose bits it has but for the sign.
+    /// Notes that a register holds `bf16` if all of these do, whose bits it has except for the sign.
     fn as_short_as(&mut self, from: &[Reg], to: Reg) -> Reg {
         if from.iter().all(|x| self.short.contains(x)) {
             self.short.insert(to);

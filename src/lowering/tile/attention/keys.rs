@@ -1,6 +1,6 @@
 //! The loops over blocks of keys: scores, masks, the step of the online softmax.
 //!
-//! In: the parts of an attention kernel whose builder stands before the loops. Out: the running maximum, sum and result
+//! In: the parts of an attention kernel whose builder is positioned before the loops. Out: the running maximum, sum and result
 //! after the last block, the builder after the loops. Queries are columns, keys are rows. Where there is one query for each
 //! grid point, sums over the head and over keys are reductions instead of products.
 //!
