@@ -10,7 +10,7 @@
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
-use super::code::{Code, Val};
+use super::code::{Code, CodeValue};
 use crate::scalar::BinaryOp;
 use crate::shape::Dim;
 use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, TapPart, Terminator, Type};
@@ -24,7 +24,7 @@ const LONGEST: u32 = 256;
 pub(super) type ByteRange = (Value, Value);
 
 /// Values that were replaced, the last one last.
-type Replaced = Vec<(tile::Value, Option<Val>)>;
+type Replaced = Vec<(tile::Value, Option<CodeValue>)>;
 
 fn buffer_type(body: &Body, v: tile::Value) -> Option<&BufferType> {
     match body.ty(v) {
@@ -98,7 +98,7 @@ impl Code<'_, '_> {
         replaced
     }
 
-    fn replace(&mut self, v: tile::Value, by: Option<Val>, replaced: &mut Replaced) {
+    fn replace(&mut self, v: tile::Value, by: Option<CodeValue>, replaced: &mut Replaced) {
         let before = std::mem::replace(&mut self.values[v], by);
         replaced.push((v, before));
     }

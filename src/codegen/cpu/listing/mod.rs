@@ -6,12 +6,12 @@
 //!
 //! * `read`: functions out of the bytes of an object file;
 //! * `x86`: the text of x86-64;
-//! * `spelling`: how an instruction is written so that the assembler chooses the bytes that are there;
+//! * `asm_text`: how an instruction is written so that the assembler chooses the bytes that are there;
 //! * `arm`: the text of aarch64, which is the code generator's own.
 
 mod arm;
+mod asm_text;
 mod read;
-mod spelling;
 mod x86;
 
 pub(super) use arm::text as arm_text;
