@@ -87,28 +87,9 @@ pub struct Loop<B> {
 impl<B: EntityRef + Ord> Cfg<B> {
     /// Builds the graph.
     pub fn new(f: &impl Flow<Block = B>) -> Cfg<B> {
-        let mut graph: DiGraph<B, ()> = DiGraph::new();
-        let mut nodes: SecondaryMap<B, Option<NodeIndex>> = SecondaryMap::new();
-        for b in f.layout() {
-            nodes[*b] = Some(graph.add_node(*b));
-        }
-        for b in f.layout() {
-            for to in f.targets(*b) {
-                if let (Some(from), Some(to)) = (nodes[*b], nodes[to]) {
-                    graph.add_edge(from, to, ());
-                }
-            }
-        }
-        let root = f.layout().first().and_then(|b| nodes[*b]).unwrap_or_default();
-        let dominators = simple_fast(&graph, root);
         let blocks = f.layout().to_vec();
-        let mut children: SecondaryMap<B, Vec<B>> = SecondaryMap::new();
-        for b in &blocks {
-            let parent = nodes[*b].and_then(|node| dominators.immediate_dominator(node));
-            if let Some(parent) = parent.and_then(|node| graph.node_weight(node)) {
-                children[*parent].push(*b);
-            }
-        }
+        // Most kernels have one block, which dominates nothing else.
+        let children = if blocks.len() > 1 { dominator_tree(f) } else { SecondaryMap::new() };
         Cfg { tree: places(blocks.first().copied(), &children), blocks, predecessors: predecessors(f) }
     }
 
@@ -163,6 +144,32 @@ impl<B: EntityRef + Ord> Cfg<B> {
         loops.sort_by_key(|l| (l.blocks.len(), l.header.index()));
         loops
     }
+}
+
+/// What each block dominates immediately, in order of the layout.
+fn dominator_tree<F: Flow>(f: &F) -> SecondaryMap<F::Block, Vec<F::Block>> {
+    let mut graph: DiGraph<F::Block, ()> = DiGraph::new();
+    let mut nodes: SecondaryMap<F::Block, Option<NodeIndex>> = SecondaryMap::new();
+    for b in f.layout() {
+        nodes[*b] = Some(graph.add_node(*b));
+    }
+    for b in f.layout() {
+        for to in f.targets(*b) {
+            if let (Some(from), Some(to)) = (nodes[*b], nodes[to]) {
+                graph.add_edge(from, to, ());
+            }
+        }
+    }
+    let root = f.layout().first().and_then(|b| nodes[*b]).unwrap_or_default();
+    let dominators = simple_fast(&graph, root);
+    let mut children: SecondaryMap<F::Block, Vec<F::Block>> = SecondaryMap::new();
+    for b in f.layout() {
+        let parent = nodes[*b].and_then(|node| dominators.immediate_dominator(node));
+        if let Some(parent) = parent.and_then(|node| graph.node_weight(node)) {
+            children[*parent].push(*b);
+        }
+    }
+    children
 }
 
 /// Numbers a dominator tree by a walk in depth, with a stack of its own.

@@ -290,8 +290,8 @@ fn one_kernel_is_shown_alone() {
             &["--kernel", "attention.0", "--emit", "ir=-"],
             "`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir` and `asm`",
         ),
-        (&["--asm-bytes", "--emit", "clif=-"], "`--asm-bytes` is for `--emit asm`"),
-        (&["--mir-registers", "--emit", "asm=-"], "`--mir-registers` is for `--emit mir`"),
+        (&["--asm-bytes", "--emit", "clif=-"], "`--asm-bytes` needs `--emit asm`"),
+        (&["--mir-registers", "--emit", "asm=-"], "`--mir-registers` needs `--emit mir`"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
         let output = command.arg("p.attn").args(args).current_dir(folder.path()).output().expect("attnc starts");
@@ -318,7 +318,7 @@ fn leaves_are_shown_over_registers() {
     let command = command.args(["p.clif", "--emit", "mir=-"]).current_dir(folder.path());
     let output = command.output().expect("attnc starts");
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && err.contains("`--emit mir` needs the model"), "{err}");
+    assert!(output.status.code() == Some(2) && err.contains("`--emit mir` needs a model"), "{err}");
 }
 
 /// Attention whose parts stand on lines of their own, from the fourth on: scores, scale, cap, mask, sink, softmax, values.

@@ -97,7 +97,7 @@ fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[
         // What cannot run here is compiled all the same.
         if !compiled::bf16_levels().contains(&level) {
             let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
-            compiled::compile(&[cpu::Tier { level, module: &tiles }], &model);
+            compiled::compile(&[compiled::tier(level, &tiles)], &model);
             continue;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -419,7 +419,7 @@ fn a_listing_has_all_leaves_of_its_level() {
     );
     let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
     let tiles = [Cpu::AMX, Cpu::AVX512].map(|level| (level, compiled::scheduled(&module, level)));
-    let tiers = tiles.each_ref().map(|(level, module)| cpu::Tier { level: *level, module });
+    let tiers = tiles.each_ref().map(|(level, module)| compiled::tier(*level, module));
     let wanted = cpu::EmitOptions { asm: true, level: Some(Cpu::AMX), ..cpu::EmitOptions::default() };
     let listing = cpu::compile(&tiers, &model, wanted).unwrap().asm;
     for text in ["leaf.dot.amx", "tdpbf16ps tmm0, tmm4, tmm6", "leaf.run.avx512", "  # bf16.attn:"] {
@@ -453,7 +453,7 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
         }
         tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
         let wanted = cpu::EmitOptions { asm: true, level: Some(level), ..cpu::EmitOptions::default() };
-        let tier = cpu::Tier { level, module: &tiles };
+        let tier = compiled::tier(level, &tiles);
         let compiled = attnc::codegen::compile(compiled::generator(), &[tier], &model, wanted).unwrap();
         assert_eq!(compiled.asm.contains("vdpbf16ps"), in_pairs, "{steps} steps: {}", compiled.asm);
     }
@@ -466,7 +466,7 @@ fn kernels_of_lower_levels_are_made_for_them() {
     let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
     let tiles = compiled::scheduled(&module, Cpu::AVX512_BF16);
     let wanted = cpu::EmitOptions { asm: true, level: Some(Cpu::AMX), ..cpu::EmitOptions::default() };
-    let tier = cpu::Tier { level: Cpu::AMX, module: &tiles };
+    let tier = compiled::tier(Cpu::AMX, &tiles);
     let asm = attnc::codegen::compile(compiled::generator(), &[tier], &model, wanted).unwrap().asm;
     assert!(asm.contains("vdpbf16ps") && !asm.contains("tdpbf16ps"), "{asm}");
 }

@@ -36,7 +36,7 @@ fn any_number_of_threads_gives_the_same_bytes() {
     let module = compiled::optimised(module, &passes::Options::default());
     let levels = cpu::levels().iter().map(|level| (*level, compiled::scheduled(&module, *level)));
     let tiles: Vec<_> = levels.collect();
-    let tiers: Vec<_> = tiles.iter().map(|(level, module)| cpu::Tier { level: *level, module }).collect();
+    let tiers: Vec<_> = tiles.iter().map(|(level, module)| compiled::tier(*level, module)).collect();
     let model = descriptor::describe(&module.interface(), "Work", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let made = |threads| {
         let wanted =

@@ -72,8 +72,9 @@ fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, 
 
 /// Tile IR of a module, unscheduled, and scheduled with slots that share memory.
 fn tiles(module: &Module, p: &Program, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
-    let mut tiles = match attnc::lowering::tile::lower(module, Cpu::PORTABLE) {
-        Ok(t) => t,
+    let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}")), Cpu::PORTABLE)
+    {
+        Ok(t) => t.into_module(),
         Err(e) => return Some(format!("is not lowered: {e}")),
     };
     for scheduled in [false, true] {

@@ -88,7 +88,8 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
     let call = Call { function: &f.name, args: &args, params: &params, limits: Limits::default() };
     let oracle = run_tapped::<f32>(verified, &call).unwrap_or_else(|e| panic!("{name}: {e}"));
 
-    let mut tiles = attnc::lowering::tile::lower(module, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut tiles = tiles.into_module();
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let run = |m: &tile::Module, state: &str| {
         let verified = tile::verify::verify(m).unwrap_or_else(|e| panic!("{name}, {state}:\n{e}"));
@@ -319,7 +320,9 @@ fn examples_become_kernels() {
         let source = std::fs::read_to_string(&path).unwrap();
         let mut module = front::module(&name, &source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
         optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let mut tiles = attnc::lowering::tile::lower(&module, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut tiles = tiles.into_module();
         for scheduled in [false, true] {
             if scheduled {
                 for k in &mut tiles.kernels {

@@ -165,7 +165,7 @@ fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
     let target = cpu::Arch::host().triple().to_string();
     let model = descriptor::describe(&module.interface(), "Random", "", &target).unwrap();
-    let tier = cpu::Tier { level, module: &module };
+    let tier = compiled::tier(level, &module);
     let compiled = compiled::compile(&[tier], &model);
     let folder = tempfile::tempdir().unwrap();
     let so = folder.path().join("model.so");

@@ -23,6 +23,7 @@ use crate::runtime::link;
 use crate::runtime::processor::can_run;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
+use crate::tile::verify::VerifiedModule;
 use crate::tile::{Cpu, Feature, Width};
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
@@ -75,16 +76,15 @@ pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, Co
 }
 
 /// Tile IR from its text form, verified.
-pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, CommandError> {
+pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<VerifiedModule, CommandError> {
     let parsed = tile::text::parse(&s.text(file), file).map_err(|errors| {
         s.diagnostics.append(errors);
         CommandError::Program
     })?;
-    if let Err(errors) = tile::verify::verify(&parsed.module) {
+    VerifiedModule::new(parsed.module).map_err(|errors| {
         s.diagnostics.append(errors.diagnostics(&parsed.places));
-        return Err(CommandError::Program);
-    }
-    Ok(parsed.module)
+        CommandError::Program
+    })
 }
 
 /// The runs of a module's kernels, or of one of them, as vector IR for a CPU.
@@ -340,7 +340,7 @@ fn at_once<T: Send, U: Send>(
 
 /// One scheduled module for each level, in the same order.
 pub(super) struct Tiers {
-    list: Vec<(Cpu, tile::Module)>,
+    list: Vec<(Cpu, VerifiedModule)>,
     /// Did someone else write them?
     is_text: bool,
 }
@@ -354,29 +354,26 @@ impl Tiers {
         weights: &WeightChoice,
     ) -> Result<Tiers, CommandError> {
         s.stage("lower to tile IR");
+        let graph = ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?;
         let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
         // The level for byte dot products needs weights that became integers.
         lowered.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         s.stage("schedule");
-        let tiers = at_once(lowered, |(level, mut tiles)| {
-            schedule(&mut tiles, level)?;
-            for plan in &mut tiles.plans {
-                tile::share_slots(plan, &tiles.kernels);
-            }
-            Ok((level, tiles))
-        })?;
+        let tiers = at_once(lowered, |(level, tiles)| Ok((level, schedule(tiles, level)?)))?;
         Ok(Tiers { list: tiers, is_text: false })
     }
 
     /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
     /// everything that one of its kernels is scheduled for.
-    pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: Cpu) -> Result<Tiers, CommandError> {
+    pub(super) fn given(s: &mut Session, tiles: VerifiedModule, level: Cpu) -> Result<Tiers, CommandError> {
         s.stage("schedule");
-        for kernel in &mut tiles.kernels {
-            let done = tile::schedule(kernel, level);
-            done.map_err(|complaint| no_code(s, &format!("kernel @{} has no schedule: {complaint}", kernel.name)))?;
-        }
-        tile::verify::verify_form(&tiles).map_err(|errors| no_code(s, &errors.to_string()))?;
+        let scheduled = tiles.changed(|module| {
+            module.kernels.iter_mut().try_for_each(|kernel| {
+                let done = tile::schedule(kernel, level);
+                done.map_err(|complaint| format!("kernel @{} has no schedule: {complaint}", kernel.name))
+            })
+        });
+        let tiles = scheduled.map_err(|(_, complaint)| no_code(s, &complaint))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
@@ -393,7 +390,7 @@ impl Tiers {
     /// The module of a level; if there is none, the best one that runs on it, else the best of all.
     pub(super) fn module(&self, level: Cpu) -> Option<&tile::Module> {
         let own = self.list.iter().find(|(own, _)| level.includes(*own));
-        own.or(self.list.first()).map(|(_, tiles)| tiles)
+        own.or(self.list.first()).map(|(_, tiles)| &**tiles)
     }
 }
 
@@ -417,33 +414,31 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
         .push(note.at(span, "").help("compile the program or its graph IR (`.air`) to have code for all of them"));
 }
 
-/// Kernels and plans, verified, not scheduled yet.
-fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Result<tile::Module, CommandError> {
-    let failed = |complaint: &str| {
-        let text = ir::text::print(graph);
+/// Kernels and plans, not scheduled yet.
+fn lower_to_tiles(graph: ir::Verified<'_>, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, CommandError> {
+    lowering::tile::lower_packed(graph, level, weights.clone()).map_err(|complaint| {
+        let text = ir::text::print(&graph);
         bug(
             "lowering to tile IR",
-            complaint,
+            &complaint,
             Some(&Saved { text: &text, ending: "air", arguments: "-O0 --emit tile=-" }),
         )
-    };
-    let tiles = lowering::tile::lower_packed(graph, level, weights.clone()).map_err(|complaint| failed(&complaint))?;
-    // Lowering has shown that accesses stay in their buffers, and the schedule changes none of them.
-    tile::verify::verify_form(&tiles).map_err(|errors| failed(&errors.to_string()))?;
-    Ok(tiles)
+    })
 }
 
-/// Schedules each kernel and verifies it.
-fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), CommandError> {
+/// Schedules each kernel and lets slots of the arena share their bytes.
+fn schedule(tiles: VerifiedModule, level: Cpu) -> Result<VerifiedModule, CommandError> {
     let before = tiles.kernels.clone();
-    let mut kernels = tiles.kernels.iter_mut();
-    let scheduled = kernels.try_for_each(|kernel| {
-        tile::schedule(kernel, level).map_err(|complaint| format!("kernel {}: {complaint}", kernel.name))
+    let scheduled = tiles.changed(|module| {
+        for kernel in &mut module.kernels {
+            tile::schedule(kernel, level).map_err(|complaint| format!("kernel {}: {complaint}", kernel.name))?;
+        }
+        module.plans.iter_mut().for_each(|plan| tile::share_slots(plan, &module.kernels));
+        Ok(())
     });
-    let verified = scheduled.and_then(|()| tile::verify::verify_form(tiles).map_err(|errors| errors.to_string()));
-    verified.map_err(|complaint| {
+    scheduled.map_err(|(mut tiles, complaint)| {
         tiles.kernels = before;
-        let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments: "--emit tile=-" };
+        let saved = Saved { text: &tile::text::print(&tiles), ending: "tir", arguments: "--emit tile=-" };
         bug("scheduling", &complaint, Some(&saved))
     })
 }
@@ -488,7 +483,8 @@ pub(super) fn machine_code(
             &format!("kernel @{} is scheduled for a GPU, but code is generated only for CPUs", k.name),
         ));
     }
-    let list: Vec<Tier<'_>> = tiers.list.iter().map(|(level, module)| Tier { level: *level, module }).collect();
+    let list: Vec<Tier<'_>> =
+        tiers.list.iter().map(|(level, module)| Tier { level: *level, module: module.verified() }).collect();
     let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
         if tiers.is_text {
             return no_code(s, &complaint);

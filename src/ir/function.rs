@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 
 use cranelift_entity::SecondaryMap;
@@ -69,13 +69,11 @@ impl Dialect for GraphIr {
         op.info().name
     }
 
-    fn digest(op: &Op) -> u64 {
-        let mut h = DefaultHasher::new();
-        op.info().name.hash(&mut h);
+    fn digest(op: &Op, h: &mut impl Hasher) {
+        op.info().name.hash(h);
         if let Op::Const(s) = op {
-            s.hash(&mut h);
+            s.hash(h);
         }
-        h.finish()
     }
 
     fn is_commutative(op: &Op) -> bool {

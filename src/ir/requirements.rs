@@ -19,6 +19,8 @@
 //! 2^[`ADDRESS_BITS`] (zeros counted as ones), which every entry checks. A fact follows from the form of its sides, from one known
 //! fact, or from the sum of two; a size, from that of an argument. What cannot be proved is checked by each call.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Function, InstData, Loc, Module, Op, Type, Value};

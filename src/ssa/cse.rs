@@ -1,11 +1,19 @@
 //! Common subexpressions: what was computed before is not computed again.
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use cranelift_entity::SecondaryMap;
 
 use super::{Block, Body, Dialect, Inst, InstData, Value};
+
+/// What an instruction is found to be.
+pub enum Known<O> {
+    /// Another operation, without operands: a literal.
+    Literal(O),
+    /// A value that is there already.
+    Value(Value),
+}
 
 /// Merges instructions that are the same: operation, attributes, operands (of a commutative operation in either order) and
 /// type. The earlier one stands in a block that dominates the later one's, or before it in the same block. What reads or
@@ -17,12 +25,23 @@ pub fn merge_common<D: Dialect>(
     body: &mut Body<D>,
     group: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<u8>,
 ) -> usize {
+    fold_and_merge(body, |_, _, _| None, group)
+}
+
+/// The same, in one walk with folding: `known` says of each instruction, whose operands are those that stay, what it is.
+pub fn fold_and_merge<D: Dialect>(
+    body: &mut Body<D>,
+    known: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<Known<D::Op>>,
+    group: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<u8>,
+) -> usize {
     let cfg = body.cfg();
-    // What may be the same by a number that is computed from all of it but the type; then it is compared.
-    let mut known: BTreeMap<(u64, u8), Vec<(Inst, Block)>> = BTreeMap::new();
+    // What may be the same by a number that is computed from all of it but the type; then it is compared. Each has the place of
+    // the one before it with this number.
+    let mut last: HashMap<(u64, u8), usize, BuildHasherDefault<Mixer>> = HashMap::default();
+    let mut seen: Vec<(Inst, Block, Option<usize>)> = Vec::new();
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let mut dead: SecondaryMap<Inst, bool> = SecondaryMap::new();
-    let mut merged = 0;
+    let mut gone = 0;
     // Dominators come first, so operands are already those that stay.
     for b in cfg.dominator_order() {
         for at in 0..body.block(b).insts.len() {
@@ -33,33 +52,45 @@ pub fn merge_common<D: Dialect>(
                 }
             }
             let inst = body.inst(i);
-            let Some(result) = inst.result.filter(|_| D::effects(&inst.op).is_repeatable()) else { continue };
-            let Some(group) = group(body, inst, result) else { continue };
-            let candidates = known.entry((digest::<D>(inst), group)).or_default();
-            let same = candidates.iter().find_map(|(j, place)| {
-                let earlier = body.inst(*j);
-                let v = earlier.result?;
-                let alike = earlier.op == inst.op
-                    && same_operands::<D>(earlier, inst)
-                    && body.ty(v) == body.ty(result)
-                    && cfg.dominates(*place, b);
-                alike.then_some(v)
-            });
-            match same {
-                Some(v) => {
-                    replaced[result] = Some(v);
-                    dead[i] = true;
-                    merged += 1;
+            let Some(result) = inst.result else { continue };
+            let mut same = match known(body, inst, result) {
+                Some(Known::Value(v)) => Some(v),
+                Some(Known::Literal(op)) => {
+                    let inst = body.inst_mut(i);
+                    (inst.op, inst.operands) = (op, Vec::new());
+                    None
                 }
-                None => candidates.push((i, b)),
+                None => None,
+            };
+            let inst = body.inst(i);
+            if same.is_none() && D::effects(&inst.op).is_repeatable() {
+                let Some(group) = group(body, inst, result) else { continue };
+                let before = last.insert((digest::<D>(inst), group), seen.len());
+                seen.push((i, b, before));
+                let chain = std::iter::successors(before, |at| seen[*at].2);
+                same = chain.into_iter().find_map(|at| {
+                    let (j, place, _) = seen[at];
+                    let earlier = body.inst(j);
+                    let v = earlier.result?;
+                    let alike = earlier.op == inst.op
+                        && same_operands::<D>(earlier, inst)
+                        && body.ty(v) == body.ty(result)
+                        && cfg.dominates(place, b);
+                    (alike && !dead[j]).then_some(v)
+                });
+            }
+            if same.is_some() {
+                replaced[result] = same;
+                dead[i] = true;
+                gone += 1;
             }
         }
     }
-    if merged > 0 {
+    if gone > 0 {
         body.replace_uses(&replaced);
         body.remove_insts(|i, _| dead[i]);
     }
-    merged
+    gone
 }
 
 fn same_operands<D: Dialect>(a: &InstData<D::Op>, b: &InstData<D::Op>) -> bool {
@@ -71,11 +102,51 @@ fn same_operands<D: Dialect>(a: &InstData<D::Op>, b: &InstData<D::Op>) -> bool {
 
 /// A number that is the same for instructions that are the same.
 fn digest<D: Dialect>(inst: &InstData<D::Op>) -> u64 {
-    let mut h = DefaultHasher::new();
-    D::digest(&inst.op).hash(&mut h);
+    let mut h = Mixer::default();
+    D::digest(&inst.op, &mut h);
     match inst.operands.as_slice() {
         [a, b] if D::is_commutative(&inst.op) => (a.min(b), a.max(b)).hash(&mut h),
         operands => operands.hash(&mut h),
     }
     h.finish()
+}
+
+/// A hasher for what nobody chooses to collide: it takes words of 8 bytes, each in a few instructions.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Mixer {
+    fn word(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+impl Hasher for Mixer {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.word(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.word(u64::from(n));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.word(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.word(n);
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.word(n as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }

@@ -1,5 +1,7 @@
 //! Dead code: what nothing needs.
 
+use std::cell::Cell;
+
 use cranelift_entity::SecondaryMap;
 
 use super::{Body, Dialect, Terminator, Value, ValueDef};
@@ -46,8 +48,12 @@ pub fn live<D: Dialect>(body: &Body<D>) -> SecondaryMap<Value, bool> {
 /// body's. Gives how many of each.
 pub fn remove_dead<D: Dialect>(body: &mut Body<D>) -> (usize, usize) {
     let live = live(body);
-    let before = body.insts().count();
-    body.remove_insts(|_, d| !D::effects(&d.op).is_kept() && !d.result.is_some_and(|v| live[v]));
+    let removed = Cell::new(0);
+    body.remove_insts(|_, d| {
+        let dead = !d.result.is_some_and(|v| live[v]) && !D::effects(&d.op).is_kept();
+        removed.set(removed.get() + usize::from(dead));
+        dead
+    });
     let mut arguments = 0;
     for b in body.layout.clone().into_iter().skip(1) {
         let dead: Vec<bool> = body.block(b).args.iter().map(|v| !live[*v]).collect();
@@ -56,5 +62,5 @@ pub fn remove_dead<D: Dialect>(body: &mut Body<D>) -> (usize, usize) {
             body.remove_block_args(b, |i| dead.get(i) == Some(&true));
         }
     }
-    (before - body.insts().count(), arguments)
+    (removed.get(), arguments)
 }

@@ -1,6 +1,7 @@
 //! What an IR says of itself for a body to be made of its operations and types.
 
 use std::fmt;
+use std::hash::Hasher;
 
 use super::{Inst, Jumps, Value};
 
@@ -100,8 +101,8 @@ pub trait Dialect: Clone + fmt::Debug {
     /// Name of an operation in the text form.
     fn name(op: &Self::Op) -> &'static str;
 
-    /// A number that equal operations have in common, and others rarely.
-    fn digest(op: &Self::Op) -> u64;
+    /// Hashes an operation: the same for equal ones, and for others rarely.
+    fn digest(op: &Self::Op, h: &mut impl Hasher);
 
     /// May the two operands be exchanged?
     fn is_commutative(op: &Self::Op) -> bool;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 
@@ -83,10 +83,8 @@ impl Dialect for Toy {
         }
     }
 
-    fn digest(op: &Op) -> u64 {
-        let mut h = DefaultHasher::new();
-        Toy::name(op).hash(&mut h);
-        h.finish()
+    fn digest(op: &Op, h: &mut impl Hasher) {
+        Toy::name(op).hash(h);
     }
 
     fn is_commutative(op: &Op) -> bool {

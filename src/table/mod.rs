@@ -251,18 +251,14 @@ macro_rules! operations {
 
     (@write {}) => { None };
     (@write { [] }) => { Some(Vec::new()) };
-    (@write { [$($attribute:ident: $aty:ty $(= $default:expr)?),+] }) => {{
-        let mut out = Vec::new();
-        $($crate::table::operations!(@push out $attribute $aty, $($default)?);)*
-        Some(out)
-    }};
-    (@push $out:ident $attribute:ident $aty:ty,) => {
-        $out.push((stringify!($attribute), <$aty as $crate::table::Attribute>::text($attribute)));
+    (@write { [$($attribute:ident: $aty:ty $(= $default:expr)?),+] }) => {
+        Some([$($crate::table::operations!(@written $attribute $aty, $($default)?)),+].into_iter().flatten().collect())
     };
-    (@push $out:ident $attribute:ident $aty:ty, $default:expr) => {
-        if *$attribute != $default {
-            $crate::table::operations!(@push $out $attribute $aty,);
-        }
+    (@written $attribute:ident $aty:ty,) => {
+        Some((stringify!($attribute), <$aty as $crate::table::Attribute>::text($attribute)))
+    };
+    (@written $attribute:ident $aty:ty, $default:expr) => {
+        (*$attribute != $default).then(|| (stringify!($attribute), <$aty as $crate::table::Attribute>::text($attribute)))
     };
 
     (@dims {}) => { Vec::new() };

@@ -2,7 +2,7 @@
 //!
 //! The instructions of a `run` are in the same body and listed by the `run` alone.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use super::{Extent, Op, Type, rules};
 use crate::shape::Elem;
@@ -68,13 +68,8 @@ impl Dialect for TileIr {
         op.info().name
     }
 
-    fn digest(op: &Op) -> u64 {
-        let mut h = DefaultHasher::new();
-        op.info().name.hash(&mut h);
-        if let Op::Const(s) = op {
-            s.hash(&mut h);
-        }
-        h.finish()
+    fn digest(op: &Op, h: &mut impl Hasher) {
+        op.hash(h);
     }
 
     fn is_commutative(op: &Op) -> bool {

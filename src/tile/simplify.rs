@@ -15,57 +15,26 @@
 //! Tiles stay as they are: how often one is computed, and where, is for the schedule to say. So do buffers, whose places in a
 //! plan are where they are used.
 
-use cranelift_entity::SecondaryMap;
-
 use super::body::InstData;
 use super::{Body, Op, Type, Value};
 use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
-use crate::ssa;
+use crate::ssa::{self, Known};
 
 /// Folds, merges and removes.
 pub fn simplify(body: &mut Body) {
-    fold(body);
-    ssa::merge_common(body, |body, _, result| matches!(body.ty(result), Type::Index | Type::Scalar(_)).then_some(0));
+    let is_small = |body: &Body, result: Value| matches!(body.ty(result), Type::Index | Type::Scalar(_));
+    ssa::fold_and_merge(
+        body,
+        |body, data, result| known(body, data, body.ty(result)),
+        |body, _, result| is_small(body, result).then_some(0),
+    );
     ssa::remove_dead(body);
 }
 
-/// What an instruction becomes.
-enum Known {
-    Literal(Scalar),
-    Same(Value),
-}
-
-/// One walk in which definitions come before uses, so that it finds chains.
-fn fold(body: &mut Body) {
-    let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
-    let mut any = false;
-    for block in body.cfg().dominator_order() {
-        for i in body.block(block).insts.clone() {
-            for v in &mut body.inst_mut(i).operands {
-                *v = replaced[*v].unwrap_or(*v);
-            }
-            let data = body.inst(i);
-            let Some(result) = data.result else { continue };
-            match known(body, data, body.ty(result)) {
-                Some(Known::Literal(s)) => {
-                    let data = body.inst_mut(i);
-                    (data.op, data.operands) = (Op::Const(s), Vec::new());
-                }
-                Some(Known::Same(v)) => {
-                    replaced[result] = Some(v);
-                    any = true;
-                }
-                None => {}
-            }
-        }
-    }
-    if any {
-        body.replace_uses(&replaced);
-    }
-}
-
-fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known> {
+/// What an instruction is, if numbers alone decide it.
+fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known<Op>> {
+    let literal_of = |s: Scalar| Known::Literal(Op::Const(s));
     let literal = |v: Value| match body.def_inst(v)?.op {
         Op::Const(s) => Some(s),
         _ => None,
@@ -75,22 +44,22 @@ fn known(body: &Body, data: &InstData, ty: &Type) -> Option<Known> {
         Scalar::Float(_) | Scalar::Bool(_) => None,
     };
     match (&data.op, data.operands.as_slice(), ty) {
-        (Op::DimValue(d), _, Type::Index) => d.as_const().map(|n| Known::Literal(Scalar::Int(n))),
+        (Op::DimValue(d), _, Type::Index) => d.as_const().map(|n| literal_of(Scalar::Int(n))),
         (Op::Binary(op), [a, b], Type::Index) => match (op, number(*a), number(*b)) {
-            (_, Some(x), Some(y)) => exact(*op, x, y).map(|n| Known::Literal(Scalar::Int(n))),
+            (_, Some(x), Some(y)) => exact(*op, x, y).map(|n| literal_of(Scalar::Int(n))),
             (BinaryOp::Add | BinaryOp::Sub, _, Some(0)) | (BinaryOp::Mul | BinaryOp::Div, _, Some(1)) => {
-                Some(Known::Same(*a))
+                Some(Known::Value(*a))
             }
-            (BinaryOp::Add, Some(0), _) | (BinaryOp::Mul, Some(1), _) => Some(Known::Same(*b)),
-            (BinaryOp::Mul, Some(0), _) | (BinaryOp::Mul, _, Some(0)) => Some(Known::Literal(Scalar::Int(0))),
+            (BinaryOp::Add, Some(0), _) | (BinaryOp::Mul, Some(1), _) => Some(Known::Value(*b)),
+            (BinaryOp::Mul, Some(0), _) | (BinaryOp::Mul, _, Some(0)) => Some(literal_of(Scalar::Int(0))),
             _ => None,
         },
         (Op::Compare(op), [a, b], _) => {
             let (x, y) = (number(*a)?, number(*b)?);
-            Some(Known::Literal(Scalar::Bool(op.eval(x, y))))
+            Some(literal_of(Scalar::Bool(op.eval(x, y))))
         }
         (Op::Select, [condition, a, b], Type::Index | Type::Scalar(_)) => match literal(*condition)? {
-            Scalar::Bool(c) => Some(Known::Same(if c { *a } else { *b })),
+            Scalar::Bool(c) => Some(Known::Value(if c { *a } else { *b })),
             Scalar::Int(_) | Scalar::Float(_) => None,
         },
         _ => None,

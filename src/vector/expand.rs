@@ -8,7 +8,7 @@
 //! * `fma` and `fnma` become a product and a sum or difference where the machine has no such instruction.
 
 pub use super::verify::shift;
-use super::{Features, Function, Op, Type, Value, library};
+use super::{Features, Function, Inst, Op, Type, Value, library};
 
 /// How deep calls may nest: nothing in the library is deeper than this, and what calls itself ends here.
 const MAX_DEPTH: usize = 8;
@@ -46,6 +46,14 @@ pub enum Need {
     Number,
     /// The value.
     Value,
+}
+
+impl Expanded {
+    /// How many operations it is for each vector, constants apart.
+    pub fn size(&self) -> usize {
+        let computed = |(inst, need): (&Inst, &Need)| *need == Need::Value && !matches!(inst.op, Op::Const(_));
+        self.function.insts.iter().zip(&self.needs).filter(|pair| computed(*pair)).count()
+    }
 }
 
 fn needs(f: &Function) -> Vec<Need> {

@@ -2,6 +2,8 @@
 //!
 //! In: a function as [`super::expand`] makes it, and the bits of its arguments. Out: the bits of its result. A mask is 0 or 1.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 use super::{Function, Op, Value};
 
 /// One lane.

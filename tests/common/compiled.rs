@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use attnc::codegen::{self, Generator, cpu, descriptor};
-use attnc::ir::Module;
 use attnc::ir::interp::{Array, Bounded, Data};
+use attnc::ir::{self, Module};
 use attnc::lowering::{self, tile::WeightChoice, tile::WeightFormat};
 use attnc::passes::{self, Collected, Options};
 use attnc::runtime::descriptor::{ModelDescriptor, features_of};
@@ -33,7 +33,9 @@ pub(crate) fn scheduled(module: &Module, level: Cpu) -> tile::Module {
 
 /// The same, with packed weights in a format.
 pub(crate) fn scheduled_with(module: &Module, level: Cpu, weights: impl Into<WeightChoice>) -> tile::Module {
-    let mut tiles = lowering::tile::lower_packed(module, level, weights).unwrap_or_else(|e| panic!("lowering: {e}"));
+    let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
+    let tiles = lowering::tile::lower_packed(verified, level, weights).unwrap_or_else(|e| panic!("lowering: {e}"));
+    let mut tiles = tiles.into_module();
     for kernel in &mut tiles.kernels {
         tile::schedule(kernel, level).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
     }
@@ -41,6 +43,11 @@ pub(crate) fn scheduled_with(module: &Module, level: Cpu, weights: impl Into<Wei
         tile::share_slots(plan, &tiles.kernels);
     }
     tiles
+}
+
+/// A level and the module for it, which is verified.
+pub(crate) fn tier(level: Cpu, module: &tile::Module) -> cpu::Tier<'_> {
+    cpu::Tier { level, module: tile::verify::verify(module).unwrap_or_else(|e| panic!("{e}")) }
 }
 
 /// The levels whose code this processor can run, best first. Says which are left out.
@@ -113,7 +120,7 @@ pub(crate) fn load_made_by(
     folder: &Path,
 ) -> CompiledModel {
     let model = descriptor::describe(&module.interface(), "Test", "", &cpu::Arch::host().triple().to_string()).unwrap();
-    let tier = cpu::Tier { level, module: tiles };
+    let tier = tier(level, tiles);
     let compiled =
         codegen::compile(generator, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let so = folder.join("model.so");

@@ -114,13 +114,13 @@ fn every_f16_becomes_the_same_f32() {
     let text = "param \"w\" : f32[65536]\n\nfunc @f(%0 \"n\": i32[1]) -> (f32[65536]) {\n^bb0:\n  \
                 %1 = param \"w\" : f32[65536]\n  return %1\n}\n";
     let module = attnc::ir::text::parse(text, Default::default()).unwrap_or_else(|e| panic!("{:?}", e.sorted())).module;
-    let mut tiles = attnc::lowering::tile::lower(&module, Cpu::PORTABLE).unwrap();
-    for kernel in &mut tiles.kernels {
-        attnc::tile::schedule(kernel, Cpu::PORTABLE).unwrap();
-    }
+    let tiles = attnc::lowering::tile::lower(attnc::ir::verify(&module).unwrap(), Cpu::PORTABLE).unwrap();
+    let scheduled = tiles
+        .changed(|tiles| tiles.kernels.iter_mut().try_for_each(|kernel| attnc::tile::schedule(kernel, Cpu::PORTABLE)));
+    let tiles = scheduled.unwrap_or_else(|(_, complaint)| panic!("{complaint}"));
     let model =
         descriptor::describe(&module.interface(), "Halves", "", &cpu::Arch::host().triple().to_string()).unwrap();
-    let tier = cpu::Tier { level: Cpu::PORTABLE, module: &tiles };
+    let tier = cpu::Tier { level: Cpu::PORTABLE, module: tiles.verified() };
     let code =
         compile(Generator::Cranelift, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let folder = tempfile::tempdir().unwrap();

@@ -30,6 +30,7 @@ use crate::shape::Elem;
 use crate::source::Loc;
 use crate::threads;
 use crate::tile::encode::{self, Encoding};
+use crate::tile::verify::Verified;
 use crate::tile::{Body, Cpu, Feature, Inst, Kernel, Module, Op, Part, PlanVariant, State, Width};
 
 /// The symbol of a kernel.
@@ -84,7 +85,7 @@ pub struct Tier<'a> {
     /// The level.
     pub level: Cpu,
     /// The module.
-    pub module: &'a Module,
+    pub module: Verified<'a>,
 }
 
 /// Compiles a model that was lowered for several levels, best first, into one object. `model` has everything but sites
@@ -129,7 +130,7 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     model.sites = first.module.sites.clone();
     model.target = wanted.arch.triple().to_string();
     for (tier, functions) in tiers.iter().zip(&levels) {
-        model.variants.push(variant(tier.level, tier.module, &model, &functions.plans)?);
+        model.variants.push(variant(tier.level, &tier.module, &model, &functions.plans)?);
     }
     runtime_object::define(&mut object, &model)?;
     let mut stages = BTreeMap::new();
@@ -139,15 +140,15 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     let origins = origins(&sources, &texts, leaves.origins);
     let mut product = object.finish();
     if wanted.debug_lines {
-        debug::add(&mut product, &origins, first.module)?;
+        debug::add(&mut product, &origins, &first.module)?;
     }
     let object = product.emit().map_err(|e| e.to_string())?;
     let shown = shown(tiers, &levels, &texts, wanted);
     let clif = shown.iter().filter_map(|id| texts.get(id)).map(|text| text.clif.as_str()).collect();
     let mir =
-        if wanted.mir { virtual_registers(&shown, &stages, &origins, first.module, wanted)? } else { String::new() };
+        if wanted.mir { virtual_registers(&shown, &stages, &origins, &first.module, wanted)? } else { String::new() };
     let asm =
-        if wanted.asm { assembly(&object, &shown, &texts, &origins, first.module, wanted)? } else { String::new() };
+        if wanted.asm { assembly(&object, &shown, &texts, &origins, &first.module, wanted)? } else { String::new() };
     narrow.sort();
     narrow.dedup();
     Ok(Compiled { object, others: Vec::new(), clif, mir, asm, narrow })
@@ -170,7 +171,8 @@ fn declare<'a>(
     wanted: EmitOptions,
 ) -> Result<(Vec<Level>, Vec<Job<'a>>), String> {
     let convention = object.isa().default_call_conv();
-    let mut keys = threads::each(tiers.iter().flat_map(|t| &t.module.kernels).collect::<Vec<_>>(), threads, key);
+    let mut keys =
+        threads::each(tiers.iter().flat_map(|t| &t.module.module().kernels).collect::<Vec<_>>(), threads, key);
     let mut shared: HashMap<Vec<u8>, FuncId> = HashMap::new();
     let (mut levels, mut jobs) = (Vec::new(), Vec::new());
     for tier in tiers.iter().rev() {
@@ -186,7 +188,7 @@ fn declare<'a>(
         };
         let mut functions = Vec::new();
         let own_keys = keys.split_off(keys.len() - tier.module.kernels.len());
-        for (kernel, key) in tier.module.kernels.iter().zip(own_keys) {
+        for (kernel, key) in tier.module.module().kernels.iter().zip(own_keys) {
             let id = match shared.get(&key) {
                 Some(id) if !wanted.kernels_elsewhere => *id,
                 _ => add(kernel_name(tier.level, &kernel.name), Source::Kernel(kernel))?,
@@ -196,10 +198,10 @@ fn declare<'a>(
         }
         let kernels: Arc<[FuncId]> = functions.as_slice().into();
         let mut plans = Plans::new();
-        for plan in &tier.module.plans {
+        for plan in &tier.module.module().plans {
             let name = format!("{}.plan.{}{}", tier.level.name(), plan.name, plan.variant.suffix());
             plans.insert((plan.variant, plan.name.clone()), name.clone());
-            functions.push(add(name, Source::Plan { plan, module: tier.module, kernels: kernels.clone() })?);
+            functions.push(add(name, Source::Plan { plan, module: tier.module.module(), kernels: kernels.clone() })?);
         }
         levels.insert(0, Level { functions, plans });
     }

@@ -3,6 +3,8 @@
 //! In: a function, its arguments, the symbols' values. Out: its results; taps on the way. Work and sizes are counted
 //! before anything is allocated.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 

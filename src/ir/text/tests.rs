@@ -1,9 +1,13 @@
 //! Round trips, canonical forms, and errors.
 
+use std::collections::BTreeSet;
+
 use super::{parse, print};
 use crate::diagnostics::render_all;
 use crate::ir::Op;
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::source::SourceMap;
+use crate::table::Family;
 
 /// Every operation and every kind of line, in canonical form.
 const ALL: &str = include_str!("all.air");
@@ -71,5 +75,18 @@ fn constants_of_small_floats_are_rounded() {
             .collect();
         let wanted: f64 = shown.parse().unwrap();
         assert_eq!(constants, [wanted, wanted], "{elem} {written}");
+    }
+}
+
+/// A new operation is put into `all.air`, which shows its form. (Those of a family are alike.)
+#[test]
+fn every_form_is_shown() {
+    let words: BTreeSet<&str> = ALL.split_whitespace().collect();
+    let alike = |name: &str| {
+        let reduces = ReduceKind::named(name).is_some();
+        reduces || UnaryOp::named(name).is_some() || BinaryOp::named(name).is_some() || CmpOp::named(name).is_some()
+    };
+    for row in Op::table().iter().filter(|row| !alike(row.name)) {
+        assert!(words.contains(row.name), "`{}` is not in src/ir/text/all.air", row.name);
     }
 }

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::ir;
 use crate::tile::encode::{self, Encoding};
+use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, Cpu, Kernel, KernelBuilder, ParamMode, Type};
 use packing::Packing;
 pub use packing::{WeightChoice, WeightFormat};
@@ -105,8 +106,8 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
 /// as they are.
 ///
 /// # Errors
-/// A form that the lowering does not know; a mistake of ours, for the verifier accepted it.
-pub fn lower(module: &ir::Module, level: Cpu) -> Result<tile::Module, String> {
+/// A form that the lowering does not know, or what it made is wrong; a mistake of ours, for the verifier accepted the module.
+pub fn lower(module: ir::Verified<'_>, level: Cpu) -> Result<VerifiedModule, String> {
     lower_packed(module, level, WeightFormat::F32)
 }
 
@@ -114,10 +115,13 @@ pub fn lower(module: &ir::Module, level: Cpu) -> Result<tile::Module, String> {
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_packed(module: &ir::Module, level: Cpu, weights: impl Into<WeightChoice>) -> Result<tile::Module, String> {
-    let out = lowered(module, level, &weights.into())?.0;
-    tile::verify::verify_accesses(&out).map_err(|errors| errors.to_string())?;
-    Ok(out)
+pub fn lower_packed(
+    module: ir::Verified<'_>,
+    level: Cpu,
+    weights: impl Into<WeightChoice>,
+) -> Result<VerifiedModule, String> {
+    let out = lowered(&module, level, &weights.into())?.0;
+    VerifiedModule::new(out).map_err(|errors| errors.to_string())
 }
 
 /// The parameters that a module would pack in fewer bytes, each with what is packed of it, in order of name.

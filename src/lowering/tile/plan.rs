@@ -12,6 +12,8 @@
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
 //! * a block argument that is a tensor has a slot, into which each jump copies.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 mod attention;
 mod checks;
 mod parameters;
@@ -112,11 +114,11 @@ fn returned(f: &Function) -> BTreeMap<Value, Option<u32>> {
 
 /// The source of a value that need not be in memory: a literal or a dimension.
 fn literal_of(f: &Function, v: Value) -> Option<Operand> {
-    match &f.definition(v)?.1.op {
-        Op::Const(s) => Some(Operand::Literal(*s)),
-        Op::DimValue(d) => Some(Operand::Dim(d.clone())),
-        _ => None,
+    let op = &f.definition(v)?.1.op;
+    if let Op::Const(s) = op {
+        return Some(Operand::Literal(*s));
     }
+    if let Op::DimValue(d) = op { Some(Operand::Dim(d.clone())) } else { None }
 }
 
 impl Lowering<'_> {
@@ -318,17 +320,17 @@ impl Lowering<'_> {
         let whole = View::whole(root, self.tensor(end)?);
         let mut back = Some(whole.clone());
         for (data, before) in chain.iter().rev() {
-            back = match &data.op {
-                Op::Transpose { perm } => back.map(|w| {
+            back = if let Op::Transpose { perm } = &data.op {
+                back.map(|w| {
                     let mut inverse = vec![0; perm.len()];
                     perm.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
                     w.transpose(&inverse)
-                }),
-                Op::Reshape => {
-                    let shape = &self.tensor(*before)?.shape;
-                    back.and_then(|w| w.reshape(shape))
-                }
-                _ => None,
+                })
+            } else if data.op == Op::Reshape {
+                let shape = &self.tensor(*before)?.shape;
+                back.and_then(|w| w.reshape(shape))
+            } else {
+                None
             };
         }
         let Some(view) = back else {

@@ -4,6 +4,8 @@
 //! Out: instructions of a kernel. Every operand is seen through a view that is broadcast to the iteration space, so all
 //! loads have the same indices; a constant or a dimension is never loaded.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 use cranelift_entity::SecondaryMap;
 
 use super::views::View;

@@ -167,8 +167,7 @@ func @forward(%0 "x": f32[S, 40], %1 "t": i32[S], %2 "e": f32[9, 40]) -> (f32[S,
 
 fn tiles(source: &str, level: Cpu) -> Module {
     let graph = ir::text::parse(source, Default::default()).unwrap().module;
-    ir::verify(&graph).unwrap();
-    crate::lowering::tile::lower(&graph, level).unwrap()
+    crate::lowering::tile::lower(ir::verify(&graph).unwrap(), level).unwrap().into_module()
 }
 
 /// The walk counts what the interpreter does, before and after scheduling.

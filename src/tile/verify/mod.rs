@@ -109,11 +109,6 @@ impl<'a> Verified<'a> {
     pub fn module(self) -> &'a Module {
         self.0
     }
-
-    /// Is every kernel scheduled for a CPU, so that a CPU back end can print it?
-    pub fn is_scheduled_for_cpu(self) -> bool {
-        self.0.kernels.iter().all(|k| matches!(k.state, State::Cpu(_)))
-    }
 }
 
 impl Deref for Verified<'_> {
@@ -121,6 +116,55 @@ impl Deref for Verified<'_> {
 
     fn deref(&self) -> &Module {
         self.0
+    }
+}
+
+/// A module with the proof that the verifier found it right. Nobody changes it, but for what keeps the proof
+/// ([`VerifiedModule::changed`]).
+#[derive(Clone, Debug)]
+pub struct VerifiedModule(Module);
+
+impl VerifiedModule {
+    /// Checks a module and keeps it.
+    ///
+    /// # Errors
+    /// Every invariant that does not hold.
+    pub fn new(module: Module) -> Result<VerifiedModule, Errors> {
+        check(&module, true).map(|()| VerifiedModule(module))
+    }
+
+    /// The module as interpreters and back ends take it.
+    pub fn verified(&self) -> Verified<'_> {
+        Verified(&self.0)
+    }
+
+    /// The module alone.
+    pub fn into_module(self) -> Module {
+        self.0
+    }
+
+    /// Changes the module in a way that moves no access, as a schedule does: rules 24 to 27 hold as before, and all others are
+    /// checked again.
+    ///
+    /// # Errors
+    /// What the change complains of, or the invariants that do not hold after it; and the module as it was left.
+    pub fn changed(
+        mut self,
+        change: impl FnOnce(&mut Module) -> Result<(), String>,
+    ) -> Result<VerifiedModule, (Box<Module>, String)> {
+        let changed = change(&mut self.0).and_then(|()| verify_form(&self.0).map_err(|errors| errors.to_string()));
+        match changed {
+            Ok(()) => Ok(self),
+            Err(complaint) => Err((Box::new(self.0), complaint)),
+        }
+    }
+}
+
+impl Deref for VerifiedModule {
+    type Target = Module;
+
+    fn deref(&self) -> &Module {
+        &self.0
     }
 }
 
@@ -147,31 +191,12 @@ pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
     check(module, true).map(|()| Verified(module))
 }
 
-/// Checks a module but for rules 24 to 27, for a stage that changes no access of a module of which they were shown.
+/// Checks a module but for rules 24 to 27.
 ///
 /// # Errors
 /// Every other invariant that does not hold.
-pub fn verify_form(module: &Module) -> Result<(), Errors> {
+pub(crate) fn verify_form(module: &Module) -> Result<(), Errors> {
     check(module, false)
-}
-
-/// Rules 24 to 27 alone, of a module that keeps the others.
-///
-/// # Errors
-/// Every access that is not proved to lie in its buffer.
-pub fn verify_accesses(module: &Module) -> Result<(), Errors> {
-    let mut sink = Sink { owner: Owner::Module, list: Vec::new() };
-    for (i, k) in module.kernels.iter().enumerate() {
-        sink.owner = Owner::Kernel(i);
-        if !matches!(k.state, State::Gpu { .. }) {
-            bounds::kernel(module, k, &mut sink);
-        }
-    }
-    for (i, p) in module.plans.iter().enumerate() {
-        sink.owner = Owner::Plan(i);
-        bounds::plan(module, p, &mut sink);
-    }
-    result(module, sink)
 }
 
 fn check(module: &Module, accesses: bool) -> Result<(), Errors> {

@@ -44,7 +44,7 @@ mod verify;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 pub use builder::{At, Builder};
 pub use op::{Op, Place};
@@ -136,10 +136,8 @@ impl Dialect for VectorIr {
         op.name()
     }
 
-    fn digest(op: &Op) -> u64 {
-        let mut h = DefaultHasher::new();
-        op.hash(&mut h);
-        h.finish()
+    fn digest(op: &Op, h: &mut impl Hasher) {
+        op.hash(h);
     }
 
     fn is_commutative(op: &Op) -> bool {

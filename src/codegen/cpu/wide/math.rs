@@ -3,6 +3,8 @@
 //! In: a function of `vector::library` and a register of a [`Machine`]. Out: a register. What a function computes, and its
 //! error, stands in its text; here is one case for each operation.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 use super::super::math::features;
 use super::machine::{Machine, Op, Operand, Reg};
 use crate::scalar::CmpOp;
