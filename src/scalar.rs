@@ -1,7 +1,7 @@
 //! Scalars: literal elements, and what `exp`, `add` or `lt` mean on one element, for every IR and interpreter.
 //!
 //! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Nothing here knows of tensors. Operations on one element
-//! are the table in `unary`; those on two, comparisons and reductions stand here.
+//! are the table in `unary`; those on two, comparisons and reductions are here.
 
 mod unary;
 

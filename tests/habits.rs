@@ -55,7 +55,7 @@ fn free(why: &str, program: &str) {
 fn a_second_argument_without_a_name_shows_both_readings() {
     let head = "(x: f32[S, D], w1: f32[D, D], w2: f32[D, D]) -> f32[S, D]";
     let program = function(head, "x + max(x @ w1, 0) @ w2");
-    one_error("both readings", &program, "element by element: `maximum(x @ w1, 0)`");
+    one_error("both readings", &program, "the elementwise maximum: `maximum(x @ w1, 0)`");
     one_error("both readings", &program, "along an axis: `max(x @ w1, axis = 0)`");
     let program = function("(x: f32[S, D]) -> f32[S, D]", "max(0, x)");
     one_error("a number and a tensor have one reading", &program, "write `maximum(0, x)`");
@@ -191,7 +191,7 @@ fn syntax_of_python_gives_one_error_each() {
     one_error(
         "self",
         "layer L<D> {\n    w: f32[D]\n    fn f(self, x: f32[D]) -> f32[D] { x * self.w + self.w }\n}\n",
-        "by their names alone",
+        "by name alone",
     );
     one_error("a block", &function(both, "var y = x\n    if c:\n        y = y + 1\n    y"), "write `{` for the `:`");
     one_error(

@@ -77,7 +77,7 @@ fn the_environment_may_only_lower_the_level() {
     }
     assert_eq!(opened(&so, &[("ATTNC_CPU", "")]), best);
     let wrong = opened(&so, &[("ATTNC_CPU", "sse9")]);
-    assert_eq!(wrong, "error ATTNC_CPU is `sse9`; it may be portable, avx2, avx2vnni, avx512, avx512bf16, amx");
+    assert_eq!(wrong, "error ATTNC_CPU is `sse9`; expected portable, avx2, avx2vnni, avx512, avx512bf16, amx");
     // What is not in the library cannot be chosen.
     let (_folder, so) = library(&["--cpu", "portable"]);
     assert!(opened(&so, &[]).contains("variant portable "));
@@ -190,7 +190,7 @@ fn the_environment_may_say_how_many_threads() {
     assert_eq!(threads("0"), threads(""));
     for wrong in ["two", "-1", "1.5", " 2"] {
         let text = opened(&so, &[("ATTNC_THREADS", wrong)]);
-        assert_eq!(text, format!("error ATTNC_THREADS is `{wrong}`, which is no number of threads"));
+        assert_eq!(text, format!("error ATTNC_THREADS is `{wrong}`; expected a number of threads"));
     }
 }
 

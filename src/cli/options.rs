@@ -326,7 +326,7 @@ pub struct ListOptions {
 /// `attnc ops --ir graph softmax`
 #[derive(Args, Debug, Clone)]
 pub struct OpsOptions {
-    /// The operation, such as `softmax`; a line for each if left out
+    /// The operation, such as `softmax`; a line for each if omitted
     pub name: Option<String>,
     /// Of the language or of one IR alone
     #[arg(long, value_enum, value_name = "LEVEL")]

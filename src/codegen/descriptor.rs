@@ -110,7 +110,7 @@ fn tap(declared: &TapDecl, batch: Option<&str>) -> Tap {
     let TapDecl { name, extents, ty } = declared;
     let arrays = declared.arrays();
     let stacked = extents.get(arrays.len()..).unwrap_or_default();
-    // The batch can be given back its axes only where it stands first.
+    // The batch can be given back its axes only where it is first.
     let first = ty.shape.first().and_then(|d| d.as_symbol());
     let is_batch = stacked.is_empty() && batch.is_some() && first == batch;
     let dims = stacked.iter().chain(ty.shape.iter().skip(usize::from(is_batch))).cloned();

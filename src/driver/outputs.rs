@@ -199,7 +199,7 @@ fn command(options: &CompileOptions) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// What to write and where: the kinds asked for (a shared library if none), each with its path.
+/// What to write and where: the kinds requested (a shared library if none), each with its path.
 fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> {
     let mut kinds: Vec<(EmitKind, Option<PathBuf>)> = Vec::new();
     for emit in &options.emit {

@@ -92,7 +92,7 @@ pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::Part>, cpu: Cp
     let mut parts = Vec::new();
     if cpu.width() == Width::V128 {
         let note =
-            "the code for this instruction set is made of the tile IR itself; this shows its runs with four lanes";
+            "code for this instruction set is generated from tile IR directly; this shows its runs with four lanes";
         parts.push(format!("// {note}\n"));
     }
     for (n, kernel) in module.kernels.iter().enumerate() {

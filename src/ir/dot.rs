@@ -124,7 +124,7 @@ fn edges(out: &mut String, f: &Function, nodes: &Nodes) {
     }
 }
 
-/// What stands in the first parentheses of a line, at its commas.
+/// The contents of the first parentheses of a line, at its commas.
 fn arguments(line: &str) -> Vec<&str> {
     let Some((_, inside)) = line.split_once('(') else { return Vec::new() };
     let (mut out, mut depth, mut start, mut quoted, mut escaped) = (Vec::new(), 0usize, 0, false, false);

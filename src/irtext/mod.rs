@@ -77,7 +77,7 @@ pub struct TextError {
     pub place: TextSpan,
     /// What is wrong, in one line.
     pub message: String,
-    /// The tokens that could stand there, for errors of syntax.
+    /// The tokens that could be there, for errors of syntax.
     pub expected: Vec<String>,
 }
 

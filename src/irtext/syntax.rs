@@ -72,7 +72,7 @@ pub enum ExprKind {
 pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
-    /// Where it stands.
+    /// Its location.
     pub place: TextSpan,
 }
 
@@ -88,11 +88,11 @@ impl Expr {
 pub struct Phrase {
     /// The terms; at least one.
     pub terms: Vec<Expr>,
-    /// What stands after `:`.
+    /// What is after `:`.
     pub types: Vec<Expr>,
-    /// What stands after `=`.
+    /// What is after `=`.
     pub value: Vec<Expr>,
-    /// Where it stands.
+    /// Its location.
     pub place: TextSpan,
 }
 
@@ -148,7 +148,7 @@ pub struct Statement {
     pub types: Vec<Phrase>,
     /// The place in a source that the statement names.
     pub loc: Option<LocText>,
-    /// What stands in braces.
+    /// The contents of braces.
     pub body: Option<Vec<Line>>,
     /// Where the statement stands, its body included.
     pub place: TextSpan,
@@ -161,7 +161,7 @@ pub struct Block {
     pub name: String,
     /// Its arguments.
     pub args: Vec<Phrase>,
-    /// Where it stands.
+    /// Its location.
     pub place: TextSpan,
 }
 

@@ -39,7 +39,7 @@
 //!
 //! # What it does not do
 //!
-//! Scores are not regrouped where a mask or a scale stands between the matmul and the `reshape`; and keys that were
+//! Scores are not regrouped where a mask or a scale is between the matmul and the `reshape`; and keys that were
 //! repeated and then joined to their heads stay so (they are fused as they are).
 
 use super::rewrite::{Cursor, are_weights, become_op, feeds_softmax, made_by, remove_unused};
@@ -163,7 +163,7 @@ fn scores(f: &mut Function, block: Block, inst: Inst) -> Made {
     Ok(Some(name))
 }
 
-/// `reshape(w) @ v` after a softmax, and what may stand between.
+/// `reshape(w) @ v` after a softmax, and what may be between.
 fn weights(f: &mut Function, block: Block, inst: Inst) -> Made {
     let [joined, v] = f.inst(inst).operands.as_slice() else { return Ok(None) };
     let (joined, v) = (*joined, *v);

@@ -99,7 +99,7 @@ fn by_hand(f: &Function, div: Inst) -> Option<ByHand> {
 
 type Reduced = (Value, usize, Vec<(&'static str, Value, usize)>);
 
-/// A reduction over one axis whose result stands where the axis was, with extent 1.
+/// A reduction over one axis whose result is where the axis was, with extent 1.
 fn reduced(f: &Function, v: Value, wanted: ReduceKind, name: &'static str) -> Option<Reduced> {
     let mut parts = vec![(name, v, 1)];
     let mut inner = v;

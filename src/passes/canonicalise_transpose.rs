@@ -53,7 +53,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for _ in 0..MOST_SWEEPS {
         let before = changed;
-        // Of a value that is made in this turn no use is known; it waits for the next.
+        // The uses of a value made in this round are not known; it waits for the next.
         let uses = f.uses();
         for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
             if let Ok(Some(name)) = rewrite(f, &uses, block, inst) {
@@ -99,7 +99,7 @@ fn transpose(
         become_op(f, inst, Op::Transpose { perm }, operands);
         return Ok(Some("compose"));
     }
-    // Only a swap of the last two axes stands between rows and columns of scores.
+    // Only a swap of the last two axes is between rows and columns of scores.
     let rank = perm.len();
     let moves_up = matches!(op, Op::Softmax { .. } | Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Matmul);
     if perm != swap_last(rank) || !moves_up {

@@ -33,14 +33,14 @@
 //! # Conditions
 //!
 //! Two instructions are the same if operation, attributes, operands and type are; the operands of a commutative
-//! operation in either order. The earlier one stands in a block that dominates the later one's (or before it in the same
+//! operation in either order. The earlier one is in a block that dominates the later one's (or before it in the same
 //! block). Operations without an effect depend on nothing else: parameters do not change during a call. What only taps need is
 //! merged with its like alone: calls that do not ask for the tap do not compute it. It is exact.
 //!
 //! # What it does not do
 //!
 //! What is computed on two ways that meet is not moved before them. Taps stay, each for its own path. Fused regions are
-//! compared as a whole; constants are compared too, which the text, where they stand in their users, does not show.
+//! compared as a whole; constants are compared too, which the text, where they are in the lines of their users, does not show.
 
 use super::separate_taps::apart;
 use super::{Changed, Context};

@@ -93,7 +93,7 @@
 //!
 //! # What it does not do
 //!
-//! It moves no scale and turns no mask round; it does not fuse dropout, several sinks in a row, a sink that is added to the
+//! It moves no scale and inverts no mask; it does not fuse dropout, several sinks in a row, a sink that is added to the
 //! denominator of a softmax written out by hand, or such a softmax itself (`canonicalise-softmax`).
 
 use super::canonicalise_cast::before_cast;

@@ -130,7 +130,7 @@ fn epilogue(scene: &Scene, root: Inst) -> Epilogue {
     Epilogue { members, stopped }
 }
 
-/// Adds the users of a result that stand in the block.
+/// Adds the users of a result that are in the block.
 fn add_users(scene: &Scene, i: Inst, next: &mut BTreeMap<usize, Inst>) {
     let uses = scene.f.inst(i).result.map_or(&[][..], |v| scene.uses(v));
     for u in uses {

@@ -23,7 +23,7 @@
 //!
 //! # Conditions
 //!
-//! * The operations are elementwise, stand in one block, and give results of one and the same shape. What has a smaller
+//! * The operations are elementwise, are in one block, and give results of one and the same shape. What has a smaller
 //!   shape and is broadcast stays outside, or it would be computed once for each repetition; constants and counters
 //!   (`iota`, `causal`) are made inside.
 //! * `uses`: one result leaves the region; everything else is used inside alone.

@@ -33,7 +33,7 @@
 //! * `shape`: all reduce rows of one and the same shape `[.., N]`; elementwise operations are on `[.., N]`, or on `[.., 1]`,
 //!   one number for each row. What is smaller stays outside and is broadcast as an operand.
 //! * `uses`: one result leaves the region; everything else is used inside alone.
-//! * All stand in one block; at most 48 operations and 16 operands (`size`).
+//! * All are in one block; at most 48 operations and 16 operands (`size`).
 //!
 //! It is exact: the operations are the same, and a reduction sums its row as it did alone.
 //!

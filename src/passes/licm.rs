@@ -1,4 +1,4 @@
-//! licm: what is the same in every turn of a loop is computed before it (loop-invariant code motion).
+//! licm: what is the same in every iteration of a loop is computed before it (loop-invariant code motion).
 //!
 //! ```text
 //! param "h.*.w"[12]                       : f32[64, 64]
@@ -54,7 +54,7 @@
 //!
 //! The loop is natural (its header dominates the jumps back to it) and is entered by one unconditional jump, before which
 //! the instruction goes. Its operands are defined outside of the loop. It has no effect. Either it stands in the header,
-//! which is executed whenever the jump is; or it cannot fail, so that nothing is lost where the loop makes no turn: no
+//! which is executed whenever the jump is; or it cannot fail, so that nothing is lost where the loop has no iteration: no
 //! `index`, `gather` or `argmax`, no slice, padding, parameter or dimension whose numbers are only known at run time, and
 //! every extent of its result is one of an operand's or cannot be negative. It is exact.
 //!

@@ -52,7 +52,7 @@
 //! * Elements are `f32` or `bf16`. The left operand is the same value, no parameter; the right ones are parameters of one shape
 //!   except for their columns, all extents known, at least two columns each, read as they are, transposed, or cut at known places.
 //!   Parameters of an array of layers are of the same array at the same index.
-//! * The products stand in one block, at most four, and none stands after a `matmul` or an `attention` of what became of
+//! * The products are in one block, at most four, and none is after a `matmul` or an `attention` of what became of
 //!   another. Up to there all of them are kept in any case. So the keys and values that twelve layers, one after the other,
 //!   take of the same memory are twelve products, not one that is kept throughout.
 //! * No product is needed by taps alone: a call that does not ask for them does not compute it.
@@ -70,7 +70,7 @@
 //!
 //! # What it does not do
 //!
-//! It adds no transposition. The merged product stands where the first stood, with the columns in the order of the products: one
+//! It adds no transposition. The merged product is where the first stood, with the columns in the order of the products: one
 //! that ends inside a panel is not put last. A `reshape` of what was cut out of the result is not looked at, and one after a
 //! transposition may be refused where it copies in any case.
 
@@ -367,7 +367,7 @@ fn merge(f: &mut Function, block: Block, products: &[Product]) -> Result<(), Str
     Ok(())
 }
 
-/// Moves a parameter, and what moves its elements, before the cursor, if it stands after.
+/// Moves a parameter, and what moves its elements, before the cursor, if it is after.
 fn hoist(f: &mut Function, at: Cursor, v: Value) {
     let mut chain = Vec::new();
     let mut next = f.definition(v);

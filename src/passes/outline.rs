@@ -18,7 +18,7 @@ pub(super) const MOST_OPERATIONS: usize = 48;
 /// The most tensors that one region reads.
 pub(super) const MOST_OPERANDS: usize = 16;
 
-/// Who uses what in a function, and where instructions stand in the block at hand; kept up to date while regions are made,
+/// Who uses what in a function, and where instructions are in the block at hand; kept up to date while regions are made,
 /// so that it is made once for all blocks. What a region has taken leaves its block at [`Index::leave`].
 pub(super) struct Index {
     block: Block,
@@ -78,7 +78,7 @@ impl<'a> Scene<'a> {
         &self.index.uses[v]
     }
 
-    /// Where an instruction stands in this block; `None` if it stands in another.
+    /// Where an instruction is in this block; `None` if it is in another.
     pub(super) fn position(&self, i: Inst) -> Option<usize> {
         self.index.position[i].filter(|(block, _)| *block == self.index.block).map(|(_, at)| at)
     }

@@ -20,7 +20,7 @@ pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
 fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
     let level = m.options.level;
 
-    // The program without what an author writes for clarity: identities, constants, things said twice, turns of loops
+    // The program without what an author writes for clarity: identities, constants, redundant operations, iterations of loops
     // that compute the same. Each finds more where another one has been.
     m.until_done(|m| {
         m.run(&registry::FOLD_CONSTANTS)?;

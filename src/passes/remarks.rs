@@ -27,17 +27,17 @@ pub enum Condition {
     Scale,
     /// What hides scores is a boolean or additive mask that leaves their shape.
     Mask,
-    /// The operands of the matmuls stand as the fused form needs them.
+    /// The operands of the matmuls are as the fused form needs them.
     Transposition,
     /// Element types stay the same throughout.
     Types,
-    /// Everything stands in one block.
+    /// Everything is in one block.
     Block,
     /// The float mode allows it.
     Float,
     /// No row of the softmax is all `-inf`.
     Rows,
-    /// Nothing else stands in between.
+    /// Nothing else is in between.
     Chain,
     /// Shapes are those of one kernel.
     Shape,

@@ -150,7 +150,7 @@ struct Since {
 /// What is known of a function before anything is copied.
 struct Facts {
     needed: SecondaryMap<Value, bool>,
-    /// Where an instruction stands among all of them.
+    /// Where an instruction is among all of them.
     position: SecondaryMap<Inst, Option<(Block, usize)>>,
     /// Results that are in memory in any case.
     in_memory: SecondaryMap<Value, bool>,

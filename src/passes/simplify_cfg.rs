@@ -49,7 +49,7 @@
 //!
 //! # What it does not do
 //!
-//! It does not copy blocks, turn loops around, or make a `where` of two ways.
+//! It does not copy blocks, rotate loops, or merge two branches into a `where`.
 
 use cranelift_entity::SecondaryMap;
 

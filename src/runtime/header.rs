@@ -100,8 +100,8 @@ pub fn header(model: &ModelDescriptor) -> String {
     let guard = format!("ATTNC_MODEL_{upper}_{:016X}_H", model.id);
     out += &format!("#ifndef {guard}\n#define {guard}\n\n");
     out += &format!(
-        "#ifdef ATTNC_MODEL_{upper}_H\n#error \"two models are called {prefix}: rename one, or use each in a file of its \
-         own\"\n#endif\n#define ATTNC_MODEL_{upper}_H\n\n{RUNTIME}\n"
+        "#ifdef ATTNC_MODEL_{upper}_H\n#error \"two models are called {prefix}: rename one, or include each in a \
+         separate file\"\n#endif\n#define ATTNC_MODEL_{upper}_H\n\n{RUNTIME}\n"
     );
     out += "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n";
     out += &library(&model.symbol(), &prefix, &upper, model.id);
@@ -131,8 +131,8 @@ fn library(symbol: &str, prefix: &str, upper: &str, id: u64) -> String {
     let mut out = comment(
         "",
         &format!(
-            "The functions of this model's library, by a name that no other has. A program that loads the library by \
-             itself\ngets the same from the function {LIBRARY_SYMBOL} in it: dlsym(library, \"{LIBRARY_SYMBOL}\")."
+            "The functions of this model's library, under a unique name. A program that loads the library dynamically\n\
+             gets the same table from its function {LIBRARY_SYMBOL}: dlsym(library, \"{LIBRARY_SYMBOL}\")."
         ),
     );
     out += &format!("const attnc_functions *{function}(void);\n#define ATTNC_ID_{upper} {}\n\n", u64_of(id));
@@ -143,7 +143,7 @@ fn library(symbol: &str, prefix: &str, upper: &str, id: u64) -> String {
     );
     out += &format!(
         "ATTNC_INLINE const attnc_functions *{prefix}_library(void)\n{{\n    return {function}();\n}}\n\n\
-         /* attnc_model_open of this model, where the headers of several are included. */\n\
+         /* attnc_model_open of this model, if the headers of several are included. */\n\
          ATTNC_INLINE int32_t {prefix}_model_open(const char *weights, int32_t threads, attnc_model **model)\n{{\n    \
          return {function}()->model_open(weights, threads, model);\n}}\n\n"
     );

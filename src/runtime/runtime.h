@@ -62,32 +62,32 @@ typedef struct DLManagedTensor {
 extern "C" {
 #endif
 
-/* The weights, read only once open: any number of threads may use a model at once. */
+/* The weights, read-only once open: any number of threads may use a model at once. */
 typedef struct attnc_model attnc_model;
-/* The memory of calls: one call at a time; a second waits. Sessions of one model may be used at once. */
+/* The memory of calls: one call at a time; a second call waits. Sessions of one model may be used concurrently. */
 typedef struct attnc_session attnc_session;
 /* The taps of a call. */
 typedef struct attnc_taps attnc_taps;
 
 /*
- * A library exports no function under its own name: a program that is linked with two models would call the first one's for
- * both. It exports a table of functions, under a name that no other model has; every handle points to the table of its
- * library. The functions further down find it there, so they are called in the same way for every model.
+ * A library does not export these functions directly: a program linked with two models would call those of the first for
+ * both. It exports a table of functions under a unique name, and every handle points to the table of its library. The
+ * inline functions below go through that table, so they work in the same way for every model.
  */
 typedef struct attnc_functions attnc_functions;
 
-/* What functions return. The handle has the text. */
+/* Status codes. The handle has the message. */
 enum {
     ATTNC_OK = 0,
     ATTNC_WRONG_CALL = 1,      /* a null pointer, a wrong count, no such entry point or tap */
-    ATTNC_WRONG_TENSOR = 2,    /* device, type, shape or strides do not fit */
-    ATTNC_WRONG_WEIGHTS = 3,   /* a weights file that is broken or does not fit */
+    ATTNC_WRONG_TENSOR = 2,    /* device, type, shape or strides do not match */
+    ATTNC_WRONG_WEIGHTS = 3,   /* a weights file that is invalid or does not match */
     ATTNC_WRONG_FILE = 4,      /* a file that cannot be read */
     ATTNC_NO_MEMORY = 5,
-    ATTNC_OUT_OF_RANGE = 6,    /* an index, found while running */
+    ATTNC_OUT_OF_RANGE = 6,    /* an index out of range at run time */
     ATTNC_WRONG_PROCESSOR = 7, /* this processor cannot run the model */
     ATTNC_INTERNAL = 8,        /* a bug in attnc */
-    ATTNC_INTERRUPTED = 9      /* the function of attnc_session_poll asked for it */
+    ATTNC_INTERRUPTED = 9      /* requested by the function of attnc_session_poll */
 };
 
 /* The table, in an order that belongs to its version. */
@@ -158,7 +158,7 @@ struct attnc_functions {
                            const char *const *patterns, attnc_taps **taps);
 };
 
-/* How handles begin. The marks are those of handles that are open; the model is which one they came from. */
+/* How handles begin: a mark while the handle is open, and which model it belongs to. */
 typedef struct {
     uint64_t mark;
     const attnc_functions *functions;
@@ -176,7 +176,7 @@ ATTNC_INLINE const attnc_functions *attnc_functions_of(const void *handle, uint6
     return head && head->mark == mark ? head->functions : 0;
 }
 
-/* The entry point of a typed function, for a session of its own model; for another's none, which is an error of the call. */
+/* The entry point of a typed function if the session is of its model; else none, which makes the call fail. */
 ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t model, uint64_t entry)
 {
     const attnc_head *head = (const attnc_head *)(const void *)session;
@@ -184,12 +184,12 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
 }
 
 /*
- * These ask the library of the one model whose header is included. Where there are several, NAME_library() is the table of
- * each: NAME_library()->info(), and NAME_model_open() opens it.
+ * These use the library of the one model whose header is included. If there are several, use the table of each,
+ * NAME_library()->info(), and open it with NAME_model_open().
  */
 /* A short name for a status. */
 #define attnc_status_text(status) (ATTNC_ANY_LIBRARY->status_text((status)))
-/* What the library holds; null, 0 or -1 for what is not there. */
+/* What the library contains; null, 0 or -1 for what does not exist. */
 #define attnc_info() (ATTNC_LIBRARY->info())
 #define attnc_model_name() (ATTNC_LIBRARY->model_name())
 #define attnc_target() (ATTNC_LIBRARY->target())
@@ -213,20 +213,20 @@ ATTNC_INLINE uint64_t attnc_entry_of(const attnc_session *session, uint64_t mode
 #define attnc_parameter_count() (ATTNC_LIBRARY->parameter_count())
 #define attnc_parameter_name(parameter) (ATTNC_LIBRARY->parameter_name((parameter)))
 /*
- * Opens the model with a safetensors file (null for a model without weights); threads 0 is what ATTNC_THREADS in
- * the environment says, else one for each core. ATTNC_CPU there (portable, avx2, avx2vnni, avx512, avx512bf16, amx) is the best level
- * of processors whose code may run; of those, the best that this processor has does. amx is passed over where the system
- * refuses its tiles, avx512bf16 on Intel's processors unless ATTNC_CPU names just it.
- * *model becomes a handle even where this fails, for attnc_model_error; close it either way.
- * The file is mapped into memory, not read: as long as the model is open, it must not be written to or made shorter (a
- * read of what is gone ends the process with SIGBUS). Writing a new file and renaming it to the name of the old one is fine.
+ * Opens the model with a safetensors file (null for a model without weights); threads 0 means ATTNC_THREADS in the
+ * environment, else one per core. The environment variable ATTNC_CPU (portable, avx2, avx2vnni, avx512, avx512bf16, amx)
+ * caps the instruction set; the best level that this processor supports runs. amx is skipped if the system does not grant
+ * its tiles, avx512bf16 on Intel processors unless ATTNC_CPU names it.
+ * *model becomes a handle even on failure, for attnc_model_error; close it either way.
+ * The file is memory-mapped: while the model is open, it must not be modified or truncated (reading past the new end raises
+ * SIGBUS). Writing a new file and renaming it to the old name is fine.
  */
 #define attnc_model_open(weights, threads, model) (ATTNC_LIBRARY->model_open((weights), (threads), (model)))
 #define attnc_abi_version() (ATTNC_LIBRARY->abi_version)
 
 /*
- * Null is ignored. The memory is freed when the model's sessions are closed too. A library stays in memory once it is loaded
- * (dlclose does not unload it), so the threads of a model that is still open then keep their code.
+ * Null is ignored. The memory is freed when the model's sessions are closed too. A loaded library stays in memory (dlclose
+ * does not unload it), so the threads of a model that is still open keep their code.
  */
 ATTNC_INLINE void attnc_model_close(attnc_model *model)
 {
@@ -236,7 +236,7 @@ ATTNC_INLINE void attnc_model_close(attnc_model *model)
     }
 }
 
-/* Text of the last error; valid until the next. */
+/* The message of the last error; valid until the next. */
 ATTNC_INLINE const char *attnc_model_error(const attnc_model *model)
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
@@ -269,8 +269,8 @@ ATTNC_INLINE const char *attnc_unused_weight(const attnc_model *model, uint64_t 
 }
 
 /*
- * Tensors that the weights file has in bf16 or f16 where the model has f32. They were converted when the model was opened,
- * which is exact, into memory of their own: a file of f32 is mapped instead.
+ * Tensors that are bf16 or f16 in the weights file and f32 in the model. They were converted when the model was opened,
+ * which is exact but takes memory: f32 tensors are mapped instead.
  */
 ATTNC_INLINE uint64_t attnc_converted_weight_count(const attnc_model *model)
 {
@@ -284,7 +284,7 @@ ATTNC_INLINE const char *attnc_converted_weight(const attnc_model *model, uint64
     return f ? f->converted_weight(model, index) : 0;
 }
 
-/* Where this fails, the model has the text. */
+/* On failure, the model has the message. */
 ATTNC_INLINE int32_t attnc_session_open(const attnc_model *model, attnc_session **session)
 {
     const attnc_functions *f = attnc_functions_of(model, ATTNC_MODEL_MARK);
@@ -319,9 +319,9 @@ ATTNC_INLINE uint64_t attnc_session_copy_error(const attnc_session *session, cha
 }
 
 /*
- * Lets calls of the session be interrupted: between the launches of kernels they call poll, on the thread of the call, 50 ms
- * after the last time at the earliest. Where it returns other than 0, the call ends with ATTNC_INTERRUPTED, and what it has
- * written is not defined. It must not call the session. Null: calls are not interrupted.
+ * Makes calls of the session interruptible: between kernel launches they call poll, on the thread of the call, at most once
+ * every 50 ms. If it returns other than 0, the call ends with ATTNC_INTERRUPTED, and the contents of its results are
+ * undefined. poll must not call the session. Null: calls are not interruptible.
  */
 ATTNC_INLINE int32_t attnc_session_poll(attnc_session *session, int32_t (*poll)(void *context), void *context)
 {
@@ -329,7 +329,7 @@ ATTNC_INLINE int32_t attnc_session_poll(attnc_session *session, int32_t (*poll)(
     return f ? f->session_poll(session, poll, context) : ATTNC_WRONG_CALL;
 }
 
-/* Times the launches of kernels from the next call on (on is not 0), or no longer; then those of the last call, in order. */
+/* Turns the timing of kernel launches on or off, from the next call on; then the launches of the last call, in order. */
 ATTNC_INLINE int32_t attnc_session_profile(attnc_session *session, int32_t on)
 {
     const attnc_functions *f = attnc_functions_of(session, ATTNC_SESSION_MARK);
@@ -354,7 +354,7 @@ ATTNC_INLINE int64_t attnc_launch_points(const attnc_session *session, uint64_t 
     return f ? f->launch_points(session, index) : -1;
 }
 
-/* The shape that a result will have; only shapes and types of the arguments are looked at. */
+/* The shape that a result will have; only the shapes and types of the arguments are used. */
 ATTNC_INLINE int32_t attnc_result_shape(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                                         uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim)
 {
@@ -362,7 +362,7 @@ ATTNC_INLINE int32_t attnc_result_shape(attnc_session *session, uint64_t entry, 
     return f ? f->result_shape(session, entry, arg_count, args, result, shape, capacity, ndim) : ATTNC_WRONG_CALL;
 }
 
-/* Calls an entry point; the results are the caller's tensors, of any strides. */
+/* Calls an entry point; the results are written to the caller's tensors, of any strides. */
 ATTNC_INLINE int32_t attnc_call(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                                 uint64_t result_count, DLTensor *const *results)
 {
@@ -370,7 +370,7 @@ ATTNC_INLINE int32_t attnc_call(attnc_session *session, uint64_t entry, uint64_t
     return f ? f->call(session, entry, arg_count, args, result_count, results) : ATTNC_WRONG_CALL;
 }
 
-/* The same; the results are made by the runtime, each with a deleter. */
+/* The same; the runtime allocates the results, each with a deleter. */
 ATTNC_INLINE int32_t attnc_call_owned(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                                       uint64_t result_count, DLManagedTensor **results)
 {
@@ -379,8 +379,8 @@ ATTNC_INLINE int32_t attnc_call_owned(attnc_session *session, uint64_t entry, ui
 }
 
 /*
- * attnc_call that also gives the taps whose paths match a pattern (* is any run of characters, ? any one). What they need beside
- * the results is computed for those that match, and for no others.
+ * attnc_call that also returns the taps whose paths match a pattern (* matches any text, ? any character). The extra work is
+ * done only for taps that match.
  */
 ATTNC_INLINE int32_t attnc_call_taps(attnc_session *session, uint64_t entry, uint64_t arg_count, DLTensor *const *args,
                                      uint64_t result_count, DLTensor *const *results, uint64_t pattern_count,
@@ -409,8 +409,8 @@ ATTNC_INLINE const DLTensor *attnc_taps_tensor(const attnc_taps *taps, uint64_t 
 }
 
 /*
- * In how many steps the tap was written: 0 where the call did not come to it (a branch that was not taken); at most 1, or for
- * a tap in a loop over time the number of its steps. What was not written is zeros. -1 where there is no such tap.
+ * In how many steps the tap was written: 0 if the call did not reach it (a branch that was not taken); at most 1, or for a
+ * tap in a loop over time the number of iterations. What was not written is zeros. -1 if there is no such tap.
  */
 ATTNC_INLINE int64_t attnc_taps_written(const attnc_taps *taps, uint64_t index)
 {
@@ -426,7 +426,7 @@ ATTNC_INLINE void attnc_taps_close(attnc_taps *taps)
     }
 }
 
-/* For contiguous memory, described by the values of the entry point's dimensions alone (attnc_dimension_name). */
+/* For contiguous memory, described only by the values of the entry point's dimensions (attnc_dimension_name). */
 ATTNC_INLINE int32_t attnc_result_shape_raw(attnc_session *session, uint64_t entry, uint64_t dim_count, const int64_t *dims,
                                             uint64_t result, int64_t *shape, uint64_t capacity, int32_t *ndim)
 {

@@ -11,7 +11,7 @@ __all__ = ["Model", "Session", "Taps", "AttncError", "AttncValueError", "AttncIn
 
 
 class AttncError(RuntimeError):
-    """What the compiled model says against a call, or against its weights."""
+    """An error of the compiled model: in a call, or in its weights."""
 
     def __init__(self, text, status=-1):
         super().__init__(text)
@@ -19,11 +19,11 @@ class AttncError(RuntimeError):
 
 
 class AttncValueError(AttncError, ValueError):
-    """An argument that does not fit."""
+    """An argument that does not match."""
 
 
 class AttncIndexError(AttncError, IndexError):
-    """An index out of range, found while running."""
+    """An index out of range at run time."""
 
 
 _ERRORS = {1: AttncValueError, 2: AttncValueError, 6: AttncIndexError}
@@ -65,7 +65,7 @@ _MAX_RANK = 64
 
 
 def _dtype(name):
-    """NumPy's type for one of the program's; bfloat16 is ml_dtypes' where that is installed, else its bits as uint16."""
+    """The NumPy type for an element type; bf16 is ml_dtypes.bfloat16 if that is installed, else its bits as uint16."""
     if name != "bf16":
         return np.dtype(_TYPES[name])
     try:
@@ -77,7 +77,7 @@ def _dtype(name):
 
 
 def _of_array(array, declared, name):
-    """A DLTensor over a NumPy array, and what must be kept alive with it; messages call it `name`."""
+    """A DLTensor over a NumPy array, and what must be kept alive with it; `name` is for messages."""
     dtype = array.dtype
     if not dtype.isnative:
         array = array.astype(dtype.newbyteorder("="))
@@ -98,7 +98,7 @@ def _of_array(array, declared, name):
     return tensor, (array, shape, strides)
 
 
-# Bytes of a cache line, and of a result that is worth the microsecond which its place takes to find.
+# Bytes of a cache line, and of a result that is worth the microsecond that aligning it takes.
 _LINE = 64
 _LARGE = 1 << 16
 
@@ -129,11 +129,11 @@ def _of_dlpack(value, name):
     if is_valid(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(get(capsule, b"dltensor_versioned"))
         if managed.major != 1:
-            raise AttncValueError("%s: DLPack %d.%d is not known here" % (name, managed.major, managed.minor))
+            raise AttncValueError("%s: DLPack %d.%d is not supported" % (name, managed.major, managed.minor))
         return managed.tensor, capsule
     if is_valid(capsule, b"dltensor"):
         return _DLTensor.from_address(get(capsule, b"dltensor")), capsule
-    raise AttncValueError("%s: __dlpack__ of a %s gives no DLPack capsule" % (name, type(value).__name__))
+    raise AttncValueError("%s: __dlpack__ of a %s returned no DLPack capsule" % (name, type(value).__name__))
 
 
 def _of_value(value, declared, name):
@@ -147,7 +147,7 @@ def _of_value(value, declared, name):
             value = np.asarray(value)
         except (TypeError, ValueError) as error:
             raise AttncValueError("%s: %s" % (name, error)) from None
-        # Python's own numbers have no width: they take the program's type. Whole numbers keep theirs, and are checked.
+        # Python numbers have no width: they take the type of the program. Integers keep theirs and are checked.
         if bare and declared in ("f32", "f16") and value.dtype.kind in "if":
             value = value.astype(_dtype(declared))
     return _of_array(np.asarray(value), declared, name)
@@ -206,10 +206,10 @@ class _Library:
             self._library.attnc_library.restype = ctypes.c_void_p
             table = self._library.attnc_library()
         except AttributeError:
-            raise AttncError("%s is not a model that attnc made" % path) from None
+            raise AttncError("%s is not a model compiled by attnc" % path) from None
         version = _U64.from_address(table).value
         if version != _ABI_VERSION:
-            raise AttncError("%s has ABI %d, and this file is for ABI %d" % (path, version, _ABI_VERSION))
+            raise AttncError("%s has ABI %d, but this file is for ABI %d" % (path, version, _ABI_VERSION))
         addresses = (ctypes.c_void_p * len(_TABLE)).from_address(table + ctypes.sizeof(_U64))
         for name, (result, arguments) in _FUNCTIONS.items():
             # That for Python gives up Python's lock itself, and may end with an exception.
@@ -218,7 +218,7 @@ class _Library:
         self.call = self.python_call if sys.implementation.name == "cpython" else self.call_taps
         signatures = [self.entry_signature(i).decode() for i in range(self.entry_count())]
         if signatures != [entry[0] for entry in _ENTRIES]:
-            raise AttncError("%s and this file are not of the same program: its entry points are %s" % (path, signatures))
+            raise AttncError("%s and this file are from different programs: its entry points are %s" % (path, signatures))
 
 
 def _error(copy, handle, status):
@@ -238,14 +238,14 @@ def _threads(threads):
     try:
         number = 0 if threads is None else operator.index(threads)
     except TypeError:
-        raise AttncValueError("threads must be an integer or None, and is %r" % (threads,)) from None
+        raise AttncValueError("threads must be an integer or None, found %r" % (threads,)) from None
     if not 0 <= number < 1 << 31:
-        raise AttncValueError("threads cannot be %d: it is 1 or more, or 0 for one for each core" % number)
+        raise AttncValueError("threads cannot be %d: expected 1 or more, or 0 for one per core" % number)
     return number
 
 
 class Taps(dict):
-    """The taps of a call by their names.
+    """The taps of a call by name.
 
     `written` has for each in how many steps it was written: 0 where the call did not come to it (a branch that was not
     taken), at most 1 outside of loops over time. What was not written is zeros.
@@ -308,7 +308,7 @@ class _Prepared:
 
 
 class _Session:
-    """What calls need: a handle of the library's, and one call at a time."""
+    """What calls need: a handle of the library, and one call at a time."""
 
     def __init__(self, library, model):
         self._library = library
@@ -322,7 +322,7 @@ class _Session:
         self._handle = handle
 
     def reset(self):
-        """Sets all states of this session to zero; programs cannot declare any yet."""
+        """Sets all states of this session to zero; programs cannot declare states yet."""
         with self._lock:
             self._check(self._library.session_reset(self._open()))
 
@@ -409,7 +409,7 @@ class _Session:
 
 
 class _Model:
-    """An open model with a session of its own."""
+    """An open model with its own session."""
 
     def __init__(self, path=None, weights=None, threads=None):
         if path is None:
@@ -433,18 +433,18 @@ class _Model:
         self._own = self.session()
 
     def session(self):
-        """A new session: memory and states of its own, the same weights. For several threads, or several states."""
+        """A new session with its own memory and states and the same weights, for several threads or several states."""
         if self._handle is None:
             raise AttncError("it is closed")
         return Session(self._library, self._handle)
 
     def reset(self):
-        """Sets all states to zero; programs cannot declare any yet."""
+        """Sets all states to zero; programs cannot declare states yet."""
         self._session().reset()
 
     @property
     def info(self):
-        """What the library says of itself: entry points, parameters, variants."""
+        """A description of the library: entry points, parameters, variants."""
         return self._library.info().decode()
 
     @property
@@ -456,13 +456,13 @@ class _Model:
 
     @property
     def converted_weights(self):
-        """Tensors that the weights file has in bf16 or f16 and the model in f32: converted, which is exact, into memory."""
+        """Tensors that are bf16 or f16 in the weights file and f32 in the model: converted, which is exact but takes memory."""
         self._session()
         count = self._library.converted_weight_count(self._handle)
         return [self._library.converted_weight(self._handle, i).decode(errors="replace") for i in range(count)]
 
     def close(self):
-        """Frees the weights, once other sessions are closed too."""
+        """Frees the weights once all other sessions are closed too."""
         own, self._own = self._own, None
         if own is not None:
             own.close()

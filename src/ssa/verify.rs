@@ -22,7 +22,7 @@ pub enum At {
     Terminator(Block),
 }
 
-/// Where something stands: the block, the place in it (0 for its arguments), the place in the instruction that holds it (0
+/// Where something is: the block, the place in it (0 for its arguments), the place in the instruction that holds it (0
 /// outside of one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -56,7 +56,7 @@ impl Definitions {
     }
 }
 
-/// Blocks, instructions, values and jumps exist, each stands once, and everything that is used is defined somewhere. `given`:
+/// Blocks, instructions, values and jumps exist, each occurs once, and everything that is used is defined somewhere. `given`:
 /// the values that are there from the start. Gives where each value is defined.
 pub fn structure<D: Dialect>(
     body: &Body<D>,
@@ -98,7 +98,7 @@ struct Structure<'a, D: Dialect> {
     definitions: Definitions,
     /// The blocks of the layout.
     blocks: SecondaryMap<Block, bool>,
-    /// The instructions that stand somewhere.
+    /// The instructions in the body.
     insts: SecondaryMap<Inst, bool>,
     complain: &'a mut dyn FnMut(At, String),
 }

@@ -317,7 +317,7 @@ pub enum StmtKind {
     },
     /// `while condition { .. }`
     While {
-        /// Tested before each turn.
+        /// Tested before each iteration.
         condition: Expr,
         /// The body.
         body: Block,

@@ -6,7 +6,7 @@
 //! * it begins with a number, with a parenthesis that holds a formula, or, after a dimension or a number, with the name
 //!   of a dimension (an uppercase name that the file has in a shape or in `<..>`);
 //! * up to the end of the line, or to a bracket that closes one opened before it, there are only operands and `+ - * / %`;
-//! * it is no compound such as `2-D` or `1-based`, and it does not stand after the type of a field.
+//! * it is no compound such as `2-D` or `1-based`, and it is not after the type of a field.
 //!
 //! Everything else is a comment: `x + 1  // add one`, `q @ k.T  // (S, T)`, `w: f32[F, D]  // 4 * D`.
 

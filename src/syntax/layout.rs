@@ -60,7 +60,7 @@ struct Level {
 enum Head {
     /// `layer` or `model`: its `{` holds fields and functions.
     Layer,
-    /// `fn`, `pub`, `if`, `for`, `while`: its `{` may stand on the next line.
+    /// `fn`, `pub`, `if`, `for`, `while`: its `{` may be on the next line.
     BeforeBlock,
     /// `use`
     Use,
@@ -529,7 +529,7 @@ fn continues(token: Token<'_>) -> bool {
     )
 }
 
-/// True if a token can only go on with what stands before it.
+/// True if a token can only go on with what is before it.
 fn begins_with_operator(token: Token<'_>) -> bool {
     matches!(
         token,

@@ -24,7 +24,7 @@ pub struct Builder<'a> {
     pub diagnostics: Diagnostics,
 }
 
-/// What stands before an item, field or function.
+/// What is before an item, field or function.
 pub enum Meta {
     /// A doc comment's line, without slashes.
     Doc(String),
@@ -64,7 +64,7 @@ pub struct FunctionHead {
     pub where_clauses: Vec<Expr>,
 }
 
-/// What stands between the braces of a layer.
+/// What is between the braces of a layer.
 pub enum Member {
     /// A field.
     Field(Field),

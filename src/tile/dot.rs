@@ -21,20 +21,20 @@ const FARTHEST: i64 = 1 << 24;
 /// the product starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DotMode {
-    /// `s = s + a[k] b[k]` for each step, products and sums rounded on their own; of integers exact, but for what wraps. Any
+    /// `s = s + a[k] b[k]` for each step, products and sums rounded on their own; of integers exact, except for what wraps. Any
     /// CPU, any operands.
     Chain,
-    /// `s = fma(a[k], b[k], s)` for each step. A column of a panel of whole numbers is its numbers times their scales, rounded
+    /// `s = fma(a[k], b[k], s)` for each step. A column of a panel of integers is its numbers times their scales, rounded
     /// once.
     Fma,
     /// `s = fma(a[k + 1], b[k + 1], s)`, then `s = fma(a[k], b[k], s)`, for each pair of steps: elements are `bf16`, and the
     /// number of steps is even. Subnormal elements count as 0, and so do subnormal sums (`vdpbf16ps`).
     Pairs,
     /// For each 32 steps, or what is left of them, two chains from 0, over the even and the odd steps: `e = fma(a[k], b[k], e)`,
-    /// `o = fma(a[k + 1], b[k + 1], o)`; then `s = s + (e + o)`. Elements are `bf16`; behind an odd number of steps there is one
+    /// `o = fma(a[k + 1], b[k + 1], o)`; then `s = s + (e + o)`. Elements are `bf16`; after an odd number of steps there is one
     /// more of zeros. Subnormal elements count as 0, and so do subnormal sums (`tdpbf16ps`).
     Tiles,
-    /// Of a panel of whole numbers `w[k]` with scales, for each [`GROUP`] steps, `c` being their scale:
+    /// Of a panel of integers `w[k]` with scales, for each [`GROUP`] steps, `c` being their scale:
     ///
     /// ```text
     /// m = max |a[k]|, at least 1e-30;   t = fma(m, 1 / 127, m - m)
@@ -43,7 +43,7 @@ pub enum DotMode {
     /// ```
     ///
     /// The sum of products of integers is exact. A NaN or an infinity among the `a[k]` makes `t` NaN (the maximum is taken of
-    /// bits without their sign). Of numbers of 4 bits, `w[k]` is sixteen times the number, and 1 / 2032 stands in the place of
+    /// bits without their sign). Of numbers of 4 bits, `w[k]` is sixteen times the number, and 1 / 2032 takes the place of
     /// 1 / 127. Where the steps of the operation are no whole groups, all of it is [`DotMode::Fma`].
     Groups,
 }
@@ -208,7 +208,7 @@ impl<'a> Product<'a> {
         self.made[1].is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows))
     }
 
-    /// Bytes from row to row of a panel of whole numbers whose rows of scales have as many elements.
+    /// Bytes from row to row of a panel of integers whose rows of scales have as many elements.
     fn scaled_row(&self, load: &InstData) -> Option<i64> {
         let axis = axis_from_end(self.body, load, 2)?;
         let row = stride(self.body, load, Some(axis))?;
@@ -216,7 +216,7 @@ impl<'a> Product<'a> {
         (scales == row).then_some(row)
     }
 
-    /// A panel of whole numbers of two vectors of columns, whose steps are multiplied by those of whole groups.
+    /// A panel of integers of two vectors of columns, whose steps are multiplied by those of whole groups.
     fn groups(&self, cpu: Cpu) -> Result<(), String> {
         let dense = matches!(self.left.space, Space::L1(_)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
         if !dense {

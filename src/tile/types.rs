@@ -251,7 +251,7 @@ pub enum Type {
     Tile(TileType),
     /// A buffer.
     Buffer(BufferType),
-    /// GPU: room for a tile in shared memory that holds nothing. It is used at most once: filled.
+    /// GPU: space for a tile in shared memory that holds nothing. It is used at most once: filled.
     Slot(TileType),
     /// GPU: a tile that is being made. It is used exactly once: committed.
     Pending(Queue, TileType),

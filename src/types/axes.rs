@@ -60,7 +60,7 @@ pub enum Misfit {
         /// Which axis, counted from the right; 0 is the last.
         from_right: usize,
     },
-    /// A dimension stands where the other shape has `..`, so it is not known which axes belong together.
+    /// A dimension is aligned with the `..` of the other shape, so it is not known which axes correspond.
     Rest,
 }
 
@@ -85,7 +85,7 @@ impl Shape {
         self.axes.is_empty()
     }
 
-    /// Where `..` stands.
+    /// Where `..` is.
     pub fn rest(&self) -> Option<usize> {
         self.axes.iter().position(|axis| *axis == Axis::Rest)
     }
@@ -204,7 +204,7 @@ fn with_rest(shape: &Shape, at: usize, plain: &Shape, swapped: bool) -> Result<S
     Ok(Shape { axes })
 }
 
-/// NumPy's rule over axes without `..`; `skipped` axes stand to the right of them. A dimension beyond the shorter one's
+/// NumPy's rule over axes without `..`; `skipped` axes are to the right of them. A dimension beyond the shorter one's
 /// end stays.
 fn broadcast_dims(a: &[Axis], b: &[Axis], skipped: usize) -> Result<Vec<Axis>, Misfit> {
     let len = a.len().max(b.len());

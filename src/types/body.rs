@@ -179,7 +179,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The last expression of a block: an `if` without `else` may stand there as a statement.
+    /// The last expression of a block: an `if` without `else` may be there as a statement.
     pub(super) fn tail(&mut self, value: &ast::Expr) -> TypedExpr {
         self.expr_or_statement(value)
     }

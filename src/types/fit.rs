@@ -95,7 +95,7 @@ impl Body<'_> {
         }
     }
 
-    /// The text of an expression, if it is short enough to stand in a message.
+    /// The text of an expression, if it is short enough for a message.
     pub(super) fn text(&self, span: Span) -> Option<&str> {
         let text = self.sources.text(span);
         (!text.is_empty() && text.len() <= 24 && !text.contains('\n')).then_some(text)

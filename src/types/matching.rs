@@ -60,7 +60,7 @@ pub(super) enum Unfit {
         /// The divisor.
         divisor: Dim,
     },
-    /// `..` of the argument stands where the signature has a dimension.
+    /// `..` of the argument is aligned with a dimension of the signature.
     Rest,
 }
 

@@ -5,7 +5,7 @@
 /// A module of the standard library.
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
-    /// What stands after `use`.
+    /// The path after `use`.
     pub path: &'static str,
     /// The name under which messages show its text.
     pub file: &'static str,

@@ -53,7 +53,7 @@ pub(super) fn shape(dims: &[DimSpec], scope: &DimScope, rest: Rest, diagnostics:
 /// What `..` means in a shape.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rest {
-    /// The leading dimensions of the arguments, which stand first.
+    /// The leading dimensions of the arguments, which are first.
     Known,
     /// The same, in a variable, whose axes may have been rearranged.
     Anywhere,

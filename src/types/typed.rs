@@ -1,6 +1,6 @@
 //! The typed AST: every name resolved, every expression with its element type and symbolic shape.
 //!
-//! Made by [`super::check`], read by the lowering to graph IR and by the dumps. Each function stands here once, checked
+//! Made by [`super::check`], read by the lowering to graph IR and by the dumps. Each function is here once, checked
 //! for all values of its dimensions; a call says what the callee's dimensions and `..` are in terms of the caller's.
 //! A [`Dim`] in a layer's fields is over that layer's generics; in a function it is over the generics of its layer, its
 //! own, and the dimensions of its signature. There are no errors in it: a program with errors is not handed on.
@@ -147,7 +147,7 @@ pub struct Instance {
 pub enum Constant {
     /// A literal.
     Literal(Scalar),
-    /// A generic constant of the layer or function where it stands.
+    /// A generic constant of the layer or function where it is.
     Generic(String),
 }
 
@@ -158,7 +158,7 @@ pub struct Condition {
     pub fact: Fact,
     /// Where it comes from: a `where` clause, a slice.
     pub span: Span,
-    /// The fields and calls through which it came here, the outermost first; empty where it stands here itself.
+    /// The fields and calls through which it came here, the outermost first; empty where it is here itself.
     pub through: Vec<Span>,
 }
 

@@ -143,7 +143,7 @@ fn wrong_arguments_are_errors() {
         (vec![2, 4], |t| t.byte_offset = u64::MAX, WRONG_TENSOR, "its byte offset is too large"),
         (vec![0, big, big, 3, 4], |_| {}, WRONG_TENSOR, "is too large"),
         (vec![0, 1 << 20, 9, 3, 4], |_| {}, 0, ""),
-        (vec![0, 1 << 20, 9, 3, 5], |_| {}, WRONG_TENSOR, "must be D, which is 4"),
+        (vec![0, 1 << 20, 9, 3, 5], |_| {}, WRONG_TENSOR, "expected D, which is 4"),
     ];
     for (shape, change, status, text) in cases {
         let clean: Vec<i64> = shape.clone();
@@ -184,7 +184,7 @@ fn wrong_counts_and_null_lists_are_errors() {
         (
             session.call(u64::MAX, &[a], &[b]),
             WRONG_CALL,
-            "this session is of Toy, and the function that was called is another model's",
+            "this session belongs to Toy, but the function called is of another model",
         ),
         (session.call(0, &[], &[b]), WRONG_CALL, "scale has 1 arguments, found 0"),
         (session.call(0, &[a, a], &[b]), WRONG_CALL, "scale has 1 arguments, found 2"),

@@ -79,7 +79,7 @@ fn taps_come_under_their_own_paths() {
         }
     }
     let e = session.call_with_taps(0, &[x], &["h.9.partial"]).expect_err("no such tap");
-    assert_eq!(e.text, "scale has no tap `h.9.partial`; it has h.*.partial");
+    assert_eq!(e.text, "scale has no tap `h.9.partial`; its taps are h.*.partial");
     let e =
         session.call_with_taps(1, &[Tensor::from_ints(Elem::I32, vec![0], &[]).unwrap()], &["x"]).expect_err("no taps");
     assert_eq!(e.text, "gather has no taps, but `x` was requested");
@@ -128,7 +128,7 @@ fn several_results_and_conditions() {
     assert_eq!(
         texts,
         [
-            "pair: axis 0 of `y` (2*S + 1) is 6, which is `2*S + 1` for no S",
+            "pair: axis 0 of `y` (2*S + 1) is 6, which is not `2*S + 1` for any S",
             "pair: axis 0 of `x` is 2, expected S, which is 3; S was bound by axis 0 of `y` \
              (found shape [2], expected f32[S])",
             "pair: the arguments must satisfy S <= 100 (toy.attn:3:9); here the sides are 101 and 100",

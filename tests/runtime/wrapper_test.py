@@ -131,7 +131,7 @@ with Model(weights=weights) as m:
     refused(AttncValueError, "scale: argument `x`: expected f32, found an array of NumPy type", lambda: m.scale(np.array(["a"])))
     refused(AttncIndexError, "tokens holds 7 at 1, and table has 5 rows (V)", lambda: m.gather([1, 7]))
     refused(AttncError, "element 0 is 4294967296, which is not an i32", lambda: m.gather([1 << 32]))
-    refused(AttncValueError, "scale has no tap `nothing`; it has h.*.partial", lambda: m.scale(x, taps=["nothing"]))
+    refused(AttncValueError, "scale has no tap `nothing`; its taps are h.*.partial", lambda: m.scale(x, taps=["nothing"]))
     refused(TypeError, "", lambda: m.scale())
     np.testing.assert_array_equal(m.scale(x), scaled(x)[0])
 
@@ -211,6 +211,6 @@ refused(AttncError, "is not a model", lambda: Model(_ctypes.__file__, weights))
 for threads in (-1, 2**31, 2**32 + 3, 2**40, -(2**40)):
     refused(AttncValueError, "threads cannot be %d" % threads, lambda: Model(weights=weights, threads=threads))
 for threads in (1.5, "2", [1]):
-    refused(AttncValueError, "threads must be an integer or None, and is %r" % (threads,), lambda: Model(weights=weights, threads=threads))
+    refused(AttncValueError, "threads must be an integer or None, found %r" % (threads,), lambda: Model(weights=weights, threads=threads))
 Model(weights=weights, threads=np.int64(2)).close()
 print("ok", np.__version__)

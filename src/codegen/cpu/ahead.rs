@@ -3,14 +3,14 @@
 //! In: a launch's place in a plan. Out: CLIF values, for the hints of the runtime's `Launch`. Threads that wait for others
 //! fetch the beginning of those weights meanwhile, so where they lie must be known before the launch that reads them. The
 //! plan is followed from the launch on, as it will run: jumps give blocks their arguments, indices are computed with
-//! these, and where the way parts both are followed, so that at the end of a loop's body it is the next turn's
+//! these, and where the way parts both are followed, so that at the end of a loop's body it is the next iteration's
 //! weights or those after the loop.
 //!
 //! It never affects results: where the way is too long, or takes what cannot be computed twice, there is no hint.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
-use super::code::{Code, Val};
+use super::code::{Code, CodeValue};
 use crate::scalar::BinaryOp;
 use crate::shape::Dim;
 use crate::tile::{self, Block, BlockCall, Body, BufferType, InstData, Op, TapPart, Terminator, Type};
@@ -24,7 +24,7 @@ const LONGEST: u32 = 256;
 pub(super) type ByteRange = (Value, Value);
 
 /// Values that were replaced, the last one last.
-type Replaced = Vec<(tile::Value, Option<Val>)>;
+type Replaced = Vec<(tile::Value, Option<CodeValue>)>;
 
 fn buffer_type(body: &Body, v: tile::Value) -> Option<&BufferType> {
     match body.ty(v) {
@@ -98,7 +98,7 @@ impl Code<'_, '_> {
         replaced
     }
 
-    fn replace(&mut self, v: tile::Value, by: Option<Val>, replaced: &mut Replaced) {
+    fn replace(&mut self, v: tile::Value, by: Option<CodeValue>, replaced: &mut Replaced) {
         let before = std::mem::replace(&mut self.values[v], by);
         replaced.push((v, before));
     }

@@ -29,7 +29,7 @@ pub(super) enum Stride {
 
 /// What a value of the tile IR is in CLIF. Tiles are not here: they are in scratch, or inside a run.
 #[derive(Clone, Debug)]
-pub(super) enum Val {
+pub(super) enum CodeValue {
     /// An index.
     Index(Value),
     /// A scalar.
@@ -47,7 +47,7 @@ pub(super) struct Code<'a, 'b> {
     /// Run-time dimensions.
     pub(super) symbols: BTreeMap<String, Value>,
     /// Values so far.
-    pub(super) values: SecondaryMap<tile::Value, Option<Val>>,
+    pub(super) values: SecondaryMap<tile::Value, Option<CodeValue>>,
     /// In a plan: each kernel's place in the module and its function, by name.
     pub(super) kernels: BTreeMap<String, (usize, FuncRef)>,
     /// The leaves that it calls.
@@ -88,7 +88,7 @@ impl<'a, 'b> Code<'a, 'b> {
     /// An index.
     pub(super) fn index(&self, v: tile::Value) -> Result<Value, String> {
         match &self.values[v] {
-            Some(Val::Index(x)) => Ok(*x),
+            Some(CodeValue::Index(x)) => Ok(*x),
             _ => Err(format!("{v} is no index")),
         }
     }
@@ -96,7 +96,7 @@ impl<'a, 'b> Code<'a, 'b> {
     /// A scalar.
     pub(super) fn scalar(&self, v: tile::Value) -> Result<Lane, String> {
         match &self.values[v] {
-            Some(Val::Scalar(x)) => Ok(*x),
+            Some(CodeValue::Scalar(x)) => Ok(*x),
             _ => Err(format!("{v} is no scalar")),
         }
     }
@@ -104,7 +104,7 @@ impl<'a, 'b> Code<'a, 'b> {
     /// A buffer: its first element, strides, element type.
     pub(super) fn buffer(&self, v: tile::Value) -> Result<(Value, Vec<Stride>, Elem), String> {
         match &self.values[v] {
-            Some(Val::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
+            Some(CodeValue::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
             _ => Err(format!("{v} is no buffer")),
         }
     }
@@ -165,7 +165,7 @@ impl<'a, 'b> Code<'a, 'b> {
     }
 
     /// A buffer whose first element is at `base`.
-    pub(super) fn make_buffer(&mut self, base: Value, ty: &BufferType) -> Result<Val, String> {
+    pub(super) fn make_buffer(&mut self, base: Value, ty: &BufferType) -> Result<CodeValue, String> {
         let mut strides = Vec::new();
         for d in &ty.strides {
             strides.push(match d.as_const() {
@@ -173,7 +173,7 @@ impl<'a, 'b> Code<'a, 'b> {
                 None => Stride::Value(self.dim(d)?),
             });
         }
-        Ok(Val::Buffer { base, strides, elem: ty.elem })
+        Ok(CodeValue::Buffer { base, strides, elem: ty.elem })
     }
 
     /// A distance in bytes.
@@ -249,57 +249,57 @@ impl<'a, 'b> Code<'a, 'b> {
         let Some(result) = data.result else { return Ok(false) };
         let ty = body.ty(result).clone();
         let value = match (&data.op, &ty) {
-            (Op::Const(s), Type::Index) => Val::Index(self.int(s.as_i64())),
-            (Op::Const(s), Type::Scalar(e)) => Val::Scalar(self.lanes().constant(*s, *e, Width::One)),
-            (Op::DimValue(d), Type::Index) => Val::Index(self.dim(d)?),
+            (Op::Const(s), Type::Index) => CodeValue::Index(self.int(s.as_i64())),
+            (Op::Const(s), Type::Scalar(e)) => CodeValue::Scalar(self.lanes().constant(*s, *e, Width::One)),
+            (Op::DimValue(d), Type::Index) => CodeValue::Index(self.dim(d)?),
             (Op::DimValue(d), Type::Scalar(e)) => {
                 let value = self.dim(d)?;
-                Val::Scalar(self.number(value, *e))
+                CodeValue::Scalar(self.number(value, *e))
             }
             (Op::Unary(op), Type::Scalar(_)) => {
                 let x = self.scalar(operand(0)?)?;
-                Val::Scalar(self.lanes().lane_unary(*op, x)?)
+                CodeValue::Scalar(self.lanes().lane_unary(*op, x)?)
             }
             (Op::Narrow { elem }, Type::Scalar(_)) => {
                 let x = self.scalar(operand(0)?)?;
-                Val::Scalar(self.lanes().lane_narrow(x, *elem))
+                CodeValue::Scalar(self.lanes().lane_narrow(x, *elem))
             }
             (Op::Binary(op), Type::Index) => {
                 let (a, b) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
-                Val::Index(self.index_binary(*op, a, b))
+                CodeValue::Index(self.index_binary(*op, a, b))
             }
             (Op::Binary(op), Type::Scalar(_)) => {
                 let (a, b) = (self.scalar(operand(0)?)?, self.scalar(operand(1)?)?);
-                Val::Scalar(self.lanes().lane_binary(*op, a, b)?)
+                CodeValue::Scalar(self.lanes().lane_binary(*op, a, b)?)
             }
             (Op::Compare(op), Type::Scalar(_)) => {
                 let (a, b) = (self.as_lane(operand(0)?)?, self.as_lane(operand(1)?)?);
-                Val::Scalar(self.lanes().lane_compare(*op, a, b))
+                CodeValue::Scalar(self.lanes().lane_compare(*op, a, b))
             }
             (Op::Select, Type::Scalar(_) | Type::Index) => {
                 let c = self.scalar(operand(0)?)?;
                 let (a, b) = (self.as_lane(operand(1)?)?, self.as_lane(operand(2)?)?);
                 let y = self.lanes().lane_select(c, a, b);
-                if ty == Type::Index { Val::Index(y.value) } else { Val::Scalar(y) }
+                if ty == Type::Index { CodeValue::Index(y.value) } else { CodeValue::Scalar(y) }
             }
             (Op::Cast, Type::Index) => {
                 let x = self.as_lane(operand(0)?)?;
-                Val::Index(self.lanes().lane_cast(x, Elem::I64).value)
+                CodeValue::Index(self.lanes().lane_cast(x, Elem::I64).value)
             }
             (Op::Cast, Type::Scalar(e)) => {
                 let x = self.as_lane(operand(0)?)?;
-                Val::Scalar(self.lanes().lane_cast(x, *e))
+                CodeValue::Scalar(self.lanes().lane_cast(x, *e))
             }
             (Op::LoadScalar, Type::Scalar(_)) => {
                 let buffer = operand(0)?;
                 let at = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
                 let (_, _, elem) = self.buffer(buffer)?;
-                Val::Scalar(self.lanes().load_element(elem, at))
+                CodeValue::Scalar(self.lanes().load_element(elem, at))
             }
             (Op::CheckIndex { site }, Type::Index) => {
                 let (i, bound) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
                 self.check(i, bound, *site);
-                Val::Index(i)
+                CodeValue::Index(i)
             }
             _ => return Ok(false),
         };
@@ -310,8 +310,8 @@ impl<'a, 'b> Code<'a, 'b> {
     /// An index or a scalar as a single lane.
     fn as_lane(&self, v: tile::Value) -> Result<Lane, String> {
         match &self.values[v] {
-            Some(Val::Index(value)) => Ok(Lane { value: *value, elem: Elem::I64, width: Width::One }),
-            Some(Val::Scalar(x)) => Ok(*x),
+            Some(CodeValue::Index(value)) => Ok(Lane { value: *value, elem: Elem::I64, width: Width::One }),
+            Some(CodeValue::Scalar(x)) => Ok(*x),
             _ => Err(format!("{v} is neither index nor scalar")),
         }
     }

@@ -5,7 +5,6 @@
 //! a function calls has names that the object resolves ([`Callee`]).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
@@ -20,12 +19,12 @@ use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
 
 use super::clif::print_function;
 use super::code::Code;
-use super::origins::Places;
+use super::origins::{Places, Source};
 use super::plan::Launching;
 use super::target::{Arch, EmitOptions};
 use super::wide::LeafCalls;
 use crate::source::Loc;
-use crate::tile::{Body, Inst, Kernel, Module, Plan};
+use crate::tile::{Body, Inst};
 
 /// An operation of a kernel that is computed with vectors of 128 bits though the processor has wider ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,22 +70,6 @@ impl Callee {
         let signature = function.import_signature(signature);
         function.import_function(ExtFuncData { name, signature, colocated, patchable: false })
     }
-}
-
-/// What a function is made from.
-#[derive(Clone, Debug)]
-pub(super) enum Source<'a> {
-    /// A kernel.
-    Kernel(&'a Kernel),
-    /// A plan.
-    Plan {
-        /// The plan.
-        plan: &'a Plan,
-        /// Its module, for parameters and kernels.
-        module: &'a Module,
-        /// The functions of the module's kernels, in their order.
-        kernels: Arc<[FuncId]>,
-    },
 }
 
 /// A function that is to be made.

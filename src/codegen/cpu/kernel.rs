@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::{InstBuilder, types};
 use cranelift_entity::SecondaryMap;
 
-use super::code::{Code, Val};
+use super::code::{Code, CodeValue};
 use super::lanes::{Width, plain};
 use super::wide::Dotted;
 use crate::tile::{self, Cpu, DotMode, InstData, Kernel, Op, Space, Type};
@@ -33,7 +33,7 @@ impl Code<'_, '_> {
             offset += 8;
             let val = match kernel.body.ty(p.value) {
                 Type::Buffer(ty) => self.make_buffer(v, ty)?,
-                Type::Index => Val::Index(v),
+                Type::Index => CodeValue::Index(v),
                 _ => return Err("a parameter is a buffer or an index".into()),
             };
             self.values[p.value] = Some(val);
@@ -55,7 +55,7 @@ impl Code<'_, '_> {
                 // The first axis needs no division: what is left is its place.
                 let place = code.b.ins().srem(rest, *count);
                 rest = code.b.ins().sdiv(rest, *count);
-                code.values[g.value] = Some(Val::Index(place));
+                code.values[g.value] = Some(CodeValue::Index(place));
             }
             code.kernel_body(kernel, scratch)
         })
@@ -75,7 +75,7 @@ impl Code<'_, '_> {
                 match body.ty(*v) {
                     Type::Index => {
                         let x = self.b.append_block_param(b, types::I64);
-                        self.values[*v] = Some(Val::Index(x));
+                        self.values[*v] = Some(CodeValue::Index(x));
                     }
                     Type::Tile(_) => {}
                     _ => return Err("a block takes indices and tiles".into()),
@@ -163,7 +163,7 @@ impl Code<'_, '_> {
         let (Some(t), Some(v)) = (t, data.result) else { return Err("an element of no tile".into()) };
         let Space::L1(offset) = t.space else { return Err("an element of a tile that is not in scratch".into()) };
         let at = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
-        self.values[v] = Some(Val::Scalar(self.lanes().load_scratch(t.elem, at, Width::One)));
+        self.values[v] = Some(CodeValue::Scalar(self.lanes().load_scratch(t.elem, at, Width::One)));
         Ok(())
     }
 }

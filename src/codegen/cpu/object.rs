@@ -16,9 +16,9 @@ use cranelift_module::{FuncId, Linkage, Module as _, ModuleReloc, default_libcal
 use cranelift_object::{ObjectBuilder, ObjectModule};
 
 use super::debug;
-use super::function::{Callee, Job, Narrow, Source};
+use super::function::{Callee, Job, Narrow};
 use super::listing::{self, Shown};
-use super::origins::{Origin, Places};
+use super::origins::{Origin, Places, Source};
 use super::plan::arena;
 use super::target::{Arch, EmitOptions, isa};
 use super::wide::{LeafOrigin, Leaves, Stages};

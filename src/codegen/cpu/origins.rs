@@ -6,20 +6,36 @@
 //! places, is shown as what the first of them requested.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cranelift_module::FuncId;
 
-use super::function::Source;
 use super::listing::Note;
 use crate::source::Loc;
 use crate::tile::text::{lines_of_kernel, lines_of_plan};
-use crate::tile::{Body, Inst, Module};
+use crate::tile::{Body, Inst, Kernel, Module, Plan};
 
 /// The bytes at which the code of another operation begins; `None` for what belongs to none.
 pub(super) type Places = Vec<(u32, Option<Inst>)>;
 
 /// What a generator says of its code, by byte.
 pub(super) type Comments = Vec<(u32, String)>;
+
+/// What a function is made from.
+#[derive(Clone, Debug)]
+pub(super) enum Source<'a> {
+    /// A kernel.
+    Kernel(&'a Kernel),
+    /// A plan.
+    Plan {
+        /// The plan.
+        plan: &'a Plan,
+        /// Its module, for parameters and kernels.
+        module: &'a Module,
+        /// The functions of the module's kernels, in their order.
+        kernels: Arc<[FuncId]>,
+    },
+}
 
 /// A function, and what its code comes from.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 use cranelift_codegen::ir::{InstBuilder, SigRef, StackSlotData, StackSlotKind, Value, types};
 use cranelift_entity::SecondaryMap;
 
-use super::code::{Code, Val};
+use super::code::{Code, CodeValue};
 use super::lanes::plain;
 use crate::runtime::abi::context;
 use crate::runtime::expr::Expr;
@@ -63,7 +63,7 @@ impl Code<'_, '_> {
                     return Err("a plan's blocks take indices".into());
                 }
                 let x = self.b.append_block_param(b, types::I64);
-                self.values[*v] = Some(Val::Index(x));
+                self.values[*v] = Some(CodeValue::Index(x));
             }
             if n == 0 {
                 self.b.ins().jump(b, &[]);
@@ -210,8 +210,8 @@ impl Code<'_, '_> {
         }
         for v in &data.operands {
             values.push(match &self.values[*v] {
-                Some(Val::Buffer { base, .. }) => *base,
-                Some(Val::Index(i)) => *i,
+                Some(CodeValue::Buffer { base, .. }) => *base,
+                Some(CodeValue::Index(i)) => *i,
                 _ => return Err("a kernel is given buffers and indices".into()),
             });
         }
@@ -256,7 +256,7 @@ impl Code<'_, '_> {
                 v = *of;
             }
             let is_tap = self.body.def_inst(v).is_some_and(|d| matches!(d.op, Op::Tap { .. }));
-            if let (true, Some(Val::Buffer { base, .. })) = (is_tap, &self.values[v])
+            if let (true, Some(CodeValue::Buffer { base, .. })) = (is_tap, &self.values[v])
                 && !bases.contains(base)
             {
                 bases.push(*base);

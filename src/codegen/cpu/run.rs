@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 
-use super::code::{Code, Stride, Val};
+use super::code::{Code, CodeValue, Stride};
 use super::lanes::{Lane, Width, clif_type, vectorises};
 use crate::scalar::{CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
@@ -456,7 +456,7 @@ impl Code<'_, '_> {
             for v in &data.operands {
                 let x = match (lanes.get(v), &self.values[*v], self.body.ty(*v)) {
                     (Some(x), _, _) => Some(*x),
-                    (None, Some(Val::Scalar(x)), _) => Some(*x),
+                    (None, Some(CodeValue::Scalar(x)), _) => Some(*x),
                     (None, _, Type::Tile(_)) => return Err("a tile is used before it is made".into()),
                     (None, _, _) => None,
                 };

@@ -28,7 +28,7 @@ pub(super) enum Stride<'c> {
 
 /// What a value of the tile IR is in LLVM IR.
 #[derive(Clone, Debug)]
-pub(super) enum Val<'c> {
+pub(super) enum CodeValue<'c> {
     /// An index.
     Index(IntValue<'c>),
     /// A scalar.
@@ -46,7 +46,7 @@ pub(super) struct Code<'a, 'm, 'c> {
     /// Run-time dimensions.
     pub(super) symbols: BTreeMap<String, IntValue<'c>>,
     /// Values so far.
-    pub(super) values: SecondaryMap<tile::Value, Option<Val<'c>>>,
+    pub(super) values: SecondaryMap<tile::Value, Option<CodeValue<'c>>>,
     /// The context of the call.
     pub(super) context: PointerValue<'c>,
     /// Where it goes after an error.
@@ -57,7 +57,7 @@ impl<'c> Code<'_, '_, 'c> {
     /// An index.
     pub(super) fn index(&self, v: tile::Value) -> Made<IntValue<'c>> {
         match &self.values[v] {
-            Some(Val::Index(x)) => Ok(*x),
+            Some(CodeValue::Index(x)) => Ok(*x),
             _ => Err(format!("{v} is no index").into()),
         }
     }
@@ -65,7 +65,7 @@ impl<'c> Code<'_, '_, 'c> {
     /// A scalar.
     pub(super) fn scalar(&self, v: tile::Value) -> Made<Lane<'c>> {
         match &self.values[v] {
-            Some(Val::Scalar(x)) => Ok(*x),
+            Some(CodeValue::Scalar(x)) => Ok(*x),
             _ => Err(format!("{v} is no scalar").into()),
         }
     }
@@ -73,7 +73,7 @@ impl<'c> Code<'_, '_, 'c> {
     /// A buffer: its first element, strides, element type.
     pub(super) fn buffer(&self, v: tile::Value) -> Made<(PointerValue<'c>, Vec<Stride<'c>>, Elem)> {
         match &self.values[v] {
-            Some(Val::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
+            Some(CodeValue::Buffer { base, strides, elem }) => Ok((*base, strides.clone(), *elem)),
             _ => Err(format!("{v} is no buffer").into()),
         }
     }
@@ -136,7 +136,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// A buffer whose first element is at `base`.
-    pub(super) fn make_buffer(&self, base: PointerValue<'c>, ty: &BufferType) -> Made<Val<'c>> {
+    pub(super) fn make_buffer(&self, base: PointerValue<'c>, ty: &BufferType) -> Made<CodeValue<'c>> {
         let mut strides = Vec::new();
         for d in &ty.strides {
             strides.push(match d.as_const() {
@@ -144,7 +144,7 @@ impl<'c> Code<'_, '_, 'c> {
                 None => Stride::Value(self.dim(d)?),
             });
         }
-        Ok(Val::Buffer { base, strides, elem: ty.elem })
+        Ok(CodeValue::Buffer { base, strides, elem: ty.elem })
     }
 
     /// A distance in bytes.
@@ -196,41 +196,45 @@ impl<'c> Code<'_, '_, 'c> {
         let ty = self.body.ty(result).clone();
         let e = &self.e;
         let value = match (&data.op, &ty) {
-            (Op::Const(s), Type::Index) => Val::Index(e.int(s.as_i64())),
-            (Op::Const(s), Type::Scalar(elem)) => Val::Scalar(e.constant(*s, *elem, 1)),
-            (Op::DimValue(d), Type::Index) => Val::Index(self.dim(d)?),
-            (Op::DimValue(d), Type::Scalar(elem)) => Val::Scalar(e.lane_cast(e.one(self.dim(d)?, Elem::I64)?, *elem)?),
-            (Op::Unary(op), Type::Scalar(_)) => Val::Scalar(e.lane_unary(*op, self.scalar(operand(0)?)?)?),
-            (Op::Narrow { elem }, Type::Scalar(_)) => Val::Scalar(e.lane_narrow(self.scalar(operand(0)?)?, *elem)?),
+            (Op::Const(s), Type::Index) => CodeValue::Index(e.int(s.as_i64())),
+            (Op::Const(s), Type::Scalar(elem)) => CodeValue::Scalar(e.constant(*s, *elem, 1)),
+            (Op::DimValue(d), Type::Index) => CodeValue::Index(self.dim(d)?),
+            (Op::DimValue(d), Type::Scalar(elem)) => {
+                CodeValue::Scalar(e.lane_cast(e.one(self.dim(d)?, Elem::I64)?, *elem)?)
+            }
+            (Op::Unary(op), Type::Scalar(_)) => CodeValue::Scalar(e.lane_unary(*op, self.scalar(operand(0)?)?)?),
+            (Op::Narrow { elem }, Type::Scalar(_)) => {
+                CodeValue::Scalar(e.lane_narrow(self.scalar(operand(0)?)?, *elem)?)
+            }
             (Op::Binary(op), Type::Index) => {
-                Val::Index(self.index_binary(*op, self.index(operand(0)?)?, self.index(operand(1)?)?)?)
+                CodeValue::Index(self.index_binary(*op, self.index(operand(0)?)?, self.index(operand(1)?)?)?)
             }
             (Op::Binary(op), Type::Scalar(_)) => {
-                Val::Scalar(e.lane_binary(*op, self.scalar(operand(0)?)?, self.scalar(operand(1)?)?)?)
+                CodeValue::Scalar(e.lane_binary(*op, self.scalar(operand(0)?)?, self.scalar(operand(1)?)?)?)
             }
             (Op::Compare(op), Type::Scalar(_)) => {
-                Val::Scalar(e.lane_compare(*op, self.as_lane(operand(0)?)?, self.as_lane(operand(1)?)?)?)
+                CodeValue::Scalar(e.lane_compare(*op, self.as_lane(operand(0)?)?, self.as_lane(operand(1)?)?)?)
             }
             (Op::Select, Type::Scalar(_) | Type::Index) => {
                 let (a, b) = (self.as_lane(operand(1)?)?, self.as_lane(operand(2)?)?);
                 let y = e.lane_select(self.scalar(operand(0)?)?, a, b)?;
-                if ty == Type::Index { Val::Index(e.first_int(y)?) } else { Val::Scalar(y) }
+                if ty == Type::Index { CodeValue::Index(e.first_int(y)?) } else { CodeValue::Scalar(y) }
             }
             (Op::Cast, Type::Index) => {
                 let y = e.lane_cast(self.as_lane(operand(0)?)?, Elem::I64)?;
-                Val::Index(e.first_int(y)?)
+                CodeValue::Index(e.first_int(y)?)
             }
-            (Op::Cast, Type::Scalar(elem)) => Val::Scalar(e.lane_cast(self.as_lane(operand(0)?)?, *elem)?),
+            (Op::Cast, Type::Scalar(elem)) => CodeValue::Scalar(e.lane_cast(self.as_lane(operand(0)?)?, *elem)?),
             (Op::LoadScalar, Type::Scalar(_)) => {
                 let buffer = operand(0)?;
                 let at = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
                 let (_, _, elem) = self.buffer(buffer)?;
-                Val::Scalar(e.load_memory(elem, at, None, 1, None)?)
+                CodeValue::Scalar(e.load_memory(elem, at, None, 1, None)?)
             }
             (Op::CheckIndex { site }, Type::Index) => {
                 let (i, bound) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
                 self.check(i, bound, *site)?;
-                Val::Index(i)
+                CodeValue::Index(i)
             }
             _ => return Ok(false),
         };
@@ -241,8 +245,8 @@ impl<'c> Code<'_, '_, 'c> {
     /// An index or a scalar as a single lane.
     fn as_lane(&self, v: tile::Value) -> Made<Lane<'c>> {
         match &self.values[v] {
-            Some(Val::Index(value)) => self.e.one(*value, Elem::I64),
-            Some(Val::Scalar(x)) => Ok(*x),
+            Some(CodeValue::Index(value)) => self.e.one(*value, Elem::I64),
+            Some(CodeValue::Scalar(x)) => Ok(*x),
             _ => Err(format!("{v} is neither index nor scalar").into()),
         }
     }

@@ -9,7 +9,7 @@ use cranelift_entity::SecondaryMap;
 use inkwell::basic_block::BasicBlock;
 use inkwell::values::{IntValue, PhiValue, PointerValue};
 
-use super::code::{Code, Val};
+use super::code::{Code, CodeValue};
 use super::emit::Made;
 use crate::tile::{self, Kernel, Op, Terminator, Type};
 
@@ -42,7 +42,7 @@ impl<'c> Code<'_, '_, 'c> {
                     let base = self.e.b.build_load(self.e.pointer(), at, "")?.into_pointer_value();
                     self.make_buffer(base, ty)?
                 }
-                Type::Index => Val::Index(self.e.b.build_load(self.e.cx.i64_type(), at, "")?.into_int_value()),
+                Type::Index => CodeValue::Index(self.e.b.build_load(self.e.cx.i64_type(), at, "")?.into_int_value()),
                 _ => return Err("a parameter is a buffer or an index".into()),
             };
             self.values[p.value] = Some(val);
@@ -59,7 +59,7 @@ impl<'c> Code<'_, '_, 'c> {
             for (g, count) in kernel.grid.iter().zip(&counts).rev() {
                 let place = code.e.b.build_int_signed_rem(rest, *count, "")?;
                 rest = code.e.b.build_int_signed_div(rest, *count, "")?;
-                code.values[g.value] = Some(Val::Index(place));
+                code.values[g.value] = Some(CodeValue::Index(place));
             }
             code.kernel_body(kernel, given.scratch)
         })?;
@@ -81,7 +81,7 @@ impl<'c> Code<'_, '_, 'c> {
                 if *body.ty(*v) == Type::Index {
                     let phi = self.e.b.build_phi(self.e.cx.i64_type(), "")?;
                     phis[*v] = Some(phi);
-                    self.values[*v] = Some(Val::Index(phi.as_basic_value().into_int_value()));
+                    self.values[*v] = Some(CodeValue::Index(phi.as_basic_value().into_int_value()));
                 }
             }
         }
@@ -103,7 +103,7 @@ impl<'c> Code<'_, '_, 'c> {
                         };
                         let t = self.tile(*x)?;
                         let at = self.in_scratch(&t, scratch)?;
-                        self.values[v] = Some(Val::Scalar(self.e.load_scratch(t.elem, at, 1, None)?));
+                        self.values[v] = Some(CodeValue::Scalar(self.e.load_scratch(t.elem, at, 1, None)?));
                     }
                     // It is read where it is used.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}

@@ -1,6 +1,6 @@
 //! Elementary functions on vectors of `f32`, of any number of lanes: vector IR, printed.
 //!
-//! In: vectors. Out: vectors. What a function computes, and its error, stands in its text (`vector::library`); here is one case
+//! In: vectors. Out: vectors. What a function computes, and its error, is in its text (`vector::library`); here is one case
 //! for each operation.
 
 use inkwell::types::VectorType;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue, VectorValue};
 
-use super::code::{Code, Stride, Val};
+use super::code::{Code, CodeValue, Stride};
 use super::emit::Made;
 use super::lanes::Lane;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
@@ -374,7 +374,7 @@ impl<'c> Code<'_, '_, 'c> {
             for v in &data.operands {
                 let x = match (lanes.get(v), &self.values[*v], self.body.ty(*v)) {
                     (Some(x), _, _) => Some(*x),
-                    (None, Some(Val::Scalar(x)), _) => Some(*x),
+                    (None, Some(CodeValue::Scalar(x)), _) => Some(*x),
                     (None, _, Type::Tile(_)) => return Err("a tile is used before it is made".into()),
                     (None, _, _) => None,
                 };

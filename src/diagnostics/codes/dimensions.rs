@@ -63,7 +63,7 @@ codes! {
     - failing: "layer L<D> {\n    weight: f32[D * 1.5]\n}\n";
     - fixed: "layer L<D> {\n    weight: f32[D * 2]\n}\n";
 
-    /// `..` where it cannot stand.
+    /// `..` where it is not allowed.
     REST_PLACE = "E0410", "`..` is not allowed here";
     rule: "`..` is allowed in the shapes of a function's arguments and result, once in each and before the other\n\
            dimensions. The shape of a parameter must be fully known.";

@@ -1,7 +1,7 @@
 //! Arrays: the tensors that the interpreter computes with.
 //!
 //! In: host tensors and elements. Out: arrays, whose floats are a [`Real`] and whose integers are `i64`s that hold values
-//! of their element type. Movement of elements stands here; what computes stands in `elementwise` and `contraction`.
+//! of their element type. Movement of elements is here; what computes is in `elementwise` and `contraction`.
 
 use super::Real;
 use crate::shape::Elem;

@@ -2,7 +2,7 @@
 //!
 //! In: a [`Module`](super::Module), or a text. Out: its canonical text, or the module. It is what `--emit ir` writes and
 //! what a `.air` file holds; printing what was parsed gives the canonical text back, byte for byte. The generic syntax
-//! (statements made of phrases) is `irtext`'s; here stands what the words mean. It must not know who made the module.
+//! (statements made of phrases) is `irtext`'s; here is what the words mean. It must not know who made the module.
 //!
 //! ```text
 //! module "gpt2.attn"
@@ -32,7 +32,7 @@
 //! ```
 //!
 //! * Values are numbered in the order of the text, those of a fused region's body among them. Blocks too.
-//! * Constants of rank 0 have no line of their own: they stand where they are used, floats of type `f32` bare (`0.5`,
+//! * Constants of rank 0 have no line of their own: they are where they are used, floats of type `f32` bare (`0.5`,
 //!   `-inf`), truth values bare, bare integers are indices, the others show their type: `i32(3)`, `bf16(0.5)`. The
 //!   parser makes an instruction of each before its user, one for each literal and block.
 //! * The symbols of a function are those of its arguments' types. `batch` beside an argument or a result marks that its

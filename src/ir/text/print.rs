@@ -139,7 +139,7 @@ struct Names {
 }
 
 impl Names {
-    /// Gives every value that has a line its number, from `next` on. A use may stand before its definition, in a block
+    /// Gives every value that has a line its number, from `next` on. A use may be before its definition, in a block
     /// that does not come after it in the text; so numbers come first.
     fn new(f: &Function, next: &mut u32) -> Names {
         fn take(next: &mut u32) -> Option<u32> {
@@ -166,7 +166,7 @@ impl Names {
     }
 }
 
-/// Is the instruction a literal that stands in its users' lines?
+/// Is the instruction a literal that is in its users' lines?
 fn is_literal(f: &Function, i: Inst) -> bool {
     let inst = f.inst(i);
     matches!(inst.op, Op::Const(_)) && inst.result.is_some_and(|v| f.tensor(v).is_none_or(|t| t.rank() == 0))

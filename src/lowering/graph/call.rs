@@ -35,7 +35,7 @@ impl Local {
 pub(super) struct Frame<'a> {
     /// The function.
     pub(super) function: &'a Function,
-    /// Where its layer stands.
+    /// Where its layer is.
     pub(super) place: Option<Rc<LayerInstance>>,
     /// Every dimension in scope, over the run-time dimensions of the entry point.
     pub(super) dims: BTreeMap<String, Dim>,

@@ -224,7 +224,7 @@ impl Builder<'_> {
                 let first = self.index(&start, span)?;
                 self.emit(Op::Binary(crate::scalar::BinaryOp::Sub), vec![counter, first], None, span)?
             };
-            // A range that runs backwards has no turns.
+            // A range that runs backwards has no iterations.
             let turns = end.sub(&start);
             let turns = if turns.as_const().is_some_and(|n| n < 0) { Dim::zero() } else { turns };
             operands.push((index, turns));

@@ -16,7 +16,7 @@
 //!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
 //! ```
 //!
-//! Where queries, keys and values are `bf16` and the target multiplies pairs of such steps ([`Form::Paired`]), both products
+//! Where queries, keys and values are `bf16` and the target multiplies pairs of such steps ([`QueryLayout::InLanePairs`]), both products
 //! do. Queries on their sides are rounded to pairs (which changes nothing: they were `bf16`), keys are read in place; the
 //! weights of a block are rounded to `bf16`, pairs of keys side by side, and the values lie as panels for each block of keys,
 //! turned, so that the keys of a column are neighbours (the plan packs them before).
@@ -28,7 +28,7 @@
 //! ```
 //!
 //! So a call with one query costs as much as one with all lanes full. Where there are few, and heads lie side by side in
-//! the rows of keys and values, each query is a grid point of its own ([`Form::Single`]): a score is the sum of a row
+//! the rows of keys and values, each query is a grid point of its own ([`QueryLayout::KeysInLanes`]): a score is the sum of a row
 //! of `k block * q`, the result that of the columns of `v block * p`, and both are read once, row after row, whatever type
 //! they are.
 //!
@@ -100,16 +100,16 @@ enum Source {
     Dim(Dim, Elem),
 }
 
-/// How queries lie in a kernel.
+/// What the lanes of vectors hold in a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::lowering::tile) enum Form {
-    /// Tiles of queries on their sides.
-    Sideways,
-    /// The same of `bf16`, with products of pairs of steps: the values are given as panels `[batch.., P, E, KEYS]`, a panel for
+pub(in crate::lowering::tile) enum QueryLayout {
+    /// Queries, in transposed tiles.
+    InLanes,
+    /// The same in `bf16`, with products of pairs of steps: the values are given as panels `[batch.., P, E, KEYS]`, a panel for
     /// each block of keys.
-    Paired,
-    /// One query for each grid point.
-    Single,
+    InLanePairs,
+    /// Keys or columns: one query for each grid point.
+    KeysInLanes,
 }
 
 /// How the scale comes in.
@@ -164,7 +164,7 @@ fn places(d: &InstData, masks: &[MaskKind]) -> (Places, Vec<Loc>) {
 /// What the parts of the kernel share.
 struct Attention {
     places: Places,
-    form: Form,
+    form: QueryLayout,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
     /// The place along the leading axes.
@@ -201,7 +201,7 @@ pub(super) fn attention(
     body: &Function,
     operands: &[Operand],
     out: &View,
-    form: Form,
+    form: QueryLayout,
     panels: Option<&View>,
 ) -> Result<Call, String> {
     let (masks, attention) = body
@@ -304,8 +304,8 @@ pub(super) fn attention(
         (start, kb.extent_at(extent, start, size))
     };
     let (row, queries) = match form {
-        Form::Sideways | Form::Paired => tile_of(&mut kb, &s, machine.columns),
-        Form::Single => (kb.grid_axis(&s, 1), ONE),
+        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &s, machine.columns),
+        QueryLayout::KeysInLanes => (kb.grid_axis(&s, 1), ONE),
     };
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
 
@@ -330,8 +330,8 @@ pub(super) fn attention(
     let behind_cap = last_cap.map_or(0, |n| n + 1);
     kb.at(places.scale);
     let scale = match form {
-        Form::Sideways | Form::Single => scale_of(&mut kb, &scale, &written, behind_cap),
-        Form::Paired => scale_of_pairs(&mut kb, &scale, &written, behind_cap, sink.is_some()),
+        QueryLayout::InLanes | QueryLayout::KeysInLanes => scale_of(&mut kb, &scale, &written, behind_cap),
+        QueryLayout::InLanePairs => scale_of_pairs(&mut kb, &scale, &written, behind_cap, sink.is_some()),
     };
     let mut read = Vec::new();
     for (n, Written { kind, loc, operand, number }) in written.into_iter().enumerate() {
@@ -342,7 +342,7 @@ pub(super) fn attention(
         read.push(Mask { kind, loc, operand, number });
     }
     kb.at(places.values);
-    let copied = form == Form::Sideways && !(in_place(&kb, bk) && in_place(&kb, bv));
+    let copied = form == QueryLayout::InLanes && !(in_place(&kb, bk) && in_place(&kb, bv));
     let block = if copied { COPIED_KEYS } else { KEYS };
     let parts = Attention {
         places,
@@ -374,7 +374,7 @@ pub(super) fn attention(
     let mean = kb.binary(BinaryOp::Mul, acc, inverse);
     let y = kb.select(empty, zero, mean);
     kb.at(places.values);
-    let y = if form == Form::Single { y } else { kb.transpose(y) };
+    let y = if form == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
     env[attention_value] = Some(kb.narrow(y, elem));

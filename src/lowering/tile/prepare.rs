@@ -7,7 +7,7 @@
 //! * elementwise operations stand alone in a `map` region, with the constants and counters that they use;
 //! * a softmax or reduction over other axes than the last gets them moved there (`transpose` and `reshape`, which are
 //!   views) and a `rows` region around it;
-//! * matmuls and attentions stand in a region of their kind.
+//! * matmuls and attentions are in a region of their kind.
 //!
 //! Sources, movement, gathers and taps stay as they are.
 

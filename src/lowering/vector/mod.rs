@@ -104,7 +104,7 @@ pub struct Lowered {
 pub enum Declined {
     /// There is no form for it: which operation that is, and what is wrong with it.
     Form(Inst, String),
-    /// A mistake of ours.
+    /// A bug in attnc.
     Wrong(String),
 }
 

@@ -48,7 +48,7 @@ impl Ranges {
         self.0.len()
     }
 
-    /// Where it stands what is left of a thread's part.
+    /// Where the rest of a thread's part is kept.
     pub(crate) fn line_of(&self, thread: usize) -> *const u8 {
         self.0.get(thread).map_or(core::ptr::null(), |part| (&raw const part.left).cast())
     }

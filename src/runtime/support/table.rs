@@ -13,7 +13,7 @@ use crate::profile::*;
 use crate::python::attnc_python_call;
 use core::sync::atomic::AtomicU64;
 
-/// The table, and the names of what stands in it.
+/// The table, and the names in it.
 macro_rules! table {
     ($($function:ident)*) => {
         static TABLE: Functions =
@@ -79,7 +79,7 @@ table! {
     attnc_python_call
 }
 
-// Each function stands where its name does.
+// Each function has the position of its name.
 const _: () = {
     let mut i = 0;
     while i < NAMES.len() {

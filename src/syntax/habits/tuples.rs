@@ -143,7 +143,7 @@ fn statement<'a>(
     if !wrapped.is_empty() {
         wrap(lexemes, &wrapped, start, end, missing, text, "several values need parentheses", added, diagnostics);
     }
-    // What stands inside the statement's own blocks is looked at as well.
+    // What is inside the statement's own blocks is looked at as well.
     start + 1
 }
 

@@ -10,7 +10,7 @@ const TILE_STEPS: usize = 32;
 /// Steps of a group.
 const GROUP_STEPS: usize = GROUP.unsigned_abs() as usize;
 
-/// A column of a panel of whole numbers.
+/// A column of a panel of integers.
 pub(super) struct Numbers<'a> {
     /// The numbers, one for each step.
     pub(super) numbers: &'a [i64],
@@ -44,7 +44,7 @@ pub(super) fn sum(mode: DotMode, row: &[f32], column: &[f32], start: f32) -> f32
     }
 }
 
-/// Pairs of steps, zeros behind an odd one.
+/// Pairs of steps, zeros after an odd one.
 fn pairs<'a>(row: &'a [f32], column: &'a [f32]) -> impl Iterator<Item = ([f32; 2], [f32; 2])> + 'a {
     let pair = |x: &[f32]| [0, 1].map(|i| normal(x.get(i).copied().unwrap_or(0.0)));
     row.chunks(2).zip(column.chunks(2)).map(move |(a, b)| (pair(a), pair(b)))
@@ -67,7 +67,7 @@ fn fma(a: f32, b: f32, s: f32) -> f32 {
     if larger.abs() < f32::MIN_POSITIVE * up { 0.0_f32.copysign(sum) } else { sum }
 }
 
-/// A row whose steps are whole groups, rounded for numbers of so many bits.
+/// A row whose steps are whole groups, rounded for numbers of this many bits.
 pub(super) fn rounded(row: &[f32], bits: u8) -> Rounded {
     let factor: u8 = if bits == 4 { 16 } else { 1 };
     let (mut numbers, mut units) = (Vec::with_capacity(row.len()), Vec::new());

@@ -403,7 +403,7 @@ impl KernelRun<'_> {
         }
     }
 
-    /// Whole numbers and their scales, each row by row: a row of scales for each group of steps.
+    /// Integers and their scales, each row by row: a row of scales for each group of steps.
     fn numbers(
         &mut self,
         data: &InstData,
@@ -443,7 +443,7 @@ impl KernelRun<'_> {
         Ok((numbers, all_scales))
     }
 
-    /// Whole numbers times their scales.
+    /// Integers times their scales.
     fn scaled(&mut self, body: &Body, data: &InstData, frame: &Frame, bits: u8) -> Result<RuntimeValue, EvalError> {
         let (rows, cols) = self.result_extents(body, data, frame)?;
         let (numbers, scales) = self.numbers(data, frame, bits, (rows, cols))?;
@@ -575,7 +575,7 @@ impl KernelRun<'_> {
         }
     }
 
-    /// The buffer at an operand and the indices after it, but for the last `after` operands.
+    /// The buffer at an operand and the indices after it, except for the last `after` operands.
     fn access(
         &self,
         data: &InstData,

@@ -4,7 +4,7 @@
 //! are written; whether they are right is for the verifier to say, and its errors are shown at these places.
 //!
 //! A body is read twice: first every block, value and instruction gets its number, then the lines are understood. So a
-//! line may use what stands below it; whether it may is the verifier's business too.
+//! line may use what is below it; whether it may is the verifier's business too.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ use crate::tile::{
 pub struct Parsed {
     /// The module.
     pub module: Module,
-    /// What stands where in the text.
+    /// What is where in the text.
     pub places: Vec<(Anchor, Span)>,
 }
 
@@ -266,7 +266,7 @@ impl Parser {
         Ok(plan)
     }
 
-    /// A new value that stands in a list; its type is read later.
+    /// A new value that is in a list; its type is read later.
     fn define(&mut self, body: &mut Body, names: &mut Names, p: &Phrase) -> Read<Value> {
         let [e] = p.terms.as_slice() else { return fail(codes::FORM, p.place, "`%name: type` belongs here") };
         let v = body.add_param(Type::Index);
@@ -387,7 +387,7 @@ impl Parser {
         block
     }
 
-    /// A number for an instruction, its result, and what stands in its braces.
+    /// A number for an instruction, its result, and the contents of its braces.
     fn number<'a>(&mut self, s: &'a Statement, k: &mut Skeleton<'a>) -> Option<Inst> {
         if s.results.len() > 1 {
             self.error((codes::FORM, TextError::new(s.place, "an operation has one result at most")));

@@ -1,6 +1,6 @@
 //! Building a routine instruction by instruction.
 //!
-//! In: calls, from lowering. Out: a [`Routine`], and for each of its instructions what it is made from. Constants stand at
+//! In: calls, from lowering. Out: a [`Routine`], and for each of its instructions what it is made from. Constants are at
 //! the beginning of the entry, each once. An operation that does not fit its operands is noted, and said at the end.
 
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ impl Builder {
         self.effect(Op::Store { elem, place: at.place, masked: mask.is_some() }, &operands);
     }
 
-    /// A block that is started later, with arguments in the place of these values.
+    /// A block that is started later, with arguments instead of these values.
     pub fn block_for(&mut self, values: &[Value]) -> Block {
         let block = self.routine.body.add_block();
         for v in values {
@@ -169,7 +169,7 @@ impl Builder {
         block
     }
 
-    /// What follows stands in this block; its arguments.
+    /// What follows is in this block; its arguments.
     pub fn start(&mut self, block: Block) -> Vec<Value> {
         self.now = block;
         self.order.push(block);

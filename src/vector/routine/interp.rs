@@ -55,7 +55,7 @@ struct Machine<'a> {
     memory: &'a mut dyn Memory,
 }
 
-/// Runs a routine, which must have been verified, for so many instructions at most.
+/// Runs a routine, which must have been verified, for this many instructions at most.
 ///
 /// # Errors
 /// Arguments that do not fit, an access that the memory refuses, too much work.

@@ -17,7 +17,7 @@ use crate::shape::Elem;
 use crate::ssa::{Inst, Value};
 
 /// Accesses of 8 and 16 bits that need a mask, or a vector of narrow elements to be stored, become accesses of one element
-/// after another: AVX2 has neither such masks nor instructions that narrow (but for `f16`). The mask must be made by
+/// after another: AVX2 has neither such masks nor instructions that narrow (except for `f16`). The mask must be made by
 /// `lanes_below`; one that is not is left, and no back end of such a machine takes it. `made`: called with each new instruction and the
 /// one that it replaces.
 pub fn part_narrow_accesses(routine: &mut Routine, mut made: impl FnMut(Inst, Inst)) {

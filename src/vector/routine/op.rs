@@ -1,6 +1,6 @@
 //! The operations of routines, declared once.
 //!
-//! [`Op`] carries the attributes; the table gives name and effects. Types stand in `rules`, and every `match` on [`Op`]
+//! [`Op`] carries the attributes; the table gives name and effects. Types are in `rules`, and every `match` on [`Op`]
 //! lists all of them.
 
 use std::fmt;

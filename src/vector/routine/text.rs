@@ -1,7 +1,7 @@
 //! The text form of routines: [`print`] writes one, [`parse`] reads a file of them.
 //!
 //! The syntax is that of [`crate::irtext`]. Values without a name are numbered in the order of the text. A value is used
-//! below the line that makes it; a block may stand anywhere.
+//! below the line that makes it; a block may be anywhere.
 //!
 //! ```text
 //! run @f.0(%0 "scratch": address, %1 "n": index) lanes(8) features(fma, round) {
@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use cranelift_entity::SecondaryMap;
 
 use super::{Body, Op, Place, Routine, Terminator, Type};
-use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan as Spot};
+use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan};
 use crate::irtext::{float32_text, quoted, read};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
@@ -186,8 +186,8 @@ pub fn print_all<'a>(routines: impl IntoIterator<Item = &'a Routine>) -> String 
 pub struct Parsed {
     /// The routine.
     pub routine: Routine,
-    /// What stands where in the text.
-    pub places: Vec<(At, Spot)>,
+    /// What is where in the text.
+    pub places: Vec<(At, TextSpan)>,
 }
 
 /// Reads a file of routines. Types are taken as they are written; whether they are right is for the verifier to say.
@@ -204,7 +204,7 @@ pub fn parse(source: &str) -> Read<Vec<Parsed>> {
         .collect()
 }
 
-fn fail<T>(place: Spot, message: impl Into<String>) -> Read<T> {
+fn fail<T>(place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err(TextError::new(place, message))
 }
 
@@ -228,7 +228,7 @@ fn elem(e: &Expr) -> Read<Elem> {
 
 struct Parser {
     routine: Routine,
-    places: Vec<(At, Spot)>,
+    places: Vec<(At, TextSpan)>,
     values: BTreeMap<String, Value>,
     blocks: BTreeMap<String, Block>,
 }

@@ -1,17 +1,17 @@
 //! Machine code as text: what is in an object, function by function, in the words of an assembler.
 //!
-//! In: functions as they stand in an object ([`Function`]): bytes, references, and what the pieces of their code come from.
+//! In: functions as they are in an object ([`Function`]): bytes, references, and what the pieces of their code come from.
 //! Out: a text that the GNU assembler takes, and makes the same bytes of. Each instruction has its address, each target of a
-//! jump and each constant a label, and a comment stands wherever the code of another tile operation begins.
+//! jump and each constant a label, and a comment is placed wherever the code of another tile operation begins.
 //!
 //! * `read`: functions out of the bytes of an object file;
 //! * `x86`: the text of x86-64;
-//! * `spelling`: how an instruction is written so that the assembler chooses the bytes that are there;
+//! * `asm_text`: how an instruction is written so that the assembler chooses the bytes that are there;
 //! * `arm`: the text of aarch64, which is the code generator's own.
 
 mod arm;
+mod asm_text;
 mod read;
-mod spelling;
 mod x86;
 
 pub(super) use arm::text as arm_text;
@@ -19,7 +19,7 @@ pub(super) use read::functions;
 
 use cranelift_codegen::binemit::Reloc;
 
-/// A comment that stands before the instruction at a byte.
+/// A comment before the instruction at a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     /// The byte, from the start of the function.

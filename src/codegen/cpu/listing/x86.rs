@@ -13,7 +13,7 @@ use iced_x86::{
     SymbolResolver, SymbolResult,
 };
 
-use super::spelling::{Spelled, spell};
+use super::asm_text::{AsmText, asm_text};
 use super::{Function, Reference, Shown, symbol};
 
 /// A line's comment begins here, where there is room.
@@ -169,9 +169,9 @@ impl<'a> Listing<'a> {
 
     fn instruction(&self, out: &mut String, i: &Instruction) {
         let bytes = self.slice(i.ip(), i.next_ip());
-        let (text, mut comment) = match self.spelled(i, bytes) {
-            Spelled::Text(text) => (text, None),
-            Spelled::Bytes(text) => (data(".byte", bytes.iter().map(|b| format!("{b:#04x}"))), Some(text)),
+        let (text, mut comment) = match self.asm_text(i, bytes) {
+            AsmText::Text(text) => (text, None),
+            AsmText::Bytes(text) => (data(".byte", bytes.iter().map(|b| format!("{b:#04x}"))), Some(text)),
         };
         if i.is_ip_rel_memory_operand()
             && let Some(read) = self.constants.get(&i.ip_rel_memory_address())
@@ -193,7 +193,7 @@ impl<'a> Listing<'a> {
     }
 
     /// An instruction in the assembler's words.
-    fn spelled(&self, i: &Instruction, bytes: &[u8]) -> Spelled {
+    fn asm_text(&self, i: &Instruction, bytes: &[u8]) -> AsmText {
         let reference = self.reference(i);
         let address = if i.is_ip_rel_memory_operand() { i.ip_rel_memory_address() } else { i.near_branch_target() };
         let name = match reference {
@@ -224,7 +224,7 @@ impl<'a> Listing<'a> {
         options.set_signed_immediate_operands((0..i.op_count()).any(|n| signed(i.op_kind(n))));
         let mut text = String::new();
         formatter.format(i, &mut text);
-        spell(i, bytes, text, inside)
+        asm_text(i, bytes, text, inside)
     }
 
     /// Bytes that are no instructions, up to the next label or instruction; where that is.

@@ -2,7 +2,7 @@
 //!
 //! In: where a tile lies, and how many lanes are there. Out: instructions. Whole vectors of neighbours are read and
 //! written at once; at the end of a row, under a mask. What does not lie side by side, and what has no masked
-//! instruction at this width, goes element by element through the frame. Nothing beyond the lanes asked for is touched in
+//! instruction at this width, goes element by element through the frame. Nothing beyond the lanes requested is touched in
 //! a buffer; in scratch, the padding of a row may be.
 
 use super::machine::{Class, Machine, Mem, Op, Operand, Reg, When};
@@ -35,7 +35,7 @@ impl Machine {
     }
 
     /// Reads elements from memory, in the type in which they are computed: neighbours, those of the mask if there is one; or
-    /// elements that lie apart, so many if not all.
+    /// elements that lie apart, this many if not all.
     pub(super) fn load(&mut self, elem: Elem, spot: Spot, mask: Option<Reg>, count: Option<Operand>) -> Option<Reg> {
         match (spot, mask) {
             (Spot::Unit(m), Some(mask)) if !self.wide() => {

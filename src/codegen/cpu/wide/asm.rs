@@ -15,7 +15,7 @@ pub(super) struct Label(usize);
 /// A distance of four bytes that is still to be filled in.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
-    /// Where it stands.
+    /// Its location.
     at: usize,
     /// The end of its instruction, from where it counts.
     end: usize,

@@ -6,7 +6,7 @@
 
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
-use super::super::code::{Code, Stride, Val};
+use super::super::code::{Code, CodeValue, Stride};
 use super::super::function::{Callee, signature};
 use super::super::lanes::plain;
 use super::dot::{DotShape, LINE, Right};
@@ -221,7 +221,7 @@ impl Code<'_, '_> {
         let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
         let Op::Window { rows, cols } = data.op else { return Ok(None) };
         let [buffer, indices @ ..] = data.operands.as_slice() else { return Ok(None) };
-        let Some(Val::Buffer { strides, elem, .. }) = &self.values[*buffer] else { return Ok(None) };
+        let Some(CodeValue::Buffer { strides, elem, .. }) = &self.values[*buffer] else { return Ok(None) };
         let along = |axis: Option<usize>| axis.and_then(|i| strides.get(i)).copied().unwrap_or(Stride::Const(0));
         let (both, elem) = ([along(rows), along(cols)], *elem);
         let start = self.address(*buffer, indices)?;

@@ -110,13 +110,13 @@ impl Machine {
         }
     }
 
-    /// Truth values as `i32`, 0 or -1.
-    pub(super) fn spelled(&mut self, x: Reg) -> Reg {
+    /// A mask as a vector of `i32`, 0 or -1.
+    pub(super) fn mask_to_vector(&mut self, x: Reg) -> Reg {
         if self.wide() { self.vector(Op::MaskToVector, vec![x.into()]) } else { x }
     }
 
-    /// The opposite.
-    pub(super) fn unspelled(&mut self, x: Reg) -> Reg {
+    /// A vector of `i32`, 0 or -1, as a mask.
+    pub(super) fn vector_to_mask(&mut self, x: Reg) -> Reg {
         if self.wide() { self.make(Class::Mask, Op::MaskFromVector, vec![x.into()]) } else { x }
     }
 
@@ -269,7 +269,7 @@ impl Machine {
         }
     }
 
-    /// Notes that a register holds `bf16` if all of these do, whose bits it has but for the sign.
+    /// Notes that a register holds `bf16` if all of these do, whose bits it has except for the sign.
     fn as_short_as(&mut self, from: &[Reg], to: Reg) -> Reg {
         if from.iter().all(|x| self.short.contains(x)) {
             self.short.insert(to);

@@ -394,8 +394,8 @@ impl Print<'_> {
             (Op::MinOrSecond, [x, y]) => Some(self.m.two(Do::Min, *x, *y)),
             (Op::Unordered, [x, y]) => Some(self.m.unordered_pair(*x, *y)),
             (Op::Beats, [x, y]) => self.m.beats(elem?, *x, *y),
-            (Op::MaskBits, [x]) => Some(self.m.spelled(*x)),
-            (Op::MaskOfBits, [x]) => Some(self.m.unspelled(*x)),
+            (Op::MaskBits, [x]) => Some(self.m.mask_to_vector(*x)),
+            (Op::MaskOfBits, [x]) => Some(self.m.vector_to_mask(*x)),
             (Op::Reduce(kind @ (ReduceKind::All | ReduceKind::Any)), [x]) => self.m.across(*kind, Elem::Bool, *x),
             (Op::Reduce(kind), [x]) => self.m.across(*kind, to, *x),
             // A scalar is in every lane, and what reads the first looks no further.

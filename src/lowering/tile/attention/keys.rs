@@ -1,6 +1,6 @@
 //! The loops over blocks of keys: scores, masks, the step of the online softmax.
 //!
-//! In: the parts of an attention kernel whose builder stands before the loops. Out: the running maximum, sum and result
+//! In: the parts of an attention kernel whose builder is positioned before the loops. Out: the running maximum, sum and result
 //! after the last block, the builder after the loops. Queries are columns, keys are rows. Where there is one query for each
 //! grid point, sums over the head and over keys are reductions instead of products.
 //!
@@ -12,7 +12,7 @@
 
 use std::f64::consts::LOG2_E;
 
-use super::{Attention, CHUNK, Form, Mask, ONE, Source, WIDTH, exponent_of, in_place, load_turned, scalar_of};
+use super::{Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, in_place, load_turned, scalar_of};
 use crate::ir::{MaskKind, Scalar};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -80,7 +80,7 @@ impl Attention {
         // Of a finite number 0, else NaN.
         let rest = kb.binary(BinaryOp::Sub, quick.result, quick.result);
         let mut is_special = kb.compare(CmpOp::Ne, rest, nothing);
-        if self.form != Form::Single {
+        if self.form != QueryLayout::KeysInLanes {
             is_special = kb.reduce(ReduceKind::Any, 0, is_special);
         }
         let is_special = kb.reduce(ReduceKind::Any, 1, is_special);
@@ -94,9 +94,9 @@ impl Attention {
         kb.br(done, &both);
         kb.switch_to(careful);
         let queries = match self.form {
-            Form::Sideways | Form::Single => queries,
+            QueryLayout::InLanes | QueryLayout::KeysInLanes => queries,
             // As they were before they lay in pairs.
-            Form::Paired => kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Careful)),
+            QueryLayout::InLanePairs => kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Careful)),
         };
         let now = self.rounds(kb, queries, Pass::Careful)?;
         kb.br(done, &[now.sum, now.result]);
@@ -111,20 +111,23 @@ impl Attention {
     fn may_hide(&self) -> bool {
         let last = self.masks.len().saturating_sub(1);
         // A single query does not visit what a causal mask hides, if that is the last one.
-        let visited = |n: usize, m: &Mask| !(self.form == Form::Single && m.kind == MaskKind::Causal && n == last);
+        let visited =
+            |n: usize, m: &Mask| !(self.form == QueryLayout::KeysInLanes && m.kind == MaskKind::Causal && n == last);
         self.masks.iter().enumerate().any(|(n, m)| m.kind != MaskKind::Cap && visited(n, m))
     }
 
     /// Do keys go one by one?
     fn by_key(&self, pass: Pass) -> bool {
-        pass == Pass::Careful && self.form != Form::Single
+        pass == Pass::Careful && self.form != QueryLayout::KeysInLanes
     }
 
     /// The loops over keys.
     fn rounds(&self, kb: &mut KernelBuilder, queries: Option<Value>, pass: Pass) -> Result<Running, String> {
         let empty = |kb: &mut KernelBuilder| match self.form {
-            Form::Sideways | Form::Paired => kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries),
-            Form::Single => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
+            QueryLayout::InLanes | QueryLayout::InLanePairs => {
+                kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries)
+            }
+            QueryLayout::KeysInLanes => kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.width),
         };
         // The weight of a sink, of which the first maximum is made, is 1.
         let (highest, weight, loc) = match &self.sink {
@@ -143,8 +146,8 @@ impl Attention {
         };
         let last_is_causal = self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal);
         // A single query sees all keys before the end.
-        let causal =
-            self.masks.iter().any(|m| m.kind == MaskKind::Causal) && !(last_is_causal && self.form == Form::Single);
+        let causal = self.masks.iter().any(|m| m.kind == MaskKind::Causal)
+            && !(last_is_causal && self.form == QueryLayout::KeysInLanes);
         let block = if self.by_key(pass) { 1 } else { self.block };
         // Where no block is whole, one loop is enough.
         if pass == Pass::Quick && causal && self.t.as_const().is_none_or(|n| n > block) {
@@ -179,7 +182,7 @@ impl Attention {
                 let varies = kb.ty(*b).buffer().is_some_and(|b| b.strides[query].as_const() != Some(0));
                 let zero = kb.index(0);
                 let at = self.at(self.row, zero);
-                let x = match varies && self.form != Form::Single {
+                let x = match varies && self.form != QueryLayout::KeysInLanes {
                     true => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
                     false => kb.load(*b, &at, (None, None), ONE, ONE),
                 };
@@ -209,15 +212,15 @@ impl Attention {
     fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent, pass: Pass) -> Value {
         let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
         match self.form {
-            Form::Sideways => {
+            QueryLayout::InLanes => {
                 let factor = self.scale.queries.map(|factor| (factor, self.places.scale));
                 load_turned(kb, self.q, &at, axes, (part, self.queries), factor)
             }
-            Form::Paired => {
+            QueryLayout::InLanePairs => {
                 let q = load_turned(kb, self.q, &at, axes, (part, self.queries), None);
                 if pass == Pass::Careful { q } else { kb.pair_rows(q) }
             }
-            Form::Single => {
+            QueryLayout::KeysInLanes => {
                 let q = kb.load(self.q, &at, (Some(axes.1), Some(axes.0)), ONE, part);
                 let scaled = |factor| kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, q, factor));
                 self.scale.queries.map_or(q, scaled)
@@ -333,16 +336,16 @@ impl Attention {
             return kb.binary(BinaryOp::Add, sum, more);
         }
         match self.form {
-            Form::Sideways => {
+            QueryLayout::InLanes => {
                 let k = self.left(kb, self.k, at, axes, of);
                 kb.dot(k, q, sum)
             }
-            Form::Paired => {
+            QueryLayout::InLanePairs => {
                 let steps = kb.ty(q).tile().map_or(of.1, |t| t.rows);
                 let k = kb.load(self.k, at, (Some(axes.0), Some(axes.1)), of.0, steps);
                 kb.dot(k, q, sum)
             }
-            Form::Single => {
+            QueryLayout::KeysInLanes => {
                 let k = kb.load(self.k, at, (Some(axes.0), Some(axes.1)), of.0, of.1);
                 let products = kb.binary(BinaryOp::Mul, k, q);
                 let more = kb.reduce(ReduceKind::Sum, 1, products);
@@ -356,11 +359,11 @@ impl Attention {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
         match self.form {
-            Form::Sideways => {
+            QueryLayout::InLanes => {
                 let values = self.left(kb, self.v, &at, (col, row), (self.width, keys));
                 kb.dot(values, weights, sum)
             }
-            Form::Paired => {
+            QueryLayout::InLanePairs => {
                 let weights = kb.pair_rows(weights);
                 let steps = kb.ty(weights).tile().map_or(keys, |t| t.rows);
                 let (block, zero) = (kb.index(self.block), kb.index(0));
@@ -369,7 +372,7 @@ impl Attention {
                 let values = kb.load(self.v, &at, (Some(row + 1), Some(col + 1)), self.width, steps);
                 kb.dot(values, weights, sum)
             }
-            Form::Single => {
+            QueryLayout::KeysInLanes => {
                 let values = kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width);
                 let products = kb.binary(BinaryOp::Mul, values, weights);
                 let more = kb.reduce(ReduceKind::Sum, 0, products);
@@ -391,18 +394,18 @@ impl Attention {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
         let values = match self.form {
-            Form::Sideways => kb.load(self.v, &at, (Some(col), None), self.width, ONE),
-            Form::Paired => {
+            QueryLayout::InLanes => kb.load(self.v, &at, (Some(col), None), self.width, ONE),
+            QueryLayout::InLanePairs => {
                 let block = kb.index(self.block);
                 let panel = kb.index_binary(BinaryOp::Div, first, block);
                 let key = kb.index_binary(BinaryOp::Rem, first, block);
                 let at = [self.points.as_slice(), &[panel, self.col, key]].concat();
                 kb.load(self.v, &at, (Some(row + 1), None), self.width, ONE)
             }
-            Form::Single => kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width),
+            QueryLayout::KeysInLanes => kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width),
         };
         let mut more = self.scaled_carefully(kb, values, weights);
-        if self.form == Form::Single {
+        if self.form == QueryLayout::KeysInLanes {
             more = kb.reduce(ReduceKind::Sum, 0, more);
         }
         kb.binary(BinaryOp::Add, sum, more)
@@ -462,8 +465,8 @@ impl Attention {
         let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
         let (same_queries, same_keys) = (same(query), same(key));
         let at = self.at(self.row, first);
-        match (same_queries || self.form == Form::Single, same_keys) {
-            (_, true) if self.form == Form::Single => kb.load(*b, &at, (None, None), ONE, ONE),
+        match (same_queries || self.form == QueryLayout::KeysInLanes, same_keys) {
+            (_, true) if self.form == QueryLayout::KeysInLanes => kb.load(*b, &at, (None, None), ONE, ONE),
             (true, _) => kb.load(*b, &at, (Some(key), None), keys, ONE),
             (false, true) => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
             (false, false) => load_turned(kb, *b, &at, (key, query), (keys, self.queries), None),

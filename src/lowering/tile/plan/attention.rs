@@ -5,11 +5,11 @@
 //! are read in place badly then: each row of a head is on a page of its own, and the rows fall into few sets of the caches.
 //! Where there are many queries, each head's keys and values are first copied to lie row after row, as `f32`; so are those
 //! of other types, which the kernel would convert for each tile of queries again. A few queries, one after another, have a
-//! kernel of their own (`attention::Form`). Where all are `bf16` and the target multiplies pairs of such steps, several queries
+//! kernel of their own (`attention::QueryLayout`). Where all are `bf16` and the target multiplies pairs of such steps, several queries
 //! have a kernel that does so: keys are laid row after row as they are, values in panels for blocks of keys. How many queries there are may be known only in the call, which then has all
 //! these ways.
 
-use super::super::attention::{self, Form};
+use super::super::attention::{self, QueryLayout};
 use super::super::region::{Operand, buffer_type};
 use super::super::views::View;
 use super::super::{map, packing};
@@ -34,7 +34,7 @@ impl Lowering<'_> {
         let (queries, keys, values) = (place(0)?, place(1)?, place(2)?);
         let rows = |i: usize| operands.get(i).and_then(Operand::view)?.shape.iter().rev().nth(1).cloned();
         let (Some(count), Some(others)) = (rows(queries), rows(keys)) else {
-            return self.attention_of(body, operands, to, Form::Sideways);
+            return self.attention_of(body, operands, to, QueryLayout::InLanes);
         };
         let (counts, kv) = ([&count, &others], [keys, values]);
         match self.paired(operands, [queries, keys, values], to) {
@@ -59,7 +59,7 @@ impl Lowering<'_> {
     ) -> Result<(), String> {
         let tiles = |plan: &mut Self| match copies {
             true => plan.many(body, operands, to, count, keys_and_values),
-            false => plan.attention_of(body, operands, to, Form::Sideways),
+            false => plan.attention_of(body, operands, to, QueryLayout::InLanes),
         };
         // As many keys as queries are no work where they are few.
         let side_by_side = keys_and_values.iter().all(|i| operands.get(*i).is_some_and(is_row_after_row));
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         }
         self.from(count, self.target.single_queries + 1, |plan, enough| match enough {
             true => tiles(plan),
-            false => plan.attention_of(body, operands, to, Form::Single),
+            false => plan.attention_of(body, operands, to, QueryLayout::KeysInLanes),
         })
     }
 
@@ -119,11 +119,11 @@ impl Lowering<'_> {
             }
         }
         if moved.is_empty() {
-            return self.attention_of(body, operands, to, Form::Sideways);
+            return self.attention_of(body, operands, to, QueryLayout::InLanes);
         }
         self.from(count, enough, |plan, enough| match enough {
             true => plan.after_copies(body, operands, to, &moved),
-            false => plan.attention_of(body, operands, to, Form::Sideways),
+            false => plan.attention_of(body, operands, to, QueryLayout::InLanes),
         })
     }
 
@@ -165,13 +165,19 @@ impl Lowering<'_> {
         let packed = packing::in_columns("values", attention::KEYS, &v.transpose(&turned), root);
         self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
         self.launch(packed.call)?;
-        let form = Form::Paired;
+        let form = QueryLayout::InLanePairs;
         let call = attention::attention("attention", &self.target, body, &operands, to, form, Some(&packed.panels))?;
         self.launch(call)
     }
 
     /// Launches a kernel on the operands where they lie.
-    fn attention_of(&mut self, body: &Function, operands: &[Operand], to: &View, form: Form) -> Result<(), String> {
+    fn attention_of(
+        &mut self,
+        body: &Function,
+        operands: &[Operand],
+        to: &View,
+        form: QueryLayout,
+    ) -> Result<(), String> {
         let call = attention::attention("attention", &self.target, body, operands, to, form, None)?;
         self.launch(call)
     }
@@ -190,7 +196,7 @@ impl Lowering<'_> {
                 *from = self.row_after_row(from, Elem::F32)?;
             }
         }
-        self.attention_of(body, &operands, to, Form::Sideways)
+        self.attention_of(body, &operands, to, QueryLayout::InLanes)
     }
 
     /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it repeats.

@@ -73,7 +73,7 @@ impl Lowering<'_> {
         let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
         let site = self.site(text);
         let index = self.builder.check_index(index, bound, site);
-        // The checked index stands under a root of its own, for the view to name.
+        // The checked index is under a root of its own, for the view to name.
         let name = self.fresh_root();
         self.indices[name] = Some(index);
         self.places[v] = Some(from.select_at(axis, name));

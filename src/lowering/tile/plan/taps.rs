@@ -1,7 +1,7 @@
 //! Taps: an observed value is copied to where the caller wants it, and a flag tells that it was.
 //!
 //! In: a tap of the graph IR. Out: a jump on whether the call asks for it, and two launches. What only the tap needs is
-//! computed after that jump too, for each tap by itself, wherever it stands in the graph: operations without effects can be
+//! computed after that jump too, for each tap by itself, wherever it is in the graph: operations without effects can be
 //! computed later. A call need not come to every tap, in every step of a loop; what it did not come to is zeros, which are
 //! the caller's to make, and the flags say which zeros are values.
 
@@ -24,7 +24,7 @@ const MOST: usize = 32;
 /// What only taps need, in a function with taps.
 pub(super) struct ForTaps {
     needed: SecondaryMap<Value, bool>,
-    /// Where instructions stand: definitions come before uses.
+    /// Where instructions are: definitions come before uses.
     order: SecondaryMap<Inst, Option<usize>>,
 }
 
@@ -130,7 +130,7 @@ impl Lowering<'_> {
         self.launch(call)?;
         self.builder.br(done, &[]);
         self.builder.switch_to(done);
-        // Another tap stands where this one's block does not dominate.
+        // Another tap is in a block that this one's does not dominate.
         for v in beside.iter().filter_map(|i| self.f.inst(*i).result) {
             self.places[v] = None;
             self.roots[v] = None;

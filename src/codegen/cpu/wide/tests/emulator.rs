@@ -165,7 +165,7 @@ impl Emulator {
         self.vectors.get(&r.number()).copied().unwrap_or([0xa5; 64])
     }
 
-    /// Does one instruction; where it goes on, if not behind it.
+    /// Does one instruction; where it goes on, if not after it.
     fn step(&mut self, i: &Instruction) -> Option<u64> {
         let holds = |yes: bool| yes.then(|| i.near_branch_target());
         let (zero, less, below) = self.flags;

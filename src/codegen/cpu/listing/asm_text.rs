@@ -8,7 +8,7 @@
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 /// How an instruction is written.
-pub(super) enum Spelled {
+pub(super) enum AsmText {
     /// As text.
     Text(String),
     /// As bytes; what they mean.
@@ -44,12 +44,12 @@ fn fits(n: i64) -> bool {
     i8::try_from(n).is_ok()
 }
 
-/// Spells an instruction. `named`: does it refer to a place by name?
-pub(super) fn spell(i: &Instruction, bytes: &[u8], text: String, named: bool) -> Spelled {
+/// Formats an instruction. `named`: does it refer to a place by name?
+pub(super) fn asm_text(i: &Instruction, bytes: &[u8], text: String, named: bool) -> AsmText {
     let (prefix, op) = parts(bytes);
     let memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
     if by_bytes(i, prefix, op, memory) {
-        return Spelled::Bytes(text);
+        return AsmText::Bytes(text);
     }
     let mut before = String::new();
     if i.op0_kind() == OpKind::NearBranch64 {
@@ -60,7 +60,7 @@ pub(super) fn spell(i: &Instruction, bytes: &[u8], text: String, named: bool) ->
         if named && bytes.len() > 2 && i.mnemonic() != Mnemonic::Call && fits(near - end) {
             before += "{disp32} ";
         }
-        return Spelled::Text(before + &text);
+        return AsmText::Text(before + &text);
     }
     match prefix {
         Prefix::Evex if !needs_evex(i) => before += "{evex} ",
@@ -83,7 +83,7 @@ pub(super) fn spell(i: &Instruction, bytes: &[u8], text: String, named: bool) ->
     } else if registers && stores(prefix, op) {
         before += "{store} ";
     }
-    Spelled::Text(before + &renamed(i, &text))
+    AsmText::Text(before + &renamed(i, &text))
 }
 
 /// Does the assembler have no words for this form?
