@@ -91,6 +91,30 @@ fn the_levels_do_what_help_says() {
     assert!(none.contains(" = sqrt ") && !one.contains(" = sqrt ") && one.contains("fused"), "{none}{one}");
 }
 
+/// The language and each IR say what an operation is; a name that none has is compared with all.
+#[test]
+fn operations_are_explained_at_each_level() {
+    let shown = |args: &[&str]| {
+        let (code, out, err) = attnc(&[&["ops"], args].concat());
+        assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+        out
+    };
+    let softplus = shown(&["softplus"]);
+    for form in ["softplus(x) (language)\n", "softplus x (graph IR)\n", "softplus x (tile IR)\n"] {
+        assert!(softplus.contains(form), "{form}: {softplus}");
+    }
+    let check = shown(&["--ir", "tile", "check_index"]);
+    assert!(check.starts_with("check_index index, bound, site=number (tile IR)\n"), "{check}");
+    assert!(check.contains("effects     writes, may fail\n"), "{check}");
+    let all = shown(&[]);
+    let headings: Vec<&str> = all.lines().filter(|line| line.ends_with(':')).collect();
+    assert_eq!(headings, ["language:", "graph IR:", "tile IR:", "vector IR:"]);
+    assert!(shown(&["--ir", "vector"]).starts_with("add (f32, f32) -> f32 "));
+    let (code, out, err) = attnc(&["ops", "sofmtax"]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains("did you mean `softmax`?"), "{err}");
+}
+
 #[test]
 fn everything_that_can_be_named_is_listed() {
     let list = |what: &str| {

@@ -19,8 +19,6 @@
 //! 2^[`ADDRESS_BITS`] (zeros counted as ones), which every entry checks. A fact follows from the form of its sides, from one known
 //! fact, or from the sum of two; a size, from that of an argument. What cannot be proved is checked by each call.
 
-#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
-
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Function, InstData, Loc, Module, Op, Type, Value};
@@ -206,6 +204,7 @@ impl<'f> Requirements<'f> {
         }
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn instruction(&mut self, f: &'f Function, inst: &'f InstData) {
         let loc = inst.loc;
         let operand = |at: usize| inst.operands.get(at).and_then(|v| f.tensor(*v));

@@ -145,11 +145,14 @@ impl<'a, F: Real> Interpreter<'a, F> {
         }
         let ty = inst.result.map(|v| f.ty(v));
         let Some(Type::Tensor(ty)) = ty else {
-            let n = match &inst.op {
-                Op::Const(s) => s.as_i64(),
-                Op::DimValue(d) => value(d, &self.symbols)?,
-                Op::Binary(op) => op.eval_int(index(0)?, index(1)?),
-                op => return Err(EvalError::internal(format!("`{op}` gives an index"))),
+            let n = if let Op::Const(s) = &inst.op {
+                s.as_i64()
+            } else if let Op::DimValue(d) = &inst.op {
+                value(d, &self.symbols)?
+            } else if let Op::Binary(op) = &inst.op {
+                op.eval_int(index(0)?, index(1)?)
+            } else {
+                return Err(EvalError::internal(format!("`{}` gives an index", inst.op)));
             };
             return Ok(Some(RuntimeValue::Index(n)));
         };
