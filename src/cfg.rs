@@ -60,12 +60,12 @@ pub struct Cfg<B: EntityRef> {
     blocks: Vec<B>,
     predecessors: SecondaryMap<B, Vec<B>>,
     /// Where a block is in the dominator tree; none for blocks that cannot be reached.
-    tree: SecondaryMap<B, Option<Place<B>>>,
+    tree: SecondaryMap<B, Option<TreeNode<B>>>,
 }
 
 /// A block's place in the dominator tree.
 #[derive(Clone, Copy, Debug)]
-struct Place<B> {
+struct TreeNode<B> {
     parent: Option<B>,
     /// The entry has 1.
     depth: u32,
@@ -166,13 +166,13 @@ impl<B: EntityRef + Ord> Cfg<B> {
 }
 
 /// Numbers a dominator tree by a walk in depth, with a stack of its own.
-fn places<B: EntityRef>(root: Option<B>, children: &SecondaryMap<B, Vec<B>>) -> SecondaryMap<B, Option<Place<B>>> {
-    let mut tree: SecondaryMap<B, Option<Place<B>>> = SecondaryMap::new();
+fn places<B: EntityRef>(root: Option<B>, children: &SecondaryMap<B, Vec<B>>) -> SecondaryMap<B, Option<TreeNode<B>>> {
+    let mut tree: SecondaryMap<B, Option<TreeNode<B>>> = SecondaryMap::new();
     let mut count = 0;
     let mut stack = Vec::new();
-    let mut enter = |tree: &mut SecondaryMap<B, Option<Place<B>>>, b: B, parent, depth| {
+    let mut enter = |tree: &mut SecondaryMap<B, Option<TreeNode<B>>>, b: B, parent, depth| {
         count += 1;
-        tree[b] = Some(Place { parent, depth, first: count, last: count });
+        tree[b] = Some(TreeNode { parent, depth, first: count, last: count });
         count
     };
     if let Some(root) = root {

@@ -10,9 +10,12 @@
 //!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
+//!     simplify    tile/simplify.rs  what lowering says twice of indices and scalars is said once
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
-//!   vector IR     vector/           elementary functions (exp, sin, pow), each written once for all widths and back ends
+//!   vector IR     vector/           what a `run` does, vector by vector (made by lowering/vector/), and the elementary
+//!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
+//!                 wide/machine/     their code over virtual registers, which `--emit mir` shows
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
@@ -22,27 +25,40 @@
 //!
 //! # The map
 //!
-//! | folder | what lives there | what it must not know |
-//! |---|---|---|
-//! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | types, shapes |
-//! | `diagnostics` | messages as data, advice as changes of the text, codes with explanations, rendering | any stage |
-//! | `shape` | element types, dimensions in canonical form, facts about them | source, IR, machines |
-//! | `scalar` | what `exp`, `add`, `lt` mean for one element | tensors |
-//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | IR |
-//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | passes, machines |
-//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | back ends |
-//! | `passes` | rewrites of graph IR, the pipeline, remarks | files, back ends |
-//! | `lowering::tile` | regions to kernels, functions to plans, movement to views | instruction sets |
-//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | graph IR's operations, Cranelift |
-//! | `vector` | vector IR: operations on each lane, text, interpreter; the elementary functions, `functions/*.vec` | tiles, instructions |
-//! | `codegen` | scheduled tile IR to an object; the model as seen from outside | how anything was decided |
-//! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
-//! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
-//! | `irtext` | the syntax that both IR texts share | either IR |
-//! | `files` | writing outputs whole, and temporary files that go away | what is in a file |
-//! | `threads` | the same work for each of several things, on several threads | what the work is |
-//! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | any operation or type |
-//! | `cfg` | the control flow of a body: orders of blocks, dominators, loops | what stands in a block |
+//! | folder | what lives there | what it imports | what it must not know |
+//! |---|---|---|---|
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `runtime`, `scalar`, `shape`, `source`, `syntax`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
+//! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
+//! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
+//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax` | IR |
+//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
+//! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
+//! | `lowering::tile` | regions to kernels, functions to plans, movement to views | `ir`, `scalar`, `shape`, `tile` | vectors, machine code |
+//! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `source`, `ssa`, `tile`, `vector` | instructions, back ends |
+//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | back ends |
+//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | graph IR, Cranelift |
+//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `cfg`, `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
+//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `panics`, `runtime`, `scalar`, `shape`, `source`, `threads`, `tile`, `vector` | how anything was decided |
+//! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
+//! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
+//! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
+//! | `source` | source texts, spans, and the locations that instructions carry |  | tokens, trees, IR |
+//! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
+//! | `scalar` | literal elements; what `exp`, `add`, `lt` mean for one element | `shape::Elem` | tensors |
+//! | `tensor` | host tensors: an element type, extents, bytes | `shape` | where they come from |
+//! | `interface` | declarations of a module: parameters, entry points, taps | `shape`, `source` | bodies, operations |
+//! | `interp` | what both interpreters share: parameters, limits, errors | `source`, `tensor` | either IR |
+//! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | `cfg`, `source` | any operation or type |
+//! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |
+//! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | `diagnostics`, `irtext`, `scalar`, `shape`, `ssa` | any operation |
+//! | `irtext` | the syntax that the IR texts share | `diagnostics`, `shape`, `source` | any IR |
+//! | `files` | writing outputs whole, and temporary files that are removed |  | what is in a file |
+//! | `threads` | the same work for each of several items, on several threads |  | what the work is |
+//! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
+//! | `stack` | room on the stack for deep recursion |  | what recurses |
+//! | `panics` | turning a panic of a dependency into an error |  | whose it is |
+//!
+//! A folder imports what the third column lists and nothing else; `tests/tidy.rs` checks that, and that there is no circle.
 //!
 //! # Decisions that are not obvious
 //!
@@ -52,7 +68,7 @@
 //! * **Monomorphic but for run-time dimensions.** Generics are checked once, on symbols, so that a shape never fits by
 //!   accident of a bound size; lowering then substitutes what is bound and inlines every layer. A loop over an array of
 //!   layers stays a loop that indexes its parameters, so compile time hardly grows with depth.
-//! * **`..` is one axis at run time.** The door of an entry point collapses the leading axes and restores them in the
+//! * **`..` is one axis at run time.** An entry point collapses the leading axes of its arguments and restores them in its
 //!   results.
 //! * **Fused regions nest.** A `fused` instruction holds the operations that it replaced, so every dump shows what a
 //!   kernel computes, and the interpreter runs it without knowing of kernels.
@@ -73,6 +89,12 @@
 //! * **Functions are made by themselves.** Code generation declares all functions, makes each from its kernel or plan alone, and
 //!   puts them into the object in order (`codegen::cpu::object`). So they are made on all cores, and the bytes are those that
 //!   one core would give.
+//! * **A run is lowered to vectors once, and printed.** Which loop an instruction stands in, how many vectors go at a time, masks
+//!   at the end of a row, accumulators and the order in which lanes are added are decided in `lowering::vector`, for any number
+//!   of lanes; `--emit vector` shows them, the interpreter of vector IR runs them on random kernels, and the leaves of 256 and
+//!   512 bits print them. What AVX2 cannot do (masked access to 8 and 16 bits) is replaced before, by a pass
+//!   (`vector::routine::legalise`). Cranelift's 128-bit code and LLVM's are still made of the tile IR itself
+//!   (`codegen/cpu/run.rs`, `codegen/llvm/run.rs`).
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch, and a remark
@@ -150,6 +172,8 @@ pub mod codegen;
 pub mod diagnostics;
 pub mod driver;
 pub mod files;
+pub mod interface;
+pub mod interp;
 pub mod ir;
 pub mod irtext;
 pub mod lowering;
@@ -159,9 +183,11 @@ pub mod random;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;
+pub mod source;
 pub mod ssa;
 pub mod stack;
 pub mod syntax;
+pub mod table;
 pub mod tensor;
 pub mod threads;
 pub mod tile;

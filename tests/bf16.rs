@@ -96,7 +96,7 @@ fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[
         }
         // What cannot run here is compiled all the same.
         if !compiled::bf16_levels().contains(&level) {
-            let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+            let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
             compiled::compile(&[cpu::Tier { level, module: &tiles }], &model);
             continue;
         }
@@ -274,7 +274,7 @@ fn pairs_of_rows_are_made_at_every_level() {
         // They are widened there.
         let source = text.replace("cpu(avx512bf16)", &format!("cpu({})", level.name()));
         let source = source.replace("mode=pairs", "mode=chain").replace("mode=fma", "mode=chain");
-        let file = attnc::syntax::span::SourceMap::new().add("pairs.tir", source.as_str());
+        let file = attnc::source::SourceMap::new().add("pairs.tir", source.as_str());
         let tiles = tile::text::parse(&source, file).unwrap_or_else(|e| panic!("{e:?}")).module;
         let folder = tempfile::tempdir().unwrap();
         let model = compiled::load_tiles(level, &module, &tiles, &none, folder.path());
@@ -417,10 +417,10 @@ fn a_listing_has_all_leaves_of_its_level() {
         "model M { pub fn forward(a: bf16[S, 64], b: bf16[64, 40], c: f32[S, 40]) -> f32[S, 40] {\n    \
          cast<f32>(a @ b) + softmax(c)\n} }",
     );
-    let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+    let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
     let tiles = [Cpu::AMX, Cpu::AVX512].map(|level| (level, compiled::scheduled(&module, level)));
     let tiers = tiles.each_ref().map(|(level, module)| cpu::Tier { level: *level, module });
-    let wanted = cpu::Wanted { asm: true, level: Some(Cpu::AMX), ..cpu::Wanted::default() };
+    let wanted = cpu::EmitOptions { asm: true, level: Some(Cpu::AMX), ..cpu::EmitOptions::default() };
     let listing = cpu::compile(&tiers, &model, wanted).unwrap().asm;
     for text in ["leaf.dot.amx", "tdpbf16ps tmm0, tmm4, tmm6", "leaf.run.avx512", "  # bf16.attn:"] {
         assert!(listing.contains(text), "{text}: {listing}");
@@ -435,14 +435,14 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
     // With something to be done with the sums, one product in a loop takes all steps.
     let source = "model M { pub fn forward(a: bf16[S, 2304], b: bf16[2304, 40]) -> bf16[S, 40] { abs(a @ b) } }";
     let module = module(source);
-    let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+    let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
     let level = Cpu::AVX512_BF16;
     let text = tile::text::print(&compiled::scheduled(&module, level));
     for (steps, in_pairs) in [("2304", true), ("2303", false)] {
         let source = text.replace("= const 2304 ", &format!("= const {steps} "));
         assert_eq!(source == text, in_pairs, "the bound of the steps is a literal: {text}");
         let parsed = |source: &str| {
-            let file = attnc::syntax::span::SourceMap::new().add("pairs.tir", source);
+            let file = attnc::source::SourceMap::new().add("pairs.tir", source);
             tile::text::parse(source, file).unwrap_or_else(|e| panic!("{e:?}")).module
         };
         let mut tiles = parsed(&source);
@@ -452,7 +452,7 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
             tiles = parsed(&source.replace("mode=pairs", "mode=chain"));
         }
         tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
-        let wanted = cpu::Wanted { asm: true, level: Some(level), ..cpu::Wanted::default() };
+        let wanted = cpu::EmitOptions { asm: true, level: Some(level), ..cpu::EmitOptions::default() };
         let tier = cpu::Tier { level, module: &tiles };
         let compiled = attnc::codegen::compile(compiled::generator(), &[tier], &model, wanted).unwrap();
         assert_eq!(compiled.asm.contains("vdpbf16ps"), in_pairs, "{steps} steps: {}", compiled.asm);
@@ -463,9 +463,9 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
 #[test]
 fn kernels_of_lower_levels_are_made_for_them() {
     let module = module("model M { pub fn forward(a: bf16[S, 64], b: bf16[64, 40]) -> bf16[S, 40] { a @ b } }");
-    let model = attnc::codegen::descriptor::describe(&module, "Test", "", "any").unwrap();
+    let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
     let tiles = compiled::scheduled(&module, Cpu::AVX512_BF16);
-    let wanted = cpu::Wanted { asm: true, level: Some(Cpu::AMX), ..cpu::Wanted::default() };
+    let wanted = cpu::EmitOptions { asm: true, level: Some(Cpu::AMX), ..cpu::EmitOptions::default() };
     let tier = cpu::Tier { level: Cpu::AMX, module: &tiles };
     let asm = attnc::codegen::compile(compiled::generator(), &[tier], &model, wanted).unwrap().asm;
     assert!(asm.contains("vdpbf16ps") && !asm.contains("tdpbf16ps"), "{asm}");

@@ -4,7 +4,8 @@
 //! checks without a word.
 
 use attnc::diagnostics::{Diagnostics, Severity, apply_fixes, render_all};
-use attnc::syntax::{self, span::SourceMap};
+use attnc::source::SourceMap;
+use attnc::syntax;
 use attnc::types;
 
 struct Told {
@@ -140,7 +141,11 @@ fn syntax_of_python_gives_one_error_each() {
         "write `x[1..]`",
     );
     one_error("to", &function(rows, "concat(x[:1], x[1..], axis = 0)"), "write `x[..1]`");
-    one_error("a comment", &function(x, "# one column\n    x[.., 0] # the first"), "from `//` to the end of its line");
+    one_error(
+        "a comment",
+        &function(x, "# one column\n    x[.., 0] # the first"),
+        "begins with `//` and ends at the end of the line",
+    );
     let both = "(x: f32[S], c: bool) -> f32[S]";
     one_error(
         "a choice",
@@ -201,7 +206,7 @@ fn syntax_of_python_gives_one_error_each() {
     one_error(
         "a text as a comment",
         "fn f(x: f32[S]) -> f32[S] {\n    \"\"\"Nothing.\"\"\"\n    x\n}\n",
-        "a comment goes from `//`",
+        "a comment begins with `//`",
     );
     one_error(
         "a variable called var",
@@ -257,7 +262,7 @@ fn functions_of_other_libraries_show_how_they_are_written() {
         ("where(tril(full<f32>(1, [S, S])), x @ x.T, 0) @ x", "write `causal(S, S)`"),
         ("repeat_interleave(x, 2, dim=0)[0..S]", "* full<f32>(1, [1, 2, 1]), \"a n b -> (a n) b\")`"),
         ("where(x > 0, x, float(\"-inf\"))", "write `-inf`"),
-        ("x[-1] + x", "it is `S-1`"),
+        ("x[-1] + x", "write `S-1` to count from the end"),
         ("x + sum(x[..-1], axis = 0)", "write `S-1`"),
         ("einsum(\"sd,td->st\", x, x) @ x", "write `\"s d, t d -> s t\"`"),
         ("rearrange(x, \"sd->ds\").T", "write `\"s d -> d s\"`"),
@@ -316,13 +321,16 @@ fn clauses_of_one_where_see_each_other() {
 fn literals_that_overflow_are_errors() {
     let x = |ty: &str, line: &str| format!("fn f(x: {ty}[S]) -> {ty}[S] {{ {line} }}\n");
     for (program, advice) in [
-        (x("f32", "x * 1e39"), "1e39 does not fit `f32`"),
+        (x("f32", "x * 1e39"), "1e39 is too large for `f32`"),
         (x("f32", "x * -1e300"), "infinity is written `inf`"),
-        (x("f16", "x + 1e5"), "1e5 does not fit `f16`, whose largest number is 65504"),
-        (x("f16", "x + 70000"), "70000 does not fit `f16`"),
+        (x("f16", "x + 1e5"), "1e5 is too large for `f16`, whose largest number is 65504"),
+        (x("f16", "x + 70000"), "70000 is too large for `f16`"),
         (x("f16", "x * -65520.0"), "65504"),
-        (x("f32", "let y = 4e38\nx * y"), "does not fit `f32`"),
-        ("layer L<D, eps = 1e39> {\n    fn f(x: f32[D]) -> f32[D] { x + eps }\n}\n".to_string(), "does not fit `f32`"),
+        (x("f32", "let y = 4e38\nx * y"), "is too large for `f32`"),
+        (
+            "layer L<D, eps = 1e39> {\n    fn f(x: f32[D]) -> f32[D] { x + eps }\n}\n".to_string(),
+            "is too large for `f32`",
+        ),
     ] {
         let told = tell(&program);
         assert!(told.errors >= 1 && told.shown.contains("E0322"), "{program}\n{}", told.shown);
@@ -348,7 +356,7 @@ fn what_differs_is_not_told_as_equal() {
     let told = tell(model);
     assert!(!told.shown.contains("(3) is not 3"), "{}", told.shown);
     let told = tell("model M<H = 3> {\n    pub fn forward(x: f32[3]) -> f32[H] { x }\n}\n");
-    assert!(told.shown.contains("H is 3 by its default only"), "{}", told.shown);
+    assert!(told.shown.contains("H is 3 only by default"), "{}", told.shown);
 }
 
 #[test]

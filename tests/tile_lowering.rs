@@ -12,7 +12,7 @@ use attnc::lowering::tile::{WeightFormat, lower_packed};
 use attnc::passes::{Collected, Options, optimise};
 use attnc::random::Random;
 use attnc::shape::Elem;
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, Cpu, PlanVariant};
 

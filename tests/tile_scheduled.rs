@@ -1,7 +1,7 @@
 //! Does the verifier see what is wrong with a kernel scheduled for a CPU? Kernels that are right (a row softmax times a
 //! matrix; a softmax in tiles that lie on their sides; products of weights in fewer bytes), and changes to them, each wrong in one way.
 
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tile::{text, verify};
 
 const KERNEL: &str = r#"module "scheduled"

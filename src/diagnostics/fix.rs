@@ -3,7 +3,7 @@
 //! In: a text and the diagnostics about it. Out: the text as the first advice of each diagnostic would have it.
 
 use super::Diagnostic;
-use crate::syntax::span::{FileId, Span};
+use crate::source::{FileId, Span};
 
 /// A change of a source text: what stands at a place gives way to another text. An empty place is an insertion.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

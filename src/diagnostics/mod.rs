@@ -14,7 +14,7 @@ pub use codes::Code;
 pub use fix::{Fix, apply_fixes, fixed_text};
 pub use render::{render, render_all};
 
-use crate::syntax::span::Span;
+use crate::source::Span;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

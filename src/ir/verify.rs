@@ -227,32 +227,12 @@ impl<'a> Verifier<'a> {
         if let Some(message) = too_large(&inst.op, &types, declared) {
             self.error(at, message);
         }
+        self.dims(at, inst.op.dims());
         match &inst.op {
             Op::Const(s) => self.literal(at, *s, declared),
-            Op::DimValue(d) => self.dims(at, [d]),
-            Op::Slice { axis: _, start, stop } => self.dims(at, [start, stop]),
-            Op::Pad { axis: _, low, high } => self.dims(at, [low, high]),
             Op::Param { name } => self.param(at, name, inst.operands.len(), declared),
-            Op::Tap { name: _, extents } => self.dims(at, extents),
             Op::Fused { kind, body } => self.region(i, *kind, body),
-            Op::Iota { .. }
-            | Op::Causal
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Where
-            | Op::Cast { .. }
-            | Op::Reshape
-            | Op::Transpose { .. }
-            | Op::Broadcast
-            | Op::Index { .. }
-            | Op::Concat { .. }
-            | Op::Gather { .. }
-            | Op::Reduce { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::Matmul
-            | Op::Attention { .. } => {}
+            _ => {}
         }
     }
 

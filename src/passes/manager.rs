@@ -13,7 +13,7 @@ use crate::diagnostics::Diagnostics;
 use crate::ir::requirements::{keep, requirements};
 use crate::ir::{self, Loc, Module, text};
 use crate::shape::Fact;
-use crate::syntax::span::FileId;
+use crate::source::FileId;
 
 /// Where texts go. The driver writes them to stderr and to files; tests collect them.
 pub trait Sink {

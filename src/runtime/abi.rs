@@ -275,7 +275,7 @@ pub mod cmp {
     pub const GE: u64 = 5;
 }
 
-/// A `where` clause that is decided at the door of a call.
+/// A `where` clause that is checked on entry to a call.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CheckDesc {

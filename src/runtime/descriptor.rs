@@ -135,7 +135,7 @@ pub struct Entry {
     pub batch_symbol: Option<usize>,
     /// Arguments.
     pub args: Vec<Tensor>,
-    /// Conditions at the door.
+    /// Conditions that a call checks on entry.
     pub checks: Vec<Check>,
     /// Results.
     pub results: Vec<Tensor>,

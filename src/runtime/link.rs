@@ -55,7 +55,7 @@ impl fmt::Display for LinkError {
         match self {
             LinkError::NoLinker { tried } => write!(
                 f,
-                "no linker found (looked for {}); install a C compiler or LLVM's lld, or write an object file with `--emit obj`",
+                "no linker found (looked for {}); install a C compiler or LLVM's lld, or emit an object file with `--emit obj`",
                 tried.join(", ")
             ),
             LinkError::File { path, error } => write!(f, "cannot write `{}`: {error}", path.display()),

@@ -52,7 +52,7 @@ macro_rules! functions {
                 let address = |name: &str| {
                     let at = abi::FUNCTIONS.iter().position(|known| name.strip_prefix("attnc_") == Some(known));
                     let found = at.and_then(|at| table.functions.get(at)).copied();
-                    found.ok_or_else(|| error(-1, format!("there is no function {name}")))
+                    found.ok_or_else(|| error(-1, format!("the library has no function {name}")))
                 };
                 // SAFETY: the signatures are those of the support library.
                 unsafe {
@@ -145,7 +145,7 @@ impl CompiledModel {
                 let message = format!("{} has ABI {}, this attnc has {ABI_VERSION}", so.display(), other.abi_version);
                 return Err(error(-1, message));
             }
-            None => return Err(error(-1, format!("{} is not a model that attnc made", so.display()))),
+            None => return Err(error(-1, format!("{} is not a model compiled by attnc", so.display()))),
         };
         // SAFETY: the version says which functions there are.
         let functions = unsafe { Functions::of(table)? };
@@ -191,8 +191,9 @@ impl CompiledModel {
         let wanted = CString::new(name).map_err(|_| error(1, "an entry point's name has a NUL"))?;
         // SAFETY: a C string.
         let index = unsafe { (self.functions.attnc_entry_index)(wanted.as_ptr()) };
-        u64::try_from(index)
-            .map_err(|_| error(1, format!("no entry point `{name}`; there is {}", self.entries().join(", "))))
+        u64::try_from(index).map_err(|_| {
+            error(1, format!("no entry point `{name}`; the entry points are {}", self.entries().join(", ")))
+        })
     }
 
     /// Signature of an entry point, as the program spells it.
@@ -461,7 +462,7 @@ impl Session<'_> {
         };
         self.written = written;
         let results: Option<Vec<Tensor>> = results.into_iter().map(Room::filled).collect();
-        Ok((results.ok_or_else(|| error(8, "the results are not what their types say"))?, found))
+        Ok((results.ok_or_else(|| error(8, "the results do not match their types"))?, found))
     }
 
     /// In how many steps of loops over time each tap of the last call with taps was written: 0 where the call did not come to

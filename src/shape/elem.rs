@@ -53,6 +53,16 @@ impl Elem {
         }
     }
 
+    /// The type in which elements of memory are computed: small floats as `f32`, `i8` as `i32`.
+    pub fn computed(self) -> Elem {
+        match self {
+            Elem::F32 | Elem::BF16 | Elem::F16 => Elem::F32,
+            Elem::I8 | Elem::I32 => Elem::I32,
+            Elem::I64 => Elem::I64,
+            Elem::Bool => Elem::Bool,
+        }
+    }
+
     /// Is this a floating-point type?
     pub fn is_float(self) -> bool {
         matches!(self, Elem::F32 | Elem::BF16 | Elem::F16)

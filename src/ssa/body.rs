@@ -2,8 +2,9 @@
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
-use super::{Block, Dialect, Inst, Jumps, Loc, Terminator, Value};
+use super::{Block, Dialect, Inst, Jumps, Terminator, Value};
 use crate::cfg::{self, Cfg, Flow};
+use crate::source::Loc;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
 use super::body::ValueData;
-use super::{Block, BlockData, Body, Dialect, Inst, InstData, Loc, Terminator, Value, ValueDef};
+use super::{Block, BlockData, Body, Dialect, Inst, InstData, Terminator, Value, ValueDef};
+use crate::source::Loc;
 
 /// A use of a value: who uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

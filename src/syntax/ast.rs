@@ -6,8 +6,8 @@
 //! replaces what is deeper by [`ExprKind::Error`] and reports it), so recursion over them, and
 //! dropping them, is safe.
 
-use super::span::Span;
 use crate::shape::Elem;
+use crate::source::Span;
 
 /// How deep expressions, types and blocks may nest; deeper ones are an error of the program.
 pub const MAX_DEPTH: u16 = 256;

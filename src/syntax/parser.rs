@@ -8,11 +8,11 @@ use super::ast;
 use super::habits;
 use super::layout;
 use super::mistakes::{Around, explain_token};
-use super::span::{FileId, Span};
 use super::token::{Lexeme, lex};
 use super::tree::{Builder, SyntaxError};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::{FileId, Span};
 use lalrpop_util::{ParseError, lalrpop_mod};
 
 lalrpop_mod!(
@@ -49,7 +49,7 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::Fi
     if !errors.is_empty() && !diagnostics.has_errors() {
         // Errors are hidden only beside reported ones, so this does not happen; the caller relies on it.
         let whole = Span::new(file, 0, text.len() as u32);
-        diagnostics.push(Diagnostic::error(codes::UNEXPECTED, "this text cannot be read").at(whole, ""));
+        diagnostics.push(Diagnostic::error(codes::UNEXPECTED, "this text cannot be parsed").at(whole, ""));
     }
     ast::File { items, span: Span::new(file, 0, text.len() as u32) }
 }

@@ -7,9 +7,9 @@ use super::{
     Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, SlotData,
     Space, State, Terminator, TileType, Type, Value,
 };
-use crate::ir::{Loc, Scalar};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
+use crate::source::Loc;
 
 /// What both builders do: indices, scalars, control flow.
 macro_rules! common {

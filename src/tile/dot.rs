@@ -5,8 +5,10 @@
 //! bit, and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
 
 use super::{Body, Cpu, Feature, GROUP, InstData, Op, Space, TileType, Type};
-use crate::ir::Scalar;
+use crate::irtext::{Expr, TextError, read};
+use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
+use crate::table::Attribute;
 
 /// Bytes from row to row of what may be a panel: machine code writes out what it fetches ahead of it, and that grows with
 /// this. Pairs of steps are no further apart.
@@ -96,6 +98,23 @@ impl DotMode {
             DotMode::Pairs | DotMode::Tiles => p.pairs(cpu),
             DotMode::Groups => p.floats(cpu).and_then(|()| p.groups(cpu)),
         }
+    }
+}
+
+impl Attribute for Option<DotMode> {
+    const KIND: &'static str = "mode";
+
+    fn text(&self) -> String {
+        self.map_or(String::new(), |mode| mode.name().to_string())
+    }
+
+    fn read(e: &Expr) -> Result<Option<DotMode>, TextError> {
+        let name = read::word(e)?;
+        let known = DotMode::ALL.into_iter().find(|mode| mode.name() == name);
+        known.map_or_else(
+            || Err(TextError::new(e.place, format!("`{name}` is not a mode of a product"))),
+            |m| Ok(Some(m)),
+        )
     }
 }
 

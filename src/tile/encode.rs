@@ -12,8 +12,8 @@ use cranelift_entity::SecondaryMap;
 use super::{
     Block, BlockCall, Body, Extent, Inst, Kernel, Module, Op, Plan, State, Terminator, TileType, Type, Value, text,
 };
-use crate::ir::{Loc, Scalar};
-use crate::scalar::round_to;
+use crate::scalar::{Scalar, round_to};
+use crate::source::Loc;
 
 /// What of a kernel is left out.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{Body, Cpu, Op, Value};
-use crate::ir::{EntryDecl, Loc, ParamDecl};
+use crate::interface::{EntryDecl, Interface, ParamDecl};
 use crate::shape::Dim;
+use crate::source::Loc;
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -195,7 +196,13 @@ pub enum Part {
 }
 
 impl Module {
-    /// The base name of the file of a place.
+    /// What callers see of it.
+    pub fn interface(&self) -> Interface<'_> {
+        let entries = self.entries.as_slice().into();
+        Interface { params: &self.params, entries, file: &self.name, files: &self.files }
+    }
+
+    /// The base name of the file of a location.
     pub fn file(&self, loc: Loc) -> &str {
         loc.file_name(&self.name, &self.files)
     }

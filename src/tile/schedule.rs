@@ -31,7 +31,7 @@ use cranelift_entity::SecondaryMap;
 use super::{
     Block, Body, Cpu, DotMode, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef,
 };
-use crate::ir::Loc;
+use crate::source::Loc;
 use sharing::{Sharing, insts_of, step_back};
 
 /// Schedules a kernel for a level; one that is scheduled already stays as it is.

@@ -359,10 +359,5 @@ impl fmt::Display for Type {
 
 /// The type in which elements of memory are computed: small floats as `f32`, `i8` as `i32`.
 pub(super) fn computed(elem: Elem) -> Elem {
-    match elem {
-        Elem::F32 | Elem::BF16 | Elem::F16 => Elem::F32,
-        Elem::I8 | Elem::I32 => Elem::I32,
-        Elem::I64 => Elem::I64,
-        Elem::Bool => Elem::Bool,
-    }
+    elem.computed()
 }

@@ -12,7 +12,7 @@ use super::typed::{
 };
 use super::values::show_scalar;
 use crate::shape::Dim;
-use crate::syntax::span::FileId;
+use crate::source::FileId;
 
 /// The declarations of one file of a program.
 pub fn dump(program: &Program, file: FileId) -> String {

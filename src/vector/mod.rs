@@ -1,4 +1,7 @@
-//! Vector IR: what each lane of a vector goes through, written once for all back ends and all widths.
+//! Vector IR: what vectors of lanes go through, written once for all back ends and all widths.
+//!
+//! It has two parts. [`routine`] has control flow, memory and reductions: what a loop nest over tiles becomes. The rest is about
+//! elementary functions, which routines name by their operation (`exp`).
 //!
 //! In: the texts of elementary functions (`functions/*.vec`). Out: straight-line SSA over lanes, which Cranelift's back end
 //! prints for 4 lanes, our own for 8 and 16, and LLVM for any number. What this must not know: instructions of a machine,
@@ -28,6 +31,7 @@ pub mod expand;
 pub mod interp;
 pub mod library;
 pub mod op;
+pub mod routine;
 pub mod text;
 mod verify;
 

@@ -10,8 +10,7 @@ use cranelift_frontend::Variable;
 
 use super::code::{Code, Stride};
 use super::lanes::{Lane, Width, clif_type, plain};
-use crate::ir::Scalar;
-use crate::scalar::BinaryOp;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, Space, TileType, Type};
 

@@ -13,8 +13,7 @@ use cranelift_frontend::Variable;
 
 use super::code::{Code, Stride, Val};
 use super::lanes::{Lane, Width, clif_type, vectorises};
-use crate::ir::Scalar;
-use crate::scalar::{CmpOp, ReduceKind};
+use crate::scalar::{CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::tile::{self, Extent, Inst, InstData, Op, Space, TileType, Type};
 

@@ -47,7 +47,7 @@ pub(super) struct Product<'c> {
 
 /// A register tile: so many rows and vectors, from a row and a column.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'c> {
+pub(super) struct RegisterTile<'c> {
     pub(super) height: i64,
     pub(super) vectors: i64,
     pub(super) row: IntValue<'c>,
@@ -167,7 +167,7 @@ impl<'c> Code<'_, '_, 'c> {
         self.in_steps(vectors, &pairs, |code, vectors, column| {
             let col = code.e.b.build_int_mul(column, code.e.int(n), "")?;
             code.in_steps(rows, &heights, |code, height, row| {
-                code.register_tile(p, Place { height, vectors, row, col }, mode)
+                code.register_tile(p, RegisterTile { height, vectors, row, col }, mode)
             })
         })
     }
@@ -203,7 +203,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// What the sums of a register tile start with.
-    pub(super) fn start_sums(&self, p: &Product<'c>, place: Place<'c>) -> Made<Sums<'c>> {
+    pub(super) fn start_sums(&self, p: &Product<'c>, place: RegisterTile<'c>) -> Made<Sums<'c>> {
         let vector_bytes = i64::from(p.lanes) * p.bytes;
         let col_bytes = self.e.b.build_int_mul(place.col, self.e.int(p.bytes), "")?;
         let acc = self.steps(p.acc, place.row, self.e.int(p.pitch))?;
@@ -240,7 +240,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(())
     }
 
-    fn register_tile(&mut self, p: &Product<'c>, place: Place<'c>, mode: DotMode) -> Made<()> {
+    fn register_tile(&mut self, p: &Product<'c>, place: RegisterTile<'c>, mode: DotMode) -> Made<()> {
         let sums = self.start_sums(p, place)?;
         let a = self.steps(p.a.start, place.row, p.a.row)?;
         let b = self.steps(p.b.start, place.col, self.e.int(p.b.bytes()))?;
@@ -272,7 +272,7 @@ impl<'c> Code<'_, '_, 'c> {
     fn product_step(
         &self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         (a, b): (PointerValue<'c>, PointerValue<'c>),
         (k, mode): (IntValue<'c>, DotMode),
         scales: &[Lane<'c>],

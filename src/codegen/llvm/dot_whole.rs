@@ -8,12 +8,11 @@ use inkwell::types::VectorType;
 use inkwell::values::{IntValue, VectorValue};
 
 use super::code::Code;
-use super::dot::{Count, Place, Product};
+use super::dot::{Count, Product, RegisterTile};
 use super::emit::{Emit, Made};
 use super::lanes::Lane;
 use super::panels::Scaled;
-use crate::ir::Scalar;
-use crate::scalar::BinaryOp;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 
 /// Steps of a group.
@@ -52,7 +51,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn whole(&mut self, p: &Product<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> Made<()> {
         let most = if self.e.level.registers() == 32 { ROWS } else { FEW_ROWS };
         self.in_steps(Count::Value(rows), &[(most, 0), (1, 0)], |code, height, row| {
-            let place = Place { height, vectors: i64::from(VECTORS), row, col: code.e.int(0) };
+            let place = RegisterTile { height, vectors: i64::from(VECTORS), row, col: code.e.int(0) };
             let sums = code.start_sums(p, place)?;
             let a = code.steps(p.a.start, row, p.a.row)?;
             let ty = code.e.lanes_of(Elem::F32, p.lanes);

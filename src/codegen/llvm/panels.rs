@@ -8,7 +8,7 @@
 use inkwell::values::{IntValue, PointerValue, VectorValue};
 
 use super::code::{Code, Stride};
-use super::dot::{Place, Product, Sums};
+use super::dot::{Product, RegisterTile, Sums};
 use super::emit::Made;
 use super::lanes::Lane;
 use crate::scalar::BinaryOp;
@@ -118,7 +118,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn scales(
         &self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         s: Scaled<'c>,
         k: IntValue<'c>,
     ) -> Made<Vec<Lane<'c>>> {
@@ -136,7 +136,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn columns(
         &self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         b: PointerValue<'c>,
         k: IntValue<'c>,
         scales: &[Lane<'c>],
@@ -188,7 +188,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn pairs_of_steps(
         &mut self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         (a, b): (PointerValue<'c>, PointerValue<'c>),
         sums: &Sums<'c>,
     ) -> Made<()> {

@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{entries, shapes};
 use crate::ir::{Op, Scalar, Value};
 use crate::shape::Dim;
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::pattern::{Atom, Item, Rearrange, Side};
 use crate::types::typed::{Entry, Expr, ExprKind};
 

@@ -159,7 +159,12 @@ impl Opened {
         let all = model.variants.get();
         let Some(variant) = all.iter().find(quick).or_else(|| all.iter().find(fits)) else {
             let names: alloc::vec::Vec<&str> = model.variants.get().iter().map(|v| v.name.get()).collect();
-            fail!(Processor, "{} was compiled for {}, and this processor is none", model.name.get(), names.join(", "))
+            fail!(
+                Processor,
+                "{} was compiled for {}, which this processor does not support",
+                model.name.get(),
+                names.join(", ")
+            )
         };
         // SAFETY: by the contract above.
         let weights = unsafe { Weights::open(model, weights)? };

@@ -221,7 +221,7 @@ impl Mapping {
             let folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
             if folder >= 0 {
                 close(folder);
-                return Err(String::from("it is a folder"));
+                return Err(String::from("it is a directory"));
             }
             let file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
             if file < 0 {

@@ -153,9 +153,9 @@ pub(crate) unsafe fn want(entry: &EntryDesc, bound: &Bound, globs: *const *const
     if let Some((pattern, _)) = patterns.iter().find(|(_, met)| !met) {
         let known: Vec<&str> = entry.taps.get().iter().map(|t| t.pattern.get()).collect();
         if known.is_empty() {
-            fail!(Call, "{name} has no taps, and `{}` was asked for", Shown(pattern));
+            fail!(Call, "{name} has no taps, but `{}` was requested", Shown(pattern));
         }
-        fail!(Call, "{name} has no tap `{}`; it has {}", Shown(pattern), known.join(", "));
+        fail!(Call, "{name} has no tap `{}`; its taps are {}", Shown(pattern), known.join(", "));
     }
     Ok(out)
 }

@@ -303,7 +303,7 @@ fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
         let rounds =
             matches!(p.elem, elem::BF16 | elem::F16) && matches!(stored.as_str(), "f64" | "f32" | "bf16" | "f16");
         let advice = if rounds {
-            "this would round: convert the file, or declare the parameter as it is stored"
+            "this would round: convert the file, or declare the parameter with the type in the file"
         } else {
             "only bf16 and f16 are converted, to f32"
         };

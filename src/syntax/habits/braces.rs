@@ -5,7 +5,7 @@
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::Diagnostics;
 use crate::diagnostics::codes::syntax as codes;
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// A block that is open: the indentation of its head.
@@ -50,9 +50,9 @@ pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Di
             message = Some(
                 message
                     .unwrap_or_else(|| {
-                        Diagnostic::error(codes::INDENTED_BLOCK, "blocks stand in braces")
-                            .at(lexeme.span, "a block begins here")
-                            .help("write `{` for the `:`, and `}` where the block ends")
+                        Diagnostic::error(codes::INDENTED_BLOCK, "blocks need braces")
+                            .at(lexeme.span, "the block begins here")
+                            .help("write `{` instead of `:`, and `}` at the end of the block")
                     })
                     .fix(before.to(lexeme.span), " {"),
             );

@@ -1,9 +1,9 @@
 //! `x ** 2`, `x ^ 2`, `x += y`: operators of other languages that need their operands to be written otherwise.
 
-use super::{Holds, Scan, between, ends_operand, made};
+use super::{Inside, Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// Puts `pow(x, y)` for `x ** y`, the last of several first, as Python reads them, and `x = x + y` for `x += y`.
@@ -85,7 +85,7 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
         let sign = written.trim_end_matches('=');
         let message = Diagnostic::error(codes::FOREIGN_OPERATOR, format!("`{written}` is not an operator of attn"))
             .at(lexeme.span, "");
-        let in_code = matches!(place.holds, Holds::Body | Holds::Block) && start < at;
+        let in_code = matches!(place.holds, Inside::Body | Inside::Block) && start < at;
         let end = scan.end(&lexemes, at);
         if !in_code || end <= at + 1 {
             diagnostics.push(message.help(format!("write `x = x {sign} ..`")));

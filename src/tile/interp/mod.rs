@@ -17,13 +17,16 @@ mod elements;
 mod kernel;
 mod memory;
 mod plan;
+mod runs;
 
 use std::collections::BTreeMap;
 
-use crate::ir::Loc;
-pub use crate::ir::interp::{Failure, Limits, Params};
+pub use crate::interp::{EvalError, Limits, Params};
 use crate::shape::{Dim, DimError};
+use crate::source::Loc;
 use crate::tensor::Tensor;
+
+pub use runs::{RunMemory, Runs, SCRATCH};
 
 use super::verify::Verified;
 use super::{Kernel, PlanVariant};
@@ -61,7 +64,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
-pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, Failure> {
+pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call)
 }
 
@@ -83,27 +86,41 @@ pub fn run_kernel(
     symbols: &BTreeMap<String, i64>,
     args: &mut [Argument],
     limits: Limits,
-) -> Result<(), Failure> {
-    plan::run_kernel(kernel, symbols, args, limits)
+) -> Result<(), EvalError> {
+    plan::run_kernel(kernel, symbols, args, limits, None)
+}
+
+/// The same, with its runs done by someone else.
+///
+/// # Errors
+/// As [`run_kernel`].
+pub fn run_kernel_by(
+    kernel: &Kernel,
+    symbols: &BTreeMap<String, i64>,
+    args: &mut [Argument],
+    limits: Limits,
+    runs: &dyn Runs,
+) -> Result<(), EvalError> {
+    plan::run_kernel(kernel, symbols, args, limits, Some(runs))
 }
 
 /// An error of the call.
-fn fail<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure { message: message.into(), loc: Loc::default(), internal: false })
+fn fail<T>(message: impl Into<String>) -> Result<T, EvalError> {
+    Err(EvalError { message: message.into(), loc: Loc::default(), internal: false })
 }
 
 /// A mistake of ours.
-fn broken<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure { message: message.into(), loc: Loc::default(), internal: true })
+fn broken<T>(message: impl Into<String>) -> Result<T, EvalError> {
+    Err(EvalError { message: message.into(), loc: Loc::default(), internal: true })
 }
 
 /// The failure at a place, if it has none yet.
-fn located(f: Failure, loc: Loc) -> Failure {
-    if f.loc.line == 0 { Failure { loc, ..f } } else { f }
+fn located(f: EvalError, loc: Loc) -> EvalError {
+    if f.loc.line == 0 { EvalError { loc, ..f } } else { f }
 }
 
 /// The value of a dimension.
-fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, Failure> {
+fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, EvalError> {
     if let Some(n) = d.as_const() {
         return Ok(n);
     }
@@ -128,7 +145,7 @@ impl Budget {
         Budget { left: limits.work, spent: 0, flops: 0 }
     }
 
-    fn spend(&mut self, work: u64) -> Result<(), Failure> {
+    fn spend(&mut self, work: u64) -> Result<(), EvalError> {
         self.spent = self.spent.saturating_add(work);
         match self.left.checked_sub(work) {
             Some(left) => {

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::tile::{Cpu, Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
 

@@ -10,9 +10,10 @@
 
 use super::forms::{Read, fail, form, only};
 use crate::diagnostics::codes::ir as codes;
-use crate::ir::{ArgDecl, EntryDecl, Loc, ResultDecl, TapDecl};
+use crate::interface::{ArgDecl, EntryDecl, ResultDecl, TapDecl};
 use crate::irtext::{ExprKind, Line, Phrase, Statement, quoted, read};
 use crate::shape::Dim;
+use crate::source::Loc;
 
 /// The lines of an entry point, each with the place that stands behind it.
 pub(crate) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {

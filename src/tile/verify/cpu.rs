@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sink;
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
 use crate::tile::text::At;
 use crate::tile::{Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Sink;
-use crate::ir::{EntryDecl, TapDecl};
+use crate::interface::{EntryDecl, TapDecl};
 use crate::shape::{Elem, TensorType};
 use crate::tile::text::At;
 use crate::tile::{BufferType, Module, Op, Plan, PlanVariant, TapPart, Type, row_major};

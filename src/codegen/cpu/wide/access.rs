@@ -17,20 +17,6 @@ pub(super) enum Distance {
     Word(usize),
 }
 
-/// How many lanes of a vector there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lanes {
-    /// All.
-    All,
-    /// The first ones.
-    Some {
-        /// Which, as truth values.
-        mask: Reg,
-        /// How many, at least 1.
-        count: Reg,
-    },
-}
-
 /// Where the vector's elements lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
@@ -48,21 +34,15 @@ impl Machine {
         }
     }
 
-    /// Reads elements from a buffer, in the type in which they are computed.
-    pub(super) fn load(&mut self, elem: Elem, spot: Spot, lanes: Lanes) -> Option<Reg> {
-        let narrow = elem.size() != 4;
-        match (spot, lanes) {
-            (Spot::Unit(m), Lanes::All) => self.load_unit(elem, m, None),
-            (Spot::Unit(m), Lanes::Some { mask, .. }) if self.wide() => self.load_unit(elem, m, Some(mask)),
-            (Spot::Unit(m), Lanes::Some { mask, .. }) if !narrow => {
-                Some(self.vector(Op::MaskLoad, vec![mask.into(), m.into()]))
+    /// Reads elements from memory, in the type in which they are computed: neighbours, those of the mask if there is one; or
+    /// elements that lie apart, so many if not all.
+    pub(super) fn load(&mut self, elem: Elem, spot: Spot, mask: Option<Reg>, count: Option<Operand>) -> Option<Reg> {
+        match (spot, mask) {
+            (Spot::Unit(m), Some(mask)) if !self.wide() => {
+                (elem.size() == 4).then(|| self.vector(Op::MaskLoad, vec![mask.into(), m.into()]))
             }
-            (Spot::Unit(m), _) => {
-                let start = self.address(m);
-                let step = Distance::Bytes(i32::try_from(elem.size()).ok()?);
-                self.load_apart(elem, start, step, lanes)
-            }
-            (Spot::Apart(start, step), _) => self.load_apart(elem, start, step, lanes),
+            (Spot::Unit(m), _) => self.load_unit(elem, m, mask),
+            (Spot::Apart(start, step), _) => self.load_apart(elem, start, step, count),
         }
     }
 
@@ -114,25 +94,24 @@ impl Machine {
         })
     }
 
-    /// Writes elements to a buffer.
-    pub(super) fn store(&mut self, elem: Elem, x: Reg, spot: Spot, lanes: Lanes) -> Option<()> {
-        let mask = match lanes {
-            Lanes::Some { mask, .. } => Some(mask),
-            Lanes::All => None,
-        };
-        match spot {
-            Spot::Unit(m) if self.wide() || (elem.size() == 4 || elem == Elem::F16) && mask.is_none() => {
-                self.store_unit(elem, x, m, mask)
-            }
-            Spot::Unit(m) if elem.size() == 4 => {
-                self.effect(Op::MaskStore, vec![m.into(), mask?.into(), x.into()]);
+    /// Writes elements to memory, as [`Machine::load`] reads them.
+    pub(super) fn store(
+        &mut self,
+        elem: Elem,
+        x: Reg,
+        spot: Spot,
+        mask: Option<Reg>,
+        count: Option<Operand>,
+    ) -> Option<()> {
+        match (spot, mask) {
+            (Spot::Unit(m), _) if self.wide() => self.store_unit(elem, x, m, mask),
+            (Spot::Unit(m), None) if elem.size() == 4 || elem == Elem::F16 => self.store_unit(elem, x, m, None),
+            (Spot::Unit(m), Some(mask)) if elem.size() == 4 => {
+                self.effect(Op::MaskStore, vec![m.into(), mask.into(), x.into()]);
                 Some(())
             }
-            Spot::Unit(m) => {
-                let start = self.address(m);
-                self.store_apart(elem, x, start, Distance::Bytes(i32::try_from(elem.size()).ok()?), lanes)
-            }
-            Spot::Apart(start, step) => self.store_apart(elem, x, start, step, lanes),
+            (Spot::Unit(_), _) => None,
+            (Spot::Apart(start, step), _) => self.store_apart(elem, x, start, step, count),
         }
     }
 
@@ -176,27 +155,19 @@ impl Machine {
         }
     }
 
-    /// An address in a register of its own.
-    fn address(&mut self, m: Mem) -> Reg {
-        self.make(Class::General, Op::Lea, vec![m.into()])
-    }
-
     /// `body` for each lane there is, with the lane's number and a pointer, which it moves on.
-    fn each(&mut self, lanes: Lanes, start: Reg, body: impl FnOnce(&mut Self, Reg, Reg) -> Reg) {
+    fn each(&mut self, count: Option<Operand>, start: Reg, body: impl FnOnce(&mut Self, Reg, Reg) -> Reg) {
         let first = self.number(0);
         let (top, carried) = self.begin_loop(&[first, start]);
         let [i, at] = carried[..] else { return };
         let further = body(self, i, at);
         let next = self.tied(Op::PlusImm, i, vec![Operand::Imm(1)]);
-        let end = match lanes {
-            Lanes::All => Operand::Imm(i32::try_from(self.lanes()).unwrap_or(16)),
-            Lanes::Some { count, .. } => count.into(),
-        };
+        let end = count.unwrap_or(Operand::Imm(i32::try_from(self.lanes()).unwrap_or(16)));
         self.end_loop(top, (next, When::Less, end), &[next, further]);
     }
 
     /// A pointer further on.
-    pub(super) fn advance(&mut self, pointer: Reg, step: Distance) -> Reg {
+    fn advance(&mut self, pointer: Reg, step: Distance) -> Reg {
         match step {
             Distance::Bytes(0) => pointer,
             Distance::Bytes(n) => self.tied(Op::PlusImm, pointer, vec![Operand::Imm(n)]),
@@ -204,7 +175,7 @@ impl Machine {
         }
     }
 
-    fn load_apart(&mut self, elem: Elem, start: Reg, step: Distance, lanes: Lanes) -> Option<Reg> {
+    fn load_apart(&mut self, elem: Elem, start: Reg, step: Distance, count: Option<Operand>) -> Option<Reg> {
         let (get, put, size) = match elem.size() {
             1 => (Op::Get8, Op::Put8, 1),
             2 => (Op::Get16, Op::Put16, 2),
@@ -212,7 +183,7 @@ impl Machine {
             _ => return None,
         };
         let room = self.staging();
-        self.each(lanes, start, |m, i, at| {
+        self.each(count, start, |m, i, at| {
             let x = m.make(Class::General, get, vec![Mem::at(at).into()]);
             m.effect(put, vec![room.indexed(i, size).into(), x.into()]);
             m.advance(at, step)
@@ -220,7 +191,7 @@ impl Machine {
         self.load_unit(elem, room, None)
     }
 
-    fn store_apart(&mut self, elem: Elem, x: Reg, start: Reg, step: Distance, lanes: Lanes) -> Option<()> {
+    fn store_apart(&mut self, elem: Elem, x: Reg, start: Reg, step: Distance, count: Option<Operand>) -> Option<()> {
         let room = self.staging();
         // Each lane's bits lie 4 bytes apart, those of f16 2.
         let between = if elem == Elem::F16 {
@@ -237,30 +208,11 @@ impl Machine {
             4 => (Op::Get32, Op::Put32),
             _ => return None,
         };
-        self.each(lanes, start, |m, i, at| {
+        self.each(count, start, |m, i, at| {
             let x = m.make(Class::General, get, vec![room.indexed(i, between).into()]);
             m.effect(put, vec![Mem::at(at).into(), x.into()]);
             m.advance(at, step)
         });
         Some(())
-    }
-
-    /// Reads a tile in scratch; truth values are masks of 4 bytes there.
-    pub(super) fn load_scratch(&mut self, elem: Elem, m: Mem, lanes: Lanes) -> Option<Reg> {
-        let bits = if elem == Elem::Bool { Elem::I32 } else { elem };
-        let x = self.load(bits, Spot::Unit(m), lanes)?;
-        Some(if elem == Elem::Bool { self.unspelled(x) } else { x })
-    }
-
-    /// Reads one element of a tile in scratch into all lanes.
-    pub(super) fn load_scratch_same(&mut self, elem: Elem, m: Mem) -> Reg {
-        let x = self.vector(Op::Spread, vec![m.into()]);
-        if elem == Elem::Bool { self.unspelled(x) } else { x }
-    }
-
-    /// Writes to a tile in scratch.
-    pub(super) fn store_scratch(&mut self, elem: Elem, x: Reg, m: Mem, lanes: Lanes) -> Option<()> {
-        let bits = if elem == Elem::Bool { self.spelled(x) } else { x };
-        self.store(Elem::I32, bits, Spot::Unit(m), lanes)
     }
 }

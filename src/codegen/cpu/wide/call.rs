@@ -335,7 +335,7 @@ impl Code<'_, '_> {
         for w in &leaf.words {
             words.push(self.word(w, scratch)?);
         }
-        let leaf = self.leaves.of_code(leaf.name, leaf.code, leaf.places);
+        let leaf = self.leaves.of_code(leaf);
         self.call_leaf(leaf, &words)?;
         Ok(true)
     }

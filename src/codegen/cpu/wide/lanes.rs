@@ -357,21 +357,8 @@ impl Machine {
         self.choose(is_nan, nan, sum)
     }
 
-    /// What a reduction of no elements gives; truth values are reduced as 0 and -1.
-    pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem) -> Option<Reg> {
-        Some(match (kind, elem) {
-            (ReduceKind::Sum, Elem::F32 | Elem::I32) | (ReduceKind::Any, Elem::Bool) => self.int(0),
-            (ReduceKind::Max | ReduceKind::ArgMax, Elem::F32) => self.float(f32::NEG_INFINITY),
-            (ReduceKind::Min, Elem::F32) => self.float(f32::INFINITY),
-            (ReduceKind::Max | ReduceKind::ArgMax, Elem::I32) => self.int(i32::MIN),
-            (ReduceKind::Min, Elem::I32) => self.int(i32::MAX),
-            (ReduceKind::All, Elem::Bool) => self.int(-1),
-            _ => return None,
-        })
-    }
-
     /// Two partial results of a reduction as one.
-    pub(super) fn combine(&mut self, kind: ReduceKind, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
+    fn combine(&mut self, kind: ReduceKind, elem: Elem, x: Reg, y: Reg) -> Option<Reg> {
         match (kind, elem) {
             (ReduceKind::Sum, _) => self.binary(BinaryOp::Add, elem, x, y),
             (ReduceKind::Max, _) => self.binary(BinaryOp::Max, elem, x, y),
@@ -396,6 +383,13 @@ impl Machine {
         self.vector(op, if op == Op::Parts { both } else { both[1..].to_vec() })
     }
 
+    /// Each lane gets that of the lane at a distance: half the lanes, a quarter .. 1.
+    pub(super) fn exchange(&mut self, distance: u32, x: Reg) -> Option<Reg> {
+        let from_last = usize::try_from(distance.trailing_zeros()).ok()?;
+        let exchange = *self.exchanges().iter().rev().nth(from_last)?;
+        Some(self.exchanged(exchange, x))
+    }
+
     /// All lanes of a vector as one, which is then in every lane.
     pub(super) fn across(&mut self, kind: ReduceKind, elem: Elem, x: Reg) -> Option<Reg> {
         let mut x = x;
@@ -414,25 +408,5 @@ impl Machine {
         let not_at_most = self.test(NOT_LESS_OR_EQUAL, x, y);
         let number = self.test(ORDERED, y, y);
         Some(self.both(not_at_most, number))
-    }
-
-    /// Of two elements with their places the one that `argmax` takes: that which beats the other, else the earlier one.
-    pub(super) fn better(&mut self, elem: Elem, (x, i): (Reg, Reg), (y, j): (Reg, Reg)) -> Option<(Reg, Reg)> {
-        let (first, second) = (self.beats(elem, x, y)?, self.beats(elem, y, x)?);
-        let earlier = self.compare(CmpOp::Lt, Elem::I32, j, i)?;
-        let not_beaten = self.not(first);
-        let tied = self.both(not_beaten, earlier);
-        let taken = self.either(second, tied);
-        Some((self.choose(taken, y, x), self.choose(taken, j, i)))
-    }
-
-    /// The place of the best of all lanes, in every lane.
-    pub(super) fn best_across(&mut self, elem: Elem, best: (Reg, Reg)) -> Option<Reg> {
-        let mut best = best;
-        for exchange in self.exchanges() {
-            let other = (self.exchanged(*exchange, best.0), self.exchanged(*exchange, best.1));
-            best = self.better(elem, best, other)?;
-        }
-        Some(best.1)
     }
 }

@@ -13,9 +13,9 @@
 //! * `asm`: instructions, labels and their encoding;
 //! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
-//! * `run`, `steps`, `reduce`: loops, instructions and reductions of a run in a `frame`, over virtual registers (`lanes`,
-//!   `math`, `access`);
-//! * `machine`: code over registers, blocks with parameters; `allocate` gives virtual registers physical ones, `encode` makes
+//! * `run`: the routine of vector IR that `lowering::vector` makes of a run, printed over virtual registers (`lanes`, `math`,
+//!   `access`);
+//! * `machine`: code over registers, blocks with parameters, with a text form (`--emit mir`); `allocate` gives virtual registers physical ones, `encode` makes
 //!   bytes of them;
 //! * `leaves`: what functions call; each leaf is made once;
 //! * `call`: from a kernel to a leaf.
@@ -33,17 +33,14 @@ mod dot_bytes;
 mod dot_few;
 mod dot_whole;
 mod encode;
-mod frame;
 mod lanes;
 mod leaves;
 mod machine;
 mod math;
 mod pair_rows;
 mod pairs;
-mod reduce;
 mod registers;
 mod run;
-mod steps;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -54,32 +51,8 @@ pub(super) use call::Dotted;
 pub(super) use leaves::{LeafCalls, LeafOrigin, Leaves};
 
 use super::origins::Places;
-use crate::tile::{Body, Cpu, Extent, Inst, Value};
-
-/// What a kernel puts into one of the 64-bit words that it hands to a leaf.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Word {
-    /// An index.
-    Index(Value),
-    /// A scalar, in the low bytes: the bits of an `f32`, an `i32` or `i64`, a truth value as 0 or 1 (of 64 bits).
-    Scalar(Value),
-    /// The address of an element of a buffer.
-    Address {
-        /// The buffer.
-        buffer: Value,
-        /// An index for each axis.
-        indices: Vec<Value>,
-    },
-    /// The distance in bytes between neighbours along an axis of a buffer.
-    StrideBytes {
-        /// The buffer.
-        buffer: Value,
-        /// The axis.
-        axis: usize,
-    },
-    /// The address of the worker's scratch, a multiple of 64.
-    Scratch,
-}
+use crate::lowering::vector::{Declined, Word};
+use crate::tile::{Body, Cpu, Extent, Inst};
 
 /// A function in machine code.
 #[derive(Clone, Debug)]
@@ -92,15 +65,39 @@ pub(super) struct Leaf {
     pub(super) places: Places,
     /// What it is called with.
     pub(super) words: Vec<Word>,
+    /// What the code was before.
+    pub(super) stages: Stages,
 }
 
-/// Why an operation has no leaf.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Declined {
-    /// The generator has no form for it: which operation that is, and what is wrong with it.
-    Form(Inst, String),
-    /// A mistake of ours.
-    Wrong(String),
+/// The code of a leaf on its way, as `--emit mir` shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Stages {
+    /// As it was selected, over virtual registers.
+    selected: machine::Function,
+    /// With its registers.
+    allocated: machine::Function<machine::Physical>,
+}
+
+impl Stages {
+    /// Its text, under the leaf's name; `registers`: is it shown with its registers, too? `note` says what operation code
+    /// is made from.
+    ///
+    /// # Errors
+    /// Code that breaks a rule, a mistake of ours.
+    pub(super) fn text(&self, name: &str, registers: bool, note: machine::Note<'_>) -> Result<String, String> {
+        machine::verify(&self.selected).map_err(|complaint| format!("{name}: {complaint}"))?;
+        let mut text = machine::print(name, &self.selected, note);
+        if registers {
+            text.push('\n');
+            text += &machine::print_allocated(name, &self.allocated, note);
+        }
+        Ok(text)
+    }
+}
+
+/// Operations of virtual-register code, each with what it takes, what it gives and its meaning.
+pub(super) fn machine_operations() -> Vec<(String, &'static str)> {
+    machine::Op::ALL.iter().map(|op| (op.form(), op.meaning())).collect()
 }
 
 /// The leaf of a `run` on a CPU that has leaves, or why it has none.

@@ -139,14 +139,14 @@ impl Checker<'_> {
                 if matches!(from, Place::Pool(_)) != (inst.op == Op::Spread) {
                     return Err(format!("{inst:?} does not read what is there"));
                 }
-                (Place::Register(to), inst.op.operands(), from)
+                (Place::Register(to), self.carried(inst.op)?, from)
             }
             (Op::Store | Op::MaskSpill | Op::Spill, None, [Operand::Mem(to), Operand::Reg(from)]) => {
                 (self.place_of(to)?, from.class, Place::Register(*from))
             }
             _ => return Err(format!("{inst:?} is no move")),
         };
-        if inst.op.operands() != class || matches!(to, Place::Register(p) if p.class != class) {
+        if self.carried(inst.op)? != class || matches!(to, Place::Register(p) if p.class != class) {
             return Err(format!("{inst:?} is of another class than its registers"));
         }
         let values = match from {
@@ -155,6 +155,14 @@ impl Checker<'_> {
         };
         state.insert(to, values);
         Ok(())
+    }
+
+    /// The class of the registers that a move, load or store carries.
+    fn carried(&self, op: Op) -> Result<Class, String> {
+        let (takes, gives) = op.signature();
+        let wide = self.function.wide();
+        let class = gives.class(wide).or_else(|| takes.iter().find_map(|kind| kind.class(wide)));
+        class.ok_or_else(|| format!("{op:?} carries nothing"))
     }
 
     /// The registers that hold a constant.

@@ -393,6 +393,11 @@ impl Gen {
     }
 }
 
+/// A random kernel, of those that [`random_runs_do_as_the_interpreter_says`] runs.
+pub(super) fn random_kernel(seed: u64) -> String {
+    Gen::new(seed).kernel().0
+}
+
 #[test]
 fn random_runs_do_as_the_interpreter_says() {
     for seed in 0..120 {

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Word;
-use super::access::Distance;
 use crate::shape::Elem;
 use crate::tile::{Body, Extent, Inst, InstData, Op, Space, TileType, Type, Value};
 
@@ -42,6 +41,15 @@ impl Varies {
     fn or(self, other: Varies) -> Varies {
         Varies { rows: self.rows || other.rows, cols: self.cols || other.cols }
     }
+}
+
+/// A distance in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Distance {
+    /// Known.
+    Bytes(i32),
+    /// In a word of the call.
+    Word(usize),
 }
 
 /// How a load or store goes along its columns.
@@ -93,7 +101,7 @@ pub(super) struct Frame<'a> {
     pub(super) cols: Count,
     /// Are the columns the outer loop? So it is where rows are reduced.
     pub(super) cols_outside: bool,
-    /// What the leaf is called with.
+    /// What the routine is called with.
     pub(super) words: Vec<Word>,
     /// Along what each value varies.
     pub(super) varies: BTreeMap<Value, Varies>,
@@ -108,7 +116,7 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame of a run; `None` for what has no leaf.
+    /// The frame of a run; `None` for what is not lowered.
     pub(super) fn new(body: &'a Body, rows: Extent, cols: Extent, insts: &'a [Inst]) -> Option<Frame<'a>> {
         let turned = cols.is_one() && !rows.is_one();
         let mut frame = Frame {
@@ -132,11 +140,7 @@ impl<'a> Frame<'a> {
             let data = body.inst(*i);
             frame.made.extend(data.result);
             for v in data.operands.iter().chain(&data.result) {
-                let ty = body.ty(*v);
-                if ty.elem() == Some(Elem::I64) {
-                    return None;
-                }
-                let Some(t) = ty.tile() else { continue };
+                let Some(t) = body.ty(*v).tile() else { continue };
                 let varies = frame.extents(t);
                 if let Space::L1(_) = t.space
                     && varies.rows
@@ -253,9 +257,6 @@ impl<'a> Frame<'a> {
         let tile = if store { *data.operands.last()? } else { data.result? };
         let extents = self.extents(self.body.ty(tile).tile()?);
         let ty = self.body.ty(buffer).buffer()?;
-        if ty.elem == Elem::I64 {
-            return None;
-        }
         let size = i64::try_from(ty.elem.size()).ok()?;
         let (rows, cols) = if self.turned { (cols, rows) } else { (rows, cols) };
         let mut along = |there: bool, axis: Option<usize>| -> Option<Option<Distance>> {

@@ -1,22 +1,23 @@
-//! Instruction selection of a `run`: its single instructions.
+//! Lowering of a `run`: its single instructions.
 //!
-//! In: an instruction, the depth that is being emitted, some vectors of columns. Out: machine instructions, if it stands
-//! at that depth. What it must not know: how the loops go.
+//! In: an instruction, the depth that is being lowered, some vectors of columns. Out: instructions of the routine, if it
+//! stands at that depth. What it must not know: how the loops go.
 
 use super::Word;
-use super::access::{Distance, Spot};
-use super::frame::{Access, Along, Step, Varies};
-use super::machine::{Class, Constant, Mem, Op as Do, Reg};
-use super::run::{Chunk, Select};
-use crate::scalar::ReduceKind;
+use super::frame::{Access, Along, Distance, Step, Varies};
+use super::run::{Chunk, Lower, Spot};
+use crate::scalar::Scalar;
+use crate::scalar::{BinaryOp, ReduceKind};
 use crate::shape::Elem;
+use crate::ssa::Value as Operand;
 use crate::tile::{Inst, InstData, Op, Space, Value};
+use crate::vector::routine::{At, Op as Do};
 
 /// Rows from the line that is written to the one that is fetched for it: fewer than a set of the first-level cache has
 /// lines, since rows may be pages apart.
 const AHEAD: u8 = 8;
 
-impl Select<'_> {
+impl Lower<'_> {
     /// An instruction and, where its result belongs into scratch, the writing of it, as far as they stand at this depth.
     pub(super) fn instruction(
         &mut self,
@@ -57,14 +58,20 @@ impl Select<'_> {
     }
 
     /// Writes a vector, or one element, to scratch.
-    fn write(&mut self, v: Value, x: Reg, extents: Varies, chunk: &Chunk, vector: usize) -> Option<()> {
+    fn write(&mut self, v: Value, x: Operand, extents: Varies, chunk: &Chunk, vector: usize) -> Option<()> {
         let t = self.f.body.ty(v).tile()?;
-        let (place, lanes) = self.scratch_place(t, chunk, vector)?;
+        let (at, lanes) = self.scratch_place(t, chunk, vector)?;
+        // Truth values are masks of 4 bytes there.
+        let (x, elem) = match t.elem {
+            Elem::Bool => (self.b.inst(Do::MaskBits, &[x]), Elem::I32),
+            elem => (x, elem),
+        };
         if extents.cols {
-            return self.m.store_scratch(t.elem, x, place, lanes);
+            self.b.store(elem, &at, x, lanes.mask());
+        } else {
+            let x = self.b.inst(Do::First, &[x]);
+            self.b.store(elem, &at, x, None);
         }
-        let x = if t.elem == Elem::Bool { self.m.spelled(x) } else { x };
-        self.m.effect(Do::StoreLow, vec![place.into(), x.into()]);
         Some(())
     }
 
@@ -79,29 +86,37 @@ impl Select<'_> {
         let spot = self.spot(i, &access, chunk, vector)?;
         // Of a single column the last vector is the only one.
         let lanes = if extents.cols { chunk.lanes } else { self.tail? };
-        if let (Spot::Unit(place), Some(row)) = (spot, access.row)
+        if let (Spot::Unit(at), Some(row)) = (spot, access.row)
             && self.f.stores_a_product()
         {
-            self.fetch_ahead(place, row);
+            self.fetch_ahead(at, row)?;
         }
-        self.m.store(access.elem, x, spot, lanes)
+        match spot {
+            Spot::Unit(at) => self.b.store(access.elem, &at, x, lanes.mask()),
+            Spot::Apart(start, step) => {
+                let mut operands = vec![start, step, x];
+                operands.extend(lanes.count());
+                self.b.effect(Do::StoreApart(access.elem), &operands);
+            }
+        }
+        Some(())
     }
 
     /// Fetches the line of the result that is as many rows further, for writing: a processor writes one line after another,
     /// and each that is not there keeps all that follow. What is fetched behind the last row is fetched in vain.
-    fn fetch_ahead(&mut self, place: Mem, row: Distance) {
+    fn fetch_ahead(&mut self, at: At, row: Distance) -> Option<()> {
         let further = match row {
-            Distance::Bytes(n) => place.plus(n.wrapping_mul(i32::from(AHEAD))),
+            Distance::Bytes(n) => at.plus(n.wrapping_mul(i32::from(AHEAD))),
             Distance::Word(w) => {
-                let pitch = self.m.make(Class::General, Do::Mov, vec![Mem::word(w).into()]);
-                let start = self.m.make(Class::General, Do::Lea, vec![place.into()]);
-                Mem::at(start).indexed(pitch, AHEAD)
+                let start = self.b.inst(Do::Address(at.place), &at.operands());
+                At::new(start).indexed(self.word(w)?, AHEAD)
             }
         };
-        self.m.effect(Do::Fetch, vec![further.into()]);
+        self.b.effect(Do::Prefetch(further.place), &further.operands());
+        Some(())
     }
 
-    fn compute(&mut self, i: Inst, data: &InstData, depth: usize, chunk: &Chunk, vector: usize) -> Option<Reg> {
+    fn compute(&mut self, i: Inst, data: &InstData, depth: usize, chunk: &Chunk, vector: usize) -> Option<Operand> {
         let mut xs = Vec::new();
         let operands = match data.op {
             Op::Load { .. } | Op::Iota { .. } => &[],
@@ -110,41 +125,44 @@ impl Select<'_> {
         for v in operands {
             xs.push(self.operand(*v, depth, chunk, vector)?);
         }
-        let of = |n: usize| data.operands.get(n).and_then(|v| self.f.body.ty(*v).elem());
         let elem = self.f.body.ty(data.result?).elem()?;
+        let ty = self.b.vector(elem);
         match (&data.op, xs.as_slice()) {
             (Op::Load { .. }, _) => {
                 let access: Access = self.f.accesses.get(&i).copied()?;
                 let spot = self.spot(i, &access, chunk, vector)?;
-                match (access.col, spot) {
-                    (Step::Same, Spot::Unit(m)) => self.m.load_same(access.elem, m),
-                    _ => self.m.load(access.elem, spot, chunk.lanes),
-                }
+                Some(match (access.col, spot) {
+                    (Step::Same, Spot::Unit(at)) => self.load_one(access.elem, &at),
+                    (_, Spot::Unit(at)) => self.b.load(access.elem, &at, chunk.lanes.mask(), ty),
+                    (_, Spot::Apart(start, step)) => {
+                        let mut operands = vec![start, step];
+                        operands.extend(chunk.lanes.count());
+                        self.b.typed(Do::LoadApart(access.elem), &operands, ty)
+                    }
+                })
             }
             (Op::Iota { .. }, _) => self.iota(i, self.f.operand(data.result?), chunk, vector),
             (Op::Full | Op::Copy, [x]) => Some(*x),
-            (Op::Unary(op), [x]) => self.m.unary(*op, elem, *x),
-            (Op::Binary(op), [x, y]) => self.m.binary(*op, elem, *x, *y),
-            (Op::Compare(op), [x, y]) => {
-                let of = of(0)?;
-                self.m.compare(*op, of, *x, *y)
-            }
-            (Op::Select, [condition, x, y]) => Some(self.m.select(elem, *condition, *x, *y)),
-            (Op::Cast, [x]) => {
-                let of = of(0)?;
-                self.m.cast(of, elem, *x)
-            }
+            (Op::Unary(op), [x]) => Some(self.b.inst(Do::Unary(*op), &[*x])),
+            (Op::Binary(op), [x, y]) => Some(self.b.inst(Do::Binary(*op), &[*x, *y])),
+            (Op::Compare(op), [x, y]) => Some(self.b.inst(Do::Compare(*op), &[*x, *y])),
+            (Op::Select, [condition, x, y]) => Some(self.b.inst(Do::Select, &[*condition, *x, *y])),
+            (Op::Cast, [x]) if self.b.ty(*x) == ty => Some(*x),
+            (Op::Cast, [x]) => Some(self.b.typed(Do::Cast, &[*x], ty)),
             // A store rounds too.
             (Op::Narrow { elem }, [x]) if self.is_only_stored(data, *elem) => Some(*x),
-            (Op::Narrow { elem }, [x]) => self.m.narrow(*x, *elem),
-            (Op::Reduce { kind: ReduceKind::ArgMax, .. }, [_]) => Some(self.m.int(0)),
+            (Op::Narrow { elem }, [x]) => Some(self.b.inst(Do::Narrow(*elem), &[*x])),
+            (Op::Reduce { kind: ReduceKind::ArgMax, .. }, [_]) => Some(self.b.int(0)),
             // Of one element.
+            (Op::Reduce { kind, .. }, [x]) if elem == Elem::Bool => {
+                let x = self.b.inst(Do::MaskBits, &[*x]);
+                let first = self.identity(*kind, Elem::I32);
+                let y = self.combine(*kind, first, x)?;
+                Some(self.b.inst(Do::MaskOfBits, &[y]))
+            }
             (Op::Reduce { kind, .. }, [x]) => {
-                let of = of(0)?;
-                let x = if of == Elem::Bool { self.m.spelled(*x) } else { *x };
-                let first = self.m.identity(*kind, of)?;
-                let y = self.m.combine(*kind, of, first, x)?;
-                Some(if of == Elem::Bool { self.m.unspelled(y) } else { y })
+                let first = self.identity(*kind, elem);
+                self.combine(*kind, first, *x)
             }
             _ => None,
         }
@@ -161,26 +179,27 @@ impl Select<'_> {
         self.f.body.ty(v).tile().is_some_and(|t| t.space == Space::Reg) && users.into_iter().all(is_store)
     }
 
-    fn iota(&mut self, i: Inst, varies: Varies, chunk: &Chunk, vector: usize) -> Option<Reg> {
+    fn iota(&mut self, i: Inst, varies: Varies, chunk: &Chunk, vector: usize) -> Option<Operand> {
         let start = *self.starts.get(&i)?;
+        let ty = self.b.ty(start);
         if !varies.cols {
             return Some(match self.row.filter(|_| varies.rows) {
                 Some(row) => {
-                    let n = self.m.spread(row);
-                    self.m.two(Do::AddI, start, n)
+                    let n = self.b.typed(Do::Splat, &[row], ty);
+                    self.b.inst(Do::Binary(BinaryOp::Add), &[start, n])
                 }
                 None => start,
             });
         }
         let mut x = start;
         if let Some(c) = chunk.at {
-            let n = self.m.spread(c);
-            x = self.m.two(Do::AddI, x, n);
+            let n = self.b.typed(Do::Splat, &[c], ty);
+            x = self.b.inst(Do::Binary(BinaryOp::Add), &[x, n]);
         }
-        let first = chunk.offset + i64::try_from(vector).ok()? * self.m.lanes();
+        let first = chunk.offset + i64::try_from(vector).ok()? * self.lanes();
         if first != 0 {
-            let first = self.m.int(i32::try_from(first).ok()?);
-            x = self.m.two(Do::AddI, x, first);
+            let first = self.b.constant(Scalar::Int(first), ty);
+            x = self.b.inst(Do::Binary(BinaryOp::Add), &[x, first]);
         }
         Some(x)
     }
@@ -190,17 +209,22 @@ impl Select<'_> {
         for i in self.f.insts {
             let data = self.f.body.inst(*i);
             let Op::Iota { .. } = data.op else { continue };
-            if self.f.body.ty(data.result?).elem() != Some(Elem::I32) {
-                return None;
-            }
-            let w = self.f.word(Word::Index(*data.operands.first()?));
-            let mut start = self.m.vector(Do::Spread, vec![Mem::word(w).into()]);
+            let ty = self.b.vector(self.f.body.ty(data.result?).elem()?);
+            let n = self.word_of(Word::Index(*data.operands.first()?))?;
+            let mut start = self.b.typed(Do::Splat, &[n], ty);
             if self.f.operand(data.result?).cols {
-                let lane = self.m.constant(Constant::Count);
-                start = self.m.two(Do::AddI, start, lane);
+                let lane = self.lane_numbers();
+                let lane = if self.b.ty(lane) == ty { lane } else { self.b.typed(Do::Cast, &[lane], ty) };
+                start = self.b.inst(Do::Binary(BinaryOp::Add), &[start, lane]);
             }
             self.starts.insert(*i, start);
         }
         Some(())
+    }
+
+    /// The number of each lane.
+    pub(super) fn lane_numbers(&mut self) -> Operand {
+        let ty = self.b.vector(Elem::I32);
+        self.b.typed(Do::Lanes, &[], ty)
     }
 }

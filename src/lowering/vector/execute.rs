@@ -1,0 +1,72 @@
+//! A kernel's runs in the interpreter of vector IR, inside of the interpreter of tile IR.
+//!
+//! In: the routines of a kernel's runs ([`super::runs`]). Out: an implementation of [`Runs`], which the tile interpreter asks
+//! in place of doing a run tile by tile. So what lowering made can be compared with what the run means, whatever this machine
+//! can execute.
+
+use std::collections::BTreeMap;
+
+use super::{Declined, Lowered, Word};
+use crate::tile::interp::{RunMemory, Runs, SCRATCH};
+use crate::tile::{Cpu, Inst, Kernel};
+use crate::vector::routine::interp::{self, Memory, Pointer, Val};
+use crate::vector::routine::{Type, verify};
+
+/// The most instructions that one run executes.
+const WORK: u64 = 1 << 32;
+
+/// The runs of a kernel as routines.
+pub struct Routines(BTreeMap<Inst, Result<Lowered, Declined>>);
+
+impl Routines {
+    /// Those of a kernel for a CPU.
+    pub fn of(kernel: &Kernel, cpu: Cpu) -> Routines {
+        Routines(super::runs(kernel, cpu).into_iter().collect())
+    }
+
+    /// Is there a routine for each run?
+    pub fn are_all(&self) -> bool {
+        self.0.values().all(Result::is_ok)
+    }
+}
+
+impl Runs for Routines {
+    fn execute(&self, run: Inst, memory: &mut dyn RunMemory) -> Result<(), String> {
+        let lowered = match self.0.get(&run) {
+            Some(Ok(lowered)) => lowered,
+            Some(Err(declined)) => return Err(declined.to_string()),
+            None => return Err("a run of another kernel".to_string()),
+        };
+        let routine = &lowered.routine;
+        verify(routine).map_err(|errors| format!("{errors:?}"))?;
+        let mut args = Vec::new();
+        for ((v, _), word) in routine.params.iter().zip(&lowered.words) {
+            args.push(match (word, routine.body.ty(*v)) {
+                (Word::Scalar(v), Type::Lanes(..)) => Val::Lanes(vec![memory.scalar(*v)?]),
+                (Word::Index(v), Type::Index) => Val::Index(memory.index(*v)?),
+                (Word::StrideBytes { buffer, axis }, Type::Index) => Val::Index(memory.stride_bytes(*buffer, *axis)?),
+                (Word::Address { buffer, indices }, Type::Address) => {
+                    let (storage, at) = memory.address(*buffer, indices)?;
+                    Val::Address(Pointer { storage, at })
+                }
+                (Word::Scratch, Type::Address) => Val::Address(Pointer { storage: SCRATCH, at: 0 }),
+                _ => return Err("a parameter of another type than its word".to_string()),
+            });
+        }
+        let mut work = WORK;
+        interp::run(routine, &args, &mut Checked(memory), &mut work)
+    }
+}
+
+/// The tile interpreter's memory, as routines see it.
+struct Checked<'a>(&'a mut dyn RunMemory);
+
+impl Memory for Checked<'_> {
+    fn read(&self, from: Pointer, bytes: &mut [u8]) -> Result<(), String> {
+        self.0.read(from.storage, from.at, bytes)
+    }
+
+    fn write(&mut self, to: Pointer, bytes: &[u8]) -> Result<(), String> {
+        self.0.write(to.storage, to.at, bytes)
+    }
+}

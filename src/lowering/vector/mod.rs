@@ -1,0 +1,196 @@
+//! From a `run` of a scheduled kernel to a routine of vector IR.
+//!
+//! In: the run's iteration space and instructions, and the [`Shape`] of a machine's vectors. Out: a [`Lowered`] routine, what it is
+//! called with, and what each of its instructions is made from; or why there is none. What this must not know: instructions
+//! of a machine, back ends.
+//!
+//! * `frame`: along what each value varies, and where it lies;
+//! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`: reductions;
+//! * [`execute`]: a kernel's runs in the interpreter of vector IR, inside of the interpreter of tile IR.
+
+pub mod execute;
+mod frame;
+mod reduce;
+mod run;
+mod steps;
+
+use std::fmt;
+
+use cranelift_entity::SecondaryMap;
+
+use crate::ssa;
+use crate::tile::{Body, Cpu, Extent, Inst, Kernel, Op, Value, Width};
+use crate::vector::Features;
+use crate::vector::routine::{Routine, legalise};
+use frame::Frame;
+use run::Lower;
+
+/// What a machine's vectors are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Lanes of 32 bits.
+    pub lanes: u32,
+    /// How many vector registers there are.
+    pub registers: u32,
+    /// What instructions there are.
+    pub features: Features,
+}
+
+impl Shape {
+    /// Those of a CPU.
+    pub fn of(cpu: Cpu) -> Shape {
+        let features = match cpu.width() {
+            Width::V128 => Features::PLAIN,
+            Width::V256 => Features::AVX2,
+            Width::V512 => Features::AVX512,
+        };
+        Shape { lanes: cpu.lanes(), registers: cpu.registers(), features }
+    }
+}
+
+/// What a routine is called with: a word of 64 bits for each parameter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Word {
+    /// An index.
+    Index(Value),
+    /// A scalar, in the low bytes: the bits of an `f32`, an `i32` or `i64`, a truth value as 0 or 1 (of 64 bits).
+    Scalar(Value),
+    /// The address of an element of a buffer.
+    Address {
+        /// The buffer.
+        buffer: Value,
+        /// An index for each axis.
+        indices: Vec<Value>,
+    },
+    /// The distance in bytes between neighbours along an axis of a buffer.
+    StrideBytes {
+        /// The buffer.
+        buffer: Value,
+        /// The axis.
+        axis: usize,
+    },
+    /// The address of the worker's scratch, a multiple of 64.
+    Scratch,
+}
+
+impl Word {
+    /// What it is, values by their numbers.
+    fn label(&self) -> String {
+        match self {
+            Word::Index(v) | Word::Scalar(v) => v.to_string(),
+            Word::Address { buffer, indices } => {
+                let indices: Vec<String> = indices.iter().map(Value::to_string).collect();
+                format!("{buffer}[{}]", indices.join(", "))
+            }
+            Word::StrideBytes { buffer, axis } => format!("stride of {buffer} along axis {axis}"),
+            Word::Scratch => "scratch".to_string(),
+        }
+    }
+}
+
+/// A run as a routine.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The routine.
+    pub routine: Routine,
+    /// What it is called with, one for each parameter.
+    pub words: Vec<Word>,
+    /// The operation of the tile IR that each instruction is made from, where it is a single one.
+    pub origins: SecondaryMap<ssa::Inst, Option<Inst>>,
+}
+
+/// Why a run has no routine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Declined {
+    /// There is no form for it: which operation that is, and what is wrong with it.
+    Form(Inst, String),
+    /// A mistake of ours.
+    Wrong(String),
+}
+
+impl fmt::Display for Declined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Declined::Form(_, reason) | Declined::Wrong(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// The routine of a run.
+///
+/// # Errors
+/// Why it has none.
+fn lower(
+    name: &str,
+    body: &Body,
+    (rows, cols): (Extent, Extent),
+    insts: &[Inst],
+    shape: Shape,
+) -> Result<Lowered, Declined> {
+    let Some(frame) = Frame::new(body, rows, cols, insts) else { return Err(no_frame(body, insts)) };
+    let mut lower = Lower::new(name, frame, shape);
+    let done = lower.go();
+    let Lower { b, f, .. } = lower;
+    if done.is_none() {
+        return Err(declined(body, b.origin(), insts));
+    }
+    let (routine, origins) = b.finish().map_err(Declined::Wrong)?;
+    let mut words = f.words;
+    words.truncate(routine.params.len());
+    Ok(Lowered { routine, words, origins })
+}
+
+/// The routine of a run for a CPU: without what its instructions cannot do.
+///
+/// # Errors
+/// Why it has none.
+pub fn lower_for(
+    cpu: Cpu,
+    name: &str,
+    body: &Body,
+    extents: (Extent, Extent),
+    insts: &[Inst],
+) -> Result<Lowered, Declined> {
+    let mut lowered = lower(name, body, extents, insts, Shape::of(cpu))?;
+    if cpu.width() == Width::V256 {
+        let Lowered { routine, origins, .. } = &mut lowered;
+        legalise::part_narrow_accesses(routine, |new, old| origins[new] = origins[old]);
+    }
+    Ok(lowered)
+}
+
+/// Why a run has no frame.
+fn no_frame(body: &Body, insts: &[Inst]) -> Declined {
+    let accesses = |i: &&Inst| matches!(body.inst(**i).op, Op::Load { .. } | Op::Store { .. });
+    match insts.iter().find(accesses).or(insts.first()) {
+        Some(i) => Declined::Form(*i, "loops over both axes, or a store that repeats".into()),
+        None => Declined::Wrong("a run of nothing".into()),
+    }
+}
+
+/// What was being lowered when it was declined.
+pub fn declined(body: &Body, origin: Option<Inst>, insts: &[Inst]) -> Declined {
+    let Some(i) = origin.or(insts.first().copied()) else { return Declined::Wrong("a run of nothing".into()) };
+    let data = body.inst(i);
+    let elem = data.result.and_then(|v| body.ty(v).elem());
+    let elem = elem.map_or(String::new(), |elem| format!(" of {elem}"));
+    Declined::Form(i, format!("`{}`{elem}", data.op.info().name))
+}
+
+/// The runs of a kernel as routines for a CPU, `kernel.0`, `kernel.1` .. in order, each with its instruction, without what
+/// nothing uses. Parameters say what they are, values by their numbers.
+pub fn runs(kernel: &Kernel, cpu: Cpu) -> Vec<(Inst, Result<Lowered, Declined>)> {
+    let runs = kernel.body.insts().filter_map(|(_, i, data)| match &data.op {
+        Op::Run { rows, cols, insts } => Some((i, *rows, *cols, insts)),
+        _ => None,
+    });
+    let each = runs.enumerate().map(|(n, (i, rows, cols, insts))| {
+        let mut lowered = lower_for(cpu, &format!("{}.{n}", kernel.name), &kernel.body, (rows, cols), insts);
+        if let Ok(Lowered { routine, words, .. }) = &mut lowered {
+            ssa::remove_dead(&mut routine.body);
+            routine.params.iter_mut().zip(words).for_each(|((_, label), word)| *label = word.label());
+        }
+        (i, lowered)
+    });
+    each.collect()
+}

@@ -1,0 +1,268 @@
+//! Lowering of a `run`: its reductions.
+//!
+//! In: the vectors that a reduction takes in, one after another. Out: accumulators in registers, put together and written
+//! at the end of a row, or of all rows where it is rows that are reduced. A maximum or minimum leaves NaN aside and
+//! remembers which lanes had one, so that the chain from vector to vector is a single instruction. Where rows are reduced
+//! and little else is done, two rows go by at a time, with accumulators of their own and one test for NaN for both; sums
+//! stay one chain over the rows. Truth values are reduced as `i32`, 0 and -1.
+
+use super::frame::Along;
+use super::run::{Chunk, Lanes, Lower, Turn};
+use crate::scalar::Scalar;
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::shape::Elem;
+use crate::ssa::Value as Operand;
+use crate::tile::{Inst, Op, Value};
+use crate::vector::routine::Op as Do;
+
+/// The accumulators of a reduction.
+#[derive(Clone, Default)]
+pub(super) struct Sum {
+    /// One for each vector, then, if rows go in pairs, one for each vector of the second rows.
+    parts: Vec<Operand>,
+    /// For each vector, which lanes had a NaN.
+    nans: Vec<Operand>,
+    /// For each vector, what the first of two rows brought.
+    first: Vec<Option<Operand>>,
+    /// Of an `argmax`, for each vector where its maxima stand.
+    places: Vec<Operand>,
+}
+
+/// Is it a maximum or minimum of floats? Then its instruction.
+fn extreme(kind: ReduceKind, elem: Elem) -> Option<Do> {
+    match (kind, elem) {
+        (ReduceKind::Max, Elem::F32) => Some(Do::MaxOrSecond),
+        (ReduceKind::Min, Elem::F32) => Some(Do::MinOrSecond),
+        _ => None,
+    }
+}
+
+/// The accumulators of a reduction.
+fn sum_of(sums: &mut [(Inst, Sum)], i: Inst) -> Option<&mut Sum> {
+    sums.iter_mut().find(|(of, _)| *of == i).map(|(_, sum)| sum)
+}
+
+impl Sum {
+    /// What changes from turn to turn.
+    pub(super) fn accumulators(&mut self) -> impl Iterator<Item = &mut Operand> {
+        self.parts.iter_mut().chain(&mut self.nans).chain(&mut self.places)
+    }
+}
+
+impl Lower<'_> {
+    /// The reductions of the run that go through the inner loop, with the type in which they are computed.
+    fn reductions(&self) -> Vec<(Inst, ReduceKind, Elem)> {
+        let all = self.f.insts.iter().filter_map(|i| {
+            let data = self.f.body.inst(*i);
+            let Op::Reduce { kind, axis } = data.op else { return None };
+            let elem = data.operands.first().and_then(|v| self.f.body.ty(*v).elem())?;
+            let elem = if elem == Elem::Bool { Elem::I32 } else { elem };
+            (self.f.along(axis) != Along::One).then_some((*i, kind, elem))
+        });
+        all.collect()
+    }
+
+    /// What a reduction of no elements gives.
+    pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem) -> Operand {
+        let ty = self.b.vector(elem);
+        let s = match Scalar::identity(kind, elem) {
+            Scalar::Bool(truth) => Scalar::Int(-i64::from(truth)),
+            number => number,
+        };
+        self.b.constant(s, ty)
+    }
+
+    /// Two partial results of a reduction as one.
+    pub(super) fn combine(&mut self, kind: ReduceKind, x: Operand, y: Operand) -> Option<Operand> {
+        let op = match kind {
+            ReduceKind::Sum => Do::Binary(BinaryOp::Add),
+            ReduceKind::Max => Do::Binary(BinaryOp::Max),
+            ReduceKind::Min => Do::Binary(BinaryOp::Min),
+            ReduceKind::All => Do::BitAnd,
+            ReduceKind::Any => Do::BitOr,
+            ReduceKind::Mean | ReduceKind::ArgMax => return None,
+        };
+        Some(self.b.inst(op, &[x, y]))
+    }
+
+    /// Empties the accumulators.
+    pub(super) fn start_sums(&mut self, vectors: usize) -> Option<()> {
+        for (i, kind, elem) in self.reductions() {
+            let first = self.identity(kind, elem);
+            let mut sum = Sum { first: vec![None; vectors], ..Sum::default() };
+            let both = if extreme(kind, elem).is_some() && self.pairs { 2 } else { 1 };
+            sum.parts = vec![first; vectors * both];
+            if kind == ReduceKind::ArgMax {
+                sum.places = vec![self.b.int(0); vectors];
+            }
+            if extreme(kind, elem).is_some() {
+                let none = self.b.inst(Do::Unordered, &[first, first]);
+                sum.nans = vec![none; vectors];
+            }
+            self.sums.push((i, sum));
+        }
+        Some(())
+    }
+
+    /// Takes in a vector.
+    pub(super) fn accumulate(
+        &mut self,
+        i: Inst,
+        kind: ReduceKind,
+        v: Value,
+        chunk: &Chunk,
+        vector: usize,
+    ) -> Option<()> {
+        let mut elem = self.f.body.ty(v).elem()?;
+        let mut x = self.operand(v, 2, chunk, vector)?;
+        if elem == Elem::Bool {
+            (x, elem) = (self.b.inst(Do::MaskBits, &[x]), Elem::I32);
+        }
+        if let (Lanes::Some { mask, .. }, false) = (chunk.lanes, self.f.cols_outside) {
+            let nothing = self.identity(kind, elem);
+            x = self.b.inst(Do::Select, &[mask, x, nothing]);
+        }
+        if kind == ReduceKind::ArgMax {
+            let place = self.place(chunk, vector)?;
+            let sum = sum_of(&mut self.sums, i)?;
+            let (best, at) = (sum.parts.get_mut(vector)?, sum.places.get_mut(vector)?);
+            let beats = self.b.inst(Do::Beats, &[x, *best]);
+            *best = self.b.inst(Do::Select, &[beats, x, *best]);
+            *at = self.b.inst(Do::Select, &[beats, place, *at]);
+            return Some(());
+        }
+        if let Some(op) = extreme(kind, elem) {
+            let Sum { parts, nans, first, .. } = sum_of(&mut self.sums, i)?;
+            let vectors = nans.len();
+            let second = self.turn == Turn::Second;
+            let sum = parts.get_mut(if second { vectors + vector } else { vector })?;
+            let tested = if self.turn == Turn::First { None } else { Some(first.get(vector).copied()?.unwrap_or(x)) };
+            *first.get_mut(vector)? = tested.is_none().then_some(x);
+            // It gives the accumulator if either is NaN.
+            *sum = self.b.inst(op, &[x, *sum]);
+            if let Some(y) = tested {
+                let found = self.b.inst(Do::Unordered, &[x, y]);
+                let nan = nans.get_mut(vector)?;
+                *nan = self.b.inst(Do::Binary(BinaryOp::Or), &[*nan, found]);
+            }
+            return Some(());
+        }
+        let sum = *sum_of(&mut self.sums, i)?.parts.get(vector)?;
+        let next = self.combine(kind, sum, x)?;
+        *sum_of(&mut self.sums, i)?.parts.get_mut(vector)? = next;
+        Some(())
+    }
+
+    /// The number of each element along what is reduced: of its column, or of its row.
+    fn place(&mut self, chunk: &Chunk, vector: usize) -> Option<Operand> {
+        let ty = self.b.vector(Elem::I32);
+        if self.f.cols_outside {
+            let row = self.row?;
+            return Some(self.b.typed(Do::Splat, &[row], ty));
+        }
+        let first = chunk.offset + i64::try_from(vector).ok()? * self.lanes();
+        let lane = self.lane_numbers();
+        let first = self.b.int(i32::try_from(first).ok()?);
+        let place = self.b.inst(Do::Binary(BinaryOp::Add), &[lane, first]);
+        Some(match chunk.at {
+            Some(c) => {
+                let c = self.b.typed(Do::Splat, &[c], ty);
+                self.b.inst(Do::Binary(BinaryOp::Add), &[place, c])
+            }
+            None => place,
+        })
+    }
+
+    /// The accumulators of a vector as one, NaN where there was one.
+    fn total(&mut self, kind: ReduceKind, elem: Elem, sum: &Sum, vector: usize) -> Option<Operand> {
+        if kind == ReduceKind::ArgMax {
+            return sum.places.get(vector).copied();
+        }
+        let mut x = *sum.parts.get(vector)?;
+        let Some(op) = extreme(kind, elem) else { return Some(x) };
+        if let Some(y) = sum.parts.get(sum.nans.len() + vector) {
+            x = self.b.inst(op, &[x, *y]);
+        }
+        let ty = self.b.vector(elem);
+        let nan = self.b.constant(Scalar::Float(f64::NAN), ty);
+        Some(self.b.inst(Do::Select, &[*sum.nans.get(vector)?, nan, x]))
+    }
+
+    /// The accumulators of a row as one element.
+    fn whole(&mut self, kind: ReduceKind, elem: Elem, sum: &Sum) -> Option<Operand> {
+        let mut all = self.total(kind, elem, sum, 0)?;
+        for vector in 1..sum.first.len() {
+            let other = self.total(kind, elem, sum, vector)?;
+            all = self.combine(kind, all, other)?;
+        }
+        Some(self.b.inst(Do::Reduce(kind), &[all]))
+    }
+
+    /// Of two elements with their places the one that `argmax` takes: that which beats the other, else the earlier one.
+    fn better(&mut self, (x, i): (Operand, Operand), (y, j): (Operand, Operand)) -> (Operand, Operand) {
+        let (first, second) = (self.b.inst(Do::Beats, &[x, y]), self.b.inst(Do::Beats, &[y, x]));
+        let earlier = self.b.inst(Do::Compare(CmpOp::Lt), &[j, i]);
+        let not_beaten = self.b.inst(Do::Unary(UnaryOp::Not), &[first]);
+        let tied = self.b.inst(Do::Binary(BinaryOp::And), &[not_beaten, earlier]);
+        let taken = self.b.inst(Do::Binary(BinaryOp::Or), &[second, tied]);
+        (self.b.inst(Do::Select, &[taken, y, x]), self.b.inst(Do::Select, &[taken, j, i]))
+    }
+
+    /// The place of a row's maximum.
+    fn best(&mut self, sum: &Sum) -> Option<Operand> {
+        let mut all = sum.parts.iter().copied().zip(sum.places.iter().copied());
+        let mut best = all.next()?;
+        for other in all {
+            best = self.better(best, other);
+        }
+        let mut distance = self.shape.lanes / 2;
+        while distance > 0 {
+            let other = [best.0, best.1].map(|x| self.b.inst(Do::Exchange(distance), &[x]));
+            best = self.better(best, (other[0], other[1]));
+            distance /= 2;
+        }
+        Some(self.b.inst(Do::First, &[best.1]))
+    }
+
+    /// Puts a row's reductions together and writes them.
+    pub(super) fn finish_row(&mut self) -> Option<()> {
+        for (i, kind, elem) in self.reductions() {
+            self.b.code_of(Some(i));
+            let sum = sum_of(&mut self.sums, i)?.clone();
+            let x = if kind == ReduceKind::ArgMax { self.best(&sum)? } else { self.whole(kind, elem, &sum)? };
+            let v = self.f.body.inst(i).result?;
+            let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
+            let (at, _) = self.scratch_place(self.f.body.ty(v).tile()?, &whole, 0)?;
+            let result = self.computed_in(v)?;
+            self.b.store(result, &at, x, None);
+            self.b.code_of(None);
+        }
+        self.sums.clear();
+        Some(())
+    }
+
+    /// The type in which a reduction's result lies in scratch; truth values are masks of 4 bytes.
+    fn computed_in(&self, v: Value) -> Option<Elem> {
+        let elem = self.f.body.ty(v).elem()?;
+        Some(if elem == Elem::Bool { Elem::I32 } else { elem })
+    }
+
+    /// Writes the reductions of some columns.
+    pub(super) fn finish_columns(&mut self, chunk: &Chunk) -> Option<()> {
+        for (i, kind, elem) in self.reductions() {
+            self.b.code_of(Some(i));
+            let sum = sum_of(&mut self.sums, i)?.clone();
+            let v = self.f.body.inst(i).result?;
+            let t = self.f.body.ty(v).tile()?;
+            for vector in 0..chunk.vectors {
+                let x = self.total(kind, elem, &sum, vector)?;
+                let (at, lanes) = self.scratch_place(t, chunk, vector)?;
+                let result = self.computed_in(v)?;
+                self.b.store(result, &at, x, lanes.mask());
+            }
+            self.b.code_of(None);
+        }
+        self.sums.clear();
+        Some(())
+    }
+}

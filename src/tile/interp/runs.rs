@@ -1,0 +1,123 @@
+//! Runs that are done by someone else, on this interpreter's memory.
+//!
+//! In: a run that a kernel comes to. Out: what [`Runs`] is shown of the kernel at that point ([`RunMemory`]): its scalars,
+//! where its buffers lie, bytes. Whoever it is leaves in scratch what the run's definition says.
+
+use super::kernel::{Frame, KernelRun, RuntimeValue, buffer, get, index, indices};
+use super::{EvalError, broken};
+use crate::shape::Elem;
+use crate::tile::{Body, Inst, Value};
+
+/// The number of the worker's scratch among storage.
+pub const SCRATCH: usize = usize::MAX;
+
+/// Whoever does runs.
+pub trait Runs {
+    /// Does a run.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    fn execute(&self, run: Inst, memory: &mut dyn RunMemory) -> Result<(), String>;
+}
+
+/// What a kernel's run works on.
+pub trait RunMemory {
+    /// The value of an index.
+    ///
+    /// # Errors
+    /// A value that is none.
+    fn index(&self, v: Value) -> Result<i64, String>;
+
+    /// The bits of a scalar; a truth value is 0 or 1.
+    ///
+    /// # Errors
+    /// A value that is none.
+    fn scalar(&self, v: Value) -> Result<u64, String>;
+
+    /// The storage of a buffer, and which byte of it an element is.
+    ///
+    /// # Errors
+    /// A value that is no buffer.
+    fn address(&self, buffer: Value, indices: &[Value]) -> Result<(usize, i64), String>;
+
+    /// Bytes between neighbours along an axis of a buffer.
+    ///
+    /// # Errors
+    /// A value that is no buffer, an axis that it does not have.
+    fn stride_bytes(&self, buffer: Value, axis: usize) -> Result<i64, String>;
+
+    /// Reads bytes of storage, or of [`SCRATCH`], whose padding may be read though it was never written.
+    ///
+    /// # Errors
+    /// Bytes outside of it, or that were never written.
+    fn read(&self, storage: usize, at: i64, bytes: &mut [u8]) -> Result<(), String>;
+
+    /// Writes bytes of storage.
+    ///
+    /// # Errors
+    /// Bytes outside of it.
+    fn write(&mut self, storage: usize, at: i64, bytes: &[u8]) -> Result<(), String>;
+}
+
+/// A kernel at a run.
+pub(super) struct RunView<'a, 'm> {
+    pub(super) machine: &'a mut KernelRun<'m>,
+    pub(super) body: &'a Body,
+    pub(super) frame: &'a Frame,
+}
+
+fn message<T>(r: Result<T, EvalError>) -> Result<T, String> {
+    r.map_err(|e| e.message)
+}
+
+fn size(elem: Elem) -> i64 {
+    i64::try_from(elem.size()).unwrap_or(8)
+}
+
+impl RunMemory for RunView<'_, '_> {
+    fn index(&self, v: Value) -> Result<i64, String> {
+        message(index(self.frame, v))
+    }
+
+    fn scalar(&self, v: Value) -> Result<u64, String> {
+        let elem = self.body.ty(v).elem();
+        message(match (get(self.frame, v), elem) {
+            (Ok(RuntimeValue::Scalar(x)), Some(elem)) => Ok(u64::from_le_bytes(x.to_bytes(elem).0)),
+            (Ok(_), _) => broken(format!("{v} is no scalar")),
+            (Err(e), _) => Err(e),
+        })
+    }
+
+    fn address(&self, buffer_value: Value, at: &[Value]) -> Result<(usize, i64), String> {
+        let view = message(buffer(self.frame, buffer_value))?;
+        let at = message(indices(self.frame, at))?;
+        // An empty tile may lie behind the end.
+        let element = at.iter().zip(&view.strides).fold(0i64, |sum, (i, s)| sum.wrapping_add(i.wrapping_mul(*s)));
+        Ok((view.storage, view.start.wrapping_add(element.wrapping_mul(size(view.elem)))))
+    }
+
+    fn stride_bytes(&self, buffer_value: Value, axis: usize) -> Result<i64, String> {
+        let view = message(buffer(self.frame, buffer_value))?;
+        let stride = view.strides.get(axis).ok_or("an axis that is not there")?;
+        Ok(stride.wrapping_mul(size(view.elem)))
+    }
+
+    fn read(&self, storage: usize, at: i64, bytes: &mut [u8]) -> Result<(), String> {
+        let found = match self.machine.memory.get(storage) {
+            _ if storage == SCRATCH => self.machine.scratch.at(at, bytes.len()),
+            Some(s) => s.read(at, bytes.len()),
+            None => broken("no such storage"),
+        };
+        bytes.copy_from_slice(message(found)?);
+        Ok(())
+    }
+
+    fn write(&mut self, storage: usize, at: i64, bytes: &[u8]) -> Result<(), String> {
+        let s = match self.machine.memory.get_mut(storage) {
+            _ if storage == SCRATCH => &mut self.machine.scratch,
+            Some(s) => s,
+            None => return Err("no such storage".to_string()),
+        };
+        message(s.write(at, bytes))
+    }
+}

@@ -1,0 +1,240 @@
+//! Building a routine instruction by instruction.
+//!
+//! In: calls, from lowering. Out: a [`Routine`], and for each of its instructions what it is made from. Constants stand at
+//! the beginning of the entry, each once. An operation that does not fit its operands is noted, and said at the end.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::SecondaryMap;
+
+use super::{Body, Op, Place, Routine, Terminator, Type};
+use crate::scalar::BinaryOp;
+use crate::scalar::Scalar;
+use crate::shape::Elem;
+use crate::source::Loc;
+use crate::ssa::{Block, BlockCall, Inst, Value};
+use crate::vector::Features;
+
+/// A number as a key: its bits, and is it a float?
+type Key = (u64, bool);
+
+fn key(s: Scalar) -> Key {
+    match s {
+        Scalar::Float(x) => (x.to_bits(), true),
+        Scalar::Int(_) | Scalar::Bool(_) => (s.as_i64().cast_unsigned(), false),
+    }
+}
+
+/// A routine that is being built.
+pub struct Builder {
+    routine: Routine,
+    now: Block,
+    /// Constants, and how many instructions they are at the beginning of the entry.
+    constants: BTreeMap<(Key, Type), Value>,
+    /// What the instructions are made from that follow.
+    origin: Option<Inst>,
+    origins: SecondaryMap<Inst, Option<Inst>>,
+    order: Vec<Block>,
+    wrong: Option<String>,
+}
+
+impl Builder {
+    /// An empty routine.
+    pub fn new(name: &str, lanes: u32, features: Features) -> Builder {
+        let body = Body::new();
+        let now = body.entry();
+        let routine = Routine { name: name.to_string(), lanes, features, params: Vec::new(), body };
+        Builder {
+            routine,
+            now,
+            constants: BTreeMap::new(),
+            origin: None,
+            origins: SecondaryMap::new(),
+            order: vec![now],
+            wrong: None,
+        }
+    }
+
+    /// A vector of such elements.
+    pub fn vector(&self, elem: Elem) -> Type {
+        Type::Lanes(elem, self.routine.lanes)
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, v: Value) -> Type {
+        *self.routine.body.ty(v)
+    }
+
+    /// One more parameter.
+    pub fn param(&mut self, ty: Type) -> Value {
+        let v = self.routine.body.add_param(ty);
+        self.routine.params.push((v, String::new()));
+        v
+    }
+
+    /// Says what the instructions that follow are made from.
+    pub fn code_of(&mut self, origin: Option<Inst>) {
+        self.origin = origin;
+    }
+
+    /// What they are made from.
+    pub fn origin(&self) -> Option<Inst> {
+        self.origin
+    }
+
+    fn append(&mut self, op: Op, operands: &[Value], declared: Option<Type>) -> Option<Value> {
+        let types: Vec<Type> = operands.iter().map(|v| self.ty(*v)).collect();
+        let ty = match super::rules::result_type(&op, &types, declared) {
+            Ok(ty) => ty,
+            Err(message) => {
+                self.wrong.get_or_insert(format!("{}: `{op}` {message}", self.routine.name));
+                declared
+            }
+        };
+        let inst = self.routine.body.make_inst(op, operands.to_vec(), ty, Loc::default());
+        self.routine.body.block_mut(self.now).insts.push(inst);
+        self.origins[inst] = self.origin;
+        self.routine.body.inst(inst).result
+    }
+
+    /// An instruction whose operands decide its type.
+    pub fn inst(&mut self, op: Op, operands: &[Value]) -> Value {
+        // One without a result is a mistake that is noted.
+        self.append(op, operands, None).unwrap_or(Value::from_u32(0))
+    }
+
+    /// An instruction with this type.
+    pub fn typed(&mut self, op: Op, operands: &[Value], ty: Type) -> Value {
+        self.append(op, operands, Some(ty)).unwrap_or(Value::from_u32(0))
+    }
+
+    /// An instruction without a result.
+    pub fn effect(&mut self, op: Op, operands: &[Value]) {
+        self.append(op, operands, None);
+    }
+
+    /// A number, the same in every lane, or an index.
+    pub fn constant(&mut self, s: Scalar, ty: Type) -> Value {
+        if let Some(v) = self.constants.get(&(key(s), ty)) {
+            return *v;
+        }
+        let body = &mut self.routine.body;
+        let inst = body.make_inst(Op::Const(s), Vec::new(), Some(ty), Loc::default());
+        let entry = body.entry();
+        let at = self.constants.len();
+        body.block_mut(entry).insts.insert(at, inst);
+        let v = body.inst(inst).result.unwrap_or(Value::from_u32(0));
+        self.constants.insert((key(s), ty), v);
+        v
+    }
+
+    /// An index that is known.
+    pub fn index(&mut self, n: i64) -> Value {
+        self.constant(Scalar::Int(n), Type::Index)
+    }
+
+    /// An integer in every lane.
+    pub fn int(&mut self, n: i32) -> Value {
+        let ty = self.vector(Elem::I32);
+        self.constant(Scalar::Int(i64::from(n)), ty)
+    }
+
+    /// The sum of two indices, or of an address and an index.
+    pub fn add(&mut self, a: Value, b: Value) -> Value {
+        self.inst(Op::Binary(BinaryOp::Add), &[a, b])
+    }
+
+    /// Reads neighbours, or one element.
+    pub fn load(&mut self, elem: Elem, at: &At, mask: Option<Value>, ty: Type) -> Value {
+        let mut operands = at.operands();
+        operands.extend(mask);
+        self.typed(Op::Load { elem, place: at.place, masked: mask.is_some() }, &operands, ty)
+    }
+
+    /// Writes neighbours, or one element.
+    pub fn store(&mut self, elem: Elem, at: &At, x: Value, mask: Option<Value>) {
+        let mut operands = at.operands();
+        operands.push(x);
+        operands.extend(mask);
+        self.effect(Op::Store { elem, place: at.place, masked: mask.is_some() }, &operands);
+    }
+
+    /// A block that is started later, with arguments in the place of these values.
+    pub fn block_for(&mut self, values: &[Value]) -> Block {
+        let block = self.routine.body.add_block();
+        for v in values {
+            let ty = self.ty(*v);
+            self.routine.body.add_block_arg(block, ty);
+        }
+        block
+    }
+
+    /// What follows stands in this block; its arguments.
+    pub fn start(&mut self, block: Block) -> Vec<Value> {
+        self.now = block;
+        self.order.push(block);
+        self.routine.body.block(block).args.clone()
+    }
+
+    /// The block at hand goes on at another one.
+    pub fn jump(&mut self, block: Block, args: &[Value]) {
+        let call = BlockCall { block, args: args.to_vec() };
+        self.routine.body.terminate(self.now, Terminator::Br(call));
+    }
+
+    /// The block at hand goes on at the first block if the condition holds, else at the second.
+    pub fn branch(&mut self, condition: Value, then: (Block, &[Value]), otherwise: (Block, &[Value])) {
+        let call = |(block, args): (Block, &[Value])| BlockCall { block, args: args.to_vec() };
+        let (then, otherwise) = (call(then), call(otherwise));
+        self.routine.body.terminate(self.now, Terminator::BrIf { condition, then, otherwise });
+    }
+
+    /// The routine, and what each instruction is made from. What nothing uses is still there: back ends leave it out
+    /// anyway.
+    ///
+    /// # Errors
+    /// An operation that did not fit, a mistake of lowering.
+    pub fn finish(self) -> Result<(Routine, SecondaryMap<Inst, Option<Inst>>), String> {
+        let Builder { mut routine, origins, order, wrong, .. } = self;
+        if let Some(message) = wrong {
+            return Err(message);
+        }
+        routine.body.layout = order;
+        Ok((routine, origins))
+    }
+}
+
+/// A place with the values that it is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// The address.
+    pub base: Value,
+    /// An index, where the place has a scale.
+    pub index: Option<Value>,
+    /// The rest.
+    pub place: Place,
+}
+
+impl At {
+    /// An address itself.
+    pub fn new(base: Value) -> At {
+        At { base, index: None, place: Place::HERE }
+    }
+
+    /// So many bytes further.
+    #[must_use]
+    pub fn plus(self, bytes: i32) -> At {
+        At { place: Place { offset: self.place.offset.wrapping_add(bytes), ..self.place }, ..self }
+    }
+
+    /// An index further, times a scale.
+    #[must_use]
+    pub fn indexed(self, index: Value, scale: u8) -> At {
+        At { index: Some(index), place: Place { scale, ..self.place }, ..self }
+    }
+
+    /// Its operands.
+    pub fn operands(&self) -> Vec<Value> {
+        std::iter::once(self.base).chain(self.index).collect()
+    }
+}

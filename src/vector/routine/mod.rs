@@ -1,0 +1,148 @@
+//! Routines: vector IR with control flow and memory, what a loop nest over tiles does vector by vector.
+//!
+//! In: a `run` of a scheduled kernel, lowered by `lowering::vector` for vectors of N lanes; or a text. Out: what a back end
+//! prints as instructions. What this must not know: tiles, instructions of a machine.
+//!
+//! A [`Routine`] is a body of [`crate::ssa`]: blocks with arguments, instructions with one result at most. Its parameters
+//! are words of 64 bits. A value is
+//!
+//! * some lanes, `f32x16`, `i32x8`, `boolx16` (a mask, however a machine stores it); one lane is a scalar, `f32`;
+//! * an `index`, 64 bits, for counts and distances in bytes;
+//! * an `address`: a byte of memory.
+//!
+//! Element-wise operations are those of [`crate::scalar`], and mean there what they mean here: `max` is NaN if either operand
+//! is. An elementary function (`exp`) is what its file in `functions/` says, for the routine's [`Features`]. Loads and
+//! stores name the type of elements in memory: `load bf16` gives `f32`. They read and write neighbours, perhaps under a
+//! mask, or elements that lie apart.
+//!
+//! ```text
+//! run @scale.0(%0 "scratch": address, %1 "%n": index, %2: f32) lanes(16) features(fma, round, scale) {
+//! ^bb0:
+//!   %3 = const 0                              : index
+//!   %4 = splat %2                             : f32x16
+//!   br ^bb1(%3)
+//! ^bb1(%5: index):
+//!   %6 = load f32, %0 + 4*%5                  : f32x16
+//!   %7 = mul %6, %4                           : f32x16
+//!   store f32, %0 + 4*%5, %7
+//!   ..
+//! ```
+//!
+//! The operations are declared in [`op`], [`rules`](Type) types them, [`verify()`] says what must hold, [`text`] reads and
+//! prints, [`interp`] computes what a routine does on memory that is checked. [`legalise`] replaces what a machine cannot do
+//! well by what it can.
+
+mod builder;
+pub mod interp;
+pub mod legalise;
+pub mod op;
+mod rules;
+#[cfg(test)]
+mod tests;
+pub mod text;
+mod verify;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+pub use builder::{At, Builder};
+pub use op::{Op, Place};
+pub use verify::{Error, verify};
+
+use super::Features;
+use crate::shape::Elem;
+use crate::ssa::{self, Dialect, Effects, Value};
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Type {
+    /// So many lanes of `f32`, `i32`, `i64` or `bool`; one is a scalar.
+    Lanes(Elem, u32),
+    /// A 64-bit integer.
+    Index,
+    /// The address of a byte.
+    Address,
+}
+
+impl Type {
+    /// Element type of lanes.
+    pub fn elem(self) -> Option<Elem> {
+        match self {
+            Type::Lanes(elem, _) => Some(elem),
+            Type::Index | Type::Address => None,
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Lanes(elem, 1) => elem.fmt(f),
+            Type::Lanes(elem, lanes) => write!(f, "{elem}x{lanes}"),
+            Type::Index => f.write_str("index"),
+            Type::Address => f.write_str("address"),
+        }
+    }
+}
+
+/// The vector IR as what bodies are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct VectorIr;
+
+/// Blocks, instructions and values of a routine. The entry has no arguments.
+pub type Body = ssa::Body<VectorIr>;
+/// An instruction.
+pub type InstData = ssa::InstData<Op>;
+/// How a block ends.
+pub type Terminator = ssa::Terminator<Infallible>;
+
+/// A function over vectors, with control flow and memory. It gives nothing; what it computes, it stores.
+#[derive(Clone, Debug)]
+pub struct Routine {
+    /// Its name: `softmax.0.1`, the second run of a kernel.
+    pub name: String,
+    /// How many lanes its vectors have.
+    pub lanes: u32,
+    /// What the machine has, which decides what elementary functions compute.
+    pub features: Features,
+    /// Its parameters in order: scalars, indices and addresses, each with what it is for (or nothing).
+    pub params: Vec<(Value, String)>,
+    /// What it does.
+    pub body: Body,
+}
+
+impl Dialect for VectorIr {
+    type Op = Op;
+    type Type = Type;
+    type Roles = Infallible;
+
+    const CONDITION: &'static str = "bool";
+
+    fn is_condition(ty: &Type) -> bool {
+        *ty == Type::Lanes(Elem::Bool, 1)
+    }
+
+    fn result_type(op: &Op, operands: &[&Type], declared: Option<&Type>) -> Result<Option<Type>, String> {
+        let operands: Vec<Type> = operands.iter().map(|t| **t).collect();
+        rules::result_type(op, &operands, declared.copied())
+    }
+
+    fn effects(op: &Op) -> Effects {
+        op.effects()
+    }
+
+    fn name(op: &Op) -> &'static str {
+        op.name()
+    }
+
+    fn digest(op: &Op) -> u64 {
+        let mut h = DefaultHasher::new();
+        op.hash(&mut h);
+        h.finish()
+    }
+
+    fn is_commutative(op: &Op) -> bool {
+        matches!(op, Op::Binary(b) if b.is_commutative())
+    }
+}

@@ -1,0 +1,238 @@
+//! Routines by hand: what they print, what they compute, what is refused.
+
+use super::interp::{Memory, Pointer, Val, run};
+use super::legalise::part_narrow_accesses;
+use super::{Routine, text, verify};
+
+/// Bytes, of which none outside may be touched.
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn range(&self, p: Pointer, n: usize) -> Result<std::ops::Range<usize>, String> {
+        let start = usize::try_from(p.at).map_err(|_| format!("byte {}", p.at))?;
+        let end = start.checked_add(n).filter(|end| *end <= self.0.len() && p.storage == 0);
+        end.map(|end| start..end).ok_or_else(|| format!("byte {start}"))
+    }
+}
+
+impl Memory for Bytes {
+    fn read(&self, from: Pointer, bytes: &mut [u8]) -> Result<(), String> {
+        bytes.copy_from_slice(&self.0[self.range(from, bytes.len())?]);
+        Ok(())
+    }
+
+    fn write(&mut self, to: Pointer, bytes: &[u8]) -> Result<(), String> {
+        let range = self.range(to, bytes.len())?;
+        self.0[range].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// The only routine of a text, which reads back as it is printed and is right.
+fn routine(source: &str) -> Routine {
+    let parsed = text::parse(source).unwrap_or_else(|e| panic!("{e}\n{source}")).remove(0).routine;
+    let printed = text::print(&parsed);
+    let again = text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}")).remove(0).routine;
+    assert_eq!(text::print(&again), printed);
+    verify(&parsed).unwrap_or_else(|e| panic!("{e:?}\n{printed}"));
+    parsed
+}
+
+/// A routine of one block on memory at address 0, with four lanes and FMA.
+fn four(lines: &str) -> Routine {
+    routine(&format!(
+        "run @t(%p \"memory\": address, %n: index, %s: f32) lanes(4) features(fma, round) {{\n^bb0:\n{lines}\n  return\n}}"
+    ))
+}
+
+fn execute(routine: &Routine, n: i64, s: f32, memory: &mut Bytes) -> Result<(), String> {
+    let args = [Val::Address(Pointer { storage: 0, at: 0 }), Val::Index(n), Val::Lanes(vec![u64::from(s.to_bits())])];
+    run(routine, &args, memory, &mut 100_000)
+}
+
+/// What is in memory, four bytes at a time, after a routine of one block on these words.
+fn after(lines: &str, n: i64, s: f32, words: &[u32]) -> Vec<u32> {
+    let mut memory = Bytes(words.iter().flat_map(|w| w.to_le_bytes()).collect());
+    execute(&four(lines), n, s, &mut memory).unwrap_or_else(|e| panic!("{e}\n{lines}"));
+    memory.0.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes"))).collect()
+}
+
+/// The result of an operation on two vectors, `%x` at 0 and `%y` at 16, of a type.
+fn result(ty: &str, operation: &str, x: [u32; 4], y: [u32; 4]) -> Vec<u32> {
+    let lines = format!("  %x = load {ty}, %p : {ty}x4\n  %y = load {ty}, %p + 16 : {ty}x4\n{operation}\n");
+    after(&lines, 0, 0.0, &[x, y, [0; 4]].concat())[8..].to_vec()
+}
+
+fn floats(x: [f32; 4]) -> [u32; 4] {
+    x.map(f32::to_bits)
+}
+
+const NAN: f32 = f32::NAN;
+
+#[test]
+fn lanes_are_computed_one_by_one() {
+    let of = |op: &str| format!("  %z = {op} %x, %y : f32x4\n  store f32, %p + 32, %z");
+    let (x, y) = (floats([1.0, -2.5, NAN, 8.0]), floats([3.0, 4.0, 1.0, -0.5]));
+    let as_floats = |bits: Vec<u32>| bits.into_iter().map(f32::from_bits).collect::<Vec<_>>();
+    assert_eq!(as_floats(result("f32", &of("sub"), x, y))[..2], [-2.0, -6.5]);
+    // The language's maximum keeps a NaN; the other one gives its second operand.
+    let largest = as_floats(result("f32", &of("max"), x, y));
+    assert!(largest[2].is_nan() && largest[0] == 3.0 && largest[3] == 8.0);
+    assert_eq!(as_floats(result("f32", &of("max_or_second"), x, y)), [3.0, 4.0, 1.0, 8.0]);
+    assert_eq!(as_floats(result("f32", &of("min_or_second"), x, y)), [1.0, -2.5, 1.0, -0.5]);
+    let chosen = "  %c = lt %x, %y : boolx4\n  %z = select %c, %x, %y : f32x4\n  store f32, %p + 32, %z";
+    assert_eq!(as_floats(result("f32", chosen, x, y)), [1.0, -2.5, 1.0, -0.5]);
+    let bits = |op: &str| format!("  %c = {op} %x, %y : boolx4\n  %z = mask_bits %c : i32x4\n  store i32, %p + 32, %z");
+    let (all, none) = (u32::MAX, 0);
+    assert_eq!(result("f32", &bits("unordered"), x, y), [none, none, all, none]);
+    assert_eq!(result("f32", &bits("beats"), x, y), [none, none, all, all]);
+    assert_eq!(result("f32", &bits("beats"), y, x), [all, all, none, none]);
+    assert_eq!(result("i32", &bits("ge"), [1, 2, u32::MAX, 0], [1, 3, 0, 0]), [all, none, none, all]);
+    let whole = "  %z = div %x, %y : i32x4\n  store i32, %p + 32, %z";
+    let minus = |n: i32| n.cast_unsigned();
+    assert_eq!(result("i32", whole, [7, minus(-7), 7, 5], [2, 2, minus(-2), 0]), [3, minus(-4), minus(-4), 0]);
+    let cast = "  %z = cast %x : i32x4\n  store i32, %p + 32, %z";
+    assert_eq!(result("f32", cast, floats([-1.9, NAN, 3e9, 2.5]), [0; 4]), [minus(-1), 0, 0x7fff_ffff, 2]);
+    let narrow = "  %z = narrow bf16, %x : f32x4\n  store f32, %p + 32, %z";
+    let third = result("f32", narrow, floats([1.0 / 3.0; 4]), [0; 4]);
+    assert_eq!(third, [0x3eab_0000; 4]);
+}
+
+#[test]
+fn elementary_functions_are_near() {
+    let of = |op: &str| format!("  %z = {op} %x : f32x4\n  store f32, %p + 32, %z");
+    let xs = [0.5f32, -1.25, 3.0, 0.0];
+    for (name, f) in [("exp", f64::exp as fn(f64) -> f64), ("tanh", f64::tanh), ("sqrt", f64::sqrt)] {
+        for (got, x) in result("f32", &of(name), floats(xs), [0; 4]).into_iter().zip(xs) {
+            let (got, want) = (f64::from(f32::from_bits(got)), f(f64::from(x)));
+            assert!(got.is_nan() && want.is_nan() || (got - want).abs() <= 1e-6 * want.abs().max(1e-3), "{name} {x}");
+        }
+    }
+}
+
+#[test]
+fn lanes_are_reduced_in_halves() {
+    let of = |op: &str| format!("  %z = {op} %x : f32\n  store f32, %p + 32, %z");
+    // (1e8 + -1e8) + (1 + 1): from left to right it would be 1.
+    let sum = result("f32", &of("reduce_sum"), floats([1e8, 1.0, -1e8, 1.0]), [0; 4]);
+    assert_eq!(f32::from_bits(sum[0]), 2.0);
+    let most = result("f32", &of("reduce_max"), floats([1.0, NAN, 3.0, 2.0]), [0; 4]);
+    assert!(f32::from_bits(most[0]).is_nan());
+    let all = "  %z = reduce_all %x : i32\n  store i32, %p + 32, %z";
+    assert_eq!(result("i32", all, [7, 3, 15, 6], [0; 4])[0], 2);
+    let turned = "  %a = exchange %x, 2 : i32x4\n  %z = exchange %a, 1 : i32x4\n  store i32, %p + 32, %z";
+    assert_eq!(result("i32", turned, [1, 2, 3, 4], [0; 4]), [4, 3, 2, 1]);
+    let numbers = "  %a = lanes : i32x4\n  %b = splat %n : i32x4\n  %z = add %a, %b : i32x4\n  store i32, %p, %z";
+    assert_eq!(after(numbers, 10, 0.0, &[0; 4]), [10, 11, 12, 13]);
+}
+
+#[test]
+fn memory_is_read_under_masks_and_apart() {
+    let copy =
+        "  %m = lanes_below %n : boolx4\n  %x = load i32, %p, mask=%m : i32x4\n  store i32, %p + 16, %x, mask=%m";
+    assert_eq!(after(copy, 3, 0.0, &[1, 2, 3, 4, 9, 9, 9, 9])[4..], [1, 2, 3, 9]);
+    // Beyond the mask nothing is touched.
+    let mut short = Bytes(vec![0; 28]);
+    assert!(execute(&four(copy), 3, 0.0, &mut short).is_ok());
+    assert!(execute(&four(copy), 4, 0.0, &mut short).is_err());
+    let apart = "  %d = const 8 : index\n  %x = load_apart i32, %p, %d, count=%n : i32x4\n  store i32, %p + 32, %x";
+    assert_eq!(after(apart, 3, 0.0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9])[8..], [1, 3, 5, 0]);
+    let spread = "  %x = splat %s : f32x4\n  store bf16, %p + 2*%n - 2, %x";
+    assert_eq!(after(spread, 1, 1.5, &[0; 3]), [0x3fc0_3fc0, 0x3fc0_3fc0, 0]);
+    let bytes = "  %x = load bool, %p : boolx4\n  %y = not %x : boolx4\n  store bool, %p, %y";
+    assert_eq!(after(bytes, 0, 0.0, &[0x0001_0200]), [0x0100_0001]);
+}
+
+/// Adds numbers up in a loop.
+const LOOP: &str = "run @sum(%p: address, %n: index, %s: f32) lanes(4) {\n\
+    ^start:\n  %zero = const 0 : index\n  %one = const 1 : index\n  br ^top(%zero, %s)\n\
+    ^top(%i: index, %a: f32):\n  %x = load f32, %p + 4*%i : f32\n  %b = add %a, %x : f32\n\
+    \x20 %j = add %i, %one : index\n  %more = lt %j, %n : bool\n  br_if %more, ^top(%j, %b), ^end\n\
+    ^end:\n  store f32, %p, %b\n  return\n}\n";
+
+#[test]
+fn loops_carry_values() {
+    let mut memory = Bytes([1.0f32, 2.0, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect());
+    execute(&routine(LOOP), 3, 0.5, &mut memory).expect("a sum");
+    assert_eq!(memory.0[..4], 7.5f32.to_le_bytes());
+    // One element further there is nothing; and what never ends is stopped.
+    assert!(execute(&routine(LOOP), 4, 0.5, &mut memory).is_err());
+    let endless = LOOP.replace("%j = add %i, %one", "%j = mul %i, %one");
+    let error = execute(&routine(&endless), 3, 0.0, &mut memory).expect_err("an endless loop");
+    assert!(error.contains("limit"), "{error}");
+}
+
+#[test]
+fn narrow_accesses_are_parted() {
+    let lines = "  %m = lanes_below %n : boolx4\n  %x = load bf16, %p + 2*%n, mask=%m : f32x4\n  \
+        %y = load f16, %p : f32x4\n  store bf16, %p + 16, %x, mask=%m\n  store f16, %p + 24, %y\n  store i8, %p + 4, %z";
+    let lines = format!("  %z = const 7 : i32x4\n{lines}");
+    let whole = four(&lines);
+    let mut parted = whole.clone();
+    part_narrow_accesses(&mut parted, |_, _| {});
+    verify(&parted).unwrap_or_else(|e| panic!("{e:?}\n{}", text::print(&parted)));
+    // Whole vectors of f16 stay; the others go element by element, as many as the mask has.
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/vector"),
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, {
+        insta::assert_snapshot!("narrow_accesses", format!("{}->\n{}", text::print(&whole), text::print(&parted)));
+    });
+    for n in 0..=4 {
+        let start = || Bytes((0..40).map(|n| n * 7 + 1).collect());
+        let (mut a, mut b) = (start(), start());
+        assert_eq!(execute(&whole, n, 0.0, &mut a), execute(&parted, n, 0.0, &mut b));
+        assert_eq!(a.0, b.0);
+    }
+}
+
+#[test]
+fn wrong_texts_are_refused() {
+    let with =
+        |line: &str| format!("run @t(%p: address, %n: index, %s: f32) lanes(4) {{\n^bb0:\n  {line}\n  return\n}}");
+    for (line, message) in [
+        ("%x = load f32, %n : f32x4", "takes a place"),
+        ("%x = load f32, %p : i32x4", "gives lanes of f32"),
+        ("%x = load f32, %p : f32x8", "there is no type f32x8 here"),
+        ("%x = load f32, %p : f32x3", "there is no type f32x3 here"),
+        ("%x = splat %p : f32x4", "does not take (address)"),
+        ("%x = add %p, %p : address", "does not take (address, address)"),
+        ("%x = not %s : f32", "does not take (f32)"),
+        ("%x = exchange %s, 1 : f32", "does not take (f32)"),
+        ("store bf16, %p, %n", "does not take (address, index)"),
+        ("%x = add %n, %n : f32", "gives index"),
+        ("%x = load i32, %p, mask=%s : i32x4", "does not take (address, f32)"),
+        ("br_if %s, ^bb0, ^bb0", "the condition is f32, not bool"),
+    ] {
+        let source =
+            if line.starts_with("br_if") { with("").replace("  return\n", &format!("  {line}\n")) } else { with(line) };
+        let parsed = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}")).remove(0);
+        let errors = verify(&parsed.routine).expect_err(line);
+        assert!(errors.iter().any(|(_, e)| e.contains(message)), "{line}: {errors:?}");
+    }
+    for (line, message) in [
+        ("%x = load f32, %p + 3*%n : f32x4", "multiplied by 1, 2, 4 or 8"),
+        ("%x = load f32, %p + %n : f32x4", "out of range|a number belongs here"),
+        ("%x = load f32, %q : f32x4", "%q is not defined"),
+        ("%x = frobnicate %n : index", "no operation `frobnicate`"),
+        ("%x = const 1.5 : i32x4", "a number of the declared type"),
+        ("%x = const 3000000000 : i32x4", "a number of the declared type"),
+        ("%x = add %n, %n, mask=%n : index", "nothing with a name"),
+        ("%n = const 1 : index", "already defined"),
+        ("br ^nowhere", "^nowhere is no block"),
+        ("%x = load f32, %p : tile", "a type is"),
+    ] {
+        let source = with(line).replace(if line.starts_with("br") { "\n  return" } else { "\0" }, "");
+        let error = text::parse(&source).expect_err(line).to_string();
+        assert!(message.split('|').any(|m| error.contains(m)), "{line}: {error}");
+    }
+    // What dominates nothing is used nowhere else, and a block does not end twice.
+    let jumped = LOOP.replace("store f32, %p, %b", "store f32, %p, %s").replace("br ^top(%zero, %s)", "br ^end");
+    assert!(verify(&text::parse(&jumped).expect("a text").remove(0).routine).is_ok());
+    let hidden = LOOP.replace("br ^top(%zero, %s)", "br ^end");
+    assert!(verify(&text::parse(&hidden).expect("a text").remove(0).routine).is_err());
+    assert!(text::parse(&LOOP.replace("  return\n", "  return\n  return\n")).is_err());
+    let lanes = LOOP.replace("lanes(4)", "lanes(5)");
+    assert!(verify(&text::parse(&lanes).expect("a text").remove(0).routine).is_err());
+}

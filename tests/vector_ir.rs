@@ -1,0 +1,88 @@
+//! Vector IR as a dump and as a text: what is shown of the runs of a kernel, that it is read back, and what is wrong with a
+//! text.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Rows with a sum, a maximum, a function, elements of 16 bits, and columns that are no whole vector.
+const PROGRAM: &str = "/// Rows of 20: softmax, rounded.
+model Rows<S> {
+    pub fn forward(x: f32[S, 20], y: bf16[S, 20]) -> bf16[S, 20] {
+        cast<bf16>(softmax(x, axis=-1) + cast<f32>(y))
+    }
+}
+";
+
+/// Exit code, stdout and stderr, in a folder.
+fn attnc(folder: &Path, args: &[&str]) -> (i32, String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_attnc")).args(args).current_dir(folder).output().expect("attnc starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+/// The dump of the program's only kernel with a reduction, for an instruction set.
+fn dump(folder: &Path, cpu: &str) -> String {
+    std::fs::write(folder.join("rows.attn"), PROGRAM).expect("a program");
+    let (code, out, err) = attnc(folder, &["rows.attn", "--cpu", cpu, "--kernel", "rows.0", "--emit", "vector=-"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    out
+}
+
+#[test]
+fn runs_are_shown_for_each_instruction_set() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for cpu in ["portable", "avx2", "avx512"] {
+        insta::with_settings!({
+            snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/vector"),
+            prepend_module_to_snapshot => false,
+            omit_expression => true,
+        }, {
+            insta::assert_snapshot!(format!("rows_{cpu}"), dump(folder.path(), cpu));
+        });
+    }
+}
+
+#[test]
+fn a_dump_is_read_back_and_a_kernel_found_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for cpu in ["portable", "avx2", "avx512"] {
+        let whole = dump(folder.path(), cpu);
+        std::fs::write(folder.path().join("rows.vir"), &whole).expect("a dump");
+        let routines = |text: &str| text.lines().filter(|l| !l.starts_with("//")).collect::<Vec<_>>().join("\n");
+        for more in [&[][..], &["--kernel", "rows.0"]] {
+            let (code, out, err) = attnc(folder.path(), &[&["rows.vir", "--emit", "vector=-"], more].concat());
+            assert_eq!((code, err.as_str()), (0, ""));
+            assert_eq!(routines(&out).trim_start(), routines(&whole).trim_start());
+        }
+        assert_eq!(attnc(folder.path(), &["check", "rows.vir"]).0, 0);
+    }
+    for (args, message) in [
+        (&["rows.vir", "--kernel", "rows.1", "--emit", "vector=-"][..], "did you mean `rows.0`?"),
+        (&["rows.vir", "--emit", "asm=-"], "`--emit asm` needs the kernels around the runs"),
+        (&["rows.vir", "--emit", "tile=-"], "`--emit tile` comes before `vector`"),
+        (&["run", "rows.vir"], "takes .attn and .air files"),
+    ] {
+        let (code, _, err) = attnc(folder.path(), args);
+        assert!(code == 2 && err.contains(message), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_text_is_shown_at_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = dump(folder.path(), "avx512");
+    for (from, to, code, message) in [
+        ("reduce_sum", "reduce_sun", "E0702", "there is no operation `reduce_sun`"),
+        ("= exp ", "= exp %0, ", "E0710", "`exp` does not take"),
+        ("lanes(16)", "lanes(17)", "E0710", "a vector of 17 lanes"),
+        ("  return\n", "  return\n}}\n", "E0701", "unexpected"),
+    ] {
+        assert!(good.contains(from), "{from}: {good}");
+        std::fs::write(folder.path().join("bad.vir"), good.replacen(from, to, 1)).expect("a text");
+        let (exit, _, err) = attnc(folder.path(), &["check", "bad.vir"]);
+        assert_eq!(exit, 1, "{err}");
+        assert!(err.contains(&format!("error[{code}]")) && err.contains(message), "{from}: {err}");
+        assert!(err.contains("bad.vir:"), "{from}: {err}");
+    }
+}
