@@ -26,10 +26,11 @@
 
 use cranelift_entity::SecondaryMap;
 
-use crate::ir::Scalar;
-use crate::scalar::BinaryOp;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Dim;
-use crate::tile::{Body, Cpu, Extent, Feature, Inst, Kernel, KernelBuilder, Op, TileType, Type, Value, ValueDef};
+use crate::tile::{
+    Body, Cpu, Extent, Feature, Inst, Kernel, KernelBuilder, Op, TileType, Type, Value, ValueDef, simplify,
+};
 
 const CHAIN: i64 = 512;
 const ONE_CHAIN: i64 = 1024;
@@ -40,12 +41,13 @@ const OF_TILES: i64 = 2048;
 pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) {
     if let Some(product) = Product::find(&kernel.body, cpu) {
         *kernel = product.rebuild(kernel);
+        simplify(&mut kernel.body);
     }
 }
 
 /// A product to be put into a loop.
 struct Product {
-    /// The instructions before it, the last of which makes its accumulator, and those after it.
+    /// The instructions before it, its accumulator and constants among them, and those after it.
     before: Vec<Inst>,
     after: Vec<Inst>,
     dot: Inst,
@@ -101,14 +103,14 @@ impl Product {
         let ValueDef::Result(filled) = body.def(*acc) else { return None };
         let from = insts.iter().position(|i| *i == filled)?;
         let (before, own, after) = (insts.get(..=from)?, insts.get(from + 1..at)?, insts.get(at + 1..)?);
-        // Between the accumulator and the product there is nothing but what it multiplies, and nothing else uses that.
-        let is_own = |i: &Inst| [left.inst, right.inst].contains(i) || matches!(body.inst(*i).op, Op::Const(_));
-        let made: Vec<Value> = own.iter().filter_map(|i| body.inst(*i).result).collect();
-        let used_later = |i: &Inst| body.inst(*i).operands.iter().any(|v| made.contains(v));
-        let both = [left.inst, right.inst].iter().all(|i| own.contains(i));
-        let is_alone = own.iter().all(is_own) && !after.iter().any(|i| is_dot(i) || used_later(i));
-        let fits = body.inst(filled).op == Op::Full && both && is_alone && steps > block;
-        let (before, after, acc) = (before.to_vec(), after.to_vec(), *acc);
+        // Between the accumulator and the product there is nothing but what it multiplies, which nothing else uses, and constants.
+        let (loads, constants): (Vec<Inst>, Vec<Inst>) = own.iter().partition(|i| [left.inst, right.inst].contains(i));
+        let used_later = |i: &Inst| body.inst(*i).operands.iter().any(|v| [a, b].contains(&v));
+        let is_alone = loads.len() == 2
+            && constants.iter().all(|i| matches!(body.inst(*i).op, Op::Const(_)))
+            && !after.iter().any(|i| is_dot(i) || used_later(i));
+        let fits = body.inst(filled).op == Op::Full && is_alone && steps > block;
+        let (before, after, acc) = ([before, &constants].concat(), after.to_vec(), *acc);
         fits.then_some(Product { before, after, dot, left, right, acc, steps, block })
     }
 
@@ -195,21 +197,8 @@ impl Copies<'_> {
                 kb.index_binary(BinaryOp::Div, k, steps)
             }
         };
-        // Constants that stood beside the load are made again.
-        let mut constants: Vec<(Value, Value)> = Vec::new();
-        let mut operands = Vec::new();
-        for (n, v) in data.operands.iter().enumerate() {
-            let made = constants.iter().find(|(old, _)| old == v).map(|(_, new)| *new).or(self.now[*v]);
-            operands.push(match (made, self.old.def_inst(*v)) {
-                _ if n == load.place => index,
-                (None, Some(constant)) => {
-                    let new = kb.value(constant.op.clone(), Vec::new(), self.old.ty(*v).clone());
-                    constants.push((*v, new));
-                    new
-                }
-                (made, _) => made.unwrap_or(*v),
-            });
-        }
+        let operands = data.operands.iter().enumerate();
+        let operands = operands.map(|(n, v)| if n == load.place { index } else { self.of(*v) }).collect();
         let mut ty = data.result.map_or(Type::Index, |v| self.ty(v));
         if let Type::Tile(t) = &mut ty {
             part(t);
