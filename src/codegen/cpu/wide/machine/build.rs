@@ -33,7 +33,8 @@ pub(in super::super) struct Machine {
 impl Machine {
     /// An empty function.
     pub(in super::super) fn new(width: Width) -> Machine {
-        let entry = BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return };
+        let entry =
+            BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return, comment: String::new() };
         let (classes, pool) = (Vec::new(), Vec::new());
         Machine {
             function: Function { width, blocks: vec![entry], classes, pool, frame: 0 },
@@ -154,7 +155,7 @@ impl Machine {
         }
         let dst = self.reg(Class::Vector);
         let n = u32::try_from(self.function.pool.len()).unwrap_or(u32::MAX);
-        let op = if c == Constant::Count { Op::Load } else { Op::Spread };
+        let op = if matches!(c, Constant::Same(_)) { Op::Spread } else { Op::Load };
         let inst = self.instruction(op, Some(dst), vec![Mem::pool(n).into()]);
         self.prelude.push(Inst { origin: None, ..inst });
         self.function.pool.push(c);
@@ -188,7 +189,12 @@ impl Machine {
     /// A block that is started later, with parameters of these classes.
     pub(in super::super) fn block(&mut self, params: &[Class]) -> Block {
         let params = params.iter().map(|class| self.reg(*class)).collect();
-        self.function.blocks.push(BlockData { params, insts: Vec::new(), end: Terminator::Return });
+        self.function.blocks.push(BlockData {
+            params,
+            insts: Vec::new(),
+            end: Terminator::Return,
+            comment: String::new(),
+        });
         Block(u32::try_from(self.function.blocks.len() - 1).unwrap_or(u32::MAX))
     }
 
@@ -249,6 +255,13 @@ impl Machine {
         self.start(next);
     }
 
+    /// Says something of the block at hand.
+    pub(in super::super) fn comment(&mut self, text: String) {
+        if let Some(block) = self.function.blocks.get_mut(self.now) {
+            block.comment = text;
+        }
+    }
+
     /// Is there such an instruction?
     pub(in super::super) fn uses(&self, op: Op) -> bool {
         self.function.blocks.iter().flat_map(|b| &b.insts).any(|i| i.op == op)
@@ -261,7 +274,8 @@ impl Machine {
         for (place, block) in (0u32..).zip(&layout) {
             places[*block] = place;
         }
-        let empty = || BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return };
+        let empty =
+            || BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return, comment: String::new() };
         let mut all = std::mem::take(&mut function.blocks);
         function.blocks = layout.iter().map(|n| std::mem::replace(&mut all[*n], empty())).collect();
         for target in function.blocks.iter_mut().flat_map(|b| b.end.targets_mut()) {
