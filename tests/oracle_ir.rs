@@ -1,8 +1,8 @@
 //! Does what the graph IR becomes compute what the graph IR says?
 //!
 //! Random well-typed programs of the graph IR, which reach further than any source text does (empty axes, narrow types,
-//! operations at odd places), as tile IR under its interpreter and as compiled code: within the bound of a running error
-//! analysis of the program as written, and failing where it fails. `ATTNC_ORACLE=5000 cargo test --release --test
+//! operations at odd places), as tile IR under its interpreter, with the runs of kernels under that of vector IR, and as
+//! compiled code: within the bound of a running error analysis of the program as written, and failing where it fails. `ATTNC_ORACLE=5000 cargo test --release --test
 //! oracle_ir` runs more of them, `ATTNC_ORACLE_FIRST=7` begins at another seed.
 
 #[path = "common/compiled.rs"]
@@ -10,10 +10,14 @@ mod compiled;
 #[path = "common/gen_ir/mod.rs"]
 mod gen_ir;
 
+use std::collections::BTreeMap;
+
 use attnc::ir::interp::{self, Bounded, Data, EvalError, Limits, Outcome};
 use attnc::ir::{Module, text, verify};
+use attnc::lowering::vector::execute::Routines;
 use attnc::passes::Options;
 use attnc::tensor::Tensor;
+use attnc::tile::interp::Runs;
 use attnc::tile::{self, Cpu, PlanVariant};
 use gen_ir::{Program, program};
 
@@ -70,8 +74,8 @@ fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, 
     }
 }
 
-/// Tile IR of a module, unscheduled, and scheduled with slots that share memory.
-fn tiles(module: &Module, p: &Program, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
+/// Tile IR of a module, unscheduled, and scheduled with slots that share memory; then with its runs as vector IR for a CPU.
+fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
     let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}")), Cpu::PORTABLE)
     {
         Ok(t) => t.into_module(),
@@ -104,6 +108,21 @@ fn tiles(module: &Module, p: &Program, want: &Result<Outcome<Bounded>, EvalError
         if let Some(e) = compare(want, got) {
             return Some(format!("scheduled: {scheduled}: {e}"));
         }
+        if !scheduled {
+            continue;
+        }
+        let mut routines: BTreeMap<&str, Routines> = BTreeMap::new();
+        for k in &tiles.kernels {
+            match Routines::of(k, cpu) {
+                Ok(found) => routines.extend(found.map(|found| (k.name.as_str(), found))),
+                Err(e) => return Some(e),
+            }
+        }
+        let runs = |kernel: &str| routines.get(kernel).map(|r| r as &dyn Runs);
+        let got = tile::interp::run_by(verified, &call, &runs).map(|o| o.results).map_err(|e| e.to_string());
+        if let Some(e) = compare(want, got) {
+            return Some(format!("vector IR for {}: {e}", cpu.name()));
+        }
     }
     None
 }
@@ -125,10 +144,12 @@ fn tile_ir_computes_what_graph_ir_says() {
         let p = program(seed);
         let written = p.untapped();
         let want = expected(&written, &p);
+        // Kernels of the portable level have runs for any number of lanes.
+        let cpu = [Cpu::PORTABLE, Cpu::AVX2, Cpu::AVX512][usize::try_from(seed % 3).unwrap()];
         for (what, module) in
             [("as written", written.clone()), ("after passes", compiled::optimised(written, &Options::default()))]
         {
-            if let Some(e) = tiles(&module, &p, &want) {
+            if let Some(e) = tiles(&module, &p, cpu, &want) {
                 wrong.push(format!("seed {seed}, {what}: {e}\n{:?}\n{}", p.symbols, text::print(&module)));
                 break;
             }

@@ -4,6 +4,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use attnc::random::Random;
+use attnc::shape::Elem;
+use attnc::vector::routine::interp::{Memory, Pointer, Val, run};
+use attnc::vector::routine::{Type, text, verify};
+
 /// Rows with a sum, a maximum, a function, elements of 16 bits, and columns that are no whole vector.
 const PROGRAM: &str = "/// Rows of 20: softmax, rounded.
 model Rows<S> {
@@ -85,4 +90,74 @@ fn what_is_wrong_with_a_text_is_shown_at_its_place() {
         assert!(err.contains(&format!("error[{code}]")) && err.contains(message), "{from}: {err}");
         assert!(err.contains("bad.vir:"), "{from}: {err}");
     }
+}
+
+/// A few bytes for each storage.
+struct Small(Vec<u8>);
+
+impl Small {
+    fn place(&self, p: Pointer, n: usize) -> Result<std::ops::Range<usize>, String> {
+        let start = usize::try_from(p.at).map_err(|_| "before the start")?;
+        let end = start.checked_add(n).filter(|end| *end <= self.0.len()).ok_or("behind the end")?;
+        Ok(start..end)
+    }
+}
+
+impl Memory for Small {
+    fn read(&self, from: Pointer, bytes: &mut [u8]) -> Result<(), String> {
+        bytes.copy_from_slice(&self.0[self.place(from, bytes.len())?]);
+        Ok(())
+    }
+
+    fn write(&mut self, to: Pointer, bytes: &[u8]) -> Result<(), String> {
+        let place = self.place(to, bytes.len())?;
+        self.0[place].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Texts with words exchanged, left out and doubled: each is refused, or runs to an end.
+#[test]
+fn no_text_does_harm() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = dump(folder.path(), "avx2");
+    // The last run has narrow elements, masks and a loop.
+    let start = good.rfind("run @").expect("a run");
+    let words: Vec<&str> = good[start..].split_inclusive([' ', '\n', ',']).collect();
+    let (mut read, mut right, mut ended) = (0, 0, 0);
+    for seed in 0..3000 {
+        let mut random = Random::new(seed);
+        let mut changed = words.clone();
+        for _ in 0..=random.below(3) {
+            let (at, other) = (random.below(changed.len()), random.below(words.len()));
+            match random.below(4) {
+                0 => changed[at] = words[other],
+                1 => changed.insert(at, words[other]),
+                2 => _ = changed.remove(at),
+                _ => changed[at] = ["0 ", "-1, ", "9223372036854775807\n", "64 ", "%0, ", "i64x8\n"][other % 6],
+            }
+        }
+        let Ok(parsed) = text::parse(&changed.concat()) else { continue };
+        read += 1;
+        for p in parsed {
+            if verify(&p.routine).is_err() {
+                continue;
+            }
+            right += 1;
+            let printed = text::print(&p.routine);
+            assert_eq!(text::print(&text::parse(&printed).expect("what is printed")[0].routine), printed);
+            let args: Vec<Val> = p
+                .routine
+                .params
+                .iter()
+                .map(|(v, _)| match p.routine.body.ty(*v) {
+                    Type::Address => Val::Address(Pointer { storage: 0, at: 64 }),
+                    Type::Index => Val::Index(2),
+                    Type::Lanes(elem, _) => Val::Lanes(vec![u64::from(*elem == Elem::Bool)]),
+                })
+                .collect();
+            ended += usize::from(run(&p.routine, &args, &mut Small(vec![0; 1 << 12]), &mut 10_000).is_ok());
+        }
+    }
+    assert!(read > 300 && right > 50 && ended > 10, "{read} are read, {right} are right, {ended} come to an end");
 }

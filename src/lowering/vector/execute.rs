@@ -16,29 +16,32 @@ use crate::vector::routine::{Type, verify};
 const WORK: u64 = 1 << 32;
 
 /// The runs of a kernel as routines.
-pub struct Routines(BTreeMap<Inst, Result<Lowered, Declined>>);
+pub struct Routines(BTreeMap<Inst, Lowered>);
 
 impl Routines {
-    /// Those of a kernel for a CPU.
-    pub fn of(kernel: &Kernel, cpu: Cpu) -> Routines {
-        Routines(super::runs(kernel, cpu).into_iter().collect())
-    }
-
-    /// Is there a routine for each run?
-    pub fn are_all(&self) -> bool {
-        self.0.values().all(Result::is_ok)
+    /// Those of a kernel for a CPU, verified; `None` where there is no form for one of its runs.
+    ///
+    /// # Errors
+    /// A mistake of lowering.
+    pub fn of(kernel: &Kernel, cpu: Cpu) -> Result<Option<Routines>, String> {
+        let mut routines = BTreeMap::new();
+        for (i, lowered) in super::runs(kernel, cpu) {
+            let lowered = match lowered {
+                Ok(lowered) => lowered,
+                Err(Declined::Form(..)) => return Ok(None),
+                Err(Declined::Wrong(message)) => return Err(message),
+            };
+            verify(&lowered.routine).map_err(|errors| format!("{}: {errors:?}", lowered.routine.name))?;
+            routines.insert(i, lowered);
+        }
+        Ok(Some(Routines(routines)))
     }
 }
 
 impl Runs for Routines {
     fn execute(&self, run: Inst, memory: &mut dyn RunMemory) -> Result<(), String> {
-        let lowered = match self.0.get(&run) {
-            Some(Ok(lowered)) => lowered,
-            Some(Err(declined)) => return Err(declined.to_string()),
-            None => return Err("a run of another kernel".to_string()),
-        };
+        let lowered = self.0.get(&run).ok_or("a run of another kernel")?;
         let routine = &lowered.routine;
-        verify(routine).map_err(|errors| format!("{errors:?}"))?;
         let mut args = Vec::new();
         for ((v, _), word) in routine.params.iter().zip(&lowered.words) {
             args.push(match (word, routine.body.ty(*v)) {

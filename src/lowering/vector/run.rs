@@ -435,15 +435,18 @@ impl<'a> Lower<'a> {
                 self.join(Counter::Rows, none);
             }
         } else {
-            let none = self.after(Counter::Rows);
-            if static_rows.is_none() {
+            // There may be none.
+            let none = static_rows.is_none().then(|| self.after(Counter::Rows));
+            if let Some(none) = none {
                 self.leave_if_reached(Counter::Rows, (first, end), none);
             }
             self.repeat(Counter::Rows, 1, end, &mut |s| {
                 body(s)?;
                 s.next_row()
             })?;
-            self.join(Counter::Rows, none);
+            if let Some(none) = none {
+                self.join(Counter::Rows, none);
+            }
         }
         Some(())
     }

@@ -26,7 +26,7 @@ use crate::shape::{Dim, DimError};
 use crate::source::Loc;
 use crate::tensor::Tensor;
 
-pub use runs::{RunMemory, Runs, SCRATCH};
+pub use runs::{RunMemory, Runs, RunsOf, SCRATCH};
 
 use super::verify::Verified;
 use super::{Kernel, PlanVariant};
@@ -65,7 +65,15 @@ pub struct Outcome {
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
 pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
-    plan::run(module.module(), call)
+    plan::run(module.module(), call, &|_| None)
+}
+
+/// The same, with the runs of kernels done by others: `runs` says who does those of a kernel, by its name, or nobody.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_by<'a>(module: Verified<'a>, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, EvalError> {
+    plan::run(module.module(), call, runs)
 }
 
 /// An operand of a kernel that is run alone.

@@ -5,19 +5,19 @@ use std::rc::Rc;
 
 use super::kernel::{Frame, KernelRun, Next, RuntimeValue, buffer, get, indices, jump, scalar_operation, set};
 use super::memory::{Storage, View};
-use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, broken, dim, fail, located};
+use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
 use crate::interface::param_named;
 use crate::tensor::Tensor;
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
 
 /// Runs a plan.
-pub(super) fn run(module: &Module, call: &Call<'_>) -> Result<Outcome, EvalError> {
+pub(super) fn run<'a>(module: &'a Module, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, EvalError> {
     let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
         return fail(format!("there is no plan `{}`", call.plan));
     };
-    let mut runner = Runner::new(module, plan, call);
+    let mut runner = Runner::new(module, plan, call, runs);
     if let Some(prepare) = module.plans.iter().find(|p| p.variant == PlanVariant::Prepare) {
-        let mut first = Runner::new(module, prepare, call);
+        let mut first = Runner::new(module, prepare, call, runs);
         first.run()?;
         let packed = first.packed.and_then(|at| first.memory.into_iter().nth(at));
         runner.packed = packed.map(|storage| runner.add(storage));
@@ -71,10 +71,11 @@ struct Runner<'a> {
     params: BTreeMap<String, usize>,
     packed: Option<usize>,
     budget: Budget,
+    runs: RunsOf<'a>,
 }
 
 impl<'a> Runner<'a> {
-    fn new(module: &'a Module, plan: &'a Plan, call: &'a Call<'a>) -> Runner<'a> {
+    fn new(module: &'a Module, plan: &'a Plan, call: &'a Call<'a>, runs: RunsOf<'a>) -> Runner<'a> {
         Runner {
             module,
             plan,
@@ -87,6 +88,7 @@ impl<'a> Runner<'a> {
             params: BTreeMap::new(),
             packed: None,
             budget: Budget::new(call.limits),
+            runs,
         }
     }
 
@@ -225,7 +227,7 @@ impl<'a> Runner<'a> {
                     return broken(format!("there is no kernel {kernel}"));
                 };
                 let args = data.operands.iter().map(|v| get(frame, *v).cloned()).collect::<Result<Vec<_>, _>>()?;
-                launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget, None)
+                launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget, (self.runs)(kernel))
                     .map_err(|e| EvalError { message: format!("@{kernel}: {}", e.message), ..e })?;
                 return Ok(None);
             }

@@ -20,6 +20,9 @@ pub trait Runs {
     fn execute(&self, run: Inst, memory: &mut dyn RunMemory) -> Result<(), String>;
 }
 
+/// Who does the runs of a kernel, by its name.
+pub type RunsOf<'a> = &'a dyn Fn(&str) -> Option<&'a dyn Runs>;
+
 /// What a kernel's run works on.
 pub trait RunMemory {
     /// The value of an index.

@@ -235,6 +235,13 @@ impl Machine {
         self.end(Terminator::Branch { compare, when, targets });
     }
 
+    /// Goes to a block if the comparison holds; else what follows is done.
+    pub(in super::super) fn leave_if(&mut self, condition: (Reg, When, Operand), to: Block, args: &[Reg]) {
+        let next = self.block(&[]);
+        self.branch(condition, (to, args), (next, &[]));
+        self.start(next);
+    }
+
     /// Goes on at a block, with what follows in it; its parameters.
     pub(in super::super) fn join(&mut self, block: Block, args: &[Reg]) -> Vec<Reg> {
         self.jump(block, args);
