@@ -82,7 +82,7 @@ fn support_library() -> Result<(), String> {
     fs::remove_file(&archive).map_err(|e| format!("{}: {e}", archive.display()))
 }
 
-/// Which sections become one, and which are left out: those for unwinding, which `core` still has.
+/// Which sections become one, and which are omitted: those for unwinding, which `core` still has.
 const SECTIONS: &str = "SECTIONS {
     /DISCARD/ : { *(.comment .eh_frame .gcc_except_table .gcc_except_table.* .data.DW.ref.*) }
     .text : { *(.text .text.*) }

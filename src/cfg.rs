@@ -31,7 +31,7 @@ pub fn predecessors<F: Flow>(f: &F) -> SecondaryMap<F::Block, Vec<F::Block>> {
     out
 }
 
-/// Blocks so that each comes after those that dominate it; unreachable ones are left out.
+/// Blocks so that each comes after those that dominate it; unreachable ones are omitted.
 pub fn reverse_postorder<F: Flow>(f: &F) -> Vec<F::Block> {
     let mut seen: SecondaryMap<F::Block, bool> = SecondaryMap::new();
     let mut order = Vec::new();
@@ -60,12 +60,12 @@ pub struct Cfg<B: EntityRef> {
     blocks: Vec<B>,
     predecessors: SecondaryMap<B, Vec<B>>,
     /// Where a block is in the dominator tree; none for blocks that cannot be reached.
-    tree: SecondaryMap<B, Option<Place<B>>>,
+    tree: SecondaryMap<B, Option<TreeNode<B>>>,
 }
 
 /// A block's place in the dominator tree.
 #[derive(Clone, Copy, Debug)]
-struct Place<B> {
+struct TreeNode<B> {
     parent: Option<B>,
     /// The entry has 1.
     depth: u32,
@@ -78,7 +78,7 @@ struct Place<B> {
 /// A natural loop: a block that dominates the sources of jumps back to it, and what lies between.
 #[derive(Clone, Debug)]
 pub struct Loop<B> {
-    /// The block that every way into the loop goes through.
+    /// The block that every path into the loop goes through.
     pub header: B,
     /// All its blocks, the header among them.
     pub blocks: BTreeSet<B>,
@@ -122,7 +122,7 @@ impl<B: EntityRef + Ord> Cfg<B> {
         self.tree[b]?.parent
     }
 
-    /// Does every way from the entry to `b` go through `a`? A block dominates itself.
+    /// Does every path from the entry to `b` go through `a`? A block dominates itself.
     pub fn dominates(&self, a: B, b: B) -> bool {
         match (self.tree[a], self.tree[b]) {
             (Some(above), Some(below)) => above.first <= below.first && below.last <= above.last,
@@ -166,13 +166,13 @@ impl<B: EntityRef + Ord> Cfg<B> {
 }
 
 /// Numbers a dominator tree by a walk in depth, with a stack of its own.
-fn places<B: EntityRef>(root: Option<B>, children: &SecondaryMap<B, Vec<B>>) -> SecondaryMap<B, Option<Place<B>>> {
-    let mut tree: SecondaryMap<B, Option<Place<B>>> = SecondaryMap::new();
+fn places<B: EntityRef>(root: Option<B>, children: &SecondaryMap<B, Vec<B>>) -> SecondaryMap<B, Option<TreeNode<B>>> {
+    let mut tree: SecondaryMap<B, Option<TreeNode<B>>> = SecondaryMap::new();
     let mut count = 0;
     let mut stack = Vec::new();
-    let mut enter = |tree: &mut SecondaryMap<B, Option<Place<B>>>, b: B, parent, depth| {
+    let mut enter = |tree: &mut SecondaryMap<B, Option<TreeNode<B>>>, b: B, parent, depth| {
         count += 1;
-        tree[b] = Some(Place { parent, depth, first: count, last: count });
+        tree[b] = Some(TreeNode { parent, depth, first: count, last: count });
         count
     };
     if let Some(root) = root {

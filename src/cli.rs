@@ -7,10 +7,10 @@ mod values;
 
 pub use options::{
     BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, ListOptions,
-    MessageOptions, OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
+    MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
 };
 pub use values::{
-    Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named,
+    Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
     PrintChanged, Target, WeightPacking,
 };
 
@@ -35,9 +35,9 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 #[command(long_version = VERSION.as_str())]
 #[command(override_usage = "attnc [OPTIONS] <FILE>\n       attnc <COMMAND> ..")]
 #[command(after_help = "Without a command, FILE is compiled: `attnc model.attn -o model.so`.\n\
-    `attnc help COMMAND` shows the options of a command, `attnc list` what can be named in them.\n\
-    Exit codes: 0 done, 1 the program is wrong, 2 the command line is wrong, 3 the environment (files, the linker,\n\
-    memory), 101 a bug of attnc.")]
+    `attnc help COMMAND` shows the options of a command, `attnc list` the values that they take.\n\
+    Exit codes: 0 success, 1 an error in the program, 2 in the command line, 3 in the environment (files, the linker,\n\
+    memory), 101 a bug in attnc.")]
 pub struct CommandLine {
     /// What to do.
     #[command(subcommand)]
@@ -48,11 +48,11 @@ pub struct CommandLine {
 const OWN: [&str; 7] = ["help", "-h", "--help", "-V", "--version", "-v", "--verbose"];
 
 impl CommandLine {
-    /// Reads a command line, the program's name first. `compile` may be left out, so it is put in where the
+    /// Reads a command line, the program's name first. `compile` may be omitted, so it is put in where the
     /// first argument is no command.
     ///
     /// # Errors
-    /// Help, the version, or what is wrong with the command line, as clap tells it.
+    /// Help, the version, or what is wrong with the command line, in clap's words.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
         let mut args: Vec<OsString> = args.into_iter().collect();
         let words: Vec<&str> = args.iter().skip(1).map(|arg| arg.to_str().unwrap_or("")).collect();
@@ -77,7 +77,7 @@ impl CommandLine {
                 Some(format!("there is no command `{first}`; did you mean `{near}`?"))
             }
             (_, Some(command)) if first.starts_with('-') => {
-                Some(format!("a command comes first, before its options: `attnc {command} ..`"))
+                Some(format!("the command comes before its options: `attnc {command} ..`"))
             }
             _ => None,
         };
@@ -100,7 +100,7 @@ impl CommandLine {
         CompileOptions::augment_args(own).about(about).subcommand_required(false)
     }
 
-    /// What clap does not check: a name is given one value.
+    /// What clap does not check: a name gets only one value.
     fn checked(self) -> Result<CommandLine, clap::Error> {
         let (program, size) = match &self.command {
             Command::Compile(options) => (Some(&options.program), [].as_slice()),
@@ -111,6 +111,7 @@ impl CommandLine {
             | Command::Explain(_)
             | Command::Std(_)
             | Command::Function(_)
+            | Command::Ops(_)
             | Command::List(_)
             | Command::Completions(_) => (None, [].as_slice()),
         };
@@ -127,28 +128,30 @@ impl CommandLine {
     }
 }
 
-/// What attnc can do.
+/// The commands of attnc.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Compile a program (the command may be left out)
+    /// Compile a program (the command may be omitted)
     Compile(CompileOptions),
-    /// Report all errors of a program, and write nothing
+    /// Report all errors in a program without compiling it
     Check(CheckOptions),
     /// Compile a program in memory and call an entry point
     Run(RunOptions),
-    /// Time each kernel of an entry point, beside what the machine can do
+    /// Time each kernel of an entry point and compare with the limits of the machine
     Bench(BenchOptions),
-    /// Run passes over IR text (`.air`)
+    /// Run passes on graph IR (`.air`)
     Opt(OptOptions),
-    /// Explain the code of an error, with a failing and a corrected program
+    /// Explain an error code, with a failing and a corrected example
     Explain(ExplainOptions),
-    /// List operations, passes, kinds of output, instruction sets, codes
+    /// List operations, passes, output formats, instruction sets, error codes
     List(ListOptions),
-    /// Show a module of the standard library, which is written in the language itself
+    /// Show the operations of the language and of the IRs, or all about one
+    Ops(OpsOptions),
+    /// Print a module of the standard library, which is written in the language itself
     Std(StdOptions),
-    /// Show an elementary function (`exp`, `erf`) in vector IR, as it is written or as leaf functions compute it
+    /// Print an elementary function (`exp`, `erf`) in vector IR, its source or its code for one instruction set
     Function(FunctionOptions),
-    /// Write what a shell needs to complete attnc's command lines
+    /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The way through the compiler: reads the program, runs the stages in order, writes what was asked for.
+//! The pipeline of the compiler: reads the program, runs the stages in order, writes the requested outputs.
 //!
-//! In: the options of a command. Out: files, text on stdout, diagnostics on stderr, and a [`Failure`] that
+//! In: the options of a command. Out: files, text on stdout, diagnostics on stderr, and a [`CommandError`] that
 //! becomes the exit code. [`compile`] is a straight line: a stage is one step in it. All input and output of the
 //! compiler happens here and in [`crate::runtime`]; the stages between are pure.
 
@@ -11,6 +11,7 @@ mod call;
 mod function;
 mod keep;
 mod list;
+mod ops;
 mod outputs;
 mod passes;
 mod session;
@@ -20,13 +21,14 @@ pub use bench::bench;
 pub use call::run;
 pub use function::function;
 pub use list::{completions, list};
+pub use ops::ops;
 pub use passes::{Dumps, broken_pass, opt, pass_options};
-pub use session::{Failure, MAX_SOURCE, Session, command_line_error, whole};
+pub use session::{CommandError, MAX_SOURCE, Session, command_line_error, whole};
 
 use crate::cli::{CheckOptions, CommandLine, CompileOptions, EmitKind, ExplainOptions, StdOptions};
-use crate::codegen::cpu::{Machine, Wanted, clif};
+use crate::codegen::cpu::{Arch, EmitOptions, clif};
 use crate::diagnostics::{codes as registry, did_you_mean};
-use crate::syntax::span::FileId;
+use crate::source::FileId;
 use crate::tile::Cpu;
 use crate::types::typed::{LayerKind, Program};
 use crate::types::{self, modules};
@@ -38,8 +40,8 @@ use stages::{Levels, Tiers};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// `attnc FILE`: compiles and writes what was asked for.
-pub fn compile(options: &CompileOptions) -> Result<(), Failure> {
+/// `attnc FILE`: compiles and writes the requested outputs.
+pub fn compile(options: &CompileOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = compile_in(&mut session, options);
     session.report();
@@ -49,7 +51,7 @@ pub fn compile(options: &CompileOptions) -> Result<(), Failure> {
     result
 }
 
-fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> {
+fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandError> {
     let out = Outputs::of(options).map_err(|message| command_line_error(&message))?;
     s.stage("read");
     let file = s.read(&options.file).inspect_err(|_| meant_a_command(s, &options.file))?;
@@ -58,7 +60,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     out.claim(s)?;
     let is_code = [EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind));
 
-    // One way for all levels of processors: a library has the code of each, a dump shows one.
+    // All instruction set levels take the same path: a library has code for each, a dump shows one.
     let mut levels = Levels::of(&options.target);
     if out.has(EmitKind::So) {
         levels.run_here()?;
@@ -66,7 +68,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     let (tiers, mut model) = match source {
         Source::Program | Source::Graph => {
             let Some(graph) = graph_ir(s, options, source, file, &out)? else { return Ok(()) };
-            let model = stages::describe(s, &graph)?;
+            let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
             levels = levels.for_graph(&graph, stages::generator(options.backend)).keeping(&options.target, &graph)?;
             let wanted = if is_code { levels.all.as_slice() } else { std::slice::from_ref(&levels.shown) };
             (Tiers::lower(s, &graph, wanted, &levels.weights)?, model)
@@ -74,7 +76,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         Source::Tile => {
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
-            let model = stages::describe_tiles(s, &tiles)?;
+            let model = stages::describe(s, &tiles.interface(), &tiles.model, &tiles.doc)?;
             let tiers = Tiers::given(s, tiles, levels.shown)?;
             if is_code {
                 stages::tell_what_lacks(s, &tiers, &levels, file);
@@ -82,9 +84,9 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
             (tiers, model)
         }
         Source::Vector => return vector_text(s, options, file, &out),
-        Source::Clif => return clif_text(s, options, file, &out, levels.machine),
+        Source::Clif => return clif_text(s, options, file, &out, levels.arch),
     };
-    // Two models of one name differ in what they compute.
+    // Distinguishes two models of the same name.
     model.id = runtime::descriptor::id_of(&tiers.module(levels.shown).map(tile::encode::module).unwrap_or_default());
     let only = stages::only(options.kernel.as_deref(), tiers.module(levels.shown))?;
     out.emit(s, EmitKind::Tile, |_| match (only, tiers.module(levels.shown)) {
@@ -97,24 +99,28 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
         None => String::new(),
     })?;
 
-    // Machine code, and the model that carries it.
-    if [EmitKind::Clif, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind)) {
+    // Machine code, and the library around it.
+    if [EmitKind::Clif, EmitKind::Mir, EmitKind::Asm, EmitKind::Obj, EmitKind::So].into_iter().any(|kind| out.has(kind))
+    {
         s.stage("generate code");
         s.say(&format!("code for {}", names(&tiers.levels())));
         let level = (source != Source::Tile).then_some(levels.shown);
-        let wanted = Wanted {
+        let wanted = EmitOptions {
             clif: out.has(EmitKind::Clif),
+            mir: out.has(EmitKind::Mir),
+            mir_registers: options.mir_registers,
             asm: out.has(EmitKind::Asm),
             asm_bytes: options.asm_bytes,
             debug_lines: options.debug_lines,
             remarks: options.passes.remarks,
             only,
             level,
-            machine: levels.machine,
-            ..Wanted::default()
+            arch: levels.arch,
+            ..EmitOptions::default()
         };
         let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
         out.emit(s, EmitKind::Clif, |_| &code.clif)?;
+        out.emit(s, EmitKind::Mir, |_| &code.mir)?;
         out.emit(s, EmitKind::Asm, |_| &code.asm)?;
         if out.has(EmitKind::Obj) {
             let object = stages::one_object(s, &code)?;
@@ -130,12 +136,12 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), Failure> 
     out.emit(s, EmitKind::Python, |_| runtime::python::python(&model))
 }
 
-/// Levels of processors in words.
+/// The names of instruction set levels.
 fn names(levels: &[Cpu]) -> String {
     levels.iter().map(|level| level.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds to the error about a program that is not there that a command was meant, if its name is near to one.
+/// Adds a hint to the error about a missing file if its name is close to that of a command.
 fn meant_a_command(s: &mut Session, file: &Path) {
     let Some(name) = file.to_str().filter(|_| !file.exists()) else { return };
     let whole = CommandLine::whole();
@@ -145,14 +151,14 @@ fn meant_a_command(s: &mut Session, file: &Path) {
     }
 }
 
-/// The first half of the way: from a text to graph IR after the passes; nothing where no later stage is asked for.
+/// The first half of the pipeline: from source to graph IR after the passes; `None` if no later stage is needed.
 fn graph_ir(
     s: &mut Session,
     options: &CompileOptions,
     source: Source,
     file: FileId,
     out: &Outputs,
-) -> Result<Option<ir::Module>, Failure> {
+) -> Result<Option<ir::Module>, CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = if source == Source::Graph {
         s.stage("parse");
@@ -174,7 +180,7 @@ fn graph_ir(
         stages::lower(s, &program, &options.program)?
     };
 
-    // The same formula in fewer and larger steps.
+    // The same computation in fewer and larger operations.
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
     out.emit(s, EmitKind::Ir, |_| ir::text::print(&graph))?;
@@ -182,8 +188,8 @@ fn graph_ir(
     Ok(out.go_beyond(EmitKind::Dot).then_some(graph))
 }
 
-/// Vector IR: what it says again.
-fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Outputs) -> Result<(), Failure> {
+/// Vector IR: printed again.
+fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Outputs) -> Result<(), CommandError> {
     let later = EmitKind::ALL.into_iter().find(|kind| *kind > EmitKind::Vector && out.has(*kind));
     if let Some(kind) = later {
         let message = format!("`--emit {}` needs the kernels around the runs; .vir files have runs alone", kind.name());
@@ -197,23 +203,23 @@ fn vector_text(s: &mut Session, options: &CompileOptions, file: FileId, out: &Ou
     out.emit(s, EmitKind::Vector, |_| routine::text::print_all(&routines))
 }
 
-/// Cranelift's IR: what it says again, and as machine code.
+/// Cranelift IR: printed again, and as machine code.
 fn clif_text(
     s: &mut Session,
     options: &CompileOptions,
     file: FileId,
     out: &Outputs,
-    machine: Machine,
-) -> Result<(), Failure> {
-    if let Some(kind) =
-        [EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python].into_iter().find(|k| out.has(*k))
+    arch: Arch,
+) -> Result<(), CommandError> {
+    if let Some(kind) = [EmitKind::Mir, EmitKind::Obj, EmitKind::So, EmitKind::Header, EmitKind::Python]
+        .into_iter()
+        .find(|k| out.has(*k))
     {
-        let message =
-            format!("`--emit {}` needs the model around the code; .clif files have functions alone", kind.name());
+        let message = format!("`--emit {}` needs a model; .clif files contain only functions", kind.name());
         return Err(command_line_error(&message));
     }
     s.stage("parse");
-    let mut functions = stages::clif_text(s, file, machine)?;
+    let mut functions = stages::clif_text(s, file, arch)?;
     if let Some(name) = &options.kernel {
         stages::only_functions(&mut functions, name)?;
     }
@@ -221,33 +227,33 @@ fn clif_text(
     s.stage("generate code");
     match out.has(EmitKind::Asm) {
         true => {
-            let asm = stages::assemble(s, &functions, machine, options.asm_bytes)?;
+            let asm = stages::assemble(s, &functions, arch, options.asm_bytes)?;
             out.emit(s, EmitKind::Asm, |_| &asm)
         }
         false => Ok(()),
     }
 }
 
-/// `attnc check FILE`: all errors and warnings, nothing else.
-pub fn check(options: &CheckOptions) -> Result<(), Failure> {
+/// `attnc check FILE`: reports all errors and warnings.
+pub fn check(options: &CheckOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = check_in(&mut session, options);
     session.report();
     result
 }
 
-fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), Failure> {
+fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError> {
     let file = s.read(&options.file)?;
     match Source::of(&options.file, &s.text(file)) {
         Source::Program => {}
         Source::Graph => return stages::graph_text(s, file).map(|_| ()),
         Source::Tile => return stages::tile_text(s, file).map(|_| ()),
         Source::Vector => return stages::vector_text(s, file).map(|_| ()),
-        Source::Clif => return stages::clif_text(s, file, Machine::host()).map(|_| ()),
+        Source::Clif => return stages::clif_text(s, file, Arch::host()).map(|_| ()),
     }
     let program = front_end(s, file);
     s.stop_on_errors()?;
-    // What is wrong with a model shows only when it is bound and lowered. A file without models is no mistake.
+    // Some errors show only when a model is bound and lowered. A file without models is fine.
     let mut bindings = options.program.clone();
     let models = program.models().filter(|(_, layer)| layer.module.is_none() && layer.kind == LayerKind::Model);
     let names: Vec<String> = models.map(|(_, layer)| layer.name.clone()).collect();
@@ -261,14 +267,14 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Everything that can find an error in a program's text without knowing which model is meant.
+/// All checks of a program that do not depend on which model is compiled.
 pub fn front_end(session: &mut Session, file: FileId) -> Program {
     let tree = stages::parse(session, file);
     types::check(&tree, &mut session.sources, &mut session.diagnostics)
 }
 
 /// `attnc std MODULE`: the text of a module of the standard library, or their names.
-pub fn standard_library(options: &StdOptions) -> Result<(), Failure> {
+pub fn standard_library(options: &StdOptions) -> Result<(), CommandError> {
     let mut text = String::new();
     match &options.module {
         None => modules::MODULES.iter().for_each(|module| text += &format!("{}\n", module.path)),
@@ -276,7 +282,7 @@ pub fn standard_library(options: &StdOptions) -> Result<(), Failure> {
             Some(module) => text += module.text,
             None => {
                 let known: Vec<&str> = modules::MODULES.iter().map(|module| module.path).collect();
-                let message = format!("there is no module `{name}`; there is {}", known.join(", "));
+                let message = format!("there is no module `{name}`; the modules are {}", known.join(", "));
                 return Err(command_line_error(&message));
             }
         },
@@ -285,7 +291,7 @@ pub fn standard_library(options: &StdOptions) -> Result<(), Failure> {
 }
 
 /// `attnc explain CODE`
-pub fn explain(options: &ExplainOptions) -> Result<(), Failure> {
+pub fn explain(options: &ExplainOptions) -> Result<(), CommandError> {
     let mut text = String::new();
     match &options.code {
         None => {
@@ -306,7 +312,7 @@ pub fn explain(options: &ExplainOptions) -> Result<(), Failure> {
             };
             let _ = writeln!(text, "{}: {}\n\n{}", entry.code, entry.title, entry.rule);
             if let Some(example) = entry.example {
-                for (title, program) in [("This fails:", example.failing), ("This is mended:", example.mended)] {
+                for (title, program) in [("This fails:", example.failing), ("Corrected:", example.fixed)] {
                     let _ = writeln!(text, "\n{title}\n");
                     for line in program.lines() {
                         let _ = writeln!(text, "{}", format!("    {line}").trim_end());

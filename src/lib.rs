@@ -10,10 +10,12 @@
 //!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
+//!     simplify    tile/simplify.rs  what lowering says twice of indices and scalars is said once
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
 //!   vector IR     vector/           what a `run` does, vector by vector (made by lowering/vector/), and the elementary
 //!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
+//!                 wide/machine/     their code over virtual registers, which `--emit mir` shows
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
@@ -23,57 +25,69 @@
 //!
 //! # The map
 //!
-//! | folder | what lives there | what it must not know |
-//! |---|---|---|
-//! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | types, shapes |
-//! | `diagnostics` | messages as data, advice as changes of the text, codes with explanations, rendering | any stage |
-//! | `shape` | element types, dimensions in canonical form, facts about them | source, IR, machines |
-//! | `scalar` | what `exp`, `add`, `lt` mean for one element | tensors |
-//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | IR |
-//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | passes, machines |
-//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | back ends |
-//! | `passes` | rewrites of graph IR, the pipeline, remarks | files, back ends |
-//! | `lowering::tile` | regions to kernels, functions to plans, movement to views | instruction sets |
-//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | graph IR's operations, Cranelift |
-//! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | instructions, back ends |
-//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | tiles, instructions |
-//! | `codegen` | scheduled tile IR to an object; the model as seen from outside | how anything was decided |
-//! | `runtime` | descriptor, support library, linking, header, Python, loading | IR, Cranelift's functions |
-//! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | compiling, calling |
-//! | `irtext` | the syntax that both IR texts share | either IR |
-//! | `files` | writing outputs whole, and temporary files that go away | what is in a file |
-//! | `threads` | the same work for each of several things, on several threads | what the work is |
-//! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | any operation or type |
-//! | `cfg` | the control flow of a body: orders of blocks, dominators, loops | what stands in a block |
+//! | folder | what lives there | what it imports | what it must not know |
+//! |---|---|---|---|
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `runtime`, `scalar`, `shape`, `source`, `syntax`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
+//! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
+//! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
+//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax` | IR |
+//! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
+//! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
+//! | `lowering::tile` | regions to kernels, functions to plans, movement to views | `ir`, `scalar`, `shape`, `tile` | vectors, machine code |
+//! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `source`, `ssa`, `tile`, `vector` | instructions, back ends |
+//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | back ends |
+//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | graph IR, Cranelift |
+//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `cfg`, `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
+//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `panics`, `runtime`, `scalar`, `shape`, `source`, `threads`, `tile`, `vector` | how anything was decided |
+//! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
+//! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
+//! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
+//! | `source` | source texts, spans, and the locations that instructions carry |  | tokens, trees, IR |
+//! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
+//! | `scalar` | literal elements; what `exp`, `add`, `lt` mean for one element | `shape::Elem` | tensors |
+//! | `tensor` | host tensors: an element type, extents, bytes | `shape` | where they come from |
+//! | `interface` | declarations of a module: parameters, entry points, taps | `shape`, `source` | bodies, operations |
+//! | `interp` | what both interpreters share: parameters, limits, errors | `source`, `tensor` | either IR |
+//! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | `cfg`, `source` | any operation or type |
+//! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |
+//! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | `diagnostics`, `irtext`, `scalar`, `shape`, `ssa` | any operation |
+//! | `irtext` | the syntax that the IR texts share | `diagnostics`, `shape`, `source` | any IR |
+//! | `files` | writing outputs whole, and temporary files that are removed |  | what is in a file |
+//! | `threads` | the same work for each of several items, on several threads |  | what the work is |
+//! | `random` | a random number generator that gives the same numbers everywhere |  | who draws |
+//! | `stack` | room on the stack for deep recursion |  | what recurses |
+//! | `panics` | turning a panic of a dependency into an error |  | whose it is |
+//!
+//! A folder imports what the third column lists and nothing else; `tests/tidy.rs` checks that, and that there is no circle.
 //!
 //! # Decisions that are not obvious
 //!
 //! * **Two levels, one syntax.** The graph level is where a reader sees the formula and where fusion is a rewrite; the
 //!   tile level is where everything is decided that back ends would otherwise decide again. Each has its own table of
 //!   operations; both print and parse through `irtext`.
-//! * **Monomorphic but for run-time dimensions.** Generics are checked once, on symbols, so that a shape never fits by
-//!   accident of a bound size; lowering then substitutes what is bound and inlines every layer. A loop over an array of
-//!   layers stays a loop that indexes its parameters, so compile time hardly grows with depth.
-//! * **`..` is one axis at run time.** The door of an entry point collapses the leading axes and restores them in the
+//! * **Monomorphic except for run-time dimensions.** Generics are checked once, symbolically, so that shapes never match only
+//!   because two sizes happen to be equal; lowering then substitutes the bound values and inlines every layer. A loop over an
+//!   array of layers stays a loop that indexes its parameters, so compile time hardly grows with depth.
+//! * **`..` is one axis at run time.** An entry point collapses the leading axes of its arguments and restores them in its
 //!   results.
-//! * **Fused regions nest.** A `fused` instruction holds the operations that it replaced, so every dump shows what a
-//!   kernel computes, and the interpreter runs it without knowing of kernels.
-//! * **Movement is views.** Transposing, slicing and most reshapes become strides of a kernel's buffers; a producer is
-//!   stored in the order that its consumer's reshape wants.
+//! * **Fused regions nest.** A `fused` instruction contains the operations that it replaced, so every dump shows what a
+//!   kernel computes, and the interpreter needs no notion of kernels.
+//! * **Data movement becomes views.** Transposes, slices and most reshapes become strides of a kernel's buffers; a producer
+//!   stores its result in the order that its consumer's reshape needs.
 //! * **Bounded extents instead of masks.** A tile at the end of an axis is smaller (`%r<=64`), so a row of one token costs
-//!   one row, and an empty axis nothing. A schedule for a machine that computes whole tiles turns bounds into masks.
-//! * **A tap costs what it shows.** An entry point with taps is compiled twice; the plain variant does not know of them. In the
-//!   other, what a tap shows of the inside of a kernel is copied (`passes::separate_taps`) and, like all that only a tap needs,
-//!   computed behind a jump where the call asks for it, layer by layer; the kernels are those of the plain variant, once in a
-//!   library. So attention stays fused, whatever is asked for, and shows its weights by computing them beside it
-//!   (but where they have a sink: `passes::separate_taps`).
+//!   one row, and an empty axis nothing. A schedule for hardware that computes whole tiles turns bounds into masks.
+//! * **Calls pay only for the taps they request.** An entry point with taps is compiled twice; the plain variant has none. In the
+//!   other, tapped values inside a kernel are recomputed outside of it (`passes::separate_taps`) and, like everything that only
+//!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the
+//!   plain variant. So attention stays fused whatever is requested, and its weights are computed separately (unless there is a
+//!   sink: `passes::separate_taps`).
 //! * **One way for all levels of processors.** Lowering and schedule are written once and take the level's numbers: lanes,
 //!   registers, the register tile of a product. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
 //!   a set of features. Levels have no order; code for one runs on another that has all of it. A library has kernels and
 //!   plans for each level; which of them run is decided when a model is opened, by what the processor has.
-//! * **Functions are made by themselves.** Code generation declares all functions, makes each from its kernel or plan alone, and
-//!   puts them into the object in order (`codegen::cpu::object`). So they are made on all cores, and the bytes are those that
-//!   one core would give.
+//! * **Functions are compiled independently.** Code generation declares all functions, compiles each from its kernel or plan
+//!   alone, and puts them into the object in order (`codegen::cpu::object`). So all cores are used, and the bytes do not depend
+//!   on their number.
 //! * **A run is lowered to vectors once, and printed.** Which loop an instruction stands in, how many vectors go at a time, masks
 //!   at the end of a row, accumulators and the order in which lanes are added are decided in `lowering::vector`, for any number
 //!   of lanes; `--emit vector` shows them, the interpreter of vector IR runs them on random kernels, and the leaves of 256 and
@@ -90,9 +104,9 @@
 //!   has such a product or attention of `bf16` (even one that goes the common way: of heads of an odd width), and shares all
 //!   other kernels with `avx512`; the system is asked for AMX tiles when a model is opened, and if it refuses, the next level
 //!   runs. On Intel's processors `vdpbf16ps` is slower than FMA, so there `avx512bf16` runs only where `ATTNC_CPU` names it.
-//! * **Whole numbers have a level of their own.** `avx2vnni` is AVX2 in everything but products by whole numbers with scales,
-//!   which are sums of products of bytes there as at AVX-512 (`wide/dot_bytes.rs`). A library has it only if its weights
-//!   are such, and shares all other kernels with `avx2`.
+//! * **Integer weights have their own level.** `avx2vnni` is AVX2 in everything but products by quantised weights, which use byte
+//!   dot products there, as at AVX-512 (`wide/dot_bytes.rs`). A library has it only if its weights are integers, and shares all
+//!   other kernels with `avx2`.
 //! * **An element of a product is a sum of partial sums**, each a chain over 512 steps in the order of the inner index (one over
 //!   all, if they are known to be 1024 at most; `tile::Op::Dot`, `lowering/tile/matmul.rs`), whatever tiles it went through:
 //!   its bits depend neither on how many rows there are nor on who computes them. There are other chains, which do not
@@ -104,51 +118,52 @@
 //!   across one. A call with few queries has them one by one instead, keys or columns in the lanes, and a query's bits are
 //!   then others than among many. At the levels for `bf16` so they are on either side of 64 queries: from there on attention of
 //!   `bf16` multiplies pairs, below it computes in `f32`.
-//! * **Weights are packed when a model is opened.** What a product reads of a parameter lies in panels, in the order in
-//!   which it is read; a plan of its own (`prepare`) makes them, once for all sessions. Queries, keys and values are one
-//!   product by parameters that are put together there, though a program has three.
-//! * **Memory is not left to rest.** A token is bound by reading weights, a hundred launches in some milliseconds. A plan tells
-//!   with each launch which packed weights come next (`codegen::cpu::ahead` follows it to find out), and threads that wait for others
-//!   fetch the beginning of their part of these. A thread enters and leaves a launch through one cache line, without locks.
-//! * **A norm's statistics are computed where its row is**, on one tile of whole rows that is read once, not on the tiles
-//!   of the product before. Those are 32 columns wide: each would give a partial mean and sum of squares for each row,
-//!   summed across lanes, more work than going over a row whose lanes are independent, and they would have to be stored,
-//!   read and merged. What could be saved at best, a norm's time over that of scaling and shifting alone, is a tenth of a
-//!   percent of an encoder layer (12 of 18,000 microseconds at 512 rows of 768).
+//! * **Weights are packed when a model is opened.** Products read parameters from panels, stored in the order of access; a
+//!   separate plan (`prepare`) packs them, once for all sessions. The projections to queries, keys and values become one
+//!   product by concatenated parameters, though a program has three.
+//! * **Idle threads prefetch the next weights.** Decoding a token is bound by memory bandwidth: a hundred launches in some
+//!   milliseconds. With each launch, a plan passes which packed weights come next (`codegen::cpu::ahead` finds them), and threads
+//!   that wait for others prefetch the beginning of their part. A thread enters and leaves a launch through one cache line,
+//!   without locks.
+//! * **The statistics of a norm are computed from whole rows**, which are read once, not in the epilogue of the product before.
+//!   Its tiles are 32 columns wide: each would yield a partial mean and sum of squares per row by a horizontal reduction, which
+//!   is more work than a pass over a row with independent lanes, and the partial results would have to be stored, read and
+//!   merged. The most that could be saved, the time of a norm beyond scaling and shifting, is a tenth of a percent of an encoder
+//!   layer (12 of 18,000 microseconds at 512 rows of 768).
 //! * **An elementary function is written once, in vector IR.** `vector/functions/exp.vec` defines `e^x`; the back ends print its
 //!   operations one by one (LLVM has its own `floor`). They are straight lines, for all floats: `sin` and `cos` reduce any
-//!   argument with as much of 2/pi as its exponent asks for, `pow` has its logarithm in two floats, `%` takes 14 exact
+//!   argument with as many bits of 2/pi as its exponent requires, `pow` has its logarithm in two floats, `%` takes 14 exact
 //!   steps, and nothing calls libm. Where a machine has better instructions, the file has another version that
 //!   requires them. Tests compare what Cranelift's code and the leaves give with the interpreter of vector IR, to the bit. `attnc
 //!   function exp --cpu avx512` shows what leaf functions compute there.
-//! * **LLVM is a yardstick.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to compare code
-//!   and compile times with; nothing else depends on it, and the tests of compiled code run with either.
-//! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses lie in their buffers and
-//!   buffers in their arguments, parameters and slots, and refuses what it cannot prove (`tile::verify::bounds`). Lowering asks
-//!   for the same proof of what it makes.
-//! * **What dimensions decide is checked on entry.** The facts that a function needs (slices and paddings in their axes, extents
-//!   not negative, sizes in 64 bits) are derived from its operations, not trusted to its text (`ir::requirements`); those that
-//!   its `where` lines do not imply are checked by every call, interpreted or compiled. A pass that drops an operation keeps
-//!   what it asked. What loop counters and elements decide is checked where it is used.
-//! * **The pipeline runs until it changes nothing**, so the dump of a program's IR compiles to what the program compiles to.
-//! * **Errors leave at once.** An index out of range reports itself and leaves the kernel and the plan; nothing is read.
+//! * **LLVM is a baseline for comparison.** The cargo feature `llvm` adds a second back end for the same scheduled kernels, to
+//!   compare code and compile times; nothing else depends on it, and the tests of compiled code run with either.
+//! * **Verified tile IR is memory-safe.** The verifier proves for all run-time dimensions that accesses are in bounds of their
+//!   buffers, and buffers in bounds of their arguments, parameters and slots, and rejects what it cannot prove
+//!   (`tile::verify::bounds`). The output of lowering is verified in the same way.
+//! * **Conditions on dimensions are checked on entry.** The facts that a function requires (slices and paddings within their
+//!   axes, extents not negative, sizes in 64 bits) are derived from its operations, not trusted to its text
+//!   (`ir::requirements`); those that its `where` lines do not imply are checked by every call, interpreted or compiled. A pass
+//!   that drops an operation keeps its requirements. Conditions on loop counters and elements are checked where they are used.
+//! * **The pipeline runs to a fixed point**, so the dumped IR of a program compiles to the same library as the program.
+//! * **Errors stop a call at once.** An index out of range is reported and ends the kernel and the plan; nothing is read.
 //!
 //! # Numerics
 //!
-//! Small floats are computed in `f32` and rounded after each operation of the program, fused or not. Only attention is
-//! otherwise once it is fused, which `--float strict` forbids: its scores are not rounded, and its weights are before they are
-//! divided by their sum, or not at all (`passes::fuse_attention`). At the levels for `bf16` subnormal numbers of that type
-//! count as 0 where one instruction rounds to it, and where one multiplies them: their products are lost whatever the
-//! other factor is. Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512
-//! for most products of more than 1024, an element of a product is off by at most `(B + K / B) 2^-24` times the sum of its
-//! products' sizes, and a sum of any length by what 512 terms in four lanes may be off, some `140 * 2^-24` times the sum of
-//! sizes (`lowering/tile/rows.rs`). The bits do not depend on the number of threads: a reduction is cut by shape alone. `%` of
-//! floats is exact. What a pass may change is stated in its file with its bound, and `--float` allows or forbids it.
+//! `bf16` and `f16` are computed in `f32` and rounded after each operation of the program, fused or not. The exception is fused
+//! attention, which `--float strict` forbids: its scores are not rounded, and its weights are rounded before they are divided
+//! by their sum, or not at all (`passes::fuse_attention`). At the `bf16` levels, instructions flush subnormal `bf16` numbers
+//! to 0, both when they round to the type and when they multiply: such products are lost whatever the other factor is.
+//! Matmuls and reductions accumulate in `f32` (`i8` in `i32`), in blocks: with K steps in blocks of B, 512 for most products
+//! of more than 1024, the error of an element of a product is at most `(B + K / B) 2^-24` times the sum of the magnitudes of
+//! its products, and that of a sum of any length at most that of 512 terms in four lanes, about `140 * 2^-24` times the sum of
+//! magnitudes (`lowering/tile/rows.rs`). The bits do not depend on the number of threads: reductions are partitioned by shape
+//! alone. `%` of floats is exact. Each pass that changes rounding documents its error bound, and `--float` allows or forbids
+//! it.
 //!
-//! A key that a mask hides from a query contributes nothing to it in fused attention, even if its value is NaN or infinite, on
-//! every instruction set. Attention that is not fused (`-O0`, or a remark says why) is what the program says, where a weight of
-//! 0 times NaN is NaN. The key's own row may be NaN too where the mask is a `where` or causal; a mask that is added to a score
-//! that is NaN leaves it NaN.
+//! A masked key contributes nothing to a query in fused attention, even if its value is NaN or infinite, on every instruction
+//! set. Unfused attention (`-O0`, or where a remark says why) follows the formula, where a weight of 0 times NaN is NaN. The row
+//! of the key itself may be NaN too if the mask is a `where` or causal; a mask that is added to a NaN score leaves it NaN.
 
 pub mod bench;
 pub mod cfg;
@@ -157,6 +172,8 @@ pub mod codegen;
 pub mod diagnostics;
 pub mod driver;
 pub mod files;
+pub mod interface;
+pub mod interp;
 pub mod ir;
 pub mod irtext;
 pub mod lowering;
@@ -166,9 +183,11 @@ pub mod random;
 pub mod runtime;
 pub mod scalar;
 pub mod shape;
+pub mod source;
 pub mod ssa;
 pub mod stack;
 pub mod syntax;
+pub mod table;
 pub mod tensor;
 pub mod threads;
 pub mod tile;

@@ -1,10 +1,10 @@
-//! The `attnc` command: arguments in, exit code out. A panic is a bug of ours and says so; memory that there is not belongs
+//! The `attnc` command: arguments in, exit code out. A panic is a bug in attnc and says so; memory that there is not belongs
 //! to the environment.
 
 mod memory;
 
 use attnc::cli::{Command, CommandLine};
-use attnc::driver::{self, Failure};
+use attnc::driver::{self, CommandError};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 const STACK: usize = 256 << 20;
 
 fn main() -> ExitCode {
-    memory::exit_when_it_is_used_up(Failure::Surroundings.exit_code());
+    memory::exit_when_it_is_used_up(CommandError::Environment.exit_code());
     attnc::files::clean_up_on_signals();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or(String::new(), |place| format!(" at {place}"));
@@ -21,15 +21,15 @@ fn main() -> ExitCode {
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic");
         let command: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
         let message = format!(
-            "error: internal error: {text}\n  = note: this is a bug of attnc{place}\n  = note: the command was: {}\n",
+            "error: internal error: {text}\n  = note: this is a bug in attnc{place}\n  = note: the command was: {}\n",
             command.join(" ")
         );
         let _ = std::io::stderr().lock().write_all(message.as_bytes());
     }));
     let compiler = std::thread::Builder::new().stack_size(STACK).spawn(run);
     let code = match compiler {
-        Ok(thread) => thread.join().unwrap_or(Failure::Bug.exit_code()),
-        Err(_) => std::panic::catch_unwind(run).unwrap_or(Failure::Bug.exit_code()),
+        Ok(thread) => thread.join().unwrap_or(CommandError::Bug.exit_code()),
+        Err(_) => std::panic::catch_unwind(run).unwrap_or(CommandError::Bug.exit_code()),
     };
     ExitCode::from(code)
 }
@@ -40,7 +40,7 @@ fn run() -> u8 {
         Err(message) => {
             // Help goes to stdout and is no failure; a closed pipe is none either.
             let _ = message.print();
-            return if message.use_stderr() { Failure::CommandLine.exit_code() } else { 0 };
+            return if message.use_stderr() { CommandError::CommandLine.exit_code() } else { 0 };
         }
     };
     let result = match line.command {
@@ -51,6 +51,7 @@ fn run() -> u8 {
         Command::Opt(options) => driver::opt(&options),
         Command::Explain(options) => driver::explain(&options),
         Command::List(options) => driver::list(&options),
+        Command::Ops(options) => driver::ops(&options),
         Command::Completions(options) => driver::completions(&options),
         Command::Std(options) => driver::standard_library(&options),
         Command::Function(options) => driver::function(&options),

@@ -1,19 +1,25 @@
-//! Operations on single elements: what `exp`, `add` or `lt` mean, for both IR levels and their interpreters.
+//! Scalars: literal elements, and what `exp`, `add` or `lt` mean on one element, for every IR and interpreter.
 //!
-//! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Nothing here knows of tensors.
-//! Formulas: GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415, with erf and with its tanh approximation), SiLU
-//! (Elfwing et al. 2017, arXiv:1702.03118).
+//! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Nothing here knows of tensors. Operations on one element
+//! are the table in `unary`; those on two, comparisons and reductions stand here.
+
+mod unary;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use crate::shape::Elem;
+use crate::table::Family;
 
-/// Declares an enum whose variants have a name in programs and dumps.
+pub use unary::{Change, UnaryOp};
+
+/// Declares an enum whose variants have a name in programs and dumps, and a meaning in a line. Where an operation of the IRs has
+/// another name, it is in brackets.
 macro_rules! named_enum {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)* }) => {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal $([$operation:literal])?, $meaning:literal;)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$vmeta])* $variant,)* }
+        pub enum $name { $(#[doc = $meaning] $(#[$vmeta])* $variant,)* }
 
         impl $name {
             /// Every variant, in the order of declaration.
@@ -35,115 +41,137 @@ macro_rules! named_enum {
                 f.write_str(self.name())
             }
         }
-    };
-}
 
-named_enum! {
-    /// Operations on one element.
-    UnaryOp {
-        /// `-x`
-        Neg = "neg",
-        /// Absolute value.
-        Abs = "abs",
-        /// `e^x`
-        Exp = "exp",
-        /// `2^x`
-        Exp2 = "exp2",
-        /// Natural logarithm.
-        Log = "log",
-        /// Square root.
-        Sqrt = "sqrt",
-        /// `1 / sqrt(x)`
-        Rsqrt = "rsqrt",
-        /// Sine.
-        Sin = "sin",
-        /// Cosine.
-        Cos = "cos",
-        /// Hyperbolic tangent.
-        Tanh = "tanh",
-        /// Error function.
-        Erf = "erf",
-        /// `1 / (1 + e^-x)`
-        Sigmoid = "sigmoid",
-        /// `max(x, 0)`
-        Relu = "relu",
-        /// `x * (1 + erf(x / sqrt 2)) / 2`
-        Gelu = "gelu",
-        /// `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2`
-        GeluTanh = "gelu_tanh",
-        /// `x * sigmoid(x)`
-        Silu = "silu",
-        /// Largest whole number at most `x`.
-        Floor = "floor",
-        /// Logical negation of a truth value.
-        Not = "not",
-    }
+        impl Family for $name {
+            const MEMBERS: &'static [$name] = $name::ALL;
+
+            fn operation(self) -> &'static str {
+                match self { $($name::$variant => named_enum!(@operation $text $($operation)?),)* }
+            }
+
+            fn meaning(self) -> &'static str {
+                match self { $($name::$variant => $meaning,)* }
+            }
+        }
+    };
+    (@operation $text:literal) => { $text };
+    (@operation $text:literal $operation:literal) => { $operation };
 }
 
 named_enum! {
     /// Operations on two elements of one type, with a result of that type.
     BinaryOp {
-        /// Sum; integers wrap.
-        Add = "add",
-        /// Difference; integers wrap.
-        Sub = "sub",
-        /// Product; integers wrap.
-        Mul = "mul",
-        /// Quotient; integers round towards minus infinity, and a zero divisor gives 0.
-        Div = "div",
-        /// Remainder with the sign of the divisor. Of floats it is exact, rounded once, and a zero has that sign too; what is
-        /// finite by an infinite divisor is itself, or that infinity where the signs differ; by 0, or of an infinity, it is
-        /// NaN. An integer zero divisor gives 0.
-        Rem = "rem",
-        /// `x^y`
-        Pow = "pow",
-        /// Maximum; NaN if either is NaN.
-        Max = "max",
-        /// Minimum; NaN if either is NaN.
-        Min = "min",
-        /// Logical and of truth values.
-        And = "and",
-        /// Logical or of truth values.
-        Or = "or",
+        Add = "add", "the sum; integers wrap";
+        Sub = "sub", "the difference; integers wrap";
+        Mul = "mul", "the product; integers wrap";
+        Div = "div", "the quotient; integers round down, and a zero divisor gives 0";
+        /// Of floats it is exact, rounded once, and a zero has the divisor's sign too; what is finite by an infinite divisor is
+        /// itself, or that infinity where the signs differ; by 0, or of an infinity, it is NaN. An integer zero divisor gives 0.
+        Rem = "rem", "the remainder with the sign of the divisor";
+        Pow = "pow", "x to the power of y";
+        Max = "max", "the greater; NaN if either is NaN";
+        Min = "min", "the lesser; NaN if either is NaN";
+        And = "and", "are both true";
+        Or = "or", "is one true";
     }
 }
 
 named_enum! {
     /// Comparisons of two elements of one type; the result is a truth value. NaN compares as in IEEE 754.
     CmpOp {
-        /// Equal.
-        Eq = "eq",
-        /// Not equal.
-        Ne = "ne",
-        /// Less.
-        Lt = "lt",
-        /// Less or equal.
-        Le = "le",
-        /// Greater.
-        Gt = "gt",
-        /// Greater or equal.
-        Ge = "ge",
+        Eq = "eq", "are they equal";
+        Ne = "ne", "are they not equal";
+        Lt = "lt", "is the first less";
+        Le = "le", "is the first less or equal";
+        Gt = "gt", "is the first greater";
+        Ge = "ge", "is the first greater or equal";
     }
 }
 
 named_enum! {
     /// Reductions over axes. Of an empty axis: sum 0, max -inf, min +inf, all true, any false, mean NaN; argmax has none.
     ReduceKind {
-        /// Sum.
-        Sum = "sum",
-        /// Sum divided by the number of elements.
-        Mean = "mean",
-        /// Maximum; NaN if any element is NaN.
-        Max = "max",
-        /// Minimum; NaN if any element is NaN.
-        Min = "min",
-        /// Is every truth value true?
-        All = "all",
-        /// Is any truth value true?
-        Any = "any",
-        /// Index (i32) of the maximum; the lowest on ties, the first NaN if there is one. An axis of more than
-        /// [`ARGMAX_LENGTH`] elements is an error of the call.
-        ArgMax = "argmax",
+        Sum = "sum" ["reduce_sum"], "the sum over axes";
+        Mean = "mean" ["reduce_mean"], "the sum divided by the number of elements";
+        Max = "max" ["reduce_max"], "the greatest element; NaN if any is NaN";
+        Min = "min" ["reduce_min"], "the least element; NaN if any is NaN";
+        All = "all" ["reduce_all"], "is every element true";
+        Any = "any" ["reduce_any"], "is any element true";
+        /// An index (i32). An axis of more than [`ARGMAX_LENGTH`] elements is an error of the call.
+        ArgMax = "argmax", "where the greatest element is: the first of equals, the first NaN if there is one";
+    }
+}
+
+/// A literal element.
+#[derive(Clone, Copy, Debug)]
+pub enum Scalar {
+    /// A float, kept in `f64`; the element type of the constant says how it is rounded.
+    Float(f64),
+    /// An integer.
+    Int(i64),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Scalar {
+    /// The value as a float.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Scalar::Float(x) => x,
+            Scalar::Int(n) => n as f64,
+            Scalar::Bool(b) => f64::from(u8::from(b)),
+        }
+    }
+
+    /// The value as an integer; floats are truncated.
+    pub fn as_i64(self) -> i64 {
+        match self {
+            Scalar::Float(x) => x as i64,
+            Scalar::Int(n) => n,
+            Scalar::Bool(b) => i64::from(b),
+        }
+    }
+
+    /// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
+    pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
+        let (low, high) = match elem {
+            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
+            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
+            Elem::I8 => (Scalar::Int(i64::from(i8::MIN)), Scalar::Int(i64::from(i8::MAX))),
+            Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
+        };
+        match kind {
+            ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
+            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
+            ReduceKind::Max | ReduceKind::ArgMax => low,
+            ReduceKind::Min => high,
+            ReduceKind::All => Scalar::Bool(true),
+            ReduceKind::Any => Scalar::Bool(false),
+        }
+    }
+}
+
+/// Floats are equal if their bits are, so that NaN equals itself and `-0.0` differs from `0.0`.
+impl PartialEq for Scalar {
+    fn eq(&self, o: &Scalar) -> bool {
+        match (self, o) {
+            (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
+            (Scalar::Int(a), Scalar::Int(b)) => a == b,
+            (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
+            (Scalar::Float(_) | Scalar::Int(_) | Scalar::Bool(_), _) => false,
+        }
+    }
+}
+
+impl Eq for Scalar {}
+
+impl Hash for Scalar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Scalar::Float(x) => (0_u8, x.to_bits()).hash(state),
+            Scalar::Int(x) => (1_u8, x).hash(state),
+            Scalar::Bool(x) => (2_u8, x).hash(state),
+        }
     }
 }
 
@@ -190,80 +218,6 @@ pub fn erf(x: f64) -> f64 {
     magnitude.copysign(x)
 }
 
-impl UnaryOp {
-    /// The result for a float, computed in `f64`.
-    pub fn eval_f64(self, x: f64) -> f64 {
-        match self {
-            UnaryOp::Neg => -x,
-            UnaryOp::Abs => x.abs(),
-            UnaryOp::Exp => x.exp(),
-            UnaryOp::Exp2 => x.exp2(),
-            UnaryOp::Log => x.ln(),
-            UnaryOp::Sqrt => x.sqrt(),
-            UnaryOp::Rsqrt => 1.0 / x.sqrt(),
-            UnaryOp::Sin => x.sin(),
-            UnaryOp::Cos => x.cos(),
-            UnaryOp::Tanh => x.tanh(),
-            UnaryOp::Erf => erf(x),
-            UnaryOp::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-            // Not `x.max(0.0)`, which would lose a NaN.
-            UnaryOp::Relu => {
-                if x < 0.0 {
-                    0.0
-                } else {
-                    x
-                }
-            }
-            UnaryOp::Gelu if x == f64::NEG_INFINITY => -0.0,
-            UnaryOp::Gelu => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
-            UnaryOp::GeluTanh if x == f64::NEG_INFINITY => -0.0,
-            UnaryOp::GeluTanh => {
-                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-                0.5 * x * (1.0 + inner.tanh())
-            }
-            UnaryOp::Silu if x == f64::NEG_INFINITY => -0.0,
-            UnaryOp::Silu => x / (1.0 + (-x).exp()),
-            UnaryOp::Floor => x.floor(),
-            UnaryOp::Not => {
-                if x == 0.0 {
-                    1.0
-                } else {
-                    0.0
-                }
-            }
-        }
-    }
-
-    /// The result for an `f32`: the `f64` result, rounded.
-    pub fn eval_f32(self, x: f32) -> f32 {
-        self.eval_f64(f64::from(x)) as f32
-    }
-
-    /// The result for an integer or truth value; `None` where the operation is for floats only.
-    pub fn eval_int(self, x: i64) -> Option<i64> {
-        match self {
-            UnaryOp::Neg => Some(x.wrapping_neg()),
-            UnaryOp::Abs => Some(x.wrapping_abs()),
-            UnaryOp::Relu => Some(x.max(0)),
-            UnaryOp::Floor => Some(x),
-            UnaryOp::Not => Some(i64::from(x == 0)),
-            UnaryOp::Exp
-            | UnaryOp::Exp2
-            | UnaryOp::Log
-            | UnaryOp::Sqrt
-            | UnaryOp::Rsqrt
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh
-            | UnaryOp::Erf
-            | UnaryOp::Sigmoid
-            | UnaryOp::Gelu
-            | UnaryOp::GeluTanh
-            | UnaryOp::Silu => None,
-        }
-    }
-}
-
 /// Maximum that keeps a NaN.
 fn max_nan(x: f64, y: f64) -> f64 {
     if x.is_nan() || x > y { x } else { y }
@@ -275,6 +229,11 @@ fn min_nan(x: f64, y: f64) -> f64 {
 }
 
 impl BinaryOp {
+    /// Is it defined for elements of this type?
+    pub fn takes(self, elem: Elem) -> bool {
+        matches!(self, BinaryOp::And | BinaryOp::Or) == (elem == Elem::Bool)
+    }
+
     /// The result for floats, computed in `f64`. `and` and `or` take anything but 0 as true.
     pub fn eval_f64(self, x: f64, y: f64) -> f64 {
         match self {
@@ -357,6 +316,19 @@ impl CmpOp {
 }
 
 impl ReduceKind {
+    /// Its name as an operation of both IRs (`max` and `min` are the binary operations).
+    pub fn op_name(self) -> &'static str {
+        match self {
+            ReduceKind::Sum => "reduce_sum",
+            ReduceKind::Mean => "reduce_mean",
+            ReduceKind::Max => "reduce_max",
+            ReduceKind::Min => "reduce_min",
+            ReduceKind::All => "reduce_all",
+            ReduceKind::Any => "reduce_any",
+            ReduceKind::ArgMax => "argmax",
+        }
+    }
+
     /// How two partial results are combined; `None` for `argmax`, which is no operation on two values alone.
     pub fn combination(self) -> Option<BinaryOp> {
         match self {

@@ -249,7 +249,7 @@ fn code_is_shown_with_the_operation_that_it_comes_from() {
     }
 }
 
-/// `--kernel` shows one kernel or plan, with the leaves that it calls, in each of the three dumps.
+/// `--kernel` shows one kernel or plan, with the leaves that it calls, in each of the dumps.
 #[test]
 fn one_kernel_is_shown_alone() {
     let folder = folder(&example("06_encoder_layer"));
@@ -270,6 +270,10 @@ fn one_kernel_is_shown_alone() {
     let others: Vec<&String> = some.keys().filter(|name| !name.starts_with("leaf.")).collect();
     assert_eq!(others, ["avx2.kernel.attention.0"], "{asm}");
     assert!(some.len() > 3 && some.len() < all.len() && some.keys().all(|name| all.contains_key(name)));
+    let leaves = |text: &str| text.lines().filter(|l| l.starts_with("leaf @")).map(str::to_string).collect::<Vec<_>>();
+    let mir = leaves(&attnc(&["--cpu", "avx2", "--kernel", "attention.0", "--emit", "mir=-"]));
+    let all = leaves(&attnc(&["--cpu", "avx2", "--emit", "mir=-"]));
+    assert!(mir.len() > 3 && mir.len() < all.len() && mir.iter().all(|leaf| all.contains(leaf)), "{mir:?}");
     let plan = attnc(&["--kernel", "post_norm", "--emit", "tile=-"]);
     assert!(plan.contains("\nplan @post_norm ") && !plan.contains("kernel @"), "{plan}");
     // The same of CLIF that was written before.
@@ -284,15 +288,37 @@ fn one_kernel_is_shown_alone() {
         ),
         (
             &["--kernel", "attention.0", "--emit", "ir=-"],
-            "`--kernel` chooses what `--emit tile`, `vector`, `clif` and `asm` show",
+            "`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir` and `asm`",
         ),
-        (&["--asm-bytes", "--emit", "clif=-"], "`--asm-bytes` is for `--emit asm`"),
+        (&["--asm-bytes", "--emit", "clif=-"], "`--asm-bytes` needs `--emit asm`"),
+        (&["--mir-registers", "--emit", "asm=-"], "`--mir-registers` needs `--emit mir`"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
         let output = command.arg("p.attn").args(args).current_dir(folder.path()).output().expect("attnc starts");
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && err.contains(message), "{args:?}: {err}");
     }
+}
+
+/// The code of a leaf over virtual registers and over those of the machine, at both widths; where there are no leaves, it says so.
+#[test]
+fn leaves_are_shown_over_registers() {
+    let program = "model M {\n    pub fn forward(x: f32[S, 24], y: f32[S, 24]) -> f32[S, 24] {\n        \
+                   sqrt(x) * y + 0.5\n    }\n}\n";
+    let folder = folder(program);
+    let of = |cpu: &str| attnc(folder.path(), &["p.attn", "--cpu", cpu, "--mir-registers", "--emit", "mir=-"]);
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/lowering"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("leaves", format!("{program}----------\n{}{}", of("avx2"), of("avx512"))));
+    assert!(of("portable").ends_with("\n// no leaf functions: `--cpu avx2` and those above have some\n"));
+    attnc(folder.path(), &["p.attn", "--emit", "clif=p.clif"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attnc"));
+    let command = command.args(["p.clif", "--emit", "mir=-"]).current_dir(folder.path());
+    let output = command.output().expect("attnc starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && err.contains("`--emit mir` needs a model"), "{err}");
 }
 
 /// Attention whose parts stand on lines of their own, from the fourth on: scores, scale, cap, mask, sink, softmax, values.

@@ -145,12 +145,12 @@ fn what_does_not_fit_is_refused() {
         (
             &["small.attn"][..],
             2,
-            "the run-time dimensions `S`, `T` of `forward` must have a value; give them with `--size S=N,T=N`",
+            "the run-time dimensions `S`, `T` of `forward` must have a value; set them with `--size S=N,T=N`",
         ),
         (
             &["small.attn", "--size", "S=3"],
             2,
-            "the run-time dimension `T` of `forward` must have a value; give it with `--size T=N`",
+            "the run-time dimension `T` of `forward` must have a value; set it with `--size T=N`",
         ),
         (&["small.attn", "--size", "S=3,U=4"], 2, "`forward` has no run-time dimension `U`"),
         (&["small.attn", "--size", "D=4"], 2, "is given with `--dim`"),

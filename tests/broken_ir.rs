@@ -6,7 +6,7 @@ mod rules;
 use attnc::diagnostics::render_all;
 use attnc::ir::{text, verify};
 use attnc::random::Random;
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 
 /// The diagnostics of a text; empty if there are none.
 fn diagnose(source: &str) -> String {

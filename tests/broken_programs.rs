@@ -224,7 +224,7 @@ fn what_is_no_program_is_refused() {
         (file("nul.attn", b"model M {\0}\n"), 1, "error[E"),
         (file("long.attn", &vec![b'\n'; (4 << 20) + 1]), 1, "E0003"),
         (file("program.attn", &std::fs::read(own).expect("attnc itself")), 1, "error[E00"),
-        (folder.path().to_string_lossy().into_owned(), 3, "it is a folder"),
+        (folder.path().to_string_lossy().into_owned(), 3, "it is a directory"),
         ("/nowhere/at/all.attn".to_string(), 3, "no such file"),
         (format!("{own}/below.attn"), 3, "not a directory"),
         (file("program.air", b"model M {}\n"), 1, "error[E07"),
@@ -249,7 +249,7 @@ fn outputs_that_cannot_be_written_are_exit_code_3() {
     let folder = tempfile::tempdir().expect("a folder");
     let taken = folder.path().to_string_lossy().into_owned();
     for kind in
-        ["tokens", "ast", "types", "ir", "dot", "tile", "vector", "clif", "asm", "obj", "so", "header", "python"]
+        ["tokens", "ast", "types", "ir", "dot", "tile", "vector", "clif", "mir", "asm", "obj", "so", "header", "python"]
     {
         for place in ["/nowhere/at/all", &taken] {
             let output = run(&[example, "--emit", &format!("{kind}={place}")]);
@@ -264,7 +264,7 @@ fn outputs_that_cannot_be_written_are_exit_code_3() {
 fn a_closed_pipe_ends_every_dump_quietly() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/02_self_attention.attn");
     for kind in
-        ["tokens", "ast", "types", "ir", "dot", "tile", "vector", "clif", "asm", "obj", "so", "header", "python"]
+        ["tokens", "ast", "types", "ir", "dot", "tile", "vector", "clif", "mir", "asm", "obj", "so", "header", "python"]
     {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);

@@ -5,8 +5,8 @@
 
 use attnc::diagnostics::{Diagnostics, Label, render_all};
 use attnc::random::Random;
+use attnc::source::SourceMap;
 use attnc::syntax::parse;
-use attnc::syntax::span::SourceMap;
 
 /// Programs to break: every kind of item, statement and expression.
 const PROGRAMS: [&str; 2] = [include_str!("fixtures/syntax/gpt2.attn"), include_str!("fixtures/syntax/all.attn")];

@@ -51,7 +51,8 @@ fn a_c_program_runs_the_encoder() {
     let module = compiled::optimised(module, &passes::Options::default());
     let tiles: Vec<_> = cpu::levels().iter().map(|level| (*level, compiled::scheduled(&module, *level))).collect();
     let tiers: Vec<_> = tiles.iter().map(|(level, module)| cpu::Tier { level: *level, module }).collect();
-    let model = descriptor::describe(&module, "Encoder", "", &cpu::Machine::host().triple().to_string()).unwrap();
+    let model =
+        descriptor::describe(&module.interface(), "Encoder", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let code = compiled::compile(&tiers, &model);
     let folder = tempfile::tempdir().unwrap();
     let so = folder.path().join("model.so");

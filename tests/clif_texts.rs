@@ -2,24 +2,24 @@
 
 use std::process::Command;
 
-use attnc::codegen::cpu::{Machine, clif};
+use attnc::codegen::cpu::{Arch, clif};
 use attnc::random::Random;
 use cranelift_codegen::ir::Opcode;
 
 /// Compiles a text for a machine: the assembly, or what is wrong with the text.
-fn compile(text: &str, machine: Machine) -> Result<String, String> {
-    let functions = clif::read(text, machine).map_err(|error| error.message)?;
-    clif::assembly(&functions, machine, false)
+fn compile(text: &str, arch: Arch) -> Result<String, String> {
+    let functions = clif::read(text, arch).map_err(|error| error.message)?;
+    clif::assembly(&functions, arch, false)
 }
 
 /// Compiles for both machines; how many succeeded. What is refused has its reason.
 fn both(text: &str) -> usize {
-    let read = clif::read(text, Machine::X86);
+    let read = clif::read(text, Arch::X86);
     if let Err(error) = read {
         assert!(!error.message.is_empty(), "{text}");
         return 0;
     }
-    let results = [Machine::X86, Machine::Aarch64].map(|machine| compile(text, machine));
+    let results = [Arch::X86, Arch::Aarch64].map(|arch| compile(text, arch));
     for result in &results {
         assert!(result.as_ref().err().is_none_or(|why| !why.is_empty()), "{text}");
     }
@@ -159,16 +159,16 @@ fn large_numbers_are_refused_by_name() {
         ("block99999999999999999999999:", "block99999999999999999999999"),
     ] {
         let text = format!("function %f() {{\n{line}\n    return\n}}\n");
-        let error = clif::read(&text, Machine::X86).expect_err("a text that no memory has room for");
+        let error = clif::read(&text, Arch::X86).expect_err("a text that no memory has room for");
         assert!(error.message.starts_with(&format!("`{word}`: ")), "{}", error.message);
         assert_eq!(text.lines().nth(error.line - 1).map(|line| line.contains(word)), Some(true), "{}", error.line);
     }
     // Also if each function asks for a part of it.
     let many = "function %f() {\nblock1000000:\n    return\n}\n".repeat(1000);
-    assert!(clif::read(&many, Machine::X86).is_err_and(|error| error.line < 30));
+    assert!(clif::read(&many, Arch::X86).is_err_and(|error| error.line < 30));
     // What is no entity may have any number.
     let text = "; block4000000000\nfunction u0:4000000000() -> i64 {\nblock0:\n    v0 = iconst.i64 4000000000\n    return v0\n}\n";
-    assert!(compile(text, Machine::X86).is_ok());
+    assert!(compile(text, Arch::X86).is_ok());
 }
 
 /// A dump in which words are removed, repeated, exchanged or replaced.
@@ -210,7 +210,7 @@ fn mutated_dumps_are_compiled_or_refused() {
                 }
             }
             count += 1;
-            refused += usize::from(compile(&words.concat(), Machine::X86).is_err());
+            refused += usize::from(compile(&words.concat(), Arch::X86).is_err());
         }
     }
     assert!(refused > count / 2, "{refused} of {count}");

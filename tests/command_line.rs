@@ -53,7 +53,7 @@ fn wrong_command_lines_are_exit_code_2() {
 fn files_that_cannot_be_read_are_diagnosed() {
     let folder = env!("CARGO_MANIFEST_DIR");
     for (path, code, text) in [
-        (folder, 3, "it is a folder"),
+        (folder, 3, "it is a directory"),
         ("/nowhere/at/all.attn", 3, "no such file"),
         (env!("CARGO_BIN_EXE_attnc"), 1, "is"),
     ] {
@@ -144,7 +144,7 @@ fn a_closed_pipe_is_no_failure() {
 fn explain_shows_the_rule_and_both_programs() {
     let (code, out, err) = outcome(&["explain", "e0105"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    for part in ["E0105: ", "This fails:", "This is mended:", "    let y = exp("] {
+    for part in ["E0105: ", "This fails:", "Corrected:", "    let y = exp("] {
         assert!(out.contains(part), "{part}: {out}");
     }
     let (_, all, _) = outcome(&["explain"]);
@@ -192,7 +192,7 @@ fn compiling_shows_its_passes() {
     }
     let (_, err) = compile(&["--remarks", "--stats", "--time-passes"]);
     for part in
-        ["remark: 02_self_attention.attn:", "fuse-attention: attentions fused", "ms  parse", "ms  passes", "ms  all"]
+        ["remark: 02_self_attention.attn:", "fuse-attention: attentions fused", "ms  parse", "ms  passes", "ms  total"]
     {
         assert!(err.contains(part), "{part}: {err}");
     }

@@ -37,9 +37,10 @@ fn any_number_of_threads_gives_the_same_bytes() {
     let levels = cpu::levels().iter().map(|level| (*level, compiled::scheduled(&module, *level)));
     let tiles: Vec<_> = levels.collect();
     let tiers: Vec<_> = tiles.iter().map(|(level, module)| cpu::Tier { level: *level, module }).collect();
-    let model = descriptor::describe(&module, "Work", "", &cpu::Machine::host().triple().to_string()).unwrap();
+    let model = descriptor::describe(&module.interface(), "Work", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let made = |threads| {
-        let wanted = cpu::Wanted { clif: true, asm: true, threads: NonZero::new(threads), ..cpu::Wanted::default() };
+        let wanted =
+            cpu::EmitOptions { clif: true, asm: true, threads: NonZero::new(threads), ..cpu::EmitOptions::default() };
         codegen::compile(Generator::Cranelift, &tiers, &model, wanted).unwrap_or_else(|e| panic!("{e}"))
     };
     let alone = made(1);

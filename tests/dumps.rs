@@ -28,7 +28,7 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let bytes = std::fs::read(&path).expect("an output");
         let is_dump =
-            ["air", "dot", "tir", "vir", "clif", "s"].iter().any(|ending| name.ends_with(&format!(".{ending}")));
+            ["air", "dot", "tir", "vir", "clif", "mir", "s"].iter().any(|ending| name.ends_with(&format!(".{ending}")));
         let skip = if is_dump { bytes.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1) } else { 0 };
         let mut content = bytes[skip..].to_vec();
         if name.ends_with(".vir") {
@@ -62,7 +62,7 @@ fn compare(what: &str, first: &[(String, Vec<u8>)], second: &[(String, Vec<u8>)]
 
 #[test]
 fn the_same_comes_out_again_and_from_every_dump() {
-    const LATER: &str = "tile,vector,clif,asm,obj,so,header,python";
+    const LATER: &str = "tile,vector,clif,mir,asm,obj,so,header,python";
     // A text of tile IR has one level, so one level is compared.
     const LEVEL: [&str; 2] = ["--cpu", "portable"];
     let attnc = |args: &[&str]| crate::attnc(&[args, &LEVEL].concat());
@@ -119,7 +119,7 @@ fn the_first_line_makes_the_dump_again() {
         &["--stop-after", "fuse-attention", "--entry", "SelfAttention", "--cpu", "avx2"],
     ];
     for more in options {
-        for kind in ["ir", "dot", "tile", "vector", "clif", "asm"] {
+        for kind in ["ir", "dot", "tile", "vector", "clif", "mir", "asm"] {
             let program = format!("{examples}/02_self_attention.attn");
             let emit = format!("{kind}=-");
             let dump = attnc(&[&[program.as_str(), "--emit", &emit], more].concat());

@@ -1,4 +1,4 @@
-//! Does `attnc explain` tell the truth? Every failing example must give its code, every mended one must compile.
+//! Does `attnc explain` tell the truth? Every failing example must give its code, every corrected one must compile.
 
 use attnc::cli::{Colour, MessageFormat, MessageOptions};
 use attnc::diagnostics::{codes, render_all};
@@ -28,9 +28,9 @@ fn examples_do_what_their_code_says() {
         if !found.contains(&entry.code.as_str()) {
             wrong += &format!("the failing example of {} does not give it:\n{text}\n", entry.code);
         }
-        let (found, text) = messages(example.mended);
+        let (found, text) = messages(example.fixed);
         if !found.is_empty() {
-            wrong += &format!("the mended example of {} gives messages:\n{text}\n", entry.code);
+            wrong += &format!("the corrected example of {} gives messages:\n{text}\n", entry.code);
         }
     }
     assert_eq!(wrong, "");

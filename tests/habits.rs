@@ -4,7 +4,8 @@
 //! checks without a word.
 
 use attnc::diagnostics::{Diagnostics, Severity, apply_fixes, render_all};
-use attnc::syntax::{self, span::SourceMap};
+use attnc::source::SourceMap;
+use attnc::syntax;
 use attnc::types;
 
 struct Told {
@@ -140,7 +141,11 @@ fn syntax_of_python_gives_one_error_each() {
         "write `x[1..]`",
     );
     one_error("to", &function(rows, "concat(x[:1], x[1..], axis = 0)"), "write `x[..1]`");
-    one_error("a comment", &function(x, "# one column\n    x[.., 0] # the first"), "from `//` to the end of its line");
+    one_error(
+        "a comment",
+        &function(x, "# one column\n    x[.., 0] # the first"),
+        "begins with `//` and ends at the end of the line",
+    );
     let both = "(x: f32[S], c: bool) -> f32[S]";
     one_error(
         "a choice",
@@ -182,7 +187,7 @@ fn syntax_of_python_gives_one_error_each() {
     one_error("a type", "fn f(n: int[S]) -> i32[S] { n + 1 }\n", "write `i32[S]`");
     one_error("a float type", "fn f(x: float) -> f32 { x + 1 }\n", "write `f32`");
     one_error_in_words("a type without a shape", "fn f(x: Tensor) -> f32 { sum(x) }\n", "`f32[S, D]`");
-    one_error("def", "def f(x: f32[S]) -> f32[S] { x }\n", "functions begin with `fn`");
+    one_error("def", "def f(x: f32[S]) -> f32[S] { x }\n", "functions are declared with `fn`");
     one_error(
         "self",
         "layer L<D> {\n    w: f32[D]\n    fn f(self, x: f32[D]) -> f32[D] { x * self.w + self.w }\n}\n",
@@ -201,7 +206,7 @@ fn syntax_of_python_gives_one_error_each() {
     one_error(
         "a text as a comment",
         "fn f(x: f32[S]) -> f32[S] {\n    \"\"\"Nothing.\"\"\"\n    x\n}\n",
-        "a comment goes from `//`",
+        "a comment begins with `//`",
     );
     one_error(
         "a variable called var",
@@ -257,7 +262,7 @@ fn functions_of_other_libraries_show_how_they_are_written() {
         ("where(tril(full<f32>(1, [S, S])), x @ x.T, 0) @ x", "write `causal(S, S)`"),
         ("repeat_interleave(x, 2, dim=0)[0..S]", "* full<f32>(1, [1, 2, 1]), \"a n b -> (a n) b\")`"),
         ("where(x > 0, x, float(\"-inf\"))", "write `-inf`"),
-        ("x[-1] + x", "it is `S-1`"),
+        ("x[-1] + x", "write `S-1` to count from the end"),
         ("x + sum(x[..-1], axis = 0)", "write `S-1`"),
         ("einsum(\"sd,td->st\", x, x) @ x", "write `\"s d, t d -> s t\"`"),
         ("rearrange(x, \"sd->ds\").T", "write `\"s d -> d s\"`"),
@@ -272,12 +277,12 @@ fn functions_of_other_libraries_show_how_they_are_written() {
         one_error(line, &function("(x: f32[S, D]) -> f32[S, D] where S >= 1", line), advice);
     }
     for (line, advice) in [
-        ("tile(x, 2)", "axes of length 1 are repeated by broadcasting"),
-        ("repeat(x, 2)", "axes of length 1 are repeated by broadcasting"),
+        ("tile(x, 2)", "axes of length 1 are broadcast"),
+        ("repeat(x, 2)", "axes of length 1 are broadcast"),
         ("layer_norm(x)", "make it a field, `norm: LayerNorm<D>`"),
         ("nn.Linear(x)", "make it a field, `proj: Linear<I, O>`"),
         ("topk(x, 3)", "not available in this version"),
-        ("reshape(x, 3)", "by a pattern"),
+        ("reshape(x, 3)", "with a pattern"),
         ("print(x + 1)\n    x", "name the value first"),
     ] {
         one_error_in_words(line, &function(x, line), advice);
@@ -316,13 +321,16 @@ fn clauses_of_one_where_see_each_other() {
 fn literals_that_overflow_are_errors() {
     let x = |ty: &str, line: &str| format!("fn f(x: {ty}[S]) -> {ty}[S] {{ {line} }}\n");
     for (program, advice) in [
-        (x("f32", "x * 1e39"), "1e39 does not fit `f32`"),
+        (x("f32", "x * 1e39"), "1e39 is too large for `f32`"),
         (x("f32", "x * -1e300"), "infinity is written `inf`"),
-        (x("f16", "x + 1e5"), "1e5 does not fit `f16`, whose largest number is 65504"),
-        (x("f16", "x + 70000"), "70000 does not fit `f16`"),
+        (x("f16", "x + 1e5"), "1e5 is too large for `f16`, whose largest number is 65504"),
+        (x("f16", "x + 70000"), "70000 is out of the range of `f16`"),
         (x("f16", "x * -65520.0"), "65504"),
-        (x("f32", "let y = 4e38\nx * y"), "does not fit `f32`"),
-        ("layer L<D, eps = 1e39> {\n    fn f(x: f32[D]) -> f32[D] { x + eps }\n}\n".to_string(), "does not fit `f32`"),
+        (x("f32", "let y = 4e38\nx * y"), "is too large for `f32`"),
+        (
+            "layer L<D, eps = 1e39> {\n    fn f(x: f32[D]) -> f32[D] { x + eps }\n}\n".to_string(),
+            "is too large for `f32`",
+        ),
     ] {
         let told = tell(&program);
         assert!(told.errors >= 1 && told.shown.contains("E0322"), "{program}\n{}", told.shown);
@@ -348,7 +356,7 @@ fn what_differs_is_not_told_as_equal() {
     let told = tell(model);
     assert!(!told.shown.contains("(3) is not 3"), "{}", told.shown);
     let told = tell("model M<H = 3> {\n    pub fn forward(x: f32[3]) -> f32[H] { x }\n}\n");
-    assert!(told.shown.contains("H is 3 by its default only"), "{}", told.shown);
+    assert!(told.shown.contains("H is 3 only by default"), "{}", told.shown);
 }
 
 #[test]

@@ -32,12 +32,12 @@ fn help_shows_the_options_of_compiling_in_groups() {
         assert_eq!((code, err.as_str()), (0, ""), "{ask:?}");
         assert!(help.starts_with("An educational ahead-of-time compiler for attention graphs\n"), "{help}");
         for (heading, options) in [
-            ("Commands", &["check", "run", "bench", "list", "function", "completions"][..]),
+            ("Commands", &["check", "run", "bench", "list", "ops", "function", "completions"][..]),
             ("Arguments", &["<FILE>"]),
             ("Output", &["-o, --output", "--emit"]),
             ("Program", &["--dim", "--entry"]),
             ("Target", &["--cpu", "--pack", "--keep", "-O <LEVEL>", "--float", "--backend"]),
-            ("Passes, looking inside", &["--remarks", "--print-changed", "--dump-dir"]),
+            ("Passes and dumps", &["--remarks", "--print-changed", "--dump-dir"]),
             ("Messages", &["--error-format", "--color", "-v, --verbose"]),
         ] {
             let part = section(&help, heading);
@@ -46,7 +46,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
             }
         }
         // Each level of -O says what it does.
-        for level in ["0: no pass", "1: what is dead", "2: attention"] {
+        for level in ["0: no passes", "1: removes dead", "2: also finds"] {
             let words: Vec<&str> = help.split_whitespace().collect();
             assert!(words.join(" ").contains(level), "{level}: {help}");
         }
@@ -121,13 +121,22 @@ fn everything_that_can_be_named_is_listed() {
         assert!(has(&ops, op), "{op}: {ops:?}");
     }
     let ir = list("ir");
-    for op in ["matmul a, b ", "attention q, k, v, scale, mask* ", "reduce_sum x ", "exp x ", "lt a, b "] {
+    for op in
+        ["matmul a, b ", "attention q, k, v, scale, mask.. ", "reduce_sum x, axes=axes, [keep=", "exp x ", "lt a, b "]
+    {
         assert!(has(&ir, op), "{op}: {ir:?}");
+    }
+    let tile = list("tile");
+    for op in
+        ["store buffer, index.., tile, [rows=axis], [cols=axis]", "dot a, b, acc", "barrier", "argmax x, axis=axis"]
+    {
+        assert!(has(&tile, op), "{op}: {tile:?}");
     }
     let vector = list("vector");
     for op in ["fma (f32, f32, f32) -> f32 ", "select (mask, f32, f32) -> f32 ", "polynomial "] {
         assert!(has(&vector, op), "{op}: {vector:?}");
     }
+    assert!(has(&list("mir"), "fma tied, vector, vector -> vector "));
     assert!(has(&list("functions"), "exp "));
     let cpus = list("cpus");
     assert!(has(&cpus, "portable") && has(&cpus, "native"), "{cpus:?}");
@@ -270,7 +279,7 @@ fn native_is_an_instruction_set_by_name() {
     let first = dump.lines().next().expect("a line");
     let (_, cpus, _) = attnc(&["list", "cpus"]);
     let row = cpus.lines().find(|line| line.starts_with("native")).expect("native");
-    let (_, name) = row.split_once("here it is ").expect("what it is");
+    let (_, name) = row.split_once("here: ").expect("what it is");
     assert_eq!(first, format!("// attnc 02_self_attention.attn --cpu {name} --emit tile"));
     assert_eq!(attnc(&[EXAMPLE, "--cpu", name, "--emit", "tile=-"]).1, dump);
 }
@@ -286,7 +295,7 @@ fn a_library_from_tile_ir_tells_what_it_lacks() {
         assert_eq!(attnc(&[&[EXAMPLE, "--emit", &format!("tile={tile}")], level].concat()).0, 0);
         let (code, _, err) = attnc(&[&tile, "-o", &so]);
         assert_eq!(code, 0, "{err}");
-        assert!(err.starts_with("note[E0007]: ") && err.contains(&format!("none for {lacks}\n")), "{err}");
+        assert!(err.starts_with("note[E0007]: ") && err.contains(&format!("but not for {lacks}\n")), "{err}");
         assert_eq!(attnc(&[&tile, "--emit", "clif=-"]).2, "", "what is no library lacks nothing");
     }
     assert_eq!(attnc(&[EXAMPLE, "--emit", &format!("tile={tile}")]).0, 0);

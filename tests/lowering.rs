@@ -63,7 +63,7 @@ fn random_programs_run() {
         let sizes = program.sizes(seed);
         let args = program.inputs(seed, &sizes);
         let call = interp::Call { function: "forward", args: &args, params: &params, limits: Default::default() };
-        let fail = |failure: interp::Failure| panic!("seed {seed}, {sizes:?}: {failure}\n{}", program.source);
+        let fail = |failure: interp::EvalError| panic!("seed {seed}, {sizes:?}: {failure}\n{}", program.source);
         let plain = interp::run::<f32>(verified, &call).unwrap_or_else(fail);
         let tapped = interp::run_tapped::<f32>(verified, &call).unwrap_or_else(fail);
         for (a, b) in plain.results.iter().zip(&tapped.results) {

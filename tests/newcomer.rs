@@ -8,7 +8,8 @@ mod front;
 
 use attnc::diagnostics::{Diagnostics, Severity, apply_fixes, render_all};
 use attnc::lowering::graph::Options;
-use attnc::syntax::{self, span::SourceMap};
+use attnc::source::SourceMap;
+use attnc::syntax;
 use attnc::types;
 
 /// The messages about a program, how many of them are errors, and the program as they advise.

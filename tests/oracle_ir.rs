@@ -12,7 +12,7 @@ mod gen_ir;
 
 use std::collections::BTreeMap;
 
-use attnc::ir::interp::{self, Bounded, Data, Failure, Limits, Outcome};
+use attnc::ir::interp::{self, Bounded, Data, EvalError, Limits, Outcome};
 use attnc::ir::{Module, text, verify};
 use attnc::lowering::vector::execute::Routines;
 use attnc::passes::Options;
@@ -39,7 +39,7 @@ fn limits() -> Limits {
     Limits { elements: 1 << 16, work: 1 << 26 }
 }
 
-fn expected(module: &Module, p: &Program) -> Result<Outcome<Bounded>, Failure> {
+fn expected(module: &Module, p: &Program) -> Result<Outcome<Bounded>, EvalError> {
     let call = interp::Call { function: "main", args: &p.args, params: &p.params, limits: limits() };
     interp::run_tapped(verify(module).unwrap_or_else(|e| panic!("{e}")), &call)
 }
@@ -65,7 +65,7 @@ fn differ(want: &Outcome<Bounded>, got: &[Tensor]) -> Option<String> {
 }
 
 /// What is wrong, if anything is.
-fn compare(want: &Result<Outcome<Bounded>, Failure>, got: Result<Vec<Tensor>, String>) -> Option<String> {
+fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, String>) -> Option<String> {
     match (want, got) {
         (Ok(want), Ok(got)) if want.certain => differ(want, &got),
         (Ok(want), Err(e)) if want.certain => Some(format!("failed: {e}")),
@@ -75,7 +75,7 @@ fn compare(want: &Result<Outcome<Bounded>, Failure>, got: Result<Vec<Tensor>, St
 }
 
 /// Tile IR of a module, unscheduled, and scheduled with slots that share memory; then with its runs as vector IR for a CPU.
-fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>, Failure>) -> Option<String> {
+fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
     let mut tiles = match attnc::lowering::tile::lower(module, Cpu::PORTABLE) {
         Ok(t) => t,
         Err(e) => return Some(format!("is not lowered: {e}")),

@@ -8,7 +8,7 @@
 #[path = "common/gen_ir/mod.rs"]
 mod gen_ir;
 
-use attnc::ir::interp::{Array, Bounded, Call, Data, Failure, Limits, Outcome, Real, run};
+use attnc::ir::interp::{Array, Bounded, Call, Data, EvalError, Limits, Outcome, Real, run};
 use attnc::ir::{Module, text, verify};
 use attnc::passes::{Changed, Context, Float, PASSES, Pass, find_pass};
 use gen_ir::{Program, program};
@@ -23,7 +23,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
 }
 
-fn interpret<F: Real>(module: &Module, p: &Program) -> Result<Outcome<F>, Failure> {
+fn interpret<F: Real>(module: &Module, p: &Program) -> Result<Outcome<F>, EvalError> {
     let verified = verify(module).unwrap_or_else(|e| panic!("{e}"));
     let limits = Limits { elements: 1 << 16, work: 1 << 26 };
     run(verified, &Call { function: "main", args: &p.args, params: &p.params, limits })

@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/02_self_attention.attn");
-const KINDS: [(&str, &str); 13] = [
+const KINDS: [(&str, &str); 14] = [
     ("tokens", "tokens"),
     ("ast", "ast"),
     ("types", "types"),
@@ -21,6 +21,7 @@ const KINDS: [(&str, &str); 13] = [
     ("tile", "tir"),
     ("vector", "vir"),
     ("clif", "clif"),
+    ("mir", "mir"),
     ("asm", "s"),
     ("obj", "o"),
     ("so", "so"),
@@ -29,15 +30,15 @@ const KINDS: [(&str, &str); 13] = [
 ];
 
 /// A folder, with one in it for temporary files.
-struct Place {
+struct Sandbox {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl Sandbox {
+    fn new() -> Sandbox {
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("tmp")).expect("a folder");
-        Place { folder }
+        Sandbox { folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -72,7 +73,7 @@ impl Place {
 
 #[test]
 fn an_ending_that_does_not_agree_names_the_flag() {
-    let place = Place::new();
+    let place = Sandbox::new();
     for (args, named) in [
         (&["-o", "out.s"][..], "`--emit asm=out.s`"),
         (&["-o", "out.o"], "`--emit obj=out.o`"),
@@ -107,7 +108,7 @@ fn an_ending_that_does_not_agree_names_the_flag() {
 /// What is no regular file stays what it is and gets the bytes; a link stays, and its file gets them.
 #[test]
 fn pipes_devices_and_links_stay_what_they_are() {
-    let place = Place::new();
+    let place = Sandbox::new();
     fs::create_dir(place.path("expected")).expect("a folder");
     for (kind, ending) in KINDS {
         // A library knows the name that Python imports it by, so what is expected has the same name, elsewhere.
@@ -158,7 +159,7 @@ fn pipes_devices_and_links_stay_what_they_are() {
 /// Two paths may lead to one file; what is read is never overwritten.
 #[test]
 fn nothing_that_is_read_is_overwritten() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let program = "model M { pub fn f(x: f32[S]) -> f32[S] { x } }\n";
     let air = "module \"m\"\n\nfunc @f(%0 \"x\": f32[S]) -> (f32[S]) {\n^bb0:\n  return %0\n}\n";
     fs::write(place.path("p.txt"), program).expect("a program");
@@ -184,7 +185,7 @@ fn nothing_that_is_read_is_overwritten() {
     ] {
         let (code, err) = place.attnc(args);
         assert_eq!(code, Some(2), "{args:?}: {err}");
-        assert!(err.contains("would overwrite") || err.contains("two outputs would go"), "{args:?}: {err}");
+        assert!(err.contains("would overwrite") || err.contains("two outputs have the path"), "{args:?}: {err}");
         assert_eq!(fs::read_to_string(place.path("p.txt")).expect("the program"), program, "{args:?}");
         assert_eq!(fs::read_to_string(place.path("m.air")).expect("the text"), air, "{args:?}");
     }
@@ -198,14 +199,15 @@ fn nothing_that_is_read_is_overwritten() {
 /// A file that cannot grow is not there at all, or as it was.
 #[test]
 fn a_full_disk_leaves_what_was_there() {
-    let place = Place::new();
+    let place = Sandbox::new();
+    // Without leaf functions there is next to nothing to say of them.
     for (kind, ending) in KINDS {
         for old in [None, Some("old")] {
             let name = format!("m.{ending}");
             if let Some(old) = old {
                 fs::write(place.path(&name), old).expect("a file");
             }
-            let line = format!("ulimit -f 1; exec \"$0\" {EXAMPLE} --emit {kind}={name}");
+            let line = format!("ulimit -f 1; exec \"$0\" {EXAMPLE} --cpu avx2 --emit {kind}={name}");
             let output = place.command("sh").args(["-c", &line, env!("CARGO_BIN_EXE_attnc")]).output().expect("sh");
             let err = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(3), "{kind}: {err}");
@@ -221,7 +223,7 @@ fn a_full_disk_leaves_what_was_there() {
 }
 
 /// The variable `PATH` with a linker that takes its time and makes nothing, so that attnc can be ended while it works.
-fn path_with_slow_linker(place: &Place) -> OsString {
+fn path_with_slow_linker(place: &Sandbox) -> OsString {
     let linker = place.path("cc");
     fs::write(&linker, "#!/bin/sh\nexec sleep 3\n").expect("a script");
     fs::set_permissions(&linker, fs::Permissions::from_mode(0o755)).expect("a script");
@@ -232,7 +234,7 @@ fn path_with_slow_linker(place: &Place) -> OsString {
 }
 
 /// Starts attnc, which ignores SIGHUP if it `ignores`, waits until it links, and sends it a signal; how it ended.
-fn ended_by(place: &Place, signal: &str, ignores: bool) -> ExitStatus {
+fn ended_by(place: &Sandbox, signal: &str, ignores: bool) -> ExitStatus {
     let mut command = place.command(env!("CARGO_BIN_EXE_attnc"));
     command.args([EXAMPLE, "-o", "m.so"]).env("PATH", path_with_slow_linker(place)).stderr(Stdio::null());
     let hup = if ignores { libc::SIG_IGN } else { libc::SIG_DFL };
@@ -258,7 +260,7 @@ fn ended_by(place: &Place, signal: &str, ignores: bool) -> ExitStatus {
 
 #[test]
 fn what_ends_attnc_leaves_nothing() {
-    let place = Place::new();
+    let place = Sandbox::new();
     for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
         assert_eq!(ended_by(&place, signal, false).signal(), Some(number), "{signal}");
         assert_eq!(place.names(), ["cc"], "{signal}");
@@ -273,7 +275,7 @@ fn what_ends_attnc_leaves_nothing() {
 /// A signal that is ignored stays so.
 #[test]
 fn an_ignored_signal_ends_nothing() {
-    let place = Place::new();
+    let place = Sandbox::new();
     // The linker makes nothing, which is an error of the environment, not a signal.
     assert_eq!(ended_by(&place, "-HUP", true).code(), Some(3));
 }
@@ -281,7 +283,7 @@ fn an_ignored_signal_ends_nothing() {
 /// What has no end, or nobody who writes it, is refused at once.
 #[test]
 fn devices_and_pipes_are_no_data() {
-    let place = Place::new();
+    let place = Sandbox::new();
     fs::write(place.path("p.attn"), "model M {\n    w: f32[2]\n    pub fn f(x: f32[S, 2]) -> f32[S, 2] { x * w }\n}\n")
         .expect("a program");
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().expect("mkfifo").success());
@@ -300,10 +302,10 @@ fn devices_and_pipes_are_no_data() {
     }
 }
 
-/// Memory that the system does not give is no bug of attnc.
+/// Memory that the system does not give is no bug in attnc.
 #[test]
 fn memory_that_is_used_up_is_exit_code_3() {
-    let place = Place::new();
+    let place = Sandbox::new();
     fs::write(place.path("p.attn"), "model M { pub fn f(x: f32[S]) -> f32[S] { x } }\n").expect("a program");
     let line = "ulimit -v 2000000; exec \"$0\" run p.attn --random --size S=2000000000";
     let output = place.command("sh").args(["-c", line, env!("CARGO_BIN_EXE_attnc")]).output().expect("sh");
@@ -315,7 +317,7 @@ fn memory_that_is_used_up_is_exit_code_3() {
 /// Output that stdout does not take is told, whatever command it is of.
 #[test]
 fn a_full_stdout_is_told() {
-    let place = Place::new();
+    let place = Sandbox::new();
     for args in
         [&["explain"][..], &["list", "ops"], &["completions", "bash"], &["std", "nn"], &[EXAMPLE, "--emit", "ir=-"]]
     {

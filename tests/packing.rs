@@ -308,7 +308,7 @@ plan @forward {
 }
 "#;
     let check = |text: &str| -> Result<(), String> {
-        let mut sources = attnc::syntax::span::SourceMap::new();
+        let mut sources = attnc::source::SourceMap::new();
         let file = sources.add("packed.tir", text);
         let parsed = tile::text::parse(text, file)
             .map_err(|d| attnc::diagnostics::render_all(&d, &sources, false))

@@ -27,20 +27,20 @@ fn blocks(text: &str) -> Vec<(&str, &str)> {
 }
 
 /// A folder with what the README's commands need, and the variable `PATH` that finds attnc.
-struct Place {
+struct Sandbox {
     folder: tempfile::TempDir,
     path: std::ffi::OsString,
 }
 
-impl Place {
-    fn new() -> Place {
+impl Sandbox {
+    fn new() -> Sandbox {
         let folder = tempfile::tempdir().expect("a folder");
         std::os::unix::fs::symlink(Path::new(ROOT).join("examples"), folder.path().join("examples")).expect("a link");
         let own = PathBuf::from(env!("CARGO_BIN_EXE_attnc"));
         let mut folders = vec![own.parent().expect("attnc lies in a folder").to_path_buf()];
         folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let path = std::env::join_paths(folders).expect("folders");
-        Place { folder, path }
+        Sandbox { folder, path }
     }
 
     fn run(&self, program: &str, args: &[&str]) -> (bool, String) {
@@ -94,7 +94,7 @@ fn patterns_fit() {
 #[test]
 fn commands_print_what_the_readme_shows() {
     let text = readme();
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut wrong = String::new();
     let mut commands = 0;
     for (language, body) in blocks(&text) {
@@ -139,9 +139,11 @@ fn commands_print_what_the_readme_shows() {
 /// Every option that the README names is one of attnc's.
 #[test]
 fn flags_exist() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let mut help = String::new();
-    for command in ["compile", "check", "run", "bench", "opt", "explain", "list", "std", "function", "completions"] {
+    for command in
+        ["compile", "check", "run", "bench", "opt", "explain", "list", "ops", "std", "function", "completions"]
+    {
         help += &place.run("attnc", &["help", command]).1;
     }
     let is_flag = |c: char| c.is_ascii_lowercase() || c == '-';

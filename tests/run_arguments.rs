@@ -36,8 +36,8 @@ fn literals_are_arguments() {
         assert_eq!(out, "result: i64[]\n  0\n", "{backend}");
         for (more, code, text) in [
             (&["--input", "x=[[1, 2], [3]]"][..], 2, "different lengths"),
-            (&["--input", "x=[[1, true]]"], 2, "`true` is no f32"),
-            (&["--input", "x=[[1, 2"], 2, "a `]` is missing"),
+            (&["--input", "x=[[1, true]]"], 2, "expected f32, found `true`"),
+            (&["--input", "x=[[1, 2"], 2, "expected `]`"),
             (&["--input", "x=[1, 2]"], 1, "E0803"),
             (&["--input", "x=[[1, 2]]"], 1, "E0803"),
         ] {
@@ -46,7 +46,7 @@ fn literals_are_arguments() {
             assert!(err.contains(text), "{backend} {more:?}: {err}");
         }
         let (code, _, err) = run(&["--function", "scale", "--input", "x=[]", "--input", "n=2.5"]);
-        assert!(code == 2 && err.contains("`2.5` is no i32"), "{err}");
+        assert!(code == 2 && err.contains("expected i32, found `2.5`"), "{err}");
     }
 }
 
@@ -78,8 +78,8 @@ fn what_is_not_given_may_be_random() {
         assert_eq!((code, err.as_str()), (0, ""), "{backend}");
         assert!(out.starts_with("result: f32[1, 2, 1, 3]\n"), "{out}");
         for (more, code, text) in [
-            (&["--random"][..], 2, "give `--size S=N,T=N`"),
-            (&["--random", "--size", "S=3"], 2, "give `--size T=N`"),
+            (&["--random"][..], 2, "use `--size S=N,T=N`"),
+            (&["--random", "--size", "S=3"], 2, "use `--size T=N`"),
             (&["--random", "--size", "S=3,U=3"], 2, "no run-time dimension `U`"),
             (&["--random", "--size", "S=99999999999,T=1"], 2, "too large"),
             (&["--size", "S=3"], 2, "--random"),

@@ -216,7 +216,7 @@ fn narrower_checkpoints_are_converted_with_a_note() {
                 let line = ["run", file, "--weights", weights, "--random", "--size", "S=3", "--pack", pack];
                 let (code, _, err) = attnc(&[&line[..], &["--backend", backend, "--output", &out]].concat());
                 assert_eq!(code, 0, "{backend} {pack}: {err}");
-                let note = "note: weights that the file has in bf16 or f16 were converted to f32";
+                let note = "note: weights were converted from the bf16 or f16 of the file to the f32 of the program";
                 let times = if weights == &narrow { 1 } else { 0 };
                 assert_eq!(err.matches(note).count(), times, "{backend} {pack}: {err}");
                 assert_eq!(err.contains("`h.0.gate` and 4 more"), times == 1, "{backend} {pack}: {err}");
@@ -298,14 +298,11 @@ fn packing_tells_the_error_of_each_parameter_but_those_that_are_kept() {
         }
     }
     for (more, said) in [
-        (&["--pack", "int8", "--keep", "*.gates"][..], "`--keep *.gates` fits no parameter; did you mean `*.gate`?"),
-        (
-            &["--pack", "int8", "--keep", "h.1.up"],
-            "the layers of an array are packed alike, so that it is all of `h.*.up` or none",
-        ),
+        (&["--pack", "int8", "--keep", "*.gates"][..], "`--keep *.gates` matches no parameter; did you mean `*.gate`?"),
+        (&["--pack", "int8", "--keep", "h.1.up"], "the layers of an array are packed alike; use `h.*.up`"),
         (
             &["--pack", "int8", "--keep", "out", "--keep", "router"],
-            "`--keep router` fits no parameter; there is `h.*.gate`",
+            "`--keep router` matches no parameter; there is `h.*.gate`",
         ),
         (&["--keep", "out"], "--pack"),
     ] {
@@ -327,7 +324,7 @@ fn packing_tells_the_error_of_each_parameter_but_those_that_are_kept() {
     let (code, _, err) =
         attnc(&["bench", &program, "--size", "S=1", "--seconds", "0.01", "--pack", "int4", "--keep", "h.*.down"]);
     assert_eq!(code, 2);
-    assert!(err.contains("`--keep h.*.down` fits no parameter"), "{err}");
+    assert!(err.contains("`--keep h.*.down` matches no parameter"), "{err}");
 }
 
 #[test]
@@ -391,8 +388,8 @@ fn taps_that_a_call_does_not_come_to_are_zeros() {
             let tap = |name: &str| read(&Path::new(&out).join(format!("{name}.npy")));
             let factor = if reached { 2.0 } else { 0.0 };
             assert_eq!(tap("big").to_f32(), [1.0, 2.0, 3.0, 4.0].map(|v| v * factor), "{backend} {n}");
-            assert_eq!(told.contains("did not come to the tap `big`"), !reached, "{backend} {n}: {told}");
-            assert_eq!(told.contains("did not come to the tap `step`"), steps == 0, "{backend} {n}: {told}");
+            assert_eq!(told.contains("did not reach the tap `big`"), !reached, "{backend} {n}: {told}");
+            assert_eq!(told.contains("did not reach the tap `step`"), steps == 0, "{backend} {n}: {told}");
             let first = if reached { 2.0 } else { 1.0 };
             let expected: Vec<f32> = (0..3)
                 .flat_map(|t| (1..=4).map(move |v| if t < steps { v as f32 * first + t as f32 + 1.0 } else { 0.0 }))

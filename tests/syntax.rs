@@ -1,7 +1,7 @@
 //! Is every part of the language read as it should be, and every mistake in it explained?
 
 use attnc::diagnostics::{Diagnostics, render_all};
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::syntax::{dump, parse, tokens};
 
 /// What is made of a program.

@@ -1,5 +1,7 @@
-//! Is the project in order? Every module says what it is, every snapshot has its test, no file grows without a reason.
+//! Is the project in order? Every module says what it is and imports only what the map allows it, every snapshot has its
+//! test, no file grows without a reason.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -89,4 +91,127 @@ fn examples_are_numbered() {
         assert!(path.starts_with(&format!("examples/{:02}_", i + 1)), "{path}");
         assert!(read(path).starts_with("// New here: "), "{path} does not say what is new");
     }
+}
+
+/// A module of the crate: the row of the map that it belongs to.
+type Folder = String;
+
+/// The map in `src/lib.rs`: for each folder, what it may import (`shape`, or one item of it: `shape::Elem`).
+fn map() -> BTreeMap<Folder, BTreeSet<String>> {
+    let lib = read("src/lib.rs");
+    let rows = lib.lines().skip_while(|line| !line.starts_with("//! | folder |")).skip(2);
+    let rows = rows.map_while(|line| line.strip_prefix("//! |"));
+    let named = |cell: &str| cell.split('`').skip(1).step_by(2).map(String::from).collect::<Vec<_>>();
+    let row = |row: &str| {
+        let cells: Vec<&str> = row.split('|').collect();
+        let [folder, _, imports, ..] = cells.as_slice() else { panic!("a row of the map: {row}") };
+        named(folder).into_iter().map(|name| (name, named(imports).into_iter().collect())).collect::<Vec<_>>()
+    };
+    rows.flat_map(row).collect()
+}
+
+/// The path of a file's module: `src/tile/text/mod.rs` is `tile`, `text`.
+fn module(path: &str) -> Vec<&str> {
+    let inner = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    inner.split('/').collect()
+}
+
+/// The folder that holds a path of modules, if it is one of the map.
+fn folder(map: &BTreeMap<Folder, BTreeSet<String>>, path: &[&str]) -> Option<Folder> {
+    [2, 1].iter().filter_map(|n| path.get(..*n)).map(|p| p.join("::")).find(|name| map.contains_key(name))
+}
+
+/// The code of a file, comments blanked out and without the tests at its end, line by line.
+fn code(text: &str) -> Vec<&str> {
+    let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default()).collect()
+}
+
+/// The paths that begin with `crate::` or `super::`, those in braces one by one, each with its line.
+fn paths(text: &str) -> Vec<(usize, String)> {
+    let code = code(text).join("\n");
+    let mut found = Vec::new();
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let inside = code[..at].ends_with(|c: char| c.is_alphanumeric() || "_:$".contains(c));
+            if !inside {
+                let line = code[..at].matches('\n').count() + 1;
+                expand("", &code[at..], &mut |path| found.push((line, path)));
+            }
+        }
+    }
+    found
+}
+
+/// Calls `each` with every path of a tree `a::{b, c::{d, e}}` that a text begins with. Returns what follows the tree.
+fn expand<'a>(before: &str, text: &'a str, each: &mut dyn FnMut(String)) -> &'a str {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(text.len());
+    let path = format!("{before}{}", &text[..end]);
+    let mut rest = &text[end..];
+    if !(path.ends_with("::") && rest.starts_with('{')) {
+        each(path);
+        return rest;
+    }
+    while rest.starts_with(['{', ',']) {
+        rest = rest[1..].trim_start();
+        if !rest.starts_with('}') {
+            // What follows is the next path, or `as` and a name before it.
+            rest = expand(&path, rest, each).trim_start_matches(|c| c != ',' && c != '}');
+        }
+    }
+    rest.strip_prefix('}').unwrap_or(rest)
+}
+
+/// What a folder may know is what the map in `src/lib.rs` lists: no more, and nothing that it does not use. The lists have
+/// no circle, so that a reader can learn the folders one after another.
+#[test]
+fn folders_import_what_the_map_allows() {
+    let map = map();
+    assert!(map.len() > 20, "the map in src/lib.rs is not read: {} rows", map.len());
+    let mut used = BTreeSet::new();
+    let mut wrong = Vec::new();
+    // The support library is a crate of its own; the others are the crates' roots and tests.
+    let outside = ["src/lib.rs", "src/main.rs", "src/build.rs", "src/memory.rs"];
+    let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
+    for path in files("src", &["rs"]) {
+        if outside.contains(&path.as_str()) || path.starts_with("src/runtime/support/") || is_test(&path) {
+            continue;
+        }
+        let own = module(&path);
+        let Some(from) = folder(&map, &own) else {
+            // A file that only declares folders.
+            assert!(paths(&read(&path)).is_empty(), "{path} is in no folder of the map in src/lib.rs");
+            continue;
+        };
+        for (line, import) in paths(&read(&path)) {
+            let parts: Vec<&str> = import.split("::").filter(|part| !part.is_empty()).collect();
+            let up = parts.iter().take_while(|part| **part == "super").count();
+            let base = if up == 0 { &[][..] } else { &own[..own.len().saturating_sub(up)] };
+            let full: Vec<&str> = base.iter().chain(&parts[up.max(1)..]).copied().collect();
+            let Some(to) = folder(&map, &full).filter(|to| *to != from) else { continue };
+            let full = full.join("::");
+            let allowed = |entry: &&String| full == **entry || full.starts_with(&format!("{entry}::"));
+            match map[&from].iter().find(allowed) {
+                Some(entry) => _ = used.insert((from.clone(), entry.clone())),
+                None => wrong.push(format!("{path}:{line}: `{from}` imports `{full}`, and must not know `{to}`")),
+            }
+        }
+    }
+    for (folder, entry) in map.iter().flat_map(|(folder, entries)| entries.iter().map(move |entry| (folder, entry))) {
+        if !used.contains(&(folder.clone(), entry.clone())) {
+            wrong.push(format!("src/lib.rs: `{folder}` no longer imports `{entry}`"));
+        }
+    }
+    // Those that import nothing that is left are taken away until there are none.
+    let mut left = map.clone();
+    while let Some(next) = left.iter().find(|(_, imports)| {
+        imports.iter().all(|entry| !left.keys().any(|f| entry == f || entry.starts_with(&format!("{f}::"))))
+    }) {
+        let next = next.0.clone();
+        left.remove(&next);
+    }
+    if !left.is_empty() {
+        wrong.push(format!("src/lib.rs: these folders import each other in a circle: {:?}", left.keys()));
+    }
+    assert!(wrong.is_empty(), "what src/lib.rs says of the folders does not hold:\n{}", wrong.join("\n"));
 }

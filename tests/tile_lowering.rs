@@ -11,7 +11,7 @@ use attnc::ir::{self, Module};
 use attnc::passes::{Collected, Options, optimise};
 use attnc::random::Random;
 use attnc::shape::Elem;
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::{self, Cpu, PlanVariant};
 

@@ -1,4 +1,4 @@
-//! Does the schedule keep every bit of every kernel? Kernels are made at random: loads along any axes, broadcasting,
+//! Does the schedule keep every bit of every kernel, but for how products are summed? Kernels are made at random: loads along any axes, broadcasting,
 //! reductions, transpositions, products, loops that carry tiles, extents bounded at run time. Each is verified, printed,
 //! read back, and run unscheduled and scheduled. Those in which every machine computes the same bits are compiled too.
 
@@ -17,10 +17,12 @@ use attnc::random::Random;
 use attnc::runtime::link;
 use attnc::runtime::load::CompiledModel;
 use attnc::shape::{Dim, TensorType};
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Argument, run_kernel, run_kernel_by};
-use attnc::tile::{Cpu, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule, text, verify};
+use attnc::tile::{
+    Cpu, DotMode, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule, text, verify,
+};
 use gen_tile::{BUFFERS, buffer, contents, make, sizes};
 
 /// How many kernels are made.
@@ -54,6 +56,13 @@ fn the_schedule_keeps_every_bit() {
             panic!("kernel {seed}: {e}\n{before}");
         }
         assert_eq!(scheduled.state, State::Cpu(level));
+        // How products are summed is the schedule's to say; any may be a chain.
+        for inst in scheduled.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
+            if let Op::Dot { mode } = &mut scheduled.body.inst_mut(inst).op {
+                assert!(mode.is_some(), "kernel {seed}");
+                *mode = Some(DotMode::Chain);
+            }
+        }
         let after = verified(&scheduled, &format!("kernel {seed}, scheduled"));
         for symbols in sizes() {
             let mut a: Vec<Argument> =
@@ -153,10 +162,8 @@ fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
         schedule(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
     }
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    let declared =
-        descriptor::Declared { params: &[], entries: &module.entries, file: &module.name, files: &module.files };
-    let target = cpu::Machine::host().triple().to_string();
-    let model = descriptor::describe_entries(&declared, "Random", "", &target).unwrap();
+    let target = cpu::Arch::host().triple().to_string();
+    let model = descriptor::describe(&module.interface(), "Random", "", &target).unwrap();
     let tier = cpu::Tier { level, module: &module };
     let compiled = compiled::compile(&[tier], &model);
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Does the verifier see what is wrong with a kernel scheduled for a CPU? Kernels that are right (a row softmax times a
 //! matrix; a softmax in tiles that lie on their sides; products of weights in fewer bytes), and changes to them, each wrong in one way.
 
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tile::{text, verify};
 
 const KERNEL: &str = r#"module "scheduled"
@@ -28,7 +28,7 @@ kernel @k(%x: in f32[S, 8], %w: in f32[8, 8], %y: out f32[S, 8]) symbols(S) grid
   run (8, 8) {
     %b = load %w[%zero, %zero], rows=0, cols=1 : tile f32[8, 8] @l1(320)
   }
-  %acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(832)
+  %acc1 = dot %p, %b, %acc0, mode=chain     : tile f32[%m<=4, 8] @l1(832)
   run (%m<=4, 8) {
     %q = div %acc1, %sum                    : tile f32[%m<=4, 8] @reg
     store %y[%at, %zero], %q, rows=0, cols=1
@@ -79,8 +79,8 @@ fn wrong_schedules_are_refused() {
         ("%p = exp %d ", "%p = exp %b ", "operand 1 does not dominate it"),
         ("run (8, 8) {", "run (%m<=4, 8) {", "has other extents than the run"),
         (
-            "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @l1(832)",
-            "%acc1 = dot %p, %b, %acc0                 : tile f32[%m<=4, 8] @reg",
+            "%acc1 = dot %p, %b, %acc0, mode=chain     : tile f32[%m<=4, 8] @l1(832)",
+            "%acc1 = dot %p, %b, %acc0, mode=chain     : tile f32[%m<=4, 8] @reg",
             "accumulator and result are in scratch",
         ),
         (
@@ -181,9 +181,9 @@ kernel @k(%x: in f32[4, 40], %w: in i8[2, 20, 8], %s: in f32[2, 2, 8], %h: in bf
   %at = mul %i, %eight                      : index
   %a = window %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 40] @window
   %b = load_scaled %w[%i, %zero, %zero], %s, bits=4 : tile f32[40, 8] @window
-  %first = dot %a, %b, %none                : tile f32[4, 8] @l1(0)
+  %first = dot %a, %b, %none, mode=chain    : tile f32[4, 8] @l1(0)
   %c = window %h[%i, %zero, %zero], rows=1, cols=2 : tile f32[40, 8] @window
-  %second = dot %a, %c, %first              : tile f32[4, 8] @l1(0)
+  %second = dot %a, %c, %first, mode=chain  : tile f32[4, 8] @l1(0)
   run (4, 8) {
     store %y[%zero, %at], %second, rows=0, cols=1
   }
@@ -209,6 +209,7 @@ fn narrow_operands_are_those_of_products() {
         ("%x: in f32", "%x: in bf16", "the right operand of `dot` alone"),
         ("%h: in bf16", "%h: in f16", "element types f16 and f32 differ"),
         ("store %y[%zero, %at], %second", "store %y[%zero, %at], %b", "the right operand of `dot` alone"),
+        ("%c, %first, mode=chain", "%c, %first, mode=fma", "dot: mode `fma`: portable does not have it"),
         // Panels of eight columns are half a vector there.
         ("cpu(portable)", "cpu(avx512)", "whole vectors of 16 lanes"),
         ("%w[%i, %zero, %zero], %s", "%w[%i, %zero, %at], %s", "whole vectors of 4 lanes"),
@@ -231,7 +232,7 @@ kernel @k(%x: in bf16[4, 40], %w: in bf16[20, 32, 2], %y: out f32[4, 20]) grid(%
   %none = const 0.0                         : f32
   %a = window %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 40] @window
   %b = load_pairs %w[%zero, %zero, %zero]   : tile f32[40, 20] @window
-  %c = dot %a, %b, %none                    : tile f32[4, 20] @l1(0)
+  %c = dot %a, %b, %none, mode=pairs        : tile f32[4, 20] @l1(0)
   run (4, 20) {
     store %y[%zero, %zero], %c, rows=0, cols=1
   }
@@ -247,10 +248,22 @@ fn panels_of_pairs_have_whole_vectors() {
         ("%w: in bf16[20, 32, 2]", "%w: in bf16[20, 20, 2] strides[64, 2, 1]", "whole vectors of 16 lanes"),
         ("%w[%zero, %zero, %zero]", "%w[%zero, %one, %zero]", "whole vectors of 16 lanes"),
         ("%w[%zero, %zero, %zero]", "%w[%zero, %zero, %one]", "whole vectors of 16 lanes"),
+        (", mode=pairs        :", "                    :", "a scheduled product has a mode"),
+        ("cpu(avx512bf16)", "cpu(avx512)", "mode `pairs`: avx512 does not have it"),
+        ("mode=pairs", "mode=tiles", "mode `tiles`: avx512bf16 does not have it"),
+        ("mode=pairs", "mode=groups", "mode `groups`: the left operand is of `f32`"),
+        ("mode=pairs", "mode=fma", "mode `fma`: the left operand is of `f32`"),
+        ("%w: in bf16[20, 32, 2]", "%w: in bf16[20, 32, 2] strides[2050, 2, 1]", "near each other"),
+        ("const 0.0 ", "const 1.0 ", "start with 0 or go on from a tile"),
     ];
     for (from, to, message) in changes {
         refused(PAIRS, from, to, message);
     }
+    // Tiles take an odd number of steps too, pairs do not.
+    let odd = PAIRS.replace("tile f32[4, 40]", "tile f32[4, 39]").replace("tile f32[40, 20]", "tile f32[39, 20]");
+    let tiles = odd.replace("mode=pairs", "mode=tiles").replace("cpu(avx512bf16)", "cpu(amx)");
+    check(&tiles).unwrap_or_else(|e| panic!("{e}"));
+    refused(&tiles, "mode=tiles", "mode=pairs", "the number of steps is even");
 }
 
 const PAIR_ROWS: &str = r#"module "pair_rows"
@@ -264,7 +277,7 @@ kernel @k(%x: in bf16[4, 40], %w: in f32[40, 20], %y: out f32[4, 20]) grid(%i: 1
   }
   %b = pair_rows %l                         : tile f32[40, 20] @l1(0)
   %a = window %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 40] @window
-  %c = dot %a, %b, %none                    : tile f32[4, 20] @l1(5120)
+  %c = dot %a, %b, %none, mode=pairs        : tile f32[4, 20] @l1(5120)
   run (4, 20) {
     store %y[%zero, %zero], %c, rows=0, cols=1
   }
@@ -305,6 +318,57 @@ fn pairs_of_rows_are_right_operands_alone() {
     for (from, to, message) in changes {
         refused(PAIR_ROWS, from, to, message);
     }
+}
+
+const GROUPS: &str = r#"module "groups"
+
+kernel @k(%x: in f32[4, 96], %w: in i8[1, 96, 16], %s: in f32[1, 3, 16], %y: out f32[4, 16]) grid(%i: 1) cpu(avx2vnni) scratch(512) {
+^bb0:
+  %zero = const 0                           : index
+  %none = const 0.0                         : f32
+  %a = window %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 96] @window
+  %b = load_scaled %w[%i, %zero, %zero], %s, bits=8 : tile f32[96, 16] @window
+  %c = dot %a, %b, %none, mode=groups       : tile f32[4, 16] @l1(0)
+  run (4, 16) {
+    store %y[%zero, %zero], %c, rows=0, cols=1
+  }
+  return
+}
+"#;
+
+#[test]
+fn groups_are_of_whole_panels() {
+    check(GROUPS).unwrap_or_else(|e| panic!("{e}"));
+    let changes = [
+        ("cpu(avx2vnni)", "cpu(avx2)", "mode `groups`: avx2 does not have it"),
+        // A panel of 32 columns there.
+        ("cpu(avx2vnni)", "cpu(avx512)", "a panel of 32 columns"),
+        ("%x: in f32[4, 96]", "%x: in f32[4, 96] strides[1, 4]", "32 steps side by side"),
+        ("mode=groups", "mode=pairs", "mode `pairs`: avx2vnni does not have it"),
+    ];
+    for (from, to, message) in changes {
+        refused(GROUPS, from, to, message);
+    }
+}
+
+/// How products are summed is the schedule's to say.
+#[test]
+fn an_unscheduled_product_has_no_mode() {
+    let open = r#"module "open"
+
+kernel @k(%x: in f32[4, 8], %y: out f32[4, 4]) grid(%i: 1) {
+^bb0:
+  %zero = const 0                           : index
+  %none = const 0.0                         : f32
+  %a = load %x[%zero, %zero], rows=0, cols=1 : tile f32[4, 8]
+  %b = load %x[%zero, %zero], rows=1, cols=0 : tile f32[8, 4]
+  %c = dot %a, %b, %none                    : tile f32[4, 4]
+  store %y[%zero, %zero], %c, rows=0, cols=1
+  return
+}
+"#;
+    check(open).unwrap_or_else(|e| panic!("{e}"));
+    refused(open, "%none   ", "%none, mode=chain   ", "an unscheduled kernel has no mode");
 }
 
 fn refused(kernel: &str, from: &str, to: &str, message: &str) {

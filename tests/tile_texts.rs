@@ -4,7 +4,7 @@
 
 use attnc::diagnostics::render_all;
 use attnc::random::Random;
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tile::{encode, text, verify};
 
 const WHOLE: &str = r#"module "test.attn"

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use attnc::ir::interp::Limits;
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 use attnc::tile::interp::{Argument, run_kernel};
 use attnc::tile::{Module, text, verify};
 

@@ -2,7 +2,8 @@
 
 use attnc::diagnostics::{Diagnostics, codes, render_all};
 use attnc::random::Random;
-use attnc::syntax::{self, span::SourceMap};
+use attnc::source::SourceMap;
+use attnc::syntax;
 use attnc::types;
 
 /// The messages about a program, as text.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub struct Memory {
     /// `L1`, `L2`, `L3`, `memory`.
     pub name: &'static str,
-    /// Bytes that all threads together have room for in it.
+    /// Bytes that all threads together have space for in it.
     pub bytes: u64,
     /// Bytes read a second, by all threads together.
     pub bandwidth: f64,
@@ -50,7 +50,7 @@ impl Ceilings {
         own.map_or(0.0, |(_, flops)| *flops).max(self.flops())
     }
 
-    /// The nearest memory that holds so many bytes.
+    /// The nearest memory that holds this many bytes.
     pub fn memory_of(&self, bytes: u64) -> Memory {
         let none = Memory { name: "memory", bytes: u64::MAX, bandwidth: 0.0 };
         self.memories.iter().find(|m| bytes <= m.bytes).or(self.memories.last()).copied().unwrap_or(none)
@@ -182,7 +182,7 @@ fn largest_cache() -> usize {
 /// A cache as threads see it.
 struct Cache {
     name: &'static str,
-    /// Bytes that all threads together have room for.
+    /// Bytes that all threads together have space for.
     bytes: u64,
     /// Bytes that a thread reads of it to find out how fast it is.
     read: usize,

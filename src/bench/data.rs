@@ -92,7 +92,7 @@ pub fn write_weights(rng: &mut Random, params: &[Param], out: &mut dyn Write) ->
     Ok(())
 }
 
-/// Bytes of so many elements of a parameter.
+/// Bytes of this many elements of a parameter.
 fn block(rng: &mut Random, elem: Elem, shape: &[usize], count: usize) -> Vec<u8> {
     let drawn = if elem.is_float() {
         let value = |rng: &mut Random| match shape {

@@ -1,6 +1,6 @@
 //! Two loops in machine code: one that multiplies and adds as fast as the processor can, one that reads memory.
 //!
-//! In: how many steps, or which bytes. Out: nothing but the time that it takes. Each step of the first works on so many
+//! In: how many steps, or which bytes. Out: nothing but the time that it takes. Each step of the first works on this many
 //! registers that none waits for itself, and on nothing else. The second goes through a block of memory, in one of two ways
 //! ([`Way`]), since processors differ in which is faster: an Intel core that reads at one place alone does not keep memory
 //! busy, and one of AMD's loses a fifth at several.

@@ -102,7 +102,7 @@ mod loops {
                 multiply!(steps, "vpxor", "ymm", "{{vex}} vpdpbusd",
                     "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11")
             },
-            // SAFETY: the processor has tiles and the system was asked for them, see `operations`; the configuration is read.
+            // SAFETY: the processor has tiles and the system has granted them, see `operations`; the configuration is read.
             Products::Tiles => unsafe {
                 asm!(
                     "ldtilecfg [rdx]",

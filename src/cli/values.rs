@@ -1,4 +1,4 @@
-//! What the values of options may be: kinds of output, instruction sets, formats, names with numbers.
+//! The values of options: output formats, instruction sets, names with numbers.
 //!
 //! In: a word of the command line. Out: the value it stands for, or what is wrong with it.
 
@@ -29,13 +29,13 @@ impl FromStr for Emit {
         let found = EmitKind::ALL.into_iter().find(|known| known.name() == kind);
         let unknown = || match did_you_mean(kind, EmitKind::ALL.map(EmitKind::name)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known are {}", EmitKind::ALL.map(EmitKind::name).join(", ")),
+            None => format!("known formats are {}", EmitKind::ALL.map(EmitKind::name).join(", ")),
         };
         Ok(Emit { kind: found.ok_or_else(unknown)?, path })
     }
 }
 
-/// The kinds of output, in the order of the way through the compiler.
+/// The output formats, in the order of the pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EmitKind {
     /// The tokens as the grammar reads them.
@@ -54,6 +54,8 @@ pub enum EmitKind {
     Vector,
     /// Cranelift's IR.
     Clif,
+    /// Virtual-register code of leaf functions.
+    Mir,
     /// Machine code as text.
     Asm,
     /// The object file before linking.
@@ -67,8 +69,8 @@ pub enum EmitKind {
 }
 
 impl EmitKind {
-    /// Every kind, in the order of the way through the compiler.
-    pub const ALL: [EmitKind; 13] = [
+    /// All formats, in the order of the pipeline.
+    pub const ALL: [EmitKind; 14] = [
         EmitKind::Tokens,
         EmitKind::Ast,
         EmitKind::Types,
@@ -77,6 +79,7 @@ impl EmitKind {
         EmitKind::Tile,
         EmitKind::Vector,
         EmitKind::Clif,
+        EmitKind::Mir,
         EmitKind::Asm,
         EmitKind::Obj,
         EmitKind::So,
@@ -94,6 +97,7 @@ impl EmitKind {
             EmitKind::Tile => "tile",
             EmitKind::Vector => "vector",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "asm",
             EmitKind::Obj => "obj",
             EmitKind::So => "so",
@@ -103,7 +107,7 @@ impl EmitKind {
         }
     }
 
-    /// The ending of its files.
+    /// The extension of its files.
     pub fn extension(self) -> &'static str {
         match self {
             EmitKind::Tokens => "tokens",
@@ -113,6 +117,7 @@ impl EmitKind {
             EmitKind::Tile => "tir",
             EmitKind::Vector => "vir",
             EmitKind::Clif => "clif",
+            EmitKind::Mir => "mir",
             EmitKind::Asm => "s",
             EmitKind::Obj => "o",
             EmitKind::So => "so",
@@ -122,23 +127,24 @@ impl EmitKind {
         }
     }
 
-    /// The kind whose files have this ending.
+    /// The format whose files have this extension.
     pub fn of_extension(ending: &str) -> Option<EmitKind> {
         let ending = if ending == "S" || ending == "asm" { "s" } else { ending };
         EmitKind::ALL.into_iter().find(|kind| kind.extension() == ending)
     }
 
-    /// What it is called.
+    /// Its name with an article, for messages.
     pub fn noun(self) -> &'static str {
         match self {
             EmitKind::Tokens => "a list of tokens",
             EmitKind::Ast => "a syntax tree",
             EmitKind::Types => "a typed tree",
             EmitKind::Ir => "graph IR",
-            EmitKind::Dot => "a picture for Graphviz",
+            EmitKind::Dot => "a Graphviz graph",
             EmitKind::Tile => "tile IR",
             EmitKind::Vector => "vector IR",
             EmitKind::Clif => "Cranelift IR",
+            EmitKind::Mir => "virtual-register code",
             EmitKind::Asm => "assembly",
             EmitKind::Obj => "an object file",
             EmitKind::So => "a shared library",
@@ -147,18 +153,19 @@ impl EmitKind {
         }
     }
 
-    /// A line about it.
+    /// One line about it, for `attnc list emit`.
     pub fn summary(self) -> &'static str {
         match self {
             EmitKind::Tokens => "the tokens as the grammar reads them",
             EmitKind::Ast => "the syntax tree",
             EmitKind::Types => "the typed tree, with the shape of every expression",
-            EmitKind::Ir => "graph IR after the passes; compiles on",
-            EmitKind::Dot => "graph IR as a picture for Graphviz",
-            EmitKind::Tile => "tile IR of one instruction set: kernels and plans; compiles on",
-            EmitKind::Vector => "vector IR of one instruction set: what each run of a kernel does, vector by vector",
-            EmitKind::Clif => "Cranelift IR of one instruction set",
-            EmitKind::Asm => "assembly of one instruction set",
+            EmitKind::Ir => "graph IR after the passes; can be compiled again",
+            EmitKind::Dot => "graph IR as a Graphviz graph",
+            EmitKind::Tile => "tile IR for one instruction set: kernels and plans; can be compiled again",
+            EmitKind::Vector => "vector IR for one instruction set: what each run of a kernel does, vector by vector",
+            EmitKind::Clif => "Cranelift IR for one instruction set",
+            EmitKind::Mir => "virtual-register code of leaf functions for one instruction set",
+            EmitKind::Asm => "assembly for one instruction set",
             EmitKind::Obj => "the object file before linking",
             EmitKind::So => "the shared library",
             EmitKind::Header => "the C header",
@@ -180,7 +187,7 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for Named<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Named<T>, String> {
-        let (name, value) = text.split_once('=').ok_or("the form is NAME=VALUE")?;
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
         let (name, value) = (name.trim(), value.trim());
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -222,14 +229,14 @@ pub(super) fn level(text: &str) -> Result<u8, String> {
 
 /// A number of seconds.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected")?;
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds")?;
     match (0.0..=1e6).contains(&seconds) {
         true => Ok(seconds),
         false => Err("the seconds must be from 0 to 1000000".to_string()),
     }
 }
 
-/// The machines that programs are compiled for.
+/// The kinds of hardware that programs are compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Target {
     /// The processor
@@ -247,33 +254,33 @@ pub enum Backend {
     Llvm,
 }
 
-/// What makes the machine code of kernels.
+/// The code generator for kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum CodeBackend {
-    /// Cranelift, and leaf functions of attnc's own
+    /// Cranelift and attnc's own leaf functions
     Cranelift,
     /// LLVM; only if attnc is built with it (cargo feature `llvm`)
     Llvm,
 }
 
-/// Levels of processors, by what they have in common.
+/// Instruction set levels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum CpuTier {
     /// Every processor of the architecture
     Portable,
     /// x86-64 with AVX2 and FMA
     Avx2,
-    /// The same, with its sums of products of bytes (AVX-VNNI)
+    /// The same with byte dot products (AVX-VNNI)
     Avx2vnni,
     /// x86-64 with AVX-512
     Avx512,
-    /// The same, with its products of bf16
+    /// The same with bf16 dot products
     Avx512bf16,
-    /// x86-64 with AVX-512 and tiles of bf16 (AMX)
+    /// x86-64 with AVX-512 and bf16 tiles (AMX)
     Amx,
-    /// aarch64, whose vectors are NEON's; on other machines as an object or text only
+    /// aarch64 with NEON; on other machines, objects and dumps only
     Neon,
-    /// The best that this machine has
+    /// The best level of this machine
     Native,
 }
 
@@ -293,16 +300,16 @@ impl CpuTier {
     }
 }
 
-/// What packed weights are kept as.
+/// The format of packed weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum WeightPacking {
-    /// As they are
+    /// Their own type
     F32,
-    /// The nearest bf16
+    /// Rounded to bf16
     Bf16,
-    /// Whole numbers of 8 bits, a scale for each 32
+    /// 8-bit integers, a scale for each 32
     Int8,
-    /// Whole numbers of 4 bits, a scale for each 32
+    /// 4-bit integers, a scale for each 32
     Int4,
 }
 
@@ -318,14 +325,14 @@ impl WeightPacking {
     }
 }
 
-/// Which changes of rounding are allowed.
+/// Which changes in rounding are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum FloatMode {
     /// None
     Strict,
-    /// Fused multiply-add, reassociation inside one reduction, and the named rewrites of attention and norms
+    /// Fused multiply-add, reassociation within one reduction, and the documented rewrites of attention and norms
     Contract,
-    /// Whatever is true of real numbers
+    /// Every identity of real arithmetic
     Fast,
 }
 
@@ -358,6 +365,34 @@ pub enum MessageFormat {
     Json,
 }
 
+/// Whose operations `attnc ops` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum OpsLevel {
+    /// The language
+    Language,
+    /// Graph IR: operations on tensors
+    Graph,
+    /// Tile IR: operations on tiles, in kernels and plans
+    Tile,
+    /// Vector IR: operations on the lanes of a vector
+    Vector,
+}
+
+impl OpsLevel {
+    /// All of them, from the program down.
+    pub const ALL: [OpsLevel; 4] = [OpsLevel::Language, OpsLevel::Graph, OpsLevel::Tile, OpsLevel::Vector];
+
+    /// What it is called in a heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            OpsLevel::Language => "language",
+            OpsLevel::Graph => "graph IR",
+            OpsLevel::Tile => "tile IR",
+            OpsLevel::Vector => "vector IR",
+        }
+    }
+}
+
 /// What `attnc list` lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Listed {
@@ -365,17 +400,21 @@ pub enum Listed {
     Ops,
     /// Operations of the graph IR
     Ir,
+    /// Operations of the tile IR
+    Tile,
     /// Operations of the vector IR
     Vector,
+    /// Operations of virtual-register code, which leaf functions are made of
+    Mir,
     /// Elementary functions, written in vector IR, with their error bounds
     Functions,
     /// Passes, in the order in which the pipeline runs them
     Passes,
-    /// Kinds of output
+    /// Output formats
     Emit,
-    /// Instruction sets, and which of them this machine has
+    /// Instruction sets, and which of them this machine supports
     Cpus,
-    /// Codes of errors and warnings
+    /// Error and warning codes
     Codes,
     /// Modules of the standard library
     Modules,
@@ -383,10 +422,12 @@ pub enum Listed {
 
 impl Listed {
     /// Everything that can be listed.
-    pub const ALL: [Listed; 9] = [
+    pub const ALL: [Listed; 11] = [
         Listed::Ops,
         Listed::Ir,
+        Listed::Tile,
         Listed::Vector,
+        Listed::Mir,
         Listed::Functions,
         Listed::Passes,
         Listed::Emit,

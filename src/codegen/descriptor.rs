@@ -1,48 +1,20 @@
-//! What a model looks like from outside, read off its graph IR: entry points, arguments, run-time dimensions, parameters.
+//! From the interface of a module to the descriptor of a model: entry points, arguments, run-time dimensions, parameters.
 //!
 //! In: the declarations of parameters and entry points. Out: the runtime's [`ModelDescriptor`],
 //! without the code (`variants`) and the error sites, which the back end adds. It looks at signatures alone.
 
-use crate::ir::{EntryDecl, Module, ParamDecl, TapDecl, entries};
+use crate::interface::{EntryDecl, Interface, TapDecl};
 use crate::runtime::descriptor::{Check, Comparison, DimText, Entry, ModelDescriptor, Param, Symbol, Tap, Tensor};
 use crate::runtime::expr::Expr;
 use crate::shape::{Dim, Fact, Relation, TensorType};
 
-/// Describes a module. `model` is the name of the model, `doc` its documentation, `target` a target triple.
+/// Describes a model. `model` is its name, `doc` its documentation, `target` a target triple.
 ///
 /// # Errors
 /// A dimension of a parameter that is no number, or a run-time dimension that no argument binds, in words.
-pub fn describe(module: &Module, model: &str, doc: &str, target: &str) -> Result<ModelDescriptor, String> {
-    let entries = entries(module);
-    let declared = Declared { params: &module.params, entries: &entries, file: &module.name, files: &module.files };
-    describe_entries(&declared, model, doc, target)
-}
-
-/// What is declared of a model, whatever the level of its IR.
-#[derive(Clone, Copy, Debug)]
-pub struct Declared<'a> {
-    /// Its parameters.
-    pub params: &'a [ParamDecl],
-    /// Its entry points.
-    pub entries: &'a [EntryDecl],
-    /// The name of its own file.
-    pub file: &'a str,
-    /// The names of the others, for places in them.
-    pub files: &'a [String],
-}
-
-/// Describes a model by its declarations, as [`describe`] does a module.
-///
-/// # Errors
-/// As [`describe`].
-pub fn describe_entries(
-    declared: &Declared<'_>,
-    model: &str,
-    doc: &str,
-    target: &str,
-) -> Result<ModelDescriptor, String> {
+pub fn describe(interface: &Interface<'_>, model: &str, doc: &str, target: &str) -> Result<ModelDescriptor, String> {
     let mut params = Vec::new();
-    for p in declared.params {
+    for p in interface.params {
         if let Some(d) = p.ty.shape.iter().find(|d| d.as_const().is_none()) {
             return Err(format!("the dimension {d} of the parameter {} is not known; bind it with --dim", p.name));
         }
@@ -53,7 +25,7 @@ pub fn describe_entries(
             dims: p.ty.shape.iter().cloned().map(DimText::of).collect(),
         });
     }
-    let entries = declared.entries.iter().map(|e| entry(e, declared)).collect::<Result<_, _>>()?;
+    let entries = interface.entries.iter().map(|e| entry(e, interface)).collect::<Result<_, _>>()?;
     Ok(ModelDescriptor {
         name: model.to_string(),
         doc: doc.to_string(),
@@ -64,7 +36,7 @@ pub fn describe_entries(
     })
 }
 
-fn entry(f: &EntryDecl, declared: &Declared<'_>) -> Result<Entry, String> {
+fn entry(f: &EntryDecl, interface: &Interface<'_>) -> Result<Entry, String> {
     let names = f.run_time_dims();
     let batch = f.args.iter().find(|a| a.batch).and_then(|a| a.ty.shape.first()).and_then(|d| d.as_symbol());
     let mut symbols = Vec::new();
@@ -83,7 +55,7 @@ fn entry(f: &EntryDecl, declared: &Declared<'_>) -> Result<Entry, String> {
             Relation::Lt => (left, Comparison::Lt, right),
             Relation::Divisible => (left.modulo(right), Comparison::Eq, Expr::constant(0)),
         };
-        let place = if loc.line == 0 { String::new() } else { loc.text(declared.file, declared.files) };
+        let place = if loc.line == 0 { String::new() } else { loc.text(interface.file, interface.files) };
         checks.push(Check { left, comparison, right, text: fact.to_string(), place });
     }
     let several = f.results.len() > 1;
@@ -182,21 +154,24 @@ fn signature(f: &EntryDecl) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{ArgDecl, Function, ResultDecl};
+    use crate::interface::{ArgDecl, ResultDecl};
     use crate::shape::Elem;
+
+    fn describe_entry(f: EntryDecl) -> Result<ModelDescriptor, String> {
+        describe(&Interface { params: &[], entries: vec![f].into(), file: "m", files: &[] }, "M", "", "t")
+    }
 
     #[test]
     fn dimensions_are_bound_by_bare_symbols_first() {
         let s = Dim::symbol("S");
         let twice = s.mul(&Dim::from(2));
-        let mut f = Function::new("forward");
+        let mut f = EntryDecl { name: "forward".into(), ..EntryDecl::default() };
         for (name, d) in [("a", &twice), ("b", &s)] {
             let ty = TensorType::new(Elem::F32, vec![Dim::from(3), d.clone()]);
             f.args.push(ArgDecl { name: name.into(), ty, batch: false });
         }
         f.results.push(ResultDecl { ty: TensorType::new(Elem::F32, vec![s]), batch: false });
-        let module = Module { functions: vec![f], ..Module::default() };
-        let d = describe(&module, "M", "", "t").unwrap();
+        let d = describe_entry(f).unwrap();
         let e = &d.entries[0];
         assert_eq!(e.signature, "forward(a: f32[3, 2*S], b: f32[3, S]) -> f32[S]");
         assert_eq!((e.symbols[0].arg, e.symbols[0].axis, e.symbols[0].scale), (1, 1, 1));
@@ -204,15 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_proved_from_what_entries_check() {
-        assert_eq!(crate::ir::requirements::ADDRESS_BITS, crate::runtime::abi::ADDRESS_BITS);
-    }
-
-    #[test]
     fn a_dimension_that_nothing_binds_is_refused() {
-        let mut f = Function::new("forward");
+        let mut f = EntryDecl { name: "forward".into(), ..EntryDecl::default() };
         f.results.push(ResultDecl { ty: TensorType::new(Elem::F32, vec![Dim::symbol("S")]), batch: false });
-        let module = Module { functions: vec![f], ..Module::default() };
-        assert!(describe(&module, "M", "", "t").unwrap_err().contains("binds the dimension S"));
+        assert!(describe_entry(f).unwrap_err().contains("binds the dimension S"));
     }
 }

@@ -1,7 +1,7 @@
 //! Code generation: scheduled tile IR in, machine code out. Makes no decision that the tile IR could carry.
 //!
 //! Two back ends make the kernels, from the same modules: `cpu` (Cranelift, and leaf functions of our own) and, if attnc
-//! is built with the cargo feature `llvm`, LLVM. [`compile`] is the door to both.
+//! is built with the cargo feature `llvm`, LLVM. [`compile`] is the entry point to both.
 
 pub mod cpu;
 pub mod descriptor;
@@ -9,7 +9,7 @@ pub mod descriptor;
 pub mod llvm;
 
 use crate::runtime::descriptor::ModelDescriptor;
-use cpu::{Compiled, Tier, Wanted};
+use cpu::{Compiled, EmitOptions, Tier};
 
 /// Which back end makes the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn compile(
     generator: Generator,
     tiers: &[Tier<'_>],
     model: &ModelDescriptor,
-    wanted: Wanted,
+    wanted: EmitOptions,
 ) -> Result<Compiled, String> {
     generator.available()?;
     match generator {
@@ -50,7 +50,7 @@ pub fn compile(
         #[cfg(feature = "llvm")]
         Generator::Llvm => {
             let kernels = llvm::kernels(tiers, wanted)?;
-            let mut compiled = cpu::compile(tiers, model, Wanted { kernels_elsewhere: true, ..wanted })?;
+            let mut compiled = cpu::compile(tiers, model, EmitOptions { kernels_elsewhere: true, ..wanted })?;
             compiled.others = kernels.objects;
             compiled.asm += &kernels.asm;
             Ok(compiled)

@@ -3,7 +3,7 @@
 //! In: a text and the diagnostics about it. Out: the text as the first advice of each diagnostic would have it.
 
 use super::Diagnostic;
-use crate::syntax::span::{FileId, Span};
+use crate::source::{FileId, Span};
 
 /// A change of a source text: what stands at a place gives way to another text. An empty place is an insertion.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -15,7 +15,7 @@ pub struct Fix {
 }
 
 /// The text of a file with the changes that its diagnostics advise, and how many changes these are. A change inside
-/// a wider one is left out, for the wider one's text has it; a diagnostic whose change crosses another's is not heeded.
+/// a wider one is omitted, for the wider one's text has it; a diagnostic whose change crosses another's is not heeded.
 pub fn apply_fixes<'d>(
     text: &str,
     file: FileId,

@@ -5,7 +5,7 @@
 //! columns from 1.
 
 use super::{Diagnostic, Diagnostics, Label, Severity, render};
-use crate::syntax::span::{SourceFile, SourceMap};
+use crate::source::{SourceFile, SourceMap};
 use serde_json::{Value, json};
 
 /// How many lines of text a span shows.
@@ -126,7 +126,7 @@ fn line_of(file: &SourceFile, number: u32) -> &str {
 mod tests {
     use super::*;
     use crate::diagnostics::codes::shapes::MATMUL_INNER;
-    use crate::syntax::span::Span;
+    use crate::source::Span;
 
     #[test]
     fn a_diagnostic_is_an_object_with_its_places() {

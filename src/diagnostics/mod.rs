@@ -1,7 +1,7 @@
 //! Diagnostics: what went wrong, where, and what to do about it.
 //!
 //! In: [`Diagnostic`] values from every stage, collected in a [`Diagnostics`]. Out: plain text in
-//! rustc's form (`render`), or JSON in the same (`json`), and the rules behind the codes (`codes`) for `attnc explain`.
+//! rustc's form (`render`), or JSON in the same (`json`), and explanations of the codes (`codes`) for `attnc explain`.
 //! A diagnostic is data first; the prose is written by the stage that finds the error, never here.
 //! This module knows source texts, and nothing of trees, types or IR.
 
@@ -14,7 +14,7 @@ pub use codes::Code;
 pub use fix::{Fix, apply_fixes, fixed_text};
 pub use render::{render, render_all};
 
-use crate::syntax::span::Span;
+use crate::source::Span;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,7 +45,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// One line, without a full stop at its end.
     pub message: String,
-    /// The place the message is about (`^`); none for errors of the surroundings.
+    /// The place the message is about (`^`); none for errors of the environment.
     pub primary: Option<Label>,
     /// Other places that matter (`-`), such as where a dimension was fixed.
     pub secondary: Vec<Label>,

@@ -4,7 +4,7 @@
 //! diagnostics give the same text, of 120 columns at most, whatever the terminal.
 
 use super::{Diagnostic, Diagnostics, Label, Severity};
-use crate::syntax::span::{SourceFile, SourceMap, Span};
+use crate::source::{SourceFile, SourceMap, Span};
 use annotate_snippets::{Annotation, AnnotationKind, Level, Renderer, Snippet};
 
 /// How much source text is gone through for all snippets together. Programs have lines and errors of ordinary

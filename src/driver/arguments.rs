@@ -1,9 +1,9 @@
-//! The arguments of `attnc run`: NumPy files, literals, and random ones for what is not given.
+//! The arguments of `attnc run`: NumPy files, literals, and random values for the others.
 //!
-//! In: the options of `run`, the entry point. Out: a tensor for each argument, in order. A file that cannot be read belongs
-//! to the environment; a literal that does not fit its type is an error of the command line.
+//! In: the options of `run`, the entry point. Out: a tensor for each argument, in order. A file that cannot be read is an error
+//! of the environment; a literal that does not fit its type is one of the command line.
 
-use super::session::{Failure, Session, command_line_error, reason};
+use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages::Tiers;
 use crate::bench;
 use crate::cli::{Input, RunOptions};
@@ -24,11 +24,15 @@ use std::path::Path;
 const MAX_INPUT: u64 = 16 << 30;
 /// The most elements of a random argument.
 const MAX_ELEMENTS: usize = 1 << 32;
-/// Brackets of a literal inside one another.
+/// The deepest nesting of brackets in a literal.
 const MAX_DEPTH: usize = 16;
 
-/// The arguments that are given, in the order of the function; all must be, unless the others are random.
-pub(super) fn given(s: &mut Session, f: &ir::Function, options: &RunOptions) -> Result<Vec<Option<Tensor>>, Failure> {
+/// The given arguments, in the order of the function; unless the others are random, all must be given.
+pub(super) fn given(
+    s: &mut Session,
+    f: &ir::Function,
+    options: &RunOptions,
+) -> Result<Vec<Option<Tensor>>, CommandError> {
     for (i, input) in options.input.iter().enumerate() {
         if !f.args.iter().any(|arg| arg.name == input.name) {
             let known = f.args.iter().map(|arg| arg.name.as_str());
@@ -68,8 +72,8 @@ pub(super) fn given(s: &mut Session, f: &ir::Function, options: &RunOptions) -> 
     Ok(args)
 }
 
-/// Makes sure that weights are no device or pipe, which a map cannot be made of, and takes note of them.
-pub(super) fn weights(s: &mut Session, path: &Path) -> Result<(), Failure> {
+/// Makes sure that the weights file is a regular file, which can be mapped, and notes it as an input.
+pub(super) fn weights(s: &mut Session, path: &Path) -> Result<(), CommandError> {
     s.reads(path);
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let message = format!("cannot read weights file `{}`: it is not a regular file", path.display());
@@ -83,9 +87,9 @@ fn read_npy(path: &Path) -> Result<Tensor, String> {
     let unreadable = |why: &str| format!("cannot read `{shown}`: {why}");
     let data = std::fs::metadata(path).map_err(|error| unreadable(&reason(&error)))?;
     if data.is_dir() {
-        return Err(unreadable("it is a folder"));
+        return Err(unreadable("it is a directory"));
     }
-    // A device has no end, and a pipe perhaps nobody who writes.
+    // A device has no end, and a pipe may have no writer.
     if !data.is_file() {
         return Err(unreadable("it is not a regular file"));
     }
@@ -96,7 +100,7 @@ fn read_npy(path: &Path) -> Result<Tensor, String> {
     npy::parse(&bytes).map_err(|why| unreadable(&why))
 }
 
-/// All arguments: those that are given, and random ones in the place of the others.
+/// All arguments: the given ones, and random ones for the others.
 pub(super) fn all(
     s: &mut Session,
     given: Vec<Option<Tensor>>,
@@ -104,10 +108,10 @@ pub(super) fn all(
     model: &ModelDescriptor,
     name: &str,
     options: &RunOptions,
-) -> Result<Vec<Tensor>, Failure> {
+) -> Result<Vec<Tensor>, CommandError> {
     let Some(seed) = options.random else { return Ok(given.into_iter().flatten().collect()) };
     let Some(entry) = model.entries.iter().find(|entry| entry.name == name) else {
-        return Err(command_line_error("the entry point is gone"));
+        return Err(command_line_error("the entry point was not found"));
     };
     let lead = lead(entry, &given);
     let sizes = sizes(entry, &given, lead.as_deref(), options)?;
@@ -135,7 +139,7 @@ pub(super) fn all(
         match shape.filter(is_small).and_then(|shape| bench::tensor(&mut rng, arg.elem, &shape, bound)) {
             Some(tensor) => args.push(tensor),
             None => {
-                let message = format!("the argument `{}` has no shape, or too large a one, at these sizes", arg.name);
+                let message = format!("the argument `{}` has an invalid or too large shape at these sizes", arg.name);
                 return Err(command_line_error(&message));
             }
         }
@@ -151,13 +155,13 @@ fn lead(entry: &Entry, given: &[Option<Tensor>]) -> Option<Vec<usize>> {
     })
 }
 
-/// A value for each run-time dimension: what `--size` says, else what the given arguments have; one for a batch.
+/// A value for each run-time dimension: from `--size`, else from the given arguments; 1 for a batch.
 fn sizes(
     entry: &Entry,
     given: &[Option<Tensor>],
     lead: Option<&[usize]>,
     options: &RunOptions,
-) -> Result<BTreeMap<String, i64>, Failure> {
+) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut sizes = BTreeMap::new();
     for size in &options.size {
         let known = || entry.symbols.iter().map(|symbol| symbol.name.as_str());
@@ -165,7 +169,7 @@ fn sizes(
             let near = did_you_mean(&size.name, known());
             let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             return Err(command_line_error(&format!(
-                "`{}` has no run-time dimension `{}`{hint} (what is bound when compiling is given with `--dim`)",
+                "`{}` has no run-time dimension `{}`{hint} (compile-time dimensions are bound with `--dim`)",
                 entry.name, size.name
             )));
         }
@@ -194,7 +198,7 @@ fn sizes(
     let names = missing.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let how = missing.iter().map(|name| format!("{name}=N")).collect::<Vec<_>>().join(",");
     Err(command_line_error(&format!(
-        "random arguments of `{}` need a value for {names}: give `--size {how}`",
+        "random arguments of `{}` need values for {names}: use `--size {how}`",
         entry.name
     )))
 }
@@ -206,34 +210,34 @@ fn extent(entry: &Entry, given: &[Option<Tensor>], arg: usize, axis: usize) -> O
     i64::try_from(*shape.get(lead + axis)?).ok()
 }
 
-/// Below what the elements of integer arguments must be that are used as indices; nothing where that cannot be told.
+/// The upper bounds of integer arguments that are used as indices; none where that is not known.
 fn bounds(
     s: &mut Session,
     graph: &ir::Module,
     name: &str,
     sizes: &BTreeMap<String, i64>,
-) -> Result<BTreeMap<u32, i64>, Failure> {
+) -> Result<BTreeMap<u32, i64>, CommandError> {
     let tiers = Tiers::lower(s, graph, &[Cpu::PORTABLE], &WeightChoice::default())?;
     let Some(tiles) = tiers.module(Cpu::PORTABLE) else { return Ok(BTreeMap::new()) };
     Ok(cost::plan(tiles, name, PlanVariant::Plain, sizes).map(|walked| walked.bounds).unwrap_or_default())
 }
 
-/// A value as it is written: a number or truth value, or lists of them, of equal lengths at each depth.
+/// A literal: a number or truth value, or nested lists of them, of equal lengths at each depth.
 fn literal(text: &str, elem: Elem) -> Result<Tensor, String> {
     let mut reader = Reader { rest: text.trim(), words: Vec::new() };
     let shape = reader.value(0)?;
     if !reader.rest.is_empty() {
-        return Err(format!("`{}` is too much", reader.rest));
+        return Err(format!("unexpected `{}` after the value", reader.rest));
     }
     let made = if elem.is_float() {
-        let float = |word: &&str| word.parse::<f64>().map_err(|_| format!("`{word}` is no {elem}"));
+        let float = |word: &&str| word.parse::<f64>().map_err(|_| format!("expected {elem}, found `{word}`"));
         let floats: Vec<f64> = reader.words.iter().map(float).collect::<Result<_, String>>()?;
         Tensor::from_floats(elem, shape, &floats)
     } else {
         let ints: Vec<i64> = reader.words.iter().map(|word| integer(word, elem)).collect::<Result<_, String>>()?;
         Tensor::from_ints(elem, shape, &ints)
     };
-    made.ok_or_else(|| "this is no tensor".to_string())
+    made.ok_or_else(|| "this is not a tensor".to_string())
 }
 
 fn integer(word: &str, elem: Elem) -> Result<i64, String> {
@@ -248,7 +252,7 @@ fn integer(word: &str, elem: Elem) -> Result<i64, String> {
         Elem::I32 => i32::try_from(*n).is_ok(),
         Elem::I64 | Elem::F32 | Elem::F16 | Elem::BF16 => true,
     };
-    value.filter(fits).ok_or_else(|| format!("`{word}` is no {elem}"))
+    value.filter(fits).ok_or_else(|| format!("expected {elem}, found `{word}`"))
 }
 
 /// Reads a literal; the words are its elements in row-major order.
@@ -271,7 +275,7 @@ impl<'a> Reader<'a> {
             let (word, rest) = self.rest.split_at(end);
             self.rest = rest;
             let word = word.trim_end();
-            return if word.is_empty() { Err("a number is missing".to_string()) } else { Ok(self.push(word)) };
+            return if word.is_empty() { Err("expected a number".to_string()) } else { Ok(self.push(word)) };
         }
         if depth == MAX_DEPTH {
             return Err("the brackets are nested too deeply".to_string());
@@ -284,7 +288,7 @@ impl<'a> Reader<'a> {
             }
             (count, shape) = (count + 1, one);
             if !self.take(',') && !self.rest.starts_with(']') {
-                return Err("a `]` is missing".to_string());
+                return Err("expected `]`".to_string());
             }
         }
         shape.insert(0, count);
@@ -312,16 +316,16 @@ mod tests {
         assert_eq!(of("[]", Elem::F32), shaped(&[0], &[]));
         assert_eq!(of("[[], []]", Elem::I64), shaped(&[2, 0], &[]));
         for (text, elem, why) in [
-            ("2.5", Elem::I32, "`2.5` is no i32"),
-            ("128", Elem::I8, "`128` is no i8"),
-            ("2", Elem::Bool, "`2` is no bool"),
+            ("2.5", Elem::I32, "expected i32, found `2.5`"),
+            ("128", Elem::I8, "expected i8, found `128`"),
+            ("2", Elem::Bool, "expected bool, found `2`"),
             ("[1, [2]]", Elem::F32, "different lengths"),
             ("[[1], [2, 3]]", Elem::F32, "different lengths"),
-            ("[1, 2", Elem::F32, "a `]` is missing"),
-            ("[1 2]", Elem::F32, "`1 2` is no f32"),
-            ("[1,,2]", Elem::F32, "a number is missing"),
-            ("[1] [2]", Elem::F32, "too much"),
-            ("true", Elem::F32, "`true` is no f32"),
+            ("[1, 2", Elem::F32, "expected `]`"),
+            ("[1 2]", Elem::F32, "expected f32, found `1 2`"),
+            ("[1,,2]", Elem::F32, "expected a number"),
+            ("[1] [2]", Elem::F32, "unexpected `[2]`"),
+            ("true", Elem::F32, "expected f32, found `true`"),
             (&"[".repeat(1000), Elem::F32, "too deeply"),
         ] {
             assert!(literal(text, elem).is_err_and(|told| told.contains(why)), "{text}");

@@ -1,5 +1,5 @@
-//! `attnc bench`: compiles a program, calls an entry point again and again, and shows how fast each kernel is beside what
-//! the machine can do.
+//! `attnc bench`: compiles a program, calls an entry point repeatedly, and compares the speed of each kernel with the limits
+//! of the machine.
 //!
 //! In: a program or graph IR, sizes for the run-time dimensions, weights or none. Out: a table on stdout, and on request
 //! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
@@ -7,11 +7,11 @@
 use super::arguments;
 use super::call::{call_failed, converted, function, read_graph, show, unused};
 use super::passes::pass_options;
-use super::session::{Failure, Session, command_line_error, reason};
+use super::session::{CommandError, Session, command_line_error, reason};
 use super::stages::{self, Levels, Tiers};
 use crate::bench::{self, Products, Report, Site};
 use crate::cli::BenchOptions;
-use crate::codegen::cpu::Wanted;
+use crate::codegen::cpu::EmitOptions;
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::random::Random;
@@ -19,13 +19,13 @@ use crate::runtime::descriptor::{Entry, ModelDescriptor};
 use crate::runtime::load::{CompiledModel, LoadError};
 use crate::tensor::Tensor;
 use crate::tile::cost::{self, PlanCost};
-use crate::tile::{self, Cpu, Feature, PlanVariant};
+use crate::tile::{self, Cpu, DotMode, PlanVariant};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Calls that are not timed.
+/// Warm-up calls, which are not timed.
 const WARM: usize = 2;
 /// The fewest and the most calls that are timed.
 const CALLS: (usize, usize) = (5, 10_000);
@@ -33,7 +33,7 @@ const CALLS: (usize, usize) = (5, 10_000);
 const MAX_ELEMENTS: usize = 1 << 32;
 
 /// `attnc bench FILE`
-pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
+pub fn bench(options: &BenchOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = bench_in(&mut session, options);
     session.report();
@@ -43,7 +43,7 @@ pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
     result
 }
 
-fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
+fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     let mut graph = read_graph(s, &options.file, &options.program, "bench")?;
     let function = function(&graph, options.function.as_deref())?;
@@ -56,9 +56,9 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     }
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
-    let model = stages::describe(s, &graph)?;
+    let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
     let Some(entry) = model.entries.iter().find(|e| e.name == name) else {
-        return Err(command_line_error("the entry point is gone"));
+        return Err(command_line_error("the entry point was not found"));
     };
     let sizes = sizes(entry, options)?;
 
@@ -67,7 +67,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, &graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
-    let wanted = Wanted { remarks: options.passes.remarks, ..Wanted::default() };
+    let wanted = EmitOptions { remarks: options.passes.remarks, ..EmitOptions::default() };
     let code = stages::machine_code(s, stages::generator(options.backend), &tiers, &model, wanted)?;
     s.stage("link");
     let folder = stages::temporary(s)?;
@@ -97,7 +97,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     let ceilings = bench::measure(threads);
     let Some(mut sites) = sites(&walked, &measured) else {
         let found = measured.launches.first().map_or(0, Vec::len);
-        let complaint = format!("a call made {found} launches, and {} were counted", walked.launches.len());
+        let complaint = format!("a call made {found} launches, but {} were counted", walked.launches.len());
         return Err(super::bugs::bug("counting the work of a plan", &complaint, None));
     };
     from_where(tiles, &name, &mut sites);
@@ -121,7 +121,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     if let Some(path) = &options.svg {
         s.write(path, bench::picture(&report).as_bytes())?;
     }
-    // What goes to stdout is the one thing there.
+    // If JSON or SVG goes to stdout, nothing else does.
     let stdout = Some(Path::new("-"));
     if options.json.as_deref() == stdout || options.svg.as_deref() == stdout {
         return Ok(());
@@ -129,21 +129,21 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), Failure> {
     show(&bench::table(&report))
 }
 
-/// The threads that a model has where none are asked for: what `ATTNC_THREADS` says, else one for each processor.
+/// The default number of threads of a model: `ATTNC_THREADS`, else one for each processor.
 fn usual_threads() -> usize {
     let told = std::env::var("ATTNC_THREADS").ok().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
     told.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 /// A value for each run-time dimension: those given, and one for the batch of a call.
-fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>, Failure> {
+fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>, CommandError> {
     let mut sizes = BTreeMap::new();
     let known: Vec<&str> = entry.symbols.iter().map(|symbol| symbol.name.as_str()).collect();
     for size in &options.size {
         if !known.contains(&size.name.as_str()) {
             let near = did_you_mean(&size.name, known.iter().copied());
             let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            let bound = "what is bound when compiling is given with `--dim`";
+            let bound = "compile-time dimensions are bound with `--dim`";
             return Err(command_line_error(&format!(
                 "`{}` has no run-time dimension `{}`{hint} ({bound})",
                 entry.name, size.name
@@ -164,25 +164,25 @@ fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>,
     let (s, it) = if missing.len() == 1 { ("", "it") } else { ("s", "them") };
     let how = missing.iter().map(|name| format!("{name}=N")).collect::<Vec<_>>().join(",");
     Err(command_line_error(&format!(
-        "the run-time dimension{s} {names} of `{}` must have a value; give {it} with `--size {how}`",
+        "the run-time dimension{s} {names} of `{}` must have a value; set {it} with `--size {how}`",
         entry.name
     )))
 }
 
-/// What the plan does at these sizes.
-fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Result<PlanCost, Failure> {
+/// The work of the plan at these sizes.
+fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Result<PlanCost, CommandError> {
     cost::plan(tiles, name, PlanVariant::Plain, sizes)
         .map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
 }
 
-/// The weights that are given, or a file of random ones; none for a model without parameters.
+/// The given weights, or a file of random ones; none for a model without parameters.
 pub(super) fn weights_file(
     s: &mut Session,
     model: &ModelDescriptor,
     given: Option<&Path>,
     seed: u64,
     folder: &Path,
-) -> Result<Option<PathBuf>, Failure> {
+) -> Result<Option<PathBuf>, CommandError> {
     if given.is_some() || model.params.is_empty() {
         return Ok(given.map(Path::to_path_buf));
     }
@@ -201,8 +201,12 @@ pub(super) fn weights_file(
     }
 }
 
-/// Random arguments of the right shapes; those that are used as indices are good ones.
-fn random_arguments(entry: &Entry, sizes: &BTreeMap<String, i64>, walked: &PlanCost) -> Result<Vec<Tensor>, Failure> {
+/// Random arguments of the right shapes; those that are used as indices are in range.
+fn random_arguments(
+    entry: &Entry,
+    sizes: &BTreeMap<String, i64>,
+    walked: &PlanCost,
+) -> Result<Vec<Tensor>, CommandError> {
     let mut rng = Random::new(2);
     let batch = entry.batch_symbol.and_then(|i| entry.symbols.get(i)).and_then(|b| sizes.get(&b.name)).copied();
     let mut args = Vec::new();
@@ -217,7 +221,7 @@ fn random_arguments(entry: &Entry, sizes: &BTreeMap<String, i64>, walked: &PlanC
         match shape.and_then(|shape| bench::tensor(&mut rng, arg.elem, &shape, bound)) {
             Some(tensor) => args.push(tensor),
             None => {
-                let message = format!("the argument `{}` has no shape, or too large a one, at these sizes", arg.name);
+                let message = format!("the argument `{}` has an invalid or too large shape at these sizes", arg.name);
                 return Err(command_line_error(&message));
             }
         }
@@ -232,7 +236,7 @@ struct Measured {
     launches: Vec<Vec<(i64, i64)>>,
 }
 
-/// Calls for so many seconds.
+/// Calls for this many seconds.
 fn measure(model: &CompiledModel, name: &str, args: &[Tensor], seconds: f64) -> Result<Measured, LoadError> {
     let mut session = model.session()?;
     session.profile(true)?;
@@ -252,7 +256,7 @@ fn measure(model: &CompiledModel, name: &str, args: &[Tensor], seconds: f64) -> 
     Ok(measured)
 }
 
-/// The launches by their place in the plan; `None` where a call made others than were counted.
+/// The launches by their position in the plan; `None` if a call made other launches than were counted.
 fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
     let points: Vec<i64> = walked.launches.iter().map(|l| l.points).collect();
     if measured.launches.iter().any(|call| call.iter().map(|l| l.0).ne(points.iter().copied())) {
@@ -288,7 +292,7 @@ fn sites(walked: &PlanCost, measured: &Measured) -> Option<Vec<Site>> {
     Some(sites.into_values().map(|(site, times)| Site { seconds: median(times), ..site }).collect())
 }
 
-/// Fills in which line of the program each launch of a plan comes from, and what its kernel multiplies by.
+/// Fills in the source line of each launch of a plan, and the operand types of its products.
 fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     let Some(plan) = tiles.plans.iter().find(|p| p.name == name && p.variant == PlanVariant::Plain) else { return };
     let launches = plan.body.insts().map(|(_, _, d)| d);
@@ -296,7 +300,7 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     let same = |site: &Site, d: &tile::InstData| matches!(&d.op, tile::Op::Launch { kernel } if *kernel == site.kernel);
     let mut next = 0;
     for site in sites {
-        // Sites are in the order of the plan, without launches that no call came to.
+        // Sites are in the order of the plan, without launches that no call reached.
         let Some(at) = launches.iter().skip(next).position(|d| same(site, d)) else { continue };
         let launch = launches.get(next + at);
         next += at + 1;
@@ -308,17 +312,12 @@ fn from_where(tiles: &tile::Module, name: &str, sites: &mut [Site]) {
     }
 }
 
-/// What a kernel's products are made of.
+/// What a kernel's products are made of: the most steps at a time that one of them takes.
 fn products(kernel: &tile::Kernel) -> Products {
-    let tile::State::Cpu(level) = kernel.state else { return Products::Floats };
-    let has = |of: fn(&tile::Op) -> bool| kernel.body.insts().any(|(_, _, d)| of(&d.op));
-    let pairs = has(|op| matches!(op, tile::Op::LoadPairs | tile::Op::PairRows));
-    match level {
-        _ if pairs && level.has(Feature::Amx) => Products::Tiles,
-        _ if pairs && level.has(Feature::Bf16) => Products::Pairs,
-        _ if level.sums_bytes() && kernel.loads_scaled() => Products::Bytes,
-        _ => Products::Floats,
-    }
+    let has = |mode: DotMode| kernel.body.insts().any(|(_, _, d)| d.op == tile::Op::Dot { mode: Some(mode) });
+    let all =
+        [(DotMode::Tiles, Products::Tiles), (DotMode::Pairs, Products::Pairs), (DotMode::Groups, Products::Bytes)];
+    all.into_iter().find(|(mode, _)| has(*mode)).map_or(Products::Floats, |(_, products)| products)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

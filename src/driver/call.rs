@@ -1,17 +1,17 @@
-//! `attnc run`: calls an entry point once, interpreted or compiled, and shows or writes what it gives.
+//! `attnc run`: calls an entry point once, interpreted or compiled, and prints or writes the results.
 //!
 //! In: a program or graph IR, a weights file, arguments ([`arguments`]). Out: results and taps, as a summary on stdout or
-//! as NumPy files. A program that fails while it runs is a wrong program; weights that do not fit are the surroundings.
+//! as NumPy files. A failing call is an error of the program; weights that do not match are one of the environment.
 
 use super::arguments;
 use super::bench::weights_file;
 use super::keep::tell_losses;
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{Failure, Session, command_line_error, message, print, reason, stdout_failed, tell};
+use super::session::{CommandError, Session, command_line_error, message, print, reason, stdout_failed, tell};
 use super::stages::{self, Levels, Tiers};
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
-use crate::codegen::{Generator, cpu::Wanted};
+use crate::codegen::{Generator, cpu::EmitOptions};
 use crate::diagnostics::codes::{driver as codes, weights};
 use crate::diagnostics::{Diagnostic, Severity};
 use crate::ir::{self, interp};
@@ -31,7 +31,7 @@ use std::path::Path;
 type Values = Vec<(String, Tensor)>;
 
 /// `attnc run FILE`
-pub fn run(options: &RunOptions) -> Result<(), Failure> {
+pub fn run(options: &RunOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = run_in(&mut session, options);
     session.report();
@@ -41,7 +41,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     result
 }
 
-fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
+fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     let pass_options = pass_options(&options.target, &options.passes)?;
     if let Some(path) = &options.output {
         results_agree(path).map_err(|message| command_line_error(&message))?;
@@ -58,10 +58,9 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
 
     s.stage("passes");
     stages::optimise(s, &mut graph, &pass_options, &options.passes)?;
-    let model = stages::describe(s, &graph)?;
+    let model = stages::describe(s, &graph.interface(), &graph.model, &graph.doc)?;
     if options.weights.is_none() && !model.params.is_empty() && options.random.is_none() {
-        let message =
-            format!("`{}` has parameters; give their values with `--weights FILE`, or `--random`", model.name);
+        let message = format!("`{}` has parameters; use `--weights FILE` or `--random`", model.name);
         return Err(command_line_error(&message));
     }
     let folder = stages::temporary(s)?;
@@ -84,7 +83,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
             let generator = if options.backend == Backend::Llvm { Generator::Llvm } else { Generator::Cranelift };
             let levels = levels.for_graph(&graph, generator);
             let values = compiled(s, &graph, &model, &call, &levels, (generator, options.threads))?;
-            // Random weights are nobody's.
+            // Random weights have no file.
             if let Some(path) = options.weights.as_deref().filter(|_| levels.weights.format != WeightFormat::F32) {
                 tell_losses(s, &graph, &levels, path, options.messages.verbose)?;
             }
@@ -97,13 +96,13 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), Failure> {
     }
 }
 
-/// Graph IR before the passes, from a program or a text of it; `command` takes no others.
+/// Graph IR before the passes, from a program or its text form; other inputs are an error of `command`.
 pub(super) fn read_graph(
     s: &mut Session,
     path: &Path,
     bindings: &ProgramOptions,
     command: &str,
-) -> Result<ir::Module, Failure> {
+) -> Result<ir::Module, CommandError> {
     s.stage("read");
     let file = s.read(path)?;
     match Source::of(path, &s.text(file)) {
@@ -126,12 +125,12 @@ pub(super) fn read_graph(
     }
 }
 
-/// Shows a text on stdout; a reader that has gone is no failure.
-pub(super) fn show(text: &str) -> Result<(), Failure> {
+/// Prints a text on stdout; a closed reader is not an error.
+pub(super) fn show(text: &str) -> Result<(), CommandError> {
     print(text.as_bytes()).map_err(|error| stdout_failed(&error))
 }
 
-/// What is called.
+/// The call to make.
 struct Call<'a> {
     name: &'a str,
     args: &'a [Tensor],
@@ -140,22 +139,27 @@ struct Call<'a> {
     remarks: bool,
 }
 
-/// The entry point of a name, or the only one.
-pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, Failure> {
+/// The entry point of this name, or the only one.
+pub(super) fn function(module: &ir::Module, name: Option<&str>) -> Result<usize, CommandError> {
     let entries: Vec<(usize, &str)> =
         module.functions.iter().enumerate().filter(|(_, f)| !f.tapped).map(|(i, f)| (i, f.name.as_str())).collect();
     let names = || entries.iter().map(|(_, name)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     match (name, entries.as_slice()) {
         (None, [(i, _)]) => Ok(*i),
-        (None, _) => Err(command_line_error(&format!("choose an entry point with `--function`: {}", names()))),
+        (None, _) => Err(command_line_error(&format!(
+            "the model has several entry points; choose one with `--function`: {}",
+            names()
+        ))),
         (Some(name), _) => match entries.iter().find(|(_, known)| *known == name) {
             Some((i, _)) => Ok(*i),
-            None => Err(command_line_error(&format!("there is no entry point `{name}`; there is {}", names()))),
+            None => {
+                Err(command_line_error(&format!("there is no entry point `{name}`; the entry points are {}", names())))
+            }
         },
     }
 }
 
-/// Integers of the width that the argument has, where they fit: NumPy's integers are wide unless told otherwise.
+/// Integers converted to the width of the argument, if they fit: NumPy's default integers are 64 bits wide.
 fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
     match (tensor.elem(), wanted) {
         (Elem::I64, Elem::I32) | (Elem::I32, Elem::I64) => {
@@ -165,13 +169,13 @@ fn as_declared(tensor: &Tensor, wanted: Elem) -> Option<Tensor> {
     }
 }
 
-/// Calls the function under the interpreter.
+/// Calls the function in the interpreter.
 fn interpreted(
     s: &mut Session,
     graph: &ir::Module,
     model: &ModelDescriptor,
     call: &Call<'_>,
-) -> Result<Values, Failure> {
+) -> Result<Values, CommandError> {
     s.stage("read weights");
     let params: BTreeMap<String, Tensor> = match call.weights {
         None => BTreeMap::new(),
@@ -186,7 +190,7 @@ fn interpreted(
     };
     s.stage("run");
     let Some(f) = graph.functions.iter().find(|f| f.name == call.name) else {
-        return Err(command_line_error("the entry point is gone"));
+        return Err(command_line_error("the entry point was not found"));
     };
     let args: Option<Vec<Tensor>> = call.args.iter().zip(&f.args).map(|(t, arg)| as_declared(t, arg.ty.elem)).collect();
     let Some(args) = args else {
@@ -208,7 +212,7 @@ fn interpreted(
         let found: Values = found.filter_map(|(path, array)| Some(((*path).clone(), array.to_tensor()?))).collect();
         if found.is_empty() {
             let known: Vec<&str> = all.keys().map(|path| path.as_str()).take(8).collect();
-            return Err(command_line_error(&format!("no tap fits `{glob}`; there is {}", known.join(", "))));
+            return Err(command_line_error(&format!("no tap matches `{glob}`; the taps are {}", known.join(", "))));
         }
         taps.extend(found);
     }
@@ -219,8 +223,8 @@ fn interpreted(
     Ok(named(results, taps))
 }
 
-/// Compiles the module, loads it, and calls the function. Where packed weights are kept in fewer bytes, tells how far the
-/// results are from those of the same call with the weights as they are.
+/// Compiles the module, loads it, and calls the function. If weights are packed in fewer bytes, prints how far the results
+/// are from those of the same call with unpacked weights.
 fn compiled(
     s: &mut Session,
     graph: &ir::Module,
@@ -228,10 +232,10 @@ fn compiled(
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<Values, Failure> {
-    let (values, told) = called(s, graph, model, call, levels, (generator, threads))?;
-    unused(s, told.unused);
-    converted(&told.converted);
+) -> Result<Values, CommandError> {
+    let (values, notes) = called(s, graph, model, call, levels, (generator, threads))?;
+    unused(s, notes.unused);
+    converted(&notes.converted);
     if levels.weights.format != WeightFormat::F32 {
         let exact = Levels { weights: WeightChoice::default(), ..levels.clone() };
         let (reference, _) = called(s, graph, model, call, &exact, (generator, threads))?;
@@ -240,8 +244,8 @@ fn compiled(
     Ok(values)
 }
 
-/// How far values are from a reference, a line for each: the largest difference beside the largest number, and the same of
-/// root mean squares. What has no float elements is left out.
+/// The errors of values, a line for each: the largest difference relative to the largest magnitude, and the same of root mean
+/// squares. Values that are not floats are skipped.
 fn differences(values: &Values, reference: &Values) -> String {
     let mut text = String::new();
     for ((name, value), (_, exact)) in values.iter().zip(reference) {
@@ -261,13 +265,13 @@ fn differences(values: &Values, reference: &Values) -> String {
     text
 }
 
-/// Names of weights of a file: those that the program does not use, and those that were converted.
-struct Told {
+/// Names of weights in a file: those that the program does not use, and those that were converted.
+struct WeightNotes {
     unused: Vec<String>,
     converted: Vec<String>,
 }
 
-/// Compiles the module, loads it, and calls the function; the values, and what is told of the weights.
+/// Compiles the module, loads it, and calls the function. Returns the values and the names of special weights.
 fn called(
     s: &mut Session,
     graph: &ir::Module,
@@ -275,11 +279,11 @@ fn called(
     call: &Call<'_>,
     levels: &Levels,
     (generator, threads): (Generator, Option<u32>),
-) -> Result<(Values, Told), Failure> {
+) -> Result<(Values, WeightNotes), CommandError> {
     levels.run_here()?;
     let tiers = Tiers::lower(s, graph, &levels.all, &levels.weights)?;
     s.stage("generate code");
-    let wanted = Wanted { remarks: call.remarks, ..Wanted::default() };
+    let wanted = EmitOptions { remarks: call.remarks, ..EmitOptions::default() };
     let code = stages::machine_code(s, generator, &tiers, model, wanted)?;
     s.stage("link");
     let folder = stages::temporary(s)?;
@@ -291,7 +295,7 @@ fn called(
     // SAFETY: the file was just linked from code of our own.
     let loaded = unsafe { CompiledModel::open(&so, call.weights, threads) }
         .map_err(|error| s.fail(Diagnostic::error(weights::WEIGHTS, error.text)))?;
-    let told = Told { unused: loaded.unused_weights(), converted: loaded.converted_weights() };
+    let notes = WeightNotes { unused: loaded.unused_weights(), converted: loaded.converted_weights() };
 
     s.stage("run");
     let globs: Vec<&str> = call.taps.iter().map(String::as_str).collect();
@@ -302,20 +306,20 @@ fn called(
     });
     let ((results, taps), written) = done.map_err(|error| call_failed(s, &error.text))?;
     silent(s, written.iter().map(|(path, steps)| (path.as_str(), *steps)));
-    Ok((named(results, taps), told))
+    Ok((named(results, taps), notes))
 }
 
-/// Tells of taps that the call did not come to.
+/// Warns about taps that the call did not reach.
 fn silent<'t>(s: &mut Session, taps: impl Iterator<Item = (&'t str, u64)>) {
     for (path, _) in taps.filter(|(_, steps)| *steps == 0) {
-        let message = format!("the call did not come to the tap `{path}`: what is shown of it is zeros");
+        let message = format!("the call did not reach the tap `{path}`; its value is all zeros");
         s.diagnostics.push(Diagnostic::warning(weights::SILENT_TAP, message));
     }
 }
 
-pub(super) fn call_failed(s: &mut Session, message: &str) -> Failure {
+pub(super) fn call_failed(s: &mut Session, message: &str) -> CommandError {
     s.diagnostics.push(Diagnostic::error(weights::CALL, message));
-    Failure::Program
+    CommandError::Program
 }
 
 /// The first name, and how many more there are.
@@ -324,18 +328,18 @@ fn first_of(names: &[String]) -> Option<String> {
     Some(if others.is_empty() { format!("`{first}`") } else { format!("`{first}` and {} more", others.len()) })
 }
 
-/// Tells of tensors in the weights file that the program does not use.
+/// Warns about tensors in the weights file that the program does not use.
 pub(super) fn unused(s: &mut Session, names: Vec<String>) {
     let Some(some) = first_of(&names) else { return };
-    let message = format!("the weights file has tensors that the program does not use: {some}");
+    let message = format!("the weights file has unused tensors: {some}");
     s.diagnostics.push(Diagnostic::warning(weights::UNUSED, message));
 }
 
-/// Tells of tensors that were converted to the program's `f32`.
+/// Notes which tensors were converted to `f32`.
 pub(super) fn converted(names: &[String]) {
     let Some(some) = first_of(names) else { return };
-    let text = format!("weights that the file has in bf16 or f16 were converted to f32, as the program says: {some}");
-    let note = "this is exact, and takes memory: parameters that are declared as they are stored are mapped";
+    let text = format!("weights were converted from the bf16 or f16 of the file to the f32 of the program: {some}");
+    let note = "this is exact but takes memory; parameters declared with the type in the file are mapped instead";
     message(Severity::Note, &text, &[note.to_string()]);
 }
 
@@ -347,7 +351,7 @@ fn named(results: Vec<Tensor>, taps: Values) -> Values {
     results.chain(taps).collect()
 }
 
-/// Does a path fit a pattern in which `*` stands for any text?
+/// Does a path match a pattern in which `*` matches any text?
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
@@ -363,7 +367,7 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Results go to `.npy` files or into a folder; what ends as another kind of file would become a folder of that name.
+/// Results are written to `.npy` files or into a directory; the extension of another format is likely a mistake.
 fn results_agree(path: &Path) -> Result<(), String> {
     const FILES: [&str; 8] = ["npz", "txt", "json", "csv", "safetensors", "pt", "bin", "attn"];
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -373,23 +377,23 @@ fn results_agree(path: &Path) -> Result<(), String> {
     }
     let stem = path.with_extension("");
     Err(format!(
-        "`--output {}`: results are written as NumPy files; name a folder, or for one result `{}.npy`",
+        "`--output {}`: results are written as NumPy files; name a directory, or for one result `{}.npy`",
         path.display(),
         stem.display()
     ))
 }
 
-/// Writes a file for each value into a folder; the only value to the path itself if that ends in `.npy`.
-fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), Failure> {
+/// Writes a file for each value into a directory; a single value to the path itself if that ends in `.npy`.
+fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), CommandError> {
     if path == Path::new("-") || path.extension().is_some_and(|ending| ending == "npy") {
         s.claim(path)?;
         return match values.as_slice() {
             [(_, tensor)] => s.write(path, &npy::to_bytes(tensor)),
-            _ => Err(command_line_error(&format!("{} values need a folder: `--output DIR`", values.len()))),
+            _ => Err(command_line_error(&format!("{} values need a directory: `--output DIR`", values.len()))),
         };
     }
     if let Err(error) = std::fs::create_dir_all(path) {
-        let message = format!("cannot make the folder `{}`: {}", path.display(), reason(&error));
+        let message = format!("cannot create the directory `{}`: {}", path.display(), reason(&error));
         return Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)));
     }
     for (name, tensor) in values {
@@ -400,7 +404,7 @@ fn write(s: &mut Session, path: &Path, values: &Values) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Values at each end of an axis that a summary shows.
+/// How many values a summary shows at each end of an axis.
 const SHOWN: usize = 3;
 
 /// Each value's name, type and shape, and its first and last elements.
@@ -419,7 +423,7 @@ fn summary(values: &Values) -> String {
     text
 }
 
-/// An axis a level of brackets, as NumPy shows it. The rank of a tensor is small, so is the depth.
+/// A level of brackets for each axis, as NumPy prints it. The rank of a tensor is small, so recursion is shallow.
 fn rows(elements: &[String], shape: &[usize], depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     let shown = |n: usize| (0..n).filter(move |i| n <= 2 * SHOWN || *i < SHOWN || *i >= n - SHOWN);

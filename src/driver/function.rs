@@ -1,10 +1,10 @@
-//! `attnc function`, and what `attnc list` says of vector IR: elementary functions as they are written, and as a machine computes
-//! them.
+//! `attnc function`, and what `attnc list` shows of vector IR: the source of elementary functions, and their code for one
+//! instruction set.
 //!
-//! In: the library of functions and a level of processors. Out: text on stdout.
+//! In: the library of functions and an instruction set level. Out: text on stdout.
 
 use super::call::show;
-use super::session::{Failure, command_line_error};
+use super::session::{CommandError, command_line_error};
 use super::stages::level;
 use crate::cli::FunctionOptions;
 use crate::codegen::cpu::math::features;
@@ -13,11 +13,11 @@ use crate::irtext::float_text;
 use crate::vector::{Bound, Features, Op, Type, library, text};
 
 /// `attnc function NAME [--cpu SET]`
-pub fn function(options: &FunctionOptions) -> Result<(), Failure> {
+pub fn function(options: &FunctionOptions) -> Result<(), CommandError> {
     let name = options.name.as_str();
     let Some(source) = library::source(name) else {
         let hint = did_you_mean(name, library::names()).map(|near| format!("; did you mean `{near}`?"));
-        let hint = hint.unwrap_or_else(|| "; `attnc list functions` has all".to_string());
+        let hint = hint.unwrap_or_else(|| "; `attnc list functions` lists all".to_string());
         return Err(command_line_error(&format!("there is no function `{name}`{hint}")));
     };
     match options.cpu {
@@ -43,19 +43,19 @@ pub(super) fn operations() -> Vec<(String, String)> {
     Op::PLAIN.iter().chain(&attributed).map(|op| (form(op), op.meaning().to_string())).collect()
 }
 
-/// Elementary functions, each with the error that it states.
+/// Elementary functions, each with its error bound.
 pub(super) fn functions() -> Vec<(String, String)> {
     let bound = |name: &str| {
         let f = library::version(name, Features::PLAIN).ok();
         match f.and_then(|f| f.bound) {
             None if f.is_some_and(|f| f.result_type == Type::I32) => "exact".to_string(),
             Some(Bound::Ulp(0.0)) => "exact".to_string(),
-            Some(Bound::Ulp(n)) => format!("off by at most {} ulp", float_text(n)),
+            Some(Bound::Ulp(n)) => format!("error at most {} ulp", float_text(n)),
             Some(Bound::UlpOr(n, absolute)) => {
-                format!("off by at most {} ulp or {}", float_text(n), float_text(absolute))
+                format!("error at most {} ulp or {}", float_text(n), float_text(absolute))
             }
             Some(Bound::RelativeOr(part, absolute)) => {
-                format!("off by at most {} of the result or {}", float_text(part), float_text(absolute))
+                format!("error at most {} of the result or {}", float_text(part), float_text(absolute))
             }
             None => String::new(),
         }

@@ -1,9 +1,9 @@
-//! Which weights `--pack` leaves as they are, and what it loses of the others.
+//! Which weights `--keep` excludes from packing, and how much precision the others lose.
 //!
 //! In: the patterns of `--keep`, the parameters of a model, a weights file. Out: names of parameters, and a table of errors.
 
 use super::call::matches;
-use super::session::{Failure, Session, tell};
+use super::session::{CommandError, Session, tell};
 use super::stages::Levels;
 use crate::diagnostics::did_you_mean;
 use crate::ir::{self, ParamDecl};
@@ -19,34 +19,34 @@ const MOST_NAMES: usize = 8;
 /// Lines of the table without `--verbose`.
 const MOST_LINES: usize = 12;
 
-/// The parameters whose names fit one of the patterns.
+/// The parameters whose names match one of the patterns.
 ///
 /// # Errors
-/// A pattern that fits none, with what may have been meant.
+/// A pattern that matches none, with a suggestion.
 pub(super) fn parameters(patterns: &[String], params: &[ParamDecl]) -> Result<BTreeSet<String>, String> {
     let mut kept = BTreeSet::new();
     for pattern in patterns {
         let mut found = params.iter().filter(|p| matches(pattern, &p.name)).peekable();
         if found.peek().is_none() {
-            return Err(format!("`--keep {pattern}` fits no parameter{}", meant(pattern, params)));
+            return Err(format!("`--keep {pattern}` matches no parameter{}", meant(pattern, params)));
         }
         kept.extend(found.map(|p| p.name.clone()));
     }
     Ok(kept)
 }
 
-/// What a pattern that fits nothing may mean.
+/// A suggestion for a pattern that matches nothing.
 fn meant(pattern: &str, params: &[ParamDecl]) -> String {
     let of_array =
         |p: &&ParamDecl| !p.counts.is_empty() && members(&p.name, &p.counts).iter().any(|n| matches(pattern, n));
     if let Some(p) = params.iter().find(of_array) {
-        return format!(": the layers of an array are packed alike, so that it is all of `{}` or none", p.name);
+        return format!(": the layers of an array are packed alike; use `{}`", p.name);
     }
     let names = || params.iter().map(|p| p.name.as_str());
     if let Some(near) = did_you_mean(pattern, names()) {
         return format!("; did you mean `{near}`?");
     }
-    // A word of it that no name has, and the nearest that one has.
+    // A word that occurs in no name, and the closest one that does.
     let known: BTreeSet<&str> =
         names().flat_map(|name| name.split(['.', '*'])).filter(|word| !word.is_empty()).collect();
     let wrong = pattern.split(['.', '*']).filter(|word| !word.is_empty() && !names().any(|name| name.contains(word)));
@@ -64,14 +64,14 @@ fn meant(pattern: &str, params: &[ParamDecl]) -> String {
     }
 }
 
-/// Tells for each parameter that is packed in fewer bytes how far it is from what the file has.
+/// Prints for each quantised or rounded parameter how far it is from the one in the file.
 pub(super) fn tell_losses(
     s: &mut Session,
     graph: &ir::Module,
     levels: &Levels,
     weights: &Path,
     verbose: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     s.stage("compare packed weights");
     let level = levels.all.last().copied().unwrap_or(Cpu::PORTABLE);
     let packed = tile::packed_weights(graph, level, &levels.weights)
@@ -138,14 +138,17 @@ mod tests {
         assert_eq!(kept(&["h.*.gate.weight", "wte.weight"]), names(&["h.*.gate.weight", "wte.weight"]));
         assert_eq!(kept(&["*", "wte*"]), names(&["h.*.gate.weight", "h.*.up.weight", "wte.weight"]));
         for (pattern, said) in [
-            ("h.1.gate.*", ": the layers of an array are packed alike, so that it is all of `h.*.gate.weight` or none"),
+            ("h.1.gate.*", ": the layers of an array are packed alike; use `h.*.gate.weight`"),
             ("wte.wieght", "; did you mean `wte.weight`?"),
             ("*.gates.*", "; did you mean `*.gate.*`?"),
             ("router", "; there is `h.*.gate.weight`, `h.*.up.weight`, `wte.weight`"),
             ("", "; there is `h.*.gate.weight`, `h.*.up.weight`, `wte.weight`"),
         ] {
-            assert_eq!(kept(&["wte*", pattern]), Err(format!("`--keep {pattern}` fits no parameter{said}")));
+            assert_eq!(kept(&["wte*", pattern]), Err(format!("`--keep {pattern}` matches no parameter{said}")));
         }
-        assert_eq!(parameters(&["x".into()], &[]), Err("`--keep x` fits no parameter: the model has none".to_string()));
+        assert_eq!(
+            parameters(&["x".into()], &[]),
+            Err("`--keep x` matches no parameter: the model has none".to_string())
+        );
     }
 }

@@ -1,17 +1,17 @@
 //! What a compilation writes and where, and the first line of each dump.
 //!
-//! In: the options of `compile`. Out: a path for each kind of output that was asked for. Nothing is compiled here.
+//! In: the options of `compile`. Out: a path for each requested output format. Nothing is compiled here.
 
-use super::session::{Failure, Session};
+use super::session::{CommandError, Session};
 use super::stages;
 use crate::cli::{CompileOptions, EmitKind, FloatMode, WeightPacking};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What a text holds.
+/// The kind of an input text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
-    /// A program; every name that is none of the others.
+    /// A program; every extension that is none of the others.
     Program,
     /// `.air`: graph IR.
     Graph,
@@ -24,7 +24,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// What a text holds, by the ending of its file's name; what comes from stdin shows it by its first words.
+    /// The kind of a text, by the extension of its file; for stdin, by its first words.
     pub(super) fn of(path: &Path, text: &str) -> Source {
         if path == Path::new("-") {
             return Source::of_text(text);
@@ -51,7 +51,7 @@ impl Source {
         }
     }
 
-    /// The first kind of output that can be made of it.
+    /// The first output format that can be made from it.
     fn first(self) -> EmitKind {
         match self {
             Source::Program => EmitKind::Tokens,
@@ -68,80 +68,83 @@ impl Source {
 pub(super) struct Outputs {
     places: Vec<(EmitKind, PathBuf)>,
     command: String,
-    /// The kernel or plan that is shown alone.
+    /// The only kernel or plan that is shown, if `--kernel` names one.
     kernel: Option<String>,
+    /// Is virtual-register code shown with its registers, too?
+    mir_registers: bool,
     /// Does the assembly show bytes?
     asm_bytes: bool,
 }
 
-/// The kinds of output that show kernels.
-const OF_KERNELS: [EmitKind; 4] = [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Asm];
+/// The output formats that show kernels.
+const OF_KERNELS: [EmitKind; 5] = [EmitKind::Tile, EmitKind::Vector, EmitKind::Clif, EmitKind::Mir, EmitKind::Asm];
 
 impl Outputs {
-    /// What to write and where: the kinds asked for (a shared library if none), each with its path.
+    /// What to write and where: the requested formats (a shared library by default), each with its path.
     pub(super) fn of(options: &CompileOptions) -> Result<Outputs, String> {
-        let (kernel, asm_bytes) = (options.kernel.clone(), options.asm_bytes);
-        let outputs = Outputs { places: places(options)?, command: command(options), kernel, asm_bytes };
+        let (mir_registers, asm_bytes) = (options.mir_registers, options.asm_bytes);
+        let (places, command, kernel) = (places(options)?, command(options), options.kernel.clone());
+        let outputs = Outputs { places, command, kernel, mir_registers, asm_bytes };
         if options.kernel.is_some() && !OF_KERNELS.into_iter().any(|kind| outputs.has(kind)) {
-            return Err(
-                "`--kernel` chooses what `--emit tile`, `vector`, `clif` and `asm` show; none of them is asked for"
-                    .into(),
-            );
+            return Err("`--kernel` needs one of `--emit tile`, `vector`, `clif`, `mir` and `asm`".into());
+        }
+        if mir_registers && !outputs.has(EmitKind::Mir) {
+            return Err("`--mir-registers` needs `--emit mir`".into());
         }
         if asm_bytes && !outputs.has(EmitKind::Asm) {
-            return Err("`--asm-bytes` is for `--emit asm`, which is not asked for".into());
+            return Err("`--asm-bytes` needs `--emit asm`".into());
         }
         Ok(outputs)
     }
 
-    /// Can they be made of such a text?
+    /// Can they be made from this kind of text?
     pub(super) fn check(&self, source: Source) -> Result<(), String> {
         match self.places.iter().find(|(kind, _)| *kind < source.first()) {
             Some((kind, _)) => {
                 let first = source.first().name();
-                Err(format!("`--emit {}` comes before `{first}`, which is what was given", kind.name()))
+                Err(format!("`--emit {}` is an earlier stage than the input, `{first}`", kind.name()))
             }
             None => Ok(()),
         }
     }
 
-    /// Makes sure that no output takes the place of the program or of another one.
-    pub(super) fn claim(&self, session: &mut Session) -> Result<(), Failure> {
+    /// Makes sure that no output overwrites the program or another output.
+    pub(super) fn claim(&self, session: &mut Session) -> Result<(), CommandError> {
         self.places.iter().try_for_each(|(_, path)| session.claim(path))
     }
 
-    /// Where this kind goes, if it was asked for.
+    /// The path of this format, if it was requested.
     pub(super) fn path(&self, kind: EmitKind) -> Option<&Path> {
         self.places.iter().find(|(asked, _)| *asked == kind).map(|(_, path)| path.as_path())
     }
 
-    /// Was this kind asked for?
+    /// Was this format requested?
     pub(super) fn has(&self, kind: EmitKind) -> bool {
         self.path(kind).is_some()
     }
 
-    /// Is there anything to do after the stage that makes this kind?
+    /// Is there anything to do after the stage that makes this format?
     pub(super) fn go_beyond(&self, kind: EmitKind) -> bool {
         self.places.iter().any(|(asked, _)| *asked > kind)
     }
 
-    /// Writes an output if it was asked for; `make` runs only then.
+    /// Writes an output if it was requested; `make` runs only then.
     pub(super) fn emit<T: AsRef<[u8]>>(
         &self,
         session: &mut Session,
         kind: EmitKind,
         make: impl FnOnce(&Session) -> T,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let Some(path) = self.path(kind) else { return Ok(()) };
         let mut content = self.first_line(kind).into_bytes();
         content.extend_from_slice(make(session).as_ref());
         session.write(path, &content)
     }
 
-    /// The first line of a dump, which says how to make it again; nothing for outputs that are no dumps.
+    /// The first line of a dump, the command that reproduces it; empty for outputs that are not dumps.
     fn first_line(&self, kind: EmitKind) -> String {
         let comment = match kind {
-            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Vector => "//",
+            EmitKind::Ir | EmitKind::Dot | EmitKind::Tile | EmitKind::Vector | EmitKind::Mir => "//",
             EmitKind::Clif => ";",
             EmitKind::Asm => "#",
             EmitKind::Tokens | EmitKind::Ast | EmitKind::Types => return String::new(),
@@ -149,8 +152,12 @@ impl Outputs {
         };
         let kernel = self.kernel.as_ref().filter(|_| OF_KERNELS.contains(&kind));
         let kernel = kernel.map_or(String::new(), |name| format!(" --kernel {name}"));
-        let bytes = if self.asm_bytes && kind == EmitKind::Asm { " --asm-bytes" } else { "" };
-        format!("{comment} {}{kernel}{bytes} --emit {}\n", self.command, kind.name())
+        let more = match kind {
+            EmitKind::Asm if self.asm_bytes => " --asm-bytes",
+            EmitKind::Mir if self.mir_registers => " --mir-registers",
+            _ => "",
+        };
+        format!("{comment} {}{kernel}{more} --emit {}\n", self.command, kind.name())
     }
 }
 
@@ -238,39 +245,38 @@ fn places(options: &CompileOptions) -> Result<Vec<(EmitKind, PathBuf)>, String> 
         if *path == options.file && path != stdout {
             return Err(format!("`--emit {}` would overwrite the program `{}`", kind.name(), path.display()));
         }
-        // A device takes them all.
+        // A device takes several outputs.
         let is_file = |path: &Path| std::fs::metadata(path).map_or(true, |found| found.is_file());
         if path != stdout && is_file(path) && places.iter().take(i).any(|(_, other)| other == path) {
-            return Err(format!("two outputs would go to `{}`", path.display()));
+            return Err(format!("two outputs have the path `{}`", path.display()));
         }
     }
     Ok(places)
 }
 
-/// The ending of a program's files.
+/// The extension of programs.
 const PROGRAM: &str = "attn";
 
-/// The ending of a path, where it says what the file holds.
+/// The extension of a path, if it says what the file contains.
 fn telling(path: &Path) -> Option<&str> {
     let ending = path.extension().and_then(|ending| ending.to_str())?;
     (ending == PROGRAM || EmitKind::of_extension(ending).is_some()).then_some(ending)
 }
 
-/// Does the ending of a path agree with what is written there? A shared library has that of one, or none (`lib.so.1` and
-/// what is no regular file are right, too); other kinds may have any that is not of another kind. `flag` stands before the
-/// path on the command line.
+/// Does the extension of a path match the format? A shared library must have its own or none (`lib.so.1` and devices are
+/// fine, too); other formats may have any that is not of another format. `flag` is the option before the path.
 pub(super) fn agrees(kind: EmitKind, path: &Path, flag: &str) -> Result<(), String> {
     let shown = path.display();
     let written = kind.noun();
-    let own = format!("the ending of {written} is `.{}`", kind.extension());
+    let own = format!("the extension of {written} is `.{}`", kind.extension());
     match telling(path) {
         Some(PROGRAM) => {
-            return Err(format!("`{flag}{shown}` has the ending of a program, and {written} would be written; {own}"));
+            return Err(format!("`{flag}{shown}` has the extension of a program, but the output is {written}; {own}"));
         }
         Some(ending) => {
             let Some(other) = EmitKind::of_extension(ending).filter(|other| *other != kind) else { return Ok(()) };
             return Err(format!(
-                "`{flag}{shown}` has the ending of {}, and {written} would be written; `--emit {}={shown}` writes {0}, and {own}",
+                "`{flag}{shown}` has the extension of {}, but the output is {written}; `--emit {}={shown}` writes {0}, and {own}",
                 other.noun(),
                 other.name()
             ));
@@ -284,12 +290,12 @@ pub(super) fn agrees(kind: EmitKind, path: &Path, flag: &str) -> Result<(), Stri
         return Ok(());
     }
     Err(format!(
-        "`-o {shown}`: {written} would be written, and its name ends in `.so`; `--emit so={shown}` writes it under any name, \
-         `--emit KIND={shown}` something else (`attnc list emit`)"
+        "`-o {shown}`: the output is {written}, whose extension is `.so`; `--emit so={shown}` writes it under any name, \
+         `--emit KIND={shown}` another format (`attnc list emit`)"
     ))
 }
 
-/// Does the ending of the path that several outputs share agree with one of them?
+/// Does the extension of the path that several outputs share match one of them?
 fn stem_agrees(kinds: &[EmitKind], output: &Path) -> Result<(), String> {
     let Some(ending) = telling(output) else { return Ok(()) };
     let written = EmitKind::of_extension(ending).filter(|kind| kinds.contains(kind));
@@ -299,14 +305,14 @@ fn stem_agrees(kinds: &[EmitKind], output: &Path) -> Result<(), String> {
     let stem = output.with_extension("");
     let shown = output.display();
     let what = match EmitKind::of_extension(ending) {
-        Some(kind) => format!("{}, which is not asked for; add `{}` to `--emit`, or", kind.noun(), kind.name()),
+        Some(kind) => format!("{}, which is not requested; add `{}` to `--emit`, or", kind.noun(), kind.name()),
         None => "a program;".to_string(),
     };
-    Err(format!("`-o {shown}` has the ending of {what} give the name without an ending: `-o {}`", stem.display()))
+    Err(format!("`-o {shown}` has the extension of {what} give the name without an extension: `-o {}`", stem.display()))
 }
 
-/// The place of one of several outputs: the path with the ending of its kind in the place of another one's. Other endings
-/// are part of the name (`model.v2`).
+/// The path of one of several outputs: its extension replaces that of another format. Other extensions are part of the
+/// name (`model.v2`).
 fn beside(path: &Path, kind: EmitKind) -> PathBuf {
     if telling(path).is_some() {
         return path.with_extension(kind.extension());

@@ -1,10 +1,10 @@
-//! Passes from the command line: options, where dumps go, and what happens when a pass is wrong.
+//! Passes from the command line: options, where dumps go, and reports of broken passes.
 //!
 //! In: the options of `compile` and `opt`. Out: options for [`crate::passes`], and IR text that passes have run
-//! over. A pass that breaks the module is a bug of ours: the IR before it is saved, with the command that shows it.
+//! over. A pass that breaks the module is a bug in attnc: the IR before it is saved, with the command that reproduces it.
 
 use super::outputs::agrees;
-use super::session::{Failure, Session, command_line_error, message, reason};
+use super::session::{CommandError, Session, command_line_error, message, reason};
 use crate::cli::{EmitKind, FloatMode, OptOptions, PassOptions, PrintChanged, TargetOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Severity};
@@ -17,14 +17,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// `attnc opt FILE`: reads graph IR, runs passes over it, and writes it again.
-pub fn opt(options: &OptOptions) -> Result<(), Failure> {
+pub fn opt(options: &OptOptions) -> Result<(), CommandError> {
     let mut session = Session::new(&options.messages);
     let result = opt_in(&mut session, options);
     session.report();
     result
 }
 
-fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), Failure> {
+fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), CommandError> {
     let list = options.pipeline.as_ref().map(|names| parse_pass_list(&names.join(",")));
     let list = list.transpose().map_err(|message| command_line_error(&message))?;
     let pass_options = pass_options(&options.target, &options.passes)?;
@@ -41,14 +41,14 @@ fn opt_in(session: &mut Session, options: &OptOptions) -> Result<(), Failure> {
         Ok((text, _)) => session.write(output, text.as_bytes()),
         Err(OptError::Text(diagnostics)) => {
             session.diagnostics.append(diagnostics);
-            Err(Failure::Program)
+            Err(CommandError::Program)
         }
         Err(OptError::Pass(error)) => Err(broken_pass(&error)),
     }
 }
 
-/// The options of the passes; a name that is no pass is an error of the command line.
-pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Options, Failure> {
+/// The options of the passes; an unknown pass is an error in the command line.
+pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Options, CommandError> {
     let select = |names: &[String]| Select::parse(&names.join(","));
     let (print_before, print_after) = (select(&options.print_before), select(&options.print_after));
     for name in print_before.names().iter().chain(print_after.names()).chain(&options.stop_after) {
@@ -78,19 +78,19 @@ pub fn pass_options(target: &TargetOptions, options: &PassOptions) -> Result<Opt
     })
 }
 
-/// Reports a pass that broke the module, and saves what is needed to see it again.
-pub fn broken_pass(error: &PassError) -> Failure {
+/// Reports a pass that broke the module, and saves what is needed to reproduce it.
+pub fn broken_pass(error: &PassError) -> CommandError {
     let saved = format!("attnc-bug-{}.air", error.pass);
-    let mut notes = vec!["this is a bug of attnc".to_string()];
+    let mut notes = vec!["this is a bug in attnc".to_string()];
     notes.push(match files::write(Path::new(&saved), error.before.as_bytes(), false) {
         Ok(()) => format!(
-            "the IR before the pass is in `{saved}`; it happens again with\n          attnc opt {saved} --passes {}",
+            "the IR before the pass is saved in `{saved}`; reproduce with\n          attnc opt {saved} --passes {}",
             error.pass
         ),
         Err(_) => format!("the IR before the pass:\n{}", error.before),
     });
     message(Severity::Error, &format!("internal error: {error}"), &notes);
-    Failure::Bug
+    CommandError::Bug
 }
 
 /// Dumps and reports of the passes: to stderr as they come, and to the files of `--dump-dir`.
@@ -105,11 +105,11 @@ impl<'a> Dumps<'a> {
         Dumps { folder: options.dump_dir.as_deref(), files: Collected::default() }
     }
 
-    /// Writes the files that were gathered.
-    pub fn finish(self, session: &mut Session) -> Result<(), Failure> {
+    /// Writes the collected files.
+    pub fn finish(self, session: &mut Session) -> Result<(), CommandError> {
         let Some(folder) = self.folder else { return Ok(()) };
         if let Err(error) = std::fs::create_dir_all(folder) {
-            let message = format!("cannot make the folder `{}`: {}", folder.display(), reason(&error));
+            let message = format!("cannot create the directory `{}`: {}", folder.display(), reason(&error));
             return Err(session.fail(Diagnostic::error(codes::UNWRITABLE, message)));
         }
         for (name, text) in &self.files.files {

@@ -1,58 +1,58 @@
-//! What one run of the compiler holds: source texts, diagnostics, and how long each stage took.
+//! The state of one run of the compiler: source texts, diagnostics, and the time of each stage.
 //!
-//! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a [`Failure`] that becomes the
+//! In: paths, contents, diagnostics. Out: files, text on stdout, messages on stderr, and a [`CommandError`] that becomes the
 //! exit code. It must not know the stages.
 
 use crate::cli::{Colour, MessageFormat, MessageOptions};
 use crate::diagnostics::codes::driver as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, json, render_all};
 use crate::files::{self, Identity};
-use crate::syntax::span::{FileId, SourceMap, Span};
+use crate::source::{FileId, SourceMap, Span};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest source text that is read.
+/// The longest source file that is read.
 pub const MAX_SOURCE: u64 = 4 << 20;
 
-/// Why a command did not do what was asked; everything is reported already.
+/// Why a command failed; the error has been reported already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failure {
-    /// The program is wrong.
+pub enum CommandError {
+    /// An error in the program.
     Program,
-    /// The command line is wrong.
+    /// An error in the command line.
     CommandLine,
-    /// The surroundings: a file, a linker.
-    Surroundings,
-    /// The reader of our output has gone; nothing is wrong.
-    NobodyReads,
-    /// A bug of ours.
+    /// An error in the environment: a file, the linker, memory.
+    Environment,
+    /// The reader of our output has closed it; this is not an error.
+    BrokenPipe,
+    /// A bug in attnc.
     Bug,
 }
 
-impl Failure {
+impl CommandError {
     /// The process's exit code.
     pub fn exit_code(self) -> u8 {
         match self {
-            Failure::NobodyReads => 0,
-            Failure::Program => 1,
-            Failure::CommandLine => 2,
-            Failure::Surroundings => 3,
-            Failure::Bug => 101,
+            CommandError::BrokenPipe => 0,
+            CommandError::Program => 1,
+            CommandError::CommandLine => 2,
+            CommandError::Environment => 3,
+            CommandError::Bug => 101,
         }
     }
 }
 
-/// Are messages JSON? Also those of a command that has no session yet or any more.
+/// Are messages JSON? It is global for messages before and after a session.
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// What a run of the compiler gathers: texts and diagnostics.
+/// Source texts and diagnostics of one run.
 pub struct Session {
     /// All source texts.
     pub sources: SourceMap,
-    /// What is to be reported.
+    /// Diagnostics that are not reported yet.
     pub diagnostics: Diagnostics,
     colour: bool,
     verbose: bool,
@@ -86,7 +86,7 @@ impl Session {
     }
 
     /// Reads a source text.
-    pub fn read(&mut self, path: &Path) -> Result<FileId, Failure> {
+    pub fn read(&mut self, path: &Path) -> Result<FileId, CommandError> {
         match read_source(path) {
             Ok(text) => {
                 self.reads(path);
@@ -100,7 +100,7 @@ impl Session {
         }
     }
 
-    /// Shows what was gathered on stderr and forgets it. A closed stderr is no reason to fail.
+    /// Prints the diagnostics on stderr and clears them. A closed stderr is not an error.
     pub fn report(&mut self) {
         let diagnostics = std::mem::take(&mut self.diagnostics);
         let text = match JSON.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ impl Session {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
-    /// Adds an advice to the last diagnostic.
+    /// Adds a help line to the last diagnostic.
     pub(super) fn help(&mut self, text: &str) {
         let mut all: Vec<Diagnostic> = std::mem::take(&mut self.diagnostics).into_iter().collect();
         if let Some(last) = all.pop() {
@@ -119,25 +119,25 @@ impl Session {
         all.into_iter().for_each(|diagnostic| self.diagnostics.push(diagnostic));
     }
 
-    /// Tells with `--verbose` what is done.
+    /// Prints a note if `--verbose` was given.
     pub fn say(&self, text: &str) {
         if self.verbose {
             message(Severity::Note, text, &[]);
         }
     }
 
-    /// Goes on only if there is no error.
-    pub fn stop_on_errors(&self) -> Result<(), Failure> {
-        if self.diagnostics.has_errors() { Err(Failure::Program) } else { Ok(()) }
+    /// Fails if there is an error.
+    pub fn stop_on_errors(&self) -> Result<(), CommandError> {
+        if self.diagnostics.has_errors() { Err(CommandError::Program) } else { Ok(()) }
     }
 
-    /// Fails with an error of the surroundings.
-    pub fn fail(&mut self, diagnostic: Diagnostic) -> Failure {
+    /// Fails with an error of the environment.
+    pub fn fail(&mut self, diagnostic: Diagnostic) -> CommandError {
         self.diagnostics.push(diagnostic);
-        Failure::Surroundings
+        CommandError::Environment
     }
 
-    /// A file is read by this command, and so no output may take its place.
+    /// Notes that this command reads a file, so no output may overwrite it.
     pub fn reads(&mut self, path: &Path) {
         if path != Path::new("-")
             && let Some(identity) = files::identity(path)
@@ -146,9 +146,8 @@ impl Session {
         }
     }
 
-    /// Makes sure that an output takes the place of nothing that this command reads, and of no other output. Two paths
-    /// may lead to one file.
-    pub fn claim(&mut self, path: &Path) -> Result<(), Failure> {
+    /// Makes sure that an output overwrites no input of this command and no other output. Two paths may name one file.
+    pub fn claim(&mut self, path: &Path) -> Result<(), CommandError> {
         if path == Path::new("-") {
             return Ok(());
         }
@@ -160,39 +159,39 @@ impl Session {
         let named = |other: String| if other == shown { String::new() } else { format!(", which is also `{other}`") };
         if let Some(input) = other(&self.inputs) {
             let also = named(input);
-            return Err(command_line_error(&format!("the output `{shown}` would overwrite what is read{also}")));
+            return Err(command_line_error(&format!("the output `{shown}` would overwrite an input{also}")));
         }
         if let Some(output) = other(&self.outputs) {
-            return Err(command_line_error(&format!("two outputs would go to `{shown}`{}", named(output))));
+            return Err(command_line_error(&format!("two outputs have the path `{shown}`{}", named(output))));
         }
         self.outputs.push((identity, path.to_path_buf()));
         Ok(())
     }
 
     /// Writes an output to a file, or to stdout for `-`.
-    pub fn write(&mut self, path: &Path, content: &[u8]) -> Result<(), Failure> {
+    pub fn write(&mut self, path: &Path, content: &[u8]) -> Result<(), CommandError> {
         let done = if path == Path::new("-") { print(content) } else { files::write(path, content, false) };
         done.map_err(|error| self.write_failed(path, &error))?;
         self.wrote(path, content.len() as u64);
         Ok(())
     }
 
-    /// Tells of a file that was written.
+    /// Notes with `--verbose` that a file was written.
     pub(super) fn wrote(&self, path: &Path, size: u64) {
         if path != Path::new("-") {
             self.say(&format!("wrote `{}`, {size} bytes", path.display()));
         }
     }
 
-    fn write_failed(&mut self, path: &Path, error: &io::Error) -> Failure {
+    fn write_failed(&mut self, path: &Path, error: &io::Error) -> CommandError {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure::NobodyReads;
+            return CommandError::BrokenPipe;
         }
         let name = if path == Path::new("-") { "stdout".to_string() } else { format!("`{}`", path.display()) };
         self.fail(Diagnostic::error(codes::UNWRITABLE, format!("cannot write {name}: {}", reason(error))))
     }
 
-    /// A stage begins here, and the one before it has ended.
+    /// Begins a stage, which ends the one before it.
     pub fn stage(&mut self, name: &'static str) {
         self.end_stage();
         self.running = Some((name, Instant::now()));
@@ -207,12 +206,12 @@ impl Session {
     /// The time of each stage so far, as a table on stderr.
     pub fn report_times(&mut self) {
         self.end_stage();
-        let mut table = String::from("// time of the stages\n");
+        let mut table = String::from("// time of each stage\n");
         for (name, time) in &self.stages {
             let _ = writeln!(table, "{:>10.3} ms  {name}", time.as_secs_f64() * 1e3);
         }
         let all: Duration = self.stages.iter().map(|(_, time)| *time).sum();
-        let _ = writeln!(table, "{:>10.3} ms  all", all.as_secs_f64() * 1e3);
+        let _ = writeln!(table, "{:>10.3} ms  total", all.as_secs_f64() * 1e3);
         let _ = io::stderr().lock().write_all(table.as_bytes());
     }
 
@@ -222,29 +221,29 @@ impl Session {
     }
 }
 
-/// Tells something on stderr. A closed one is no reason to fail.
+/// Prints a text on stderr. A closed stderr is not an error.
 pub(super) fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes to stdout and makes sure that it arrived.
+/// Writes to stdout and flushes it.
 pub(super) fn print(content: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(content)?;
     out.flush()
 }
 
-/// Reports a command line that cannot be followed.
-pub fn command_line_error(text: &str) -> Failure {
+/// Reports an error in the command line.
+pub fn command_line_error(text: &str) -> CommandError {
     if JSON.load(Ordering::Relaxed) {
         message(Severity::Error, text, &[]);
     } else {
         tell(&format!("error: {text}\n\nFor more information, try 'attnc --help'.\n"));
     }
-    Failure::CommandLine
+    CommandError::CommandLine
 }
 
-/// Reports something without a place or a code, with notes; in JSON where messages are.
+/// Reports a message without a location or code, with notes; as JSON if messages are.
 pub(super) fn message(severity: Severity, text: &str, notes: &[String]) {
     if JSON.load(Ordering::Relaxed) {
         return tell(&json::plain(severity, text, notes));
@@ -256,13 +255,13 @@ pub(super) fn message(severity: Severity, text: &str, notes: &[String]) {
     tell(&shown);
 }
 
-/// Reports a failure to write to stdout; a reader that has gone is none.
-pub(super) fn stdout_failed(error: &io::Error) -> Failure {
+/// Reports a failure to write to stdout, unless the reader has closed it.
+pub(super) fn stdout_failed(error: &io::Error) -> CommandError {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return Failure::NobodyReads;
+        return CommandError::BrokenPipe;
     }
     message(Severity::Error, &format!("cannot write stdout: {}", reason(error)), &[]);
-    Failure::Surroundings
+    CommandError::Environment
 }
 
 /// The name under which messages show a file.
@@ -270,12 +269,12 @@ pub(super) fn display_name(path: &Path) -> String {
     if path == Path::new("-") { "<stdin>".to_string() } else { path.display().to_string() }
 }
 
-/// A source text, or what is wrong with the file.
-fn read_source(path: &Path) -> Result<String, Box<(Diagnostic, Failure)>> {
+/// The text of a source file, or what is wrong with the file.
+fn read_source(path: &Path) -> Result<String, Box<(Diagnostic, CommandError)>> {
     let name = display_name(path);
     let unreadable = |why: &str| {
         let message = format!("cannot read `{name}`: {why}");
-        Box::new((Diagnostic::error(codes::UNREADABLE, message), Failure::Surroundings))
+        Box::new((Diagnostic::error(codes::UNREADABLE, message), CommandError::Environment))
     };
     let mut bytes = Vec::new();
     if path == Path::new("-") {
@@ -283,27 +282,27 @@ fn read_source(path: &Path) -> Result<String, Box<(Diagnostic, Failure)>> {
     } else {
         let is_folder = std::fs::metadata(path).map_err(|error| unreadable(&reason(&error)))?.is_dir();
         if is_folder {
-            return Err(unreadable("it is a folder"));
+            return Err(unreadable("it is a directory"));
         }
         let file = std::fs::File::open(path).map_err(|error| unreadable(&reason(&error)))?;
         file.take(MAX_SOURCE + 1).read_to_end(&mut bytes).map_err(|error| unreadable(&reason(&error)))?;
     }
     if bytes.len() as u64 > MAX_SOURCE {
-        let message = format!("`{name}` is longer than 4 MiB, which no source text is");
-        return Err(Box::new((Diagnostic::error(codes::TOO_LARGE, message), Failure::Program)));
+        let message = format!("`{name}` is longer than 4 MiB, the limit for source files");
+        return Err(Box::new((Diagnostic::error(codes::TOO_LARGE, message), CommandError::Program)));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..at).unwrap_or_default();
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
         let byte = error.as_bytes().get(at).copied().unwrap_or_default();
-        let message = format!("`{name}` is not UTF-8: byte 0x{byte:02x} in line {line} begins no character");
+        let message = format!("`{name}` is not UTF-8: byte 0x{byte:02x} in line {line} does not begin a character");
         let diagnostic = Diagnostic::error(codes::NOT_UTF8, message).note(format!("the byte is at offset {at}"));
-        Box::new((diagnostic, Failure::Program))
+        Box::new((diagnostic, CommandError::Program))
     })
 }
 
-/// The operating system's reason without its number.
+/// The error message of the operating system, without its number.
 pub(super) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);

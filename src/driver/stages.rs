@@ -1,27 +1,28 @@
-//! The stages as the driver runs them: each takes what the stage before it made, and turns errors into diagnostics or
-//! reports of bugs.
+//! The stages as the driver runs them: each takes the output of the stage before it, and turns errors into diagnostics or
+//! bug reports.
 //!
-//! In: a session, and the value that a stage takes. Out: the value that it gives, or a [`Failure`], reported.
+//! In: a session, and the input of a stage. Out: its output, or a [`CommandError`], already reported.
 
 use super::bugs::{Saved, bug};
 use super::keep;
 use super::passes::{Dumps, broken_pass};
-use super::session::{Failure, Session, command_line_error, reason};
+use super::session::{CommandError, Session, command_line_error, reason};
 use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions, WeightPacking};
-use crate::codegen::cpu::{self, Compiled, Machine, Tier, Wanted, clif};
-use crate::codegen::descriptor::{self, Declared};
+use crate::codegen::cpu::{self, Arch, Compiled, EmitOptions, Tier, clif};
+use crate::codegen::descriptor;
 use crate::codegen::{self, Generator};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
+use crate::interface::{Interface, tensors};
 use crate::lowering::tile::{WeightChoice, WeightFormat};
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
 use crate::runtime::descriptor::{ModelDescriptor, features_of};
 use crate::runtime::link;
 use crate::runtime::processor::can_run;
+use crate::source::{FileId, Span};
 use crate::syntax::ast;
-use crate::syntax::span::{FileId, Span};
 use crate::tile::{Cpu, Feature, Width};
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
@@ -29,11 +30,10 @@ use crate::{ir, irtext, syntax, threads, tile};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// The dump of the tokens. What is wrong with them is reported by the parser, which lexes again.
+/// The dump of the tokens. The parser, which lexes again, reports their errors.
 pub(super) fn tokens(s: &Session, file: FileId) -> String {
     let mut unused = Diagnostics::new();
-    let dump =
-        |f: &crate::syntax::span::SourceFile| syntax::dump::tokens(&syntax::tokens(file, f.text(), &mut unused), f);
+    let dump = |f: &crate::source::SourceFile| syntax::dump::tokens(&syntax::tokens(file, f.text(), &mut unused), f);
     s.sources.get(file).map(dump).unwrap_or_default()
 }
 
@@ -44,15 +44,15 @@ pub(super) fn parse(s: &mut Session, file: FileId) -> ast::File {
 }
 
 /// Graph IR of a checked program, verified.
-pub(super) fn lower(s: &mut Session, program: &Program, bindings: &ProgramOptions) -> Result<ir::Module, Failure> {
+pub(super) fn lower(s: &mut Session, program: &Program, bindings: &ProgramOptions) -> Result<ir::Module, CommandError> {
     let mut options = graph::Options { model: bindings.entry.clone(), ..graph::Options::default() };
     for dim in &bindings.dims {
         let value = i64::try_from(dim.value).unwrap_or(i64::MAX);
         options.dims.insert(dim.name.clone(), value);
     }
     let module = graph::lower(program, &s.sources, &options, &mut s.diagnostics).map_err(|failure| match failure {
-        graph::Failure::Reported => Failure::Program,
-        graph::Failure::Bug(text) => bug("lowering to graph IR", &text, None),
+        graph::LowerError::Reported => CommandError::Program,
+        graph::LowerError::Bug(text) => bug("lowering to graph IR", &text, None),
     })?;
     s.stop_on_errors()?;
     match ir::verify(&module) {
@@ -61,28 +61,28 @@ pub(super) fn lower(s: &mut Session, program: &Program, bindings: &ProgramOption
     }
 }
 
-/// A text of graph IR, verified.
-pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, Failure> {
+/// Graph IR from its text form, verified.
+pub(super) fn graph_text(s: &mut Session, file: FileId) -> Result<ir::Module, CommandError> {
     let parsed = ir::text::parse(&s.text(file), file).map_err(|errors| {
         s.diagnostics.append(errors);
-        Failure::Program
+        CommandError::Program
     })?;
     if let Err(errors) = ir::verify(&parsed.module) {
         s.diagnostics.append(errors.diagnostics(&parsed.places));
-        return Err(Failure::Program);
+        return Err(CommandError::Program);
     }
     Ok(parsed.module)
 }
 
-/// A text of tile IR, verified.
-pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, Failure> {
+/// Tile IR from its text form, verified.
+pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<tile::Module, CommandError> {
     let parsed = tile::text::parse(&s.text(file), file).map_err(|errors| {
         s.diagnostics.append(errors);
-        Failure::Program
+        CommandError::Program
     })?;
     if let Err(errors) = tile::verify::verify(&parsed.module) {
         s.diagnostics.append(errors.diagnostics(&parsed.places));
-        return Err(Failure::Program);
+        return Err(CommandError::Program);
     }
     Ok(parsed.module)
 }
@@ -117,14 +117,14 @@ pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::Part>, cpu: Cp
     parts.join("\n")
 }
 
-/// A text of vector IR, verified.
-pub(super) fn vector_text(s: &mut Session, file: FileId) -> Result<Vec<Routine>, Failure> {
+/// Vector IR from its text form, verified.
+pub(super) fn vector_text(s: &mut Session, file: FileId) -> Result<Vec<Routine>, CommandError> {
     let text = s.text(file);
-    let span = |place: irtext::Place| Span::new(file, place.start, place.end);
+    let span = |place: irtext::TextSpan| Span::new(file, place.start, place.end);
     let parsed = routine::text::parse(&text).map_err(|e| {
         let code = if irtext::parse(&text).is_err() { ir_codes::SYNTAX } else { ir_codes::FORM };
         s.diagnostics.push(Diagnostic::error(code, e.message).at(span(e.place), ""));
-        Failure::Program
+        CommandError::Program
     })?;
     for p in &parsed {
         for (at, message) in routine::verify(&p.routine).err().unwrap_or_default() {
@@ -137,8 +137,8 @@ pub(super) fn vector_text(s: &mut Session, file: FileId) -> Result<Vec<Routine>,
     Ok(parsed.into_iter().map(|p| p.routine).collect())
 }
 
-/// Leaves the runs of a kernel alone.
-pub(super) fn only_routines(routines: &mut Vec<Routine>, name: &str) -> Result<(), Failure> {
+/// Keeps only the runs of one kernel.
+pub(super) fn only_routines(routines: &mut Vec<Routine>, name: &str) -> Result<(), CommandError> {
     let kernel = |r: &Routine| r.name.rsplit_once('.').map_or(r.name.clone(), |(kernel, _)| kernel.to_string());
     let mut names: Vec<String> = routines.iter().map(kernel).collect();
     names.dedup();
@@ -146,28 +146,28 @@ pub(super) fn only_routines(routines: &mut Vec<Routine>, name: &str) -> Result<(
     if routines.is_empty() { Err(no_kernel(name, &names)) } else { Ok(()) }
 }
 
-/// A text of CLIF, verified.
-pub(super) fn clif_text(s: &mut Session, file: FileId, machine: Machine) -> Result<Vec<clif::Named>, Failure> {
+/// CLIF from its text form, verified.
+pub(super) fn clif_text(s: &mut Session, file: FileId, arch: Arch) -> Result<Vec<clif::Named>, CommandError> {
     let text = s.text(file);
-    clif::read(&text, machine).map_err(|error| {
+    clif::read(&text, arch).map_err(|error| {
         let before = text.split_inclusive('\n').take(error.line.saturating_sub(1)).map(str::len).sum::<usize>();
         let line = text.get(before..).and_then(|rest| rest.lines().next()).unwrap_or_default();
         let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         let span = Span::new(file, place(before), place(before + line.len()));
         s.diagnostics.push(Diagnostic::error(ir_codes::CLIF, error.message).at(span, ""));
-        Failure::Program
+        CommandError::Program
     })
 }
 
-/// The kernel or plan of a module that is to be shown alone, if one is.
-pub(super) fn only(name: Option<&str>, module: Option<&tile::Module>) -> Result<Option<tile::Part>, Failure> {
+/// The kernel or plan that `--kernel` names, if it was given.
+pub(super) fn only(name: Option<&str>, module: Option<&tile::Module>) -> Result<Option<tile::Part>, CommandError> {
     let (Some(name), Some(module)) = (name, module) else { return Ok(None) };
     let names = || module.part_names();
     module.part(name).map(Some).ok_or_else(|| no_kernel(name, &names()))
 }
 
-/// Leaves the functions of a kernel or plan alone; a function's name begins with the instruction set.
-pub(super) fn only_functions(functions: &mut Vec<clif::Named>, name: &str) -> Result<(), Failure> {
+/// Keeps only the functions of one kernel or plan; a function's name begins with the instruction set.
+pub(super) fn only_functions(functions: &mut Vec<clif::Named>, name: &str) -> Result<(), CommandError> {
     let short = |full: &str| {
         let rest = full.split_once('.').map_or(full, |(_, rest)| rest);
         rest.strip_prefix("kernel.").or(rest.strip_prefix("plan.")).unwrap_or(full).to_string()
@@ -177,67 +177,54 @@ pub(super) fn only_functions(functions: &mut Vec<clif::Named>, name: &str) -> Re
     if functions.is_empty() { Err(no_kernel(name, &names)) } else { Ok(()) }
 }
 
-fn no_kernel(name: &str, names: &[String]) -> Failure {
+fn no_kernel(name: &str, names: &[String]) -> CommandError {
     let hint = did_you_mean(name, names.iter().map(String::as_str));
     let hint = hint.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
     command_line_error(&format!("there is no kernel or plan `{name}`{hint} (there are {})", names.join(", ")))
 }
 
-/// Machine code of CLIF, as text.
+/// The assembly of CLIF functions.
 pub(super) fn assemble(
     s: &mut Session,
     functions: &[clif::Named],
-    machine: Machine,
+    arch: Arch,
     bytes: bool,
-) -> Result<String, Failure> {
-    clif::assembly(functions, machine, bytes).map_err(|message| {
+) -> Result<String, CommandError> {
+    clif::assembly(functions, arch, bytes).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(ir_codes::CLIF, message));
-        Failure::Program
+        CommandError::Program
     })
 }
 
-/// The pipeline of passes, with the dumps that were asked for.
+/// The pipeline of passes, with the requested dumps.
 pub(super) fn optimise(
     s: &mut Session,
     module: &mut ir::Module,
     options: &Options,
     asked: &PassOptions,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let mut dumps = Dumps::new(asked);
     let done = passes::optimise(module, options, &mut dumps);
     dumps.finish(s)?;
     done.map(|_| ()).map_err(|error| broken_pass(&error))
 }
 
-/// The model as it is seen from outside.
-pub(super) fn describe(s: &mut Session, module: &ir::Module) -> Result<ModelDescriptor, Failure> {
-    let entries = ir::entries(module);
-    let declared = Declared { params: &module.params, entries: &entries, file: &module.name, files: &module.files };
-    describe_declared(s, &declared, &module.model, &module.doc)
-}
-
-/// The model of a tile module.
-pub(super) fn describe_tiles(s: &mut Session, module: &tile::Module) -> Result<ModelDescriptor, Failure> {
-    let (params, entries) = (&module.params, &module.entries);
-    let declared = Declared { params, entries, file: &module.name, files: &module.files };
-    describe_declared(s, &declared, &module.model, &module.doc)
-}
-
-fn describe_declared(
+/// Describes the model of a module to the runtime.
+pub(super) fn describe(
     s: &mut Session,
-    declared: &Declared<'_>,
+    interface: &Interface<'_>,
     model: &str,
     doc: &str,
-) -> Result<ModelDescriptor, Failure> {
-    if let Err(message) = ir::tensors(declared.params) {
+) -> Result<ModelDescriptor, CommandError> {
+    if let Err(message) = tensors(interface.params) {
         s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
-        return Err(Failure::Program);
+        return Err(CommandError::Program);
     }
-    // A text that names no model is called as its file.
-    let name = if model.is_empty() { model_name(declared.file) } else { model.to_string() };
-    descriptor::describe_entries(declared, &name, doc, &Machine::host().triple().to_string()).map_err(|message| {
+    // IR text that names no model is called after its file.
+    let name = if model.is_empty() { model_name(interface.file) } else { model.to_string() };
+    descriptor::describe(interface, &name, doc, &Arch::host().triple().to_string()).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
-        Failure::Program
+        CommandError::Program
     })
 }
 
@@ -250,13 +237,13 @@ fn model_name(file: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("Model{name}") }
 }
 
-/// The best level whose code this machine runs.
+/// The best level that this machine supports.
 pub(super) fn native() -> Cpu {
     let runs = |level: &Cpu| features_of(&level.name()).is_some_and(can_run);
     Cpu::NAMED.into_iter().rev().find(runs).unwrap_or(Cpu::PORTABLE)
 }
 
-/// The machine behind each name of `--cpu`.
+/// The level of each name of `--cpu`.
 const TIERS: [(CpuTier, Cpu); 7] = [
     (CpuTier::Portable, Cpu::PORTABLE),
     (CpuTier::Avx2, Cpu::AVX2),
@@ -281,24 +268,24 @@ pub(super) fn level(asked: CpuTier) -> Cpu {
     own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)
 }
 
-/// The levels of processors that code is made for.
+/// The instruction set levels that code is generated for.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
-    /// Every level that gets code of its own, best first.
+    /// Every level that gets its own code, best first.
     pub(super) all: Vec<Cpu>,
-    /// The one that dumps show: the same on every machine where none is asked for.
+    /// The one that dumps show: by default the same on every machine.
     pub(super) shown: Cpu,
-    /// What packed weights are kept as.
+    /// The format of packed weights.
     pub(super) weights: WeightChoice,
     /// The architecture.
-    pub(super) machine: Machine,
+    pub(super) arch: Arch,
 }
 
 impl Levels {
-    /// The levels up to the one that is asked for.
+    /// The levels up to the one of `--cpu`.
     pub(super) fn of(target: &TargetOptions) -> Levels {
         let asked = target.cpu.map(level);
-        let machine = if target.cpu == Some(CpuTier::Neon) { Machine::Aarch64 } else { Machine::host() };
+        let arch = if target.cpu == Some(CpuTier::Neon) { Arch::Aarch64 } else { Arch::host() };
         let every = [cpu::bf16_levels(), cpu::byte_levels(), cpu::levels()].concat();
         let is_wanted = |l: &Cpu| every.contains(l) && asked.is_none_or(|a| a.includes(*l));
         let all: Vec<Cpu> = Cpu::NAMED.into_iter().rev().filter(is_wanted).collect();
@@ -309,26 +296,26 @@ impl Levels {
             WeightPacking::Int8 => WeightFormat::Int8,
             WeightPacking::Int4 => WeightFormat::Int4,
         };
-        Levels { all, shown, weights: weights.into(), machine }
+        Levels { all, shown, weights: weights.into(), arch }
     }
 
-    /// With the parameters that `--keep` leaves as they are.
-    pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, Failure> {
+    /// With the parameters that `--keep` excludes from packing.
+    pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, CommandError> {
         self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
         Ok(self)
     }
 
-    /// Complains where what is made could not be linked and run here.
-    pub(super) fn run_here(&self) -> Result<(), Failure> {
-        if self.machine == Machine::host() {
+    /// Fails if the code could not be linked and run on this machine.
+    pub(super) fn run_here(&self) -> Result<(), CommandError> {
+        if self.arch == Arch::host() {
             return Ok(());
         }
-        let message = "`--cpu neon` is for aarch64; on this machine it makes `--emit obj`, `asm` and `clif`, and nothing that runs";
+        let message = "`--cpu neon` is for aarch64; on this machine it supports only `--emit obj`, `asm` and `clif`";
         Err(command_line_error(message))
     }
 
-    /// Those of them that make a difference: the levels for `bf16` do where there are products of it, that for tiles to the
-    /// back end that has code of its own for them, that for bytes where there are weights and they are whole numbers.
+    /// Those that make a difference: the `bf16` levels only if there are products of `bf16`, the one for AMX only for the back
+    /// end that supports it, the one for byte dot products only if weights are integers.
     pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
         let bf16 = lowering::tile::multiplies_bf16(graph);
         let whole = matches!(self.weights.format, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
@@ -336,19 +323,22 @@ impl Levels {
             let tiles = !cpu.has(Feature::Amx) || generator == Generator::Cranelift;
             *cpu == cpu.vectors() || (if cpu.has(Feature::Bf16) { bf16 && tiles } else { whole })
         });
-        // The best of those that are left.
+        // The best of the remaining ones.
         self.shown = self.all.iter().copied().find(|cpu| self.shown.includes(*cpu)).unwrap_or(self.shown);
         self
     }
 }
 
-/// Does the same for each level, on a thread for each at most; the results in order, or the first failure.
-fn at_once<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> Result<U, Failure> + Sync) -> Result<Vec<U>, Failure> {
+/// Does the same for each level, on at most one thread each; the results in order, or the first error.
+fn at_once<T: Send, U: Send>(
+    items: Vec<T>,
+    work: impl Fn(T) -> Result<U, CommandError> + Sync,
+) -> Result<Vec<U>, CommandError> {
     let levels = items.len();
     threads::each(items, levels, work).into_iter().collect()
 }
 
-/// A module for each of some levels, scheduled, in the same order.
+/// One scheduled module for each level, in the same order.
 pub(super) struct Tiers {
     list: Vec<(Cpu, tile::Module)>,
     /// Did someone else write them?
@@ -362,10 +352,10 @@ impl Tiers {
         graph: &ir::Module,
         levels: &[Cpu],
         weights: &WeightChoice,
-    ) -> Result<Tiers, Failure> {
+    ) -> Result<Tiers, CommandError> {
         s.stage("lower to tile IR");
         let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
-        // The level for sums of bytes is for weights that became whole numbers.
+        // The level for byte dot products needs weights that became integers.
         lowered.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         s.stage("schedule");
         let tiers = at_once(lowered, |(level, mut tiles)| {
@@ -378,9 +368,9 @@ impl Tiers {
         Ok(Tiers { list: tiers, is_text: false })
     }
 
-    /// A module that is given as it is: kernels that are not scheduled yet are, for `level`. It becomes code for a
-    /// machine that has all that one of its kernels is scheduled for.
-    pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: Cpu) -> Result<Tiers, Failure> {
+    /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
+    /// everything that one of its kernels is scheduled for.
+    pub(super) fn given(s: &mut Session, mut tiles: tile::Module, level: Cpu) -> Result<Tiers, CommandError> {
         s.stage("schedule");
         for kernel in &mut tiles.kernels {
             let done = tile::schedule(kernel, level);
@@ -400,26 +390,27 @@ impl Tiers {
         self.list.iter().map(|(level, _)| *level).collect()
     }
 
-    /// The module of a level; if that is not there, the best that runs on it, or else of all.
+    /// The module of a level; if there is none, the best one that runs on it, else the best of all.
     pub(super) fn module(&self, level: Cpu) -> Option<&tile::Module> {
         let own = self.list.iter().find(|(own, _)| level.includes(*own));
         own.or(self.list.first()).map(|(_, tiles)| tiles)
     }
 }
 
-/// A library that is made of tile IR has the code of one level, others have that of three: tells which it lacks, of those
-/// that are asked for.
+/// A library compiled from tile IR has code for one level, others for three: notes which of the requested ones it lacks.
 pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, file: FileId) {
     let own = tiers.levels();
     let always = [Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE];
     let lacking = always.iter().filter(|level| levels.all.contains(level) && !own.contains(level));
     let lacking: Vec<String> = lacking.map(|level| format!("`{}`", level.name())).collect();
-    if lacking.is_empty() || levels.machine != Machine::host() || cfg!(not(target_arch = "x86_64")) {
+    if lacking.is_empty() || levels.arch != Arch::host() || cfg!(not(target_arch = "x86_64")) {
         return;
     }
     let own = own.iter().map(|level| format!("`{}`", level.name())).collect::<Vec<_>>().join(", ");
-    let message =
-        format!("tile IR is of one instruction set: there will be code for {own}, and none for {}", lacking.join(", "));
+    let message = format!(
+        "tile IR is for one instruction set: the library will have code for {own}, but not for {}",
+        lacking.join(", ")
+    );
     let note = Diagnostic { severity: Severity::Note, ..Diagnostic::error(codes::ONE_LEVEL, message) };
     let span = Span::new(file, 0, 0);
     s.diagnostics
@@ -427,7 +418,7 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
 }
 
 /// Kernels and plans, verified, not scheduled yet.
-fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Result<tile::Module, Failure> {
+fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Result<tile::Module, CommandError> {
     let failed = |complaint: &str| {
         let text = ir::text::print(graph);
         bug(
@@ -442,8 +433,8 @@ fn lower_to_tiles(graph: &ir::Module, level: Cpu, weights: &WeightChoice) -> Res
     Ok(tiles)
 }
 
-/// Decides for each kernel what is left open, and verifies it.
-fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), Failure> {
+/// Schedules each kernel and verifies it.
+fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), CommandError> {
     let before = tiles.kernels.clone();
     let mut kernels = tiles.kernels.iter_mut();
     let scheduled = kernels.try_for_each(|kernel| {
@@ -457,13 +448,14 @@ fn schedule(tiles: &mut tile::Module, level: Cpu) -> Result<(), Failure> {
     })
 }
 
-/// Complains of a text of tile IR that keeps the rules, and for which there is no code all the same.
-fn no_code(s: &mut Session, complaint: &str) -> Failure {
-    s.diagnostics.push(Diagnostic::error(ir_codes::INVALID, format!("there is no code for this: {complaint}")));
-    Failure::Program
+/// Reports tile IR that is valid but that code generation does not support.
+fn no_code(s: &mut Session, complaint: &str) -> CommandError {
+    s.diagnostics
+        .push(Diagnostic::error(ir_codes::INVALID, format!("code generation does not support this: {complaint}")));
+    CommandError::Program
 }
 
-/// The back end that an option means.
+/// The back end of an option.
 pub(super) fn generator(backend: CodeBackend) -> Generator {
     match backend {
         CodeBackend::Cranelift => Generator::Cranelift,
@@ -471,27 +463,30 @@ pub(super) fn generator(backend: CodeBackend) -> Generator {
     }
 }
 
-/// The object file, with the code of each level; of the texts those of `shown`.
+/// The object file, with the code of each level; dumps are of `shown`.
 pub(super) fn machine_code(
     s: &mut Session,
     generator: Generator,
     tiers: &Tiers,
     model: &ModelDescriptor,
-    wanted: Wanted,
-) -> Result<Compiled, Failure> {
+    wanted: EmitOptions,
+) -> Result<Compiled, CommandError> {
     generator.available().map_err(command_line_error)?;
-    if generator == Generator::Llvm && wanted.machine != Machine::host() {
-        return Err(command_line_error("`--backend llvm` makes code for this machine only"));
+    if generator == Generator::Llvm && wanted.arch != Arch::host() {
+        return Err(command_line_error("`--backend llvm` supports only the architecture of this machine"));
     }
-    if wanted.machine == Machine::Aarch64
+    if wanted.arch == Arch::Aarch64
         && let Some((level, _)) = tiers.list.iter().find(|(level, _)| *level != Cpu::PORTABLE)
     {
-        let message = format!("kernels that are scheduled for {} are none for aarch64", level.name());
+        let message = format!("kernels scheduled for {} cannot be compiled for aarch64", level.name());
         return Err(command_line_error(&message));
     }
     let gpu = |k: &&tile::Kernel| matches!(k.state, tile::State::Gpu { .. });
     if let Some(k) = tiers.list.iter().flat_map(|(_, m)| &m.kernels).find(gpu) {
-        return Err(no_code(s, &format!("kernel @{} is scheduled for a GPU, and code is made for CPUs alone", k.name)));
+        return Err(no_code(
+            s,
+            &format!("kernel @{} is scheduled for a GPU, but code is generated only for CPUs", k.name),
+        ));
     }
     let list: Vec<Tier<'_>> = tiers.list.iter().map(|(level, module)| Tier { level: *level, module }).collect();
     let made = codegen::compile(generator, &list, model, wanted).map_err(|complaint| {
@@ -507,7 +502,7 @@ pub(super) fn machine_code(
     Ok(made)
 }
 
-fn link_failed(s: &mut Session, error: &link::LinkError) -> Failure {
+fn link_failed(s: &mut Session, error: &link::LinkError) -> CommandError {
     let code = match error {
         link::LinkError::NoLinker { .. } => codes::NO_LINKER,
         link::LinkError::File { .. } => codes::UNWRITABLE,
@@ -516,8 +511,8 @@ fn link_failed(s: &mut Session, error: &link::LinkError) -> Failure {
     s.fail(Diagnostic::error(code, error.to_string()))
 }
 
-/// The objects as a single one, which needs a linker only where there are several.
-pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, Failure> {
+/// The objects as a single one, which needs a linker only if there are several.
+pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, CommandError> {
     if code.others.is_empty() {
         return Ok(code.object.clone());
     }
@@ -527,7 +522,7 @@ pub(super) fn one_object(s: &mut Session, code: &Compiled) -> Result<Vec<u8>, Fa
     read_back(s, &file)
 }
 
-fn read_back(s: &mut Session, file: &Path) -> Result<Vec<u8>, Failure> {
+fn read_back(s: &mut Session, file: &Path) -> Result<Vec<u8>, CommandError> {
     std::fs::read(file).map_err(|error| {
         s.fail(Diagnostic::error(codes::UNREADABLE, format!("cannot read `{}`: {}", file.display(), reason(&error))))
     })
@@ -535,7 +530,7 @@ fn read_back(s: &mut Session, file: &Path) -> Result<Vec<u8>, Failure> {
 
 /// Links the code with the support library into a shared object at `path`, for any program or for this process alone; `-` is
 /// stdout.
-pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_all: bool) -> Result<(), Failure> {
+pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_all: bool) -> Result<(), CommandError> {
     let objects = code.objects();
     let linked = |to: &Path| if for_all { link::link_library(&objects, to) } else { link::link(&objects, to) };
     if path != Path::new("-") {
@@ -550,10 +545,10 @@ pub(super) fn link(s: &mut Session, code: &Compiled, path: &Path, for_all: bool)
     s.write(path, &bytes)
 }
 
-/// A folder of our own that goes away with the value.
-pub(super) fn temporary(s: &mut Session) -> Result<Folder, Failure> {
+/// A temporary directory that is removed when the value is dropped.
+pub(super) fn temporary(s: &mut Session) -> Result<Folder, CommandError> {
     Folder::new(None).map_err(|error| {
-        let message = format!("cannot make a folder in `{}`: {}", std::env::temp_dir().display(), reason(&error));
+        let message = format!("cannot create a directory in `{}`: {}", std::env::temp_dir().display(), reason(&error));
         s.fail(Diagnostic::error(codes::UNWRITABLE, message))
     })
 }

@@ -7,9 +7,12 @@ use std::ops::{Deref, DerefMut};
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Op, Scalar};
+use super::Op;
+use crate::interface::{ArgDecl, ParamDecl, ResultDecl};
+use crate::scalar::Scalar;
 use crate::shape::{Elem, Fact, TensorType};
-use crate::ssa::{self, Block, Dialect, Effects, Loc, Value};
+use crate::source::Loc;
+use crate::ssa::{self, Block, Dialect, Effects, Value};
 
 /// Type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -94,47 +97,6 @@ pub type BlockData = ssa::BlockData<Infallible>;
 /// How a block ends.
 pub type Terminator = ssa::Terminator<Infallible>;
 
-/// An argument of an entry point.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArgDecl {
-    /// Name in the program.
-    pub name: String,
-    /// Its type.
-    pub ty: TensorType,
-    /// Is its first axis the flattened `..` of the source: any number of leading axes, collapsed at the door?
-    pub batch: bool,
-}
-
-/// A result of an entry point.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResultDecl {
-    /// Its type.
-    pub ty: TensorType,
-    /// Is its first axis the flattened `..`?
-    pub batch: bool,
-}
-
-/// A parameter of a model: one tensor, or as many as the arrays of layers on its path have elements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParamDecl {
-    /// Its path in a weights file, with `*` for each array index.
-    pub name: String,
-    /// Extents of the arrays, outermost first; one for each `*`.
-    pub counts: Vec<u64>,
-    /// Type of each tensor.
-    pub ty: TensorType,
-}
-
-/// The parameter of this name. They are in order of name, so that one of many layers is found in few steps; a text that
-/// has them otherwise is gone through.
-pub fn param_named<'a>(params: &'a [ParamDecl], name: &str) -> Option<&'a ParamDecl> {
-    let found = params.binary_search_by(|p| p.name.as_str().cmp(name));
-    match found {
-        Ok(at) => params.get(at),
-        Err(_) => params.iter().find(|p| p.name == name),
-    }
-}
-
 /// What is compiled as one: the parameters of a model and its entry points.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
@@ -163,7 +125,7 @@ pub struct Function {
     pub args: Vec<ArgDecl>,
     /// Results. Empty for the body of a fused region.
     pub results: Vec<ResultDecl>,
-    /// Facts about run-time dimensions that the call must check at its door, each with its place.
+    /// Facts about run-time dimensions that a call must check on entry, each with its place.
     pub checks: Vec<(Fact, Loc)>,
     /// Is this the variant of the entry point that fills its taps?
     pub tapped: bool,

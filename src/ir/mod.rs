@@ -28,17 +28,18 @@ pub mod text;
 mod verify;
 
 pub use dot::dot;
-pub use function::{
-    ArgDecl, BlockData, Body, Function, GraphIr, InstData, Module, ParamDecl, ResultDecl, Terminator, Type, param_named,
-};
+pub use function::{BlockData, Body, Function, GraphIr, InstData, Module, Terminator, Type};
 pub use needed::needed_without_taps;
-pub use op::{Class, FusionKind, MaskKind, Op, OpInfo, Scalar, reduce_name};
+pub use op::{Class, FusionKind, MaskKind, Op};
 pub use ranges::in_range;
 pub use rules::result_type;
-pub use signature::{EntryDecl, MOST_TENSORS, TapDecl, arrays_of, entries, run_time_dims, tap_patterns, taps, tensors};
+pub use signature::{entries, run_time_dims, tap_patterns, taps};
 pub use verify::{Errors, Verified, verify};
 
-pub use crate::ssa::{Block, BlockCall, Inst, Loc, Use, Value, ValueDef};
+pub use crate::interface::{ArgDecl, EntryDecl, ParamDecl, ResultDecl, TapDecl, arrays_of, param_named, tensors};
+pub use crate::scalar::Scalar;
+pub use crate::source::Loc;
+pub use crate::ssa::{Block, BlockCall, Inst, Use, Value, ValueDef};
 
 /// The control flow of a function.
 pub type Cfg = crate::cfg::Cfg<Block>;

@@ -2,7 +2,7 @@
 //!
 //! In: a function. Out: for each value whether it is needed. What only a tap needs is computed in a call that asks for the
 //! tap, and in no other: passes keep such instructions apart from the others (`passes::separate_taps`), and lowering puts
-//! them behind a jump.
+//! them after a jump.
 
 use cranelift_entity::SecondaryMap;
 

@@ -1,89 +1,17 @@
 //! The operations of the graph IR, declared once.
 //!
-//! [`Op`] carries an operation's attributes; [`Op::info`] is the table that printer, parser, verifier, interpreter and
-//! the reference read: name, operands, class and what it computes. The shape rules stand in `rules`, and every `match`
-//! on [`Op`] lists all of them, so that the compiler says where a new operation must be taught.
+//! [`Op`] carries an operation's attributes; the table below it has a row for each (the columns are explained in
+//! `crate::table`): name, operands, attributes, class, effects, shape rule, meaning. Printer, parser, verifier, passes and
+//! the operation reference read it. An operation is added by a variant and a row; every `match` on [`Op`] that decides
+//! something lists all of them, so that the compiler says what else must know it.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
-use crate::ir::{Function, Type};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp, round_to};
+use crate::ir::{Function, Type, rules};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp, round_to};
 use crate::shape::{Dim, Elem};
 use crate::ssa::Effects;
-
-/// A literal element.
-#[derive(Clone, Copy, Debug)]
-pub enum Scalar {
-    /// A float, kept in `f64`; the element type of the constant says how it is rounded.
-    Float(f64),
-    /// An integer.
-    Int(i64),
-    /// A truth value.
-    Bool(bool),
-}
-
-impl Scalar {
-    /// The value as a float.
-    pub fn as_f64(self) -> f64 {
-        match self {
-            Scalar::Float(x) => x,
-            Scalar::Int(n) => n as f64,
-            Scalar::Bool(b) => f64::from(u8::from(b)),
-        }
-    }
-
-    /// The value as an integer; floats are truncated.
-    pub fn as_i64(self) -> i64 {
-        match self {
-            Scalar::Float(x) => x as i64,
-            Scalar::Int(n) => n,
-            Scalar::Bool(b) => i64::from(b),
-        }
-    }
-
-    /// What a reduction of no elements gives: the least or greatest value of the type for `max` and `min` of integers.
-    pub fn identity(kind: ReduceKind, elem: Elem) -> Scalar {
-        let (low, high) = match elem {
-            Elem::F32 | Elem::BF16 | Elem::F16 => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
-            Elem::I64 => (Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)),
-            Elem::I8 => (Scalar::Int(i64::from(i8::MIN)), Scalar::Int(i64::from(i8::MAX))),
-            Elem::I32 | Elem::Bool => (Scalar::Int(i64::from(i32::MIN)), Scalar::Int(i64::from(i32::MAX))),
-        };
-        match kind {
-            ReduceKind::Sum | ReduceKind::Mean if elem.is_float() => Scalar::Float(0.0),
-            ReduceKind::Sum | ReduceKind::Mean => Scalar::Int(0),
-            ReduceKind::Max | ReduceKind::ArgMax => low,
-            ReduceKind::Min => high,
-            ReduceKind::All => Scalar::Bool(true),
-            ReduceKind::Any => Scalar::Bool(false),
-        }
-    }
-}
-
-/// Floats are equal if their bits are, so that NaN equals itself and `-0.0` differs from `0.0`.
-impl PartialEq for Scalar {
-    fn eq(&self, o: &Scalar) -> bool {
-        match (self, o) {
-            (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
-            (Scalar::Int(a), Scalar::Int(b)) => a == b,
-            (Scalar::Bool(a), Scalar::Bool(b)) => a == b,
-            (Scalar::Float(_) | Scalar::Int(_) | Scalar::Bool(_), _) => false,
-        }
-    }
-}
-
-impl Eq for Scalar {}
-
-impl Hash for Scalar {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match self {
-            Scalar::Float(x) => (0_u8, x.to_bits()).hash(state),
-            Scalar::Int(x) => (1_u8, x).hash(state),
-            Scalar::Bool(x) => (2_u8, x).hash(state),
-        }
-    }
-}
+use crate::table::operations;
 
 /// One step of what is done to the scores of an [`Op::Attention`], in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -308,32 +236,69 @@ pub enum Class {
     Fused,
 }
 
-/// A row of the table of operations.
-#[derive(Clone, Copy, Debug)]
-pub struct OpInfo {
-    /// Name in the text form.
-    pub name: &'static str,
-    /// Names of the operands; a last one that ends in `*` stands for any number.
-    pub operands: &'static [&'static str],
-    /// How its work is shaped.
-    pub class: Class,
-    /// What it reads and writes besides operands and result.
-    pub effects: Effects,
-    /// Is the result's type declared in the text, because the operands do not fix it?
-    pub declares_type: bool,
-    /// One line for the reference.
-    pub summary: &'static str,
+impl Class {
+    /// Name in the reference.
+    pub fn text(self) -> &'static str {
+        match self {
+            Class::Source => "source: no tensor operands",
+            Class::Elementwise => "elementwise",
+            Class::Movement => "movement",
+            Class::Contraction => "contraction: many elements become one",
+            Class::Effect => "effect",
+            Class::Fused => "fused region",
+        }
+    }
 }
 
-const fn row(
-    name: &'static str,
-    operands: &'static [&'static str],
-    class: Class,
-    effects: Effects,
-    declares_type: bool,
-    summary: &'static str,
-) -> OpInfo {
-    OpInfo { name, operands, class, effects, declares_type, summary }
+const NONE: Effects = Effects::NONE;
+const FAILS: Effects = Effects::FAILS;
+
+operations! {
+    Op of Class, types Type;
+
+    Const(value) "const", [], own, Source NONE, Declared rules::constant, "a literal, splatted over the type";
+    DimValue(value) "dim", [], own, Source FAILS, Declared rules::dimension, "the value of a dimension expression";
+    Iota { axis } "iota", [], [axis: usize], Source NONE, Declared rules::iota, "0, 1, 2, ... along an axis";
+    Causal "causal", [], [], Source NONE, Declared rules::causal, "query i sees key j where j <= i + kv_len - q_len";
+    Param { name } "param", ["index*"], own, Source Effects::PARAMETERS, Declared rules::param,
+        "a parameter of the model";
+
+    Unary(op) each op: UnaryOp, ["x"], [], Elementwise NONE, Computed rules::unary,;
+    Binary(op) each op: BinaryOp, ["a", "b"], [], Elementwise NONE, Computed rules::binary,;
+    Compare(op) each op: CmpOp, ["a", "b"], [], Elementwise NONE, Computed rules::compare,;
+    Where "where", ["condition", "a", "b"], [], Elementwise NONE, Computed rules::select,
+        "condition ? a : b, broadcast";
+    Cast { elem } "cast", ["x"], own, Elementwise NONE, Declared rules::cast, "conversion to another element type";
+
+    Reshape "reshape", ["x"], [], Movement NONE, Declared rules::reshape, "the same elements under another shape";
+    Transpose { perm } "transpose", ["x"], [perm: Vec<usize>], Movement NONE, Computed rules::transpose,
+        "axes in another order";
+    Broadcast "broadcast", ["x"], [], Movement NONE, Declared rules::broadcast_to, "repeated to a larger shape";
+    Slice { axis, start, stop } "slice", ["x"], [axis: usize, start: Dim, stop: Dim], Movement FAILS, Computed rules::slice,
+        "elements start..stop along an axis";
+    Index { axis } "index", ["x", "at"], [axis: usize], Movement FAILS, Computed rules::index,
+        "one element along an axis, the axis gone";
+    Concat { axis } "concat", ["x*"], [axis: usize], Movement NONE, Computed rules::concat,
+        "operands one after another along an axis";
+    Pad { axis, low, high } "pad", ["x", "value"], [axis: usize, low: Dim, high: Dim], Movement FAILS, Computed rules::pad,
+        "elements before and after, along an axis";
+    Gather { axis } "gather", ["table", "at"], [axis: usize], Movement FAILS, Computed rules::gather,
+        "slices of a table at integers";
+
+    Reduce { kind, axes, keep } each kind: ReduceKind, ["x"], [axes: Vec<usize>, keep: bool = false],
+        Contraction if *kind == ReduceKind::ArgMax { FAILS } else { NONE }, Computed rules::reduce,;
+    Softmax { axis } "softmax", ["x"], [axis: usize], Contraction NONE, Computed rules::softmax,
+        "exp(x - max) / sum; all -inf gives 0";
+    LogSoftmax { axis } "log_softmax", ["x"], [axis: usize], Contraction NONE, Computed rules::softmax,
+        "log of the softmax; all -inf gives -inf";
+    Matmul "matmul", ["a", "b"], [], Contraction NONE, Computed rules::matmul,
+        "matrix product, leading axes broadcast";
+    Attention { masks } "attention", ["q", "k", "v", "scale", "mask*"], own, Contraction NONE, Computed rules::attention,
+        "softmax(mask(q @ k^T * scale)) @ v";
+
+    Fused { kind, body } "fused", ["x*"], own, Fused FAILS, Computed rules::fused, "a region that becomes one kernel";
+    Tap { name, extents } "tap", ["x", "index*"], own, Effect Effects { fails: true, ..Effects::WRITES }, Nothing rules::tap,
+        "makes a value observable by name";
 }
 
 impl Op {
@@ -348,70 +313,12 @@ impl Op {
         }
     }
 
-    /// The table of operations.
-    pub fn info(&self) -> OpInfo {
-        use Class::{Contraction, Effect, Elementwise, Fused, Movement, Source};
-        const NONE: Effects = Effects::NONE;
-        const FAILS: Effects = Effects::FAILS;
+    /// The dimensions in its attributes.
+    pub fn dims(&self) -> Vec<&Dim> {
         match self {
-            Op::Const(_) => row("const", &[], Source, NONE, true, "a literal, splatted over the type"),
-            Op::DimValue(_) => row("dim", &[], Source, FAILS, true, "the value of a dimension expression"),
-            Op::Iota { .. } => row("iota", &[], Source, NONE, true, "0, 1, 2, ... along an axis"),
-            Op::Causal => row("causal", &[], Source, NONE, true, "query i sees key j where j <= i + kv_len - q_len"),
-            Op::Param { .. } => {
-                row("param", &["index*"], Source, Effects::PARAMETERS, true, "a parameter of the model")
-            }
-            Op::Unary(op) => row(op.name(), &["x"], Elementwise, NONE, false, "an operation on each element"),
-            Op::Binary(op) => row(op.name(), &["a", "b"], Elementwise, NONE, false, "an operation on pairs, broadcast"),
-            Op::Compare(op) => {
-                row(op.name(), &["a", "b"], Elementwise, NONE, false, "a comparison of pairs, broadcast")
-            }
-            Op::Where => {
-                row("where", &["condition", "a", "b"], Elementwise, NONE, false, "condition ? a : b, broadcast")
-            }
-            Op::Cast { .. } => row("cast", &["x"], Elementwise, NONE, false, "conversion to another element type"),
-            Op::Reshape => row("reshape", &["x"], Movement, NONE, true, "the same elements under another shape"),
-            Op::Transpose { .. } => row("transpose", &["x"], Movement, NONE, false, "axes in another order"),
-            Op::Broadcast => row("broadcast", &["x"], Movement, NONE, true, "repeated to a larger shape"),
-            Op::Slice { .. } => row("slice", &["x"], Movement, FAILS, false, "elements start..stop along an axis"),
-            Op::Index { .. } => {
-                row("index", &["x", "at"], Movement, FAILS, false, "one element along an axis, the axis gone")
-            }
-            Op::Concat { .. } => {
-                row("concat", &["x*"], Movement, NONE, false, "operands one after another along an axis")
-            }
-            Op::Pad { .. } => {
-                row("pad", &["x", "value"], Movement, FAILS, false, "elements before and after, along an axis")
-            }
-            Op::Gather { .. } => {
-                row("gather", &["table", "at"], Movement, FAILS, false, "slices of a table at integers")
-            }
-            Op::Reduce { kind, .. } => {
-                let effects = if *kind == ReduceKind::ArgMax { FAILS } else { NONE };
-                row(reduce_name(*kind), &["x"], Contraction, effects, false, "a reduction over axes")
-            }
-            Op::Softmax { .. } => {
-                row("softmax", &["x"], Contraction, NONE, false, "exp(x - max) / sum; all -inf gives 0")
-            }
-            Op::LogSoftmax { .. } => {
-                row("log_softmax", &["x"], Contraction, NONE, false, "log of the softmax; all -inf gives -inf")
-            }
-            Op::Matmul => {
-                row("matmul", &["a", "b"], Contraction, NONE, false, "matrix product, leading axes broadcast")
-            }
-            Op::Attention { .. } => row(
-                "attention",
-                &["q", "k", "v", "scale", "mask*"],
-                Contraction,
-                NONE,
-                false,
-                "softmax(mask(q @ k^T * scale)) @ v",
-            ),
-            Op::Fused { .. } => row("fused", &["x*"], Fused, FAILS, false, "a region that becomes one kernel"),
-            Op::Tap { .. } => {
-                let effects = Effects { fails: true, ..Effects::WRITES };
-                row("tap", &["x", "index*"], Effect, effects, false, "makes a value observable by name")
-            }
+            Op::DimValue(d) => vec![d],
+            Op::Tap { extents, .. } => extents.iter().collect(),
+            op => op.listed_dims(),
         }
     }
 
@@ -430,19 +337,6 @@ impl Op {
             }
             _ => Vec::new(),
         }
-    }
-}
-
-/// Name of a reduction in the text form (`max` and `min` are the binary operations).
-pub fn reduce_name(kind: ReduceKind) -> &'static str {
-    match kind {
-        ReduceKind::Sum => "reduce_sum",
-        ReduceKind::Mean => "reduce_mean",
-        ReduceKind::Max => "reduce_max",
-        ReduceKind::Min => "reduce_min",
-        ReduceKind::All => "reduce_all",
-        ReduceKind::Any => "reduce_any",
-        ReduceKind::ArgMax => "argmax",
     }
 }
 

@@ -136,7 +136,7 @@ struct Requirements<'f> {
     /// Of each argument, what its extents multiply to, with the bytes of one for 1.
     arguments: Vec<(Monomial, i128)>,
     missing: Vec<(Fact, Loc)>,
-    /// Shapes that were asked for already, with the bytes of an element: few, of many tensors.
+    /// Shapes that were requested already, with the bytes of an element: few, of many tensors.
     seen: HashSet<(i64, &'f [Dim])>,
 }
 

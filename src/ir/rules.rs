@@ -1,14 +1,16 @@
 //! Shape rules: the type of an operation's result from its operands' types.
 //!
 //! In: an operation, the types of its operands, and the declared type where the operands do not fix the result. Out: the
-//! type of the result, or a complaint in words. The builder, the parser and the verifier all ask here, so a rule stands
-//! once.
+//! type of the result, or an error in words. The builder, the parser and the verifier all ask here, so a rule stands
+//! once. Which rule is an operation's, and how many operands it takes, says its row in the table (`op`).
 
-use super::{MaskKind, Op, Type};
-use crate::scalar::{ReduceKind, UnaryOp};
+use super::{Function, FusionKind, MaskKind, Op, Scalar, Terminator, Type};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType, broadcast};
+use crate::table;
 
 type Rule = Result<Option<Type>, String>;
+type Given<'a> = table::Given<'a, Type>;
 
 fn tensor(elem: Elem, shape: Vec<Dim>) -> Rule {
     Ok(Some(Type::Tensor(TensorType { elem, shape })))
@@ -59,7 +61,7 @@ fn matrix(t: &TensorType) -> Result<(&[Dim], &Dim, &Dim), String> {
 /// # Errors
 /// What is wrong with the operands or the declared type, in words.
 pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
-    let rule = rule(op, types, declared)?;
+    let rule = op.rule(Given { types, declared })?;
     match (&rule, declared) {
         (Some(computed), Some(written)) if computed != written => {
             Err(format!("the result is {computed}, not {written}"))
@@ -69,272 +71,291 @@ pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
     }
 }
 
-fn rule(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
-    let declared_tensor = || match declared {
+fn declared_tensor<'a>(given: Given<'a>) -> Result<&'a TensorType, String> {
+    match given.declared {
         Some(Type::Tensor(t)) => Ok(t),
         Some(Type::Index) => Err("the result must be a tensor".to_string()),
         None => Err("the result's type must be given".to_string()),
-    };
-    match op {
-        Op::Const(_) | Op::DimValue(_) => {
-            count(types, 0)?;
-            match declared {
-                None => Err("the result's type must be given".into()),
-                Some(Type::Tensor(t)) if matches!(op, Op::DimValue(_)) && (t.rank() != 0 || t.elem == Elem::Bool) => {
-                    Err("a dimension's value is a scalar number".into())
-                }
-                Some(t) => Ok(Some(t.clone())),
-            }
-        }
-        Op::Iota { axis } => {
-            count(types, 0)?;
-            let t = declared_tensor()?;
-            axis_of(*axis, t)?;
-            if t.elem == Elem::Bool {
-                return Err("iota counts in numbers".into());
-            }
-            tensor(t.elem, t.shape.clone())
-        }
-        Op::Causal => {
-            count(types, 0)?;
-            let t = declared_tensor()?;
-            if t.elem != Elem::Bool || t.rank() != 2 {
-                return Err("causal is a bool tensor of rank 2".into());
-            }
-            tensor(t.elem, t.shape.clone())
-        }
-        Op::Param { name } => {
-            indices(types)?;
-            let stars = name.matches('*').count();
-            if stars != types.len() {
-                return Err(format!("the name has {stars} `*`, and there are {} indices", types.len()));
-            }
-            let t = declared_tensor()?;
-            tensor(t.elem, t.shape.clone())
-        }
-        Op::Unary(op) => {
-            count(types, 1)?;
-            let t = operand(types, 0)?;
-            let ok = match op {
-                UnaryOp::Not => t.elem == Elem::Bool,
-                UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Floor => t.elem != Elem::Bool,
-                _ => t.elem.is_float(),
-            };
-            if ok { tensor(t.elem, t.shape.clone()) } else { Err(format!("is not defined for {}", t.elem)) }
-        }
-        Op::Binary(op) => {
-            count(types, 2)?;
-            if types.iter().all(|t| **t == Type::Index) {
-                return Ok(Some(Type::Index));
-            }
-            let (a, b) = (operand(types, 0)?, operand(types, 1)?);
-            same_elem(a, b)?;
-            use crate::scalar::BinaryOp::{And, Or};
-            if matches!(op, And | Or) != (a.elem == Elem::Bool) {
-                return Err(format!("is not defined for {}", a.elem));
-            }
-            tensor(a.elem, broadcast_shapes(&a.shape, &b.shape)?)
-        }
-        Op::Compare(_) => {
-            count(types, 2)?;
-            if types.iter().all(|t| **t == Type::Index) {
-                return tensor(Elem::Bool, Vec::new());
-            }
-            let (a, b) = (operand(types, 0)?, operand(types, 1)?);
-            same_elem(a, b)?;
-            tensor(Elem::Bool, broadcast_shapes(&a.shape, &b.shape)?)
-        }
-        Op::Where => {
-            count(types, 3)?;
-            let (c, a, b) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?);
-            if c.elem != Elem::Bool {
-                return Err(format!("the condition is {}, not bool", c.elem));
-            }
-            same_elem(a, b)?;
-            tensor(a.elem, broadcast_shapes(&broadcast_shapes(&c.shape, &a.shape)?, &b.shape)?)
-        }
-        Op::Cast { elem } => {
-            count(types, 1)?;
-            tensor(*elem, operand(types, 0)?.shape.clone())
-        }
-        Op::Reshape => {
-            count(types, 1)?;
-            let (x, t) = (operand(types, 0)?, declared_tensor()?);
-            same_elem(x, t)?;
-            // What grew too long equals nothing for certain.
-            if x.count() != t.count() || x.count().is_too_long() {
-                return Err(format!("{x} has {} elements, {t} has {}", x.count(), t.count()));
-            }
-            tensor(t.elem, t.shape.clone())
-        }
-        Op::Transpose { perm } => {
-            count(types, 1)?;
-            let x = operand(types, 0)?;
-            let mut sorted = perm.clone();
-            sorted.sort_unstable();
-            if sorted != (0..x.rank()).collect::<Vec<_>>() {
-                return Err(format!("{perm:?} is no permutation of {} axes", x.rank()));
-            }
-            tensor(x.elem, perm.iter().filter_map(|i| x.shape.get(*i).cloned()).collect())
-        }
-        Op::Broadcast => {
-            count(types, 1)?;
-            let (x, t) = (operand(types, 0)?, declared_tensor()?);
-            same_elem(x, t)?;
-            if broadcast_shapes(&x.shape, &t.shape)? != t.shape {
-                return Err(format!("{x} does not broadcast to {t}"));
-            }
-            tensor(t.elem, t.shape.clone())
-        }
-        Op::Slice { axis, start, stop } => {
-            count(types, 1)?;
-            let x = operand(types, 0)?;
-            axis_of(*axis, x)?;
-            let mut shape = x.shape.clone();
-            if let (Some(a), Some(b), Some(n)) = (start.as_const(), stop.as_const(), shape[*axis].as_const())
-                && !(0 <= a && a <= b && b <= n)
-            {
-                return Err(format!("{a}..{b} is outside of an axis of {n}"));
-            }
-            shape[*axis] = stop.sub(start);
-            tensor(x.elem, shape)
-        }
-        Op::Index { axis } => {
-            count(types, 2)?;
-            let x = operand(types, 0)?;
-            axis_of(*axis, x)?;
-            index_or_scalar(types[1])?;
-            let mut shape = x.shape.clone();
-            shape.remove(*axis);
-            tensor(x.elem, shape)
-        }
-        Op::Concat { axis } => {
-            let first = operand(types, 0)?;
-            axis_of(*axis, first)?;
-            let mut shape = first.shape.clone();
-            shape[*axis] = Dim::zero();
-            for i in 0..types.len() {
-                let x = operand(types, i)?;
-                same_elem(first, x)?;
-                if x.rank() != first.rank() {
-                    return Err(format!("{first} and {x} differ in rank"));
-                }
-                for (k, (d, e)) in first.shape.iter().zip(&x.shape).enumerate() {
-                    if k != *axis && d != e {
-                        return Err(format!("dimensions {d} and {e} of axis {k} differ"));
-                    }
-                }
-                shape[*axis] = shape[*axis].add(&x.shape[*axis]);
-            }
-            tensor(first.elem, shape)
-        }
-        Op::Pad { axis, low, high } => {
-            count(types, 2)?;
-            let (x, value) = (operand(types, 0)?, operand(types, 1)?);
-            axis_of(*axis, x)?;
-            same_elem(x, value)?;
-            if value.rank() != 0 {
-                return Err("the padding is a scalar".into());
-            }
-            if low.as_const().is_some_and(|n| n < 0) || high.as_const().is_some_and(|n| n < 0) {
-                return Err("padding is not negative".into());
-            }
-            let mut shape = x.shape.clone();
-            shape[*axis] = shape[*axis].add(low).add(high);
-            tensor(x.elem, shape)
-        }
-        Op::Gather { axis } => {
-            count(types, 2)?;
-            let (x, at) = (operand(types, 0)?, operand(types, 1)?);
-            axis_of(*axis, x)?;
-            if !matches!(at.elem, Elem::I32 | Elem::I64) {
-                return Err(format!("indices are i32 or i64, not {}", at.elem));
-            }
-            let mut shape = x.shape.clone();
-            shape.splice(*axis..=*axis, at.shape.iter().cloned());
-            tensor(x.elem, shape)
-        }
-        Op::Reduce { kind, axes, keep } => {
-            count(types, 1)?;
-            let x = operand(types, 0)?;
-            if axes.is_empty() || !axes.is_sorted_by(|a, b| a < b) {
-                return Err("axes must be given, ascending and different".into());
-            }
-            axes.iter().try_for_each(|a| axis_of(*a, x))?;
-            let elem = match kind {
-                ReduceKind::All | ReduceKind::Any if x.elem == Elem::Bool => Elem::Bool,
-                ReduceKind::ArgMax if axes.len() != 1 => return Err("argmax takes one axis".into()),
-                ReduceKind::ArgMax if x.elem != Elem::Bool => Elem::I32,
-                ReduceKind::Mean if x.elem.is_float() => x.elem,
-                ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min if x.elem != Elem::Bool => x.elem,
-                _ => return Err(format!("is not defined for {}", x.elem)),
-            };
-            let shape = x.shape.iter().enumerate().filter_map(|(i, d)| match (axes.contains(&i), keep) {
-                (true, true) => Some(Dim::one()),
-                (true, false) => None,
-                (false, _) => Some(d.clone()),
-            });
-            tensor(elem, shape.collect())
-        }
-        Op::Softmax { axis } | Op::LogSoftmax { axis } => {
-            count(types, 1)?;
-            let x = operand(types, 0)?;
-            axis_of(*axis, x)?;
-            float(x)?;
-            tensor(x.elem, x.shape.clone())
-        }
-        Op::Matmul => {
-            count(types, 2)?;
-            let (a, b) = (operand(types, 0)?, operand(types, 1)?);
-            same_elem(a, b)?;
-            let ((la, m, k), (lb, l, n)) = (matrix(a)?, matrix(b)?);
-            if k != l {
-                return Err(format!("inner dimensions {k} and {l} differ"));
-            }
-            let elem = match a.elem {
-                Elem::I8 => Elem::I32,
-                Elem::Bool => return Err("is not defined for bool".into()),
-                e => e,
-            };
-            let mut shape = broadcast_shapes(la, lb)?;
-            shape.extend([m.clone(), n.clone()]);
-            tensor(elem, shape)
-        }
-        Op::Attention { masks } => attention(masks, types),
-        Op::Fused { body, .. } => {
-            let entry = body.block(body.entry());
-            let params: Vec<&Type> = entry.args.iter().map(|v| body.ty(*v)).collect();
-            if params != types {
-                return Err("the operands do not fit the region's arguments".into());
-            }
-            match &entry.terminator {
-                super::Terminator::Return(vs) if vs.len() == 1 && body.layout.len() == 1 => {
-                    Ok(Some(body.ty(vs[0]).clone()))
-                }
-                _ => Err("a region is one block that yields one value".into()),
-            }
-        }
-        Op::Tap { name, extents } => {
-            operand(types, 0)?;
-            let rest = types.get(1..).unwrap_or_default();
-            indices(rest)?;
-            let stars = name.matches('*').count();
-            if stars > rest.len() || extents.len() != rest.len() {
-                return Err(format!(
-                    "the name has {stars} `*`, and there are {} indices and {} extents",
-                    rest.len(),
-                    extents.len()
-                ));
-            }
-            if extents.iter().take(stars).any(|d| d.as_const().is_none()) {
-                return Err("the extents of arrays of layers are numbers".into());
-            }
-            if extents.iter().any(|d| d.as_const().is_some_and(|n| n < 0)) {
-                return Err("an extent is not negative".into());
-            }
-            Ok(None)
-        }
     }
+}
+
+fn declared(given: Given<'_>) -> Rule {
+    given.declared.cloned().map(Some).ok_or_else(|| "the result's type must be given".into())
+}
+
+pub(super) fn constant(given: Given<'_>, _value: &Scalar) -> Rule {
+    declared(given)
+}
+
+pub(super) fn dimension(given: Given<'_>, _value: &Dim) -> Rule {
+    match given.declared {
+        Some(Type::Tensor(t)) if t.rank() != 0 || t.elem == Elem::Bool => {
+            Err("a dimension's value is a scalar number".into())
+        }
+        _ => declared(given),
+    }
+}
+
+pub(super) fn iota(given: Given<'_>, axis: &usize) -> Rule {
+    let t = declared_tensor(given)?;
+    axis_of(*axis, t)?;
+    if t.elem == Elem::Bool {
+        return Err("iota counts in numbers".into());
+    }
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn causal(given: Given<'_>) -> Rule {
+    let t = declared_tensor(given)?;
+    if t.elem != Elem::Bool || t.rank() != 2 {
+        return Err("causal is a bool tensor of rank 2".into());
+    }
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn param(given: Given<'_>, name: &str) -> Rule {
+    let types = given.types;
+    indices(types)?;
+    let stars = name.matches('*').count();
+    if stars != types.len() {
+        return Err(format!("the name has {stars} `*`, and there are {} indices", types.len()));
+    }
+    let t = declared_tensor(given)?;
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
+    let types = given.types;
+    let t = operand(types, 0)?;
+    if op.takes(t.elem) { tensor(t.elem, t.shape.clone()) } else { Err(format!("is not defined for {}", t.elem)) }
+}
+
+pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
+    let types = given.types;
+    if types.iter().all(|t| **t == Type::Index) {
+        return Ok(Some(Type::Index));
+    }
+    let (a, b) = (operand(types, 0)?, operand(types, 1)?);
+    same_elem(a, b)?;
+    if !op.takes(a.elem) {
+        return Err(format!("is not defined for {}", a.elem));
+    }
+    tensor(a.elem, broadcast_shapes(&a.shape, &b.shape)?)
+}
+
+pub(super) fn compare(given: Given<'_>, _op: &CmpOp) -> Rule {
+    let types = given.types;
+    if types.iter().all(|t| **t == Type::Index) {
+        return tensor(Elem::Bool, Vec::new());
+    }
+    let (a, b) = (operand(types, 0)?, operand(types, 1)?);
+    same_elem(a, b)?;
+    tensor(Elem::Bool, broadcast_shapes(&a.shape, &b.shape)?)
+}
+
+pub(super) fn select(given: Given<'_>) -> Rule {
+    let types = given.types;
+    let (c, a, b) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?);
+    if c.elem != Elem::Bool {
+        return Err(format!("the condition is {}, not bool", c.elem));
+    }
+    same_elem(a, b)?;
+    tensor(a.elem, broadcast_shapes(&broadcast_shapes(&c.shape, &a.shape)?, &b.shape)?)
+}
+
+pub(super) fn cast(given: Given<'_>, elem: &Elem) -> Rule {
+    let types = given.types;
+    tensor(*elem, operand(types, 0)?.shape.clone())
+}
+
+pub(super) fn reshape(given: Given<'_>) -> Rule {
+    let types = given.types;
+    let (x, t) = (operand(types, 0)?, declared_tensor(given)?);
+    same_elem(x, t)?;
+    // What grew too long equals nothing for certain.
+    if x.count() != t.count() || x.count().is_too_long() {
+        return Err(format!("{x} has {} elements, {t} has {}", x.count(), t.count()));
+    }
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn transpose(given: Given<'_>, perm: &[usize]) -> Rule {
+    let types = given.types;
+    let x = operand(types, 0)?;
+    let mut sorted = perm.to_vec();
+    sorted.sort_unstable();
+    if sorted != (0..x.rank()).collect::<Vec<_>>() {
+        return Err(format!("{perm:?} is no permutation of {} axes", x.rank()));
+    }
+    tensor(x.elem, perm.iter().filter_map(|i| x.shape.get(*i).cloned()).collect())
+}
+
+pub(super) fn broadcast_to(given: Given<'_>) -> Rule {
+    let types = given.types;
+    let (x, t) = (operand(types, 0)?, declared_tensor(given)?);
+    same_elem(x, t)?;
+    if broadcast_shapes(&x.shape, &t.shape)? != t.shape {
+        return Err(format!("{x} does not broadcast to {t}"));
+    }
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn slice(given: Given<'_>, axis: &usize, start: &Dim, stop: &Dim) -> Rule {
+    let types = given.types;
+    let x = operand(types, 0)?;
+    axis_of(*axis, x)?;
+    let mut shape = x.shape.clone();
+    if let (Some(a), Some(b), Some(n)) = (start.as_const(), stop.as_const(), shape[*axis].as_const())
+        && !(0 <= a && a <= b && b <= n)
+    {
+        return Err(format!("{a}..{b} is outside of an axis of {n}"));
+    }
+    shape[*axis] = stop.sub(start);
+    tensor(x.elem, shape)
+}
+
+pub(super) fn index(given: Given<'_>, axis: &usize) -> Rule {
+    let types = given.types;
+    let x = operand(types, 0)?;
+    axis_of(*axis, x)?;
+    index_or_scalar(types[1])?;
+    let mut shape = x.shape.clone();
+    shape.remove(*axis);
+    tensor(x.elem, shape)
+}
+
+pub(super) fn concat(given: Given<'_>, axis: &usize) -> Rule {
+    let types = given.types;
+    let first = operand(types, 0)?;
+    axis_of(*axis, first)?;
+    let mut shape = first.shape.clone();
+    shape[*axis] = Dim::zero();
+    for i in 0..types.len() {
+        let x = operand(types, i)?;
+        same_elem(first, x)?;
+        if x.rank() != first.rank() {
+            return Err(format!("{first} and {x} differ in rank"));
+        }
+        for (k, (d, e)) in first.shape.iter().zip(&x.shape).enumerate() {
+            if k != *axis && d != e {
+                return Err(format!("dimensions {d} and {e} of axis {k} differ"));
+            }
+        }
+        shape[*axis] = shape[*axis].add(&x.shape[*axis]);
+    }
+    tensor(first.elem, shape)
+}
+
+pub(super) fn pad(given: Given<'_>, axis: &usize, low: &Dim, high: &Dim) -> Rule {
+    let types = given.types;
+    let (x, value) = (operand(types, 0)?, operand(types, 1)?);
+    axis_of(*axis, x)?;
+    same_elem(x, value)?;
+    if value.rank() != 0 {
+        return Err("the padding is a scalar".into());
+    }
+    if low.as_const().is_some_and(|n| n < 0) || high.as_const().is_some_and(|n| n < 0) {
+        return Err("padding is not negative".into());
+    }
+    let mut shape = x.shape.clone();
+    shape[*axis] = shape[*axis].add(low).add(high);
+    tensor(x.elem, shape)
+}
+
+pub(super) fn gather(given: Given<'_>, axis: &usize) -> Rule {
+    let types = given.types;
+    let (x, at) = (operand(types, 0)?, operand(types, 1)?);
+    axis_of(*axis, x)?;
+    if !matches!(at.elem, Elem::I32 | Elem::I64) {
+        return Err(format!("indices are i32 or i64, not {}", at.elem));
+    }
+    let mut shape = x.shape.clone();
+    shape.splice(*axis..=*axis, at.shape.iter().cloned());
+    tensor(x.elem, shape)
+}
+
+pub(super) fn reduce(given: Given<'_>, kind: &ReduceKind, axes: &[usize], keep: &bool) -> Rule {
+    let types = given.types;
+    let x = operand(types, 0)?;
+    if axes.is_empty() || !axes.is_sorted_by(|a, b| a < b) {
+        return Err("axes must be given, ascending and different".into());
+    }
+    axes.iter().try_for_each(|a| axis_of(*a, x))?;
+    let elem = match kind {
+        ReduceKind::All | ReduceKind::Any if x.elem == Elem::Bool => Elem::Bool,
+        ReduceKind::ArgMax if axes.len() != 1 => return Err("argmax takes one axis".into()),
+        ReduceKind::ArgMax if x.elem != Elem::Bool => Elem::I32,
+        ReduceKind::Mean if x.elem.is_float() => x.elem,
+        ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min if x.elem != Elem::Bool => x.elem,
+        _ => return Err(format!("is not defined for {}", x.elem)),
+    };
+    let shape = x.shape.iter().enumerate().filter_map(|(i, d)| match (axes.contains(&i), *keep) {
+        (true, true) => Some(Dim::one()),
+        (true, false) => None,
+        (false, _) => Some(d.clone()),
+    });
+    tensor(elem, shape.collect())
+}
+
+pub(super) fn softmax(given: Given<'_>, axis: &usize) -> Rule {
+    let types = given.types;
+    let x = operand(types, 0)?;
+    axis_of(*axis, x)?;
+    float(x)?;
+    tensor(x.elem, x.shape.clone())
+}
+
+pub(super) fn matmul(given: Given<'_>) -> Rule {
+    let types = given.types;
+    let (a, b) = (operand(types, 0)?, operand(types, 1)?);
+    same_elem(a, b)?;
+    let ((la, m, k), (lb, l, n)) = (matrix(a)?, matrix(b)?);
+    if k != l {
+        return Err(format!("inner dimensions {k} and {l} differ"));
+    }
+    let elem = match a.elem {
+        Elem::I8 => Elem::I32,
+        Elem::Bool => return Err("is not defined for bool".into()),
+        e => e,
+    };
+    let mut shape = broadcast_shapes(la, lb)?;
+    shape.extend([m.clone(), n.clone()]);
+    tensor(elem, shape)
+}
+
+pub(super) fn fused(given: Given<'_>, _kind: &FusionKind, body: &Function) -> Rule {
+    let types = given.types;
+    let entry = body.block(body.entry());
+    let params: Vec<&Type> = entry.args.iter().map(|v| body.ty(*v)).collect();
+    if params != types {
+        return Err("the operands do not fit the region's arguments".into());
+    }
+    match &entry.terminator {
+        Terminator::Return(vs) if vs.len() == 1 && body.layout.len() == 1 => Ok(Some(body.ty(vs[0]).clone())),
+        _ => Err("a region is one block that yields one value".into()),
+    }
+}
+
+pub(super) fn tap(given: Given<'_>, name: &str, extents: &[Dim]) -> Rule {
+    let types = given.types;
+    operand(types, 0)?;
+    let rest = types.get(1..).unwrap_or_default();
+    indices(rest)?;
+    let stars = name.matches('*').count();
+    if stars > rest.len() || extents.len() != rest.len() {
+        return Err(format!(
+            "the name has {stars} `*`, and there are {} indices and {} extents",
+            rest.len(),
+            extents.len()
+        ));
+    }
+    if extents.iter().take(stars).any(|d| d.as_const().is_none()) {
+        return Err("the extents of arrays of layers are numbers".into());
+    }
+    if extents.iter().any(|d| d.as_const().is_some_and(|n| n < 0)) {
+        return Err("an extent is not negative".into());
+    }
+    Ok(None)
 }
 
 fn index_or_scalar(t: &Type) -> Result<(), String> {
@@ -345,7 +366,8 @@ fn index_or_scalar(t: &Type) -> Result<(), String> {
     }
 }
 
-fn attention(masks: &[MaskKind], types: &[&Type]) -> Rule {
+pub(super) fn attention(given: Given<'_>, masks: &[MaskKind]) -> Rule {
+    let types = given.types;
     count(types, 4 + masks.iter().map(|m| m.operands()).sum::<usize>())?;
     let (q, k, v, scale) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?, operand(types, 3)?);
     [q, k, v].into_iter().try_for_each(float)?;

@@ -24,7 +24,7 @@
 //! 11. Places are in files that the module lists.
 //! 12. No extent is a negative number; no size is beyond every machine, as far as numbers tell
 //!     (`requirements::too_large`), and no number of a check beyond 64 bits.
-//! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put behind it.
+//! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put after it.
 //!
 //! Of the body of a fused region:
 //! 14. One block, which returns one value; its arguments have the operands' types; 4 to 7 and 10 to 12 hold in it.
@@ -227,32 +227,12 @@ impl<'a> Verifier<'a> {
         if let Some(message) = too_large(&inst.op, &types, declared) {
             self.error(at, message);
         }
+        self.dims(at, inst.op.dims());
         match &inst.op {
             Op::Const(s) => self.literal(at, *s, declared),
-            Op::DimValue(d) => self.dims(at, [d]),
-            Op::Slice { axis: _, start, stop } => self.dims(at, [start, stop]),
-            Op::Pad { axis: _, low, high } => self.dims(at, [low, high]),
             Op::Param { name } => self.param(at, name, inst.operands.len(), declared),
-            Op::Tap { name: _, extents } => self.dims(at, extents),
             Op::Fused { kind, body } => self.region(i, *kind, body),
-            Op::Iota { .. }
-            | Op::Causal
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Where
-            | Op::Cast { .. }
-            | Op::Reshape
-            | Op::Transpose { .. }
-            | Op::Broadcast
-            | Op::Index { .. }
-            | Op::Concat { .. }
-            | Op::Gather { .. }
-            | Op::Reduce { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::Matmul
-            | Op::Attention { .. } => {}
+            _ => {}
         }
     }
 

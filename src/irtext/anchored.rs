@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::syntax::span::Span;
+use crate::source::Span;
 
 /// A text with the lines of what it shows.
 #[derive(Clone, Debug)]

@@ -50,9 +50,9 @@ pub struct Pos {
     pub column: u32,
 }
 
-/// A stretch of a text.
+/// A range of a text, with the line and column where it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct TextSpan {
     /// Offset of the first byte.
     pub start: u32,
     /// Offset after the last byte.
@@ -63,10 +63,10 @@ pub struct Place {
     pub column: u32,
 }
 
-impl Place {
+impl TextSpan {
     /// From one position to another.
-    pub fn between(l: Pos, r: Pos) -> Place {
-        Place { start: l.offset, end: r.offset, line: l.line, column: l.column }
+    pub fn between(l: Pos, r: Pos) -> TextSpan {
+        TextSpan { start: l.offset, end: r.offset, line: l.line, column: l.column }
     }
 }
 
@@ -74,7 +74,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// The place.
-    pub place: Place,
+    pub place: TextSpan,
     /// What is wrong, in one line.
     pub message: String,
     /// The tokens that could stand there, for errors of syntax.
@@ -83,7 +83,7 @@ pub struct TextError {
 
 impl TextError {
     /// An error of meaning.
-    pub fn new(place: Place, message: impl Into<String>) -> TextError {
+    pub fn new(place: TextSpan, message: impl Into<String>) -> TextError {
         TextError { place, message: message.into(), expected: Vec::new() }
     }
 }
@@ -105,9 +105,9 @@ impl fmt::Display for TextError {
 pub fn parse(text: &str) -> Result<Vec<Line>, TextError> {
     grammar::TextParser::new().parse(token::Lexer::new(text)).map_err(|e| match e {
         ParseError::User { error } => error,
-        ParseError::InvalidToken { location } => TextError::new(Place::between(location, location), "no token"),
+        ParseError::InvalidToken { location } => TextError::new(TextSpan::between(location, location), "no token"),
         ParseError::UnrecognizedEof { location, expected } => TextError {
-            place: Place::between(location, location),
+            place: TextSpan::between(location, location),
             message: "the text ends too early".into(),
             expected: names(expected),
         },
@@ -119,9 +119,13 @@ pub fn parse(text: &str) -> Result<Vec<Line>, TextError> {
                     format!("`{}`", slice.chars().take(40).collect::<String>().escape_debug())
                 }
             };
-            TextError { place: Place::between(l, r), message: format!("unexpected {shown}"), expected: names(expected) }
+            TextError {
+                place: TextSpan::between(l, r),
+                message: format!("unexpected {shown}"),
+                expected: names(expected),
+            }
         }
-        ParseError::ExtraToken { token: (l, _, r) } => TextError::new(Place::between(l, r), "unexpected text"),
+        ParseError::ExtraToken { token: (l, _, r) } => TextError::new(TextSpan::between(l, r), "unexpected text"),
     })
 }
 

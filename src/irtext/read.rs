@@ -1,7 +1,7 @@
 //! Reading the parts that both IR levels have: dimensions, facts, tensor types, literals, names.
 
 use super::syntax::{BinaryKind, CompareKind, Expr, ExprKind, Phrase};
-use super::{Place, TextError};
+use super::{TextError, TextSpan};
 use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
 
 type Read<T> = Result<T, TextError>;
@@ -9,7 +9,7 @@ type Read<T> = Result<T, TextError>;
 /// Terms that a dimension may have, so that no product of sums explodes.
 const MAX_TERMS: usize = 128;
 
-fn err<T>(place: Place, message: impl Into<String>) -> Read<T> {
+fn err<T>(place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err(TextError::new(place, message))
 }
 

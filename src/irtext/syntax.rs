@@ -1,6 +1,6 @@
 //! The untyped tree of an IR text.
 
-use super::{Place, Pos, TextError};
+use super::{Pos, TextError, TextSpan};
 
 /// An operator of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +73,13 @@ pub struct Expr {
     /// What it is.
     pub kind: ExprKind,
     /// Where it stands.
-    pub place: Place,
+    pub place: TextSpan,
 }
 
 impl Expr {
     /// A term.
     pub fn new(kind: ExprKind, l: Pos, r: Pos) -> Expr {
-        Expr { kind, place: Place::between(l, r) }
+        Expr { kind, place: TextSpan::between(l, r) }
     }
 }
 
@@ -93,7 +93,7 @@ pub struct Phrase {
     /// What stands after `=`.
     pub value: Vec<Expr>,
     /// Where it stands.
-    pub place: Place,
+    pub place: TextSpan,
 }
 
 /// `loc("file":line:column, part line:column)`
@@ -118,7 +118,7 @@ impl LocText {
         file: Option<&str>,
         line: &str,
         column: &str,
-        place: Place,
+        place: TextSpan,
     ) -> Result<LocText, lalrpop_util::ParseError<Pos, super::token::Token<'static>, TextError>> {
         let number = |s: &str| s.parse::<u32>().map_err(|_| user(TextError::new(place, "the number is too large")));
         Ok(LocText {
@@ -151,7 +151,7 @@ pub struct Statement {
     /// What stands in braces.
     pub body: Option<Vec<Line>>,
     /// Where the statement stands, its body included.
-    pub place: Place,
+    pub place: TextSpan,
 }
 
 /// `^name(args):`
@@ -162,7 +162,7 @@ pub struct Block {
     /// Its arguments.
     pub args: Vec<Phrase>,
     /// Where it stands.
-    pub place: Place,
+    pub place: TextSpan,
 }
 
 /// A line of a text.
@@ -174,9 +174,9 @@ pub enum Line {
     Block(Block),
 }
 
-type Failure = lalrpop_util::ParseError<Pos, super::token::Token<'static>, TextError>;
+type GrammarError = lalrpop_util::ParseError<Pos, super::token::Token<'static>, TextError>;
 
-fn user(error: TextError) -> Failure {
+fn user(error: TextError) -> GrammarError {
     lalrpop_util::ParseError::User { error }
 }
 
@@ -186,12 +186,12 @@ pub(super) fn chain(first: Expr, rest: Vec<(BinaryKind, Expr)>, l: Pos, r: Pos) 
 }
 
 /// The value of a token of digits.
-pub(super) fn int(text: &str, place: Place) -> Result<i128, Failure> {
+pub(super) fn int(text: &str, place: TextSpan) -> Result<i128, GrammarError> {
     text.parse().map_err(|_| user(TextError::new(place, "the number is too large")))
 }
 
 /// The value of a float token.
-pub(super) fn float(text: &str, place: Place) -> Result<f64, Failure> {
+pub(super) fn float(text: &str, place: TextSpan) -> Result<f64, GrammarError> {
     match text.parse::<f64>() {
         Ok(x) if x.is_finite() => Ok(x),
         _ => Err(user(TextError::new(place, "the number is too large"))),
@@ -199,7 +199,7 @@ pub(super) fn float(text: &str, place: Place) -> Result<f64, Failure> {
 }
 
 /// The text of a string token: `\n`, `\t`, `\r`, `\"`, `\\` and `\u{..}` are resolved.
-pub(super) fn string(token: &str, place: Place) -> Result<String, Failure> {
+pub(super) fn string(token: &str, place: TextSpan) -> Result<String, GrammarError> {
     let inner = token.get(1..token.len().saturating_sub(1)).unwrap_or_default();
     let mut out = String::with_capacity(inner.len());
     let mut chars = inner.chars();

@@ -5,7 +5,7 @@
 
 use logos::Logos;
 
-use super::{Place, Pos, TextError};
+use super::{Pos, TextError, TextSpan};
 
 /// Brackets that may be open at the same time.
 pub const MAX_NESTING: usize = 64;
@@ -113,7 +113,7 @@ fn tail(s: &str) -> &str {
     s.get(1..).unwrap_or_default()
 }
 
-/// The tokens of a text, newlines inside of brackets left out.
+/// The tokens of a text, newlines inside of brackets omitted.
 pub struct Lexer<'a> {
     tokens: logos::Lexer<'a, Token<'a>>,
     text: &'a str,
@@ -154,7 +154,7 @@ impl<'a> Iterator for Lexer<'a> {
             let span = self.tokens.span();
             let start = self.pos(span.start);
             let end = self.pos(span.end);
-            let place = Place::between(start, end);
+            let place = TextSpan::between(start, end);
             let Ok(token) = token else {
                 let slice: String = self.text.get(span).unwrap_or_default().chars().take(20).collect();
                 return Some(Err(TextError::new(place, format!("`{}` is no token", slice.escape_debug()))));

@@ -59,7 +59,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             },
             _ => continue,
         };
-        // A rule's complaint means that the rewrite does not fit; the program stays.
+        // A rule's error means that the rewrite does not fit; the program stays.
         if let Ok(Some(name)) = made {
             changed += 1;
             ctx.count(name, 1);
@@ -75,7 +75,7 @@ type Made = Result<Option<&'static str>, String>;
 
 /// How rows `[lead.., m]` become `[lead'.., m']`.
 enum Regroup {
-    /// The leading axes stay and are followed by those that the rows are split into; so many axes of 1 for the other
+    /// The leading axes stay and are followed by those that the rows are split into; this many axes of 1 for the other
     /// operand.
     Rows(usize),
     /// The leading axes become these; the rows stay.
@@ -235,7 +235,7 @@ fn repeated(f: &mut Function, block: Block, inst: Inst) -> Made {
     Ok(Some("repeated"))
 }
 
-/// The shape of a product. It is asked for before anything is inserted, so that a rewrite that does not fit leaves nothing.
+/// The shape of a product. It is computed before anything is inserted, so that a rewrite that does not fit leaves nothing.
 fn product_shape(a: &TensorType, b: &TensorType) -> Result<Vec<Dim>, String> {
     let (a, b) = (Type::Tensor(a.clone()), Type::Tensor(b.clone()));
     let product = crate::ir::result_type(&Op::Matmul, &[&a, &b], None)?;

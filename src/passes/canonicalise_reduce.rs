@@ -36,7 +36,7 @@ use crate::ir::{Block, Function, Inst, Op};
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
     for (block, inst) in f.insts().map(|(b, i, _)| (b, i)).collect::<Vec<_>>() {
-        // A rule's complaint means that the rewrite does not fit; the program stays.
+        // A rule's error means that the rewrite does not fit; the program stays.
         if let Ok(true) = rewrite(f, block, inst) {
             changed += 1;
         }

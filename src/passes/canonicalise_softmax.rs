@@ -134,21 +134,7 @@ fn never_minus_infinity(f: &Function, v: Value, depth: usize) -> bool {
     let operands: &[Value] = operands;
     let all = || operands.iter().all(|x| never_minus_infinity(f, *x, depth));
     match op {
-        Op::Unary(
-            UnaryOp::Sigmoid
-            | UnaryOp::Tanh
-            | UnaryOp::Exp
-            | UnaryOp::Exp2
-            | UnaryOp::Abs
-            | UnaryOp::Relu
-            | UnaryOp::Gelu
-            | UnaryOp::GeluTanh
-            | UnaryOp::Silu
-            | UnaryOp::Erf
-            | UnaryOp::Sqrt
-            | UnaryOp::Sin
-            | UnaryOp::Cos,
-        ) => true,
+        Op::Unary(op) if op.is_above_bottom() => true,
         Op::Softmax { .. } => true,
         Op::Cast { .. } => match operands.first().and_then(|x| f.tensor(*x)) {
             Some(t) if t.elem.is_float() => false,

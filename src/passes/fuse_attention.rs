@@ -37,7 +37,7 @@
 //!   the kernel, which then never visits hidden tiles; any other mask is an operand.
 //! * A soft cap, `c * tanh(scores)` with one number `c` (1 if there is none), may stand anywhere among the masks. What the
 //!   scores are divided by before it, `c` in `c * tanh(s / c)` or any other number, is in the scale.
-//! * `shape`: a sink, one column joined to the masked scores by `concat` or `pad`, before or behind them, if a slice of the
+//! * `shape`: a sink, one column joined to the masked scores by `concat` or `pad`, before or after them, if a slice of the
 //!   weights drops just that column. It becomes the last of the masks, without what only broadcast it.
 //! * `transposition`: nothing to prove. Whatever the right operand of the first matmul is, its transpose is `k`, a view.
 //! * `types`: queries, keys and values are floats. A cast to `f32` may stand between queries or keys and the product, and casts
@@ -64,7 +64,7 @@
 //! ```
 //!
 //! of the exact one: as written it is rounded to the type after each of the r operations, fused it stays `f32`. (The 8 is
-//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) Behind a cap h, with a of what
+//! for what comes before `exp`: the maximum is subtracted, and fused the base is changed to 2.) After a cap h, with a of what
 //! was given to `tanh`, r' operations after the cap, and M the largest sum of the sizes of what these add or put there, a sink's
 //! too, it is
 //!
@@ -98,7 +98,7 @@
 
 use super::canonicalise_cast::before_cast;
 use super::rewrite::{Cursor, become_op, made_by, remove_unused, round_to, splat, swap_last};
-use super::scores::{Failure, Site, Step, sites};
+use super::scores::{Mismatch, Site, Step, sites};
 use super::{Changed, Condition, Context, Float};
 use crate::ir::{Function, Loc, MaskKind, Op, Scalar, Value};
 use crate::scalar::BinaryOp;
@@ -142,14 +142,14 @@ struct Parts {
     operands: Vec<Option<Value>>,
 }
 
-fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Failure> {
+fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Mismatch> {
     let loc = f.inst(site.softmax).loc;
     if float == Float::Strict {
         let text = "`--float strict` forbids delayed normalisation and rescaling";
-        return Err(Failure::new(Condition::Float, loc, text));
+        return Err(Mismatch::new(Condition::Float, loc, text));
     }
     let parts = parts(f, site)?;
-    let broken = |text: String| Failure::new(Condition::Shape, loc, text);
+    let broken = |text: String| Mismatch::new(Condition::Shape, loc, text);
     let (q, k_transposed, v) = match (f.inst(site.scores).operands.as_slice(), f.inst(site.output).operands.as_slice())
     {
         ([q, k], [_, v]) => (*q, *k, *v),
@@ -223,7 +223,7 @@ fn plain_logit(f: &Function, v: Value) -> Value {
 }
 
 /// Reads the steps, which must stand in canonical form, and their places.
-fn parts(f: &Function, site: &Site) -> Result<Parts, Failure> {
+fn parts(f: &Function, site: &Site) -> Result<Parts, Mismatch> {
     let none = Loc::default();
     let mut parts =
         Parts { scale: None, scale_at: none, masks: Vec::new(), masks_at: Vec::new(), operands: Vec::new() };
@@ -241,15 +241,15 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Failure> {
             }
             Step::Scale { divide: true, .. } => {
                 let text = "the scores are divided; only a product with one number is fused";
-                return Err(Failure::new(Condition::Scale, loc, text));
+                return Err(Mismatch::new(Condition::Scale, loc, text));
             }
             Step::Scale { divide: false, .. } => {
                 let text = "a second scale, or one after a mask, is not next to the matmul";
-                return Err(Failure::new(Condition::Scale, loc, text));
+                return Err(Mismatch::new(Condition::Scale, loc, text));
             }
             Step::Select { keep: false, .. } => {
                 let text = "the mask says what is hidden, not what is kept";
-                return Err(Failure::new(Condition::Mask, loc, text));
+                return Err(Mismatch::new(Condition::Mask, loc, text));
             }
             Step::Select { condition, fill, keep: true } => {
                 if is_causal(f, condition, *below) && splat(f, fill) == Some(Scalar::Float(f64::NEG_INFINITY)) {
@@ -264,7 +264,7 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Failure> {
                 parts.operands.push(Some(mask));
             }
             Step::Add { subtract: true, .. } => {
-                return Err(Failure::new(Condition::Mask, loc, "the mask is subtracted; only an added one is fused"));
+                return Err(Mismatch::new(Condition::Mask, loc, "the mask is subtracted; only an added one is fused"));
             }
             Step::Tanh => {
                 parts.masks.push(MaskKind::Cap);
@@ -272,7 +272,7 @@ fn parts(f: &Function, site: &Site) -> Result<Parts, Failure> {
             }
             Step::Widen => {
                 let text = "the scores are cast between the matmul and the softmax";
-                return Err(Failure::new(Condition::Types, loc, text));
+                return Err(Mismatch::new(Condition::Types, loc, text));
             }
         }
         parts.masks_at.resize(parts.masks.len(), loc);

@@ -61,7 +61,7 @@
 //! # What it does not do
 //!
 //! A loop that is entered from several places, or conditionally, stays as it is: the lowering makes no such. Nothing is
-//! moved behind a loop. Memory is not weighed: a hoisted value lives through the loop.
+//! moved after a loop. Memory is not weighed: a hoisted value lives through the loop.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,6 @@ use cranelift_entity::SecondaryMap;
 
 use super::{Changed, Context};
 use crate::ir::{Block, Cfg, Function, InstData, Loop, Op, Terminator, Type, Value};
-use crate::scalar::ReduceKind;
 use crate::shape::{Dim, Factor, Monomial};
 
 /// Runs the pass.
@@ -132,40 +131,28 @@ fn cannot_fail(f: &Function, inst: &InstData) -> bool {
         Some(Type::Tensor(t)) => t.shape.iter().all(safe),
         Some(Type::Index) | None => true,
     };
-    extents
-        && match &inst.op {
-            Op::Index { .. } | Op::Gather { .. } | Op::Tap { .. } => false,
-            Op::Reduce { kind, .. } => *kind != ReduceKind::ArgMax,
-            Op::DimValue(d) => is_plain(d),
-            // The rule has compared numbers with the axis.
-            Op::Slice { axis, start, stop } => {
-                let axis = inst.operands.first().and_then(|v| f.tensor(*v)).and_then(|t| t.shape.get(*axis));
-                [Some(start), Some(stop), axis].iter().all(|d| d.is_some_and(|d| d.as_const().is_some()))
-            }
-            Op::Pad { axis: _, low, high } => is_plain(low) && is_plain(high),
-            // An index that is a number was checked against the extents where the loop's own index was.
-            Op::Param { .. } => inst.operands.is_empty(),
-            Op::Fused { body, .. } => body.insts().all(|(_, _, d)| cannot_fail(body, d)),
-            Op::Const(_)
-            | Op::Iota { .. }
-            | Op::Causal
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Where
-            | Op::Cast { .. }
-            | Op::Reshape
-            | Op::Transpose { .. }
-            | Op::Broadcast
-            | Op::Concat { .. }
-            | Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::Matmul
-            | Op::Attention { .. } => true,
-        }
+    extents && (!inst.op.info().effects.fails || never_fails(f, inst))
 }
 
-/// A whole number that cannot be negative, by its form.
+/// Does an operation that may fail not fail with these attributes and operands?
+fn never_fails(f: &Function, inst: &InstData) -> bool {
+    match &inst.op {
+        Op::DimValue(d) => is_plain(d),
+        // The rule has compared numbers with the axis.
+        Op::Slice { axis, start, stop } => {
+            let axis = inst.operands.first().and_then(|v| f.tensor(*v)).and_then(|t| t.shape.get(*axis));
+            [Some(start), Some(stop), axis].iter().all(|d| d.is_some_and(|d| d.as_const().is_some()))
+        }
+        Op::Pad { axis: _, low, high } => is_plain(low) && is_plain(high),
+        // An index that is a number was checked against the extents where the loop's own index was.
+        Op::Param { .. } => inst.operands.is_empty(),
+        Op::Fused { body, .. } => body.insts().all(|(_, _, d)| cannot_fail(body, d)),
+        // Indices are elements, taps are written, and an axis of `argmax` may be empty: such an operation stays where it is.
+        _ => false,
+    }
+}
+
+/// An integer that cannot be negative, by its form.
 fn is_plain(d: &Dim) -> bool {
     let whole = |m: &Monomial| m.0.iter().all(|(factor, e)| *e > 0 && matches!(factor, Factor::Symbol(_)));
     d.is_provably_nonnegative() && d.terms().all(|(m, r)| r.den == 1 && whole(m))

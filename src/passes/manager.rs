@@ -1,7 +1,7 @@
 //! What surrounds a pass when it runs: dumps, verification, bisection, times, counters.
 //!
 //! In: a verified module, options, and a sink for texts. Out: the module after its passes, the remarks they made, and a
-//! line for each thing that was asked for. What a pass does is its own business.
+//! line for each thing that was requested. What a pass does is its own business.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -13,7 +13,7 @@ use crate::diagnostics::Diagnostics;
 use crate::ir::requirements::{keep, requirements};
 use crate::ir::{self, Loc, Module, text};
 use crate::shape::Fact;
-use crate::syntax::span::FileId;
+use crate::source::FileId;
 
 /// Where texts go. The driver writes them to stderr and to files; tests collect them.
 pub trait Sink {
@@ -42,7 +42,7 @@ impl Sink for Collected {
     }
 }
 
-/// A pass broke the module: always a bug of ours. The driver saves both texts and says how to run it again.
+/// A pass broke the module: always a bug in attnc. The driver saves both texts and says how to run it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassError {
     /// The pass.
@@ -93,7 +93,7 @@ pub fn run_passes(
 pub enum OptError {
     /// The text is no right module.
     Text(Diagnostics),
-    /// A pass broke it: a bug of ours.
+    /// A pass broke it: a bug in attnc.
     Pass(Box<PassError>),
 }
 
@@ -188,7 +188,7 @@ impl<'a> Manager<'a> {
         Ok(())
     }
 
-    /// Runs a pass on every function, and what was asked for before and after it.
+    /// Runs a pass on every function, and what was requested before and after it.
     pub(super) fn run(&mut self, pass: &Pass) -> Result<(), PassError> {
         if self.stopped {
             return Ok(());
@@ -257,7 +257,7 @@ impl<'a> Manager<'a> {
                     continue;
                 }
             }
-            // What the function asks of a call stays, whatever becomes of the operations that asked for it.
+            // What the function asks of a call stays, whatever becomes of the operations that requested it.
             let before = known.needs.get_or_insert_with(|| requirements(function));
             let values = function.value_count();
             let this = (pass.run)(function, &mut self.context);

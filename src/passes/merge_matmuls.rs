@@ -50,9 +50,9 @@
 //! # Conditions
 //!
 //! * Elements are `f32` or `bf16`. The left operand is the same value, no parameter; the right ones are parameters of one shape
-//!   but for their columns, all extents known, at least two columns each, read as they are, transposed, or cut at known places.
+//!   except for their columns, all extents known, at least two columns each, read as they are, transposed, or cut at known places.
 //!   Parameters of an array of layers are of the same array at the same index.
-//! * The products stand in one block, at most four, and none stands behind a `matmul` or an `attention` of what became of
+//! * The products stand in one block, at most four, and none stands after a `matmul` or an `attention` of what became of
 //!   another. Up to there all of them are kept in any case. So the keys and values that twelve layers, one after the other,
 //!   take of the same memory are twelve products, not one that is kept throughout.
 //! * No product is needed by taps alone: a call that does not ask for them does not compute it.
@@ -367,7 +367,7 @@ fn merge(f: &mut Function, block: Block, products: &[Product]) -> Result<(), Str
     Ok(())
 }
 
-/// Moves a parameter, and what moves its elements, before the cursor, if it stands behind.
+/// Moves a parameter, and what moves its elements, before the cursor, if it stands after.
 fn hoist(f: &mut Function, at: Cursor, v: Value) {
     let mut chain = Vec::new();
     let mut next = f.definition(v);

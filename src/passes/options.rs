@@ -1,4 +1,4 @@
-//! What a run of passes is asked for: the level, the float mode, and what to print around the passes.
+//! The options of a run of passes: the level, the float mode, and what to print around the passes.
 //!
 //! In: names as the command line spells them. Out: plain values that `manager` and `pipeline` read.
 
@@ -117,7 +117,7 @@ pub enum PrintChanged {
     Diff,
 }
 
-/// What a run of passes is asked for.
+/// The options of a run of passes.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How much is done.

@@ -62,7 +62,7 @@ impl Index {
     }
 }
 
-/// What a region may be made of is asked for each block.
+/// Which operations a region may contain is asked for each block.
 pub(super) struct Scene<'a> {
     pub(super) f: &'a Function,
     index: &'a Index,

@@ -8,7 +8,7 @@ use super::registry;
 /// Runs the passes of the manager's level over its module.
 ///
 /// # Errors
-/// What the verifier found after a pass: a bug of ours.
+/// What the verifier found after a pass: a bug in attnc.
 pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
     // -O0: the program as written.
     if m.options.level == Level::O0 {

@@ -67,7 +67,7 @@ impl Cursor {
     /// An instruction whose type follows from its operands.
     ///
     /// # Errors
-    /// The complaint of its rule; the pass then leaves the place alone.
+    /// The error of its rule; the pass then leaves the place alone.
     pub(super) fn insert(self, f: &mut Function, op: Op, operands: Vec<Value>) -> Result<Value, String> {
         self.insert_as(f, op, operands, None)
     }
@@ -75,7 +75,7 @@ impl Cursor {
     /// An instruction with a declared type.
     ///
     /// # Errors
-    /// The complaint of its rule.
+    /// The error of its rule.
     pub(super) fn insert_as(
         self,
         f: &mut Function,

@@ -1,7 +1,7 @@
 //! Finding attention: from a softmax down to `q @ k.T`, and up to `weights @ v`.
 //!
 //! In: a function and one of its softmaxes. Out: a [`Site`], the whole chain with every condition of the fusion proved
-//! except those on form (one scale, next to the matmul; masks that keep), or a [`Failure`] that names the condition that
+//! except those on form (one scale, next to the matmul; masks that keep), or a [`Mismatch`] that names the condition that
 //! does not hold and where. The canonicalising passes bring sites to that form, `fuse-attention` takes them. Nothing is
 //! rewritten here.
 //!
@@ -74,7 +74,7 @@ struct Ending {
 
 /// Why a softmax is no attention.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct Mismatch {
     pub(super) condition: Condition,
     /// The place where the condition does not hold.
     pub(super) loc: Loc,
@@ -82,20 +82,20 @@ pub(super) struct Failure {
     pub(super) notes: Vec<(Loc, String)>,
 }
 
-impl Failure {
-    pub(super) fn new(condition: Condition, loc: Loc, message: impl Into<String>) -> Failure {
-        Failure { condition, loc, message: message.into(), notes: Vec::new() }
+impl Mismatch {
+    pub(super) fn new(condition: Condition, loc: Loc, message: impl Into<String>) -> Mismatch {
+        Mismatch { condition, loc, message: message.into(), notes: Vec::new() }
     }
 }
 
 /// Every softmax whose result goes into a matmul, in order, with the attention around it or why it is none.
-pub(super) fn sites(f: &Function) -> Vec<(Inst, Result<Site, Failure>)> {
+pub(super) fn sites(f: &Function) -> Vec<(Inst, Result<Site, Mismatch>)> {
     let finder = Finder::new(f);
     let softmaxes = f.insts().filter(|(_, _, d)| matches!(d.op, Op::Softmax { .. }));
     softmaxes.filter_map(|(_, i, _)| Some((i, finder.site(i)?))).collect()
 }
 
-/// How many rewrites one site takes: each brings it nearer to its form. A guard against our own mistakes.
+/// How many rewrites one site takes: each brings it nearer to its form. A guard against our own bugs.
 const MOST_REWRITES: usize = 256;
 
 /// Makes one rewrite after another at every attention of a function, until none is left to make; `rewrite` makes one and
@@ -110,7 +110,7 @@ pub(super) fn rewrite_sites(
     for _ in 0..MOST_REWRITES {
         let mut again = false;
         for site in sites(f).into_iter().filter_map(|(_, found)| found.ok()) {
-            // A rule's complaint means that the rewrite does not fit; the program stays.
+            // A rule's error means that the rewrite does not fit; the program stays.
             if let Ok(Some(name)) = rewrite(f, &site, ctx) {
                 ctx.count(name, 1);
                 again = true;
@@ -143,7 +143,7 @@ impl<'a> Finder<'a> {
 
     /// The attention around a softmax; `None` where the softmax's result does not go into a matmul, so that nobody
     /// would call it attention.
-    fn site(&self, softmax: Inst) -> Option<Result<Site, Failure>> {
+    fn site(&self, softmax: Inst) -> Option<Result<Site, Mismatch>> {
         let weights = self.f.inst(softmax).result?;
         let ending = self.matmul_of(weights)?;
         Some(ending.and_then(|ending| self.below_softmax(softmax, &ending)))
@@ -154,7 +154,7 @@ impl<'a> Finder<'a> {
     }
 
     /// The matmul whose left operand the weights are, or why they are not only that.
-    fn matmul_of(&self, mut weights: Value) -> Option<Result<Ending, Failure>> {
+    fn matmul_of(&self, mut weights: Value) -> Option<Result<Ending, Mismatch>> {
         let mut between = Vec::new();
         loop {
             match self.after(weights)? {
@@ -169,7 +169,7 @@ impl<'a> Finder<'a> {
     }
 
     /// What uses the weights: the matmul as its left operand, or a step between that leaves them weights.
-    fn after(&self, weights: Value) -> Option<Result<Inst, Failure>> {
+    fn after(&self, weights: Value) -> Option<Result<Inst, Mismatch>> {
         let f = self.f;
         let users: Vec<Use> = self.uses[weights].clone();
         let matmul = users.iter().find_map(|u| match u {
@@ -200,7 +200,7 @@ impl<'a> Finder<'a> {
         }
         if d.op == Op::Matmul && at == 1 {
             let text = "the weights are the right operand of the matmul; they must be the left one";
-            return Some(Err(Failure::new(Condition::Transposition, d.loc, text)));
+            return Some(Err(Mismatch::new(Condition::Transposition, d.loc, text)));
         }
         let condition = match d.op {
             Op::Cast { .. } => Condition::Types,
@@ -208,7 +208,7 @@ impl<'a> Finder<'a> {
             _ => Condition::Chain,
         };
         let text = format!("`{}` stands between the softmax and the matmul", d.op);
-        Some(Err(Failure::new(condition, d.loc, text)))
+        Some(Err(Mismatch::new(condition, d.loc, text)))
     }
 
     /// Is this a matmul, or the first of some steps that end as the left operand of one?
@@ -234,7 +234,7 @@ impl<'a> Finder<'a> {
     }
 
     /// A value that the fused kernel never stores must have no second use.
-    fn used_once(&self, v: Value, what: &str) -> Result<(), Failure> {
+    fn used_once(&self, v: Value, what: &str) -> Result<(), Mismatch> {
         let users = &self.uses[v];
         if users.len() == 1 {
             return Ok(());
@@ -242,7 +242,7 @@ impl<'a> Finder<'a> {
         let f = self.f;
         let loc = f.definition(v).map(|(_, d)| d.loc).unwrap_or_default();
         let message = format!("{what} is used {} times; fused, it would not exist", users.len());
-        let mut failure = Failure::new(Condition::Uses, loc, message);
+        let mut failure = Mismatch::new(Condition::Uses, loc, message);
         for user in users {
             let (loc, text) = match user {
                 Use::Operand(i, _) => (self.loc(*i), format!("used here by `{}`", f.inst(*i).op)),
@@ -253,22 +253,22 @@ impl<'a> Finder<'a> {
         Err(failure)
     }
 
-    fn below_softmax(&self, softmax: Inst, ending: &Ending) -> Result<Site, Failure> {
+    fn below_softmax(&self, softmax: Inst, ending: &Ending) -> Result<Site, Mismatch> {
         let f = self.f;
         let d = f.inst(softmax);
         let block = self.blocks[softmax];
         let (Some(block), Op::Softmax { axis }, [x], Some(weights)) = (block, &d.op, d.operands.as_slice(), d.result)
         else {
-            return Err(Failure::new(Condition::Chain, d.loc, "the softmax is in no block"));
+            return Err(Mismatch::new(Condition::Chain, d.loc, "the softmax is in no block"));
         };
         let output = ending.output;
         if let Some(i) = ending.between.iter().chain([&output]).find(|i| self.blocks[**i] != Some(block)) {
-            return Err(Failure::new(Condition::Block, self.loc(*i), "the softmax stands in another block"));
+            return Err(Mismatch::new(Condition::Block, self.loc(*i), "the softmax stands in another block"));
         }
         let rank = f.tensor(weights).map_or(0, |t| t.rank());
         if axis + 1 != rank {
             let text = format!("the softmax is over axis {axis} of {rank}, not over the last, the keys");
-            return Err(Failure::new(Condition::Axis, d.loc, text));
+            return Err(Mismatch::new(Condition::Axis, d.loc, text));
         }
         let kept = self.kept(ending)?;
         let (mut steps, mut sink) = (Vec::new(), None);
@@ -288,7 +288,7 @@ impl<'a> Finder<'a> {
                 continue;
             }
             if steps.len() >= LONGEST_CHAIN {
-                return Err(Failure::new(Condition::Chain, loc, "too many operations before the softmax"));
+                return Err(Mismatch::new(Condition::Chain, loc, "too many operations before the softmax"));
             }
             let (below, step) = self.step(i, op, operands)?;
             self.keeps_shape(v, below, loc)?;
@@ -300,11 +300,11 @@ impl<'a> Finder<'a> {
         let joined = sink.map_or(steps.len(), |(_, below)| below);
         if let Some((i, ..)) = steps.iter().skip(joined).find(|(_, _, step)| *step != Step::Widen) {
             let text = format!("`{}` stands between the sink and the softmax", f.inst(*i).op);
-            return Err(Failure::new(Condition::Chain, self.loc(*i), text));
+            return Err(Mismatch::new(Condition::Chain, self.loc(*i), text));
         }
         if let (None, Some(kept)) = (&sink, &kept) {
             let text = "a part of the weights is taken, and no column was joined to the scores";
-            return Err(Failure::new(Condition::Chain, kept.loc, text));
+            return Err(Mismatch::new(Condition::Chain, kept.loc, text));
         }
         let site = Site { block, scores, steps, sink, softmax, output };
         self.types(&site)?;
@@ -312,13 +312,13 @@ impl<'a> Finder<'a> {
     }
 
     /// The columns of the weights that meet values, if those are not all.
-    fn kept(&self, ending: &Ending) -> Result<Option<Kept<'a>>, Failure> {
+    fn kept(&self, ending: &Ending) -> Result<Option<Kept<'a>>, Mismatch> {
         let mut kept = None;
         for i in &ending.between {
             let d = self.f.inst(*i);
             let Op::Slice { start, stop, .. } = &d.op else { continue };
             if kept.is_some() {
-                return Err(Failure::new(Condition::Chain, d.loc, "parts of the weights are taken twice"));
+                return Err(Mismatch::new(Condition::Chain, d.loc, "parts of the weights are taken twice"));
             }
             kept = Some(Kept { start, stop, loc: d.loc });
         }
@@ -327,12 +327,12 @@ impl<'a> Finder<'a> {
 
     /// The scores and the sink of a `concat` or `pad` along the keys, where `kept` drops just the sink; `None` if it is
     /// another operation.
-    fn joined(&self, i: Inst, kept: &Kept<'_>) -> Option<Result<(Value, Sink), Failure>> {
+    fn joined(&self, i: Inst, kept: &Kept<'_>) -> Option<Result<(Value, Sink), Mismatch>> {
         let d = self.f.inst(i);
         let last = self.shape_of(d.result).len().checked_sub(1)?;
         let columns = |v: Value| self.shape_of(Some(v)).get(last).cloned().unwrap_or_default();
         let one = |n: &Dim| n.as_const() == Some(1);
-        // Which scores are kept if they come first, and behind so many columns.
+        // Which scores are kept if they come first, and after this many columns.
         let is_first = |scores: Value| *kept.start == Dim::zero() && *kept.stop == columns(scores);
         let is_after = |scores: Value| *kept.start == Dim::one() && *kept.stop == columns(scores).add(&Dim::one());
         let found = match (&d.op, d.operands.as_slice()) {
@@ -357,29 +357,29 @@ impl<'a> Finder<'a> {
             Some((scores, logit)) => Ok((scores, Sink { join: i, logit })),
             None => {
                 let text = "of the columns joined to the scores, not one alone is dropped from the weights";
-                Err(Failure::new(Condition::Shape, kept.loc, text))
+                Err(Mismatch::new(Condition::Shape, kept.loc, text))
             }
         })
     }
 
     /// The operation that makes the scores at one point of the chain.
-    fn link(&self, v: Value, block: Block, loc: Loc) -> Result<(Inst, &'a Op, &'a [Value]), Failure> {
+    fn link(&self, v: Value, block: Block, loc: Loc) -> Result<(Inst, &'a Op, &'a [Value]), Mismatch> {
         let Some((i, op, operands)) = made_by(self.f, v) else {
-            return Err(Failure::new(Condition::Chain, loc, "the scores are an argument, not made by a matmul"));
+            return Err(Mismatch::new(Condition::Chain, loc, "the scores are an argument, not made by a matmul"));
         };
         self.used_once(v, &format!("the result of `{op}`"))?;
         if self.blocks[i] != Some(block) {
             let text = format!("`{op}` stands in another block than the softmax");
-            return Err(Failure::new(Condition::Block, self.loc(i), text));
+            return Err(Mismatch::new(Condition::Block, self.loc(i), text));
         }
         Ok((i, op, operands))
     }
 
     /// What an operation does to the scores, and which operand they are.
-    fn step(&self, i: Inst, op: &Op, operands: &[Value]) -> Result<(Value, Step), Failure> {
+    fn step(&self, i: Inst, op: &Op, operands: &[Value]) -> Result<(Value, Step), Mismatch> {
         let f = self.f;
         let loc = self.loc(i);
-        let fail = |condition, text: String| Err(Failure::new(condition, loc, text));
+        let fail = |condition, text: String| Err(Mismatch::new(condition, loc, text));
         match (op, operands) {
             (Op::Binary(BinaryOp::Mul), [a, b]) => match (is_scalar(f, *a), is_scalar(f, *b)) {
                 (_, true) => Ok((*a, Step::Scale { by: *b, divide: false })),
@@ -463,22 +463,22 @@ impl<'a> Finder<'a> {
     }
 
     /// A mask must not broadcast the scores to a larger shape.
-    fn keeps_shape(&self, above: Value, below: Value, loc: Loc) -> Result<(), Failure> {
+    fn keeps_shape(&self, above: Value, below: Value, loc: Loc) -> Result<(), Mismatch> {
         if self.shape_of(Some(above)) == self.shape_of(Some(below)) {
             return Ok(());
         }
         let show = |v: Value| self.f.ty(v).to_string();
         let text = format!("the mask broadcasts the scores from {} to {}", show(below), show(above));
-        Err(Failure::new(Condition::Mask, loc, text))
+        Err(Mismatch::new(Condition::Mask, loc, text))
     }
 
     /// Floats throughout; casts between types of them are steps of their own.
-    fn types(&self, site: &Site) -> Result<(), Failure> {
+    fn types(&self, site: &Site) -> Result<(), Mismatch> {
         let is_float = |v: &Value| self.f.tensor(*v).is_some_and(|t| t.elem.is_float());
         let (first, last) = (self.f.inst(site.scores), self.f.inst(site.output));
         match first.operands.iter().chain(&last.operands).all(is_float) {
             true => Ok(()),
-            false => Err(Failure::new(Condition::Types, first.loc, "the two matmuls are not of floats")),
+            false => Err(Mismatch::new(Condition::Types, first.loc, "the two matmuls are not of floats")),
         }
     }
 }

@@ -34,7 +34,7 @@
 //!
 //! A tap is a use, and what is used twice cannot stay inside of a kernel: one tap of attention's weights would keep every
 //! attention from being fused, and one of a sum before an activation every such product. The copies that this pass makes are
-//! needed by their tap alone (`ir::needed_without_taps`), so lowering puts them behind a jump: a call computes them if it asks
+//! needed by their tap alone (`ir::needed_without_taps`), so lowering puts them after a jump: a call computes them if it asks
 //! for the tap, for each layer by itself, and what the results need is fused as it is without taps. Other passes keep the two
 //! apart: `cse` and `merge-matmuls` do not make one of what only taps need and what is needed anyway.
 //!
@@ -43,7 +43,7 @@
 //! From the tapped value back to what lies in memory in any case. That is, by where it comes from: arguments, parameters,
 //! sources, what is gathered or put together, what is fused already. And by who needs it, taps apart: whatever
 //!
-//! * leaves its block, or is an operand of a product, moved or not; but for the weights of an attention, which are found by
+//! * leaves its block, or is an operand of a product, moved or not; except for the weights of an attention, which are found by
 //!   the softmax (or `exp` and `sum`) between them and the product before;
 //! * is used after a product that comes later, as a residual is;
 //! * is a product, with what is done to its elements, and goes into a reduction or softmax that is not attention's.

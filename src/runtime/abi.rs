@@ -275,7 +275,7 @@ pub mod cmp {
     pub const GE: u64 = 5;
 }
 
-/// A `where` clause that is decided at the door of a call.
+/// A `where` clause that is checked on entry to a call.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CheckDesc {
@@ -372,15 +372,15 @@ pub mod feature {
     pub const AVX512: u64 = 1 << 3;
     /// AVX-512 BF16.
     pub const AVX512_BF16: u64 = 1 << 4;
-    /// AVX-512 VNNI, and VBMI, which processors with VNNI have but for two.
+    /// AVX-512 VNNI, and VBMI, which processors with VNNI have except for two.
     pub const AVX512_VNNI: u64 = 1 << 5;
-    /// AMX tiles and their products of BF16. Before its code runs, the system must have been asked for the tiles.
+    /// AMX tiles and their products of BF16. Before its code runs, the process must have asked the system for tiles.
     pub const AMX_BF16: u64 = 1 << 6;
     /// AVX-VNNI: sums of products of bytes in 256 bits.
     pub const AVX_VNNI: u64 = 1 << 7;
 }
 
-/// Levels of processors: names of variants that `ATTNC_CPU` may ask for.
+/// Instruction set levels: names of variants that `ATTNC_CPU` may ask for.
 pub mod level {
     /// Every level, the lowest first.
     pub const NAMES: [&str; 6] = ["portable", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"];
@@ -445,7 +445,7 @@ pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, s
 /// Runs a kernel over the grid points `0..total`, in parallel where that pays, and returns when all are done:
 /// 0, or non-zero once something has failed; the plan then returns that at once. `total <= 0` does nothing.
 ///
-/// Two hints, which no result hangs on: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie
+/// Two prefetch hints, which never affect results: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie
 /// `next_bytes` bytes of packed weights, which a later launch will read in the order of its grid points (0 bytes if none
 /// will).
 pub type Launch = unsafe extern "C" fn(
@@ -477,9 +477,9 @@ pub struct PlanContext {
     pub outs: *const *mut u8,
     /// For each of [`ModelDesc::params`] a table of tensors, row-major over the extents (one for a single tensor).
     pub params: *const *const *const u8,
-    /// Data of each tap, `[extents.., shape..]`; null where nothing of it is asked for. Then for each tap its flags,
+    /// Data of each tap, `[extents.., shape..]`; null where nothing of it is requested. Then for each tap its flags,
     /// `[extents.., stacked..]`: bytes that are 0, to be set to 1 for what is written; null as above. Then for each tap
-    /// what is asked for, `[extents..]`: bytes that are 1 or 0, never null. What is not asked for is not written.
+    /// what is requested, `[extents..]`: bytes that are 1 or 0, never null. What is not requested is not written.
     pub taps: *const *mut u8,
     /// Buffers between kernels.
     pub arena: *mut u8,
@@ -496,7 +496,7 @@ pub struct PlanContext {
     /// Non-zero once something has failed.
     pub failed: i64,
     /// How weights are best read: 0 at several pages at once; 1 in the order of addresses; 2 in that order, and past the caches,
-    /// which hold a small part of them at most. What is fetched ahead hangs on it, and no result.
+    /// which hold a small part of them at most. It affects what is prefetched, never results.
     pub in_order: i64,
     /// The runtime's own, not for generated code.
     pub runtime: *mut u8,

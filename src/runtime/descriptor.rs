@@ -135,7 +135,7 @@ pub struct Entry {
     pub batch_symbol: Option<usize>,
     /// Arguments.
     pub args: Vec<Tensor>,
-    /// Conditions at the door.
+    /// Conditions that a call checks on entry.
     pub checks: Vec<Check>,
     /// Results.
     pub results: Vec<Tensor>,
@@ -277,7 +277,7 @@ pub fn serialise(model: &ModelDescriptor) -> Result<DescriptorImage, String> {
     Ok(w.finish())
 }
 
-/// Fills tables top down: a table's rows are reserved first, then its own tables behind it.
+/// Fills tables top down: a table's rows are reserved first, then its own tables after it.
 #[derive(Default)]
 struct Writer {
     bytes: Vec<u8>,

@@ -55,7 +55,7 @@ impl fmt::Display for LinkError {
         match self {
             LinkError::NoLinker { tried } => write!(
                 f,
-                "no linker found (looked for {}); install a C compiler or LLVM's lld, or write an object file with `--emit obj`",
+                "no linker found (looked for {}); install a C compiler or LLVM's lld, or emit an object file with `--emit obj`",
                 tried.join(", ")
             ),
             LinkError::File { path, error } => write!(f, "cannot write `{}`: {error}", path.display()),
@@ -123,7 +123,7 @@ impl Linker {
 
     /// Links the object files into `output`, exporting what `script` says; all by their names in the folder where the
     /// linker is started, so that no path gets into its output. libm is among the libraries only if it is needed: reading
-    /// its symbols takes a fifth of the linker's time. Line tables are left out unless the model has some: parts of the support
+    /// its symbols takes a fifth of the linker's time. Line tables are omitted unless the model has some: parts of the support
     /// library have them, too.
     fn command(&self, objects: &[String], script: &str, made: &Made<'_>, output: &str) -> Command {
         let mut c = Command::new(&self.program);

@@ -52,7 +52,7 @@ macro_rules! functions {
                 let address = |name: &str| {
                     let at = abi::FUNCTIONS.iter().position(|known| name.strip_prefix("attnc_") == Some(known));
                     let found = at.and_then(|at| table.functions.get(at)).copied();
-                    found.ok_or_else(|| error(-1, format!("there is no function {name}")))
+                    found.ok_or_else(|| error(-1, format!("the library has no function {name}")))
                 };
                 // SAFETY: the signatures are those of the support library.
                 unsafe {
@@ -118,7 +118,7 @@ unsafe impl Send for CompiledModel {}
 // SAFETY: and by several at once.
 unsafe impl Sync for CompiledModel {}
 
-/// Axes that a shape query makes room for.
+/// Axes that a shape query makes space for.
 const MAX_RANK: usize = 64;
 
 impl CompiledModel {
@@ -145,7 +145,7 @@ impl CompiledModel {
                 let message = format!("{} has ABI {}, this attnc has {ABI_VERSION}", so.display(), other.abi_version);
                 return Err(error(-1, message));
             }
-            None => return Err(error(-1, format!("{} is not a model that attnc made", so.display()))),
+            None => return Err(error(-1, format!("{} is not a model compiled by attnc", so.display()))),
         };
         // SAFETY: the version says which functions there are.
         let functions = unsafe { Functions::of(table)? };
@@ -191,8 +191,9 @@ impl CompiledModel {
         let wanted = CString::new(name).map_err(|_| error(1, "an entry point's name has a NUL"))?;
         // SAFETY: a C string.
         let index = unsafe { (self.functions.attnc_entry_index)(wanted.as_ptr()) };
-        u64::try_from(index)
-            .map_err(|_| error(1, format!("no entry point `{name}`; there is {}", self.entries().join(", "))))
+        u64::try_from(index).map_err(|_| {
+            error(1, format!("no entry point `{name}`; the entry points are {}", self.entries().join(", ")))
+        })
     }
 
     /// Signature of an entry point, as the program spells it.
@@ -272,7 +273,7 @@ unsafe fn text(t: *const c_char) -> String {
 /// # Safety
 /// `f` is one of the functions that copy an error's text, `handle` one of its handles.
 unsafe fn copied(f: unsafe extern "C" fn(*const c_void, *mut c_char, u64) -> u64, handle: *const c_void) -> String {
-    // SAFETY: a null buffer asks for the length; the second has room for it and the NUL.
+    // SAFETY: a null buffer asks for the length; the second has space for it and the NUL.
     unsafe {
         let mut bytes = vec![0u8; f(handle, null_mut(), 0) as usize + 1];
         f(handle, bytes.as_mut_ptr().cast(), bytes.len() as u64);
@@ -461,7 +462,7 @@ impl Session<'_> {
         };
         self.written = written;
         let results: Option<Vec<Tensor>> = results.into_iter().map(Room::filled).collect();
-        Ok((results.ok_or_else(|| error(8, "the results are not what their types say"))?, found))
+        Ok((results.ok_or_else(|| error(8, "the results do not match their types"))?, found))
     }
 
     /// In how many steps of loops over time each tap of the last call with taps was written: 0 where the call did not come to
@@ -470,7 +471,7 @@ impl Session<'_> {
         &self.written
     }
 
-    /// Makes ready to call an entry point again and again, with the same arguments and the same room for the results.
+    /// Makes ready to call an entry point again and again, with the same arguments and the same space for the results.
     ///
     /// # Errors
     /// What the runtime says against the arguments.
@@ -493,7 +494,7 @@ impl Session<'_> {
         for i in 0..count {
             let mut shape = [0i64; MAX_RANK];
             let mut rank = 0;
-            // SAFETY: live tensors; room for as many axes as said.
+            // SAFETY: live tensors; space for as many axes as said.
             let status = unsafe {
                 let (capacity, n) = (shape.len() as u64, args.len() as u64);
                 (f.attnc_result_shape)(self.handle, entry, n, args.as_ptr(), i, shape.as_mut_ptr(), capacity, &mut rank)

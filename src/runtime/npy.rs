@@ -16,25 +16,24 @@ const MAX_RANK: usize = 64;
 /// What is wrong with the file, as the end of a sentence that begins with its name.
 pub fn parse(file: &[u8]) -> Result<Tensor, String> {
     let rest = file.strip_prefix(MAGIC).ok_or("is not a NumPy file (.npy)")?;
-    let ([major, _minor], rest) = rest.split_first_chunk::<2>().ok_or("is cut off")?;
+    let ([major, _minor], rest) = rest.split_first_chunk::<2>().ok_or("is truncated")?;
     let (length, rest) = match major {
         1 => rest.split_first_chunk::<2>().map(|(n, rest)| (u32::from(u16::from_le_bytes(*n)), rest)),
         2 | 3 => rest.split_first_chunk::<4>().map(|(n, rest)| (u32::from_le_bytes(*n), rest)),
-        _ => return Err(format!("has version {major} of the format, which is not known here")),
+        _ => return Err(format!("has version {major} of the format, which is not supported")),
     }
-    .ok_or("is cut off")?;
+    .ok_or("is truncated")?;
     let (header, data) =
-        usize::try_from(length).ok().and_then(|n| rest.split_at_checked(n)).ok_or("is cut off in its header")?;
+        usize::try_from(length).ok().and_then(|n| rest.split_at_checked(n)).ok_or("is truncated in its header")?;
     let header = std::str::from_utf8(header).map_err(|_| "has a header that is not UTF-8")?;
-    let Header { descr, fortran_order, shape } = Reader { text: header, at: 0 }
-        .header()
-        .ok_or_else(|| format!("has a header that is not NumPy's: {header:?}"))?;
+    let Header { descr, fortran_order, shape } =
+        Reader { text: header, at: 0 }.header().ok_or_else(|| format!("has an invalid header: {header:?}"))?;
     let (elem, big_endian) = elem_of(&descr)?;
     let size = elem.size() as usize;
     let count = if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)) };
-    let bytes = count.and_then(|n| n.checked_mul(size)).ok_or("has a shape that no memory can hold")?;
+    let bytes = count.and_then(|n| n.checked_mul(size)).ok_or("has a shape too large for memory")?;
     if data.len() != bytes {
-        return Err(format!("has {} bytes of data, and its shape {shape:?} needs {bytes}", data.len()));
+        return Err(format!("has {} bytes of data, but its shape {shape:?} needs {bytes}", data.len()));
     }
     let mut data = if fortran_order { row_major(data, &shape, size) } else { data.to_vec() };
     if big_endian {
@@ -84,14 +83,14 @@ fn elem_of(descr: &str) -> Result<(Elem, bool), String> {
         "b1" => Elem::Bool,
         _ => {
             return Err(format!(
-                "has elements of type {descr:?}; f32, f16, bf16 (`V2`), i8, i32, i64 and bool can be read"
+                "has elements of type {descr:?}; supported are f32, f16, bf16 (`V2`), i8, i32, i64 and bool"
             ));
         }
     };
     match order {
         "<" | "|" | "=" => Ok((elem, false)),
         ">" => Ok((elem, elem.size() > 1)),
-        _ => Err(format!("has elements of type {descr:?}, which is not known here")),
+        _ => Err(format!("has elements of the unsupported type {descr:?}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What this processor has.
 //!
 //! In: nothing. Out: the bits of [`feature`](super::abi::feature) that it offers, and whether its system lets a process use
-//! what must be asked for. The support library chooses a model's code by it; so do tests, which run what can run.
+//! what must be requested. The support library chooses a model's code by it; so do tests, which run what can run.
 
 /// Bits of [`feature`](super::abi::feature) that this processor and its operating system offer.
 #[cfg(target_arch = "x86_64")]
@@ -68,7 +68,7 @@ pub fn features() -> u64 {
 }
 
 /// Lets the system this process use tiles (AMX)? To ask is to get them, for all threads; a system that does not know of them,
-/// or has no room for them where a signal is handled, refuses.
+/// or has no space for them where a signal is handled, refuses.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub fn may_use_tiles() -> bool {
     const ARCH_PRCTL: i64 = 158;

@@ -1,6 +1,6 @@
 //! Weights for the interpreter: tensors of a safetensors file by name.
 //!
-//! In: the path of an untrusted file. Out: each tensor that is asked for, checked beforehand against the model's
+//! In: the path of an untrusted file. Out: each tensor that is requested, checked beforehand against the model's
 //! parameters all at once. (A `model.so` does the same by itself, in `support/weights.rs`.)
 
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ impl WeightsFile {
         let shown = path.display();
         let unreadable = |e: std::io::Error| format!("cannot read weights file `{shown}`: {e}");
         if path.is_dir() {
-            return Err(format!("cannot read weights file `{shown}`: it is a folder"));
+            return Err(format!("cannot read weights file `{shown}`: it is a directory"));
         }
         // Asked before it is opened, which would wait for somebody to write to a pipe.
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
@@ -112,7 +112,7 @@ impl WeightsFile {
             return Ok(found);
         }
         let (shown, rest) = wrong.split_at(wrong.len().min(40));
-        let mut text = format!("the weights file does not fit: {} tensors\n  {}", wrong.len(), shown.join("\n  "));
+        let mut text = format!("the weights file does not match: {} tensors\n  {}", wrong.len(), shown.join("\n  "));
         if !rest.is_empty() {
             text += &format!("\n  ... and {} more", rest.len());
         }

@@ -7,7 +7,7 @@
 //!
 //! A form has a bounded size: what would grow beyond it becomes one unknown ([`Dim::is_too_long`]), so that no program makes
 //! the compiler multiply out sums without end. Arithmetic never panics: coefficients are `i128` and saturate; a value that no longer fits an `i64` is refused when
-//! it is evaluated or asked for as a constant.
+//! it is evaluated or requested as a constant.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,7 +107,7 @@ pub type Product = (i128, Vec<(Factor, u32)>);
 pub enum DimError {
     /// A symbol has no value.
     Unbound(Arc<str>),
-    /// A quotient is not a whole number.
+    /// A quotient is not an integer.
     NotWhole,
     /// A divisor is zero.
     DivisionByZero,
@@ -182,7 +182,7 @@ impl Dim {
         self.terms.iter()
     }
 
-    /// The value if it is a whole number that fits `i64`.
+    /// The value if it is an integer that fits `i64`.
     pub fn as_const(&self) -> Option<i64> {
         match self.terms.len() {
             0 => Some(0),

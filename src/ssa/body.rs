@@ -2,8 +2,9 @@
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
-use super::{Block, Dialect, Inst, Jumps, Loc, Terminator, Value};
+use super::{Block, Dialect, Inst, Jumps, Terminator, Value};
 use crate::cfg::{self, Cfg, Flow};
+use crate::source::Loc;
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl<D: Dialect> Body<D> {
         cfg::predecessors(self)
     }
 
-    /// Blocks so that each comes after those that dominate it; unreachable ones are left out.
+    /// Blocks so that each comes after those that dominate it; unreachable ones are omitted.
     pub fn reverse_postorder(&self) -> Vec<Block> {
         cfg::reverse_postorder(self)
     }

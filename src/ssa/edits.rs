@@ -3,7 +3,8 @@
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 
 use super::body::ValueData;
-use super::{Block, BlockData, Body, Dialect, Inst, InstData, Loc, Terminator, Value, ValueDef};
+use super::{Block, BlockData, Body, Dialect, Inst, InstData, Terminator, Value, ValueDef};
+use crate::source::Loc;
 
 /// A use of a value: who uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl<D: Dialect> Body<D> {
     /// Appends an instruction, its type computed by the operation's rule.
     ///
     /// # Errors
-    /// The rule's complaint about the operands, in words.
+    /// The rule's error about the operands, in words.
     pub fn append(
         &mut self,
         block: Block,

@@ -29,5 +29,5 @@ pub use cse::merge_common;
 pub use dce::{live, remove_dead};
 pub use dialect::{Dialect, Effects, Touches};
 pub use edits::Use;
-pub use entities::{Block, Inst, Loc, Value};
+pub use entities::{Block, Inst, Value};
 pub use terminator::{BlockCall, Jumps, Terminator};

@@ -7,7 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use cranelift_entity::{EntityRef, SecondaryMap};
 
 use super::verify::{At, structure, uses};
-use super::{Block, BlockCall, Body, Dialect, Effects, Inst, Loc, Terminator, Use, Value, merge_common, remove_dead};
+use super::{Block, BlockCall, Body, Dialect, Effects, Inst, Terminator, Use, Value, merge_common, remove_dead};
+use crate::source::Loc;
 
 #[derive(Clone, Debug)]
 struct Toy;

@@ -1,6 +1,6 @@
 //! What holds of every body, whatever its operations: structure, dominance, jumps.
 //!
-//! In: a body, perhaps a broken one, and the values that are there from the start. Out: every complaint, with the thing
+//! In: a body, perhaps a broken one, and the values that are there from the start. Out: every error, with the thing
 //! it is about. It comes in two steps: what is wrong with the [`structure`] makes it meaningless to ask for dominators,
 //! so [`uses`] is for a body whose structure is right. What operations demand is for each IR to say.
 
@@ -9,7 +9,7 @@ use cranelift_entity::SecondaryMap;
 use super::{Block, Body, Dialect, Inst, Terminator, Value, ValueDef};
 use crate::cfg::Cfg;
 
-/// A thing in a body that a complaint is about.
+/// A thing in a body that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The body as a whole: the head of its text.
@@ -46,7 +46,7 @@ impl Definitions {
         self.holder[v]
     }
 
-    /// Is a value defined on every way to a position? Where no way leads, every value is.
+    /// Is a value defined on every path to a position? Where no way leads, every value is.
     pub fn is_visible(&self, cfg: &Cfg<Block>, v: Value, from: Position) -> bool {
         match self.at[v] {
             Some(at) if at.block == from.block => (at.place, at.inner) < (from.place, from.inner),

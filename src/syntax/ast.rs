@@ -6,8 +6,8 @@
 //! replaces what is deeper by [`ExprKind::Error`] and reports it), so recursion over them, and
 //! dropping them, is safe.
 
-use super::span::Span;
 use crate::shape::Elem;
+use crate::source::Span;
 
 /// How deep expressions, types and blocks may nest; deeper ones are an error of the program.
 pub const MAX_DEPTH: u16 = 256;
@@ -170,7 +170,7 @@ pub struct Param {
     pub name: Ident,
     /// Its type.
     pub ty: Type,
-    /// The value after `=`, for arguments that may be left out.
+    /// The value after `=`, for arguments that may be omitted.
     pub default: Option<Expr>,
     /// The whole parameter.
     pub span: Span,
@@ -226,7 +226,7 @@ pub enum DimSpec {
     Dim(Expr),
 }
 
-/// One entry of `<..>` behind a name.
+/// One entry of `<..>` after a name.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GenericArg {
     /// The name in `eps = 1e-5`.
@@ -479,9 +479,9 @@ pub enum Index {
     Expr(Expr),
     /// `a..b`; `a..` and `..b` leave one end out.
     Range {
-        /// The first position; the axis's start where left out.
+        /// The first position; the axis's start where omitted.
         start: Option<Expr>,
-        /// The position after the last; the axis's end where left out.
+        /// The position after the last; the axis's end where omitted.
         end: Option<Expr>,
         /// The whole entry.
         span: Span,

@@ -1,19 +1,19 @@
 //! Is `// 2` a comment, or Python's division?
 //!
-//! In: a comment, the tokens before it, and the names of dimensions seen so far. Out: yes, where it begins right behind
+//! In: a comment, the tokens before it, and the names of dimensions seen so far. Out: yes, where it begins right after
 //! an operand and its text reads, to its end, like the rest of an expression:
 //!
-//! * it begins with a number, with a parenthesis that holds a formula, or, behind a dimension or a number, with the name
+//! * it begins with a number, with a parenthesis that holds a formula, or, after a dimension or a number, with the name
 //!   of a dimension (an uppercase name that the file has in a shape or in `<..>`);
 //! * up to the end of the line, or to a bracket that closes one opened before it, there are only operands and `+ - * / %`;
-//! * it is no compound such as `2-D` or `1-based`, and it does not stand behind the type of a field.
+//! * it is no compound such as `2-D` or `1-based`, and it does not stand after the type of a field.
 //!
 //! Everything else is a comment: `x + 1  // add one`, `q @ k.T  // (S, T)`, `w: f32[F, D]  // 4 * D`.
 
 use super::token::{Lexeme, Token};
 use logos::Logos;
 
-/// Does the text behind `//` read like the rest of the expression that `before` ends with?
+/// Does the text after `//` read like the rest of the expression that `before` ends with?
 pub(super) fn is_division(before: &[Lexeme<'_>], rest: &str, is_dimension: &dyn Fn(&str) -> bool) -> bool {
     let Some(last) = before.last().map(|lexeme| lexeme.token) else { return false };
     if !ends_operand(last) || ends_type(before) {

@@ -5,8 +5,8 @@
 //! precedence implies, operators first, as `(+ x ln_1(x))`, so that the text shows what was understood.
 
 use super::ast::*;
-use super::span::{SourceFile, Span};
 use super::token::{Lexeme, Token};
+use crate::source::{SourceFile, Span};
 use std::fmt::Write;
 
 /// The tokens of a file, each with its place, its kind and, where the kind does not say it, its text.

@@ -12,11 +12,11 @@
 //!    the missing closing brackets are put in, marked so that the parser does not complain again.
 
 use super::ast::MAX_DEPTH;
-use super::span::Span;
 use super::token::{Lexeme, Token};
 use super::words;
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::Span;
 
 /// Brings the tokens of a text into the form that the grammar reads.
 pub fn arrange<'a>(lexemes: &[Lexeme<'a>], source: &str, end: Span, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
@@ -205,10 +205,9 @@ impl<'a> Layout<'_, 'a> {
         }
         let Some(found) = found else {
             let symbol = symbol(lexeme.token);
-            let diagnostic =
-                Diagnostic::error(codes::UNOPENED, format!("`{symbol}` closes nothing")).at(lexeme.span, "");
+            let diagnostic = Diagnostic::error(codes::UNOPENED, format!("unmatched `{symbol}`")).at(lexeme.span, "");
             let diagnostic = match self.open.last() {
-                Some(open) => diagnostic.also(open.span, "this bracket is open"),
+                Some(open) => diagnostic.also(open.span, "this bracket is still open"),
                 None => diagnostic,
             };
             self.diagnostics.push(diagnostic);
@@ -247,8 +246,8 @@ impl<'a> Layout<'_, 'a> {
                         .at(open.span, format!("opened here; the closing `{}` is missing", symbol(missing)));
                 if let Some((brace, closer)) = self.suspect.take_if(|(brace, _)| brace.start > open.span.start) {
                     diagnostic = diagnostic
-                        .also(brace, "this may be the one that lacks its `}`")
-                        .also(closer, "this closed it, at another indentation");
+                        .also(brace, "this one may lack its `}`")
+                        .also(closer, "this closes it, at a different indentation");
                 }
                 if let Some(lexeme) = closed_by {
                     diagnostic = diagnostic.also(lexeme.span, "this closes an outer bracket");
@@ -323,7 +322,7 @@ impl<'a> Layout<'_, 'a> {
     fn too_deep(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
         self.was_too_deep = true;
         self.diagnostics.push(
-            Diagnostic::error(codes::TOO_DEEP, format!("nesting is limited to {MAX_DEPTH} levels"))
+            Diagnostic::error(codes::TOO_DEEP, format!("nested more than {MAX_DEPTH} levels deep"))
                 .at(lexeme.span, "one level too many")
                 .help("give parts of the expression names with `let`"),
         );
@@ -357,8 +356,8 @@ impl<'a> Layout<'_, 'a> {
         let at_start = !self.is_list_of_lines() || self.at_start();
         if ends || in_code || !at_start {
             self.diagnostics.push(
-                Diagnostic::warning(codes::LOST_DOC, "this doc comment describes nothing").at(lexeme.span, "").help(
-                    "`///` stands before an item, a field, a function or a parameter; other comments begin with `//`",
+                Diagnostic::warning(codes::LOST_DOC, "this doc comment documents nothing").at(lexeme.span, "").help(
+                    "`///` goes before an item, a field, a function or a parameter; other comments begin with `//`",
                 ),
             );
         } else {
@@ -415,9 +414,9 @@ impl<'a> Layout<'_, 'a> {
             let symbol = self.source.get(place.range()).unwrap_or("");
             self.diagnostics.push(
                 Diagnostic::error(codes::LEADING_OPERATOR, format!("a line cannot begin with `{symbol}`"))
-                    .at(place, "the statement ended with the line before")
+                    .at(place, "the statement ended on the previous line")
                     .help(format!(
-                        "put `{symbol}` at the end of the line before, or the whole expression in parentheses"
+                        "put `{symbol}` at the end of the previous line, or the whole expression in parentheses"
                     )),
             );
             return;

@@ -3,11 +3,11 @@
 //! In: the token at which the grammar stopped, its neighbours, and the tokens that would have fitted. Out: one
 //! diagnostic, of the first kind of mistake below that is recognised, else "expected .., found ..".
 
-use super::span::Span;
 use super::token::{Lexeme, Token};
 use super::words;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::syntax as codes;
+use crate::source::Span;
 
 /// What is known around a syntax error.
 pub(super) struct Around<'e, 'a> {
@@ -49,7 +49,7 @@ impl<'a> Around<'_, 'a> {
         words::found(self.found, self.slice(self.span))
     }
 
-    /// Where something is missing: behind the token before.
+    /// Where something is missing: after the token before.
     fn gap(&self) -> Span {
         self.before[0].map_or(self.span, |lexeme| lexeme.span.after())
     }
@@ -84,7 +84,7 @@ fn foreign_word(around: &Around<'_, '_>) -> Option<Diagnostic> {
         if let Token::Ident(word) = token
             && let Some(help) = words::foreign(word)
         {
-            let message = format!("`{word}` is not a word of attn");
+            let message = format!("`{word}` is not a keyword of attn");
             return Some(Diagnostic::error(codes::FOREIGN_WORD, message).at(span, "").help(help));
         }
     }
@@ -93,8 +93,8 @@ fn foreign_word(around: &Around<'_, '_>) -> Option<Diagnostic> {
 
 fn assign_or_compare(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let (message, help) = match around.found? {
-        Token::Eq if around.expects("==") => ("`=` gives a value to a variable", "to compare, write `==`"),
-        Token::EqEq if around.expects("=") => ("`==` compares", "to give a value, write `=`"),
+        Token::Eq if around.expects("==") => ("`=` assigns to a variable", "to compare, write `==`"),
+        Token::EqEq if around.expects("=") => ("`==` compares", "to assign, write `=`"),
         _ => return None,
     };
     Some(Diagnostic::error(codes::ASSIGN_OR_COMPARE, message).at(around.span, "").help(help))
@@ -118,7 +118,7 @@ fn missing_fn(around: &Around<'_, '_>) -> Option<Diagnostic> {
 fn missing_type(around: &Around<'_, '_>) -> Option<Diagnostic> {
     let ends = matches!(around.found?, Token::Comma | Token::RParen | Token::Newline | Token::RBrace | Token::Eq);
     let Some(Token::Ident(name)) = around.previous() else { return None };
-    // Where a type may be left out (`let x = 1`, generics), the end of the thing fits too.
+    // Where a type may be omitted (`let x = 1`, generics), the end of the thing fits too.
     if !ends || !around.expects(":") || around.expects("=") || around.expects(",") {
         return None;
     }
@@ -126,7 +126,7 @@ fn missing_type(around: &Around<'_, '_>) -> Option<Diagnostic> {
     Some(
         Diagnostic::error(codes::MISSING_TYPE, format!("`{name}` needs a type"))
             .at(span, "")
-            .help(format!("write it behind a colon: `{name}: f32[S, D]`")),
+            .help(format!("write it after a colon: `{name}: f32[S, D]`")),
     )
 }
 
@@ -137,7 +137,7 @@ fn missing_value(around: &Around<'_, '_>) -> Option<Diagnostic> {
         return None;
     }
     Some(
-        Diagnostic::error(codes::MISSING_VALUE, "a variable needs a value from the start")
+        Diagnostic::error(codes::MISSING_VALUE, "a variable needs an initial value")
             .at(around.gap(), "`= value` is missing here"),
     )
 }
@@ -179,7 +179,7 @@ fn missing_comma(around: &Around<'_, '_>) -> Option<Diagnostic> {
     if !around.expects(",") || !words::begins_operand(found) {
         return None;
     }
-    let message = format!("a `,` is missing before {}", around.found_words());
+    let message = format!("expected `,` before {}", around.found_words());
     Some(Diagnostic::error(codes::MISSING_COMMA, message).at(around.gap(), "").also(around.span, ""))
 }
 
@@ -193,7 +193,7 @@ fn two_on_a_line(around: &Around<'_, '_>) -> Option<Diagnostic> {
     Some(
         Diagnostic::error(codes::TWO_ON_A_LINE, message)
             .at(around.span, "")
-            .help("put it on a line of its own, or a `;` before it"),
+            .help("put it on its own line, or put a `;` before it"),
     )
 }
 
@@ -201,13 +201,13 @@ fn two_on_a_line(around: &Around<'_, '_>) -> Option<Diagnostic> {
 fn unexpected(around: &Around<'_, '_>) -> Diagnostic {
     let found = around.found_words();
     let expected = words::expected(around.expected);
-    // The end of a line or of the text is shown behind the last token, not on an empty line.
+    // The end of a line or of the text is shown after the last token, not on an empty line.
     let span = match around.found {
         None | Some(Token::Newline) => around.gap(),
         Some(_) => around.span,
     };
     if expected.is_empty() {
-        return Diagnostic::error(codes::UNEXPECTED, format!("{found} cannot stand here")).at(span, "");
+        return Diagnostic::error(codes::UNEXPECTED, format!("unexpected {found}")).at(span, "");
     }
     Diagnostic::error(codes::UNEXPECTED, format!("expected {expected}, found {found}")).at(span, "")
 }

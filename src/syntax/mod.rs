@@ -10,7 +10,6 @@ mod habits;
 pub mod layout;
 mod mistakes;
 mod parser;
-pub mod span;
 pub mod token;
 pub mod tree;
 mod words;

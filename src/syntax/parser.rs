@@ -2,17 +2,17 @@
 //!
 //! In: a source text. Out: the tree of what could be read, and the diagnostics of what could not.
 //! LALRPOP gives an error as the token that does not fit and the list of those that would; `mistakes` finds
-//! the likely mistake behind the pair.
+//! the likely mistake after the pair.
 
 use super::ast;
 use super::habits;
 use super::layout;
 use super::mistakes::{Around, explain_token};
-use super::span::{FileId, Span};
 use super::token::{Lexeme, lex};
 use super::tree::{Builder, SyntaxError};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::{FileId, Span};
 use lalrpop_util::{ParseError, lalrpop_mod};
 
 lalrpop_mod!(
@@ -29,7 +29,7 @@ pub fn tokens<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) ->
 }
 
 /// Reads a text (of less than 4 GiB). Whatever the text, there is a tree: parts that could not be read are
-/// left out, or stand in it as `Error` nodes, and then there is at least one error in `diagnostics`.
+/// omitted, or stand in it as `Error` nodes, and then there is at least one error in `diagnostics`.
 pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::File {
     let lexemes = tokens(file, text, diagnostics);
     let mut builder = Builder::new(file);
@@ -49,7 +49,7 @@ pub fn parse(file: FileId, text: &str, diagnostics: &mut Diagnostics) -> ast::Fi
     if !errors.is_empty() && !diagnostics.has_errors() {
         // Errors are hidden only beside reported ones, so this does not happen; the caller relies on it.
         let whole = Span::new(file, 0, text.len() as u32);
-        diagnostics.push(Diagnostic::error(codes::UNEXPECTED, "this text cannot be read").at(whole, ""));
+        diagnostics.push(Diagnostic::error(codes::UNEXPECTED, "this text cannot be parsed").at(whole, ""));
     }
     ast::File { items, span: Span::new(file, 0, text.len() as u32) }
 }

@@ -5,10 +5,10 @@
 //! Brackets are not matched here and newlines not judged: that is [`super::layout`].
 
 use super::comments::{Dimensions, is_division};
-use super::span::{FileId, Span};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::Elem;
+use crate::source::{FileId, Span};
 use logos::Logos;
 
 /// A token. Texts point into the source.
@@ -227,7 +227,7 @@ pub enum Token<'a> {
     LBraceMembers,
     /// `<` between a name and an element type, as in `cast<bf16>(x)`
     LtElem,
-    /// Stands where an expression was left out after an error that is reported already.
+    /// Stands where an expression was omitted after an error that is reported already.
     Missing,
 }
 
@@ -349,8 +349,9 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
         }
     }
     if let Some((first, others)) = hashes.split_first() {
-        let none = Diagnostic::error(codes::BLOCK_COMMENT, "`#` does not begin a comment here");
-        let diagnostic = none.at(*first, "").help("a comment goes from `//` to the end of its line").fix(*first, "//");
+        let none = Diagnostic::error(codes::BLOCK_COMMENT, "`#` does not begin a comment");
+        let diagnostic =
+            none.at(*first, "").help("a comment begins with `//` and ends at the end of the line").fix(*first, "//");
         diagnostics.push(others.iter().fold(diagnostic, |diagnostic, span| diagnostic.fix(*span, "//")));
     }
     lexemes
@@ -368,11 +369,13 @@ fn division(place: Span, before: &[Lexeme<'_>], text: &str, rest: &str) -> Diagn
     let left = if left.len() == 1 && !left.starts_with(char::is_alphanumeric) { "a" } else { left };
     let end = rest.trim_start().find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.trim_start().len());
     let right = rest.trim_start().get(..end).filter(|word| !word.is_empty()).unwrap_or("b");
-    Diagnostic::error(codes::COMMENT_OR_DIVISION, "`//` begins a comment, and this reads like a division")
-        .at(place, "everything behind it would be left out")
-        .help(format!("to divide, write `{left} / {right}`; dimensions divide where nothing is left over: `where {left} % {right} == 0`"))
+    Diagnostic::error(codes::COMMENT_OR_DIVISION, "`//` begins a comment, but this looks like a division")
+        .at(place, "the rest of the line would be ignored")
+        .help(format!(
+            "to divide, write `{left} / {right}`; dimensions must divide exactly: `where {left} % {right} == 0`"
+        ))
         .help("between floats, `floor(a / b)` rounds down")
-        .help("to keep a comment, let it begin with a word")
+        .help("if it is a comment, begin it with a word")
         .fix(place, "/")
 }
 
@@ -386,7 +389,7 @@ fn doc_string(span: Span, text: &str) -> Diagnostic {
     Diagnostic::error(codes::BLOCK_COMMENT, "a text alone is not a comment here")
         .at(span, "")
         .help(
-            "a comment goes from `//` to the end of its line; `///` before an item, a field or a function describes it",
+            "a comment begins with `//` and ends at the end of the line; `///` before an item, a field or a function describes it",
         )
         .fix(span, lines.join(&format!("\n{indent}")))
 }
@@ -432,19 +435,19 @@ fn number<'a>(written: &str, span: Span) -> Result<Token<'a>, Wrong<'a>> {
 fn open_string(span: Span) -> Diagnostic {
     Diagnostic::error(codes::OPEN_STRING, "this string is not closed")
         .at(span, "the line ends before the closing `\"`")
-        .help("a string stands on one line; `\\n` is a newline inside it")
+        .help("a string must end on its line; `\\n` is a newline inside it")
 }
 
 fn single_quotes(written: &str, span: Span) -> Diagnostic {
-    Diagnostic::error(codes::FOREIGN_OPERATOR, "strings stand in double quotes")
+    Diagnostic::error(codes::FOREIGN_OPERATOR, "strings are written in double quotes")
         .at(span, "")
         .help(format!("write `\"{written}\"`"))
 }
 
 fn block_comment(span: Span) -> Diagnostic {
-    Diagnostic::error(codes::BLOCK_COMMENT, "`/* .. */` is not a comment here")
+    Diagnostic::error(codes::BLOCK_COMMENT, "`/* .. */` is not a comment")
         .at(span, "")
-        .help("a comment goes from `//` to the end of its line")
+        .help("a comment begins with `//` and ends at the end of the line")
 }
 
 fn foreign<'a>(written: &str, span: Span) -> Wrong<'a> {
@@ -454,11 +457,11 @@ fn foreign<'a>(written: &str, span: Span) -> Wrong<'a> {
         "!" | "~" => ("write `not`".into(), Some(Token::Not)),
         "===" => ("write `==`".into(), Some(Token::EqEq)),
         "!==" => ("write `!=`".into(), Some(Token::Ne)),
-        "=>" => ("the type of a result stands after `->`".into(), Some(Token::Arrow)),
+        "=>" => ("the type of a result goes after `->`".into(), Some(Token::Arrow)),
         "::" => ("a path is written with dots: `std.nn`".into(), Some(Token::Dot)),
         ":=" => ("a new variable is written `let x = ..` or `var x = ..`".into(), Some(Token::Eq)),
-        "?" => ("a choice is written `if c { a } else { b }`, or `where(c, a, b)` by element".into(), None),
-        _ => ("it has no meaning here".into(), None),
+        "?" => ("write `if c { a } else { b }`, or `where(c, a, b)` to select by element".into(), None),
+        _ => ("it has no meaning in attn".into(), None),
     };
     let word = match written {
         "&&" | "&" => Some("and"),
@@ -483,7 +486,7 @@ fn unknown_text<'a>(written: &'a str, first: char, span: Span) -> Wrong<'a> {
     if first.is_alphabetic() {
         let diagnostic = Diagnostic::error(codes::UNKNOWN_CHARACTER, format!("`{written}` cannot be a name"))
             .at(span, "")
-            .help("names are made of the letters a-z and A-Z, digits and `_`");
+            .help("names consist of the letters a-z and A-Z, digits and `_`");
         return (Box::new(diagnostic), Some(Token::Ident(written)));
     }
     let (help, replacement) = match first {
@@ -496,12 +499,14 @@ fn unknown_text<'a>(written: &'a str, first: char, span: Span) -> Wrong<'a> {
         '→' => (Some("write `->`"), Some(Token::Arrow)),
         '√' => (Some("write `sqrt(x)`"), None),
         '∞' => (Some("write `inf`"), Some(Token::Inf)),
-        '“' | '”' | '„' | '’' | '‘' => (Some("strings stand in straight double quotes: `\"..\"`"), None),
+        '“' | '”' | '„' | '’' | '‘' => {
+            (Some("strings are written in straight double quotes: `\"..\"`"), None)
+        }
         _ => (None, None),
     };
     let is_alone = written.chars().nth(1).is_none();
     let shown = if is_alone { show_char(first) } else { "these characters".to_string() };
-    let diagnostic = Diagnostic::error(codes::UNKNOWN_CHARACTER, format!("{shown} cannot stand here")).at(span, "");
+    let diagnostic = Diagnostic::error(codes::UNKNOWN_CHARACTER, format!("unexpected {shown}")).at(span, "");
     let diagnostic = match help {
         Some(help) => diagnostic.help(help),
         None => diagnostic,

@@ -5,11 +5,11 @@
 //! in strings, values that nobody uses.
 
 use super::ast::*;
-use super::span::{FileId, Span};
 use super::token::Token;
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, MOST_KEPT};
 use crate::shape::Elem;
+use crate::source::{FileId, Span};
 use lalrpop_util::ParseError;
 
 /// A syntax error as LALRPOP gives it.
@@ -282,14 +282,14 @@ impl<'a> Builder<'a> {
         if matches!(expr.kind, ExprKind::If { .. } | ExprKind::Block(_) | ExprKind::Call { .. } | ExprKind::Error) {
             return;
         }
-        let mut diagnostic = Diagnostic::error(codes::UNUSED_VALUE, "the value of this line is not used")
+        let mut diagnostic = Diagnostic::error(codes::UNUSED_VALUE, "the value of this line is unused")
             .at(expr.span, "")
-            .help("a block's value is its last line; name other values with `let`");
+            .help("the value of a block is its last line; name other values with `let`");
         if let ExprKind::Unary { op: op @ (UnaryOp::Neg | UnaryOp::Plus), op_span, .. } = &expr.kind
             && op_span.start == expr.span.start
         {
             diagnostic = diagnostic.help(format!(
-                "to go on with the line before, put `{}` at that line's end, or the whole expression in parentheses",
+                "to continue the previous line, put `{}` at its end, or the whole expression in parentheses",
                 op.symbol()
             ));
         }
@@ -309,8 +309,8 @@ impl<'a> Builder<'a> {
     fn too_deep(&mut self, span: Span) {
         let start = Span::new(span.file, span.start, span.start.saturating_add(1).min(span.end));
         self.diagnostics.push(
-            Diagnostic::error(codes::TOO_DEEP, format!("nesting is limited to {MAX_DEPTH} levels"))
-                .at(start, "what begins here is nested too deeply")
+            Diagnostic::error(codes::TOO_DEEP, format!("nested more than {MAX_DEPTH} levels deep"))
+                .at(start, "nested too deeply from here on")
                 .help("give parts of the expression names with `let`"),
         );
     }
@@ -407,9 +407,9 @@ impl<'a> Builder<'a> {
         let named = args.iter().position(|arg| arg.name.is_some()).unwrap_or(args.len());
         for arg in args.iter().skip(named).filter(|arg| arg.name.is_none()) {
             self.diagnostics.push(
-                Diagnostic::error(codes::ARGUMENT_ORDER, "an argument without a name follows one with a name")
+                Diagnostic::error(codes::ARGUMENT_ORDER, "positional argument after a named argument")
                     .at(arg.span, "")
-                    .also(args[named].span, "from here on arguments need names"),
+                    .also(args[named].span, "arguments from here on must be named"),
             );
         }
         self.expr(ExprKind::Call { callee: Box::new(callee), generics, args }, span, below)

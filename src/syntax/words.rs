@@ -17,7 +17,7 @@ pub(super) fn found(token: Option<Token<'_>>, text: &str) -> String {
         Some(Token::Str(_)) => "a string".to_string(),
         Some(Token::Doc(_)) => "a doc comment".to_string(),
         Some(Token::Elem(_)) => format!("the type `{text}`"),
-        Some(Token::Missing) => "something unreadable".to_string(),
+        Some(Token::Missing) => "an invalid token".to_string(),
         Some(token) if is_reserved(token) => format!("the keyword `{text}`"),
         Some(_) => format!("`{text}`"),
     }
@@ -115,7 +115,7 @@ const GROUPS: &[(&[&str], &str, &[&str])] = &[
     (&["*", "/", "@"], "an operator", &["*", "/", "%", "@", "+", "-", ".", "(", "[", "< element type", ".."]),
 ];
 
-/// True for words that cannot be names, and for soft keywords in the place of a keyword.
+/// True for words that cannot be names, and for soft keywords instead of a keyword.
 pub(super) fn is_reserved(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -187,19 +187,19 @@ pub(super) fn foreign(word: &str) -> Option<&'static str> {
         "class" | "struct" | "module" | "trait" | "impl" | "interface" => {
             "write `layer Name<D> { .. }` or `model Name { .. }`"
         }
-        "import" | "from" | "include" | "using" | "require" => "other modules are made known by `use`: `use std.nn`",
+        "import" | "from" | "include" | "using" | "require" => "import modules with `use`: `use std.nn`",
         "const" | "val" | "static" => {
-            "a fixed value is written `let x = ..`, a constant of a layer stands in its `<..>`"
+            "write `let x = ..` for a constant value; constants of a layer are declared in its `<..>`"
         }
-        "mut" => "a variable that changes is written `var x = ..`",
+        "mut" => "write `var x = ..` for a mutable variable",
         "elif" | "elsif" | "elseif" => "write `else if`",
-        "then" | "do" | "begin" => "blocks stand in braces: `if c { .. }`",
+        "then" | "do" | "begin" => "blocks need braces: `if c { .. }`",
         "loop" | "until" | "foreach" => "loops are `for i in a..b { .. }` and `for block in blocks { .. }`",
         "match" | "switch" | "case" => "write `if c { .. } else if d { .. } else { .. }`",
-        "continue" => "put the rest of the turn into an `if`",
-        "self" | "this" => "fields are known by their names alone",
+        "continue" => "put the rest of the iteration into an `if`",
+        "self" | "this" => "use fields by name alone",
         "lambda" => "write a function: `fn name(x: f32[S]) -> f32[S] { .. }`",
-        "assert" | "require_that" => "conditions stand in `where` clauses: `where D % H == 0`",
+        "assert" | "require_that" => "write conditions as `where` clauses: `where D % H == 0`",
         "int" | "long" => "integer types are `i8`, `i32` and `i64`",
         "float" | "double" | "half" | "real" => "float types are `f32`, `bf16` and `f16`",
         _ => return None,

@@ -60,7 +60,7 @@ pub fn share_slots(plan: &mut Plan, kernels: &[Kernel]) {
     }
 }
 
-/// The slot behind a buffer, through views.
+/// The slot that a buffer lies in, through views.
 fn slot_of(body: &Body, mut v: Value) -> Option<usize> {
     loop {
         let d = body.def_inst(v)?;
@@ -112,7 +112,7 @@ fn accesses(plan: &Plan, kernels: &[Kernel]) -> BTreeMap<Block, Vec<Access>> {
     out
 }
 
-/// Does a buffer have as many elements as its slot has room for?
+/// Does a buffer have as many elements as its slot has space for?
 fn is_whole(plan: &Plan, v: Value, slot: usize) -> bool {
     let Type::Buffer(ty) = plan.body.ty(v) else { return false };
     let size = i64::try_from(ty.elem.size()).unwrap_or(1);

@@ -7,9 +7,9 @@ use super::{
     Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, SlotData,
     Space, State, Terminator, TileType, Type, Value,
 };
-use crate::ir::{Loc, Scalar};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
+use crate::source::Loc;
 
 /// What both builders do: indices, scalars, control flow.
 macro_rules! common {
@@ -381,10 +381,10 @@ impl KernelBuilder {
         self.value(Op::PairRows, vec![x], Type::Tile(KernelBuilder::tile_type(Elem::F32, rows, cols)))
     }
 
-    /// `acc + a @ b`.
+    /// `acc + a @ b`, in no mode yet.
     pub fn dot(&mut self, a: Value, b: Value, acc: Value) -> Value {
         let ty = self.ty(acc).clone();
-        self.value(Op::Dot, vec![a, b, acc], ty)
+        self.value(Op::Dot { mode: None }, vec![a, b, acc], ty)
     }
 
     /// The kernel. Its run-time dimensions are those that occur in it.

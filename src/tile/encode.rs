@@ -1,4 +1,4 @@
-//! What a kernel, a plan or a module says, as bytes: equal bytes exactly where the texts are equal but for names of values
+//! What a kernel, a plan or a module says, as bytes: equal bytes exactly where the texts are equal except for names of values
 //! and blocks, at a small part of a text's cost.
 //!
 //! In: any kernel, plan or module. Out: bytes to compare and to hash; they mean nothing outside of the process that made
@@ -12,17 +12,17 @@ use cranelift_entity::SecondaryMap;
 use super::{
     Block, BlockCall, Body, Extent, Inst, Kernel, Module, Op, Plan, State, Terminator, TileType, Type, Value, text,
 };
-use crate::ir::{Loc, Scalar};
-use crate::scalar::round_to;
+use crate::scalar::{Scalar, round_to};
+use crate::source::Loc;
 
-/// What of a kernel is left out.
+/// What of a kernel is omitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
     /// Is its name in the bytes?
     pub name: bool,
     /// Are the places in the source?
     pub places: bool,
-    /// What it is scheduled for, in the place of its own state.
+    /// What it is scheduled for, instead of its own state.
     pub state: State,
 }
 

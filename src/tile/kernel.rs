@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{Body, Cpu, Op, Value};
-use crate::ir::{EntryDecl, Loc, ParamDecl};
+use crate::interface::{EntryDecl, Interface, ParamDecl};
 use crate::shape::Dim;
+use crate::source::Loc;
 
 /// What a kernel does with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,7 +96,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Does it multiply by whole numbers with scales?
+    /// Does it multiply by integers with scales?
     pub fn loads_scaled(&self) -> bool {
         self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. }))
     }
@@ -195,7 +196,13 @@ pub enum Part {
 }
 
 impl Module {
-    /// The base name of the file of a place.
+    /// What callers see of it.
+    pub fn interface(&self) -> Interface<'_> {
+        let entries = self.entries.as_slice().into();
+        Interface { params: &self.params, entries, file: &self.name, files: &self.files }
+    }
+
+    /// The base name of the file of a location.
     pub fn file(&self, loc: Loc) -> &str {
         loc.file_name(&self.name, &self.files)
     }

@@ -1,22 +1,23 @@
 //! The operations of the tile IR, declared once.
 //!
-//! [`Op`] carries the attributes, [`Op::info`] is the table: name, operands, where it may stand. Every `match` on [`Op`]
-//! lists all of them.
+//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
+//! operands, attributes, where it may stand, effects, type rule, meaning. Every `match` on [`Op`] that decides something lists all
+//! of them.
 
 use std::fmt;
 
-use super::{Extent, Inst};
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use super::{DotMode, Extent, Inst, Type, rules};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::ssa::Effects;
+use crate::table::operations;
 
 /// Steps of a product's inner index for which a scale of [`Op::LoadScaled`] holds.
 pub const GROUP: i32 = 32;
 
 /// Where an operation may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AllowedIn {
     /// In kernels and in plans.
     Both,
     /// In kernels.
@@ -27,6 +28,19 @@ pub enum Place {
     GpuKernel,
     /// In plans.
     Plan,
+}
+
+impl AllowedIn {
+    /// Name in the reference.
+    pub fn text(self) -> &'static str {
+        match self {
+            AllowedIn::Both => "kernels and plans",
+            AllowedIn::Kernel => "kernels",
+            AllowedIn::CpuKernel => "kernels that are scheduled for a CPU",
+            AllowedIn::GpuKernel => "kernels that are scheduled for a GPU",
+            AllowedIn::Plan => "plans",
+        }
+    }
 }
 
 /// An operation with its attributes.
@@ -74,7 +88,7 @@ pub enum Op {
         cols: Option<usize>,
     },
     /// Writes a tile into a buffer. Operands: buffer, an index for each axis, tile. No result. On a GPU, elements outside
-    /// of the buffer are left out.
+    /// of the buffer are omitted.
     Store {
         /// The buffer axis along which rows go.
         rows: Option<usize>,
@@ -101,12 +115,12 @@ pub enum Op {
     Element,
     /// Rows and columns exchanged.
     Transpose,
-    /// A panel of whole numbers times their scales, as `f32`: the right operand of products alone. Operands: a buffer of
+    /// A panel of integers times their scales, as `f32`: the right operand of products alone. Operands: a buffer of
     /// `i8`, an index for each axis, a buffer of scales with as many axes. Rows (the steps of the product) go along the axis
     /// before the last, columns along the last. With 4 bits, a byte has two steps, the first in its lower half, in two's
     /// complement, and indices along that axis count bytes. Each [`GROUP`] steps have a row of scales; the tile starts with
-    /// a group. A product with it may round each row of its left operand, in groups of as many steps, to multiples of a
-    /// 127th of the group's largest magnitude.
+    /// a group. An element is its number, times its scale, rounded once ([`DotMode::Groups`] multiplies by the numbers
+    /// themselves).
     LoadScaled {
         /// Bits of a number, 8 or 4.
         bits: u8,
@@ -119,14 +133,18 @@ pub enum Op {
     /// A tile of `f32`, each element the nearest `bf16`, whose rows lie in pairs: the right operand of products alone, whose
     /// left operand may then be a window of `bf16`. Operand: a tile. The result may have a row more than that, of zeros,
     /// so that their number is even; where the number is known at run time alone, it is the result's that counts: rows
-    /// behind the operand's are zeros, and rows behind its own are left out. In scratch, a row of the result is two of its
+    /// after the operand's are zeros, and rows after its own are omitted. In scratch, a row of the result is two of its
     /// rows, those of a column side by side in 4 bytes; it may lie over the operand.
     PairRows,
-    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a chain of sums of its own,
-    /// over all steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
+    /// `acc + a @ b`. Operands: a, b, acc; `f32`, or all `i32` or `i64`. An element of `a @ b` is a sum of its own, over all
+    /// steps of this operation: what is summed over more steps than one operation takes is a sum of partial sums, and
     /// its rounding errors grow with the steps of an operation, and with how many operations there are, not with their product.
-    /// `acc` is a tile, added to the end of the chain, or a scalar with which each chain starts (else with 0).
-    Dot,
+    /// `acc` is a tile, added to the end of the sum, or a scalar with which each sum starts (else with 0).
+    Dot {
+        /// How the sum is computed: the schedule says it, and an unscheduled product has none. Until then the sum is that of
+        /// the numbers, and which rounding errors it will have is open; the interpreter computes [`DotMode::Chain`].
+        mode: Option<DotMode>,
+    },
 
     // Scheduled for a CPU.
     /// One loop nest over rows and columns that does all the operations inside for each vector of elements. Its
@@ -153,8 +171,9 @@ pub enum Op {
         cols: Option<usize>,
     },
     /// A template: `acc + a^T @ b` with `acc` in vector registers. `a` is a packed panel, inner index along the rows (so
-    /// that a step of the inner index is one row of `a` and one of `b`); both have room for whole registers, whatever
+    /// that a step of the inner index is one row of `a` and one of `b`); both have space for whole registers, whatever
     /// their extents. Each step loads one row of `b` into registers and broadcasts the elements of one row of `a`.
+    /// Its sums are those of [`DotMode::Fma`].
     DotPanels {
         /// Steps of the inner index that are written out.
         unroll: u32,
@@ -241,7 +260,7 @@ pub enum Op {
     /// true says that this was written; or one for each of those of the arrays of layers alone, in which true says that the
     /// call asks for it.
     Tap {
-        /// Its path, `*` for each array index; with a mark behind for what is not its data.
+        /// Its path, `*` for each array index; with a mark after for what is not its data.
         name: String,
     },
     /// The data of a parameter. Operands index the arrays of layers on its path.
@@ -271,134 +290,103 @@ pub enum Op {
     },
 }
 
-/// A row of the table of operations.
-#[derive(Clone, Copy, Debug)]
-pub struct OpInfo {
-    /// Name in the text form.
-    pub name: &'static str,
-    /// Names of the operands; a last one that ends in `*` stands for any number.
-    pub operands: &'static [&'static str],
-    /// Where it may stand.
-    pub place: Place,
-    /// What it reads and writes besides operands and result.
-    pub effects: Effects,
-    /// Does it have results?
-    pub has_result: bool,
-    /// One line for the reference.
-    pub summary: &'static str,
-}
+const NONE: Effects = Effects::NONE;
+const READS: Effects = Effects::READS;
+const WRITES: Effects = Effects::WRITES;
+const BOTH: Effects = Effects::BOTH;
 
-const fn row(
-    name: &'static str,
-    operands: &'static [&'static str],
-    place: Place,
-    effects: Effects,
-    has_result: bool,
-    summary: &'static str,
-) -> OpInfo {
-    OpInfo { name, operands, place, effects, has_result, summary }
+operations! {
+    Op of AllowedIn, types Type;
+
+    Const(value) "const", [], own, Both NONE, Declared rules::constant, "a literal index or scalar";
+    DimValue(value) "dim", [], own, Both NONE, Declared rules::dimension, "the value of a dimension expression";
+    Unary(op) each op: UnaryOp, ["x"], [], Kernel NONE, Computed rules::unary,;
+    Binary(op) each op: BinaryOp, ["a", "b"], [], Both NONE, Computed rules::binary,;
+    Compare(op) each op: CmpOp, ["a", "b"], [], Both NONE, Computed rules::compare,;
+    Select "select", ["condition", "a", "b"], [], Both NONE, Computed rules::select, "condition ? a : b, broadcast";
+    Cast "cast", ["x"], [], Both NONE, Declared rules::cast, "conversion to the result's type";
+    Narrow { elem } "narrow", ["x"], [elem: Elem], Kernel NONE, Computed rules::narrow,
+        "the nearest value of a narrower type";
+    LoadScalar "load_scalar", ["buffer", "index*"], [], Both READS, Computed rules::load_scalar, "one element of a buffer";
+    CheckIndex { site } "check_index", ["index", "bound"], [site: u32],
+        Both Effects { fails: true, ..WRITES }, Computed rules::check_index, "an index within its bound";
+
+    Load { rows, cols } "load", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],
+        Kernel READS, Declared rules::load, "a tile of a buffer";
+    Store { rows, cols } "store", ["buffer", "index*", "tile"], [rows: Option<usize> = None, cols: Option<usize> = None],
+        Kernel WRITES, Nothing rules::store, "writes a tile";
+    Full "full", ["x"], [], Kernel NONE, Declared rules::full, "a tile of one scalar";
+    Copy "copy", ["x"], [], Kernel NONE, Declared rules::copy, "the same elements, spread to the result's extents";
+    Iota { axis } "iota", ["start"], [axis: usize], Kernel NONE, Declared rules::iota, "start + i along an axis";
+    Reduce { kind, axis } each kind: ReduceKind, ["x"], [axis: usize], Kernel NONE, Computed rules::reduce,;
+    Element "element", ["x"], [], Kernel NONE, Computed rules::element, "the element of a tile of one, as a scalar";
+    Transpose "transpose", ["x"], [], Kernel NONE, Computed rules::transpose, "rows and columns exchanged";
+    LoadScaled { bits } "load_scaled", ["buffer", "index*", "scales"], [bits: u8], Kernel READS, Declared rules::scaled,
+        "a panel of whole numbers times scales";
+    LoadPairs "load_pairs", ["buffer", "index*"], [], Kernel READS, Declared rules::pairs, "a panel of pairs of steps";
+    PairRows "pair_rows", ["x"], [], Kernel NONE, Declared rules::pair_rows, "the nearest bf16, two rows side by side";
+    Dot { mode } "dot", ["a", "b", "acc"], [mode: Option<DotMode> = None], Kernel NONE, Computed rules::dot, "acc + a @ b";
+
+    Run { rows, cols, insts } "run", [], own, CpuKernel BOTH, Nothing rules::run, "one loop nest over rows and columns";
+    Window { rows, cols } "window", ["buffer", "index*"], [rows: Option<usize> = None, cols: Option<usize> = None],
+        CpuKernel READS, Declared rules::window, "a tile in place in a buffer";
+    DotPanels { unroll } "dot_panels", ["a", "b", "acc"], [unroll: u32], CpuKernel NONE, Computed rules::dot_panels,
+        "acc + a^T @ b in registers";
+
+    SharedSlot { offset } "shared", [], [offset: u32], GpuKernel BOTH, Declared rules::shared,
+        "empty room in shared memory";
+    CopyAsync { rows, cols } "copy_async", ["slot", "buffer", "index*"],
+        [rows: Option<usize> = None, cols: Option<usize> = None], GpuKernel BOTH, Computed rules::copy_async,
+        "starts to fill a slot";
+    Commit "commit", ["pending"], [], GpuKernel BOTH, Computed rules::commit, "closes a group of asynchronous operations";
+    Wait { pending } "wait", ["group"], [pending: u32], GpuKernel BOTH, Computed rules::wait,
+        "the tile of a group, once it is there";
+    Release "release", ["tile"], [], GpuKernel BOTH, Computed rules::release, "a tile of shared memory becomes a slot again";
+    Barrier "barrier", [], [], GpuKernel BOTH, Nothing rules::alone, "all threads of the block meet";
+    LoadFragment "load_fragment", ["tile"], [], GpuKernel READS, Declared rules::load_fragment,
+        "shared memory to fragments";
+    Pack "pack", ["acc"], [], GpuKernel NONE, Declared rules::pack, "an accumulator as a 16-bit left operand";
+    Mma "mma", ["a", "b", "acc"], [], GpuKernel NONE, Computed rules::mma, "acc + a @ b on fragments";
+    Ring { offset, barriers, readers } "ring", [], [offset: u32, barriers: u32, readers: u32],
+        GpuKernel BOTH, Declared rules::ring_of, "tiles that warps hand to and fro";
+    RingAcquire "ring_acquire", ["ring", "n"], [], GpuKernel BOTH, Computed rules::ring_acquire, "an empty slot of a ring";
+    TmaLoad { rows, cols } "tma_load", ["slot", "buffer", "index*"],
+        [rows: Option<usize> = None, cols: Option<usize> = None], GpuKernel BOTH, Nothing rules::tma_load,
+        "fills a slot of a ring";
+    RingWait "ring_wait", ["ring", "n"], [], GpuKernel BOTH, Computed rules::ring_wait, "a full tile of a ring";
+    RingRelease "ring_release", ["ring", "tile"], [], GpuKernel BOTH, Nothing rules::ring_release,
+        "gives a tile of a ring back";
+    WgmmaFence "wgmma_fence", [], [], GpuKernel BOTH, Nothing rules::alone, "registers become visible to products";
+    Wgmma { trans_b } "wgmma", ["a", "b", "acc"], [trans_b: bool], GpuKernel BOTH, Computed rules::wgmma,
+        "starts acc + a @ b";
+    NamedBarrier { threads, wait } "named_barrier", ["id"], [threads: u32, wait: bool],
+        GpuKernel BOTH, Nothing rules::named_barrier, "some warps of the block meet";
+
+    Arg(n) "arg", [], own, Plan NONE, Declared rules::memory, "an argument of the entry point";
+    Out(n) "out", [], own, Plan NONE, Declared rules::memory, "a result of the entry point";
+    Tap { name } "tap", [], own, Plan NONE, Declared rules::memory, "the data of a tap";
+    Param { name } "param", ["index*"], own, Plan Effects::PARAMETERS, Declared rules::param, "the data of a parameter";
+    Slot(n) "slot", [], own, Plan NONE, Declared rules::memory, "room in the arena";
+    Packed { offset } "packed", [], own, Plan NONE, Declared rules::memory, "part of the packed area";
+    View { offset, strides } "view", ["buffer", "index*"], [offset: Dim = Dim::zero(), strides: Vec<Dim> = Vec::new()],
+        Plan NONE, Declared rules::view, "another window into a buffer";
+    Launch { kernel } "launch", ["buffer*"], own, Plan BOTH, Nothing rules::launch, "runs a kernel over its grid";
 }
 
 impl Op {
-    /// The table of operations.
-    pub fn info(&self) -> OpInfo {
-        use Place::{Both, CpuKernel, GpuKernel, Kernel, Plan};
-        const NONE: Effects = Effects::NONE;
-        const READS: Effects = Effects::READS;
-        const WRITES: Effects = Effects::WRITES;
-        const BOTH: Effects = Effects::BOTH;
+    /// The dimensions in its attributes.
+    pub fn dims(&self) -> Vec<&Dim> {
         match self {
-            Op::Const(_) => row("const", &[], Both, NONE, true, "a literal index or scalar"),
-            Op::DimValue(_) => row("dim", &[], Both, NONE, true, "the value of a dimension expression"),
-            Op::Unary(op) => row(op.name(), &["x"], Kernel, NONE, true, "an operation on each element"),
-            Op::Binary(op) => row(op.name(), &["a", "b"], Both, NONE, true, "an operation on pairs, broadcast"),
-            Op::Compare(op) => row(op.name(), &["a", "b"], Both, NONE, true, "a comparison of pairs, broadcast"),
-            Op::Select => row("select", &["condition", "a", "b"], Both, NONE, true, "condition ? a : b, broadcast"),
-            Op::Cast => row("cast", &["x"], Both, NONE, true, "conversion to the result's type"),
-            Op::Narrow { .. } => row("narrow", &["x"], Kernel, NONE, true, "the nearest value of a narrower type"),
-            Op::LoadScalar => row("load_scalar", &["buffer", "index*"], Both, READS, true, "one element of a buffer"),
-            Op::CheckIndex { .. } => row(
-                "check_index",
-                &["index", "bound"],
-                Both,
-                Effects { fails: true, ..WRITES },
-                true,
-                "an index within its bound",
-            ),
-            Op::Load { .. } => row("load", &["buffer", "index*"], Kernel, READS, true, "a tile of a buffer"),
-            Op::Store { .. } => row("store", &["buffer", "index*", "tile"], Kernel, WRITES, false, "writes a tile"),
-            Op::Full => row("full", &["x"], Kernel, NONE, true, "a tile of one scalar"),
-            Op::Copy => row("copy", &["x"], Kernel, NONE, true, "the same elements, spread to the result's extents"),
-            Op::Iota { .. } => row("iota", &["start"], Kernel, NONE, true, "start + i along an axis"),
-            Op::Reduce { kind, .. } => {
-                row(crate::ir::reduce_name(*kind), &["x"], Kernel, NONE, true, "a reduction along an axis")
-            }
-            Op::Element => row("element", &["x"], Kernel, NONE, true, "the element of a tile of one, as a scalar"),
-            Op::Transpose => row("transpose", &["x"], Kernel, NONE, true, "rows and columns exchanged"),
-            Op::PairRows => row("pair_rows", &["x"], Kernel, NONE, true, "the nearest bf16, two rows side by side"),
-            Op::LoadScaled { .. } => row(
-                "load_scaled",
-                &["buffer", "index*", "scales"],
-                Kernel,
-                READS,
-                true,
-                "a panel of whole numbers times scales",
-            ),
-            Op::LoadPairs => row("load_pairs", &["buffer", "index*"], Kernel, READS, true, "a panel of pairs of steps"),
-            Op::Dot => row("dot", &["a", "b", "acc"], Kernel, NONE, true, "acc + a @ b"),
-            Op::Run { .. } => row("run", &[], CpuKernel, BOTH, false, "one loop nest over rows and columns"),
-            Op::Window { .. } => {
-                row("window", &["buffer", "index*"], CpuKernel, READS, true, "a tile in place in a buffer")
-            }
-            Op::DotPanels { .. } => {
-                row("dot_panels", &["a", "b", "acc"], CpuKernel, NONE, true, "acc + a^T @ b in registers")
-            }
-            Op::SharedSlot { .. } => row("shared", &[], GpuKernel, BOTH, true, "empty room in shared memory"),
-            Op::CopyAsync { .. } => {
-                row("copy_async", &["slot", "buffer", "index*"], GpuKernel, BOTH, true, "starts to fill a slot")
-            }
-            Op::Commit => {
-                row("commit", &["pending"], GpuKernel, BOTH, true, "closes a group of asynchronous operations")
-            }
-            Op::Wait { .. } => row("wait", &["group"], GpuKernel, BOTH, true, "the tile of a group, once it is there"),
-            Op::Release => {
-                row("release", &["tile"], GpuKernel, BOTH, true, "a tile of shared memory becomes a slot again")
-            }
-            Op::Barrier => row("barrier", &[], GpuKernel, BOTH, false, "all threads of the block meet"),
-            Op::LoadFragment => row("load_fragment", &["tile"], GpuKernel, READS, true, "shared memory to fragments"),
-            Op::Pack => row("pack", &["acc"], GpuKernel, NONE, true, "an accumulator as a 16-bit left operand"),
-            Op::Mma => row("mma", &["a", "b", "acc"], GpuKernel, NONE, true, "acc + a @ b on fragments"),
-            Op::Ring { .. } => row("ring", &[], GpuKernel, BOTH, true, "tiles that warps hand to and fro"),
-            Op::RingAcquire => row("ring_acquire", &["ring", "n"], GpuKernel, BOTH, true, "an empty slot of a ring"),
-            Op::TmaLoad { .. } => {
-                row("tma_load", &["slot", "buffer", "index*"], GpuKernel, BOTH, false, "fills a slot of a ring")
-            }
-            Op::RingWait => row("ring_wait", &["ring", "n"], GpuKernel, BOTH, true, "a full tile of a ring"),
-            Op::RingRelease => {
-                row("ring_release", &["ring", "tile"], GpuKernel, BOTH, false, "gives a tile of a ring back")
-            }
-            Op::WgmmaFence => row("wgmma_fence", &[], GpuKernel, BOTH, false, "registers become visible to products"),
-            Op::Wgmma { .. } => row("wgmma", &["a", "b", "acc"], GpuKernel, BOTH, true, "starts acc + a @ b"),
-            Op::NamedBarrier { .. } => {
-                row("named_barrier", &["id"], GpuKernel, BOTH, false, "some warps of the block meet")
-            }
-            Op::Arg(_) => row("arg", &[], Plan, NONE, true, "an argument of the entry point"),
-            Op::Out(_) => row("out", &[], Plan, NONE, true, "a result of the entry point"),
-            Op::Tap { .. } => row("tap", &[], Plan, NONE, true, "the data of a tap"),
-            Op::Param { .. } => row("param", &["index*"], Plan, Effects::PARAMETERS, true, "the data of a parameter"),
-            Op::Slot(_) => row("slot", &[], Plan, NONE, true, "room in the arena"),
-            Op::Packed { .. } => row("packed", &[], Plan, NONE, true, "part of the packed area"),
-            Op::View { .. } => row("view", &["buffer", "index*"], Plan, NONE, true, "another window into a buffer"),
-            Op::Launch { .. } => row("launch", &["buffer*"], Plan, BOTH, false, "runs a kernel over its grid"),
+            Op::DimValue(d) => vec![d],
+            op => op.listed_dims(),
         }
     }
-}
 
-impl Op {
     /// Which operand is a buffer that is read or written at indices, which follow it.
     pub fn accessed(&self) -> Option<usize> {
-        let at = self.info().operands.iter().position(|o| *o == "buffer")?;
-        (self.info().operands.get(at + 1) == Some(&"index*")).then_some(at)
+        let operands = self.info().operands;
+        let at = operands.iter().position(|o| *o == "buffer")?;
+        (operands.get(at + 1) == Some(&"index*")).then_some(at)
     }
 }
 

@@ -7,8 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Block, BlockCall, Body, Extent, Op, Value, ValueDef};
-use crate::ir::Scalar;
-use crate::scalar::BinaryOp;
+use crate::scalar::{BinaryOp, Scalar};
 
 impl Extent {
     /// Is it certainly even, and the most that it can be too?
@@ -73,7 +72,7 @@ fn jumps_of(body: &Body) -> BTreeMap<Block, Vec<&BlockCall>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::syntax::span::SourceMap;
+    use crate::source::SourceMap;
     use crate::tile::{ValueDef, text, verify};
 
     /// A loop over 2304 steps, at most 2048 at a time, as products have it.

@@ -1,17 +1,18 @@
 //! Type rules: which operands an operation takes, and what its result is.
 //!
 //! In: an operation, the types of its operands, and the declared type of its result where the operands do not fix it.
-//! Out: the type that the result must have, or a complaint in words. Where tiles live is not looked at here: the space of
+//! Out: the type that the result must have, or an error in words. Where tiles live is not looked at here: the space of
 //! a result is taken from the declaration, and judged by `verify`. What a body, a kernel or the order of instructions
 //! decides is judged by the verifier too.
 
 use super::types::{Fragment, Queue, Space, computed};
-use super::{BufferType, Extent, GROUP, Op, TileType, Type};
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
+use super::{BufferType, DotMode, Extent, GROUP, Inst, Op, TileType, Type};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
+use crate::table;
 
 type Rule<T = Option<Type>> = Result<T, String>;
+type Given<'a> = table::Given<'a, Type>;
 
 const ONE: Extent = Extent::Static(1);
 
@@ -115,27 +116,6 @@ fn same_shape(a: &TileType, b: &TileType) -> Rule<()> {
     if (a.rows, a.cols) == (b.rows, b.cols) { Ok(()) } else { Err("the extents differ".into()) }
 }
 
-fn unary_takes(op: UnaryOp, elem: Elem) -> bool {
-    match op {
-        UnaryOp::Not => elem == Elem::Bool,
-        _ => elem == Elem::F32 || (elem != Elem::Bool && op.eval_int(0).is_some()),
-    }
-}
-
-fn binary_takes(op: BinaryOp, elem: Elem) -> bool {
-    match op {
-        BinaryOp::And | BinaryOp::Or => elem == Elem::Bool,
-        BinaryOp::Add
-        | BinaryOp::Sub
-        | BinaryOp::Mul
-        | BinaryOp::Div
-        | BinaryOp::Rem
-        | BinaryOp::Pow
-        | BinaryOp::Max
-        | BinaryOp::Min => elem != Elem::Bool,
-    }
-}
-
 /// Extents of a product: those of the accumulator.
 fn product(a: Shape, b: Shape, acc: &TileType) -> Rule<()> {
     if a.1 != b.0 {
@@ -160,244 +140,381 @@ fn turned(t: &TileType) -> Shape {
 /// # Errors
 /// What does not fit, in words that follow the operation's name.
 pub fn result_type(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
-    match op {
-        Op::Const(value) => {
-            count(types, 0)?;
-            let fits = match declared {
-                Some(Type::Index | Type::Scalar(Elem::I64)) => matches!(value, Scalar::Int(_)),
-                Some(Type::Scalar(Elem::I32)) => matches!(value, Scalar::Int(n) if i32::try_from(*n).is_ok()),
-                Some(Type::Scalar(Elem::F32)) => matches!(value, Scalar::Float(_)),
-                Some(Type::Scalar(Elem::Bool)) => matches!(value, Scalar::Bool(_)),
-                _ => return Err("makes an index, or a scalar f32, i32, i64 or bool".into()),
-            };
-            if fits { keep(declared) } else { Err("the literal does not fit its type".into()) }
-        }
-        Op::DimValue(_) => {
-            count(types, 0)?;
-            match declared {
-                Some(Type::Index | Type::Scalar(Elem::F32 | Elem::I32 | Elem::I64)) => keep(declared),
-                _ => Err("makes an index, or a scalar f32, i32 or i64".into()),
-            }
-        }
-        Op::Unary(op) => {
-            count(types, 1)?;
-            let (elem, s) = shape(types[0])?;
-            if !unary_takes(*op, elem) {
-                return Err(format!("is not defined for {elem}"));
-            }
-            Ok(Some(made(elem, s, declared)))
-        }
-        Op::Binary(op) => {
-            count(types, 2)?;
-            if types == [&Type::Index, &Type::Index] {
-                return match op {
-                    BinaryOp::And | BinaryOp::Or | BinaryOp::Pow => Err("is not defined for indices".into()),
-                    _ => Ok(Some(Type::Index)),
-                };
-            }
-            let shapes = [shape(types[0])?, shape(types[1])?];
-            let elem = shapes[0].0;
-            same(elem, shapes[1].0)?;
-            if !binary_takes(*op, elem) {
-                return Err(format!("is not defined for {elem}"));
-            }
-            Ok(Some(made(elem, broadcast(&shapes)?, declared)))
-        }
-        Op::Compare(_) => {
-            count(types, 2)?;
-            if types == [&Type::Index, &Type::Index] {
-                return Ok(Some(Type::Scalar(Elem::Bool)));
-            }
-            let shapes = [shape(types[0])?, shape(types[1])?];
-            same(shapes[0].0, shapes[1].0)?;
-            Ok(Some(made(Elem::Bool, broadcast(&shapes)?, declared)))
-        }
-        Op::Select => {
-            count(types, 3)?;
-            let condition = shape(types[0])?;
-            same(condition.0, Elem::Bool)?;
-            if types[1..] == [&Type::Index, &Type::Index] && condition.1.is_none() {
-                return Ok(Some(Type::Index));
-            }
-            let shapes = [condition, shape(types[1])?, shape(types[2])?];
-            same(shapes[1].0, shapes[2].0)?;
-            Ok(Some(made(shapes[1].0, broadcast(&shapes)?, declared)))
-        }
-        Op::Cast => {
-            count(types, 1)?;
-            let ok = match (types[0], declared) {
-                (Type::Scalar(a), Some(Type::Index)) => a.is_int(),
-                (Type::Index, Some(Type::Scalar(b))) => computed(*b) == *b && *b != Elem::Bool,
-                (Type::Scalar(_), Some(Type::Scalar(b))) => computed(*b) == *b,
-                (Type::Tile(a), Some(Type::Tile(b))) => shape_of(a) == shape_of(b),
-                _ => false,
-            };
-            if ok { keep(declared) } else { Err("cannot convert to the result's type".into()) }
-        }
-        Op::Narrow { elem } => {
-            count(types, 1)?;
-            let (from, s) = shape(types[0])?;
-            if !matches!(elem, Elem::BF16 | Elem::F16 | Elem::I8) {
-                return Err(format!("{elem} is not narrower than what is computed in"));
-            }
-            same(from, computed(*elem))?;
-            Ok(Some(made(from, s, declared)))
-        }
-        Op::LoadScalar => Ok(Some(Type::Scalar(computed(accessed(types, 0, 0)?.elem)))),
-        Op::CheckIndex { .. } => {
-            count(types, 2)?;
-            is_index(types, 0)?;
-            is_index(types, 1)?;
-            Ok(Some(Type::Index))
-        }
-        Op::Load { rows, cols } => {
-            let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
-            same(t.elem, computed(b.elem))?;
-            walks(*rows, *cols, t, b)?;
-            keep(declared)
-        }
-        Op::Window { rows, cols } => {
-            let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
-            if b.elem != Elem::BF16 {
-                same(b.elem, computed(b.elem))?;
-            }
-            same(t.elem, computed(b.elem))?;
-            walks(*rows, *cols, t, b)?;
-            keep(declared)
-        }
-        Op::Store { rows, cols } => {
-            let b = accessed(types, 0, 1)?;
-            let t = tile(types, types.len() - 1)?;
-            // Only fragments of a GPU hold narrow elements.
-            if t.elem != b.elem {
-                same(t.elem, computed(b.elem))?;
-            }
-            walks(*rows, *cols, t, b)?;
-            Ok(None)
-        }
-        Op::Full => {
-            count(types, 1)?;
-            let t = declared_tile(declared)?;
-            match types[0] {
-                Type::Scalar(e) => same(*e, t.elem).and_then(|()| keep(declared)),
-                _ => Err("takes a scalar".into()),
-            }
-        }
-        Op::Copy => {
-            count(types, 1)?;
-            let t = declared_tile(declared)?;
-            let (elem, s) = shape(types[0])?;
-            same(elem, t.elem)?;
-            let spread = |from: Extent, to: Extent| from == to || from == ONE;
-            match s {
-                Some((rows, cols)) if !spread(rows, t.rows) || !spread(cols, t.cols) => {
-                    Err("the extents do not spread to those of the result".into())
-                }
-                Some(_) | None => keep(declared),
-            }
-        }
-        Op::Iota { axis } => {
-            count(types, 1)?;
-            is_index(types, 0)?;
-            let t = declared_tile(declared)?;
-            match (t.elem, axis) {
-                (Elem::I32 | Elem::I64, 0 | 1) => keep(declared),
-                (Elem::I32 | Elem::I64, _) => Err("a tile has axes 0 and 1".into()),
-                (e, _) => Err(format!("counts in i32 or i64, not {e}")),
-            }
-        }
-        Op::Reduce { kind, axis } => {
-            count(types, 1)?;
-            let t = tile(types, 0)?;
-            let number = t.elem != Elem::Bool;
-            let elem = match kind {
-                ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min if number => t.elem,
-                ReduceKind::All | ReduceKind::Any if !number => Elem::Bool,
-                ReduceKind::ArgMax if number => Elem::I32,
-                ReduceKind::Mean => return Err("is a sum and a division in the tile IR".into()),
-                _ => return Err(format!("is not defined for {}", t.elem)),
-            };
-            let s = match axis {
-                0 => (ONE, t.cols),
-                1 => (t.rows, ONE),
-                _ => return Err("a tile has axes 0 and 1".into()),
-            };
-            Ok(Some(made(elem, Some(s), declared)))
-        }
-        Op::Element => {
-            count(types, 1)?;
-            let t = tile(types, 0)?;
-            if shape_of(t) == (ONE, ONE) { Ok(Some(Type::Scalar(t.elem))) } else { Err("takes a tile of one".into()) }
-        }
-        Op::Transpose => {
-            count(types, 1)?;
-            let t = tile(types, 0)?;
-            Ok(Some(made(t.elem, Some(turned(t)), declared)))
-        }
-        Op::LoadScaled { bits } => scaled(*bits, types, declared),
-        Op::LoadPairs => pairs(types, declared),
-        Op::PairRows => pair_rows(types, declared),
-        Op::Dot => {
-            count(types, 3)?;
-            let (a, b) = (tile(types, 0)?, tile(types, 1)?);
-            let start = match types.get(2) {
-                Some(Type::Scalar(elem)) => TileType { elem: *elem, rows: a.rows, cols: b.cols, space: Space::Any },
-                _ => tile(types, 2)?.clone(),
-            };
-            multiplied(a, b, &start)?;
-            product(shape_of(a), shape_of(b), &start)?;
-            Ok(Some(made(start.elem, Some(shape_of(&start)), declared)))
-        }
-        Op::DotPanels { unroll } => {
-            count(types, 3)?;
-            let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
-            multiplied(a, b, acc)?;
-            if !(1..=16).contains(unroll) {
-                return Err("is unrolled 1 to 16 times".into());
-            }
-            product(turned(a), shape_of(b), acc)?;
-            Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
-        }
-        Op::Run { .. } => count(types, 0).map(|()| None),
-        Op::SharedSlot { .. }
-        | Op::CopyAsync { .. }
-        | Op::Commit
-        | Op::Wait { .. }
-        | Op::Release
-        | Op::Barrier
-        | Op::LoadFragment
-        | Op::Pack
-        | Op::Mma
-        | Op::Ring { .. }
-        | Op::RingAcquire
-        | Op::TmaLoad { .. }
-        | Op::RingWait
-        | Op::RingRelease
-        | Op::WgmmaFence
-        | Op::Wgmma { .. }
-        | Op::NamedBarrier { .. } => gpu(op, types, declared),
-        Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) | Op::Packed { .. } => {
-            count(types, 0)?;
-            declared_buffer(declared)
-        }
-        Op::Param { .. } => {
-            (0..types.len()).try_for_each(|i| is_index(types, i))?;
-            declared_buffer(declared)
-        }
-        Op::View { strides, .. } => {
-            let b = buffer(types, 0)?;
-            count(types, 1 + strides.len())?;
-            (1..types.len()).try_for_each(|i| is_index(types, i))?;
-            if let Some(Type::Buffer(view)) = declared {
-                same(b.elem, view.elem)?;
-            }
-            declared_buffer(declared)
-        }
-        Op::Launch { .. } => match types.iter().find(|t| !matches!(t, Type::Buffer(_) | Type::Index)) {
-            None => Ok(None),
-            Some(t) => Err(format!("takes buffers and indices, not {t}")),
-        },
+    op.rule(Given { types, declared })
+}
+
+pub(super) fn constant(given: Given<'_>, value: &Scalar) -> Rule {
+    let declared = given.declared;
+    let fits = match declared {
+        Some(Type::Index | Type::Scalar(Elem::I64)) => matches!(value, Scalar::Int(_)),
+        Some(Type::Scalar(Elem::I32)) => matches!(value, Scalar::Int(n) if i32::try_from(*n).is_ok()),
+        Some(Type::Scalar(Elem::F32)) => matches!(value, Scalar::Float(_)),
+        Some(Type::Scalar(Elem::Bool)) => matches!(value, Scalar::Bool(_)),
+        _ => return Err("makes an index, or a scalar f32, i32, i64 or bool".into()),
+    };
+    if fits { keep(declared) } else { Err("the literal does not fit its type".into()) }
+}
+
+pub(super) fn dimension(given: Given<'_>, _value: &Dim) -> Rule {
+    let declared = given.declared;
+    match declared {
+        Some(Type::Index | Type::Scalar(Elem::F32 | Elem::I32 | Elem::I64)) => keep(declared),
+        _ => Err("makes an index, or a scalar f32, i32 or i64".into()),
     }
+}
+
+pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
+    let Given { types, declared } = given;
+    let (elem, s) = shape(types[0])?;
+    if !op.takes(elem) || computed(elem) != elem {
+        return Err(format!("is not defined for {elem}"));
+    }
+    Ok(Some(made(elem, s, declared)))
+}
+
+pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
+    let Given { types, declared } = given;
+    if types == [&Type::Index, &Type::Index] {
+        return match op {
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Pow => Err("is not defined for indices".into()),
+            _ => Ok(Some(Type::Index)),
+        };
+    }
+    let shapes = [shape(types[0])?, shape(types[1])?];
+    let elem = shapes[0].0;
+    same(elem, shapes[1].0)?;
+    if !op.takes(elem) {
+        return Err(format!("is not defined for {elem}"));
+    }
+    Ok(Some(made(elem, broadcast(&shapes)?, declared)))
+}
+
+pub(super) fn compare(given: Given<'_>, _op: &CmpOp) -> Rule {
+    let Given { types, declared } = given;
+    if types == [&Type::Index, &Type::Index] {
+        return Ok(Some(Type::Scalar(Elem::Bool)));
+    }
+    let shapes = [shape(types[0])?, shape(types[1])?];
+    same(shapes[0].0, shapes[1].0)?;
+    Ok(Some(made(Elem::Bool, broadcast(&shapes)?, declared)))
+}
+
+pub(super) fn select(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let condition = shape(types[0])?;
+    same(condition.0, Elem::Bool)?;
+    if types[1..] == [&Type::Index, &Type::Index] && condition.1.is_none() {
+        return Ok(Some(Type::Index));
+    }
+    let shapes = [condition, shape(types[1])?, shape(types[2])?];
+    same(shapes[1].0, shapes[2].0)?;
+    Ok(Some(made(shapes[1].0, broadcast(&shapes)?, declared)))
+}
+
+pub(super) fn cast(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let ok = match (types[0], declared) {
+        (Type::Scalar(a), Some(Type::Index)) => a.is_int(),
+        (Type::Index, Some(Type::Scalar(b))) => computed(*b) == *b && *b != Elem::Bool,
+        (Type::Scalar(_), Some(Type::Scalar(b))) => computed(*b) == *b,
+        (Type::Tile(a), Some(Type::Tile(b))) => shape_of(a) == shape_of(b),
+        _ => false,
+    };
+    if ok { keep(declared) } else { Err("cannot convert to the result's type".into()) }
+}
+
+pub(super) fn narrow(given: Given<'_>, elem: &Elem) -> Rule {
+    let Given { types, declared } = given;
+    let (from, s) = shape(types[0])?;
+    if !matches!(elem, Elem::BF16 | Elem::F16 | Elem::I8) {
+        return Err(format!("{elem} is not narrower than what is computed in"));
+    }
+    same(from, computed(*elem))?;
+    Ok(Some(made(from, s, declared)))
+}
+
+pub(super) fn load_scalar(given: Given<'_>) -> Rule {
+    let types = given.types;
+    Ok(Some(Type::Scalar(computed(accessed(types, 0, 0)?.elem))))
+}
+
+pub(super) fn check_index(given: Given<'_>, _site: &u32) -> Rule {
+    let types = given.types;
+    is_index(types, 0)?;
+    is_index(types, 1)?;
+    Ok(Some(Type::Index))
+}
+
+pub(super) fn load(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+    let Given { types, declared } = given;
+    let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
+    same(t.elem, computed(b.elem))?;
+    walks(*rows, *cols, t, b)?;
+    keep(declared)
+}
+
+pub(super) fn window(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+    let Given { types, declared } = given;
+    let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
+    if b.elem != Elem::BF16 {
+        same(b.elem, computed(b.elem))?;
+    }
+    same(t.elem, computed(b.elem))?;
+    walks(*rows, *cols, t, b)?;
+    keep(declared)
+}
+
+pub(super) fn store(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+    let types = given.types;
+    let b = accessed(types, 0, 1)?;
+    let t = tile(types, types.len() - 1)?;
+    // Only fragments of a GPU hold narrow elements.
+    if t.elem != b.elem {
+        same(t.elem, computed(b.elem))?;
+    }
+    walks(*rows, *cols, t, b)?;
+    Ok(None)
+}
+
+pub(super) fn full(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let t = declared_tile(declared)?;
+    match types[0] {
+        Type::Scalar(e) => same(*e, t.elem).and_then(|()| keep(declared)),
+        _ => Err("takes a scalar".into()),
+    }
+}
+
+pub(super) fn copy(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let t = declared_tile(declared)?;
+    let (elem, s) = shape(types[0])?;
+    same(elem, t.elem)?;
+    let spread = |from: Extent, to: Extent| from == to || from == ONE;
+    match s {
+        Some((rows, cols)) if !spread(rows, t.rows) || !spread(cols, t.cols) => {
+            Err("the extents do not spread to those of the result".into())
+        }
+        Some(_) | None => keep(declared),
+    }
+}
+
+pub(super) fn iota(given: Given<'_>, axis: &usize) -> Rule {
+    let Given { types, declared } = given;
+    is_index(types, 0)?;
+    let t = declared_tile(declared)?;
+    match (t.elem, axis) {
+        (Elem::I32 | Elem::I64, 0 | 1) => keep(declared),
+        (Elem::I32 | Elem::I64, _) => Err("a tile has axes 0 and 1".into()),
+        (e, _) => Err(format!("counts in i32 or i64, not {e}")),
+    }
+}
+
+pub(super) fn reduce(given: Given<'_>, kind: &ReduceKind, axis: &usize) -> Rule {
+    let Given { types, declared } = given;
+    let t = tile(types, 0)?;
+    let number = t.elem != Elem::Bool;
+    let elem = match kind {
+        ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min if number => t.elem,
+        ReduceKind::All | ReduceKind::Any if !number => Elem::Bool,
+        ReduceKind::ArgMax if number => Elem::I32,
+        ReduceKind::Mean => return Err("is a sum and a division in the tile IR".into()),
+        _ => return Err(format!("is not defined for {}", t.elem)),
+    };
+    let s = match axis {
+        0 => (ONE, t.cols),
+        1 => (t.rows, ONE),
+        _ => return Err("a tile has axes 0 and 1".into()),
+    };
+    Ok(Some(made(elem, Some(s), declared)))
+}
+
+pub(super) fn element(given: Given<'_>) -> Rule {
+    let types = given.types;
+    let t = tile(types, 0)?;
+    if shape_of(t) == (ONE, ONE) { Ok(Some(Type::Scalar(t.elem))) } else { Err("takes a tile of one".into()) }
+}
+
+pub(super) fn transpose(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let t = tile(types, 0)?;
+    Ok(Some(made(t.elem, Some(turned(t)), declared)))
+}
+
+pub(super) fn dot(given: Given<'_>, _mode: &Option<DotMode>) -> Rule {
+    let Given { types, declared } = given;
+    let (a, b) = (tile(types, 0)?, tile(types, 1)?);
+    let start = match types.get(2) {
+        Some(Type::Scalar(elem)) => TileType { elem: *elem, rows: a.rows, cols: b.cols, space: Space::Any },
+        _ => tile(types, 2)?.clone(),
+    };
+    multiplied(a, b, &start)?;
+    product(shape_of(a), shape_of(b), &start)?;
+    Ok(Some(made(start.elem, Some(shape_of(&start)), declared)))
+}
+
+pub(super) fn dot_panels(given: Given<'_>, unroll: &u32) -> Rule {
+    let Given { types, declared } = given;
+    let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
+    multiplied(a, b, acc)?;
+    if !(1..=16).contains(unroll) {
+        return Err("is unrolled 1 to 16 times".into());
+    }
+    product(turned(a), shape_of(b), acc)?;
+    Ok(Some(made(acc.elem, Some(shape_of(acc)), declared)))
+}
+
+pub(super) fn view(given: Given<'_>, _offset: &Dim, strides: &[Dim]) -> Rule {
+    let Given { types, declared } = given;
+    let b = buffer(types, 0)?;
+    count(types, 1 + strides.len())?;
+    (1..types.len()).try_for_each(|i| is_index(types, i))?;
+    if let Some(Type::Buffer(view)) = declared {
+        same(b.elem, view.elem)?;
+    }
+    declared_buffer(declared)
+}
+
+pub(super) fn launch(given: Given<'_>, _kernel: &str) -> Rule {
+    let types = given.types;
+    match types.iter().find(|t| !matches!(t, Type::Buffer(_) | Type::Index)) {
+        None => Ok(None),
+        Some(t) => Err(format!("takes buffers and indices, not {t}")),
+    }
+}
+
+pub(super) fn shared(given: Given<'_>, _offset: &u32) -> Rule {
+    let declared = given.declared;
+    match declared {
+        Some(Type::Slot(_)) => keep(declared),
+        _ => Err("makes a slot".into()),
+    }
+}
+
+pub(super) fn copy_async(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+    let types = given.types;
+    let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
+    same(t.elem, b.elem)?;
+    walks(*rows, *cols, t, b)?;
+    Ok(Some(Type::Pending(Queue::Copy, t.clone())))
+}
+
+pub(super) fn tma_load(given: Given<'_>, rows: &Option<usize>, cols: &Option<usize>) -> Rule {
+    let types = given.types;
+    let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
+    same(t.elem, b.elem)?;
+    walks(*rows, *cols, t, b)?;
+    Ok(None)
+}
+
+pub(super) fn commit(given: Given<'_>) -> Rule {
+    let types = given.types;
+    match types[0] {
+        Type::Pending(q, t) => Ok(Some(Type::Group(*q, t.clone()))),
+        t => Err(format!("commits what is under way, not {t}")),
+    }
+}
+
+pub(super) fn wait(given: Given<'_>, _pending: &u32) -> Rule {
+    let types = given.types;
+    match types[0] {
+        Type::Group(_, t) => Ok(Some(Type::Tile(t.clone()))),
+        t => Err(format!("waits for a group, not {t}")),
+    }
+}
+
+pub(super) fn release(given: Given<'_>) -> Rule {
+    let types = given.types;
+    Ok(Some(Type::Slot(tile(types, 0)?.clone())))
+}
+
+pub(super) fn load_fragment(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
+    same(x.elem, t.elem)?;
+    same_shape(x, t)?;
+    keep(declared)
+}
+
+pub(super) fn pack(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
+    let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
+    same(x.elem, Elem::F32)?;
+    sixteen_bits(t.elem)?;
+    same_shape(x, t)?;
+    keep(declared)
+}
+
+pub(super) fn mma(given: Given<'_>) -> Rule {
+    let types = given.types;
+    let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
+    sixteen_bits(a.elem)?;
+    same(a.elem, b.elem)?;
+    same(acc.elem, Elem::F32)?;
+    let right = if b.space == Space::Fragment(Fragment::BT) { turned(b) } else { shape_of(b) };
+    product(shape_of(a), right, acc)?;
+    Ok(Some(Type::Tile(acc.clone())))
+}
+
+pub(super) fn ring_acquire(given: Given<'_>) -> Rule {
+    let types = given.types;
+    is_index(types, 1)?;
+    Ok(Some(Type::Slot(ring(types)?.clone())))
+}
+
+pub(super) fn ring_wait(given: Given<'_>) -> Rule {
+    let types = given.types;
+    is_index(types, 1)?;
+    Ok(Some(Type::Tile(ring(types)?.clone())))
+}
+
+pub(super) fn ring_release(given: Given<'_>) -> Rule {
+    let types = given.types;
+    if ring(types)? == tile(types, 1)? { Ok(None) } else { Err("the tile is none of the ring's".into()) }
+}
+
+pub(super) fn wgmma(given: Given<'_>, trans_b: &bool) -> Rule {
+    let types = given.types;
+    let (a, b) = (tile(types, 0)?, tile(types, 1)?);
+    let acc = match types[2] {
+        Type::Tile(t) | Type::Pending(Queue::Mma, t) => t,
+        t => return Err(format!("adds to an accumulator, not to {t}")),
+    };
+    sixteen_bits(a.elem)?;
+    same(a.elem, b.elem)?;
+    same(acc.elem, Elem::F32)?;
+    product(shape_of(a), if *trans_b { turned(b) } else { shape_of(b) }, acc)?;
+    Ok(Some(Type::Pending(Queue::Mma, acc.clone())))
+}
+
+/// What stands alone: a loop nest, whose operations are judged by themselves; a meeting of threads.
+pub(super) fn run(_given: Given<'_>, _rows: &Extent, _cols: &Extent, _insts: &[Inst]) -> Rule {
+    Ok(None)
+}
+
+pub(super) fn alone(_given: Given<'_>) -> Rule {
+    Ok(None)
+}
+
+pub(super) fn named_barrier(given: Given<'_>, _threads: &u32, _wait: &bool) -> Rule {
+    is_index(given.types, 0).map(|()| None)
+}
+
+pub(super) fn ring_of(given: Given<'_>, _offset: &u32, _barriers: &u32, _readers: &u32) -> Rule {
+    match given.declared {
+        Some(Type::Ring { stages: 1..=64, .. }) => keep(given.declared),
+        _ => Err("makes a ring of 1 to 64 stages".into()),
+    }
+}
+
+/// Memory of a plan, by its number, name or offset.
+pub(super) fn memory<T: ?Sized>(given: Given<'_>, _which: &T) -> Rule {
+    declared_buffer(given.declared)
+}
+
+pub(super) fn param(given: Given<'_>, _name: &str) -> Rule {
+    (0..given.types.len()).try_for_each(|i| is_index(given.types, i))?;
+    declared_buffer(given.declared)
 }
 
 fn declared_buffer(declared: Option<&Type>) -> Rule {
@@ -408,11 +525,12 @@ fn declared_buffer(declared: Option<&Type>) -> Rule {
     }
 }
 
-/// The buffers have the same axes, but for the last one before the columns, along which a row of scales is for a group.
-fn scaled(bits: u8, types: &[&Type], declared: Option<&Type>) -> Rule {
+/// The buffers have the same axes, except for the last one before the columns, along which a row of scales is for a group.
+pub(super) fn scaled(given: Given<'_>, bits: &u8) -> Rule {
+    let Given { types, declared } = given;
     let (b, t) = (accessed(types, 0, 1)?, declared_tile(declared)?);
     let scales = buffer(types, types.len() - 1)?;
-    let rows_of_group = match bits {
+    let rows_of_group = match *bits {
         8 => i64::from(GROUP),
         4 => i64::from(GROUP / 2),
         n => return Err(format!("numbers have 8 or 4 bits, not {n}")),
@@ -441,7 +559,8 @@ fn scaled(bits: u8, types: &[&Type], declared: Option<&Type>) -> Rule {
 }
 
 /// A buffer of `bf16` whose last two axes are columns and the halves of a pair, dense, all extents known from the pairs on.
-fn pairs(types: &[&Type], declared: Option<&Type>) -> Rule {
+pub(super) fn pairs(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
     let (b, t) = (accessed(types, 0, 0)?, declared_tile(declared)?);
     same(b.elem, Elem::BF16)?;
     same(t.elem, Elem::F32)?;
@@ -459,8 +578,8 @@ fn pairs(types: &[&Type], declared: Option<&Type>) -> Rule {
 
 /// As many rows as the operand has, or one more to be even at most; where they are bounded, so are those of the operand, and
 /// this holds of the bounds.
-fn pair_rows(types: &[&Type], declared: Option<&Type>) -> Rule {
-    count(types, 1)?;
+pub(super) fn pair_rows(given: Given<'_>) -> Rule {
+    let Given { types, declared } = given;
     let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
     same(x.elem, Elem::F32)?;
     same(t.elem, Elem::F32)?;
@@ -503,104 +622,5 @@ fn sixteen_bits(elem: Elem) -> Rule<()> {
     match elem {
         Elem::BF16 | Elem::F16 => Ok(()),
         e => Err(format!("multiplies bf16 or f16, not {e}")),
-    }
-}
-
-/// The rules of the operations that only GPUs have.
-fn gpu(op: &Op, types: &[&Type], declared: Option<&Type>) -> Rule {
-    match op {
-        Op::SharedSlot { .. } => match declared {
-            Some(Type::Slot(_)) => count(types, 0).and_then(|()| keep(declared)),
-            _ => Err("makes a slot".into()),
-        },
-        Op::CopyAsync { rows, cols } => {
-            let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
-            same(t.elem, b.elem)?;
-            walks(*rows, *cols, t, b)?;
-            Ok(Some(Type::Pending(Queue::Copy, t.clone())))
-        }
-        Op::TmaLoad { rows, cols } => {
-            let (t, b) = (slot(types, 0)?, accessed(types, 1, 0)?);
-            same(t.elem, b.elem)?;
-            walks(*rows, *cols, t, b)?;
-            Ok(None)
-        }
-        Op::Commit => {
-            count(types, 1)?;
-            match types[0] {
-                Type::Pending(q, t) => Ok(Some(Type::Group(*q, t.clone()))),
-                t => Err(format!("commits what is under way, not {t}")),
-            }
-        }
-        Op::Wait { .. } => {
-            count(types, 1)?;
-            match types[0] {
-                Type::Group(_, t) => Ok(Some(Type::Tile(t.clone()))),
-                t => Err(format!("waits for a group, not {t}")),
-            }
-        }
-        Op::Release => {
-            count(types, 1)?;
-            Ok(Some(Type::Slot(tile(types, 0)?.clone())))
-        }
-        Op::Barrier | Op::WgmmaFence => count(types, 0).map(|()| None),
-        Op::NamedBarrier { .. } => count(types, 1).and_then(|()| is_index(types, 0)).map(|()| None),
-        Op::LoadFragment => {
-            count(types, 1)?;
-            let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
-            same(x.elem, t.elem)?;
-            same_shape(x, t)?;
-            keep(declared)
-        }
-        Op::Pack => {
-            count(types, 1)?;
-            let (x, t) = (tile(types, 0)?, declared_tile(declared)?);
-            same(x.elem, Elem::F32)?;
-            sixteen_bits(t.elem)?;
-            same_shape(x, t)?;
-            keep(declared)
-        }
-        Op::Mma => {
-            count(types, 3)?;
-            let (a, b, acc) = (tile(types, 0)?, tile(types, 1)?, tile(types, 2)?);
-            sixteen_bits(a.elem)?;
-            same(a.elem, b.elem)?;
-            same(acc.elem, Elem::F32)?;
-            let right = if b.space == Space::Fragment(Fragment::BT) { turned(b) } else { shape_of(b) };
-            product(shape_of(a), right, acc)?;
-            Ok(Some(Type::Tile(acc.clone())))
-        }
-        Op::Ring { .. } => match declared {
-            Some(Type::Ring { stages: 1..=64, .. }) => count(types, 0).and_then(|()| keep(declared)),
-            _ => Err("makes a ring of 1 to 64 stages".into()),
-        },
-        Op::RingAcquire => {
-            count(types, 2)?;
-            is_index(types, 1)?;
-            Ok(Some(Type::Slot(ring(types)?.clone())))
-        }
-        Op::RingWait => {
-            count(types, 2)?;
-            is_index(types, 1)?;
-            Ok(Some(Type::Tile(ring(types)?.clone())))
-        }
-        Op::RingRelease => {
-            count(types, 2)?;
-            if ring(types)? == tile(types, 1)? { Ok(None) } else { Err("the tile is none of the ring's".into()) }
-        }
-        Op::Wgmma { trans_b } => {
-            count(types, 3)?;
-            let (a, b) = (tile(types, 0)?, tile(types, 1)?);
-            let acc = match types[2] {
-                Type::Tile(t) | Type::Pending(Queue::Mma, t) => t,
-                t => return Err(format!("adds to an accumulator, not to {t}")),
-            };
-            sixteen_bits(a.elem)?;
-            same(a.elem, b.elem)?;
-            same(acc.elem, Elem::F32)?;
-            product(shape_of(a), if *trans_b { turned(b) } else { shape_of(b) }, acc)?;
-            Ok(Some(Type::Pending(Queue::Mma, acc.clone())))
-        }
-        _ => Err("is no operation of a GPU".into()),
     }
 }

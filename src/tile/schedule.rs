@@ -15,6 +15,8 @@
 //!    argument and what it is given; the accumulator and the result of a `dot`; an operand and a result of the same shape
 //!    in one run), then any, first fit. Each jump hands over copies; those that share with what they copy go away.
 //!
+//! 5. **Sum.** Each product gets the best mode that the CPU has and its operands fit ([`DotMode`]): how its sums are rounded.
+//!
 //! What it does not do: choose tile sizes (the lowering did), pass tiles over a conditional jump. That it refuses.
 
 mod sharing;
@@ -24,8 +26,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Block, Body, Cpu, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef};
-use crate::ir::Loc;
+use super::{
+    Block, Body, Cpu, DotMode, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef,
+};
+use crate::source::Loc;
 use sharing::{Sharing, insts_of, step_back};
 
 /// Schedules a kernel for a level; one that is scheduled already stays as it is.
@@ -46,8 +50,19 @@ pub fn schedule(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
         s.group(block)?;
     }
     kernel.scratch = s.place()?;
+    choose_modes(&mut kernel.body, level);
     kernel.state = State::Cpu(level);
     Ok(())
+}
+
+/// Gives each product its mode, which depends on where its tiles lie.
+fn choose_modes(body: &mut Body, level: Cpu) {
+    for inst in body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
+        if let Op::Dot { .. } = body.inst(inst).op {
+            let mode = DotMode::best(body, body.inst(inst), level);
+            body.inst_mut(inst).op = Op::Dot { mode: Some(mode) };
+        }
+    }
 }
 
 type Shape = (Extent, Extent);
@@ -80,7 +95,7 @@ fn tile(body: &Body, v: Value) -> Option<&TileType> {
 fn start_with_scalars(body: &mut Body) {
     for inst in body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
         let data = body.inst(inst);
-        let (Op::Dot, Some(acc)) = (&data.op, data.operands.get(2)) else { continue };
+        let (Op::Dot { .. }, Some(acc)) = (&data.op, data.operands.get(2)) else { continue };
         let filled = body.def_inst(*acc).filter(|d| d.op == Op::Full).and_then(|d| d.operands.first().copied());
         if let (Some(x), Some(acc)) = (filled, body.inst_mut(inst).operands.get_mut(2)) {
             *acc = x;
@@ -145,7 +160,7 @@ fn extents(body: &Body, v: Value) -> Option<Shape> {
 fn run_shape(body: &Body, inst: Inst) -> Option<Shape> {
     let d = body.inst(inst);
     match &d.op {
-        Op::Dot | Op::Element | Op::Transpose | Op::PairRows => None,
+        Op::Dot { .. } | Op::Element | Op::Transpose | Op::PairRows => None,
         Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => None,
         Op::Store { .. } => d.operands.last().and_then(|v| extents(body, *v)),
         Op::Reduce { .. } => d.operands.first().and_then(|v| extents(body, *v)),
@@ -191,7 +206,7 @@ impl Scheduler<'_> {
         let d = self.body.inst(inst);
         match &d.op {
             Op::Run { .. } => Err("a run in a kernel that is not scheduled".into()),
-            Op::Dot
+            Op::Dot { .. }
             | Op::Element
             | Op::Transpose
             | Op::Window { .. }
@@ -482,7 +497,10 @@ impl Scheduler<'_> {
                     let d = self.body.inst(*i);
                     if let Some(v) = d.result.filter(|v| movable(&v)) {
                         home.insert(v, (*block, n));
-                        if matches!(d.op, Op::Dot | Op::Element | Op::Transpose | Op::PairRows | Op::Reduce { .. }) {
+                        if matches!(
+                            d.op,
+                            Op::Dot { .. } | Op::Element | Op::Transpose | Op::PairRows | Op::Reduce { .. }
+                        ) {
                             out.insert(v);
                         }
                     }

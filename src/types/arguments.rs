@@ -8,23 +8,23 @@ use super::fit::type_misfit;
 use super::items::FunctionItem;
 use super::matching::{Matching, Unfit};
 use super::typed::{Expr, Tensor};
-use super::values::{Ty, Val, coerce};
+use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::shape::Elem;
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 /// Arguments in the order of the parameters.
 pub(super) struct Slots<'e> {
-    /// One for each parameter; none where it was left out.
+    /// One for each parameter; none where it was omitted.
     pub(super) given: Vec<Option<&'e ast::Arg>>,
     /// Arguments with other names, where these are allowed.
     pub(super) extra: Vec<&'e ast::Arg>,
 }
 
 impl Body<'_> {
-    /// Puts arguments in the order of the parameters. The last `optional` parameters may be left out; with `extra`,
+    /// Puts arguments in the order of the parameters. The last `optional` parameters may be omitted; with `extra`,
     /// names that are no parameters are collected.
     pub(super) fn slots<'e>(
         &mut self,
@@ -72,9 +72,9 @@ impl Body<'_> {
                         self.diagnostics.push(
                             Diagnostic::error(
                                 shapes::ARGUMENT_COUNT,
-                                format!("`{what}` takes {}, {positional} are given", count(params.len(), "argument")),
+                                format!("`{what}` takes {}, found {positional}", count(params.len(), "argument")),
                             )
-                            .at(arg.span, format!("it is `{what}({})`", params.join(", "))),
+                            .at(arg.span, format!("its signature is `{what}({})`", params.join(", "))),
                         );
                     }
                     fine = false;
@@ -84,7 +84,7 @@ impl Body<'_> {
                     let (name, at) = name.as_ref().map_or(("", arg.span), |name| (name.name.as_str(), name.span));
                     let mut diagnostic =
                         Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("`{what}` has no argument `{name}`"))
-                            .at(at, format!("it is `{what}({})`", params.join(", ")));
+                            .at(at, format!("its signature is `{what}({})`", params.join(", ")));
                     if let Some(near) = did_you_mean(name, params.iter().copied()) {
                         diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
                     } else if matches!(name, "dim" | "dims") && params.contains(&"axis") {
@@ -107,8 +107,8 @@ impl Body<'_> {
             .collect();
         if fine && !missing.is_empty() {
             self.diagnostics.push(
-                Diagnostic::error(shapes::ARGUMENT_COUNT, format!("`{what}` needs {} as well", missing.join(" and ")))
-                    .at(span, format!("it is `{what}({})`", params.join(", "))),
+                Diagnostic::error(shapes::ARGUMENT_COUNT, format!("`{what}` is missing {}", missing.join(" and ")))
+                    .at(span, format!("its signature is `{what}({})`", params.join(", "))),
             );
             fine = false;
         }
@@ -123,7 +123,7 @@ impl Body<'_> {
         &mut self,
         item: &FunctionItem<'_>,
         what: &str,
-        values: Vec<Val>,
+        values: Vec<TypedExpr>,
         matching: &mut Matching,
     ) -> Option<Vec<Expr>> {
         let mut args = Vec::with_capacity(values.len());
@@ -158,7 +158,7 @@ impl Body<'_> {
         what: &str,
         index: usize,
         declared: &Tensor,
-        value: Val,
+        value: TypedExpr,
         matching: &mut Matching,
         spans: &[Span],
     ) -> Option<Expr> {
@@ -179,7 +179,7 @@ impl Body<'_> {
         if given.elem != declared.elem {
             let mut diagnostic = Diagnostic::error(
                 shapes::ARGUMENT_ELEM,
-                format!("`{what}` takes {} elements for `{name}`, these are {}", declared.elem, given.elem),
+                format!("`{what}` expects {} elements for `{name}`, found {}", declared.elem, given.elem),
             )
             .at(span, ty.to_string())
             .also(place, "declared here");
@@ -198,9 +198,12 @@ impl Body<'_> {
             Ok(expr) => Some(expr),
             Err(why) => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::LITERAL, format!("`{what}` takes {} for `{name}`: {why}", declared.elem))
-                        .at(span, "")
-                        .also(place, "declared here"),
+                    Diagnostic::error(
+                        shapes::LITERAL,
+                        format!("`{what}` expects {} for `{name}`: {why}", declared.elem),
+                    )
+                    .at(span, "")
+                    .also(place, "declared here"),
                 );
                 None
             }
@@ -231,7 +234,7 @@ impl Body<'_> {
             shape: declared.shape.substitute(&rest, &known).unwrap_or_else(|| declared.shape.clone()),
         };
         let diagnostic =
-            Diagnostic::error(shapes::ARGUMENT_SHAPE, format!("`{what}` needs {wanted} for `{name}`, this is {given}"))
+            Diagnostic::error(shapes::ARGUMENT_SHAPE, format!("`{what}` expects {wanted} for `{name}`, found {given}"))
                 .at(span, given.to_string())
                 .also(place, format!("declared as {declared} here"));
         let diagnostic = match unfit {
@@ -239,7 +242,7 @@ impl Body<'_> {
             Unfit::Dim { wanted: dim, given: other, fixed_by, .. } => {
                 let mut diagnostic = diagnostic.note(self.scope.differ(other, dim));
                 if let Some(by) = fixed_by.and_then(|by| spans.get(by)) {
-                    diagnostic = diagnostic.also(*by, format!("{dim} comes from this argument"));
+                    diagnostic = diagnostic.also(*by, format!("{dim} was bound by this argument"));
                 }
                 if let Ty::Tensor(given) = given
                     && let Some(form) = self.repeated(given, &wanted)
@@ -247,7 +250,7 @@ impl Body<'_> {
                     let text = self.written(span);
                     let form = form.replace("{x}", &text);
                     diagnostic = diagnostic
-                        .help(format!("an argument is not broadcast; repeat its axes of length 1: `{form}`"))
+                        .help(format!("arguments are not broadcast; repeat the axes of length 1: `{form}`"))
                         .fix(span, form);
                 }
                 if let Ty::Tensor(given) = given
@@ -256,7 +259,7 @@ impl Body<'_> {
                     let turned = front.followed_by(back.into_iter().rev());
                     let mut again = matching.before(index);
                     if again.argument(index, &declared.shape, &turned, &self.scope.facts).is_ok() {
-                        diagnostic = diagnostic.help("`.T` exchanges the last two axes, and would fit");
+                        diagnostic = diagnostic.help("`.T` swaps the last two axes and would match");
                     }
                 }
                 self.scope.label_origins(diagnostic, [other, dim])
@@ -264,7 +267,7 @@ impl Body<'_> {
             Unfit::Lead(misfit) => {
                 let by = spans.get(matching.rest_from).copied().unwrap_or(span);
                 let diagnostic = diagnostic
-                    .also(by, "`..` comes from this argument")
+                    .also(by, "`..` was bound by this argument")
                     .note("`..` is the same list of dimensions in all arguments, broadcast");
                 match misfit {
                     Misfit::Dims { left, right, .. } => {
@@ -277,13 +280,13 @@ impl Body<'_> {
             }
             Unfit::NotWhole { dividend, divisor, .. } => {
                 let diagnostic = diagnostic
-                    .note(format!("nothing says that {dividend} is a multiple of {divisor}"))
+                    .note(format!("it is not known that {dividend} is a multiple of {divisor}"))
                     .help(format!("state it: `where {} == 0`", super::dims::remainder(dividend, divisor)));
                 self.scope.label_origins(diagnostic, [dividend, divisor])
             }
-            Unfit::Rest => diagnostic.note(
-                "how many axes `..` stands for is not known, so none of them can be taken for a single dimension",
-            ),
+            Unfit::Rest => {
+                diagnostic.note("the number of axes in `..` is not known, so it cannot match a single dimension")
+            }
         };
         self.diagnostics.push(diagnostic);
     }

@@ -143,7 +143,7 @@ impl Shape {
         Some((Shape { axes: front.to_vec() }, back?))
     }
 
-    /// This shape with more axes behind it.
+    /// This shape with more axes after it.
     pub fn followed_by(mut self, dims: impl IntoIterator<Item = Dim>) -> Shape {
         self.axes.extend(dims.into_iter().map(Axis::Dim));
         self

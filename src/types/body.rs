@@ -10,12 +10,12 @@ use super::items::{FunctionItem, Items};
 use super::typed::{
     Block, Condition, FunctionId, Instance, LayerId, LayerPath, Local, LocalId, Param, Stmt, StmtKind, Type,
 };
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::shape::Dim;
+use crate::source::{SourceMap, Span};
 use crate::syntax::ast;
-use crate::syntax::span::{SourceMap, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A name in a block.
@@ -138,7 +138,7 @@ impl<'a> Body<'a> {
             Some(value) if value.ty == Ty::Tuple(Vec::new()) || value.ty.is_error() => {
                 if !value.ty.is_error() && !nothing {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::NO_VALUE, "the function gives no value")
+                        Diagnostic::error(shapes::NO_VALUE, "the function has no value")
                             .at(value.span(), "this has no value")
                             .also(declared, format!("{} is declared here", Ty::of(wanted))),
                     );
@@ -151,9 +151,9 @@ impl<'a> Body<'a> {
             }
             Some(value) if nothing => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::RESULT, "the function gives a value and declares none")
+                    Diagnostic::error(shapes::RESULT, "the function has a value but declares none")
                         .at(value.span(), format!("{}", value.ty))
-                        .also(item.ast.name.span, "no `->` and type behind its arguments")
+                        .also(item.ast.name.span, "no `->` and type after its arguments")
                         .help(format!("declare it: `-> {}`", value.ty.settled().as_ref().map_or(Ty::Error, Ty::of))),
                 );
                 Block { statements, value: None }
@@ -169,7 +169,7 @@ impl<'a> Body<'a> {
                 if !self.is_unread(ast) {
                     let end = Span::new(ast.span.file, ast.span.end.saturating_sub(1), ast.span.end);
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::NO_VALUE, format!("`{}` gives no value", item.ast.name.name))
+                        Diagnostic::error(shapes::NO_VALUE, format!("`{}` has no value", item.ast.name.name))
                             .at(end, "the last expression before this would be the value")
                             .also(declared, format!("{} is declared here", Ty::of(wanted))),
                     );
@@ -180,7 +180,7 @@ impl<'a> Body<'a> {
     }
 
     /// The last expression of a block: an `if` without `else` may stand there as a statement.
-    pub(super) fn tail(&mut self, value: &ast::Expr) -> Val {
+    pub(super) fn tail(&mut self, value: &ast::Expr) -> TypedExpr {
         self.expr_or_statement(value)
     }
 
@@ -226,7 +226,7 @@ impl<'a> Body<'a> {
             self.diagnostics.push(
                 Diagnostic::warning(names::UNUSED, format!("`{name}` is never used"))
                     .at(binding.span, "not used after this")
-                    .help(format!("if it is meant, call it `_{name}`")),
+                    .help(format!("if this is intended, call it `_{name}`")),
             );
         }
     }
@@ -320,9 +320,9 @@ pub(super) fn result_misfit(
     scope: &DimScope,
 ) -> Diagnostic {
     type_misfit(
-        Diagnostic::error(shapes::RESULT, format!("`{name}` declares {wanted}, its value is {ty}"))
+        Diagnostic::error(shapes::RESULT, format!("`{name}`: expected {wanted}, found {ty}"))
             .at(span, ty.to_string())
-            .also(declared, format!("{wanted} is declared here")),
+            .also(declared, format!("declared as {wanted} here")),
         ty,
         &Ty::of(wanted),
         scope,

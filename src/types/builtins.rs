@@ -3,6 +3,8 @@
 //! In: a call of a name that no declaration has. Out: the typed operation. The table says which arguments there are;
 //! `rearrange` and `einsum` are in `patterns`.
 
+use std::sync::LazyLock;
+
 use super::arguments::Slots;
 use super::axes::Shape;
 use super::body::Body;
@@ -10,13 +12,14 @@ use super::generics::negative_dim;
 use super::items::not_available;
 use super::operators::Elementwise;
 use super::typed::{Expr, ExprKind, Tensor, Type};
-use super::values::{Val, coerce};
+use super::values::{TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, shapes};
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
+use crate::table::Family;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,67 +45,106 @@ pub(super) enum Builtin {
     Later,
 }
 
-/// A row of the table: name, arguments, how many of the last ones may be left out.
-pub(super) type Row = (&'static str, Builtin, &'static [&'static str], usize);
+/// A row of the table: name, arguments, how many of the last ones may be omitted, and what it gives, in a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) builtin: Builtin,
+    pub(super) params: &'static [&'static str],
+    pub(super) optional: usize,
+    pub(super) summary: &'static str,
+}
+
+const fn row(
+    name: &'static str,
+    builtin: Builtin,
+    params: &'static [&'static str],
+    optional: usize,
+    summary: &'static str,
+) -> Row {
+    Row { name, builtin, params, optional, summary }
+}
 
 const REDUCE: &[&str] = &["x", "axis", "keep"];
 
+/// All but the functions of one element, which are in their own table ([`UnaryOp`]).
 const TABLE: &[Row] = &[
-    ("abs", Builtin::Unary(UnaryOp::Abs), &["x"], 0),
-    ("exp", Builtin::Unary(UnaryOp::Exp), &["x"], 0),
-    ("log", Builtin::Unary(UnaryOp::Log), &["x"], 0),
-    ("sqrt", Builtin::Unary(UnaryOp::Sqrt), &["x"], 0),
-    ("rsqrt", Builtin::Unary(UnaryOp::Rsqrt), &["x"], 0),
-    ("sin", Builtin::Unary(UnaryOp::Sin), &["x"], 0),
-    ("cos", Builtin::Unary(UnaryOp::Cos), &["x"], 0),
-    ("tanh", Builtin::Unary(UnaryOp::Tanh), &["x"], 0),
-    ("erf", Builtin::Unary(UnaryOp::Erf), &["x"], 0),
-    ("sigmoid", Builtin::Unary(UnaryOp::Sigmoid), &["x"], 0),
-    ("relu", Builtin::Unary(UnaryOp::Relu), &["x"], 0),
-    ("gelu", Builtin::Unary(UnaryOp::Gelu), &["x"], 0),
-    ("gelu_tanh", Builtin::Unary(UnaryOp::GeluTanh), &["x"], 0),
-    ("silu", Builtin::Unary(UnaryOp::Silu), &["x"], 0),
-    ("floor", Builtin::Unary(UnaryOp::Floor), &["x"], 0),
-    ("pow", Builtin::Binary(BinaryOp::Pow), &["x", "y"], 0),
-    ("maximum", Builtin::Binary(BinaryOp::Max), &["x", "y"], 0),
-    ("minimum", Builtin::Binary(BinaryOp::Min), &["x", "y"], 0),
-    ("sum", Builtin::Reduce(ReduceKind::Sum), REDUCE, 2),
-    ("mean", Builtin::Reduce(ReduceKind::Mean), REDUCE, 2),
-    ("max", Builtin::Reduce(ReduceKind::Max), REDUCE, 2),
-    ("min", Builtin::Reduce(ReduceKind::Min), REDUCE, 2),
-    ("any", Builtin::Reduce(ReduceKind::Any), REDUCE, 2),
-    ("all", Builtin::Reduce(ReduceKind::All), REDUCE, 2),
-    ("argmax", Builtin::Reduce(ReduceKind::ArgMax), REDUCE, 2),
-    ("softmax", Builtin::Softmax, &["x", "axis"], 1),
-    ("log_softmax", Builtin::LogSoftmax, &["x", "axis"], 1),
-    ("where", Builtin::Where, &["condition", "a", "b"], 0),
-    ("rearrange", Builtin::Rearrange, &["x", "pattern"], 0),
-    ("einsum", Builtin::Einsum, &["pattern"], 0),
-    ("concat", Builtin::Concat, &["axis"], 1),
-    ("split", Builtin::Split, &["x", "axis", "parts"], 2),
-    ("unbind", Builtin::Unbind, &["x", "axis"], 1),
-    ("pad", Builtin::Pad, &["x", "axis", "low", "high", "value"], 4),
-    ("cast", Builtin::Cast, &["x"], 0),
-    ("iota", Builtin::Iota, &["n"], 0),
-    ("full", Builtin::Full, &["value", "shape"], 0),
-    ("one_hot", Builtin::OneHot, &["i", "n"], 0),
-    ("causal", Builtin::Causal, &["q_len", "kv_len"], 0),
-    ("cumsum", Builtin::Later, &[], 0),
-    ("sort", Builtin::Later, &[], 0),
-    ("argsort", Builtin::Later, &[], 0),
-    ("top_k", Builtin::Later, &[], 0),
-    ("scatter", Builtin::Later, &[], 0),
-    ("scatter_add", Builtin::Later, &[], 0),
+    row("pow", Builtin::Binary(BinaryOp::Pow), &["x", "y"], 0, "x to the power of y, elementwise"),
+    row("maximum", Builtin::Binary(BinaryOp::Max), &["x", "y"], 0, "the larger of two, elementwise"),
+    row("minimum", Builtin::Binary(BinaryOp::Min), &["x", "y"], 0, "the smaller of two, elementwise"),
+    row("sum", Builtin::Reduce(ReduceKind::Sum), REDUCE, 2, "the sum over an axis, by default the last"),
+    row("mean", Builtin::Reduce(ReduceKind::Mean), REDUCE, 2, "the mean over an axis, by default the last"),
+    row("max", Builtin::Reduce(ReduceKind::Max), REDUCE, 2, "the largest element along an axis, by default the last"),
+    row("min", Builtin::Reduce(ReduceKind::Min), REDUCE, 2, "the smallest element along an axis, by default the last"),
+    row("any", Builtin::Reduce(ReduceKind::Any), REDUCE, 2, "is any element true, along an axis, by default the last"),
+    row(
+        "all",
+        Builtin::Reduce(ReduceKind::All),
+        REDUCE,
+        2,
+        "are all elements true, along an axis, by default the last",
+    ),
+    row(
+        "argmax",
+        Builtin::Reduce(ReduceKind::ArgMax),
+        REDUCE,
+        2,
+        "where the greatest element of an axis is, the first of equals",
+    ),
+    row("softmax", Builtin::Softmax, &["x", "axis"], 1, "exp(x - max) / sum over an axis, by default the last"),
+    row("log_softmax", Builtin::LogSoftmax, &["x", "axis"], 1, "the logarithm of the softmax"),
+    row("where", Builtin::Where, &["condition", "a", "b"], 0, "a where the condition holds, else b, broadcast"),
+    row(
+        "rearrange",
+        Builtin::Rearrange,
+        &["x", "pattern"],
+        0,
+        "axes split, merged and permuted by a pattern: \"s (h d) -> h s d\"",
+    ),
+    row("einsum", Builtin::Einsum, &["pattern"], 0, "products and sums by a pattern: \"s d, t d -> s t\""),
+    row("concat", Builtin::Concat, &["axis"], 1, "tensors one after another along an axis"),
+    row("split", Builtin::Split, &["x", "axis", "parts"], 2, "equal parts of an axis, as a tuple"),
+    row("unbind", Builtin::Unbind, &["x", "axis"], 1, "the elements of an axis, by default the first, as a tuple"),
+    row(
+        "pad",
+        Builtin::Pad,
+        &["x", "axis", "low", "high", "value"],
+        4,
+        "elements added before and after, along an axis",
+    ),
+    row("cast", Builtin::Cast, &["x"], 0, "another element type: cast<f32>(x)"),
+    row("iota", Builtin::Iota, &["n"], 0, "0, 1, 2, .. below n"),
+    row("full", Builtin::Full, &["value", "shape"], 0, "a tensor of one value: full<f32>(0, [S, D])"),
+    row("one_hot", Builtin::OneHot, &["i", "n"], 0, "1 at the place i of n, else 0"),
+    row("causal", Builtin::Causal, &["q_len", "kv_len"], 0, "does query i see key j: j <= i + kv_len - q_len"),
+    row("cumsum", Builtin::Later, &[], 0, ""),
+    row("sort", Builtin::Later, &[], 0, ""),
+    row("argsort", Builtin::Later, &[], 0, ""),
+    row("top_k", Builtin::Later, &[], 0, ""),
+    row("scatter", Builtin::Later, &[], 0, ""),
+    row("scatter_add", Builtin::Later, &[], 0, ""),
 ];
+
+/// The table: functions of one element first.
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let unary = UnaryOp::ALL.iter().filter(|op| op.is_call());
+    let unary = unary.map(|op| row(op.name(), Builtin::Unary(*op), &["x"], 0, op.meaning()));
+    unary.chain(TABLE.iter().copied()).collect()
+});
 
 /// The operation of a name.
 pub(super) fn find(name: &str) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.0 == name)
+    ROWS.iter().find(|row| row.name == name)
+}
+
+/// The operations that can be compiled.
+pub(super) fn available() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(|row| row.builtin != Builtin::Later)
 }
 
 /// The names of all operations that can be compiled.
 pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
-    TABLE.iter().filter(|row| row.1 != Builtin::Later).map(|row| row.0)
+    available().map(|row| row.name)
 }
 
 impl Body<'_> {
@@ -114,17 +156,17 @@ impl Body<'_> {
         row: &'static Row,
         generics: &[ast::GenericArg],
         args: &[ast::Arg],
-    ) -> Val {
-        let (what, builtin, params, optional) = *row;
+    ) -> TypedExpr {
+        let Row { name: what, builtin, params, optional, .. } = *row;
         let span = expr.span;
         if builtin == Builtin::Later {
             self.arguments_alone(args);
             self.diagnostics.push(not_available(&format!("`{what}`"), name.span));
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some(elem) = self.elem_generic(what, builtin, generics, name.span) else {
             self.arguments_alone(args);
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         if let Some(value) = self.other_arguments(row, args, span) {
             return value;
@@ -135,7 +177,7 @@ impl Body<'_> {
             Builtin::Rearrange => return self.rearrange(params, args, span),
             _ => {}
         }
-        let Some(slots) = self.slots(what, params, optional, false, args, span) else { return Val::error(span) };
+        let Some(slots) = self.slots(what, params, optional, false, args, span) else { return TypedExpr::error(span) };
         self.fixed(builtin, what, elem, name.span, &slots, span)
     }
 
@@ -151,7 +193,7 @@ impl Body<'_> {
         match generics {
             [] if builtin == Builtin::Cast => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::CALL_GENERICS, "`cast` needs the element type")
+                    Diagnostic::error(shapes::CALL_GENERICS, "`cast` is missing the element type")
                         .at(span, "write `cast<f32>(..)`"),
                 );
                 None
@@ -178,27 +220,27 @@ impl Body<'_> {
         name: Span,
         slots: &Slots<'_>,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let arg = |i: usize| slots.given.get(i).copied().flatten().map(|arg| &arg.value);
-        let Some(first) = arg(0) else { return Val::error(span) };
+        let Some(first) = arg(0) else { return TypedExpr::error(span) };
         match builtin {
             Builtin::Unary(op) => {
                 let x = self.expr(first);
                 self.unary_function(op, what, x, span)
             }
             Builtin::Binary(op) => {
-                let Some(second) = arg(1) else { return Val::error(span) };
+                let Some(second) = arg(1) else { return TypedExpr::error(span) };
                 let (x, y) = (self.expr(first), self.expr(second));
                 if x.ty.is_error() || y.ty.is_error() {
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
-                // `pow` of two whole numbers is a float, as every float function of dimensions is.
+                // `pow` of two integers is a float, as every float function of dimensions is.
                 self.elementwise(Elementwise::Binary(op), what, name, x, y, span)
             }
             Builtin::Reduce(kind) => self.reduce(kind, what, first, arg(1), arg(2), span),
             Builtin::Softmax | Builtin::LogSoftmax => self.softmax(builtin, what, first, arg(1), span),
             Builtin::Where => {
-                let (Some(a), Some(b)) = (arg(1), arg(2)) else { return Val::error(span) };
+                let (Some(a), Some(b)) = (arg(1), arg(2)) else { return TypedExpr::error(span) };
                 self.where_(first, a, b, name, span)
             }
             Builtin::Split => self.split(first, arg(1), arg(2), span),
@@ -211,29 +253,29 @@ impl Body<'_> {
             Builtin::Iota => match self.dim_arg(first) {
                 Some(n) => {
                     let shape = Shape::of([n.clone()]);
-                    Val::tensor(ExprKind::Iota(n), elem.unwrap_or(Elem::I32), shape, span)
+                    TypedExpr::tensor(ExprKind::Iota(n), elem.unwrap_or(Elem::I32), shape, span)
                 }
-                None => Val::error(span),
+                None => TypedExpr::error(span),
             },
             Builtin::Full => {
-                let Some(shape) = arg(1) else { return Val::error(span) };
+                let Some(shape) = arg(1) else { return TypedExpr::error(span) };
                 self.full(first, shape, elem, span)
             }
             Builtin::OneHot => {
-                let Some(n) = arg(1) else { return Val::error(span) };
+                let Some(n) = arg(1) else { return TypedExpr::error(span) };
                 self.one_hot(first, n, elem.unwrap_or(Elem::F32), span)
             }
             Builtin::Causal => {
-                let Some(second) = arg(1) else { return Val::error(span) };
+                let Some(second) = arg(1) else { return TypedExpr::error(span) };
                 match (self.dim_arg(first), self.dim_arg(second)) {
                     (Some(q), Some(k)) => {
                         let shape = Shape::of([q.clone(), k.clone()]);
-                        Val::tensor(ExprKind::Causal(q, k), Elem::Bool, shape, span)
+                        TypedExpr::tensor(ExprKind::Causal(q, k), Elem::Bool, shape, span)
                     }
-                    _ => Val::error(span),
+                    _ => TypedExpr::error(span),
                 }
             }
-            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::Later => Val::error(span),
+            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::Later => TypedExpr::error(span),
         }
     }
 
@@ -259,80 +301,79 @@ impl Body<'_> {
         Some((tensor, expr))
     }
 
-    pub(super) fn unary_function(&mut self, op: UnaryOp, what: &str, x: Val, span: Span) -> Val {
+    pub(super) fn unary_function(&mut self, op: UnaryOp, what: &str, x: TypedExpr, span: Span) -> TypedExpr {
         if !self.is_value(&x) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some(tensor) = x.as_tensor().cloned() else {
             return match coerce(x, Elem::F32) {
-                Ok(expr) => Val::float(ExprKind::Unary(op, Box::new(expr)), span),
-                Err(_) => Val::error(span),
+                Ok(expr) => TypedExpr::float(ExprKind::Unary(op, Box::new(expr)), span),
+                Err(_) => TypedExpr::error(span),
             };
         };
-        let ints = matches!(op, UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Floor);
-        if !(tensor.elem.is_float() || ints && tensor.elem.is_int()) {
+        if !op.takes(tensor.elem) {
             self.needs_floats(what, &tensor, x.span());
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
-        Val::tensor(ExprKind::Unary(op, Box::new(x.expr)), tensor.elem, tensor.shape, span)
+        TypedExpr::tensor(ExprKind::Unary(op, Box::new(x.expr)), tensor.elem, tensor.shape, span)
     }
 
     pub(super) fn needs_floats(&mut self, what: &str, tensor: &Tensor, span: Span) {
         let shown = self.text(span).unwrap_or("..").to_string();
         self.diagnostics.push(
-            Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` is for floats, this is {tensor}"))
+            Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` expects floats, found {tensor}"))
                 .at(span, tensor.to_string())
                 .help(format!("convert it: `cast<f32>({shown})`")),
         );
     }
 
-    pub(super) fn cast(&mut self, x: Val, elem: Elem, span: Span) -> Val {
+    pub(super) fn cast(&mut self, x: TypedExpr, elem: Elem, span: Span) -> TypedExpr {
         if !self.is_value(&x) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let shape = x.as_tensor().map_or_else(Shape::scalar, |tensor| tensor.shape.clone());
-        Val::tensor(ExprKind::Cast(Box::new(x.expr)), elem, shape, span)
+        TypedExpr::tensor(ExprKind::Cast(Box::new(x.expr)), elem, shape, span)
     }
 
-    pub(super) fn full(&mut self, value: &ast::Expr, dims: &ast::Expr, elem: Option<Elem>, span: Span) -> Val {
+    pub(super) fn full(&mut self, value: &ast::Expr, dims: &ast::Expr, elem: Option<Elem>, span: Span) -> TypedExpr {
         let value = self.expr(value);
         let ast::ExprKind::List(list) = &dims.kind else {
             self.diagnostics.push(
-                Diagnostic::error(dimensions::NOT_A_DIMENSION, "the shape of `full` is a list of dimensions")
+                Diagnostic::error(dimensions::NOT_A_DIMENSION, "the shape of `full` must be a list of dimensions")
                     .at(dims.span, "write `[S, D]`"),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let dims: Vec<Option<Dim>> = list.iter().map(|dim| self.dim_arg(dim)).collect();
-        let Some(dims) = dims.into_iter().collect::<Option<Vec<Dim>>>() else { return Val::error(span) };
+        let Some(dims) = dims.into_iter().collect::<Option<Vec<Dim>>>() else { return TypedExpr::error(span) };
         if !self.is_value(&value) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
-        let Some(Type::Tensor(own)) = value.ty.settled() else { return Val::error(span) };
+        let Some(Type::Tensor(own)) = value.ty.settled() else { return TypedExpr::error(span) };
         let elem = elem.unwrap_or(own.elem);
         let wanted = Type::Tensor(Tensor { elem, shape: Shape::scalar() });
         let fitted = self.fit(value, &wanted, &|ty, at, _| {
-            Diagnostic::error(shapes::LITERAL, format!("`full` repeats one {wanted}, this is {ty}"))
+            Diagnostic::error(shapes::LITERAL, format!("`full` expects one {wanted}, found {ty}"))
                 .at(at, ty.to_string())
         });
         match fitted {
-            Some(value) => Val::tensor(ExprKind::Full(Box::new(value)), elem, Shape::of(dims), span),
-            None => Val::error(span),
+            Some(value) => TypedExpr::tensor(ExprKind::Full(Box::new(value)), elem, Shape::of(dims), span),
+            None => TypedExpr::error(span),
         }
     }
 
-    pub(super) fn one_hot(&mut self, i: &ast::Expr, n: &ast::Expr, elem: Elem, span: Span) -> Val {
+    pub(super) fn one_hot(&mut self, i: &ast::Expr, n: &ast::Expr, elem: Elem, span: Span) -> TypedExpr {
         let i_span = i.span;
         let (i, n) = (self.tensor_arg(i), self.dim_arg(n));
-        let (Some((tensor, i)), Some(n)) = (i, n) else { return Val::error(span) };
+        let (Some((tensor, i)), Some(n)) = (i, n) else { return TypedExpr::error(span) };
         if !matches!(tensor.elem, Elem::I32 | Elem::I64) {
             self.diagnostics.push(
-                Diagnostic::error(shapes::INDEX_TYPE, format!("`one_hot` takes integers, this is {tensor}"))
+                Diagnostic::error(shapes::INDEX_TYPE, format!("`one_hot` expects integers, found {tensor}"))
                     .at(i_span, tensor.to_string()),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let shape = tensor.shape.followed_by([n.clone()]);
-        Val::tensor(ExprKind::OneHot(Box::new(i), n), elem, shape, span)
+        TypedExpr::tensor(ExprKind::OneHot(Box::new(i), n), elem, shape, span)
     }
 }

@@ -8,17 +8,17 @@ use super::body::{Body, MadeCall};
 use super::builtins;
 use super::generics::{GivenGenerics, generic_args};
 use super::items::{FunctionItem, not_available};
+use super::layer_refs::LayerRef;
 use super::matching::Matching;
-use super::places::Place;
 use super::typed::{
     Call, Constant, Expr, ExprKind, FunctionId, Generic, GenericKind, Instance, LayerPath, Tensor, Type,
 };
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, names, parameters};
 use crate::shape::Dim;
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 impl<'a> Body<'a> {
@@ -29,26 +29,26 @@ impl<'a> Body<'a> {
         callee: &ast::Expr,
         generics: &[ast::GenericArg],
         args: &[ast::Arg],
-    ) -> Val {
-        match self.place(callee) {
-            Some(Place::Layer(instance, path)) => {
+    ) -> TypedExpr {
+        match self.layer_ref(callee) {
+            Some(LayerRef::Layer(instance, path)) => {
                 let Some(function) = self.items.method(instance.layer, "forward") else {
                     return self.no_forward(&instance, callee.span, args);
                 };
                 return self.call_function(expr.span, callee.span, function, Some((instance, path)), generics, args);
             }
-            Some(Place::Array { .. }) => {
+            Some(LayerRef::Array { .. }) => {
                 self.arguments_alone(args);
                 self.diagnostics.push(
                     Diagnostic::error(parameters::LAYER_ARRAY, "an array of layers cannot be called")
                         .at(callee.span, "several layers")
-                        .help("call each one: `for block in blocks { x = block(x) }`"),
+                        .help("call each layer: `for block in blocks { x = block(x) }`"),
                 );
-                return Val::error(expr.span);
+                return TypedExpr::error(expr.span);
             }
-            Some(Place::Wrong) => {
+            Some(LayerRef::Wrong) => {
                 self.arguments_alone(args);
-                return Val::error(expr.span);
+                return TypedExpr::error(expr.span);
             }
             None => {}
         }
@@ -61,7 +61,7 @@ impl<'a> Body<'a> {
                 if !value.ty.is_error() {
                     self.not_callable(&value.ty.to_string(), callee.span);
                 }
-                Val::error(expr.span)
+                TypedExpr::error(expr.span)
             }
         }
     }
@@ -79,12 +79,12 @@ impl<'a> Body<'a> {
         let mut diagnostic = Diagnostic::error(names::NOT_CALLABLE, format!("{what} cannot be called"))
             .at(span, "not a function or layer");
         if what.contains('[') {
-            diagnostic = diagnostic.help("a tensor is indexed with brackets: `x[i]`");
+            diagnostic = diagnostic.help("index a tensor with brackets: `x[i]`");
         }
         self.diagnostics.push(diagnostic);
     }
 
-    pub(super) fn no_forward(&mut self, instance: &Instance, span: Span, args: &[ast::Arg]) -> Val {
+    pub(super) fn no_forward(&mut self, instance: &Instance, span: Span, args: &[ast::Arg]) -> TypedExpr {
         self.arguments_alone(args);
         let layer = self.items.layer(instance.layer);
         let mut diagnostic =
@@ -97,7 +97,7 @@ impl<'a> Body<'a> {
             diagnostic = diagnostic.note(format!("its functions are {}", others.join(", ")));
         }
         self.diagnostics.push(diagnostic);
-        Val::error(span)
+        TypedExpr::error(span)
     }
 
     pub(super) fn call_name(
@@ -106,7 +106,7 @@ impl<'a> Body<'a> {
         name: &ast::Ident,
         generics: &[ast::GenericArg],
         args: &[ast::Arg],
-    ) -> Val {
+    ) -> TypedExpr {
         let local = self.lookup(&name.name);
         let is_field = || self.owner.is_some_and(|owner| self.items.layer(owner).field(&name.name).is_some());
         if local.is_some() || is_field() {
@@ -115,7 +115,7 @@ impl<'a> Body<'a> {
             if !value.ty.is_error() {
                 self.not_callable(&format!("`{}`, which is {},", name.name, value.ty), name.span);
             }
-            return Val::error(expr.span);
+            return TypedExpr::error(expr.span);
         }
         if let Some(owner) = self.owner
             && let Some(function) = self.items.method(owner, &name.name)
@@ -126,7 +126,7 @@ impl<'a> Body<'a> {
         if self.scope.names.contains_key(&name.name) || self.scope.constants.contains(&name.name) {
             self.arguments_alone(args);
             self.not_callable(&format!("the dimension `{}`", name.name), name.span);
-            return Val::error(expr.span);
+            return TypedExpr::error(expr.span);
         }
         if let Some(function) = self.items.free_function(self.module, &name.name) {
             return self.call_function(expr.span, name.span, function, None, generics, args);
@@ -140,7 +140,7 @@ impl<'a> Body<'a> {
         }
         self.arguments_alone(args);
         self.unknown_function(name);
-        Val::error(expr.span)
+        TypedExpr::error(expr.span)
     }
 
     pub(super) fn unknown_function(&mut self, name: &ast::Ident) {
@@ -155,7 +155,7 @@ impl<'a> Body<'a> {
             .chain(items.function_names(self.module))
             .chain(builtins::names());
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no function `{}`", name.name))
-            .at(name.span, "not known");
+            .at(name.span, "not found");
         if let Some(near) = self.nearest(&name.name, known) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if self.items.layers.iter().any(|layer| layer.ast.name.name == name.name) {
@@ -175,9 +175,9 @@ impl<'a> Body<'a> {
         name: &ast::Ident,
         generics: &[ast::GenericArg],
         args: &[ast::Arg],
-    ) -> Val {
-        match self.place(base) {
-            Some(Place::Layer(instance, path)) => {
+    ) -> TypedExpr {
+        match self.layer_ref(base) {
+            Some(LayerRef::Layer(instance, path)) => {
                 if let Some(function) = self.items.method(instance.layer, &name.name) {
                     return self.call_function(expr.span, name.span, function, Some((instance, path)), generics, args);
                 }
@@ -186,13 +186,13 @@ impl<'a> Body<'a> {
                 if !value.ty.is_error() {
                     self.not_callable(&value.ty.to_string(), name.span);
                 }
-                return Val::error(expr.span);
+                return TypedExpr::error(expr.span);
             }
-            Some(Place::Wrong) => {
+            Some(LayerRef::Wrong) => {
                 self.arguments_alone(args);
-                return Val::error(expr.span);
+                return TypedExpr::error(expr.span);
             }
-            Some(Place::Array { .. }) | None => {}
+            Some(LayerRef::Array { .. }) | None => {}
         }
         if let ast::ExprKind::Name(module) = &base.kind
             && self.lookup(&module.name).is_none()
@@ -201,7 +201,7 @@ impl<'a> Body<'a> {
             if module.name == "random" {
                 self.arguments_alone(args);
                 self.diagnostics.push(not_available("`random`", expr.span));
-                return Val::error(expr.span);
+                return TypedExpr::error(expr.span);
             }
             let here = self.items.modules.get(self.module);
             let used = here.into_iter().flat_map(|m| m.uses.iter().filter_map(|u| self.items.modules.get(*u)));
@@ -215,7 +215,7 @@ impl<'a> Body<'a> {
         if let Some(value) = self.library_call(expr, base, name, args) {
             return value;
         }
-        if !matches!(self.place(base), Some(Place::Array { .. }))
+        if !matches!(self.layer_ref(base), Some(LayerRef::Array { .. }))
             && let Some(value) = self.method_call(expr, base, name, args)
         {
             return value;
@@ -225,7 +225,7 @@ impl<'a> Body<'a> {
         if !value.ty.is_error() {
             self.not_callable(&value.ty.to_string(), expr.span);
         }
-        Val::error(expr.span)
+        TypedExpr::error(expr.span)
     }
 
     pub(super) fn call_function(
@@ -236,7 +236,7 @@ impl<'a> Body<'a> {
         receiver: Option<(Instance, LayerPath)>,
         generics: &[ast::GenericArg],
         args: &[ast::Arg],
-    ) -> Val {
+    ) -> TypedExpr {
         let item = self.items.function(id);
         let what = match self.text(callee) {
             Some(text) => text.to_string(),
@@ -250,11 +250,11 @@ impl<'a> Body<'a> {
                 if slots.is_some() {
                     self.arguments_alone(args);
                 }
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
         };
-        let Some(slots) = slots else { return Val::error(span) };
-        let values: Vec<Val> = slots.given.iter().flatten().map(|arg| self.expr(&arg.value)).collect();
+        let Some(slots) = slots else { return TypedExpr::error(span) };
+        let values: Vec<TypedExpr> = slots.given.iter().flatten().map(|arg| self.expr(&arg.value)).collect();
         let known = receiver.iter().flat_map(|(instance, _)| instance.dims.clone()).chain(bound.dims);
         let scope = self.scope;
         let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
@@ -263,7 +263,7 @@ impl<'a> Body<'a> {
             // What is wrong about an argument is said; what the call gives may be known from the others.
             return match &item.result {
                 Some(result) if poisoned => self.result_alone(item, result, &matching, span),
-                _ => Val::error(span),
+                _ => TypedExpr::error(span),
             };
         };
         let mut dims = BTreeMap::new();
@@ -276,12 +276,12 @@ impl<'a> Body<'a> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             dimensions::NOT_INFERRED,
-                            format!("the dimension {name} of `{what}` cannot be found from the arguments"),
+                            format!("the dimension {name} of `{what}` cannot be inferred from the arguments"),
                         )
-                        .at(span, "no argument fixes it")
+                        .at(span, "no argument binds it")
                         .also(item.ast.name.span, "declared here"),
                     );
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
             };
             dims.insert(name.clone(), dim);
@@ -289,15 +289,15 @@ impl<'a> Body<'a> {
         for fact in std::mem::take(&mut matching.conditions) {
             let shown = super::dims::show_fact(&fact);
             self.require(fact, span, &|| {
-                Diagnostic::error(dimensions::NEGATIVE, format!("`{what}` would need {shown}")).at(span, "never so")
+                Diagnostic::error(dimensions::NEGATIVE, format!("`{what}` requires {shown}")).at(span, "never so")
             });
         }
         let mut all = receiver.as_ref().map(|(instance, _)| instance.dims.clone()).unwrap_or_default();
         all.extend(dims.clone());
         self.calls.push(MadeCall { function: id, dims: all.clone(), span });
         let rest = matching.rest.unwrap_or_default();
-        let Some(result) = &item.result else { return Val::error(span) };
-        let Some(ty) = substitute(result, &rest, &all, self) else { return Val::error(span) };
+        let Some(result) = &item.result else { return TypedExpr::error(span) };
+        let Some(ty) = substitute(result, &rest, &all, self) else { return TypedExpr::error(span) };
         let call = Call {
             function: id,
             receiver: receiver.map(|(_, path)| path),
@@ -306,7 +306,7 @@ impl<'a> Body<'a> {
             rest,
             args,
         };
-        Val { ty: Ty::of(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
+        TypedExpr { ty: Ty::of(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
     }
 
     /// The value of a call with a wrong argument, if the others fix its type.
@@ -316,17 +316,19 @@ impl<'a> Body<'a> {
         result: &Type,
         matching: &Matching,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let dims: BTreeMap<String, Dim> =
             matching.dims.iter().map(|(name, (dim, _))| (name.clone(), dim.clone())).collect();
         let has_rest = item.params.iter().flatten().any(|tensor| tensor.shape.rest().is_some());
         let all = item.dims.iter().all(|name| dims.contains_key(name));
         let generics = item.generics.iter().filter_map(dim_name).all(|name| dims.contains_key(name));
-        let (true, true, true) = (all, generics, !has_rest || matching.rest.is_some()) else { return Val::error(span) };
+        let (true, true, true) = (all, generics, !has_rest || matching.rest.is_some()) else {
+            return TypedExpr::error(span);
+        };
         let rest = matching.rest.clone().unwrap_or_default();
         match substitute(result, &rest, &dims, self) {
-            Some(ty) => Val { ty: Ty::of(&ty), ..Val::error(span) },
-            None => Val::error(span),
+            Some(ty) => TypedExpr { ty: Ty::of(&ty), ..TypedExpr::error(span) },
+            None => TypedExpr::error(span),
         }
     }
 
@@ -348,9 +350,9 @@ impl<'a> Body<'a> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             dimensions::GENERIC_COUNT,
-                            format!("`{what}` needs the constant `{}`", generic.name),
+                            format!("`{what}` is missing the constant `{}`", generic.name),
                         )
-                        .at(span, format!("give it: `{what}<{} = ..>(..)`", generic.name)),
+                        .at(span, format!("pass it: `{what}<{} = ..>(..)`", generic.name)),
                     );
                     return None;
                 };

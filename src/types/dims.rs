@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::diagnostics::codes::{dimensions as codes, names};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::shape::{Dim, Fact, Facts, Relation};
+use crate::source::Span;
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
-use crate::syntax::span::Span;
 
 /// Where a dimension got its meaning.
 #[derive(Clone, Debug)]
@@ -99,9 +99,9 @@ impl DimScope {
         match (value(a), value(b)) {
             (Some(x), Some(y)) if x == y && a.is_const() != b.is_const() => {
                 let (name, number) = if a.is_const() { (b, a) } else { (a, b) };
-                format!("{name} is {number} by its default only, and may be bound to another number")
+                format!("{name} is {number} only by default, and may be bound to another number")
             }
-            (Some(x), Some(y)) if x == y => format!("{a} and {b} are both {x}, by their defaults only"),
+            (Some(x), Some(y)) if x == y => format!("{a} and {b} are both {x}, but only by default"),
             _ => format!("{} is not {}", self.describe(a), self.describe(b)),
         }
     }
@@ -138,16 +138,16 @@ impl DimScope {
     pub(super) fn unknown(&self, name: &Ident) -> Diagnostic {
         let mut diagnostic = if self.constants.contains(&name.name) {
             Diagnostic::error(codes::NOT_A_DIMENSION, format!("`{}` is a constant, not a dimension", name.name))
-                .at(name.span, "a dimension is needed here")
+                .at(name.span, "expected a dimension")
         } else {
             Diagnostic::error(names::UNKNOWN_DIMENSION, format!("there is no dimension `{}` here", name.name))
-                .at(name.span, "not known")
+                .at(name.span, "not found")
         };
         if let Some(near) = did_you_mean(&name.name, self.known()) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if !self.names.is_empty() {
             let list: Vec<String> = self.known().map(|name| format!("`{name}`")).collect();
-            diagnostic = diagnostic.note(format!("the dimensions known here are {}", list.join(", ")));
+            diagnostic = diagnostic.note(format!("the dimensions in scope are {}", list.join(", ")));
         }
         diagnostic
     }
@@ -195,7 +195,7 @@ impl DimScope {
                     BinaryOp::Mul => a.mul(&b),
                     BinaryOp::Div => self.divide(&a, &b, expr.span, *op_span, diagnostics)?,
                     _ => {
-                        diagnostics.push(not_a_dimension(expr).note("dimensions are made with `+ - * /`"));
+                        diagnostics.push(not_a_dimension(expr).note("dimension expressions use `+ - * /`"));
                         return None;
                     }
                 }
@@ -214,7 +214,7 @@ impl DimScope {
         Some(dim)
     }
 
-    /// `a / b`, if it is a whole number by the facts.
+    /// `a / b`, if it is an integer by the facts.
     pub(super) fn divide(
         &self,
         a: &Dim,
@@ -234,9 +234,9 @@ impl DimScope {
         }
         let constant = a.is_const() && b.is_const();
         let (what, why) = if constant {
-            ("is not a whole number", "the division leaves a remainder")
+            ("is not an integer", "the division leaves a remainder")
         } else {
-            ("may not be a whole number", "nothing says that the division leaves no remainder")
+            ("may not be an integer", "it is not known that the division is exact")
         };
         let message = format!("`{}` {what}", quotient(a, b));
         let diagnostic = Diagnostic::error(codes::NOT_DIVISIBLE, message).at(span, why);
@@ -249,7 +249,7 @@ impl DimScope {
         None
     }
 
-    /// Reads one condition of a `where` clause. One that cannot be read is reported and left out.
+    /// Reads one condition of a `where` clause. One that cannot be read is reported and omitted.
     pub(super) fn fact(&self, clause: &Expr, out: &mut Vec<(Fact, Span)>, diagnostics: &mut Diagnostics) {
         let ExprKind::Binary { op, left, right, .. } = &clause.kind else {
             if clause.kind != ExprKind::Error {
@@ -346,22 +346,20 @@ pub(super) fn show_fact(fact: &Fact) -> String {
 
 fn not_a_dimension(expr: &Expr) -> Diagnostic {
     let what = match &expr.kind {
-        ExprKind::Float(_) | ExprKind::Inf => "a float is no dimension",
-        ExprKind::Call { .. } => "a call is no dimension",
-        _ => "this is no dimension",
+        ExprKind::Float(_) | ExprKind::Inf => "a float is not a dimension",
+        ExprKind::Call { .. } => "a call is not a dimension",
+        _ => "this is not a dimension",
     };
-    Diagnostic::error(codes::NOT_A_DIMENSION, what)
-        .at(expr.span, "a name, a whole number or a formula of these is needed")
+    Diagnostic::error(codes::NOT_A_DIMENSION, what).at(expr.span, "expected a name, an integer, or a formula of these")
 }
 
 /// The message for a formula that is not kept.
 pub(super) fn too_long(span: Span) -> Diagnostic {
-    Diagnostic::error(codes::TOO_LONG, "the formula of a dimension is too long")
-        .at(span, "too long when multiplied out")
+    Diagnostic::error(codes::TOO_LONG, "the dimension formula is too long").at(span, "too long when multiplied out")
 }
 
 fn bad_clause(span: Span) -> Diagnostic {
     Diagnostic::error(codes::WHERE_FORM, "a `where` clause compares dimensions")
-        .at(span, "not of that form")
+        .at(span, "not a comparison")
         .help("write `D % H == 0`, or two dimension expressions with `==`, `!=`, `<`, `<=`, `>` or `>=` between them")
 }

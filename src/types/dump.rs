@@ -1,7 +1,7 @@
 //! The typed program as text, for `--emit types`: every declaration, every expression with its inferred type.
 //!
 //! In: a checked program. Out: one line for each declaration, statement and operation, operands indented below it, the
-//! type behind a colon; the same program always gives the same text. It is made to be read, not to be read back.
+//! type after a colon; the same program always gives the same text. It is made to be read, not to be read back.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::typed::{
 };
 use super::values::show_scalar;
 use crate::shape::Dim;
-use crate::syntax::span::FileId;
+use crate::source::FileId;
 
 /// The declarations of one file of a program.
 pub fn dump(program: &Program, file: FileId) -> String {

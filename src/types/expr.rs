@@ -6,15 +6,15 @@
 use super::body::{Body, Named};
 use super::builtins;
 use super::items::not_available;
-use super::places::{Place, within};
+use super::layer_refs::{LayerRef, within};
 use super::typed::{Block, Expr, ExprKind, FieldType, Generic, GenericKind, LayerPath, Stmt, StmtKind, Tensor, Type};
-use super::values::{Ty, Val, coerce};
+use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::codes::{names, parameters, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 /// How many messages get a suggestion.
 const MANY: usize = 200;
@@ -24,69 +24,69 @@ const MAX_LEAVES: usize = 1024;
 
 impl<'a> Body<'a> {
     /// An expression whose value is needed.
-    pub(super) fn expr(&mut self, expr: &ast::Expr) -> Val {
+    pub(super) fn expr(&mut self, expr: &ast::Expr) -> TypedExpr {
         let value = self.expr_or_statement(expr);
         if value.ty == Ty::Tuple(Vec::new()) {
             let mut diagnostic =
-                Diagnostic::error(shapes::NO_VALUE, "there is no value here").at(expr.span, "a value is needed");
+                Diagnostic::error(shapes::NO_VALUE, "a value is missing").at(expr.span, "expected a value");
             if matches!(expr.kind, ast::ExprKind::If { otherwise: None, .. }) {
-                diagnostic = diagnostic.help("an `if` with a value has an `else`");
+                diagnostic = diagnostic.help("an `if` with a value needs an `else`");
             }
             self.diagnostics.push(diagnostic);
-            return Val::error(expr.span);
+            return TypedExpr::error(expr.span);
         }
         value
     }
 
     /// An expression that may have no value.
-    pub(super) fn expr_or_statement(&mut self, expr: &ast::Expr) -> Val {
+    pub(super) fn expr_or_statement(&mut self, expr: &ast::Expr) -> TypedExpr {
         let value = self.any_expr(expr);
         if value.ty.is_too_long() {
             self.diagnostics.push(super::dims::too_long(expr.span));
-            return Val::error(expr.span);
+            return TypedExpr::error(expr.span);
         }
         value
     }
 
-    fn any_expr(&mut self, expr: &ast::Expr) -> Val {
+    fn any_expr(&mut self, expr: &ast::Expr) -> TypedExpr {
         let span = expr.span;
         match &expr.kind {
             ast::ExprKind::Int(n) => match i64::try_from(*n) {
-                Ok(n) => Val::dim(Dim::from(n), span),
+                Ok(n) => TypedExpr::dim(Dim::from(n), span),
                 Err(_) => {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::LITERAL, "the number does not fit any element type")
+                        Diagnostic::error(shapes::LITERAL, "the number is too large for every element type")
                             .at(span, "at most 2^63 - 1"),
                     );
-                    Val::error(span)
+                    TypedExpr::error(span)
                 }
             },
             ast::ExprKind::Float(x) if super::values::overflows(*x, Elem::F32) => {
                 let message = super::values::too_large(Scalar::Float(*x), Elem::F32);
                 self.diagnostics.push(Diagnostic::error(shapes::LITERAL, message).at(span, "too large for any type"));
-                Val::error(span)
+                TypedExpr::error(span)
             }
-            ast::ExprKind::Float(x) => Val::float(ExprKind::Const(Scalar::Float(*x)), span),
-            ast::ExprKind::Inf => Val::float(ExprKind::Const(Scalar::Float(f64::INFINITY)), span),
+            ast::ExprKind::Float(x) => TypedExpr::float(ExprKind::Const(Scalar::Float(*x)), span),
+            ast::ExprKind::Inf => TypedExpr::float(ExprKind::Const(Scalar::Float(f64::INFINITY)), span),
             ast::ExprKind::Bool(b) => boolean(*b, span),
-            ast::ExprKind::Str(_) => self.no_value_form("a text", span, "texts stand only as patterns"),
+            ast::ExprKind::Str(_) => self.no_value_form("a text", span, "strings are only allowed as patterns"),
             ast::ExprKind::List(_) => {
-                self.no_value_form("a list", span, "lists stand only as shapes and axes; `concat` joins tensors")
+                self.no_value_form("a list", span, "lists are only allowed as shapes and axes; `concat` joins tensors")
             }
             ast::ExprKind::Name(name) => self.name(name),
             ast::ExprKind::Tuple(parts) => {
-                let parts: Vec<Val> = parts.iter().map(|part| self.expr(part)).collect();
+                let parts: Vec<TypedExpr> = parts.iter().map(|part| self.expr(part)).collect();
                 if parts.iter().map(|part| part.ty.leaves()).sum::<usize>() > MAX_LEAVES {
                     self.diagnostics.push(
-                        Diagnostic::error(shapes::PARTS, format!("a value has at most {MAX_LEAVES} parts"))
-                            .at(span, "more than that, parts of parts counted"),
+                        Diagnostic::error(shapes::PARTS, format!("a tuple may have at most {MAX_LEAVES} parts"))
+                            .at(span, "too many, including nested parts"),
                     );
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
                 let ty = Ty::Tuple(parts.iter().map(|part| part.ty.clone()).collect());
-                let Some(settled) = ty.settled() else { return Val::error(span) };
+                let Some(settled) = ty.settled() else { return TypedExpr::error(span) };
                 let kind = ExprKind::Tuple(parts.into_iter().map(|part| part.expr).collect());
-                Val { ty, expr: Expr { kind, ty: settled, span } }
+                TypedExpr { ty, expr: Expr { kind, ty: settled, span } }
             }
             ast::ExprKind::Unary { op, op_span, operand } => {
                 let operand = self.expr(operand);
@@ -102,16 +102,16 @@ impl<'a> Body<'a> {
             ast::ExprKind::If { condition, then, otherwise } => self.if_(condition, then, otherwise.as_deref(), span),
             ast::ExprKind::Block(block) => {
                 let (block, ty) = self.block(block);
-                let Some(settled) = ty.settled() else { return Val::error(span) };
-                Val { ty, expr: Expr { kind: ExprKind::Block(block), ty: settled, span } }
+                let Some(settled) = ty.settled() else { return TypedExpr::error(span) };
+                TypedExpr { ty, expr: Expr { kind: ExprKind::Block(block), ty: settled, span } }
             }
-            ast::ExprKind::Error => Val::error(span),
+            ast::ExprKind::Error => TypedExpr::error(span),
         }
     }
 
-    fn no_value_form(&mut self, what: &str, span: Span, note: &str) -> Val {
+    fn no_value_form(&mut self, what: &str, span: Span, note: &str) -> TypedExpr {
         self.not_a_tensor_with(what, span, Some(note));
-        Val::error(span)
+        TypedExpr::error(span)
     }
 
     /// Reports something else where a tensor is needed.
@@ -120,7 +120,7 @@ impl<'a> Body<'a> {
     }
 
     fn not_a_tensor_with(&mut self, what: &str, span: Span, note: Option<&str>) {
-        let mut diagnostic = Diagnostic::error(shapes::NOT_A_TENSOR, format!("a tensor is needed, this is {what}"))
+        let mut diagnostic = Diagnostic::error(shapes::NOT_A_TENSOR, format!("expected a tensor, found {what}"))
             .at(span, "not a tensor");
         if let Some(note) = note {
             diagnostic = diagnostic.note(note);
@@ -132,29 +132,29 @@ impl<'a> Body<'a> {
     }
 
     /// A name as a value.
-    pub(super) fn name(&mut self, name: &ast::Ident) -> Val {
+    pub(super) fn name(&mut self, name: &ast::Ident) -> TypedExpr {
         let span = name.span;
         match self.lookup(&name.name) {
             Some(Named::Local { id, ty, .. }) => {
-                let Some(settled) = ty.settled() else { return Val::error(span) };
-                return Val { ty, expr: Expr { kind: ExprKind::Local(id), ty: settled, span } };
+                let Some(settled) = ty.settled() else { return TypedExpr::error(span) };
+                return TypedExpr { ty, expr: Expr { kind: ExprKind::Local(id), ty: settled, span } };
             }
-            Some(Named::Dim(dim)) => return Val::dim(dim, span),
+            Some(Named::Dim(dim)) => return TypedExpr::dim(dim, span),
             Some(Named::Layer(..)) => {
                 return self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false);
             }
-            Some(Named::Error) => return Val::error(span),
+            Some(Named::Error) => return TypedExpr::error(span),
             None => {}
         }
         if let Some(owner) = self.owner {
             let layer = self.items.layer(owner);
             if let Some(index) = layer.field(&name.name) {
-                let Some(Some(field)) = layer.fields.get(index) else { return Val::error(span) };
+                let Some(Some(field)) = layer.fields.get(index) else { return TypedExpr::error(span) };
                 return match &field.ty {
                     FieldType::Param(tensor) => {
                         let kind = ExprKind::Param { path: LayerPath::default(), field: index };
                         let shape = tensor.shape.substitute(&[], &|name| self.scope.aliases.get(name).cloned());
-                        Val::tensor(kind, tensor.elem, shape.unwrap_or_else(|| tensor.shape.clone()), span)
+                        TypedExpr::tensor(kind, tensor.elem, shape.unwrap_or_else(|| tensor.shape.clone()), span)
                     }
                     FieldType::Layer(_) => self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false),
                     FieldType::Array(..) => {
@@ -167,7 +167,7 @@ impl<'a> Body<'a> {
             }
         }
         if self.scope.names.contains_key(&name.name) {
-            return Val::dim(self.scope.canonical(Dim::symbol(&name.name)), span);
+            return TypedExpr::dim(self.scope.canonical(Dim::symbol(&name.name)), span);
         }
         if let Some(generic) = self.known_constants().into_iter().find(|generic| generic.name == name.name) {
             return constant(generic, span);
@@ -179,18 +179,18 @@ impl<'a> Body<'a> {
             return value;
         }
         self.unknown_name(name);
-        Val::error(span)
+        TypedExpr::error(span)
     }
 
     /// `True` and `False`
-    fn capital_bool(&mut self, name: &ast::Ident) -> Option<Val> {
+    fn capital_bool(&mut self, name: &ast::Ident) -> Option<TypedExpr> {
         let value = match name.name.as_str() {
             "True" => "true",
             "False" => "false",
             _ => return None,
         };
         let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
-            .at(name.span, "not known");
+            .at(name.span, "not found");
         Some(self.instead(diagnostic, name.span, value))
     }
 
@@ -202,13 +202,13 @@ impl<'a> Body<'a> {
         own.iter().chain(layer).filter(|generic| matches!(generic.kind, GenericKind::Const { .. })).collect()
     }
 
-    fn function_is_no_value(&mut self, name: &ast::Ident) -> Val {
+    fn function_is_no_value(&mut self, name: &ast::Ident) -> TypedExpr {
         self.diagnostics.push(
-            Diagnostic::error(names::NOT_A_VALUE, format!("the function `{}` is no tensor", name.name))
-                .at(name.span, "a tensor is needed here")
+            Diagnostic::error(names::NOT_A_VALUE, format!("the function `{}` is not a tensor", name.name))
+                .at(name.span, "expected a tensor")
                 .help(format!("call it: `{}(..)`", name.name)),
         );
-        Val::error(name.span)
+        TypedExpr::error(name.span)
     }
 
     /// The name that may have been meant. After many messages none is looked for: it would take long, and nobody reads on.
@@ -228,16 +228,16 @@ impl<'a> Body<'a> {
             .chain(self.scope.known())
             .chain(self.scope.constants.iter().map(String::as_str));
         let mut diagnostic = Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", name.name))
-            .at(name.span, "not known");
+            .at(name.span, "not found");
         if let Some(near) = self.nearest(&name.name, known) {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if name.name == "self" {
-            diagnostic = diagnostic.help("fields are named without `self.`");
+            diagnostic = diagnostic.help("use fields without `self.`");
         } else if super::idioms::LIBRARIES.contains(&name.name.as_str()) {
-            diagnostic = diagnostic.help("operations are called by their name alone: `softmax(x)`");
+            diagnostic = diagnostic.help("call operations by name alone: `softmax(x)`");
         } else if name.name == "None" {
-            diagnostic = diagnostic
-                .help("every argument has a value; an axis of length 1 comes by `rearrange(x, \"s d -> s 1 d\")`");
+            diagnostic =
+                diagnostic.help("there is no `None`; add an axis of length 1 with `rearrange(x, \"s d -> s 1 d\")`");
         }
         if !self.is_lost(name) {
             self.diagnostics.push(diagnostic);
@@ -246,18 +246,18 @@ impl<'a> Body<'a> {
     }
 
     /// `base.name`
-    pub(super) fn member(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) -> Val {
-        match self.place(base) {
-            Some(Place::Layer(instance, path)) => {
+    pub(super) fn member(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) -> TypedExpr {
+        match self.layer_ref(base) {
+            Some(LayerRef::Layer(instance, path)) => {
                 let layer = self.items.layer(instance.layer);
                 if let Some(index) = layer.field(&name.name) {
-                    let Some(Some(field)) = layer.fields.get(index) else { return Val::error(span) };
+                    let Some(Some(field)) = layer.fields.get(index) else { return TypedExpr::error(span) };
                     return match &field.ty {
                         FieldType::Param(tensor) => {
                             let axes = tensor.shape.axes.iter().filter_map(|axis| axis.dim());
                             let dims = axes.map(|dim| self.scope.canonical(within(&instance, dim)));
                             let shape = super::axes::Shape::of(dims);
-                            Val::tensor(ExprKind::Param { path, field: index }, tensor.elem, shape, span)
+                            TypedExpr::tensor(ExprKind::Param { path, field: index }, tensor.elem, shape, span)
                         }
                         FieldType::Layer(_) => {
                             self.layer_is_no_value(&format!("the layer `{}`", name.name), span, false)
@@ -277,7 +277,7 @@ impl<'a> Body<'a> {
                     names::UNKNOWN_MEMBER,
                     format!("the layer `{}` has no field or function `{}`", layer.ast.name.name, name.name),
                 )
-                .at(name.span, "not known")
+                .at(name.span, "not found")
                 .also(layer.ast.name.span, "declared here");
                 if let Some(near) = did_you_mean(&name.name, known.iter().copied()) {
                     diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
@@ -286,24 +286,24 @@ impl<'a> Body<'a> {
                     diagnostic = diagnostic.note(format!("it has {}", list.join(", ")));
                 }
                 self.diagnostics.push(diagnostic);
-                Val::error(span)
+                TypedExpr::error(span)
             }
-            Some(Place::Array { .. }) => {
+            Some(LayerRef::Array { .. }) => {
                 self.diagnostics.push(
                     Diagnostic::error(parameters::LAYER_ARRAY, "an array of layers has no fields")
                         .at(span, "several layers")
-                        .help("go through it with `for`, or take one: `blocks[0]`"),
+                        .help("iterate over it with `for`, or index it: `blocks[0]`"),
                 );
-                Val::error(span)
+                TypedExpr::error(span)
             }
-            Some(Place::Wrong) => Val::error(span),
+            Some(LayerRef::Wrong) => TypedExpr::error(span),
             None => {
                 if let ast::ExprKind::Name(module) = &base.kind
                     && module.name == "random"
                     && self.lookup("random").is_none()
                 {
                     self.diagnostics.push(not_available("`random`", span));
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
                 let value = self.expr(base);
                 self.transpose(value, name, span)
@@ -311,47 +311,54 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn transpose(&mut self, value: Val, name: &ast::Ident, span: Span) -> Val {
+    fn transpose(&mut self, value: TypedExpr, name: &ast::Ident, span: Span) -> TypedExpr {
         if value.ty.is_error() {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         if name.name != "T" {
             let mut diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tensor has no `{}`", name.name))
-                .at(name.span, "not known")
+                .at(name.span, "not found")
                 .also(value.span(), value.ty.to_string());
             diagnostic = match name.name.as_str() {
-                "t" | "transpose" | "mT" | "H" => {
-                    diagnostic.help("`.T` exchanges the last two axes").fix(name.span, "T")
-                }
+                "t" | "transpose" | "mT" | "H" => diagnostic.help("`.T` swaps the last two axes").fix(name.span, "T"),
                 "shape" | "size" => match value.as_tensor() {
-                    Some(tensor) => diagnostic
-                        .help(format!("the shape is {}; each length is known by its name, so use that", tensor.shape)),
+                    Some(tensor) => {
+                        diagnostic.help(format!("the shape is {}; use the names of the dimensions", tensor.shape))
+                    }
                     None => diagnostic,
                 },
-                "dtype" | "device" => diagnostic.help("the type of a tensor is part of the program, not a value"),
-                other if builtins::find(other).is_some() => diagnostic.help(format!("it is a function: `{other}(x)`")),
-                _ => diagnostic.note("`.T` is all that stands behind a tensor's dot"),
+                "dtype" | "device" => diagnostic.help("types are not values"),
+                other if builtins::find(other).is_some() => {
+                    diagnostic.help(format!("call it as a function: `{other}(x)`"))
+                }
+                _ => diagnostic.note("the only member of a tensor is `.T`"),
             };
             self.diagnostics.push(diagnostic);
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some(tensor) = value.as_tensor().cloned() else {
             let shown = value.ty.to_string();
             self.not_a_tensor(&shown, value.span());
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let Some((front, back)) = tensor.shape.split_last(2) else {
             self.diagnostics.push(
                 Diagnostic::error(shapes::RANK, format!("`.T` needs two axes, {tensor} has {}", axes_of(&tensor)))
                     .at(value.span(), tensor.to_string()),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let shape = front.followed_by(back.into_iter().rev());
-        Val::tensor(ExprKind::Transpose(Box::new(value.expr)), tensor.elem, shape, span)
+        TypedExpr::tensor(ExprKind::Transpose(Box::new(value.expr)), tensor.elem, shape, span)
     }
 
-    fn if_(&mut self, condition: &ast::Expr, then: &ast::Block, otherwise: Option<&ast::Expr>, span: Span) -> Val {
+    fn if_(
+        &mut self,
+        condition: &ast::Expr,
+        then: &ast::Block,
+        otherwise: Option<&ast::Expr>,
+        span: Span,
+    ) -> TypedExpr {
         let condition = self.condition(condition, "`if`");
         let (((then, then_ty), (otherwise, otherwise_ty)), carried) = self.region(|this| {
             let then = this.block(then);
@@ -364,9 +371,9 @@ impl<'a> Body<'a> {
         });
         let nothing = Ty::Tuple(Vec::new());
         if then_ty.is_error() || otherwise_ty.is_error() {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
-        let Some(condition) = condition else { return Val::error(span) };
+        let Some(condition) = condition else { return TypedExpr::error(span) };
         let condition = Box::new(condition);
         if then_ty == nothing || otherwise_ty == nothing {
             if then_ty != otherwise_ty {
@@ -374,20 +381,20 @@ impl<'a> Body<'a> {
                 let at = value.value.as_ref().map_or(span, |value| value.span);
                 let shown = if then_ty == nothing { &otherwise_ty } else { &then_ty };
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::BRANCHES, "one branch has a value, the other has none")
+                    Diagnostic::error(shapes::BRANCHES, "one branch has a value, the other does not")
                         .at(at, format!("{shown}"))
                         .help("give both a value, or assign to a `var` in both"),
                 );
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             let kind = ExprKind::If { condition, then, otherwise, carried };
-            return Val { ty: nothing, expr: Expr { kind, ty: Type::Tuple(Vec::new()), span } };
+            return TypedExpr { ty: nothing, expr: Expr { kind, ty: Type::Tuple(Vec::new()), span } };
         }
         let Some((then, otherwise, ty)) = self.same_type((then, then_ty), (otherwise, otherwise_ty), span) else {
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let kind = ExprKind::If { condition, then, otherwise, carried };
-        Val { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }
+        TypedExpr { ty: Ty::of(&ty), expr: Expr { kind, ty, span } }
     }
 
     /// An expression as a block of its own: the `if` of an `else if`.
@@ -413,7 +420,7 @@ impl<'a> Body<'a> {
         for (block, ty) in [(&mut a, &a_ty), (&mut b, &b_ty)] {
             if open(ty)
                 && let Some(value) = block.value.take()
-                && let Ok(expr) = coerce(Val { ty: ty.clone(), expr: *value }, elem)
+                && let Ok(expr) = coerce(TypedExpr { ty: ty.clone(), expr: *value }, elem)
             {
                 block.value = Some(Box::new(expr));
             }
@@ -432,7 +439,7 @@ impl<'a> Body<'a> {
     }
 
     fn branches(&mut self, a: &Ty, b: &Ty, x: Span, y: Span, _whole: Span) {
-        let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches give {a} and {b}"))
+        let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches have the types {a} and {b}"))
             .at(y, b.to_string())
             .also(x, a.to_string());
         let diagnostic = super::fit::type_misfit(diagnostic, b, a, self.scope);
@@ -450,17 +457,17 @@ pub(super) fn effect(expr: Expr) -> StmtKind {
     }
 }
 
-pub(super) fn boolean(value: bool, span: Span) -> Val {
-    Val::tensor(ExprKind::Const(Scalar::Bool(value)), Elem::Bool, super::axes::Shape::scalar(), span)
+pub(super) fn boolean(value: bool, span: Span) -> TypedExpr {
+    TypedExpr::tensor(ExprKind::Const(Scalar::Bool(value)), Elem::Bool, super::axes::Shape::scalar(), span)
 }
 
 /// A generic constant as a value: a float of open type where only a default shows its type.
-fn constant(generic: &Generic, span: Span) -> Val {
+fn constant(generic: &Generic, span: Span) -> TypedExpr {
     let kind = ExprKind::Generic(generic.name.clone());
     match generic.kind {
-        GenericKind::Const { elem: Elem::F32, .. } => Val::float(kind, span),
-        GenericKind::Const { elem, .. } => Val::tensor(kind, elem, super::axes::Shape::scalar(), span),
-        GenericKind::Dim { .. } => Val::error(span),
+        GenericKind::Const { elem: Elem::F32, .. } => TypedExpr::float(kind, span),
+        GenericKind::Const { elem, .. } => TypedExpr::tensor(kind, elem, super::axes::Shape::scalar(), span),
+        GenericKind::Dim { .. } => TypedExpr::error(span),
     }
 }
 

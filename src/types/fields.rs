@@ -8,8 +8,8 @@ use super::signatures::{Rest, shape};
 use super::typed::{Constant, Field, FieldType, Generic, GenericKind, Instance, Tensor};
 use crate::diagnostics::codes::{dimensions, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::source::Span;
 use crate::syntax::ast::{self, ExprKind, Ident, TypeKind};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
@@ -26,7 +26,7 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
                     parameters::PARAMETER_INIT,
                     format!("the parameter `{}` has a value", field.name.name),
                 )
-                .at(init.span, "a parameter's value is in the weights file"),
+                .at(init.span, "the value of a parameter comes from the weights file"),
             );
         }
         let ty = field_type(items, layer, &field.ty, diagnostics);
@@ -73,7 +73,7 @@ pub(super) fn stored_name(field: &ast::Field, diagnostics: &mut Diagnostics) -> 
             Some(ExprKind::Str(text)) if !text.is_empty() => name = text.clone(),
             Some(ExprKind::Error) => {}
             _ => diagnostics.push(
-                Diagnostic::error(parameters::NAME_VALUE, "`#[name]` needs the name as a text")
+                Diagnostic::error(parameters::NAME_VALUE, "`#[name]` needs a string")
                     .at(attribute.span, "write `#[name = \"..\"]`"),
             ),
         }
@@ -105,9 +105,9 @@ pub(super) fn field_type(
                 TypeKind::Error => None,
                 _ => {
                     diagnostics.push(
-                        Diagnostic::error(parameters::FIELD_TYPE, "an array holds layers")
+                        Diagnostic::error(parameters::FIELD_TYPE, "arrays can only contain layers")
                             .at(element.span, "not a layer")
-                            .help("several tensors of one shape are one tensor with one more axis"),
+                            .help("use one tensor with one more axis"),
                     );
                     None
                 }
@@ -116,7 +116,7 @@ pub(super) fn field_type(
         TypeKind::Tuple(_) => {
             diagnostics.push(
                 Diagnostic::error(parameters::FIELD_TYPE, "a field cannot be a tuple")
-                    .at(ty.span, "a tensor, a layer or an array of layers is needed"),
+                    .at(ty.span, "expected a tensor, a layer or an array of layers"),
             );
             None
         }
@@ -164,7 +164,7 @@ pub(super) fn instance(
             .map(|g| format!("`{}`", g.name))
             .collect();
         diagnostics.push(
-            Diagnostic::error(dimensions::GENERIC_COUNT, format!("`{name}` needs {} as well", missing.join(" and ")))
+            Diagnostic::error(dimensions::GENERIC_COUNT, format!("`{name}` is missing {}", missing.join(" and ")))
                 .at(span, format!("`{name}` is `{}`", show_generics(name, &target.generics)))
                 .also(target.ast.name.span, "declared here"),
         );

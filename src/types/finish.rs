@@ -15,7 +15,7 @@ use super::typed::{Condition, FieldType};
 use crate::diagnostics::codes::{dimensions, names, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::Dim;
-use crate::syntax::span::Span;
+use crate::source::Span;
 
 /// One use of something: what is used, what its names are there, and where.
 struct Use<'c> {
@@ -50,7 +50,7 @@ pub(super) fn layers(items: &Items<'_>, diagnostics: &mut Diagnostics) -> Vec<Ve
         };
         diagnostics.push(
             Diagnostic::error(parameters::LAYER_CYCLE, message)
-                .at(span, "this would have no end")
+                .at(span, "infinite recursion")
                 .help("repeat a layer with an array: `[Block<D>; L]`"),
         );
     });
@@ -90,7 +90,7 @@ pub(super) fn functions(
             _ => format!("the function `{first}` calls itself: {} -> {first}", names.join(" -> ")),
         };
         diagnostics.push(
-            Diagnostic::error(names::RECURSION, message).at(span, "this would have no end").help("repeat with `for`"),
+            Diagnostic::error(names::RECURSION, message).at(span, "infinite recursion").help("repeat with `for`"),
         );
     });
     let mut conditions = own;

@@ -6,18 +6,18 @@ use super::axes::Shape;
 use super::body::Body;
 use super::dims::DimScope;
 use super::typed::{Condition, Expr, ExprKind, Tensor, Type};
-use super::values::{Ty, Val, coerce};
+use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, names, parameters, shapes};
 use crate::shape::{Dim, Elem, Fact};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
     /// A value where a certain type is needed: open literals take it; anything else must be it.
     pub(super) fn fit(
         &mut self,
-        value: Val,
+        value: TypedExpr,
         wanted: &Type,
         misfit: &dyn Fn(&Ty, Span, &DimScope) -> Diagnostic,
     ) -> Option<Expr> {
@@ -43,7 +43,7 @@ impl Body<'_> {
                             .into_iter()
                             .zip(have.clone())
                             .zip(want)
-                            .map(|((expr, ty), want)| self.fit(Val { ty, expr }, want, misfit))
+                            .map(|((expr, ty), want)| self.fit(TypedExpr { ty, expr }, want, misfit))
                             .collect();
                         let parts = fitted.into_iter().collect::<Option<Vec<Expr>>>()?;
                         Some(Expr { kind: ExprKind::Tuple(parts), ty: wanted.clone(), span })
@@ -87,7 +87,7 @@ impl Body<'_> {
                         .at(expr.span, format!("{ty}"));
                 if matches!(ty, Ty::Tensor(Tensor { elem: Elem::Bool, .. })) {
                     diagnostic =
-                        diagnostic.help("`any` and `all` make one `bool` of many; `where` chooses element by element");
+                        diagnostic.help("`any` and `all` reduce to one `bool`; `where` selects element by element");
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -102,14 +102,14 @@ impl Body<'_> {
     }
 
     /// A dimension that must be one, from a value.
-    pub(super) fn dim_of(&mut self, value: &Val) -> Option<Dim> {
+    pub(super) fn dim_of(&mut self, value: &TypedExpr) -> Option<Dim> {
         match &value.ty {
             Ty::Dim(dim) => Some(dim.clone()),
             Ty::Error => None,
             ty => {
                 self.diagnostics.push(
-                    Diagnostic::error(dimensions::NOT_A_DIMENSION, format!("a dimension is needed, this is {ty}"))
-                        .at(value.span(), "a name, a whole number or a formula of these is needed"),
+                    Diagnostic::error(dimensions::NOT_A_DIMENSION, format!("expected a dimension, found {ty}"))
+                        .at(value.span(), "expected a name, an integer, or a formula of these"),
                 );
                 None
             }
@@ -117,14 +117,16 @@ impl Body<'_> {
     }
 
     /// The message for a layer where a tensor is needed.
-    pub(super) fn layer_is_no_value(&mut self, what: &str, span: Span, array: bool) -> Val {
+    pub(super) fn layer_is_no_value(&mut self, what: &str, span: Span, array: bool) -> TypedExpr {
         let code = if array { parameters::LAYER_ARRAY } else { names::NOT_A_VALUE };
         self.diagnostics.push(
-            Diagnostic::error(code, format!("{what} is no tensor"))
-                .at(span, "a tensor is needed here")
-                .help(if array { "go through it with `for`" } else { "call it with its arguments" }),
+            Diagnostic::error(code, format!("{what} is not a tensor")).at(span, "expected a tensor").help(if array {
+                "iterate over it with `for`"
+            } else {
+                "call it with its arguments"
+            }),
         );
-        Val::error(span)
+        TypedExpr::error(span)
     }
 }
 
@@ -139,7 +141,7 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
         return diagnostic;
     };
     if have.elem != want.elem {
-        diagnostic = diagnostic.help(format!("`cast<{}>(..)` converts the elements", want.elem));
+        diagnostic = diagnostic.help(format!("convert the elements: `cast<{}>(..)`", want.elem));
     }
     if have.shape == want.shape {
         return diagnostic;
@@ -161,7 +163,7 @@ pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scop
             Some(front.followed_by(back.into_iter().rev()))
         };
         if transposed(&have.shape).as_ref() == Some(&want.shape) {
-            diagnostic = diagnostic.help("`.T` exchanges the last two axes");
+            diagnostic = diagnostic.help("`.T` swaps the last two axes");
         }
     } else {
         diagnostic = diagnostic.note(format!(

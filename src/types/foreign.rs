@@ -7,11 +7,11 @@
 use super::body::Body;
 use super::builtins::{self, Builtin, Row};
 use super::idioms::{self, Advice};
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
+use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, ExprKind};
-use crate::syntax::span::{FileId, Span};
 
 /// Longer replacements are not shown: nobody would take them for advice.
 const MOST_TEXT: usize = 300;
@@ -34,18 +34,18 @@ impl Body<'_> {
     }
 
     /// Reports an expression that is written in another way here, and gives it the type that it has when written so.
-    pub(super) fn instead(&mut self, diagnostic: Diagnostic, span: Span, replacement: &str) -> Val {
+    pub(super) fn instead(&mut self, diagnostic: Diagnostic, span: Span, replacement: &str) -> TypedExpr {
         let fits = replacement.len() <= MOST_TEXT && !replacement.contains("//");
         if !fits || self.aside || self.diagnostics.iter().nth(MANY).is_some() {
             self.diagnostics.push(diagnostic);
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let mut diagnostic = diagnostic.fix(span, replacement);
         let shown: Vec<&str> = replacement.lines().map(str::trim).collect();
         diagnostic.helps.insert(0, format!("write `{}`", shown.join(" ")));
         self.diagnostics.push(diagnostic);
         let ty = self.type_of_text(replacement);
-        Val { ty, ..Val::error(span) }
+        TypedExpr { ty, ..TypedExpr::error(span) }
     }
 
     /// The type of an expression that stands nowhere in the program; an error where it does not check.
@@ -67,7 +67,7 @@ impl Body<'_> {
     }
 
     /// A call of a function that other libraries have; none if no such function is known.
-    pub(super) fn foreign_call(&mut self, span: Span, name: &ast::Ident, args: &[ast::Arg]) -> Option<Val> {
+    pub(super) fn foreign_call(&mut self, span: Span, name: &ast::Ident, args: &[ast::Arg]) -> Option<TypedExpr> {
         if !idioms::is_known(&name.name) {
             return None;
         }
@@ -75,10 +75,10 @@ impl Body<'_> {
         let operands = self.operands_alone(args);
         if self.diagnostics.iter().skip(at).any(|d| d.fixes.is_empty()) {
             // What is wrong in the arguments comes first.
-            return Some(Val::error(span));
+            return Some(TypedExpr::error(span));
         }
         let message = format!("there is no function `{}`", name.name);
-        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(name.span, "not known");
+        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(name.span, "not found");
         Some(self.advise(diagnostic, span, &name.name, args, &operands))
     }
 
@@ -90,7 +90,7 @@ impl Body<'_> {
         name: &str,
         args: &[ast::Arg],
         operands: &[Option<Ty>],
-    ) -> Val {
+    ) -> TypedExpr {
         let Advice { replacement, helps, silent } = idioms::advice(self, name, args, operands);
         let diagnostic = helps.into_iter().fold(diagnostic, Diagnostic::help);
         match replacement {
@@ -98,12 +98,12 @@ impl Body<'_> {
                 let mut diagnostic = diagnostic.fix(span, text.clone());
                 diagnostic.helps.insert(0, format!("write `{text}`"));
                 self.diagnostics.push(diagnostic);
-                Val::error(span)
+                TypedExpr::error(span)
             }
             Some(text) => self.instead(diagnostic, span, &text),
             None => {
                 self.diagnostics.push(diagnostic);
-                Val::error(span)
+                TypedExpr::error(span)
             }
         }
     }
@@ -134,8 +134,8 @@ impl Body<'_> {
         base: &ast::Expr,
         name: &ast::Ident,
         args: &[ast::Arg],
-    ) -> Option<Val> {
-        let row = builtins::find(&name.name).filter(|row| row.1 != Builtin::Later);
+    ) -> Option<TypedExpr> {
+        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
         if row.is_none() && !idioms::is_known(&name.name) {
             return None;
         }
@@ -149,7 +149,7 @@ impl Body<'_> {
         let operands = self.operands_alone(args);
         let operands: Vec<Option<Ty>> = std::iter::once(Some(value.ty.clone())).chain(operands).collect();
         let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, format!("a tensor has no `{}`", name.name))
-            .at(name.span, "not known")
+            .at(name.span, "not found")
             .also(base.span, value.ty.to_string());
         Some(match row {
             Some(row) => {
@@ -161,7 +161,7 @@ impl Body<'_> {
     }
 
     /// `x.shape[0]`: the name of a length.
-    pub(super) fn shape_entry(&mut self, base: &ast::Expr, indices: &[ast::Index], span: Span) -> Option<Val> {
+    pub(super) fn shape_entry(&mut self, base: &ast::Expr, indices: &[ast::Index], span: Span) -> Option<TypedExpr> {
         let (inner, place) = match &base.kind {
             ExprKind::Field { base, name } if name.name == "shape" => (base.as_ref(), name.span),
             ExprKind::Call { callee, args, .. } => match (&callee.kind, args.as_slice()) {
@@ -170,33 +170,33 @@ impl Body<'_> {
             },
             _ => return None,
         };
-        if self.place(inner).is_some() {
+        if self.layer_ref(inner).is_some() {
             return None;
         }
         let [ast::Index::Expr(index)] = indices else { return None };
         let value = self.expr(inner);
-        let Ty::Tensor(_) = &value.ty else { return Some(Val::error(span)) };
+        let Ty::Tensor(_) = &value.ty else { return Some(TypedExpr::error(span)) };
         let args = [
             ast::Arg { name: None, value: inner.clone(), span: inner.span },
             ast::Arg { name: None, value: index.clone(), span: index.span },
         ];
-        let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, "the shape of a tensor is no value").at(place, "");
+        let diagnostic = Diagnostic::error(names::UNKNOWN_MEMBER, "the shape of a tensor is not a value").at(place, "");
         Some(self.advise(diagnostic, span, "size", &args, &[Some(value.ty.clone()), None]))
     }
 
-    /// `torch.exp(x)`: an operation behind the name of a library.
+    /// `torch.exp(x)`: an operation after the name of a library.
     pub(super) fn library_call(
         &mut self,
         expr: &ast::Expr,
         base: &ast::Expr,
         name: &ast::Ident,
         args: &[ast::Arg],
-    ) -> Option<Val> {
+    ) -> Option<TypedExpr> {
         let library = library_of(base).filter(|library| !self.is_known(library))?;
         let operands = self.operands_alone(args);
         let message = format!("there is no `{library}` here");
-        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not known");
-        let row = builtins::find(&name.name).filter(|row| row.1 != Builtin::Later);
+        let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not found");
+        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
         Some(match row {
             Some(row) => {
                 let diagnostic = diagnostic.note("operations are called by their names alone");
@@ -206,7 +206,7 @@ impl Body<'_> {
             None if idioms::is_known(&name.name) => self.advise(diagnostic, expr.span, &name.name, args, &operands),
             None => {
                 self.diagnostics.push(diagnostic.help(idioms::library_help(&name.name)));
-                Val::error(expr.span)
+                TypedExpr::error(expr.span)
             }
         })
     }
@@ -220,7 +220,7 @@ impl Body<'_> {
 
     /// A call of an operation, with the names that its arguments have here.
     pub(super) fn call_text(&self, row: &Row, args: &[ast::Arg]) -> String {
-        let (what, builtin, params, _) = *row;
+        let Row { name: what, builtin, params, .. } = *row;
         let named = takes_named(builtin);
         let mut list = Vec::with_capacity(args.len());
         let mut next = 0;
@@ -252,8 +252,8 @@ impl Body<'_> {
 
     /// A call of an operation with arguments as another library has them: a second one without a name, `dim` for
     /// `axis`, `True`, a tuple of axes. One message tells the call as it is written here.
-    pub(super) fn other_arguments(&mut self, row: &'static Row, args: &[ast::Arg], span: Span) -> Option<Val> {
-        let (what, builtin, params, _) = *row;
+    pub(super) fn other_arguments(&mut self, row: &'static Row, args: &[ast::Arg], span: Span) -> Option<TypedExpr> {
+        let Row { name: what, builtin, params, .. } = *row;
         let unnamed = args.iter().filter(|arg| arg.name.is_none()).nth(1).filter(|_| takes_named(builtin));
         let renamed = args.iter().find(|arg| {
             let name = arg.name.as_ref().map_or("", |name| name.name.as_str());
@@ -274,13 +274,14 @@ impl Body<'_> {
             let name = arg.name.as_ref().map_or("", |name| name.name.as_str());
             Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("`{what}` has no argument `{name}`")).at(
                 arg.name.as_ref().map_or(arg.span, |name| name.span),
-                format!("it is `{what}({})`", params.join(", ")),
+                format!("its signature is `{what}({})`", params.join(", ")),
             )
         } else if let Some(arg) = capital {
             Diagnostic::error(names::UNKNOWN_NAME, format!("there is no `{}` here", self.written(arg.value.span)))
-                .at(arg.value.span, "not known")
+                .at(arg.value.span, "not found")
         } else if let Some(arg) = tuple {
-            Diagnostic::error(shapes::CONSTANT_ARGUMENT, "several axes are a list, not a tuple").at(arg.value.span, "")
+            Diagnostic::error(shapes::CONSTANT_ARGUMENT, "write several axes as a list, not a tuple")
+                .at(arg.value.span, "")
         } else {
             return None;
         };
@@ -290,12 +291,12 @@ impl Body<'_> {
     }
 
     /// `max(x, 0)`: is the second argument an axis or another operand?
-    fn unnamed(&mut self, row: &Row, args: &[ast::Arg], second: &ast::Arg, span: Span) -> Val {
-        let (what, builtin, ..) = *row;
+    fn unnamed(&mut self, row: &Row, args: &[ast::Arg], second: &ast::Arg, span: Span) -> TypedExpr {
+        let Row { name: what, builtin, .. } = *row;
         let operands = self.operands_alone(args);
         let place = args.iter().position(|arg| std::ptr::eq(arg, second)).unwrap_or_default();
         if operands.get(place).and_then(Option::as_ref).is_some_and(Ty::is_error) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let is_axis = operands.get(place).is_some_and(|ty| matches!(ty, None | Some(Ty::Dim(_))));
         let reduces_number = matches!(operands.first(), Some(Some(Ty::Dim(_) | Ty::Float)));
@@ -310,8 +311,8 @@ impl Body<'_> {
         });
         let mut readings: Vec<(String, String)> = Vec::new();
         if builtin == Builtin::Split {
-            let text = self.call_text(&(what, builtin, &["x", "parts", "axis"], 0), args);
-            readings.push(("in so many equal parts".to_string(), text));
+            let text = self.call_text(&Row { params: &["x", "parts", "axis"], optional: 0, ..*row }, args);
+            readings.push(("into that many equal parts".to_string(), text));
         }
         if is_axis && !reduces_number {
             readings.push(("along an axis".to_string(), self.call_text(row, args)));
@@ -326,13 +327,13 @@ impl Body<'_> {
                 readings.insert(if first { 0 } else { readings.len() }, (meaning.to_string(), text));
             }
         }
-        let message = format!("the second argument of `{what}` needs a name");
-        let label = if readings.len() > 1 { "this can be read in two ways" } else { "" };
+        let message = format!("the second argument of `{what}` must be named");
+        let label = if readings.len() > 1 { "ambiguous" } else { "" };
         let mut diagnostic = Diagnostic::error(shapes::UNNAMED_ARGUMENT, message).at(second.span, label);
         let mut readings = readings.into_iter();
         let Some((meaning, text)) = readings.next() else {
             self.diagnostics.push(diagnostic.note(format!("`{what}` takes one tensor")));
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let others: Vec<(String, String)> = readings.collect();
         if others.is_empty() {
@@ -343,7 +344,7 @@ impl Body<'_> {
             diagnostic = diagnostic.help(format!("{meaning}: `{text}`"));
         }
         self.diagnostics.push(diagnostic);
-        Val::error(span)
+        TypedExpr::error(span)
     }
 }
 

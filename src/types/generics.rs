@@ -8,10 +8,10 @@ use super::items::{Items, duplicate};
 use super::typed::{Condition, Constant, Generic, GenericKind};
 use crate::diagnostics::codes::{dimensions, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast::{self, ExprKind, GenericValue, TypeKind, UnaryOp};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 pub(super) fn generics_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
@@ -104,8 +104,11 @@ pub(super) fn generics(
 
 pub(super) fn generic_kind(param: &ast::GenericParam, scope: &DimScope, diagnostics: &mut Diagnostics) -> GenericKind {
     let bad_default = |span: Span| {
-        Diagnostic::error(dimensions::GENERIC_DEFAULT, format!("the default of `{}` is no constant", param.name.name))
-            .at(span, "a literal or a dimension is needed")
+        Diagnostic::error(
+            dimensions::GENERIC_DEFAULT,
+            format!("the default of `{}` is not a constant", param.name.name),
+        )
+        .at(span, "expected a literal or a dimension")
     };
     let Some(ty) = &param.ty else {
         let Some(default) = &param.default else { return GenericKind::Dim { default: None } };
@@ -193,8 +196,8 @@ pub(super) fn constant_of(value: Scalar, elem: Elem, span: Span, diagnostics: &m
         (Scalar::Int(n), Elem::I8 | Elem::I32 | Elem::I64) if super::values::int_fits(n, elem) => Some(value),
         _ => {
             diagnostics.push(
-                Diagnostic::error(dimensions::GENERIC_KIND, format!("the constant is no `{elem}`"))
-                    .at(span, format!("a literal of type `{elem}` is needed")),
+                Diagnostic::error(dimensions::GENERIC_KIND, format!("the constant is not of type `{elem}`"))
+                    .at(span, format!("expected a literal of type `{elem}`")),
             );
             None
         }
@@ -254,7 +257,7 @@ pub(super) fn generic_args(
                         dimensions::UNKNOWN_GENERIC,
                         format!("`{name}` has no generic `{}`", wanted.name),
                     )
-                    .at(wanted.span, format!("it is `{shown}`"));
+                    .at(wanted.span, format!("its declaration is `{shown}`"));
                     match did_you_mean(&wanted.name, generics.iter().map(|generic| generic.name.as_str())) {
                         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
                         None => diagnostic,
@@ -262,9 +265,9 @@ pub(super) fn generic_args(
                 }
                 None => Diagnostic::error(
                     dimensions::GENERIC_COUNT,
-                    format!("`{name}` has {} generics, {} are given", generics.len(), args.len()),
+                    format!("`{name}` has {} generics, found {}", generics.len(), args.len()),
                 )
-                .at(arg.span, format!("it is `{shown}`")),
+                .at(arg.span, format!("its declaration is `{shown}`")),
             };
             diagnostics.push(diagnostic);
             fine = false;
@@ -274,7 +277,7 @@ pub(super) fn generic_args(
             diagnostics.push(
                 Diagnostic::error(dimensions::GENERIC_COUNT, format!("the generic `{}` is given twice", generic.name))
                     .at(arg.span, "given again")
-                    .also(first, "given here first"),
+                    .also(first, "first given here"),
             );
             fine = false;
             continue;
@@ -298,7 +301,7 @@ pub(super) fn generic_arg(
         GenericValue::Elem(elem) => {
             diagnostics.push(
                 Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` cannot be the type `{elem}`", generic.name))
-                    .at(arg.span, "a dimension or a constant is needed"),
+                    .at(arg.span, "expected a dimension or a constant"),
             );
             return false;
         }
@@ -311,7 +314,7 @@ pub(super) fn generic_arg(
                         dimensions::GENERIC_KIND,
                         format!("`{}` is a dimension, not {}", generic.name, super::values::show_scalar(value)),
                     )
-                    .at(expr.span, "a dimension is needed"),
+                    .at(expr.span, "expected a dimension"),
                 );
                 return false;
             }
@@ -339,15 +342,18 @@ pub(super) fn generic_arg(
                     diagnostics.push(
                         Diagnostic::error(
                             dimensions::GENERIC_KIND,
-                            format!("`{}` is a constant of type {elem}, `{}` of type {other}", generic.name, name.name),
+                            format!(
+                                "`{}` is a constant of type {elem}, but `{}` has type {other}",
+                                generic.name, name.name
+                            ),
                         )
-                        .at(expr.span, "of another type")
+                        .at(expr.span, "of the wrong type")
                         .also(outer.span, "declared here"),
                     );
                 } else if expr.kind != ExprKind::Error {
                     diagnostics.push(
                         Diagnostic::error(dimensions::GENERIC_KIND, format!("`{}` needs a constant", generic.name))
-                            .at(expr.span, format!("a literal of type `{elem}` is needed")),
+                            .at(expr.span, format!("expected a literal of type `{elem}`")),
                     );
                 }
                 return false;

@@ -29,7 +29,7 @@ pub(super) fn library_help(name: &str) -> String {
     if name.starts_with(char::is_uppercase) {
         layer_help(name)
     } else {
-        "operations are called by their names alone: `softmax(x)`".to_string()
+        "call operations by name alone: `softmax(x)`".to_string()
     }
 }
 
@@ -153,11 +153,11 @@ const KNOWN: &[&str] = &[
 /// What `max(a, b)` may mean besides the `max` of `a` along the axis `b`.
 pub(super) fn second_operand(what: &str) -> Option<(&'static str, &'static str)> {
     Some(match what {
-        "max" => ("the larger of the two, element by element", "maximum({a}, {b})"),
-        "min" => ("the smaller of the two, element by element", "minimum({a}, {b})"),
-        "sum" => ("the two added", "{a} + {b}"),
-        "any" => ("either of the two", "{a} or {b}"),
-        "all" => ("both of the two", "{a} and {b}"),
+        "max" => ("the elementwise maximum", "maximum({a}, {b})"),
+        "min" => ("the elementwise minimum", "minimum({a}, {b})"),
+        "sum" => ("their sum", "{a} + {b}"),
+        "any" => ("the elementwise or", "{a} or {b}"),
+        "all" => ("the elementwise and", "{a} and {b}"),
         _ => return None,
     })
 }
@@ -214,7 +214,7 @@ pub(super) fn advice(body: &Body<'_>, name: &str, args: &[ast::Arg], types: &[Op
     let mut silent = false;
     let replacement = match name {
         "matmul" | "mm" | "bmm" | "dot" => {
-            helps.push("a product of matrices is written `a @ b`");
+            helps.push("a matrix product is written `a @ b`");
             both("{a} @ {b}")
         }
         "add" => both("{a} + {b}"),
@@ -229,19 +229,19 @@ pub(super) fn advice(body: &Body<'_>, name: &str, args: &[ast::Arg], types: &[Op
         "transpose" | "permute" | "swapaxes" | "swapdims" | "t" => {
             let found = permutation(name, &given, tensor(0), operand(0));
             if found.is_none() {
-                helps.push("`x.T` exchanges the last two axes; `rearrange(x, \"a b c -> b a c\")` any");
+                helps.push("`x.T` swaps the last two axes; `rearrange(x, \"a b c -> b a c\")` any");
             }
             found
         }
         "unsqueeze" | "expand_dims" | "squeeze" => {
             let found = ones(name, given.at(0).map(text), axis(1), tensor(0));
             if found.is_none() {
-                helps.push("an axis of length 1 comes and goes by a pattern: `rearrange(x, \"s d -> s 1 d\")`");
+                helps.push("add and remove axes of length 1 with a pattern: `rearrange(x, \"s d -> s 1 d\")`");
             }
             found
         }
         "reshape" | "view" | "flatten" => {
-            helps.push("axes are split, joined and moved by a pattern: `rearrange(x, \"s (h d) -> h s d\", h = H)`");
+            helps.push("split, merge and move axes with a pattern: `rearrange(x, \"s (h d) -> h s d\", h = H)`");
             None
         }
         "cat" | "concatenate" | "hstack" | "vstack" => {
@@ -287,7 +287,7 @@ pub(super) fn advice(body: &Body<'_>, name: &str, args: &[ast::Arg], types: &[Op
         },
         "eye" => write(0).map(|n| format!("one_hot(iota({n}), {n})")),
         "tril" | "triu" => {
-            helps.push("`causal(q_len, kv_len)` is the mask in which each query sees the keys up to its own place");
+            helps.push("`causal(q_len, kv_len)` is the mask in which each query sees the keys up to its own position");
             mask(name, &given, tensor(0), write(0))
         }
         "masked_fill" => match (write(0), write(1), write(2)) {
@@ -353,12 +353,14 @@ pub(super) fn advice(body: &Body<'_>, name: &str, args: &[ast::Arg], types: &[Op
         "repeat_interleave" | "repeat" | "tile" => {
             let place = if name == "repeat_interleave" { 2 } else { usize::MAX };
             let found = copies(name == "tile", &given, axis(place), tensor(0), write(0), write(1));
-            helps.push("axes of length 1 are repeated by broadcasting: `rearrange(x, \"s d -> s 1 d\")` beside the other operand is enough");
+            helps.push(
+                "axes of length 1 are broadcast: `rearrange(x, \"s d -> s 1 d\")` next to the other operand is enough",
+            );
             found
         }
         "expand" | "broadcast_to" => {
-            helps.push("axes of length 1 are repeated by broadcasting, so this is not needed in a formula");
-            helps.push("where a shape is required, add zeros: `x + full<f32>(0, [S, D])`");
+            helps.push("axes of length 1 are broadcast, so this is not needed in a formula");
+            helps.push("if a shape is required, add zeros: `x + full<f32>(0, [S, D])`");
             None
         }
         "linear" => match (operand(0), operand(1), operand(2)) {
@@ -378,15 +380,15 @@ pub(super) fn advice(body: &Body<'_>, name: &str, args: &[ast::Arg], types: &[Op
             };
         }
         "dropout" | "Dropout" => {
-            helps.push("a model is compiled to be run, not to be trained; dropout does nothing then");
+            helps.push("models are compiled for inference, where dropout does nothing");
             write(0)
         }
         "contiguous" | "detach" | "clone" => {
-            helps.push("values never change, and the compiler chooses how they lie in memory");
+            helps.push("values are immutable, and the compiler chooses the memory layout");
             write(0)
         }
         "print" => {
-            helps.push("`tap` makes a value observable from outside: a run or a call asks for it by its name");
+            helps.push("`tap` makes a value observable: callers request it by name");
             silent = true;
             match given.at(0).map(|first| &first.kind) {
                 Some(ExprKind::Name(name)) if matches!(types.first(), Some(Some(Ty::Tensor(_)))) => {
@@ -402,7 +404,7 @@ pub(super) fn advice(body: &Body<'_>, name: &str, args: &[ast::Arg], types: &[Op
             return length(name, given.get(1, &["dim", "axis"]), tensor(0));
         }
         "topk" => {
-            helps.push("`top_k` is part of the language, and not available in this version");
+            helps.push("`top_k` is part of the language, but not available in this version");
             None
         }
         "outer" => {

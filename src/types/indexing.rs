@@ -1,40 +1,40 @@
 //! `x[..]`: elements, slices and gathers.
 //!
 //! In: a tensor and one entry for each axis that is named. Out: the typed index and its shape. Bounds are proved by the
-//! facts, refuted, or become conditions that are decided when the dimensions are bound or at the door of the call.
+//! facts, refuted, or become conditions that are decided when the dimensions are bound or on entry to the call.
 
 use super::axes::{Axis, Shape};
 use super::body::Body;
 use super::expr::axes_of;
 use super::items::not_available;
-use super::places::Place;
+use super::layer_refs::LayerRef;
 use super::typed::{Entry, ExprKind, Tensor};
-use super::values::{Ty, Val, dim_expr};
+use super::values::{Ty, TypedExpr, dim_expr};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{names, parameters, shapes};
 use crate::shape::{Dim, Elem, Fact, Relation};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
     /// `base[indices]`
-    pub(super) fn index(&mut self, base: &ast::Expr, indices: &[ast::Index], span: Span) -> Val {
-        match self.place(base) {
-            Some(Place::Layer(..)) => {
+    pub(super) fn index(&mut self, base: &ast::Expr, indices: &[ast::Index], span: Span) -> TypedExpr {
+        match self.layer_ref(base) {
+            Some(LayerRef::Layer(..)) => {
                 self.diagnostics.push(
                     Diagnostic::error(names::NOT_A_VALUE, "one layer cannot be indexed")
                         .at(base.span, "not an array of layers"),
                 );
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
-            Some(Place::Array { .. }) => {
+            Some(LayerRef::Array { .. }) => {
                 self.diagnostics.push(
-                    Diagnostic::error(parameters::LAYER_ARRAY, "a layer is no tensor")
-                        .at(span, "call it, or name one of its fields"),
+                    Diagnostic::error(parameters::LAYER_ARRAY, "a layer is not a tensor")
+                        .at(span, "call it, or use one of its fields"),
                 );
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
-            Some(Place::Wrong) => return Val::error(span),
+            Some(LayerRef::Wrong) => return TypedExpr::error(span),
             None => {}
         }
         if let Some(value) = self.shape_entry(base, indices, span) {
@@ -42,14 +42,14 @@ impl Body<'_> {
         }
         let value = self.expr(base);
         if value.ty.is_error() {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some(tensor) = value.as_tensor().cloned() else {
             let shown = value.ty.to_string();
             self.not_a_tensor(&shown, base.span);
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
-        let Some(places) = self.index_places(&tensor, base.span, indices, span) else { return Val::error(span) };
+        let Some(places) = self.index_places(&tensor, base.span, indices, span) else { return TypedExpr::error(span) };
         let mut entries: Vec<Entry> = tensor.shape.axes.iter().map(|_| Entry::All).collect();
         let mut axes: Vec<Vec<Axis>> = tensor.shape.axes.iter().map(|axis| vec![axis.clone()]).collect();
         let mut gathered: Option<Span> = None;
@@ -73,7 +73,7 @@ impl Body<'_> {
             }
         }
         if !fine {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let axes: Vec<Axis> = axes.into_iter().flatten().collect();
         if axes.iter().filter(|axis| **axis == Axis::Rest).count() > 1 {
@@ -81,23 +81,23 @@ impl Body<'_> {
                 Diagnostic::error(shapes::REST, "both the tensor and the indices have `..`")
                     .at(gathered.unwrap_or(span), "")
                     .also(base.span, tensor.to_string())
-                    .note("a shape has `..` once"),
+                    .note("a shape may have only one `..`"),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let kind = ExprKind::Index { base: Box::new(value.expr), entries };
-        Val::tensor(kind, tensor.elem, Shape { axes }, span)
+        TypedExpr::tensor(kind, tensor.elem, Shape { axes }, span)
     }
 
-    /// Which axis each entry is for, `..` left out.
+    /// Which axis each entry is for, `..` omitted.
     fn index_places(&mut self, tensor: &Tensor, base: Span, indices: &[ast::Index], span: Span) -> Option<Vec<usize>> {
         let is_rest = |index: &ast::Index| matches!(index, ast::Index::Rest(_));
         let named = indices.iter().filter(|index| !is_rest(index)).count();
         let front = indices.iter().position(is_rest).unwrap_or(indices.len());
         if let Some(second) = indices.iter().filter(|index| is_rest(index)).nth(1) {
             self.diagnostics.push(
-                Diagnostic::error(shapes::INDEX_COUNT, "`..` stands twice in the index")
-                    .at(second.span(), "a second time"),
+                Diagnostic::error(shapes::INDEX_COUNT, "`..` occurs twice in the index")
+                    .at(second.span(), "the second one"),
             );
             return None;
         }
@@ -126,7 +126,7 @@ impl Body<'_> {
                 .at(span, "")
                 .also(base, tensor.to_string());
                 if tensor.shape.rest().is_some() {
-                    diagnostic = diagnostic.help("behind `..`, axes are reached from the end: `x[.., 0]`");
+                    diagnostic = diagnostic.help("axes after `..` are indexed from the end: `x[.., 0]`");
                 }
                 self.diagnostics.push(diagnostic);
                 None
@@ -155,11 +155,11 @@ impl Body<'_> {
                     Ty::Error => None,
                     ty => {
                         let mut diagnostic =
-                            Diagnostic::error(shapes::INDEX_TYPE, format!("an index must be an integer, this is {ty}"))
+                            Diagnostic::error(shapes::INDEX_TYPE, format!("an index must be an integer, found {ty}"))
                                 .at(expr.span, ty.to_string());
                         diagnostic = match &ty {
                             Ty::Tensor(Tensor { elem: Elem::Bool, .. }) => {
-                                diagnostic.help("`where(mask, x, 0)` chooses by a mask, and keeps the shape")
+                                diagnostic.help("`where(mask, x, 0)` selects by a mask and keeps the shape")
                             }
                             Ty::Tensor(_) => diagnostic.help("convert it: `cast<i32>(..)`"),
                             _ => diagnostic,
@@ -193,11 +193,11 @@ impl Body<'_> {
             if let (Some(n), Some(expr)) = (dim.as_const(), expr)
                 && n < 0
             {
-                let place = super::places::from_end(length, dim);
+                let place = super::layer_refs::from_end(length, dim);
                 self.diagnostics.push(
                     Diagnostic::error(
                         shapes::OUT_OF_RANGE,
-                        "an end of a slice does not count from the end of the axis",
+                        "the bounds of a slice do not count from the end of the axis",
                     )
                     .at(expr.span, format!("the axis has length {length}"))
                     .help(format!("write `{place}`"))
@@ -215,7 +215,7 @@ impl Body<'_> {
         let facts = [
             (Dim::zero(), start.clone(), format!("the slice begins before the axis, at {start}")),
             (start.clone(), end.clone(), format!("the slice ends before it begins: {start}..{end}")),
-            (end.clone(), length.clone(), format!("the slice {start}..{end} ends behind the axis")),
+            (end.clone(), length.clone(), format!("the slice {start}..{end} ends after the axis")),
         ];
         for (left, right, what) in facts {
             let fact = Fact { left, relation: Relation::Le, right };

@@ -11,8 +11,8 @@ use super::signatures::signature;
 use super::typed::{Condition, Field, FunctionId, Generic, LayerId, LayerKind, Tensor, Type};
 use crate::diagnostics::codes::{entries, names};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::source::Span;
 use crate::syntax::ast::{self, Ident, Item};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 /// A source text and the names it sees.
@@ -123,7 +123,7 @@ impl<'a> Items<'a> {
             let shown: Vec<&str> = path.iter().map(|part| part.name.as_str()).collect();
             let mut diagnostic =
                 Diagnostic::error(names::UNKNOWN_LAYER, format!("there is no layer `{}`", shown.join(".")))
-                    .at(name.span, "not known");
+                    .at(name.span, "not found");
             let seen: Vec<&str> =
                 here.layers.keys().copied().chain(used.flat_map(|m| m.layers.keys().copied())).collect();
             let unused = modules::MODULES.iter().find(|m| {
@@ -133,7 +133,7 @@ impl<'a> Items<'a> {
             if let Some(module) = unused {
                 let start = Span::new(name.span.file, 0, 0);
                 diagnostic = diagnostic
-                    .help(format!("it is in the standard library: `use {}`", module.path))
+                    .help(format!("it is in the standard library: add `use {}`", module.path))
                     .fix(start, format!("use {}\n\n", module.path));
             } else if let Some(near) = did_you_mean(&name.name, seen) {
                 diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
@@ -176,7 +176,7 @@ pub(super) fn used_modules(file: &ast::File, diagnostics: &mut Diagnostics) -> V
             None => {
                 let span = item.path.iter().map(|part| part.span).reduce(Span::to).unwrap_or(item.span);
                 let mut diagnostic = Diagnostic::error(names::UNKNOWN_MODULE, format!("there is no module `{path}`"))
-                    .at(span, "not known");
+                    .at(span, "not found");
                 if let Some(near) = did_you_mean(&path, modules::MODULES.iter().map(|module| module.path)) {
                     diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
                 } else {
@@ -194,7 +194,7 @@ pub(super) fn used_modules(file: &ast::File, diagnostics: &mut Diagnostics) -> V
 pub(super) fn duplicate(what: &str, name: &Ident, first: Span) -> Diagnostic {
     Diagnostic::error(names::DUPLICATE, format!("{what} `{}` is declared twice", name.name))
         .at(name.span, "declared again")
-        .also(first, "declared here first")
+        .also(first, "first declared here")
 }
 
 pub(super) fn declare<'a>(
@@ -249,7 +249,7 @@ pub(super) fn declare<'a>(
                     module.functions.insert(&function.name.name, id);
                 }
                 if function.is_pub {
-                    diagnostics.push(pub_outside(function, "it stands outside of a model"));
+                    diagnostics.push(pub_outside(function, "it is outside of a model"));
                 }
             }
         }
@@ -258,9 +258,9 @@ pub(super) fn declare<'a>(
 }
 
 pub(super) fn pub_outside(function: &ast::Function, why: &str) -> Diagnostic {
-    Diagnostic::error(entries::PUB_OUTSIDE, format!("`pub fn {}` is no entry point: {why}", function.name.name))
+    Diagnostic::error(entries::PUB_OUTSIDE, format!("`pub fn {}` is not an entry point: {why}", function.name.name))
         .at(function.name.span, "only the `pub fn`s of a model are entry points")
-        .help("leave `pub` out")
+        .help("remove `pub`")
 }
 
 pub(super) fn new_function<'a>(
@@ -327,8 +327,8 @@ pub(super) fn members(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
 
 pub(super) fn unknown_attribute(name: &Ident, on_field: bool) -> Diagnostic {
     let diagnostic = Diagnostic::error(names::UNKNOWN_ATTRIBUTE, format!("there is no attribute `{}` here", name.name))
-        .at(name.span, "not known");
-    if on_field { diagnostic.help("a field's attribute is `#[name = \"..\"]`") } else { diagnostic }
+        .at(name.span, "not found");
+    if on_field { diagnostic.help("the attribute of a field is `#[name = \"..\"]`") } else { diagnostic }
 }
 
 /// The message for a part of the language that cannot be compiled yet.

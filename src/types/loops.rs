@@ -3,14 +3,14 @@
 //! In: loops as written. Out: typed loops with the variables from outside that they assign.
 
 use super::body::{Body, Named};
-use super::places::Place;
+use super::layer_refs::LayerRef;
 use super::typed::{Block, Bound, Element, Local, LocalId, Step, StmtKind, Tensor};
 use super::values::{Ty, scalar};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 impl Body<'_> {
@@ -57,7 +57,7 @@ impl Body<'_> {
         }
         let from = start.map_or("0".to_string(), |start| self.operand(start));
         let shown = format!("{from}..{}", self.operand(end));
-        let message = format!("`for` goes through a range, not through `{}`", name.name);
+        let message = format!("`for` iterates over a range, not over `{}`", name.name);
         self.diagnostics.push(
             Diagnostic::error(shapes::NOT_ITERABLE, message)
                 .at(expr.span, "")
@@ -75,7 +75,7 @@ impl Body<'_> {
             ast::Pattern::Ignore(span) => self.anonymous(*span),
             ast::Pattern::Tuple { span, .. } => {
                 self.diagnostics
-                    .push(Diagnostic::error(shapes::PARTS, "a number has no parts").at(*span, "one name is needed"));
+                    .push(Diagnostic::error(shapes::PARTS, "a number has no parts").at(*span, "expected one name"));
                 self.poison(pattern);
                 self.anonymous(*span)
             }
@@ -94,9 +94,9 @@ impl Body<'_> {
             && !ty.is_error()
         {
             self.diagnostics.push(
-                Diagnostic::error(shapes::LOST_VALUE, "the value of a loop's body is not used")
+                Diagnostic::error(shapes::LOST_VALUE, "the value of the loop body is unused")
                     .at(value.span, format!("{ty}"))
-                    .help("assign it to a `var` that is declared before the loop"),
+                    .help("assign it to a `var` declared before the loop"),
             );
         }
         block
@@ -112,7 +112,7 @@ impl Body<'_> {
             Ty::Error => None,
             ty => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::NOT_ITERABLE, "the ends of a range are integers")
+                    Diagnostic::error(shapes::NOT_ITERABLE, "the bounds of a range must be integers")
                         .at(expr.span, format!("{ty}")),
                 );
                 None
@@ -126,14 +126,14 @@ impl Body<'_> {
         expr: &ast::Expr,
         body: &ast::Block,
     ) -> Option<StmtKind> {
-        let place = self.place(expr);
+        let place = self.layer_ref(expr);
         let found = match place {
-            Some(Place::Array { instance, path, field, length }) => Some((instance, path, field, length)),
-            Some(Place::Wrong) => None,
+            Some(LayerRef::Array { instance, path, field, length }) => Some((instance, path, field, length)),
+            Some(LayerRef::Wrong) => None,
             None if enumerated(expr).is_some() => {
                 let array = enumerated(expr).map_or(String::new(), |array| self.written(array.span));
                 let counts = pattern_of_two(pattern);
-                let message = "`for` goes through an array of layers alone";
+                let message = "`for` over an array of layers takes only the array";
                 let diagnostic = Diagnostic::error(shapes::NOT_ITERABLE, message).at(expr.span, "");
                 self.diagnostics.push(match counts {
                     Some((first, second)) => diagnostic.help(format!(
@@ -153,12 +153,12 @@ impl Body<'_> {
                 };
                 if !shown.is_empty() {
                     let diagnostic = if shown == "one layer" || shown.starts_with("the ") || shown == "a float" {
-                        Diagnostic::error(shapes::NOT_ITERABLE, format!("`for` cannot go through {shown}"))
-                            .at(expr.span, "a range or an array of layers is needed")
+                        Diagnostic::error(shapes::NOT_ITERABLE, format!("`for` cannot iterate over {shown}"))
+                            .at(expr.span, "expected a range or an array of layers")
                     } else {
-                        Diagnostic::error(shapes::NOT_ITERABLE, format!("`for` cannot go through {shown}"))
-                            .at(expr.span, "a range or an array of layers is needed")
-                            .help("go through its first axis with `for i in 0..n`, and take `x[i]`")
+                        Diagnostic::error(shapes::NOT_ITERABLE, format!("`for` cannot iterate over {shown}"))
+                            .at(expr.span, "expected a range or an array of layers")
+                            .help("iterate over its first axis with `for i in 0..n` and index `x[i]`")
                     };
                     self.diagnostics.push(diagnostic);
                 }
@@ -177,7 +177,7 @@ impl Body<'_> {
                 }
                 (Some(_), ast::Pattern::Tuple { span, .. }) => {
                     this.diagnostics
-                        .push(Diagnostic::error(shapes::PARTS, "a layer has no parts").at(*span, "one name is needed"));
+                        .push(Diagnostic::error(shapes::PARTS, "a layer has no parts").at(*span, "expected one name"));
                     this.poison(pattern);
                 }
                 (None, _) => this.poison(pattern),

@@ -33,6 +33,7 @@ mod generics;
 mod idioms;
 mod indexing;
 mod items;
+mod layer_refs;
 mod loops;
 mod matching;
 pub mod modules;
@@ -40,7 +41,6 @@ mod operators;
 mod parts;
 pub mod pattern;
 mod patterns;
-mod places;
 mod reductions;
 mod reference;
 mod signatures;
@@ -51,10 +51,10 @@ mod values;
 pub use reference::{Operation, operations};
 
 use crate::diagnostics::Diagnostics;
+use crate::source::SourceMap;
 use crate::stack::with_room;
 use crate::syntax;
 use crate::syntax::ast::{self, LayerKind};
-use crate::syntax::span::SourceMap;
 
 /// Checks a file. The texts of the modules it uses are added to `sources`.
 ///

@@ -6,14 +6,13 @@
 use super::axes::{Axis, Misfit, Shape};
 use super::body::Body;
 use super::typed::{ExprKind, Tensor};
-use super::values::{Ty, Val, coerce};
+use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 /// What an operator does to elements.
 #[derive(Clone, Copy)]
@@ -26,16 +25,22 @@ pub(super) enum Elementwise {
 
 impl Body<'_> {
     /// `-x`, `+x`, `not x`
-    pub(super) fn unary_operator(&mut self, op: ast::UnaryOp, op_span: Span, operand: Val, span: Span) -> Val {
+    pub(super) fn unary_operator(
+        &mut self,
+        op: ast::UnaryOp,
+        op_span: Span,
+        operand: TypedExpr,
+        span: Span,
+    ) -> TypedExpr {
         match (op, &operand.ty) {
-            (_, Ty::Error) => Val::error(span),
-            (ast::UnaryOp::Neg, Ty::Dim(dim)) => Val::dim(dim.neg(), span),
+            (_, Ty::Error) => TypedExpr::error(span),
+            (ast::UnaryOp::Neg, Ty::Dim(dim)) => TypedExpr::dim(dim.neg(), span),
             (ast::UnaryOp::Neg, Ty::Float) => {
                 let kind = match operand.expr.kind {
                     ExprKind::Const(Scalar::Float(x)) => ExprKind::Const(Scalar::Float(-x)),
                     _ => ExprKind::Unary(UnaryOp::Neg, Box::new(operand.expr)),
                 };
-                Val::float(kind, span)
+                TypedExpr::float(kind, span)
             }
             (ast::UnaryOp::Plus, Ty::Dim(_) | Ty::Float) => operand,
             (ast::UnaryOp::Neg | ast::UnaryOp::Plus, Ty::Tensor(tensor)) if tensor.elem != Elem::Bool => {
@@ -43,28 +48,28 @@ impl Body<'_> {
                     return operand;
                 }
                 let Tensor { elem, shape } = tensor.clone();
-                Val::tensor(ExprKind::Unary(UnaryOp::Neg, Box::new(operand.expr)), elem, shape, span)
+                TypedExpr::tensor(ExprKind::Unary(UnaryOp::Neg, Box::new(operand.expr)), elem, shape, span)
             }
             (ast::UnaryOp::Not, Ty::Tensor(tensor)) if tensor.elem == Elem::Bool => {
                 let Tensor { elem, shape } = tensor.clone();
-                Val::tensor(ExprKind::Unary(UnaryOp::Not, Box::new(operand.expr)), elem, shape, span)
+                TypedExpr::tensor(ExprKind::Unary(UnaryOp::Not, Box::new(operand.expr)), elem, shape, span)
             }
             (_, Ty::Tuple(_)) => {
                 let shown = operand.ty.to_string();
                 self.not_a_tensor(&shown, operand.span());
-                Val::error(span)
+                TypedExpr::error(span)
             }
             (_, ty) => {
                 let wanted = if op == ast::UnaryOp::Not { "`bool`" } else { "numbers" };
                 let mut diagnostic =
-                    Diagnostic::error(shapes::ELEM_KIND, format!("`{}` is for {wanted}, this is {ty}", op.symbol()))
+                    Diagnostic::error(shapes::ELEM_KIND, format!("`{}` expects {wanted}, found {ty}", op.symbol()))
                         .at(op_span, "")
                         .also(operand.span(), ty.to_string());
                 if op == ast::UnaryOp::Not {
                     diagnostic = diagnostic.help("compare first: `x == 0`");
                 }
                 self.diagnostics.push(diagnostic);
-                Val::error(span)
+                TypedExpr::error(span)
             }
         }
     }
@@ -74,12 +79,12 @@ impl Body<'_> {
         &mut self,
         op: ast::BinaryOp,
         op_span: Span,
-        left: Val,
-        right: Val,
+        left: TypedExpr,
+        right: TypedExpr,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         if left.ty.is_error() || right.ty.is_error() {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let op = match op {
             ast::BinaryOp::MatMul => return self.matmul(op_span, left, right, span),
@@ -114,8 +119,9 @@ impl Body<'_> {
                 (true, false) => format!("not ({mask})"),
                 (false, _) => mask,
             };
-            let message = format!("the number {number} is no `bool`");
-            let diagnostic = Diagnostic::error(shapes::LITERAL, message).at(right.span(), "beside a `bool`");
+            let message = format!("expected `bool`, found the number {number}");
+            let diagnostic =
+                Diagnostic::error(shapes::LITERAL, message).at(right.span(), "the other operand is `bool`");
             return self.instead(diagnostic, span, &shown);
         }
         let text = self.sources.text(op_span).to_string();
@@ -123,20 +129,20 @@ impl Body<'_> {
     }
 
     /// Arithmetic of two dimensions; none where its result is no dimension.
-    fn dim_arithmetic(&mut self, op: BinaryOp, a: &Dim, b: &Dim, op_span: Span, span: Span) -> Option<Val> {
+    fn dim_arithmetic(&mut self, op: BinaryOp, a: &Dim, b: &Dim, op_span: Span, span: Span) -> Option<TypedExpr> {
         let dim = match op {
             BinaryOp::Add => a.add(b),
             BinaryOp::Sub => a.sub(b),
             BinaryOp::Mul => a.mul(b),
             BinaryOp::Div => match self.scope.divide(a, b, span, op_span, self.diagnostics) {
                 Some(dim) => dim,
-                None => return Some(Val::error(span)),
+                None => return Some(TypedExpr::error(span)),
             },
             BinaryOp::Rem => Dim::from(op.eval_int(a.as_const()?, b.as_const().filter(|n| *n != 0)?)),
             BinaryOp::Max | BinaryOp::Min => Dim::from(op.eval_int(a.as_const()?, b.as_const()?)),
             BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => return None,
         };
-        Some(Val::dim(self.scope.canonical(dim), span))
+        Some(TypedExpr::dim(self.scope.canonical(dim), span))
     }
 
     /// An operation on pairs of elements.
@@ -145,18 +151,18 @@ impl Body<'_> {
         op: Elementwise,
         text: &str,
         op_span: Span,
-        left: Val,
-        right: Val,
+        left: TypedExpr,
+        right: TypedExpr,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let (left_ty, right_ty) = (left.ty.clone(), right.ty.clone());
         if !self.is_value(&left) || !self.is_value(&right) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let elem = match (&left_ty, &right_ty) {
             (Ty::Tensor(a), Ty::Tensor(b)) if a.elem != b.elem => {
                 self.elem_mismatch(text, op_span, &left, &right);
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             (Ty::Tensor(tensor), _) | (_, Ty::Tensor(tensor)) => tensor.elem,
             (Ty::Float, _) | (_, Ty::Float) => Elem::F32,
@@ -170,7 +176,7 @@ impl Body<'_> {
         };
         if !fits {
             self.elem_kind(text, op_span, op, &left, &right);
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let open = |ty: &Ty| matches!(ty, Ty::Float | Ty::Dim(_));
         let is_open_float = open(&left_ty) && open(&right_ty) && elem == Elem::F32;
@@ -179,27 +185,27 @@ impl Body<'_> {
                 Ok(shape) => shape,
                 Err(misfit) => {
                     self.no_broadcast(text, op_span, &left, &right, a, b, &misfit);
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
             },
             (Ty::Tensor(tensor), _) | (_, Ty::Tensor(tensor)) => tensor.shape.clone(),
             _ => Shape::scalar(),
         };
         let (Some(a), Some(b)) = (self.coerced(left, elem), self.coerced(right, elem)) else {
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let (kind, elem) = match op {
             Elementwise::Binary(op) => (ExprKind::Binary(op, Box::new(a), Box::new(b)), elem),
             Elementwise::Compare(op) => (ExprKind::Compare(op, Box::new(a), Box::new(b)), Elem::Bool),
         };
         if is_open_float && matches!(op, Elementwise::Binary(_)) {
-            return Val::float(kind, span);
+            return TypedExpr::float(kind, span);
         }
-        Val::tensor(kind, elem, shape, span)
+        TypedExpr::tensor(kind, elem, shape, span)
     }
 
     /// Is it a tensor or a number? Anything else is reported.
-    pub(super) fn is_value(&mut self, value: &Val) -> bool {
+    pub(super) fn is_value(&mut self, value: &TypedExpr) -> bool {
         match &value.ty {
             Ty::Tensor(_) | Ty::Dim(_) | Ty::Float => true,
             Ty::Tuple(_) => {
@@ -212,7 +218,7 @@ impl Body<'_> {
     }
 
     /// An open literal as an element of a type; what cannot be is reported.
-    pub(super) fn coerced(&mut self, value: Val, elem: Elem) -> Option<super::typed::Expr> {
+    pub(super) fn coerced(&mut self, value: TypedExpr, elem: Elem) -> Option<super::typed::Expr> {
         let span = value.span();
         match coerce(value, elem) {
             Ok(expr) => Some(expr),
@@ -228,11 +234,11 @@ impl Body<'_> {
         }
     }
 
-    fn elem_mismatch(&mut self, text: &str, op_span: Span, left: &Val, right: &Val) {
+    fn elem_mismatch(&mut self, text: &str, op_span: Span, left: &TypedExpr, right: &TypedExpr) {
         let (Some(a), Some(b)) = (left.as_tensor(), right.as_tensor()) else { return };
         let mut diagnostic = Diagnostic::error(
             shapes::ELEM_MISMATCH,
-            format!("`{text}` needs one element type: {} and {}", a.elem, b.elem),
+            format!("`{text}` needs equal element types: {} and {}", a.elem, b.elem),
         )
         .at(op_span, "")
         .also(left.span(), a.to_string())
@@ -248,13 +254,13 @@ impl Body<'_> {
         self.diagnostics.push(diagnostic);
     }
 
-    fn elem_kind(&mut self, text: &str, op_span: Span, op: Elementwise, left: &Val, right: &Val) {
+    fn elem_kind(&mut self, text: &str, op_span: Span, op: Elementwise, left: &TypedExpr, right: &TypedExpr) {
         let logic = matches!(op, Elementwise::Binary(BinaryOp::And | BinaryOp::Or));
         let wanted = if logic { "`bool`" } else { "numbers" };
-        let shown = |value: &Val| value.ty.to_string();
+        let shown = |value: &TypedExpr| value.ty.to_string();
         let mut diagnostic = Diagnostic::error(
             shapes::ELEM_KIND,
-            format!("`{text}` is for {wanted}, not for {} and {}", shown(left), shown(right)),
+            format!("`{text}` expects {wanted}, found {} and {}", shown(left), shown(right)),
         )
         .at(op_span, "")
         .also(left.span(), shown(left))
@@ -262,7 +268,7 @@ impl Body<'_> {
         diagnostic = if logic {
             diagnostic.help("compare first: `x != 0`")
         } else {
-            diagnostic.help("convert it: `cast<f32>(..)` gives 1 for `true`; `and`, `or`, `not` are for `bool`")
+            diagnostic.help("`cast<f32>(..)` converts `true` to 1; `and`, `or`, `not` combine `bool`")
         };
         self.diagnostics.push(diagnostic);
     }
@@ -273,8 +279,8 @@ impl Body<'_> {
         &mut self,
         text: &str,
         op_span: Span,
-        left: &Val,
-        right: &Val,
+        left: &TypedExpr,
+        right: &TypedExpr,
         a: &Tensor,
         b: &Tensor,
         misfit: &Misfit,
@@ -284,12 +290,12 @@ impl Body<'_> {
             Misfit::Rest => {
                 let mut diagnostic = Diagnostic::error(
                     shapes::REST,
-                    format!("the axes of {} and {} do not line up under `{text}`", a.shape, b.shape),
+                    format!("`{text}` cannot align the axes of {} and {}", a.shape, b.shape),
                 )
                 .at(op_span, "")
                 .also(left.span(), a.to_string())
                 .also(right.span(), b.to_string())
-                .note("how many axes `..` stands for is not known, so both sides need the same axes behind it");
+                .note("the number of axes in `..` is not known, so both sides need the same axes after it");
                 let behind = |shape: &Shape| shape.rest().map(|at| shape.rank() - at - 1);
                 if let (Some(m), Some(n)) = (behind(&a.shape), behind(&b.shape))
                     && m != n
@@ -330,7 +336,7 @@ impl Body<'_> {
     }
 
     /// A change of one operand that makes it broadcast with the other.
-    fn would_broadcast(&self, value: &Val, own: &Tensor, other: &Tensor) -> Option<String> {
+    fn would_broadcast(&self, value: &TypedExpr, own: &Tensor, other: &Tensor) -> Option<String> {
         let shown = self.text(value.span())?;
         if let Some((front, back)) = own.shape.split_last(2) {
             let turned = front.followed_by(back.into_iter().rev());
@@ -338,7 +344,7 @@ impl Body<'_> {
                 return Some(format!("transpose one side: `{shown}.T` has shape {turned}"));
             }
         }
-        // One axis, equal to an axis of the other that is not its last: it wants axes of length 1 behind it.
+        // One axis, equal to an axis of the other that is not its last: it wants axes of length 1 after it.
         let [Axis::Dim(dim)] = own.shape.axes.as_slice() else { return None };
         let at = other.shape.axes.iter().rposition(|axis| axis.dim() == Some(dim))?;
         let behind = other.shape.rank().checked_sub(at + 1)?;
@@ -346,10 +352,10 @@ impl Body<'_> {
             return None;
         }
         let ones = " 1".repeat(behind);
-        Some(format!("give it axes of length 1: `rearrange({shown}, \"a -> a{ones}\")`"))
+        Some(format!("add axes of length 1: `rearrange({shown}, \"a -> a{ones}\")`"))
     }
 
-    fn matmul(&mut self, op_span: Span, left: Val, right: Val, span: Span) -> Val {
+    fn matmul(&mut self, op_span: Span, left: TypedExpr, right: TypedExpr, span: Span) -> TypedExpr {
         let (Some(a), Some(b)) = (left.as_tensor().cloned(), right.as_tensor().cloned()) else {
             for value in [&left, &right] {
                 if value.as_tensor().is_none() {
@@ -357,25 +363,32 @@ impl Body<'_> {
                     self.not_a_tensor(&shown, value.span());
                 }
             }
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         if a.elem != b.elem {
             self.elem_mismatch("@", op_span, &left, &right);
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         if a.elem == Elem::Bool {
             self.elem_kind("@", op_span, Elementwise::Binary(BinaryOp::Mul), &left, &right);
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let shape = match self.matmul_shape(op_span, &left, &right, &a, &b) {
             Some(shape) => shape,
-            None => return Val::error(span),
+            None => return TypedExpr::error(span),
         };
         let elem = if a.elem == Elem::I8 { Elem::I32 } else { a.elem };
-        Val::tensor(ExprKind::Matmul(Box::new(left.expr), Box::new(right.expr)), elem, shape, span)
+        TypedExpr::tensor(ExprKind::Matmul(Box::new(left.expr), Box::new(right.expr)), elem, shape, span)
     }
 
-    fn matmul_shape(&mut self, op_span: Span, left: &Val, right: &Val, a: &Tensor, b: &Tensor) -> Option<Shape> {
+    fn matmul_shape(
+        &mut self,
+        op_span: Span,
+        left: &TypedExpr,
+        right: &TypedExpr,
+        a: &Tensor,
+        b: &Tensor,
+    ) -> Option<Shape> {
         let inner_a = a.shape.split_last(1);
         let inner_b = if b.shape.rank() == 1 { b.shape.split_last(1) } else { b.shape.split_last(2) };
         let (Some((front_a, inner_a)), Some((front_b, back_b))) = (inner_a, inner_b) else {
@@ -419,7 +432,15 @@ impl Body<'_> {
         }
     }
 
-    fn matmul_inner(&mut self, op_span: Span, left: &Val, right: &Val, a: &Tensor, b: &Tensor, inner: (&Dim, &Dim)) {
+    fn matmul_inner(
+        &mut self,
+        op_span: Span,
+        left: &TypedExpr,
+        right: &TypedExpr,
+        a: &Tensor,
+        b: &Tensor,
+        inner: (&Dim, &Dim),
+    ) {
         let (k, l) = inner;
         let scope = self.scope;
         let mut diagnostic = Diagnostic::error(
@@ -435,7 +456,7 @@ impl Body<'_> {
         };
         let last = |shape: &Shape| shape.split_last(1).and_then(|(_, back)| back.first().cloned());
         let second = |shape: &Shape| shape.split_last(2).and_then(|(_, back)| back.first().cloned());
-        let named = |value: &Val| match self.text(value.span()) {
+        let named = |value: &TypedExpr| match self.text(value.span()) {
             Some(text) if text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.') => format!("{text}.T"),
             Some(text) => format!("({text}).T"),
             None => "(..).T".to_string(),
@@ -449,14 +470,14 @@ impl Body<'_> {
         {
             diagnostic = diagnostic.help(format!("transpose the left side: `{}` has shape {turned}", named(left)));
         } else if last(&b.shape).is_some() && last(&b.shape) == second(&a.shape) {
-            diagnostic = diagnostic.help("exchange the two sides of `@`");
+            diagnostic = diagnostic.help("swap the two sides of `@`");
         }
         let diagnostic = scope.label_origins(diagnostic, [k, l]);
         self.diagnostics.push(diagnostic);
     }
 }
 
-/// `.. s t -> .. 1 s t`, for a shape with `..` that lacks axes behind it.
+/// `.. s t -> .. 1 s t`, for a shape with `..` that lacks axes after it.
 fn widen(shape: &Shape, missing: usize) -> String {
     let names = ["a", "b", "c", "d", "e", "f"];
     let behind: Vec<&str> = names.iter().copied().take(shape.rank().saturating_sub(1)).collect();

@@ -92,15 +92,15 @@ pub fn rearrange(text: &str) -> Result<Rearrange, String> {
         unique(side)?;
     }
     if let Some(name) = names(&right).find(|name| !names(&left).any(|other| other == *name)) {
-        return Err(format!("`{name}` stands on the right, not on the left"));
+        return Err(format!("`{name}` is on the right, but not on the left"));
     }
     if let Some(name) = names(&left).find(|name| !names(&right).any(|other| other == *name)) {
         return Err(format!(
-            "`{name}` stands on the left, not on the right; an axis is removed by a reduction such as `sum`"
+            "`{name}` is on the left, but not on the right; remove an axis with a reduction such as `sum`"
         ));
     }
     if left.contains(&Item::Rest) != right.contains(&Item::Rest) {
-        return Err("`..` must stand on both sides".to_string());
+        return Err("`..` must be on both sides".to_string());
     }
     Ok(Rearrange { left, right })
 }
@@ -120,10 +120,10 @@ pub fn einsum(text: &str) -> Result<Einsum, String> {
         }
     }
     if let Some(name) = names(&output).find(|name| !inputs.iter().any(|side| names(side).any(|n| n == *name))) {
-        return Err(format!("`{name}` stands on the right, and in no operand"));
+        return Err(format!("`{name}` is on the right, but in no operand"));
     }
     if inputs.iter().any(|side| side.contains(&Item::Rest)) != output.contains(&Item::Rest) {
-        return Err("`..` must stand on both sides".to_string());
+        return Err("`..` must be on both sides".to_string());
     }
     Ok(Einsum { inputs, output })
 }
@@ -140,9 +140,9 @@ fn halves(text: &str) -> Result<(&str, &str), String> {
 fn unique(side: &[Item]) -> Result<(), String> {
     let mut seen = std::collections::BTreeSet::new();
     match names(side).find(|name| !seen.insert(*name)) {
-        Some(name) => Err(format!("`{name}` stands twice on one side")),
+        Some(name) => Err(format!("`{name}` occurs twice on one side")),
         None if side.iter().filter(|item| **item == Item::Rest).count() > 1 => {
-            Err("`..` stands twice on one side".to_string())
+            Err("`..` occurs twice on one side".to_string())
         }
         None => Ok(()),
     }
@@ -156,7 +156,7 @@ fn side(text: &str) -> Result<Side, String> {
         let len = match first {
             '(' => {
                 if group.is_some() {
-                    return Err("parentheses do not nest".to_string());
+                    return Err("parentheses cannot be nested".to_string());
                 }
                 group = Some(Vec::new());
                 1
@@ -169,10 +169,10 @@ fn side(text: &str) -> Result<Side, String> {
             '.' => {
                 let len = if rest.starts_with("...") { 3 } else { 2 };
                 if !rest.starts_with("..") {
-                    return Err("`.` is no axis; `..` stands for all axes that are not named".to_string());
+                    return Err("`.` is not an axis; `..` stands for all remaining axes".to_string());
                 }
                 if group.is_some() {
-                    return Err("`..` cannot stand in parentheses".to_string());
+                    return Err("`..` cannot be in parentheses".to_string());
                 }
                 items.push(Item::Rest);
                 len
@@ -183,7 +183,7 @@ fn side(text: &str) -> Result<Side, String> {
                 let atom = if word == "1" {
                     Atom::One
                 } else if c.is_numeric() {
-                    return Err(format!("`{word}` is no axis; the only number is 1, for a new or an empty axis"));
+                    return Err(format!("`{word}` is not an axis; the only number is 1, for an axis of length 1"));
                 } else {
                     Atom::Name(word.to_string())
                 };
@@ -222,8 +222,8 @@ mod tests {
         for (text, part) in [
             ("s d", "no `->`"),
             ("s -> s -> s", "more than one"),
-            ("s d -> d", "`s` stands on the left"),
-            ("s -> s d", "`d` stands on the right"),
+            ("s d -> d", "`s` is on the left"),
+            ("s -> s d", "`d` is on the right"),
             ("s s -> s", "twice"),
             ("(s d -> s d", "not closed"),
             ("s) -> s", "without"),

@@ -9,12 +9,12 @@ use super::axes::{Axis, Shape};
 use super::body::Body;
 use super::pattern::{self, Atom, Item};
 use super::typed::{ExprKind, Tensor};
-use super::values::Val;
+use super::values::TypedExpr;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{names, shapes};
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
     /// The text of a pattern.
@@ -24,7 +24,7 @@ impl Body<'_> {
             ast::ExprKind::Error => None,
             _ => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::CONSTANT_ARGUMENT, "the pattern must be a text")
+                    Diagnostic::error(shapes::CONSTANT_ARGUMENT, "the pattern must be a string")
                         .at(expr.span, "write it in quotes"),
                 );
                 None
@@ -33,21 +33,20 @@ impl Body<'_> {
     }
 
     fn bad_pattern(&mut self, why: String, span: Span, reads: impl Fn(&str) -> bool) {
-        let mut diagnostic =
-            Diagnostic::error(shapes::PATTERN, format!("the pattern cannot be read: {why}")).at(span, "");
+        let mut diagnostic = Diagnostic::error(shapes::PATTERN, format!("invalid pattern: {why}")).at(span, "");
         let shown = spaced(self.sources.text(span));
         let text = shown.trim_matches('"');
         if !self.sources.text(span).contains(' ') && reads(text) {
-            diagnostic = diagnostic.help(format!("names stand apart: write `{shown}`")).fix(span, shown);
+            diagnostic = diagnostic.help(format!("separate the names: write `{shown}`")).fix(span, shown);
         }
         self.diagnostics.push(diagnostic);
     }
 
     /// `rearrange(x, "s (n h d) -> n h s d", n = 3, h = H)`
-    pub(super) fn rearrange(&mut self, params: &[&str], args: &[ast::Arg], span: Span) -> Val {
-        let Some(slots) = self.slots("rearrange", params, 0, true, args, span) else { return Val::error(span) };
+    pub(super) fn rearrange(&mut self, params: &[&str], args: &[ast::Arg], span: Span) -> TypedExpr {
+        let Some(slots) = self.slots("rearrange", params, 0, true, args, span) else { return TypedExpr::error(span) };
         let (Some(Some(x)), Some(Some(text))) = (slots.given.first(), slots.given.get(1)) else {
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let x_span = x.value.span;
         let x = self.expr(&x.value);
@@ -64,7 +63,7 @@ impl Body<'_> {
             if !known {
                 self.diagnostics.push(
                     Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("the pattern has no `{}`", name.name))
-                        .at(name.span, "no name of the pattern")
+                        .at(name.span, "not a name in the pattern")
                         .also(pattern_span, "the pattern"),
                 );
                 fine = false;
@@ -78,7 +77,7 @@ impl Body<'_> {
                                 format!("the length of `{}` is given twice", name.name),
                             )
                             .at(arg.span, "given again")
-                            .also(first, "given here first"),
+                            .also(first, "first given here"),
                         );
                         fine = false;
                     }
@@ -90,24 +89,24 @@ impl Body<'_> {
             Some(Ok(pattern)) => pattern,
             Some(Err(why)) => {
                 self.bad_pattern(why, pattern_span, |text| pattern::rearrange(text).is_ok());
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
-            None => return Val::error(span),
+            None => return TypedExpr::error(span),
         };
         if !fine || x.ty.is_error() {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some(tensor) = x.as_tensor().cloned() else {
             let shown = x.ty.to_string();
             self.not_a_tensor(&shown, x_span);
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
-        let place = Place { tensor: &tensor, span: x_span, pattern: pattern_span };
-        let Some((pairs, rest)) = self.align(&pattern.left, &place) else { return Val::error(span) };
+        let place = PatternSite { tensor: &tensor, span: x_span, pattern: pattern_span };
+        let Some((pairs, rest)) = self.align(&pattern.left, &place) else { return TypedExpr::error(span) };
         let mut known: BTreeMap<String, Dim> = BTreeMap::new();
         for (item, dim) in pairs {
             if !self.lengths(item, &dim, &sizes, &mut known, &place) {
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
         }
         let mut axes = Vec::new();
@@ -124,11 +123,11 @@ impl Body<'_> {
             }
         }
         let kind = ExprKind::Rearrange { x: Box::new(x.expr), pattern, sizes: known };
-        Val::tensor(kind, tensor.elem, Shape { axes }, span)
+        TypedExpr::tensor(kind, tensor.elem, Shape { axes }, span)
     }
 
     /// Pairs the entries of a side with the axes of a tensor; what `..` of the pattern stands for.
-    fn align<'p>(&mut self, side: &'p [Item], place: &Place<'_>) -> Option<Aligned<'p>> {
+    fn align<'p>(&mut self, side: &'p [Item], place: &PatternSite<'_>) -> Option<Aligned<'p>> {
         let axes = &place.tensor.shape.axes;
         let at = side.iter().position(|item| *item == Item::Rest);
         let (front, back) = match at {
@@ -150,7 +149,7 @@ impl Body<'_> {
         }
         if !fits || hidden {
             let text: Vec<String> = side.iter().map(Item::to_string).collect();
-            let message = format!("the pattern `{}` does not fit {}", text.join(" "), place.tensor.shape);
+            let message = format!("the pattern `{}` does not match {}", text.join(" "), place.tensor.shape);
             let mut diagnostic = Diagnostic::error(shapes::PATTERN_RANK, message)
                 .at(place.pattern, format!("{} entries on the left", side.len()))
                 .also(place.span, place.tensor.to_string());
@@ -159,11 +158,11 @@ impl Body<'_> {
             if is_compact && side.len() < axes.len() && letters == axes.len() {
                 let written = self.written(place.pattern);
                 let shown = spaced(&written);
-                diagnostic = diagnostic.help(format!("names stand apart: write `{shown}`")).fix(place.pattern, shown);
+                diagnostic = diagnostic.help(format!("separate the names: write `{shown}`")).fix(place.pattern, shown);
             } else if place.tensor.shape.rest().is_some() {
-                diagnostic = diagnostic.help("the tensor's `..` needs a `..` in the pattern at the same place");
+                diagnostic = diagnostic.help("the tensor's `..` needs a `..` at the same position in the pattern");
             } else if at.is_none() && axes.len() > front {
-                diagnostic = diagnostic.help("`..` in the pattern stands for all axes that are not named");
+                diagnostic = diagnostic.help("`..` in the pattern stands for all remaining axes");
             }
             self.diagnostics.push(diagnostic);
             return None;
@@ -178,7 +177,7 @@ impl Body<'_> {
         dim: &Dim,
         sizes: &BTreeMap<String, (Dim, Span)>,
         known: &mut BTreeMap<String, Dim>,
-        place: &Place<'_>,
+        place: &PatternSite<'_>,
     ) -> bool {
         let Item::Axis(atoms) = item else { return true };
         let mut product = Dim::one();
@@ -202,7 +201,11 @@ impl Body<'_> {
             [] => {
                 let mut diagnostic = Diagnostic::error(
                     shapes::PATTERN_SIZE,
-                    format!("`{item}` has length {}, the axis has {}", scope.describe(&product), scope.describe(dim)),
+                    format!(
+                        "`{item}` has length {}, but the axis has {}",
+                        scope.describe(&product),
+                        scope.describe(dim)
+                    ),
                 )
                 .at(place.pattern, "")
                 .also(place.span, place.tensor.to_string());
@@ -250,7 +253,7 @@ impl Body<'_> {
                     )
                     .at(place.pattern, "")
                     .also(place.span, place.tensor.to_string())
-                    .help(format!("give all but one: `{first} = ..`")),
+                    .help(format!("pass all but one: `{first} = ..`")),
                 );
                 false
             }
@@ -258,7 +261,7 @@ impl Body<'_> {
     }
 
     /// `einsum("h s d, h t d -> h s t", q, k)`
-    pub(super) fn einsum(&mut self, args: &[ast::Arg], span: Span) -> Val {
+    pub(super) fn einsum(&mut self, args: &[ast::Arg], span: Span) -> TypedExpr {
         if let Some(arg) = args.iter().find(|arg| arg.name.is_some()) {
             let name = arg.name.as_ref().map_or("", |name| name.name.as_str());
             self.arguments_alone(args);
@@ -266,30 +269,30 @@ impl Body<'_> {
                 Diagnostic::error(names::UNKNOWN_ARGUMENT, format!("`einsum` has no argument `{name}`"))
                     .at(arg.span, "it takes a pattern and tensors"),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let Some((first, operands)) = args.split_first() else {
             self.diagnostics
                 .push(Diagnostic::error(shapes::ARGUMENT_COUNT, "`einsum` needs a pattern and tensors").at(span, ""));
-            return Val::error(span);
+            return TypedExpr::error(span);
         };
         let pattern = self.pattern_text(&first.value).map(pattern::einsum);
-        let values: Vec<Val> = operands.iter().map(|arg| self.expr(&arg.value)).collect();
+        let values: Vec<TypedExpr> = operands.iter().map(|arg| self.expr(&arg.value)).collect();
         let pattern = match pattern {
             Some(Ok(pattern)) => pattern,
             Some(Err(why)) => {
                 self.bad_pattern(why, first.value.span, |text| pattern::einsum(text).is_ok());
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
-            None => return Val::error(span),
+            None => return TypedExpr::error(span),
         };
         if values.iter().any(|value| value.ty.is_error()) {
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         if values.len() != pattern.inputs.len() {
-            let message = format!("the pattern has {} operands, {} are given", pattern.inputs.len(), values.len());
+            let message = format!("the pattern has {} operands, found {}", pattern.inputs.len(), values.len());
             self.diagnostics.push(Diagnostic::error(shapes::EINSUM, message).at(first.value.span, "the pattern"));
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let mut sizes: BTreeMap<&str, (Dim, Span)> = BTreeMap::new();
         let mut rest = Shape::scalar();
@@ -298,7 +301,7 @@ impl Body<'_> {
             let Some(tensor) = value.as_tensor() else {
                 let shown = value.ty.to_string();
                 self.not_a_tensor(&shown, value.span());
-                return Val::error(span);
+                return TypedExpr::error(span);
             };
             match elem {
                 None => elem = Some((tensor.elem, value.span())),
@@ -307,16 +310,16 @@ impl Body<'_> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             shapes::ELEM_MISMATCH,
-                            format!("`einsum` needs one element type: {other} and {}", tensor.elem),
+                            format!("`einsum` needs equal element types: {other} and {}", tensor.elem),
                         )
                         .at(value.span(), tensor.to_string())
                         .also(at, other.to_string()),
                     );
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
             }
-            let place = Place { tensor, span: value.span(), pattern: first.value.span };
-            let Some((pairs, middle)) = self.align(side, &place) else { return Val::error(span) };
+            let place = PatternSite { tensor, span: value.span(), pattern: first.value.span };
+            let Some((pairs, middle)) = self.align(side, &place) else { return TypedExpr::error(span) };
             for (item, dim) in pairs {
                 let Item::Axis(atoms) = item else { continue };
                 let Some(Atom::Name(name)) = atoms.first() else { continue };
@@ -332,10 +335,10 @@ impl Body<'_> {
                         )
                         .at(value.span(), tensor.to_string())
                         .also(*at, format!("`{name}` is {other} here"))
-                        .note("in `einsum`, a name is one dimension wherever it stands");
+                        .note("in `einsum`, a name is the same dimension everywhere");
                         let diagnostic = self.scope.label_origins(diagnostic, [other, &dim]);
                         self.diagnostics.push(diagnostic);
-                        return Val::error(span);
+                        return TypedExpr::error(span);
                     }
                 }
             }
@@ -346,7 +349,7 @@ impl Body<'_> {
                         Diagnostic::error(shapes::REST, "the axes of `..` do not broadcast")
                             .at(value.span(), tensor.to_string()),
                     );
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
             };
         }
@@ -363,18 +366,18 @@ impl Body<'_> {
                 }
             }
         }
-        let Some((elem, _)) = elem else { return Val::error(span) };
+        let Some((elem, _)) = elem else { return TypedExpr::error(span) };
         if elem == Elem::Bool {
             self.diagnostics.push(
-                Diagnostic::error(shapes::ELEM_KIND, "`einsum` is for numbers, not for `bool`")
+                Diagnostic::error(shapes::ELEM_KIND, "`einsum` expects numbers, found `bool`")
                     .at(span, "")
                     .help("convert them: `cast<f32>(..)`"),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let elem = if elem == Elem::I8 { Elem::I32 } else { elem };
         let kind = ExprKind::Einsum(pattern, values.into_iter().map(|value| value.expr).collect());
-        Val::tensor(kind, elem, Shape { axes }, span)
+        TypedExpr::tensor(kind, elem, Shape { axes }, span)
     }
 }
 
@@ -400,7 +403,7 @@ fn spaced(pattern: &str) -> String {
 type Aligned<'p> = (Vec<(&'p Item, Dim)>, Vec<Axis>);
 
 /// Where a tensor and the pattern for it stand.
-struct Place<'t> {
+struct PatternSite<'t> {
     tensor: &'t Tensor,
     span: Span,
     pattern: Span,

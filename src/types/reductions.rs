@@ -5,16 +5,16 @@
 use super::body::Body;
 use super::builtins::Builtin;
 use super::typed::{ExprKind, Tensor};
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
 use crate::scalar::ReduceKind;
 use crate::shape::{Dim, Elem};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
-    /// The axis that an argument names; `default` where it is left out.
+    /// The axis that an argument names; `default` where it is omitted.
     pub(super) fn axis_arg(
         &mut self,
         axis: Option<&ast::Expr>,
@@ -46,7 +46,7 @@ impl Body<'_> {
                 let diagnostic = if tensor.shape.rank() == usize::from(tensor.shape.rest().is_some()) {
                     Diagnostic::error(shapes::RANK, format!("{tensor} has no known axis"))
                 } else if tensor.shape.rest().is_some() {
-                    Diagnostic::error(shapes::AXIS, format!("which axis of {tensor} is {number} is not known"))
+                    Diagnostic::error(shapes::AXIS, format!("axis {number} of {tensor} is not known"))
                         .note("`..` stands for any number of axes")
                         .help("count from the end: the last axis is -1")
                 } else {
@@ -74,7 +74,7 @@ impl Body<'_> {
         let diagnostic = Diagnostic::error(shapes::AXIS, message)
             .at(span.unwrap_or(x), "")
             .also(x, tensor.to_string())
-            .help("give the axis by its number");
+            .help("use the number of the axis");
         self.diagnostics.push(diagnostic);
         None
     }
@@ -87,11 +87,11 @@ impl Body<'_> {
         axis: Option<&ast::Expr>,
         keep: Option<&ast::Expr>,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let x_span = x.span;
         let x = self.tensor_arg(x);
         let keep = self.bool_arg(keep, "keep");
-        let Some((tensor, x)) = x else { return Val::error(span) };
+        let Some((tensor, x)) = x else { return TypedExpr::error(span) };
         let axes = match axis.map(|axis| &axis.kind) {
             Some(ast::ExprKind::List(list)) => {
                 let found: Vec<Option<usize>> =
@@ -110,43 +110,43 @@ impl Body<'_> {
                         .at(axis.span, "a tensor")
                         .help(format!("the {what} of two tensors, element by element, is `{what}imum(a, b)`")),
                     );
-                    return Val::error(span);
+                    return TypedExpr::error(span);
                 }
                 self.axis_arg(axis, -1, &tensor, x_span).map(|axis| vec![axis])
             }
         };
-        let (Some(mut axes), Some(keep)) = (axes, keep) else { return Val::error(span) };
+        let (Some(mut axes), Some(keep)) = (axes, keep) else { return TypedExpr::error(span) };
         axes.sort_unstable();
         let given = axes.len();
         axes.dedup();
         if axes.is_empty() || axes.len() != given || (kind == ReduceKind::ArgMax && given != 1) {
             self.diagnostics.push(
-                Diagnostic::error(shapes::AXIS, "the axes must be different, and one at least")
+                Diagnostic::error(shapes::AXIS, "the axes must be distinct, and at least one")
                     .at(axis.map_or(span, |axis| axis.span), ""),
             );
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
         let elem = match kind {
             ReduceKind::All | ReduceKind::Any if tensor.elem == Elem::Bool => Elem::Bool,
             ReduceKind::All | ReduceKind::Any => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` is for `bool`, this is {tensor}"))
+                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` expects `bool`, found {tensor}"))
                         .at(x_span, tensor.to_string())
                         .help("compare first: `x != 0`"),
                 );
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             ReduceKind::Mean if !tensor.elem.is_float() => {
                 self.needs_floats(what, &tensor, x_span);
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min | ReduceKind::ArgMax if tensor.elem == Elem::Bool => {
                 self.diagnostics.push(
-                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` is for numbers, this is {tensor}"))
+                    Diagnostic::error(shapes::ELEM_KIND, format!("`{what}` expects numbers, found {tensor}"))
                         .at(x_span, tensor.to_string())
-                        .help("`cast<i32>(..)` gives 1 for `true`; `any` and `all` are for `bool`"),
+                        .help("`cast<i32>(..)` converts `true` to 1; `any` and `all` reduce `bool`"),
                 );
-                return Val::error(span);
+                return TypedExpr::error(span);
             }
             ReduceKind::ArgMax => Elem::I32,
             ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min => tensor.elem,
@@ -155,7 +155,7 @@ impl Body<'_> {
         for axis in axes.iter().rev() {
             shape = if keep { shape.with(*axis, Dim::one()) } else { shape.without(*axis) };
         }
-        Val::tensor(ExprKind::Reduce { kind, x: Box::new(x), axes, keep }, elem, shape, span)
+        TypedExpr::tensor(ExprKind::Reduce { kind, x: Box::new(x), axes, keep }, elem, shape, span)
     }
 
     /// Is it the name of a variable or parameter with a tensor?
@@ -193,17 +193,17 @@ impl Body<'_> {
         x: &ast::Expr,
         axis: Option<&ast::Expr>,
         span: Span,
-    ) -> Val {
+    ) -> TypedExpr {
         let x_span = x.span;
-        let Some((tensor, x)) = self.tensor_arg(x) else { return Val::error(span) };
+        let Some((tensor, x)) = self.tensor_arg(x) else { return TypedExpr::error(span) };
         let axis = self.axis_arg(axis, -1, &tensor, x_span);
         if !tensor.elem.is_float() {
             self.needs_floats(what, &tensor, x_span);
-            return Val::error(span);
+            return TypedExpr::error(span);
         }
-        let Some(axis) = axis else { return Val::error(span) };
+        let Some(axis) = axis else { return TypedExpr::error(span) };
         let x = Box::new(x);
         let kind = if builtin == Builtin::Softmax { ExprKind::Softmax(x, axis) } else { ExprKind::LogSoftmax(x, axis) };
-        Val::tensor(kind, tensor.elem, tensor.shape, span)
+        TypedExpr::tensor(kind, tensor.elem, tensor.shape, span)
     }
 }

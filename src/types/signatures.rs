@@ -11,8 +11,8 @@ use super::typed::{Condition, Tensor, Type};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::{Dim, Relation};
+use crate::source::Span;
 use crate::syntax::ast::{self, DimSpec, ExprKind, TypeKind};
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 /// Reads a shape whose names are all known.
@@ -23,17 +23,17 @@ pub(super) fn shape(dims: &[DimSpec], scope: &DimScope, rest: Rest, diagnostics:
         match spec {
             DimSpec::Rest(span) => {
                 let why = match rest {
-                    Rest::Known | Rest::Anywhere if axes.contains(&Axis::Rest) => "it stands here a second time",
-                    Rest::Known if !axes.is_empty() => "it stands before the other dimensions",
+                    Rest::Known | Rest::Anywhere if axes.contains(&Axis::Rest) => "it occurs a second time",
+                    Rest::Known if !axes.is_empty() => "it must come before the other dimensions",
                     Rest::Known | Rest::Anywhere => {
                         axes.push(Axis::Rest);
                         continue;
                     }
-                    Rest::Unknown => "no argument has `..`, so it stands for nothing",
-                    Rest::Parameter => "the shape of a parameter is known in full",
+                    Rest::Unknown => "no argument has `..`",
+                    Rest::Parameter => "the shape of a parameter must be fully known",
                 };
                 diagnostics.push(
-                    Diagnostic::error(dimensions::REST_PLACE, format!("`..` cannot stand here: {why}")).at(*span, ""),
+                    Diagnostic::error(dimensions::REST_PLACE, format!("`..` is not allowed here: {why}")).at(*span, ""),
                 );
                 fine = false;
             }
@@ -78,7 +78,7 @@ pub(super) fn value_type(ty: &ast::Type, scope: &DimScope, rest: Rest, diagnosti
         TypeKind::Error => None,
         TypeKind::Named { .. } | TypeKind::Array { .. } => {
             diagnostics.push(
-                Diagnostic::error(entries::ARGUMENT_TYPE, "a value is a tensor or a tuple of tensors")
+                Diagnostic::error(entries::ARGUMENT_TYPE, "expected a tensor or a tuple of tensors")
                     .at(ty.span, "not a tensor type"),
             );
             None
@@ -125,9 +125,9 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
                     diagnostics.push(
                         Diagnostic::error(
                             entries::ARGUMENT_TYPE,
-                            format!("the argument `{}` is no tensor", param.name.name),
+                            format!("the argument `{}` is not a tensor", param.name.name),
                         )
-                        .at(param.ty.span, "a tensor type is needed"),
+                        .at(param.ty.span, "expected a tensor type"),
                     );
                     None
                 }
@@ -140,8 +140,8 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
     };
     if ast.is_pub && ast.result.is_none() && function.owner.is_some() {
         diagnostics.push(
-            Diagnostic::error(entries::NO_RESULT, format!("the entry point `{}` gives no result", ast.name.name))
-                .at(ast.name.span, "no `->` and type behind the arguments"),
+            Diagnostic::error(entries::NO_RESULT, format!("the entry point `{}` has no result", ast.name.name))
+                .at(ast.name.span, "no `->` and type after the arguments"),
         );
     }
     unsolvable(ast, &params, &dims, &scope, function.owner.is_some(), diagnostics);
@@ -195,7 +195,7 @@ pub(super) fn bind_names(expr: &ast::Expr, argument: &str, scope: &mut DimScope,
     match &expr.kind {
         ExprKind::Name(name) if scope.names.contains_key(&name.name) || scope.constants.contains(&name.name) => {}
         ExprKind::Name(name) => {
-            let text = format!("{} is fixed here, by the argument `{argument}`", name.name);
+            let text = format!("{} is bound here, by the argument `{argument}`", name.name);
             let origin = Origin { span: name.span, value: None, text, from_argument: true };
             scope.names.insert(name.name.clone(), origin);
             dims.push(name.name.clone());
@@ -239,13 +239,14 @@ pub(super) fn unsolvable(
         let Some(origin) = scope.names.get(name) else { continue };
         let mut diagnostic = Diagnostic::error(
             dimensions::NOT_INFERRED,
-            format!("the dimension {name} of `{}` cannot be found from its arguments", ast.name.name),
+            format!("the dimension {name} of `{}` cannot be inferred from its arguments", ast.name.name),
         )
-        .at(origin.span, "no argument has it alone, or in a formula that can be solved for it");
+        .at(origin.span, "no argument has an axis of this length, or of a formula that can be solved for it");
         diagnostic = if is_method {
-            diagnostic.help(format!("make {name} a generic of the layer, or give an argument that has it alone"))
+            diagnostic
+                .help(format!("make {name} a generic of the layer, or add an argument with an axis of this length"))
         } else {
-            diagnostic.help("give an argument that has it alone")
+            diagnostic.help("add an argument with an axis of this length")
         };
         diagnostics.push(diagnostic);
     }

@@ -8,11 +8,11 @@ use super::fit::type_misfit;
 use super::items::{duplicate, not_available};
 use super::signatures::{Rest, value_type};
 use super::typed::{Expr, ExprKind, Pattern, Stmt, StmtKind};
-use super::values::{Ty, Val};
+use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 
 impl Body<'_> {
     pub(super) fn statements(&mut self, statements: &[ast::Stmt]) -> Vec<Stmt> {
@@ -66,11 +66,12 @@ impl Body<'_> {
                 return None;
             }
             let mut diagnostic =
-                Diagnostic::error(shapes::LOST_VALUE, "this value is not used").at(expr.span, format!("{}", value.ty));
+                Diagnostic::error(shapes::LOST_VALUE, "this value is unused").at(expr.span, format!("{}", value.ty));
             if let ast::ExprKind::Unary { .. } = expr.kind {
-                diagnostic = diagnostic.help("if it belongs to the line before, put the operator at that line's end");
+                diagnostic =
+                    diagnostic.help("if it belongs to the previous line, put the operator at the end of that line");
             } else {
-                diagnostic = diagnostic.help("keep it with `let`, or remove it");
+                diagnostic = diagnostic.help("bind it with `let`, or remove it");
             }
             self.diagnostics.push(diagnostic);
             return None;
@@ -123,19 +124,16 @@ impl Body<'_> {
                 };
                 let fitted = self.fit(value, declared, &|ty, at, scope| {
                     type_misfit(
-                        Diagnostic::error(
-                            shapes::VALUE_TYPE,
-                            format!("{name} is declared as {declared}, the value is {ty}"),
-                        )
-                        .at(at, ty.to_string())
-                        .also(*span, format!("{declared} is declared here")),
+                        Diagnostic::error(shapes::VALUE_TYPE, format!("{name}: expected {declared}, found {ty}"))
+                            .at(at, ty.to_string())
+                            .also(*span, format!("declared as {declared} here")),
                         ty,
                         &Ty::of(declared),
                         scope,
                     )
                 });
                 match fitted {
-                    Some(expr) => Val { ty: Ty::of(&expr.ty), expr },
+                    Some(expr) => TypedExpr { ty: Ty::of(&expr.ty), expr },
                     None => {
                         self.bind_pattern(pattern, &Ty::of(declared), is_var, *span);
                         return None;
@@ -180,10 +178,10 @@ impl Body<'_> {
                 let Ty::Tuple(types) = ty else {
                     if !ty.is_error() {
                         self.diagnostics.push(
-                            Diagnostic::error(shapes::PARTS, format!("{ty} is no tuple and has no parts"))
-                                .at(*span, format!("{} parts are bound", parts.len()))
+                            Diagnostic::error(shapes::PARTS, format!("{ty} is not a tuple"))
+                                .at(*span, format!("{} names are bound", parts.len()))
                                 .also(value, format!("{ty}"))
-                                .help("`unbind` and `split` give the parts of a tensor"),
+                                .help("`unbind` and `split` return the parts of a tensor"),
                         );
                     }
                     self.poison(pattern);
@@ -193,7 +191,7 @@ impl Body<'_> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             shapes::PARTS,
-                            format!("{} parts are bound, the value has {}", parts.len(), types.len()),
+                            format!("{} names are bound, but the value has {} parts", parts.len(), types.len()),
                         )
                         .at(*span, format!("{} parts", parts.len()))
                         .also(value, format!("{ty}")),
@@ -233,7 +231,7 @@ impl Body<'_> {
             self.diagnostics.push(
                 Diagnostic::error(
                     shapes::PARTS,
-                    format!("{} parts are assigned, the value has {}", want.len(), have.len()),
+                    format!("{} variables are assigned, but the value has {} parts", want.len(), have.len()),
                 )
                 .at(target.span, format!("{} parts", want.len()))
                 .also(value.span(), format!("{}", value.ty)),
@@ -243,10 +241,9 @@ impl Body<'_> {
         let declared = self.declaration_of(target);
         let expr = self.fit(value, &wanted, &|ty, at, scope| {
             let mut diagnostic =
-                Diagnostic::error(shapes::VALUE_TYPE, format!("the variable is {wanted}, the value is {ty}"))
-                    .at(at, ty.to_string());
+                Diagnostic::error(shapes::VALUE_TYPE, format!("expected {wanted}, found {ty}")).at(at, ty.to_string());
             if let Some(span) = declared {
-                diagnostic = diagnostic.also(span, format!("it is {wanted} since here"));
+                diagnostic = diagnostic.also(span, format!("{wanted} because of this"));
             }
             type_misfit(diagnostic, ty, &Ty::of(&wanted), scope)
         })?;
@@ -254,7 +251,7 @@ impl Body<'_> {
     }
 
     /// Reports `q = ..` where no variable is called so, and makes one of it.
-    fn undeclared(&mut self, target: &ast::Expr, value: &Val) -> bool {
+    fn undeclared(&mut self, target: &ast::Expr, value: &TypedExpr) -> bool {
         let mut names = Vec::new();
         if !plain_names(target, &mut names) {
             return false;
@@ -276,13 +273,13 @@ impl Body<'_> {
         let shown = self.text(target.span).unwrap_or(&first.name).to_string();
         let mut diagnostic =
             Diagnostic::error(names::UNKNOWN_NAME, format!("there is no variable {}", list.join(" and ")))
-                .at(target.span, "not known");
+                .at(target.span, "not found");
         let in_function_block = self.frames.len() == 2;
         if let Some(near) = near {
             diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
         } else if again && !in_function_block {
             diagnostic = diagnostic.help(format!(
-                "declare it before this block: `var {shown} = ..`, or let the block give the value: `let {shown} = if ..`"
+                "declare it before this block: `var {shown} = ..`, or use the value of the block: `let {shown} = if ..`"
             ));
         } else {
             let at = Span::new(target.span.file, target.span.start, target.span.start);
@@ -325,7 +322,7 @@ impl Body<'_> {
             ast::ExprKind::Error => None,
             _ => {
                 self.diagnostics.push(
-                    Diagnostic::error(names::NOT_ASSIGNABLE, "this cannot be assigned")
+                    Diagnostic::error(names::NOT_ASSIGNABLE, "this cannot be assigned to")
                         .at(target.span, "not a variable"),
                 );
                 None
@@ -351,12 +348,12 @@ impl Body<'_> {
             Some(Binding { span, .. }) => {
                 let is_param = self.items.function(self.id).ast.params.iter().any(|param| param.name.span == span);
                 let mut diagnostic =
-                    Diagnostic::error(names::NOT_ASSIGNABLE, format!("`{}` cannot be assigned again", name.name))
+                    Diagnostic::error(names::NOT_ASSIGNABLE, format!("`{}` cannot be assigned to", name.name))
                         .at(name.span, "assigned here");
                 if is_param {
                     diagnostic = diagnostic
                         .also(span, "it is an argument")
-                        .help(format!("make a variable of it first: `var {0} = {0}`", name.name));
+                        .help(format!("copy it to a variable first: `var {0} = {0}`", name.name));
                 } else {
                     diagnostic = diagnostic.also(span, "declared here").help("declare it with `var`, not with `let`");
                     let text = self.sources.get(span.file).map_or("", |file| file.text());
@@ -375,15 +372,15 @@ impl Body<'_> {
                     self.diagnostics.push(
                         Diagnostic::error(
                             names::NOT_ASSIGNABLE,
-                            format!("the parameter `{}` cannot be assigned", name.name),
+                            format!("the parameter `{}` cannot be assigned to", name.name),
                         )
-                        .at(name.span, "parameters stay as they are"),
+                        .at(name.span, "parameters are constant"),
                     );
                 } else {
                     let known = self.frames.iter().flat_map(|frame| frame.keys().map(String::as_str));
                     let mut diagnostic =
                         Diagnostic::error(names::UNKNOWN_NAME, format!("there is no variable `{}`", name.name))
-                            .at(name.span, "not known");
+                            .at(name.span, "not found");
                     diagnostic = match did_you_mean(&name.name, known) {
                         Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
                         None => diagnostic.help(format!("declare it: `var {} = ..`", name.name)),

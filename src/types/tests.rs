@@ -3,8 +3,8 @@
 use super::check;
 use super::typed::Program;
 use crate::diagnostics::{Diagnostics, Severity, codes, render_all};
+use crate::source::SourceMap;
 use crate::syntax;
-use crate::syntax::span::SourceMap;
 
 /// Checks a text; its program, its diagnostics, and these as text.
 fn checked(name: &str, text: &str) -> (Program, Diagnostics, String) {
@@ -36,7 +36,7 @@ fn the_standard_library_and_the_examples_check() {
 }
 
 #[test]
-fn explained_examples_fail_and_are_mended() {
+fn explained_examples_fail_and_are_corrected() {
     let mut wrong = String::new();
     for entry in codes::all() {
         let code = entry.code.as_str();
@@ -49,9 +49,9 @@ fn explained_examples_fail_and_are_mended() {
         if !has || diagnostics.iter().any(|d| d.severity == Severity::Error && d.code != entry.code) {
             wrong.push_str(&format!("{code}, failing, gives:\n{shown}\n"));
         }
-        let (_, diagnostics, shown) = checked("example.attn", example.mended);
+        let (_, diagnostics, shown) = checked("example.attn", example.fixed);
         if !diagnostics.is_empty() {
-            wrong.push_str(&format!("{code}, mended, gives:\n{shown}\n"));
+            wrong.push_str(&format!("{code}, corrected, gives:\n{shown}\n"));
         }
     }
     assert_eq!(wrong, "");
@@ -72,7 +72,7 @@ fn typed_programs_as_text() {
         let path = format!("{}/examples/{name}.attn", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
         let (program, _, _) = checked("example.attn", &text);
-        let shown = super::dump::dump(&program, crate::syntax::span::FileId(0));
+        let shown = super::dump::dump(&program, crate::source::FileId(0));
         snapshot(&format!("dump_{name}"), &text, &shown);
     }
 }

@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 
 use super::axes::{Axis, Shape};
 use super::pattern;
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem, Fact};
+use crate::source::Span;
 pub use crate::syntax::ast::LayerKind;
-use crate::syntax::span::Span;
 
 /// A layer of a [`Program`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -152,7 +151,7 @@ pub enum Constant {
     Generic(String),
 }
 
-/// Something about dimensions that must hold; where it cannot be decided with the bound values, at the door of the call.
+/// Something about dimensions that must hold; where it cannot be decided with the bound values, on entry to the call.
 #[derive(Clone, Debug)]
 pub struct Condition {
     /// What must hold.

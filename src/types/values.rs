@@ -7,17 +7,16 @@ use std::fmt;
 
 use super::axes::Shape;
 use super::typed::{Expr, ExprKind, Tensor, Type};
-use crate::ir::Scalar;
-use crate::scalar::round_to;
+use crate::scalar::{Scalar, round_to};
 use crate::shape::{Dim, Elem};
-use crate::syntax::span::Span;
+use crate::source::Span;
 
 /// The type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Ty {
     /// A tensor or a scalar.
     Tensor(Tensor),
-    /// A whole number made of dimensions and literals; it has no element type yet.
+    /// An integer made of dimensions and literals; it has no element type yet.
     Dim(Dim),
     /// A float made of literals and dimensions; it has no element type yet, and is computed as `f32`.
     Float,
@@ -41,7 +40,7 @@ impl Ty {
         }
     }
 
-    /// The type once nothing more is known: `i32` for whole numbers, `f32` for floats. None for an error.
+    /// The type once nothing more is known: `i32` for integers, `f32` for floats. None for an error.
     pub(super) fn settled(&self) -> Option<Type> {
         match self {
             Ty::Tensor(tensor) => Some(Type::Tensor(tensor.clone())),
@@ -118,35 +117,35 @@ impl fmt::Display for Type {
 
 /// An expression and its type.
 #[derive(Clone, Debug)]
-pub(super) struct Val {
+pub(super) struct TypedExpr {
     pub(super) ty: Ty,
     /// Its typed form. Of an open type it is the form under the settled type; of an error it is a placeholder that no
     /// program with diagnostics free of errors contains.
     pub(super) expr: Expr,
 }
 
-impl Val {
+impl TypedExpr {
     /// What stands for a wrong expression.
-    pub(super) fn error(span: Span) -> Val {
+    pub(super) fn error(span: Span) -> TypedExpr {
         let ty = Type::Tuple(Vec::new());
-        Val { ty: Ty::Error, expr: Expr { kind: ExprKind::Tuple(Vec::new()), ty, span } }
+        TypedExpr { ty: Ty::Error, expr: Expr { kind: ExprKind::Tuple(Vec::new()), ty, span } }
     }
 
     /// A tensor.
-    pub(super) fn tensor(kind: ExprKind, elem: Elem, shape: Shape, span: Span) -> Val {
+    pub(super) fn tensor(kind: ExprKind, elem: Elem, shape: Shape, span: Span) -> TypedExpr {
         let tensor = Tensor { elem, shape };
-        Val { ty: Ty::Tensor(tensor.clone()), expr: Expr { kind, ty: Type::Tensor(tensor), span } }
+        TypedExpr { ty: Ty::Tensor(tensor.clone()), expr: Expr { kind, ty: Type::Tensor(tensor), span } }
     }
 
-    /// A dimension or a whole number.
-    pub(super) fn dim(dim: Dim, span: Span) -> Val {
+    /// A dimension or an integer.
+    pub(super) fn dim(dim: Dim, span: Span) -> TypedExpr {
         let expr = dim_expr(&dim, Elem::I32, span);
-        Val { ty: Ty::Dim(dim), expr }
+        TypedExpr { ty: Ty::Dim(dim), expr }
     }
 
     /// A float of open type, computed as `f32`.
-    pub(super) fn float(kind: ExprKind, span: Span) -> Val {
-        Val { ty: Ty::Float, expr: Expr { kind, ty: scalar(Elem::F32), span } }
+    pub(super) fn float(kind: ExprKind, span: Span) -> TypedExpr {
+        TypedExpr { ty: Ty::Float, expr: Expr { kind, ty: scalar(Elem::F32), span } }
     }
 
     /// Where it stands.
@@ -201,7 +200,7 @@ pub(super) fn too_large(value: Scalar, elem: Elem) -> String {
         _ => "3.4e38",
     };
     format!(
-        "{} does not fit `{elem}`, whose largest number is {largest}; infinity is written `inf`",
+        "{} is too large for `{elem}`, whose largest number is {largest}; infinity is written `inf`",
         show_scalar(value)
     )
 }
@@ -219,15 +218,17 @@ pub(super) fn show_scalar(value: Scalar) -> String {
 }
 
 /// A value of open type as one of the given element type, or why not. Tensors stay as they are.
-pub(super) fn coerce(value: Val, elem: Elem) -> Result<Expr, String> {
-    let Val { ty, expr } = value;
+pub(super) fn coerce(value: TypedExpr, elem: Elem) -> Result<Expr, String> {
+    let TypedExpr { ty, expr } = value;
     match ty {
         Ty::Dim(dim) => {
             if elem == Elem::Bool {
-                return Err(format!("{} is no `bool`", Ty::Dim(dim)));
+                return Err(format!("expected `bool`, found {}", Ty::Dim(dim)));
             }
             match dim.as_const() {
-                Some(n) if !int_fits(n, elem) || overflows(n as f64, elem) => Err(format!("{n} does not fit `{elem}`")),
+                Some(n) if !int_fits(n, elem) || overflows(n as f64, elem) => {
+                    Err(format!("{n} is out of the range of `{elem}`"))
+                }
                 _ => Ok(dim_expr(&dim, elem, expr.span)),
             }
         }
@@ -236,7 +237,7 @@ pub(super) fn coerce(value: Val, elem: Elem) -> Result<Expr, String> {
                 ExprKind::Const(value) => show_scalar(*value),
                 _ => "a float".to_string(),
             };
-            Err(format!("{shown} is no `{elem}`"))
+            Err(format!("expected `{elem}`, found {shown}"))
         }
         Ty::Float if matches!(expr.kind, ExprKind::Const(Scalar::Float(x)) if overflows(x, elem)) => match expr.kind {
             ExprKind::Const(value) => Err(too_large(value, elem)),

@@ -7,7 +7,7 @@
 pub enum Bound {
     /// Units in the last place of the correctly rounded result.
     Ulp(f64),
-    /// Either so many units in the last place, or so much in absolute terms.
+    /// Either this many units in the last place, or so much in absolute terms.
     UlpOr(f64, f64),
     /// Either this part of the result, or so much in absolute terms.
     RelativeOr(f64, f64),

@@ -1,7 +1,7 @@
 //! The elementary functions: `functions/NAME.vec` has `@NAME`, and its parts, `@NAME.part`.
 //!
 //! In: the files, which the build script lists. Out: functions by name, as they are written or as a machine computes them, and
-//! which operation on elements is which function. A file is read when one of its functions is first asked for, and a
+//! which operation on elements is which function. A file is read when one of its functions is first requested, and a
 //! function is expanded once for each set of features.
 
 use std::sync::OnceLock;
@@ -23,23 +23,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The function that computes a unary operation on floats; `None` where that is an instruction on every machine.
 pub fn unary(op: UnaryOp) -> Option<&'static str> {
-    match op {
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sqrt | UnaryOp::Not => None,
-        UnaryOp::Exp
-        | UnaryOp::Exp2
-        | UnaryOp::Log
-        | UnaryOp::Rsqrt
-        | UnaryOp::Sin
-        | UnaryOp::Cos
-        | UnaryOp::Tanh
-        | UnaryOp::Erf
-        | UnaryOp::Sigmoid
-        | UnaryOp::Relu
-        | UnaryOp::Gelu
-        | UnaryOp::GeluTanh
-        | UnaryOp::Silu
-        | UnaryOp::Floor => Some(op.name()),
-    }
+    op.is_function().then(|| op.name())
 }
 
 /// The function that computes a binary operation on numbers of a type; `None` where a few instructions do.

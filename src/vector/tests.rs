@@ -44,7 +44,7 @@ const EDGES: [f32; 30] = [
     1e10,
 ];
 
-/// Every so many floats, so that all exponents and both signs are met, a dense range, and the special ones.
+/// Every this many floats, so that all exponents and both signs are met, a dense range, and the special ones.
 fn samples() -> Vec<f32> {
     let mut xs: Vec<f32> = (0..=u32::MAX).step_by(40_009).map(f32::from_bits).collect();
     xs.extend((0..50_000).map(|i| (i as f32 - 25_000.0) * 4e-4));

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Bound, Features, Function, Inst, Op, Type, Value, verify};
-use crate::irtext::{self, Expr, ExprKind, Line, Phrase, Place, Statement, TextError, float32_text, read};
+use crate::irtext::{self, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan, float32_text, read};
 
 type Read<T> = Result<T, TextError>;
 
@@ -76,11 +76,11 @@ pub fn parse(source: &str) -> Read<Vec<Function>> {
         .collect()
 }
 
-fn fail<T>(place: Place, message: impl Into<String>) -> Read<T> {
+fn fail<T>(place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err(TextError::new(place, message))
 }
 
-fn only(list: &[Phrase], place: Place) -> Read<&Phrase> {
+fn only(list: &[Phrase], place: TextSpan) -> Read<&Phrase> {
     match list {
         [p] => Ok(p),
         _ => fail(place, "one thing belongs here"),
@@ -148,7 +148,7 @@ fn function(s: &Statement) -> Read<Function> {
     Ok(f)
 }
 
-fn define(names: &mut BTreeMap<String, Value>, name: &str, place: Place) -> Read<()> {
+fn define(names: &mut BTreeMap<String, Value>, name: &str, place: TextSpan) -> Read<()> {
     let v = Value::from_index(names.len());
     match names.insert(name.to_string(), v) {
         None => Ok(()),

@@ -79,7 +79,7 @@ pub(crate) fn generator() -> Generator {
 
 /// Compiles with the back end that the environment asks for.
 pub(crate) fn compile(tiers: &[cpu::Tier<'_>], model: &ModelDescriptor) -> cpu::Compiled {
-    codegen::compile(generator(), tiers, model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"))
+    codegen::compile(generator(), tiers, model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Compiles and links a module after the passes for the best level that runs here, and loads it.
@@ -112,10 +112,10 @@ pub(crate) fn load_made_by(
     params: &BTreeMap<String, Tensor>,
     folder: &Path,
 ) -> CompiledModel {
-    let model = descriptor::describe(module, "Test", "", &cpu::Machine::host().triple().to_string()).unwrap();
+    let model = descriptor::describe(&module.interface(), "Test", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let tier = cpu::Tier { level, module: tiles };
     let compiled =
-        codegen::compile(generator, &[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+        codegen::compile(generator, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let so = folder.join("model.so");
     link::link(&compiled.objects(), &so).unwrap_or_else(|e| panic!("{e}"));
     let weights = folder.join("weights.safetensors");
@@ -134,6 +134,14 @@ pub(crate) fn agree(what: &str, want: &Array<Bounded>, got: &Tensor) {
     let Data::Float(xs) = &want.data else { panic!("floats") };
     for (i, (x, h)) in xs.iter().zip(got.to_f64()).enumerate() {
         assert!(x.admits(h, 1.0), "{what}: element {i}: {h}, not {} +- {:e}", x.value, x.error);
+    }
+}
+
+/// Are two results the same to the bit, but for what a NaN looks like?
+pub(crate) fn same_bits(what: &str, want: &Tensor, got: &Tensor) {
+    assert_eq!((want.elem(), want.shape()), (got.elem(), got.shape()), "{what}");
+    for (i, (x, y)) in want.to_f64().into_iter().zip(got.to_f64()).enumerate() {
+        assert!(x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan(), "{what}: element {i}: {y:e}, not {x:e}");
     }
 }
 

@@ -6,8 +6,8 @@
 
 use attnc::diagnostics::{Diagnostics, render_all};
 use attnc::ir::Module;
-use attnc::lowering::graph::{self, Failure, Options};
-use attnc::syntax::span::SourceMap;
+use attnc::lowering::graph::{self, LowerError, Options};
+use attnc::source::SourceMap;
 use attnc::{syntax, types};
 
 /// The module of a program, or what is wrong with it as the user sees it.
@@ -22,8 +22,8 @@ pub(crate) fn module(name: &str, source: &str, options: &Options) -> Result<Modu
     }
     match graph::lower(&program, &sources, options, &mut diagnostics) {
         Ok(module) if !diagnostics.has_errors() => Ok(module),
-        Ok(_) | Err(Failure::Reported) => Err(render_all(&diagnostics, &sources, false)),
-        Err(Failure::Bug(text)) => Err(format!("internal error: {text}\n")),
+        Ok(_) | Err(LowerError::Reported) => Err(render_all(&diagnostics, &sources, false)),
+        Err(LowerError::Bug(text)) => Err(format!("internal error: {text}\n")),
     }
 }
 

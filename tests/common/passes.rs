@@ -5,7 +5,7 @@
 use attnc::diagnostics::render_all;
 use attnc::ir::text;
 use attnc::passes::{self, Collected, Float, OptError, Options, Pass};
-use attnc::syntax::span::SourceMap;
+use attnc::source::SourceMap;
 
 /// The canonical text of a module written by hand: functions without the head line.
 pub(crate) fn canonical(source: &str) -> String {

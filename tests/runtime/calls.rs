@@ -82,7 +82,7 @@ fn taps_come_under_their_own_paths() {
     assert_eq!(e.text, "scale has no tap `h.9.partial`; it has h.*.partial");
     let e =
         session.call_with_taps(1, &[Tensor::from_ints(Elem::I32, vec![0], &[]).unwrap()], &["x"]).expect_err("no taps");
-    assert_eq!(e.text, "gather has no taps, and `x` was asked for");
+    assert_eq!(e.text, "gather has no taps, but `x` was requested");
 }
 
 #[test]
@@ -129,14 +129,14 @@ fn several_results_and_conditions() {
         texts,
         [
             "pair: axis 0 of `y` (2*S + 1) is 6, which is `2*S + 1` for no S",
-            "pair: axis 0 of `x` is 2, and must be S, which is 3; S was fixed by axis 0 of `y` \
-             (shape [2], the program says f32[S])",
-            "pair: the arguments must have S <= 100 (toy.attn:3:9); here the sides are 101 and 100",
-            "pair has 2 arguments, and 1 were given",
-            "pair: argument `x` has 2 axes (shape [3, 1]), and the program says f32[S]",
+            "pair: axis 0 of `x` is 2, expected S, which is 3; S was bound by axis 0 of `y` \
+             (found shape [2], expected f32[S])",
+            "pair: the arguments must satisfy S <= 100 (toy.attn:3:9); here the sides are 101 and 100",
+            "pair has 2 arguments, found 1",
+            "pair: argument `x` has 2 axes (shape [3, 1]), expected f32[S]",
             "pair: argument `x`: expected f32, found i32",
-            "scale: axis 1 of `x` is 3, and must be D, which is 4 (shape [2, 3], the program says f32[.., S, D])",
-            "scale: argument `x` has 1 axes (shape [4]), and the program says f32[.., S, D]",
+            "scale: axis 1 of `x` is 3, expected D, which is 4 (found shape [2, 3], expected f32[.., S, D])",
+            "scale: argument `x` has 1 axes (shape [4]), expected f32[.., S, D]",
         ]
     );
 }
@@ -273,7 +273,7 @@ fn the_so_tells_what_it_is() {
     assert!(model.unused_weights().is_empty());
     assert_eq!(
         model.entry("forward").unwrap_err().text,
-        "no entry point `forward`; there is scale, gather, pair, copy, count, packed, add, wait"
+        "no entry point `forward`; the entry points are scale, gather, pair, copy, count, packed, add, wait"
     );
     // Readable without loading it.
     let bytes = std::fs::read(toy::so()).unwrap();

@@ -4,9 +4,9 @@
 extern crate alloc;
 
 mod ahead;
+mod arguments;
 mod calls;
 mod checks;
-mod door;
 mod linking;
 mod ranges;
 mod several;

@@ -118,9 +118,11 @@ fn every_f16_becomes_the_same_f32() {
     for kernel in &mut tiles.kernels {
         attnc::tile::schedule(kernel, Cpu::PORTABLE).unwrap();
     }
-    let model = descriptor::describe(&module, "Halves", "", &cpu::Machine::host().triple().to_string()).unwrap();
+    let model =
+        descriptor::describe(&module.interface(), "Halves", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let tier = cpu::Tier { level: Cpu::PORTABLE, module: &tiles };
-    let code = compile(Generator::Cranelift, &[tier], &model, cpu::Wanted::default()).unwrap_or_else(|e| panic!("{e}"));
+    let code =
+        compile(Generator::Cranelift, &[tier], &model, cpu::EmitOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let folder = tempfile::tempdir().unwrap();
     let (so, weights) = (folder.path().join("halves.so"), folder.path().join("w.safetensors"));
     link::link(&code.objects(), &so).unwrap_or_else(|e| panic!("{e}"));
@@ -324,7 +326,7 @@ fn what_is_no_file_is_an_error() {
     let e = opening_path(&none).unwrap_err();
     assert!(e.starts_with("cannot read weights file `") && e.ends_with("No such file or directory"), "{e}");
     let e = opening_path(toy::folder()).unwrap_err();
-    assert!(e.ends_with("it is a folder"), "{e}");
+    assert!(e.ends_with("it is a directory"), "{e}");
     let e = opening_path(Path::new("/dev/null")).unwrap_err();
     assert!(e.contains("it has 0 bytes") || e.contains("not a regular file"), "{e}");
     let pipe = toy::folder().join("pipe");

@@ -71,7 +71,7 @@ with Model(weights=weights) as m:
     for x, y in made:
         np.testing.assert_array_equal(y, scaled(x)[0])
     for _ in range(2):
-        refused(AttncValueError, "axis 1 of `x` is 5, and must be D, which is 4", lambda: m.scale(np.zeros((3, 5), np.float32)))
+        refused(AttncValueError, "axis 1 of `x` is 5, expected D, which is 4", lambda: m.scale(np.zeros((3, 5), np.float32)))
         refused(AttncValueError, "argument `x`: expected f32, found f64 (`.astype(numpy.float32)` converts)", lambda: m.scale(np.zeros((3, 4))))
 
     # Arrays as they come.
@@ -126,7 +126,7 @@ with Model(weights=weights) as m:
     assert taps == {} and taps.written == {}
 
     # Errors have the runtime's text, and change nothing.
-    refused(AttncValueError, "axis 1 of `x` is 3, and must be D, which is 4", lambda: m.scale(numbers(2, 3)))
+    refused(AttncValueError, "axis 1 of `x` is 3, expected D, which is 4", lambda: m.scale(numbers(2, 3)))
     refused(ValueError, "argument `x`: expected f32, found f64 (`.astype(numpy.float32)` converts)", lambda: m.scale(np.zeros((2, 4))))
     refused(AttncValueError, "scale: argument `x`: expected f32, found an array of NumPy type", lambda: m.scale(np.array(["a"])))
     refused(AttncIndexError, "tokens holds 7 at 1, and table has 5 rows (V)", lambda: m.gather([1, 7]))
@@ -204,7 +204,7 @@ late.close()
 
 refused(AttncError, "Toy needs a weights file", lambda: Model())
 refused(AttncError, "cannot read weights file", lambda: Model(weights=os.path.join(folder, "none")))
-refused(AttncError, "it is a folder", lambda: Model(weights=folder))
+refused(AttncError, "it is a directory", lambda: Model(weights=folder))
 refused(AttncError, "cannot load", lambda: Model(os.path.join(folder, "none.so"), weights))
 refused(AttncError, "cannot load", lambda: Model(weights, weights))
 refused(AttncError, "is not a model", lambda: Model(_ctypes.__file__, weights))

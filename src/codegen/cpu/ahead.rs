@@ -4,9 +4,9 @@
 //! fetch the beginning of those weights meanwhile, so where they lie must be known before the launch that reads them. The
 //! plan is followed from the launch on, as it will run: jumps give blocks their arguments, indices are computed with
 //! these, and where the way parts both are followed, so that at the end of a loop's body it is the next turn's
-//! weights or those behind the loop.
+//! weights or those after the loop.
 //!
-//! No result hangs on it: where the way is too long, or takes what cannot be computed twice, there is no hint.
+//! It never affects results: where the way is too long, or takes what cannot be computed twice, there is no hint.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
@@ -21,7 +21,7 @@ const LEAST: i64 = 64 << 10;
 const LONGEST: u32 = 256;
 
 /// Memory: its start, and its bytes.
-pub(super) type Place = (Value, Value);
+pub(super) type ByteRange = (Value, Value);
 
 /// Values that were replaced, the last one last.
 type Replaced = Vec<(tile::Value, Option<Val>)>;
@@ -78,7 +78,7 @@ impl Code<'_, '_> {
     ///
     /// # Errors
     /// A form that the verifier refuses.
-    pub(super) fn next_weights(&mut self, block: Block, from: usize) -> Result<Place, String> {
+    pub(super) fn next_weights(&mut self, block: Block, from: usize) -> Result<ByteRange, String> {
         let mut replaced = Vec::new();
         let found = self.follow(block, from, &mut { LONGEST }, &mut replaced)?;
         self.restore(replaced, 0);
@@ -109,7 +109,7 @@ impl Code<'_, '_> {
         from: usize,
         left: &mut u32,
         replaced: &mut Replaced,
-    ) -> Result<Option<Place>, String> {
+    ) -> Result<Option<ByteRange>, String> {
         let body = self.body;
         let data = body.block(block);
         for inst in data.insts.iter().skip(from) {
@@ -160,7 +160,7 @@ impl Code<'_, '_> {
     }
 
     /// Goes on at a block.
-    fn jump(&mut self, call: &BlockCall, left: &mut u32, replaced: &mut Replaced) -> Result<Option<Place>, String> {
+    fn jump(&mut self, call: &BlockCall, left: &mut u32, replaced: &mut Replaced) -> Result<Option<ByteRange>, String> {
         let Some(less) = left.checked_sub(1) else { return Ok(None) };
         *left = less;
         // All at once: they may be each other's.
@@ -173,7 +173,7 @@ impl Code<'_, '_> {
 
     /// The packed weights that a launch reads: of several those with the most bytes. None if they are few, or depend on
     /// what is not known.
-    fn weights_of(&mut self, launch: &InstData) -> Result<Option<Place>, String> {
+    fn weights_of(&mut self, launch: &InstData) -> Result<Option<ByteRange>, String> {
         let body = self.body;
         let packed = launch.operands.iter().filter(|v| is_packed(body, **v));
         let sizes = packed.filter_map(|v| Some((*v, bytes(buffer_type(body, *v)?).as_const()?)));

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{ExternalName, Function};
 use cranelift_codegen::{Context, FinalizedRelocTarget, verify_function};
 
 use super::listing::{self, Reference, Shown};
-use super::object::{Machine, target};
+use super::target::{Arch, isa};
 use crate::panics;
 
 /// A function and its name.
@@ -53,8 +53,8 @@ const ENTITIES: [&[u8]; 12] =
 ///
 /// # Errors
 /// The first thing that Cranelift's reader does not understand, or all that its verifier says of a function; numbers that
-/// no memory has room for; and what makes Cranelift panic.
-pub fn read(text: &str, machine: Machine) -> Result<Vec<Named>, ClifError> {
+/// no memory has space for; and what makes Cranelift panic.
+pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
     let (mut names, mut comment, mut starts) = (Vec::new(), "", Vec::new());
     for (i, line) in text.lines().enumerate() {
         if line.starts_with("function ") {
@@ -71,7 +71,7 @@ pub fn read(text: &str, machine: Machine) -> Result<Vec<Named>, ClifError> {
     if functions.is_empty() {
         return Err(ClifError { line: 1, message: "there is no function in this text".to_string() });
     }
-    let isa = target(machine).map_err(|message| ClifError { line: 0, message })?;
+    let isa = isa(arch).map_err(|message| ClifError { line: 0, message })?;
     let mut out = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
         let line = starts.get(i).copied().unwrap_or_default();
@@ -133,17 +133,17 @@ fn check_numbers(text: &str) -> Result<(), ClifError> {
 ///
 /// # Errors
 /// What the code generator cannot compile.
-pub fn assembly(functions: &[Named], machine: Machine, bytes: bool) -> Result<String, String> {
-    let isa = target(machine)?;
+pub fn assembly(functions: &[Named], arch: Arch, bytes: bool) -> Result<String, String> {
+    let isa = isa(arch)?;
     let names: BTreeMap<String, &str> =
         functions.iter().map(|f| (f.function.name.to_string(), f.name.as_str())).collect();
     let name_of = |n: usize, f: &Named| if f.name.is_empty() { format!("function.{n}") } else { f.name.clone() };
-    let mut out = if machine == Machine::X86 { listing::HEAD.to_string() } else { String::new() };
+    let mut out = if arch == Arch::X86 { listing::HEAD.to_string() } else { String::new() };
     let mut address = 0u64;
     for (n, f) in functions.iter().enumerate() {
         let name = name_of(n, f);
         let mut context = Context::for_function(f.function.clone());
-        context.set_disasm(machine == Machine::Aarch64);
+        context.set_disasm(arch == Arch::Aarch64);
         let compiled = panics::catch(|| {
             let code = context.compile(isa.as_ref(), &mut ControlPlane::default());
             code.map(drop).map_err(|e| format!("{:?}", e.inner))
@@ -151,7 +151,7 @@ pub fn assembly(functions: &[Named], machine: Machine, bytes: bool) -> Result<St
         let compiled = compiled.unwrap_or_else(|panic| Err(panicked("code generator", &panic)));
         compiled.map_err(|message| format!("function {}: {message}", f.function.name))?;
         let code = context.compiled_code().ok_or("a function without code")?;
-        if machine == Machine::Aarch64 {
+        if arch == Arch::Aarch64 {
             out += &listing::arm_text(&name, code.vcode.as_deref().unwrap_or_default());
             continue;
         }

@@ -46,7 +46,7 @@ impl RelocateWriter for Section {
 /// Adds the table of all functions to an object; `module` names the files.
 ///
 /// # Errors
-/// What the writer refuses: a mistake of ours.
+/// What the writer refuses: a bug in attnc.
 pub(super) fn add(
     product: &mut ObjectProduct,
     origins: &BTreeMap<FuncId, Origin<'_>>,
@@ -145,7 +145,7 @@ fn unit(functions: &[&Origin<'_>], ranges: &[(u64, u64)], module: &Module) -> Dw
     unit.set(constants::DW_AT_name, AttributeValue::StringRef(name));
     unit.set(constants::DW_AT_comp_dir, AttributeValue::StringRef(folder));
     unit.set(constants::DW_AT_stmt_list, AttributeValue::LineProgramRef);
-    // Functions lie one behind the other, with room between them; the unit goes from the first to the last.
+    // Functions lie one after the other, with room between them; the unit goes from the first to the last.
     if let Some((first, (start, _))) = ranges.iter().enumerate().min_by_key(|(_, (start, _))| *start) {
         let end = ranges.iter().map(|(start, size)| start + size).max().unwrap_or(*start);
         unit.set(constants::DW_AT_low_pc, AttributeValue::Address(Address::Symbol { symbol: first, addend: 0 }));

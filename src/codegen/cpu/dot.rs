@@ -2,7 +2,7 @@
 //!
 //! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to whole vectors, so
 //! columns are gone through in whole vectors too; what is computed past the last column is never read. A right operand may
-//! be narrower in memory (`bf16`, or whole numbers with scales): it is widened where it is loaded. Sums start with 0, in
+//! be narrower in memory (`bf16`, or integers with scales): it is widened where it is loaded. Sums start with 0, in
 //! registers, and are added to the accumulator at their end.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -10,12 +10,11 @@ use cranelift_frontend::Variable;
 
 use super::code::{Code, Stride};
 use super::lanes::{Lane, Width, clif_type, plain};
-use crate::ir::Scalar;
-use crate::scalar::BinaryOp;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, Space, TileType, Type};
 
-/// A group of steps has so many, as a power of two.
+/// A group of steps has this many, as a power of two.
 const GROUP_BITS: i64 = tile::GROUP.ilog2() as i64;
 
 /// A tile in scratch.
@@ -44,12 +43,12 @@ enum Right {
     Bf16,
     /// Pairs of `bf16`.
     Pairs,
-    /// Whole numbers of 8 or 4 bits, times the scale of their column and group: where the first group's scales are, and
+    /// Integers of 8 or 4 bits, times the scale of their column and group: where the first group's scales are, and
     /// how far the next ones.
     Scaled { bits: u8, scales: Value, group: i64 },
 }
 
-/// A panel of whole numbers and its scales; distances in bytes.
+/// A panel of integers and its scales; distances in bytes.
 pub(super) struct ScaledPanel {
     /// Its first row.
     pub(super) start: Value,
@@ -101,7 +100,7 @@ impl Code<'_, '_> {
         Ok(Factor { start, row, col, elem })
     }
 
-    /// The panel behind a `load_scaled`.
+    /// The panel after a `load_scaled`.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -159,7 +158,7 @@ impl Code<'_, '_> {
         }
     }
 
-    /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
+    /// Emits `acc + a @ b`, the result instead of the accumulator or in one of its own.
     ///
     /// # Errors
     /// Operands that are neither in scratch nor windows.
@@ -258,17 +257,17 @@ impl Code<'_, '_> {
         }
     }
 
-    /// Bytes to the row of a panel of whole numbers that has step `k`.
+    /// Bytes to the row of a panel of integers that has step `k`.
     fn scaled_row(&mut self, k: Value, bits: u8, pitch: Value) -> Value {
         let row = if bits == 4 { self.b.ins().sshr_imm_u(k, 1) } else { k };
         self.b.ins().imul(row, pitch)
     }
 
-    /// One register's worth of whole numbers of step `k`, times their scales.
+    /// One register's worth of integers of step `k`, times their scales.
     fn scaled_load(&mut self, p: &Product, bits: u8, k: Value, at: Value, (scales, group): (Value, i64)) -> Lane {
         let mut x = self.narrow_load(p, Elem::I8, at);
         if bits == 4 {
-            // The half that is asked for goes to the top, and down again with its sign.
+            // The half that is requested goes to the top, and down again with its sign.
             let odd = self.b.ins().band_imm_u(k, 1);
             let odd = self.b.ins().ireduce(types::I32, odd);
             let four = self.b.ins().ishl_imm_u(odd, 2);

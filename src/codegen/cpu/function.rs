@@ -20,18 +20,30 @@ use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
 
 use super::clif::print_function;
 use super::code::Code;
-use super::object::{Machine, Narrow, Wanted};
 use super::origins::Places;
 use super::plan::Launching;
+use super::target::{Arch, EmitOptions};
 use super::wide::LeafCalls;
+use crate::source::Loc;
 use crate::tile::{Body, Inst, Kernel, Module, Plan};
+
+/// An operation of a kernel that is computed with vectors of 128 bits though the processor has wider ones.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Narrow {
+    /// Its location in the source.
+    pub loc: Loc,
+    /// The kernel's symbol, which begins with the level.
+    pub kernel: String,
+    /// What has no wider form.
+    pub what: String,
+}
 
 /// A function of the object that is being made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Callee {
     /// A function that is declared.
     Declared(FuncId),
-    /// A leaf: its place among those that the caller asked for.
+    /// A leaf: its place among those that the caller requested.
     Leaf(u32),
 }
 
@@ -174,22 +186,22 @@ impl Job<'_> {
     /// Makes it.
     ///
     /// # Errors
-    /// A form that the verifier refuses, or that Cranelift does: a mistake of ours.
-    pub(super) fn make(&self, isa: &dyn TargetIsa, wanted: Wanted) -> Result<Made, String> {
+    /// A form that the verifier refuses, or that Cranelift does: a bug in attnc.
+    pub(super) fn make(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<Made, String> {
         self.compile(isa, wanted).map_err(|e| match &self.source {
             Source::Kernel(kernel) => format!("kernel {}: {e}", kernel.name),
             Source::Plan { .. } => format!("plan {}: {e}", self.name),
         })
     }
 
-    fn compile(&self, isa: &dyn TargetIsa, wanted: Wanted) -> Result<Made, String> {
+    fn compile(&self, isa: &dyn TargetIsa, wanted: EmitOptions) -> Result<Made, String> {
         let name = UserFuncName::user(0, self.id.as_u32());
         let signature = self.source.signature(isa.default_call_conv());
         let mut context = Context::for_function(Function::with_name_signature(name, signature));
         let mut leaves = LeafCalls::new(wanted.places());
         self.build(&mut context.func, isa, &mut leaves, wanted)?;
         let clif = if wanted.clif { shown(&self.name, &context.func) } else { String::new() };
-        let by_generator = wanted.asm && wanted.machine == Machine::Aarch64;
+        let by_generator = wanted.asm && wanted.arch == Arch::Aarch64;
         context.set_disasm(by_generator);
         let code = match context.compile(isa, &mut ControlPlane::default()) {
             Ok(code) => code,
@@ -217,7 +229,7 @@ impl Job<'_> {
         function: &mut Function,
         isa: &dyn TargetIsa,
         leaves: &mut LeafCalls,
-        wanted: Wanted,
+        wanted: EmitOptions,
     ) -> Result<(), String> {
         let near = !wanted.kernels_elsewhere;
         let convention = function.signature.call_conv;

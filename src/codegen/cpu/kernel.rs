@@ -10,7 +10,7 @@ use cranelift_entity::SecondaryMap;
 use super::code::{Code, Val};
 use super::lanes::{Width, plain};
 use super::wide::Dotted;
-use crate::tile::{self, Cpu, InstData, Kernel, Op, Space, Type};
+use crate::tile::{self, Cpu, DotMode, InstData, Kernel, Op, Space, Type};
 
 impl Code<'_, '_> {
     /// Emits a kernel after its parameters `args`, `start`, `end` and `scratch` are known; leaves through `stop`.
@@ -99,16 +99,17 @@ impl Code<'_, '_> {
                             self.run(*rows, *cols, insts, scratch)?;
                         }
                     }
-                    Op::Dot => {
+                    Op::Dot { mode: Some(DotMode::Chain) } => {
+                        self.declined(level, *inst);
+                        self.dot(&data, scratch)?;
+                    }
+                    Op::Dot { mode: Some(DotMode::Pairs) } => self.wide_pairs(level, &data, scratch)?,
+                    Op::Dot { mode: Some(DotMode::Tiles) } => self.wide_tiles(level, &data, scratch)?,
+                    Op::Dot { mode: Some(mode @ (DotMode::Fma | DotMode::Groups)) } => {
                         let next = all.peek().map(|next| **next);
-                        match self.wide_dot(level, &data, next, scratch)? {
-                            Dotted::No => {
-                                self.declined(level, *inst);
-                                self.dot(&data, scratch)?;
-                            }
-                            Dotted::Yes => {}
+                        if self.wide_dot(level, (*mode, &data), next, scratch)? == Dotted::Stored {
                             // That was the next one.
-                            Dotted::Stored => drop(all.next()),
+                            all.next();
                         }
                     }
                     Op::Transpose => {

@@ -161,7 +161,7 @@ impl Lanes<'_, '_> {
     /// Any unary operation on floats. Truth values in float lanes are 0 and 1.
     ///
     /// # Errors
-    /// A function that the library lacks, or says wrongly; a mistake of ours.
+    /// A function that the library lacks, or says wrongly; a bug in attnc.
     pub fn unary(&mut self, op: UnaryOp, x: Value) -> Result<Value, String> {
         if let Some(name) = library::unary(op) {
             return self.function(name, &[x]);

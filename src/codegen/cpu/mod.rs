@@ -17,12 +17,20 @@ pub mod math;
 mod object;
 mod origins;
 mod pair_rows;
-pub(in crate::codegen) mod pairs;
 mod plan;
 mod run;
+mod target;
 mod transpose;
 mod wide;
 
+pub use function::Narrow;
+
+/// Operations of virtual-register code, each with what it takes, what it gives and its meaning.
+pub fn machine_operations() -> Vec<(String, &'static str)> {
+    wide::machine_operations()
+}
+
 #[cfg(feature = "llvm")]
 pub(crate) use object::kernel_name;
-pub use object::{Compiled, Machine, Narrow, Tier, Wanted, bf16_levels, byte_levels, compile, levels};
+pub use object::{Compiled, Tier, compile};
+pub use target::{Arch, EmitOptions, bf16_levels, byte_levels, levels};

@@ -12,97 +12,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
 use std::sync::Arc;
 
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
-use cranelift_codegen::settings::{self, Configurable};
 use cranelift_module::{FuncId, Linkage, Module as _, ModuleReloc, default_libcall_names};
 use cranelift_object::{ObjectBuilder, ObjectModule};
-use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
 use super::debug;
-use super::function::{Callee, Job, Source};
+use super::function::{Callee, Job, Narrow, Source};
 use super::listing::{self, Shown};
 use super::origins::{Origin, Places};
 use super::plan::arena;
-use super::wide::{LeafOrigin, Leaves};
-use crate::ir::Loc;
+use super::target::{Arch, EmitOptions, isa};
+use super::wide::{LeafOrigin, Leaves, Stages};
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
 use crate::runtime::expr::Expr;
 use crate::runtime::object as runtime_object;
 use crate::shape::Elem;
+use crate::source::Loc;
 use crate::threads;
 use crate::tile::encode::{self, Encoding};
 use crate::tile::{Body, Cpu, Feature, Inst, Kernel, Module, Op, Part, PlanVariant, State, Width};
-
-/// An architecture that code is made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Machine {
-    /// x86-64.
-    #[cfg_attr(target_arch = "x86_64", default)]
-    X86,
-    /// aarch64, with NEON.
-    #[cfg_attr(target_arch = "aarch64", default)]
-    Aarch64,
-}
-
-impl Machine {
-    /// That of this machine.
-    pub fn host() -> Machine {
-        Machine::default()
-    }
-
-    /// The target triple: of this machine, or of Linux on another one.
-    pub fn triple(self) -> Triple {
-        if self == Machine::host() {
-            return Triple::host();
-        }
-        let architecture = match self {
-            Machine::X86 => Architecture::X86_64,
-            Machine::Aarch64 => Architecture::Aarch64(Aarch64Architecture::Aarch64),
-        };
-        let (operating_system, environment) = (OperatingSystem::Linux, Environment::Gnu);
-        Triple {
-            architecture,
-            vendor: Vendor::Unknown,
-            operating_system,
-            environment,
-            binary_format: BinaryFormat::Elf,
-        }
-    }
-}
-
-/// What a caller wants besides the object.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    /// What the code runs on.
-    pub machine: Machine,
-    /// The CLIF of each function, as text.
-    pub clif: bool,
-    /// The machine code of each function, as text.
-    pub asm: bool,
-    /// The bytes of each instruction in that text.
-    pub asm_bytes: bool,
-    /// A line table in the object: which line of the program each piece of code comes from.
-    pub debug_lines: bool,
-    /// The kernel or plan that is shown alone, with the leaves that it calls.
-    pub only: Option<Part>,
-    /// The level whose functions are shown; all levels' where there is none.
-    pub level: Option<Cpu>,
-    /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
-    pub kernels_elsewhere: bool,
-    /// Is it told what is computed with vectors of 128 bits though there are wider ones?
-    pub remarks: bool,
-    /// At most so many threads make it; as many as this machine runs at once where there is no number. What comes out is
-    /// the same.
-    pub threads: Option<NonZero<usize>>,
-}
-
-impl Wanted {
-    /// Is it kept which operation each piece of code comes from?
-    pub(super) fn places(&self) -> bool {
-        self.asm || self.debug_lines
-    }
-}
 
 /// The symbol of a kernel.
 pub(crate) fn kernel_name(level: Cpu, kernel: &str) -> String {
@@ -118,21 +46,12 @@ pub struct Compiled {
     pub others: Vec<Vec<u8>>,
     /// CLIF, if wanted.
     pub clif: String,
+    /// The virtual-register code of leaves, if wanted.
+    pub mir: String,
     /// Assembly, if wanted.
     pub asm: String,
     /// What is computed with vectors of 128 bits at levels that have wider ones.
     pub narrow: Vec<Narrow>,
-}
-
-/// An operation of a kernel that is computed with vectors of 128 bits though the processor has wider ones.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Narrow {
-    /// Its place in the source.
-    pub loc: Loc,
-    /// The kernel's symbol, which begins with the level.
-    pub kernel: String,
-    /// What has no wider form.
-    pub what: String,
 }
 
 impl Compiled {
@@ -159,45 +78,6 @@ impl Compiled {
     }
 }
 
-/// The code generator for a machine. What it is given is verified where nobody waits for that: where the code does not run
-/// here.
-pub(super) fn target(machine: Machine) -> Result<OwnedTargetIsa, String> {
-    let verify = if machine == Machine::host() { "false" } else { "true" };
-    let mut flags = settings::builder();
-    for (name, value) in
-        [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", verify), ("unwind_info", "false")]
-    {
-        flags.set(name, value).map_err(|e| e.to_string())?;
-    }
-    let builder =
-        isa::lookup(machine.triple()).map_err(|e| format!("this machine is no target of the code generator: {e}"))?;
-    builder.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
-}
-
-/// The levels above those of [`levels`] at which products of `bf16` alone are other code, best first.
-pub fn bf16_levels() -> &'static [Cpu] {
-    match Machine::host() {
-        Machine::X86 => &[Cpu::AMX, Cpu::AVX512_BF16],
-        Machine::Aarch64 => &[],
-    }
-}
-
-/// The levels at which products by whole numbers with scales alone are other code than at those of [`levels`], best first.
-pub fn byte_levels() -> &'static [Cpu] {
-    match Machine::host() {
-        Machine::X86 => &[Cpu::AVX2_VNNI],
-        Machine::Aarch64 => &[],
-    }
-}
-
-/// The levels that objects for this machine may have code for, best first.
-pub fn levels() -> &'static [Cpu] {
-    match Machine::host() {
-        Machine::X86 => &[Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE],
-        Machine::Aarch64 => &[Cpu::PORTABLE],
-    }
-}
-
 /// A level of processors, and the module that is scheduled for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Tier<'a> {
@@ -212,13 +92,13 @@ pub struct Tier<'a> {
 ///
 /// # Errors
 /// A form that the verifier refuses, or that Cranelift does; a mistake of ours either way.
-pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> Result<Compiled, String> {
+pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions) -> Result<Compiled, String> {
     let threads = wanted.threads.map_or_else(threads::all, NonZero::get);
     let first = tiers.first().ok_or("a model without code")?;
     if tiers.iter().any(|t| t.module.sites != first.module.sites) {
         return Err("the levels of a model report different errors".into());
     }
-    let isa = target(wanted.machine)?;
+    let isa = isa(wanted.arch)?;
     let name = first.module.name.clone();
     let builder = ObjectBuilder::new(isa.clone(), name, default_libcall_names()).map_err(|e| e.to_string())?;
     let mut object = ObjectModule::new(builder);
@@ -247,11 +127,15 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
 
     let mut model = model.clone();
     model.sites = first.module.sites.clone();
-    model.target = wanted.machine.triple().to_string();
+    model.target = wanted.arch.triple().to_string();
     for (tier, functions) in tiers.iter().zip(&levels) {
         model.variants.push(variant(tier.level, tier.module, &model, &functions.plans)?);
     }
     runtime_object::define(&mut object, &model)?;
+    let mut stages = BTreeMap::new();
+    for (id, leaf) in &mut leaves.origins {
+        stages.insert(*id, leaf.stages.take());
+    }
     let origins = origins(&sources, &texts, leaves.origins);
     let mut product = object.finish();
     if wanted.debug_lines {
@@ -260,11 +144,13 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: Wanted) -> R
     let object = product.emit().map_err(|e| e.to_string())?;
     let shown = shown(tiers, &levels, &texts, wanted);
     let clif = shown.iter().filter_map(|id| texts.get(id)).map(|text| text.clif.as_str()).collect();
+    let mir =
+        if wanted.mir { virtual_registers(&shown, &stages, &origins, first.module, wanted)? } else { String::new() };
     let asm =
         if wanted.asm { assembly(&object, &shown, &texts, &origins, first.module, wanted)? } else { String::new() };
     narrow.sort();
     narrow.dedup();
-    Ok(Compiled { object, others: Vec::new(), clif, asm, narrow })
+    Ok(Compiled { object, others: Vec::new(), clif, mir, asm, narrow })
 }
 
 /// The functions of a level.
@@ -281,7 +167,7 @@ fn declare<'a>(
     object: &mut ObjectModule,
     threads: usize,
     tiers: &[Tier<'a>],
-    wanted: Wanted,
+    wanted: EmitOptions,
 ) -> Result<(Vec<Level>, Vec<Job<'a>>), String> {
     let convention = object.isa().default_call_conv();
     let mut keys = threads::each(tiers.iter().flat_map(|t| &t.module.kernels).collect::<Vec<_>>(), threads, key);
@@ -364,7 +250,7 @@ fn origins<'a>(
 
 /// The functions that are shown, of the lowest level first; after the functions of a level those of its leaves that were
 /// not shown before.
-fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, wanted: Wanted) -> Vec<FuncId> {
+fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, wanted: EmitOptions) -> Vec<FuncId> {
     let (mut out, mut before) = (Vec::new(), BTreeSet::new());
     for (tier, level) in tiers.iter().zip(levels).rev() {
         if wanted.level.is_some_and(|level| level != tier.level) {
@@ -384,6 +270,35 @@ fn shown(tiers: &[Tier<'_>], levels: &[Level], texts: &BTreeMap<FuncId, Text>, w
     out
 }
 
+/// The virtual-register code of some leaves, as text.
+fn virtual_registers(
+    shown: &[FuncId],
+    stages: &BTreeMap<FuncId, Option<Box<Stages>>>,
+    origins: &BTreeMap<FuncId, Origin<'_>>,
+    module: &Module,
+    wanted: EmitOptions,
+) -> Result<String, String> {
+    let mut out = String::new();
+    for (leaf, stages) in shown.iter().filter_map(|id| Some((origins.get(id)?, stages.get(id)?))) {
+        out += "\n";
+        for line in leaf.of_leaf(module) {
+            out += &format!("// {line}\n");
+        }
+        match stages {
+            Some(stages) => {
+                let lines = leaf.lines();
+                let note = |inst: Inst| leaf.operation(inst, &lines, module);
+                out += &stages.text(&leaf.name, wanted.mir_registers, &note)?;
+            }
+            None => out += &format!("// its registers follow from its shape: `--emit asm` shows {}\n", leaf.name),
+        }
+    }
+    if out.is_empty() {
+        out += "// no leaf functions: `--cpu avx2` and those above have some\n";
+    }
+    Ok(out)
+}
+
 /// The machine code of some functions of an object, as text.
 fn assembly(
     object: &[u8],
@@ -391,9 +306,9 @@ fn assembly(
     texts: &BTreeMap<FuncId, Text>,
     origins: &BTreeMap<FuncId, Origin<'_>>,
     module: &Module,
-    wanted: Wanted,
+    wanted: EmitOptions,
 ) -> Result<String, String> {
-    if wanted.machine == Machine::Aarch64 {
+    if wanted.arch == Arch::Aarch64 {
         let text = |id: &FuncId| Some(listing::arm_text(&origins.get(id)?.name, &texts.get(id)?.vcode));
         return Ok(shown.iter().filter_map(text).collect());
     }
@@ -413,17 +328,16 @@ fn assembly(
 }
 
 /// What the code of a kernel depends on: all but its name. The level matters where there may be leaves, those for
-/// `bf16` where steps lie in pairs or something is rounded to it, and that for bytes where numbers have scales.
+/// `bf16` where something is rounded to it. How products are summed is in their text.
 fn key(kernel: &Kernel) -> Vec<u8> {
-    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot | Op::Transpose | Op::PairRows);
+    let has_leaves = |op: &Op| matches!(op, Op::Run { .. } | Op::Dot { .. } | Op::Transpose | Op::PairRows);
     let mut state = kernel.state;
     if !kernel.body.insts().any(|(_, _, d)| has_leaves(&d.op)) {
         state = State::Cpu(Cpu::PORTABLE);
     } else if let State::Cpu(level) = state
         && !kernel.body.insts().any(|(_, i, d)| match d.op {
-            Op::LoadPairs | Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.has(Feature::Bf16),
+            Op::PairRows | Op::Narrow { elem: Elem::BF16 } => level.has(Feature::Bf16),
             Op::Store { .. } => level.has(Feature::Bf16) && stores_bf16(&kernel.body, i),
-            Op::LoadScaled { .. } => level.sums_bytes() && level.width() == Width::V256,
             _ => false,
         })
     {

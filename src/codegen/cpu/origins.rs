@@ -3,7 +3,7 @@
 //! In: the functions of an object, and for each the bytes at which the code of another operation begins ([`Places`]). Out:
 //! the comments of a listing, and the rows of a line table. Code of no single operation (loops over the grid, addresses) is
 //! told apart; in a table it belongs to the line before. A leaf that several functions call, or one function at several
-//! places, is shown as what the first of them asked for.
+//! places, is shown as what the first of them requested.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use cranelift_module::FuncId;
 
 use super::function::Source;
 use super::listing::Note;
-use crate::ir::Loc;
+use crate::source::Loc;
 use crate::tile::text::{lines_of_kernel, lines_of_plan};
 use crate::tile::{Body, Inst, Module};
 
@@ -72,22 +72,32 @@ impl Origin<'_> {
         rows
     }
 
-    /// The comments of a listing.
-    pub(super) fn notes(&self, module: &Module) -> Vec<Note> {
-        let lines = match &self.source {
+    /// The text of each of its operations.
+    pub(super) fn lines(&self) -> BTreeMap<Inst, String> {
+        match &self.source {
             Source::Kernel(kernel) => lines_of_kernel(kernel),
             Source::Plan { plan, .. } => lines_of_plan(plan),
-        };
+        }
+    }
+
+    /// What is said of a leaf as a whole.
+    pub(super) fn of_leaf(&self, module: &Module) -> Vec<String> {
+        let Some((whole, callers)) = &self.leaf else { return Vec::new() };
+        vec![format!("called by {}", callers.join(", ")), self.operation(*whole, &self.lines(), module)]
+    }
+
+    /// The comments of a listing.
+    pub(super) fn notes(&self, module: &Module) -> Vec<Note> {
+        let lines = self.lines();
         let mut notes = Vec::new();
         let mut note = |at: u32, text: String| notes.push(Note { at, text });
         let mut now = None;
-        if let Some((whole, callers)) = &self.leaf {
-            note(0, format!("called by {}", callers.join(", ")));
-            note(0, self.operation(*whole, &lines, module));
+        if let Some((whole, _)) = &self.leaf {
+            self.of_leaf(module).into_iter().for_each(|text| note(0, text));
             now = Some(Some(*whole));
         }
         for (n, (at, inst)) in self.places.iter().enumerate() {
-            // What has no code at all is left out.
+            // What has no code at all is omitted.
             if self.places.get(n + 1).is_some_and(|next| next.0 == *at) {
                 continue;
             }
@@ -106,7 +116,7 @@ impl Origin<'_> {
     }
 
     /// The place of an operation, and its text.
-    fn operation(&self, inst: Inst, lines: &BTreeMap<Inst, String>, module: &Module) -> String {
+    pub(super) fn operation(&self, inst: Inst, lines: &BTreeMap<Inst, String>, module: &Module) -> String {
         let text = lines.get(&inst).map_or("", String::as_str);
         match self.loc(Some(inst)) {
             Some(loc) => format!("{}:{}:{}  {text}", module.file(loc), loc.line, loc.column),

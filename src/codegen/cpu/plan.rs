@@ -112,7 +112,7 @@ impl Code<'_, '_> {
             Op::Arg(n) => self.table(context::ARGS, number(*n))?,
             Op::Out(n) => self.table(context::OUTS, number(*n))?,
             Op::Tap { name } => {
-                // The data of all taps, then what was written, then what is asked for.
+                // The data of all taps, then what was written, then what is requested.
                 let (tap, part) = TapPart::read(name);
                 let behind = match part {
                     TapPart::Data => 0,

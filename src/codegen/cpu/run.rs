@@ -4,7 +4,7 @@
 //! of four columns; then single columns; then the row's reductions are put together and written. A run that reduces rows
 //! away goes the other way: for each four columns, then for each single one, all rows in order, and what they add up to is
 //! in a register all the while. In each step every operand in scratch is read before anything is written, so a result may
-//! take the place of an operand. Sums of floats along a row are made in blocks of columns, whose sums are added.
+//! replace an operand. Sums of floats along a row are made in blocks of columns, whose sums are added.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,7 @@ use cranelift_frontend::Variable;
 
 use super::code::{Code, Stride, Val};
 use super::lanes::{Lane, Width, clif_type, vectorises};
-use crate::ir::Scalar;
-use crate::scalar::{CmpOp, ReduceKind};
+use crate::scalar::{CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::tile::{self, Extent, Inst, InstData, Op, Space, TileType, Type};
 
@@ -387,7 +386,7 @@ impl Code<'_, '_> {
         }
     }
 
-    /// The tile behind a value that lies in scratch from before the run.
+    /// The tile after a value that lies in scratch from before the run.
     fn lies_before(&self, run: &Run<'_>, v: tile::Value) -> Option<TileType> {
         let t = self.body.ty(v).tile().filter(|t| matches!(t.space, Space::L1(_)))?;
         let made_here = run.insts.iter().any(|i| self.body.inst(*i).result == Some(v));

@@ -11,7 +11,7 @@ use crate::tile::{InstData, Space, TileType};
 
 /// A tile in scratch.
 #[derive(Clone, Copy)]
-struct Place {
+struct ScratchTile {
     start: Value,
     pitch: i64,
 }
@@ -63,14 +63,14 @@ impl Code<'_, '_> {
         })
     }
 
-    fn place(&mut self, t: &TileType, scratch: Value) -> Result<Place, String> {
+    fn place(&mut self, t: &TileType, scratch: Value) -> Result<ScratchTile, String> {
         let Space::L1(offset) = t.space else { return Err("a transposition outside of scratch".into()) };
         let start = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
-        Ok(Place { start, pitch: i64::from(t.pitch()) })
+        Ok(ScratchTile { start, pitch: i64::from(t.pitch()) })
     }
 
     /// The address of an element.
-    fn element(&mut self, p: Place, row: Value, col: Value, bytes: i64) -> Value {
+    fn element(&mut self, p: ScratchTile, row: Value, col: Value, bytes: i64) -> Value {
         let down = self.b.ins().imul_imm_s(row, p.pitch);
         let across = self.b.ins().imul_imm_s(col, bytes);
         let at = self.b.ins().iadd(p.start, down);

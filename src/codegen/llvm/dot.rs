@@ -2,11 +2,11 @@
 //!
 //! In: an accumulator in scratch, operands there, windows, or panels. Out: LLVM IR. Columns go in pairs of vectors, the last
 //! of which may reach past the end, into the padding; rows go in register tiles as even as they can be where their number is
-//! known, else in tiles of the level's rows, of four, and of one. Every element is one chain over the inner index in
-//! order, in a register, whatever the tiles; the accumulator is added to its end.
+//! known, else in tiles of the level's rows, of four, and of one. Every element is summed in a register as the product's mode
+//! says, whatever the tiles; the accumulator is added to the end.
 //!
-//! Panels of narrow numbers are widened step by step (`panels`); where the level has sums of products of bytes, or of pairs
-//! of `bf16`, those are taken (`dot_whole`, `panels`).
+//! Panels of narrow numbers are widened step by step (`panels`), unless the mode is one of bytes or of pairs of `bf16`
+//! (`dot_whole`, `panels`). Products in tiles have no code here.
 
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
@@ -15,10 +15,9 @@ use super::code::{Code, Stride};
 use super::emit::Made;
 use super::lanes::Lane;
 use super::panels::{Right, RightOperand};
-use crate::codegen::cpu::pairs::takes_pairs;
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{self, Extent, Feature, InstData, Op, Space, TileType, Type};
+use crate::tile::{self, DotMode, Extent, InstData, Op, Space, TileType, Type};
 
 /// An operand of a product: distances in bytes.
 #[derive(Clone, Copy)]
@@ -46,9 +45,9 @@ pub(super) struct Product<'c> {
     bytes: i64,
 }
 
-/// A register tile: so many rows and vectors, from a row and a column.
+/// A register tile: this many rows and vectors, from a row and a column.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'c> {
+pub(super) struct RegisterTile<'c> {
     pub(super) height: i64,
     pub(super) vectors: i64,
     pub(super) row: IntValue<'c>,
@@ -89,7 +88,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
-    pub(super) fn dot(&mut self, data: &InstData, scratch: PointerValue<'c>) -> Made<()> {
+    pub(super) fn dot(&mut self, data: &InstData, mode: DotMode, scratch: PointerValue<'c>) -> Made<()> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         let (ta, tb) = (self.tile(*a)?, self.tile(*b)?);
         let t = self.tile(data.result.ok_or("a product without a result")?)?;
@@ -121,22 +120,24 @@ impl<'c> Code<'_, '_, 'c> {
             lanes,
             bytes,
         };
-        match (self.sums_of_bytes(&p, &t), ta.cols) {
-            (None, _) => self.chains(&p, &t, level.has(Feature::Bf16) && takes_pairs(self.body, data)),
-            (Some(s), Extent::Static(k)) if k % i64::from(tile::GROUP) == 0 => self.whole(&p, s, rows),
-            (Some(_), Extent::Static(_)) => self.chains(&p, &t, false),
-            (Some(s), Extent::Bounded { .. }) => {
+        match (mode, p.b.kind, ta.cols) {
+            (DotMode::Tiles, ..) => Err("products in tiles have no code through LLVM".into()),
+            (DotMode::Groups, Right::Scaled(s), Extent::Static(k)) if k % i64::from(tile::GROUP) == 0 => {
+                self.whole(&p, s, rows)
+            }
+            (DotMode::Groups, Right::Scaled(s), Extent::Bounded { .. }) => {
                 // The last steps may be no whole groups.
                 let rest = self.e.b.build_and(p.inner, self.e.int(i64::from(tile::GROUP) - 1), "")?;
                 let is_whole = self.e.b.build_int_compare(IntPredicate::EQ, rest, self.e.int(0), "")?;
                 self.when(is_whole, |code| code.whole(&p, s, rows))?;
-                self.when(self.e.b.build_not(is_whole, "")?, |code| code.chains(&p, &t, false))
+                self.when(self.e.b.build_not(is_whole, "")?, |code| code.chains(&p, &t, mode))
             }
+            (DotMode::Chain | DotMode::Fma | DotMode::Pairs | DotMode::Groups, ..) => self.chains(&p, &t, mode),
         }
     }
 
-    /// The product as a chain of sums over all steps for each element; over pairs of steps, if they are taken.
-    fn chains(&mut self, p: &Product<'c>, t: &TileType, pairs_of_steps: bool) -> Made<()> {
+    /// The product as a chain of sums over all steps for each element, or over pairs of steps.
+    fn chains(&mut self, p: &Product<'c>, t: &TileType, mode: DotMode) -> Made<()> {
         let (n, level) = (i64::from(p.lanes), self.e.level);
         let rows = self.extent(t.rows)?;
         let vectors = match t.cols {
@@ -166,12 +167,12 @@ impl<'c> Code<'_, '_, 'c> {
         self.in_steps(vectors, &pairs, |code, vectors, column| {
             let col = code.e.b.build_int_mul(column, code.e.int(n), "")?;
             code.in_steps(rows, &heights, |code, height, row| {
-                code.register_tile(p, Place { height, vectors, row, col }, pairs_of_steps)
+                code.register_tile(p, RegisterTile { height, vectors, row, col }, mode)
             })
         })
     }
 
-    /// Goes through a count in steps of some sizes, largest first: so many of each where the count is known, else as many as
+    /// Goes through a count in steps of some sizes, largest first: this many of each where the count is known, else as many as
     /// fit.
     pub(super) fn in_steps(
         &mut self,
@@ -202,7 +203,7 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// What the sums of a register tile start with.
-    pub(super) fn start_sums(&self, p: &Product<'c>, place: Place<'c>) -> Made<Sums<'c>> {
+    pub(super) fn start_sums(&self, p: &Product<'c>, place: RegisterTile<'c>) -> Made<Sums<'c>> {
         let vector_bytes = i64::from(p.lanes) * p.bytes;
         let col_bytes = self.e.b.build_int_mul(place.col, self.e.int(p.bytes), "")?;
         let acc = self.steps(p.acc, place.row, self.e.int(p.pitch))?;
@@ -239,17 +240,17 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(())
     }
 
-    fn register_tile(&mut self, p: &Product<'c>, place: Place<'c>, pairs_of_steps: bool) -> Made<()> {
+    fn register_tile(&mut self, p: &Product<'c>, place: RegisterTile<'c>, mode: DotMode) -> Made<()> {
         let sums = self.start_sums(p, place)?;
         let a = self.steps(p.a.start, place.row, p.a.row)?;
         let b = self.steps(p.b.start, place.col, self.e.int(p.b.bytes()))?;
         let (zero, group) = (self.e.int(0), i64::from(tile::GROUP));
         match p.b.kind {
-            Right::Pairs if pairs_of_steps => {
+            Right::Pairs if mode == DotMode::Pairs => {
                 self.pairs_of_steps(p, place, (a, b), &sums)?;
             }
             Right::Elements(_) | Right::Pairs => {
-                self.counted(zero, p.inner, 1, |code, k| code.product_step(p, place, (a, b), k, &[], &sums))?;
+                self.counted(zero, p.inner, 1, |code, k| code.product_step(p, place, (a, b), (k, mode), &[], &sums))?;
             }
             Right::Scaled(s) => {
                 self.counted(zero, p.inner, group, |code, first| {
@@ -257,7 +258,9 @@ impl<'c> Code<'_, '_, 'c> {
                     let end = code.e.b.build_int_add(first, code.e.int(group), "")?;
                     let all = code.e.less(end, p.inner)?;
                     let end = code.e.b.build_select(all, end, p.inner, "")?.into_int_value();
-                    code.counted(first, end, 1, |code, k| code.product_step(p, place, (a, b), k, &scales, &sums))?;
+                    code.counted(first, end, 1, |code, k| {
+                        code.product_step(p, place, (a, b), (k, mode), &scales, &sums)
+                    })?;
                     Ok(())
                 })?;
             }
@@ -269,9 +272,9 @@ impl<'c> Code<'_, '_, 'c> {
     fn product_step(
         &self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         (a, b): (PointerValue<'c>, PointerValue<'c>),
-        k: IntValue<'c>,
+        (k, mode): (IntValue<'c>, DotMode),
         scales: &[Lane<'c>],
         sums: &Sums<'c>,
     ) -> Made<()> {
@@ -285,7 +288,14 @@ impl<'c> Code<'_, '_, 'c> {
             let x = self.e.spread(x, p.lanes)?;
             for (y, (_, sum)) in columns.iter().zip(&mut rest) {
                 let value = self.e.b.build_load(ty, *sum, "")?.into_vector_value();
-                let next = self.e.lane_mul_add(x, *y, Lane { value, elem: p.elem })?;
+                let sum_so_far = Lane { value, elem: p.elem };
+                let next = match mode {
+                    DotMode::Chain => {
+                        let product = self.e.lane_binary(BinaryOp::Mul, x, *y)?;
+                        self.e.lane_binary(BinaryOp::Add, sum_so_far, product)?
+                    }
+                    _ => self.e.lane_mul_add(x, *y, sum_so_far)?,
+                };
                 self.e.b.build_store(*sum, next.value)?;
             }
         }

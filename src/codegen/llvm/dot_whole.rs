@@ -1,22 +1,19 @@
-//! Products by whole numbers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
+//! Products by integers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
 //!
-//! In: a product whose right operand is a panel of whole numbers with scales, its left one dense in `f32`, its steps whole
-//! groups. Out: LLVM IR with the processor's intrinsic. What is computed, and how the left operand is rounded, is said in
-//! `codegen::cpu::wide::dot_whole`; each element has the same bits here. How four steps of a column come side by side is
+//! In: a product in the mode [`DotMode::Groups`](crate::tile::DotMode), its steps whole groups. Out: LLVM IR with the processor's
+//! intrinsic, which computes what the mode says. How four steps of a column come side by side is
 //! left to LLVM: a shuffle of four rows.
 
 use inkwell::types::VectorType;
 use inkwell::values::{IntValue, VectorValue};
 
 use super::code::Code;
-use super::dot::{Count, Place, Product};
+use super::dot::{Count, Product, RegisterTile};
 use super::emit::{Emit, Made};
 use super::lanes::Lane;
-use super::panels::{Right, Scaled};
-use crate::ir::Scalar;
-use crate::scalar::BinaryOp;
+use super::panels::Scaled;
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
-use crate::tile::TileType;
 
 /// Steps of a group.
 const GROUP: u32 = crate::tile::GROUP.unsigned_abs();
@@ -30,7 +27,7 @@ const FEW_ROWS: i64 = 2;
 const ROUND: f32 = 12_582_912.0;
 
 impl<'c> Emit<'_, 'c> {
-    /// The same byte so many times.
+    /// The same byte this many times.
     fn bytes(&self, x: u8, n: u32) -> VectorValue<'c> {
         let x = self.cx.i8_type().const_int(u64::from(x), false);
         VectorType::const_vector(&vec![x; n as usize])
@@ -50,20 +47,11 @@ impl<'c> Emit<'_, 'c> {
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    /// The numbers and scales of a product that is made here, if its steps are whole groups.
-    pub(super) fn sums_of_bytes(&self, p: &Product<'c>, t: &TileType) -> Option<Scaled<'c>> {
-        let Right::Scaled(s) = p.b.kind else { return None };
-        let lanes = self.e.level.lanes();
-        let fills = t.cols.capacity() > i64::from(lanes) && s.pitch == i64::from(VECTORS * lanes);
-        let dense = p.a.dense && p.a.elem == Elem::F32;
-        (self.e.level.sums_bytes() && fills && dense && p.elem == Elem::F32 && p.lanes == lanes).then_some(s)
-    }
-
     /// The product, all rows.
     pub(super) fn whole(&mut self, p: &Product<'c>, s: Scaled<'c>, rows: IntValue<'c>) -> Made<()> {
         let most = if self.e.level.registers() == 32 { ROWS } else { FEW_ROWS };
         self.in_steps(Count::Value(rows), &[(most, 0), (1, 0)], |code, height, row| {
-            let place = Place { height, vectors: i64::from(VECTORS), row, col: code.e.int(0) };
+            let place = RegisterTile { height, vectors: i64::from(VECTORS), row, col: code.e.int(0) };
             let sums = code.start_sums(p, place)?;
             let a = code.steps(p.a.start, row, p.a.row)?;
             let ty = code.e.lanes_of(Elem::F32, p.lanes);
@@ -130,7 +118,7 @@ impl<'c> Code<'_, '_, 'c> {
         let unit = e.lane_mul_add(most, number(part), e.lane_binary(BinaryOp::Sub, most, most)?)?;
         let factor = e.spread(e.lane_binary(BinaryOp::Div, number(127.0), most)?, GROUP)?;
         let q = e.lane_mul_add(x, factor, e.spread(number(128.0), GROUP)?)?;
-        // To the nearest whole number, which is then in the lowest byte.
+        // To the nearest integer, which is then in the lowest byte.
         let q = e.lane_binary(BinaryOp::Add, q, e.spread(number(ROUND), GROUP)?)?;
         let q = e.b.build_int_truncate(e.as_ints(q.value)?, e.cx.i8_type().vec_type(GROUP), "")?;
         Ok((e.fours(q)?, unit))

@@ -14,7 +14,7 @@ use inkwell::{AddressSpace, IntPredicate};
 
 use crate::tile::Cpu;
 
-/// What went wrong: a form that the verifier refuses, or a mistake of ours in making IR.
+/// What went wrong: a form that the verifier refuses, or a bug in attnc in making IR.
 #[derive(Debug)]
 pub(super) struct Error(pub(super) String);
 
@@ -97,7 +97,7 @@ impl<'m, 'c> Emit<'m, 'c> {
         self.cx.ptr_type(AddressSpace::default())
     }
 
-    /// The address so many bytes further.
+    /// The address this many bytes further.
     pub(super) fn offset(&self, from: PointerValue<'c>, bytes: IntValue<'c>) -> Made<PointerValue<'c>> {
         // SAFETY: asks that the indices fit the type: one index, of bytes. No `inbounds` is promised to LLVM.
         Ok(unsafe { self.b.build_gep(self.cx.i8_type(), from, &[bytes], "") }?)

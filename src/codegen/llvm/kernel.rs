@@ -13,7 +13,7 @@ use super::code::{Code, Val};
 use super::emit::Made;
 use crate::tile::{self, Kernel, Op, Terminator, Type};
 
-/// The parameters of a kernel's function, but for the context.
+/// The parameters of a kernel's function, except for the context.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'c> {
     /// Dimensions and parameters.
@@ -94,7 +94,7 @@ impl<'c> Code<'_, '_, 'c> {
                 let data = body.inst(*inst).clone();
                 match &data.op {
                     Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts, scratch)?,
-                    Op::Dot => self.dot(&data, scratch)?,
+                    Op::Dot { mode: Some(mode) } => self.dot(&data, *mode, scratch)?,
                     Op::Transpose => self.transpose(&data, scratch)?,
                     Op::PairRows => self.pair_rows(&data, scratch)?,
                     Op::Element => {

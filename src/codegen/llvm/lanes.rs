@@ -8,8 +8,7 @@ use inkwell::values::{BasicValueEnum, IntValue, VectorValue};
 use inkwell::{FloatPredicate, IntPredicate};
 
 use super::emit::{Emit, Made};
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 
 /// Elements of `f32`, `i32`, `i64` or `bool`, side by side.
@@ -172,13 +171,9 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value, ..x })
     }
 
-    /// `x * y + z`, rounded once where the level has the instruction.
+    /// `x * y + z` of floats, rounded once where the level has the instruction.
     pub(super) fn lane_mul_add(&self, x: Lane<'c>, y: Lane<'c>, z: Lane<'c>) -> Made<Lane<'c>> {
-        if x.elem == Elem::F32 {
-            return Ok(Lane { value: self.mul_add(x.value, y.value, z.value)?, ..x });
-        }
-        let product = self.lane_binary(BinaryOp::Mul, x, y)?;
-        self.lane_binary(BinaryOp::Add, z, product)
+        Ok(Lane { value: self.mul_add(x.value, y.value, z.value)?, ..x })
     }
 
     /// Quotients and remainders of integers, rounding down; of a division by zero: 0 and 0.

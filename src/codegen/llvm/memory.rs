@@ -108,7 +108,7 @@ impl<'c> Emit<'_, 'c> {
     }
 
     fn all_lanes(&self, n: u32) -> VectorValue<'c> {
-        self.constant(crate::ir::Scalar::Bool(true), Elem::Bool, n).value
+        self.constant(crate::scalar::Scalar::Bool(true), Elem::Bool, n).value
     }
 
     /// Neighbouring elements of memory; `step` in bytes where they are not side by side.

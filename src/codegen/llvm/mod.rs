@@ -1,7 +1,7 @@
 //! The LLVM back end (cargo feature `llvm`): the kernels of scheduled tile IR through LLVM 19, as explicit vectors of the
 //! level's width. It is there to compare with: the same modules, the same schedules, the same tests as `codegen::cpu`.
 //!
-//! In: modules scheduled for levels of processors. Out: for each level an object file that defines its kernels as hidden
+//! In: modules scheduled for instruction set levels. Out: for each level an object file that defines its kernels as hidden
 //! symbols, `avx2.kernel.NAME`, of the runtime's `Kernel` type; on request their assembly. Plans and the descriptor are
 //! host programs and data, which gain nothing from a second code generator: `codegen::cpu` makes them here too, in an
 //! object of its own that refers to the kernels by name, and the linker brings them together.

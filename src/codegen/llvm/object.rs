@@ -1,6 +1,6 @@
 //! From kernels to object files: modules, target machines, LLVM's passes.
 //!
-//! In: modules scheduled for levels of processors. Out: an object file for each level, which defines the kernels under the
+//! In: modules scheduled for instruction set levels. Out: an object file for each level, which defines the kernels under the
 //! names that `codegen::cpu` refers to, hidden, and their assembly on request. Same input, same bytes.
 
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -17,7 +17,7 @@ use cranelift_entity::SecondaryMap;
 use super::code::Code;
 use super::emit::{Emit, Made};
 use super::kernel::Given;
-use crate::codegen::cpu::{Machine, Tier, Wanted, kernel_name};
+use crate::codegen::cpu::{Arch, EmitOptions, Tier, kernel_name};
 use crate::tile::{Cpu, Feature, Kernel, Op, State, Width};
 
 /// What comes out.
@@ -32,8 +32,8 @@ pub struct Kernels {
 /// Compiles the kernels of levels.
 ///
 /// # Errors
-/// A form that the verifier refuses, or IR that LLVM does; a mistake of ours either way.
-pub fn kernels(tiers: &[Tier<'_>], wanted: Wanted) -> Result<Kernels, String> {
+/// A form that the verifier refuses, or IR that LLVM does; a bug in attnc either way.
+pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, String> {
     Target::initialize_native(&InitializationConfig::default())?;
     let mut out = Kernels { objects: Vec::new(), asm: String::new() };
     for tier in tiers {
@@ -46,9 +46,9 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: Wanted) -> Result<Kernels, String> {
 }
 
 /// A processor with what a tier's variant asks for (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4, pairs of
-/// `bf16` at their level, and sums of products of bytes where there are whole numbers.
+/// `bf16` at their level, and sums of products of bytes where there are integers.
 fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
-    let name = Machine::host().triple();
+    let name = Arch::host().triple();
     let cpu = match (name.architecture, tier.level.width()) {
         (target_lexicon::Architecture::X86_64, Width::V128) => "x86-64",
         (target_lexicon::Architecture::X86_64, Width::V256) => "x86-64-v3",

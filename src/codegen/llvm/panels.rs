@@ -1,14 +1,14 @@
 //! Right operands of products: in scratch, in place, or panels of numbers that are narrower in memory.
 //!
-//! In: a `dot`'s right operand (`load_scaled`: whole numbers of 8 or 4 bits with a scale for each column of a group of
-//! steps; `load_pairs`, `pair_rows`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: a whole number is
-//! multiplied by its scale, which is one rounding. At the level for `bf16` pairs are not widened: one instruction adds the
-//! products of two steps (`vdpbf16ps`: the odd step first, no subnormals).
+//! In: a `dot`'s right operand (`load_scaled`: integers of 8 or 4 bits with a scale for each column of a group of
+//! steps; `load_pairs`, `pair_rows`: `bf16`, two steps side by side). Out: vectors of its columns at a step, as `f32`: an integer is
+//! multiplied by its scale, which is one rounding. In the mode of pairs they are not widened: one instruction adds the
+//! products of two steps (`vdpbf16ps`).
 
 use inkwell::values::{IntValue, PointerValue, VectorValue};
 
 use super::code::{Code, Stride};
-use super::dot::{Place, Product, Sums};
+use super::dot::{Product, RegisterTile, Sums};
 use super::emit::Made;
 use super::lanes::Lane;
 use crate::scalar::BinaryOp;
@@ -33,11 +33,11 @@ pub(super) enum Right<'c> {
     Elements(Elem),
     /// Two `bf16`, of two steps; a row is two steps.
     Pairs,
-    /// Whole numbers, times a scale.
+    /// Integers, times a scale.
     Scaled(Scaled<'c>),
 }
 
-/// Whole numbers and their scales.
+/// Integers and their scales.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled<'c> {
     /// Bits of a number. With 4, a row is two steps, the first in the lower halves.
@@ -118,7 +118,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn scales(
         &self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         s: Scaled<'c>,
         k: IntValue<'c>,
     ) -> Made<Vec<Lane<'c>>> {
@@ -136,7 +136,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn columns(
         &self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         b: PointerValue<'c>,
         k: IntValue<'c>,
         scales: &[Lane<'c>],
@@ -155,7 +155,7 @@ impl<'c> Code<'_, '_, 'c> {
             out.push(match p.b.kind {
                 Right::Elements(elem) => load(elem)?,
                 Right::Pairs => {
-                    // The half that is asked for goes to the top, the other one goes.
+                    // The half that is requested goes to the top, the other one goes.
                     let top = self.part_to_top(load(Elem::I32)?.value, odd, 16)?;
                     let kept = self.e.b.build_and(top, self.e.ints(-1 << 16, p.lanes), "")?;
                     Lane { value: self.e.as_floats(kept)?, elem: Elem::F32 }
@@ -176,7 +176,7 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(out)
     }
 
-    /// Of lanes whose top has two parts of so many bits, moves the lower part up if `odd` is 0, and nothing if it is 1.
+    /// Of lanes whose top has two parts of this many bits, moves the lower part up if `odd` is 0, and nothing if it is 1.
     fn part_to_top(&self, x: VectorValue<'c>, odd: IntValue<'c>, bits: i64) -> Made<VectorValue<'c>> {
         let even = self.e.b.build_xor(odd, self.e.int(1), "")?;
         let up = self.e.b.build_int_mul(even, self.e.int(bits), "")?;
@@ -188,7 +188,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn pairs_of_steps(
         &mut self,
         p: &Product<'c>,
-        place: Place<'c>,
+        place: RegisterTile<'c>,
         (a, b): (PointerValue<'c>, PointerValue<'c>),
         sums: &Sums<'c>,
     ) -> Made<()> {

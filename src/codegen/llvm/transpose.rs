@@ -14,7 +14,7 @@ use crate::tile::{InstData, TileType};
 
 /// A tile in scratch.
 #[derive(Clone, Copy)]
-struct Place<'c> {
+struct ScratchTile<'c> {
     start: PointerValue<'c>,
     pitch: i64,
     bytes: i64,
@@ -26,9 +26,9 @@ impl<'c> Code<'_, '_, 'c> {
         let from = self.tile(data.operands.first().copied().ok_or("a transposition of nothing")?)?;
         let to = self.tile(data.result.ok_or("a transposition without a result")?)?;
         let (rows, cols) = (self.extent(from.rows)?, self.extent(from.cols)?);
-        let place = |code: &Self, t: &TileType| -> Made<Place<'c>> {
+        let place = |code: &Self, t: &TileType| -> Made<ScratchTile<'c>> {
             let (pitch, bytes) = (i64::from(t.pitch()), i64::from(t.element_bytes()));
-            Ok(Place { start: code.in_scratch(t, scratch)?, pitch, bytes })
+            Ok(ScratchTile { start: code.in_scratch(t, scratch)?, pitch, bytes })
         };
         let (x, y) = (place(self, &from)?, place(self, &to)?);
         // Truth values are moved as the masks that they are.
@@ -58,12 +58,12 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     /// The address of an element.
-    fn element(&self, p: Place<'c>, row: IntValue<'c>, col: IntValue<'c>) -> Made<PointerValue<'c>> {
+    fn element(&self, p: ScratchTile<'c>, row: IntValue<'c>, col: IntValue<'c>) -> Made<PointerValue<'c>> {
         let at = self.steps(p.start, row, self.e.int(p.pitch))?;
         self.steps(at, col, self.e.int(p.bytes))
     }
 
-    fn single(&self, elem: Elem, x: Place<'c>, y: Place<'c>, r: IntValue<'c>, c: IntValue<'c>) -> Made<()> {
+    fn single(&self, elem: Elem, x: ScratchTile<'c>, y: ScratchTile<'c>, r: IntValue<'c>, c: IntValue<'c>) -> Made<()> {
         let element = self.e.load_scratch(elem, self.element(x, r, c)?, 1, None)?;
         self.e.store_scratch(element, self.element(y, c, r)?, None)
     }

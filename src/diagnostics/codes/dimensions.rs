@@ -4,88 +4,88 @@ use super::codes;
 
 codes! {
     /// A division that may leave a remainder.
-    NOT_DIVISIBLE = "E0401", "a division of dimensions needs a fact";
-    rule: "A dimension is a whole number, so `D / H` is one only where nothing is left over. `where D % H == 0` says\n\
-           so; it is checked when the dimensions are bound, and lets `H * (D / H)` be `D`.";
+    NOT_DIVISIBLE = "E0401", "the division of dimensions may leave a remainder";
+    rule: "A dimension is an integer, so `D / H` is one only if `H` divides `D`. State that with `where D % H == 0`: it is\n\
+           checked when the dimensions are bound, and then `H * (D / H)` equals `D`.";
     - failing: "layer Heads<D, H> {\n    weight: f32[H, D / H]\n}\n";
-    - mended: "layer Heads<D, H> where D % H == 0 {\n    weight: f32[H, D / H]\n}\n";
+    - fixed: "layer Heads<D, H> where D % H == 0 {\n    weight: f32[H, D / H]\n}\n";
 
     /// A division of a dimension by zero.
-    DIVISION_BY_ZERO = "E0402", "a dimension is divided by zero";
-    rule: "No dimension expression divides by zero, neither as it stands nor with the values that are bound.";
+    DIVISION_BY_ZERO = "E0402", "division of a dimension by zero";
+    rule: "A dimension expression must not divide by zero, neither as written nor with the bound values.";
     - failing: "layer L<D> {\n    weight: f32[D / 0]\n}\n";
-    - mended: "layer L<D> {\n    weight: f32[D]\n}\n";
+    - fixed: "layer L<D> {\n    weight: f32[D]\n}\n";
 
     /// A dimension that no argument determines.
-    NOT_INFERRED = "E0403", "a dimension cannot be found from the arguments";
-    rule: "Each dimension of a signature that is not a generic is found from the shapes of the arguments: it must\n\
-           stand somewhere alone, or in a formula that can be solved for it (`2*N`, `S+1`).";
+    NOT_INFERRED = "E0403", "a dimension cannot be inferred from the arguments";
+    rule: "Each dimension of a signature that is not a generic is inferred from the shapes of the arguments: some axis\n\
+           must be that dimension alone, or a formula that can be solved for it (`2*N`, `S+1`).";
     - failing: "fn f(x: f32[A*B]) -> f32[A] { sum(rearrange(x, \"(a b) -> a b\", b = B), axis = 1) }\n";
-    - mended: "fn f(x: f32[A*B], y: f32[B]) -> f32[A] { rearrange(x, \"(a b) -> a b\", b = B) @ y }\n";
+    - fixed: "fn f(x: f32[A*B], y: f32[B]) -> f32[A] { rearrange(x, \"(a b) -> a b\", b = B) @ y }\n";
 
     /// Too many or too few generics.
-    GENERIC_COUNT = "E0404", "the number of generics is wrong";
-    rule: "A layer's generics without a default must be given, in order or by name: `LayerNorm<D, eps = 1e-12>`.";
+    GENERIC_COUNT = "E0404", "wrong number of generics";
+    rule: "Generics without a default must be given, in order or by name: `LayerNorm<D, eps = 1e-12>`.";
     - failing: "use std.nn\nlayer L<D> {\n    up: Linear<D>\n    fn forward(x: f32[D]) -> f32[D] { up(x) }\n}\n";
-    - mended: "use std.nn\nlayer L<D> {\n    up: Linear<D, D>\n    fn forward(x: f32[D]) -> f32[D] { up(x) }\n}\n";
+    - fixed: "use std.nn\nlayer L<D> {\n    up: Linear<D, D>\n    fn forward(x: f32[D]) -> f32[D] { up(x) }\n}\n";
 
     /// A generic that does not exist.
-    UNKNOWN_GENERIC = "E0405", "a generic is not known";
+    UNKNOWN_GENERIC = "E0405", "unknown generic";
     rule: "In `Layer<name = value>` the name must be one of the layer's generics.";
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D, epsilon = 1e-12>\n}\n";
-    - mended: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D, eps = 1e-12>\n}\n";
+    - fixed: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D, eps = 1e-12>\n}\n";
 
     /// A generic of the wrong kind.
-    GENERIC_KIND = "E0406", "a generic is of another kind";
+    GENERIC_KIND = "E0406", "a generic of the wrong kind";
     rule: "A generic is a dimension, or a constant with a type (`eps: f32`) or a default that shows it (`eps =\n\
-           1e-5`). A dimension is given a dimension, a constant a number of its type.";
+           1e-5`). A dimension takes a dimension, a constant a number of its type.";
     - failing: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<0.5>\n}\n";
-    - mended: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D, eps = 0.5>\n}\n";
+    - fixed: "use std.nn\nlayer L<D> {\n    norm: LayerNorm<D, eps = 0.5>\n}\n";
 
     /// A `where` clause that is no comparison of dimensions.
-    WHERE_FORM = "E0407", "a `where` clause has another form";
-    rule: "A `where` clause compares two dimension expressions, or says that one divides another: `D % H == 0`.\n\
+    WHERE_FORM = "E0407", "a `where` clause must compare dimensions";
+    rule: "A `where` clause compares two dimension expressions, or states that one divides another: `D % H == 0`.\n\
            Several are separated by commas, or joined by `and`.";
     - failing: "fn f(x: f32[S]) -> f32[S] where S { x }\n";
-    - mended: "fn f(x: f32[S]) -> f32[S] where S >= 1 { x }\n";
+    - fixed: "fn f(x: f32[S]) -> f32[S] where S >= 1 { x }\n";
 
     /// A `where` clause that cannot hold.
     WHERE_VIOLATED = "E0408", "a `where` clause does not hold";
-    rule: "A `where` clause must hold wherever its layer or function is used. It is decided as soon as its\n\
-           dimensions are known: here, when they are bound, or at the door of the call.";
+    rule: "A `where` clause must hold wherever its layer or function is used. It is checked as soon as its dimensions are\n\
+           known: by the type checker, when they are bound, or when the function is called.";
     - failing: "use std.nn\nmodel M {\n    attn: SelfAttention<10, 3>\n    pub fn forward(x: f32[S, 10]) -> f32[S, 10] { attn(x) }\n}\n";
-    - mended: "use std.nn\nmodel M {\n    attn: SelfAttention<10, 2>\n    pub fn forward(x: f32[S, 10]) -> f32[S, 10] { attn(x) }\n}\n";
+    - fixed: "use std.nn\nmodel M {\n    attn: SelfAttention<10, 2>\n    pub fn forward(x: f32[S, 10]) -> f32[S, 10] { attn(x) }\n}\n";
 
     /// Something else where a dimension is needed.
-    NOT_A_DIMENSION = "E0409", "a dimension is needed";
-    rule: "Shapes, slices and the generics of layers are made of dimensions: names, whole numbers, and formulas of\n\
+    NOT_A_DIMENSION = "E0409", "expected a dimension";
+    rule: "Shapes, slices and the generics of layers are made of dimensions: names, integers, and formulas of\n\
            these with `+ - * /`.";
     - failing: "layer L<D> {\n    weight: f32[D * 1.5]\n}\n";
-    - mended: "layer L<D> {\n    weight: f32[D * 2]\n}\n";
+    - fixed: "layer L<D> {\n    weight: f32[D * 2]\n}\n";
 
     /// `..` where it cannot stand.
-    REST_PLACE = "E0410", "`..` cannot stand here";
-    rule: "`..` stands in the shapes of a function's arguments and result, once in each and before the other\n\
-           dimensions. The shape of a parameter is known in full.";
+    REST_PLACE = "E0410", "`..` is not allowed here";
+    rule: "`..` is allowed in the shapes of a function's arguments and result, once in each and before the other\n\
+           dimensions. The shape of a parameter must be fully known.";
     - failing: "layer L<D> {\n    weight: f32[.., D]\n}\n";
-    - mended: "layer L<D> {\n    weight: f32[D, D]\n}\n";
+    - fixed: "layer L<D> {\n    weight: f32[D, D]\n}\n";
 
     /// A dimension that is negative.
     NEGATIVE = "E0411", "a dimension is negative";
     rule: "A dimension is a number of elements, 0 or more.";
     - failing: "layer L<D> {\n    weight: f32[2 - 3]\n}\n";
-    - mended: "layer L<D> {\n    weight: f32[3 - 2]\n}\n";
+    - fixed: "layer L<D> {\n    weight: f32[3 - 2]\n}\n";
 
     /// A generic's default that is no number.
     GENERIC_DEFAULT = "E0412", "a default must be a constant";
     rule: "The default of a generic is a literal, or for a dimension a formula of the generics before it.";
     - failing: "model M<D = sqrt(4)> {\n    weight: f32[D]\n    pub fn forward(x: f32[D]) -> f32[D] { x * weight }\n}\n";
-    - mended: "model M<D = 2> {\n    weight: f32[D]\n    pub fn forward(x: f32[D]) -> f32[D] { x * weight }\n}\n";
+    - fixed: "model M<D = 2> {\n    weight: f32[D]\n    pub fn forward(x: f32[D]) -> f32[D] { x * weight }\n}\n";
 
     /// A dimension whose formula is too long.
-    TOO_LONG = "E0413", "the formula of a dimension is too long";
-    rule: "A dimension is kept multiplied out, so that equal formulas look the same. One of more than 512 numbers and\n\
-           names, or with a power above 64, is not kept.";
+    TOO_LONG = "E0413", "a dimension formula is too long";
+    rule: "Dimensions are kept in canonical form, multiplied out, so that equal formulas compare equal. A formula may have at\n\
+           most 512 numbers and names, and no power above 64.";
     - failing: "fn f(x: f32[(A+B)*(C+D)*(E+F)*(G+H)*(I+J)*(K+L)*(M+N)], y: f32[A, B, C, D, E, F, G, H, I, J, K, L, M, N]) -> f32 { 0 }\n";
-    - mended: "fn f(x: f32[(A+B)*(C+D)], y: f32[A, B, C, D]) -> f32 { 0 }\n";
+    - fixed: "fn f(x: f32[(A+B)*(C+D)], y: f32[A, B, C, D]) -> f32 { 0 }\n";
 }

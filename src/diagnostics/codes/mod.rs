@@ -1,8 +1,8 @@
-//! The registry of codes: for each, its rule in words, with a failing and a mended program.
+//! The registry of error codes: for each, an explanation, with a failing and a corrected example.
 //!
 //! One file for each range of codes; a stage adds its codes there with the `codes!` macro, which makes
 //! a constant (`codes::shapes::MATMUL_INNER`) and the entry that `attnc explain` prints.
-//! Tests compile every failing example (it must give its code) and every mended one (it must not).
+//! Tests compile every failing example (it must give its code) and every corrected one (it must not).
 
 pub mod dimensions;
 pub mod driver;
@@ -21,9 +21,9 @@ use std::fmt;
 pub struct Code(&'static str);
 
 impl Code {
-    /// Is it about a part of a text that could not be read as it stands?
+    /// Is it a syntax error: about text that could not be parsed?
     pub fn is_unread(self) -> bool {
-        // A value or a comment that nobody uses was read.
+        // An unused value or comment was parsed.
         self.0.starts_with("E01") && self != syntax::UNUSED_VALUE && self != syntax::LOST_DOC
     }
 
@@ -59,7 +59,7 @@ pub struct Entry {
     pub title: &'static str,
     /// The rule in full, and why it is so.
     pub rule: &'static str,
-    /// A failing program and its mended form; none for errors that no program text can show.
+    /// A failing program and its corrected form; none for errors that no program text can show.
     pub example: Option<Example>,
 }
 
@@ -69,7 +69,7 @@ pub struct Example {
     /// A program that gives the code.
     pub failing: &'static str,
     /// The same program without the mistake.
-    pub mended: &'static str,
+    pub fixed: &'static str,
 }
 
 /// Declares the codes of one range.
@@ -79,7 +79,7 @@ pub struct Example {
 ///     /// What the constant is about.
 ///     MATMUL_INNER = "E0301", "`@` needs equal inner dimensions";
 ///     rule: "..";
-///     - failing: ".."; - mended: "..";    // both left out where no program shows it
+///     - failing: ".."; - fixed: "..";    // both omitted where no program shows it
 /// }
 /// ```
 macro_rules! codes {
@@ -87,7 +87,7 @@ macro_rules! codes {
         $(#[$doc:meta])*
         $name:ident = $code:literal, $title:literal;
         rule: $rule:literal;
-        $(- failing: $failing:literal; - mended: $mended:literal;)?
+        $(- failing: $failing:literal; - fixed: $fixed:literal;)?
     )*) => {
         $(
             $(#[$doc])*
@@ -101,13 +101,13 @@ macro_rules! codes {
                 code: $name,
                 title: $title,
                 rule: $rule,
-                example: codes!(@example $($failing, $mended)?),
+                example: codes!(@example $($failing, $fixed)?),
             },
         )*];
     };
     (@example) => { None };
-    (@example $failing:literal, $mended:literal) => {
-        Some($crate::diagnostics::codes::Example { failing: $failing, mended: $mended })
+    (@example $failing:literal, $fixed:literal) => {
+        Some($crate::diagnostics::codes::Example { failing: $failing, fixed: $fixed })
     };
 }
 pub(crate) use codes;

@@ -5,45 +5,45 @@ use super::codes;
 codes! {
     /// A field of a type that fields cannot have.
     FIELD_TYPE = "E0501", "a field cannot have this type";
-    rule: "A field is a tensor (a parameter), a layer, or an array of layers. Several tensors of one shape are one\n\
-           tensor with one more axis.";
+    rule: "A field is a tensor (a parameter), a layer, or an array of layers. Several tensors of the same\n\
+           shape are one tensor with one more axis.";
     - failing: "layer L<D> {\n    weights: [f32[D]; 3]\n}\n";
-    - mended: "layer L<D> {\n    weights: f32[3, D]\n}\n";
+    - fixed: "layer L<D> {\n    weights: f32[3, D]\n}\n";
 
     /// A layer that holds itself.
     LAYER_CYCLE = "E0502", "a layer contains itself";
-    rule: "A layer whose fields contain the layer itself would have no end. Repeat with an array of layers.";
+    rule: "A layer whose fields contain the layer itself would be infinite. Use an array of layers to repeat one.";
     - failing: "layer L<D> {\n    weight: f32[D]\n    next: L<D>\n}\n";
-    - mended: "layer L<D> {\n    weight: f32[D]\n}\nlayer Stack<D> {\n    layers: [L<D>; 2]\n}\n";
+    - fixed: "layer L<D> {\n    weight: f32[D]\n}\nlayer Stack<D> {\n    layers: [L<D>; 2]\n}\n";
 
     /// `#[name]` without a name.
-    NAME_VALUE = "E0503", "`#[name]` needs a text";
-    rule: "`#[name = \"LayerNorm.gamma\"]` says what the weights file calls a field; the text is not empty.";
+    NAME_VALUE = "E0503", "`#[name]` needs a string";
+    rule: "`#[name = \"LayerNorm.gamma\"]` is the name of a field in the weights file; it must not be empty.";
     - failing: "layer L<D> {\n    #[name = 3]\n    weight: f32[D]\n}\n";
-    - mended: "layer L<D> {\n    #[name = \"w.3\"]\n    weight: f32[D]\n}\n";
+    - fixed: "layer L<D> {\n    #[name = \"w.3\"]\n    weight: f32[D]\n}\n";
 
     /// Two fields with one name in the weights file.
-    SAME_NAME = "E0504", "two fields have one name in the weights file";
-    rule: "Each parameter is one tensor of the weights file. A tensor that is used twice (tied weights) is one\n\
+    SAME_NAME = "E0504", "two fields have the same name in the weights file";
+    rule: "Each parameter is one tensor in the weights file. A tensor that is used twice (tied weights) is declared as one\n\
            field.";
     - failing: "layer L<D> {\n    #[name = \"w\"]\n    a: f32[D]\n    #[name = \"w\"]\n    b: f32[D]\n}\n";
-    - mended: "layer L<D> {\n    #[name = \"w\"]\n    a: f32[D]\n    #[name = \"v\"]\n    b: f32[D]\n}\n";
+    - fixed: "layer L<D> {\n    #[name = \"w\"]\n    a: f32[D]\n    #[name = \"v\"]\n    b: f32[D]\n}\n";
 
     /// A call of a layer that has no `forward`.
     NO_FORWARD = "E0505", "the layer has no `forward`";
     rule: "Calling a layer calls its function `forward`; other functions are called by name: `attn.masked(x, mask)`.";
     - failing: "layer Scale<D> {\n    weight: f32[D]\n    fn scaled(x: f32[D]) -> f32[D] { x * weight }\n}\nlayer L<D> {\n    s: Scale<D>\n    fn forward(x: f32[D]) -> f32[D] { s(x) }\n}\n";
-    - mended: "layer Scale<D> {\n    weight: f32[D]\n    fn scaled(x: f32[D]) -> f32[D] { x * weight }\n}\nlayer L<D> {\n    s: Scale<D>\n    fn forward(x: f32[D]) -> f32[D] { s.scaled(x) }\n}\n";
+    - fixed: "layer Scale<D> {\n    weight: f32[D]\n    fn scaled(x: f32[D]) -> f32[D] { x * weight }\n}\nlayer L<D> {\n    s: Scale<D>\n    fn forward(x: f32[D]) -> f32[D] { s.scaled(x) }\n}\n";
 
     /// An array of layers used as one layer.
-    LAYER_ARRAY = "E0506", "an array of layers is no layer";
-    rule: "The layers of an array are gone through with `for block in blocks`, or taken by number: `blocks[0]`.";
+    LAYER_ARRAY = "E0506", "an array of layers is not a layer";
+    rule: "Iterate over the layers of an array with `for block in blocks`, or index it: `blocks[0]`.";
     - failing: "use std.nn\nlayer L<D> {\n    norms: [LayerNorm<D>; 3]\n    fn forward(x: f32[D]) -> f32[D] { norms(x) }\n}\n";
-    - mended: "use std.nn\nlayer L<D> {\n    norms: [LayerNorm<D>; 3]\n    fn forward(x: f32[D]) -> f32[D] {\n        var y = x\n        for norm in norms { y = norm(y) }\n        y\n    }\n}\n";
+    - fixed: "use std.nn\nlayer L<D> {\n    norms: [LayerNorm<D>; 3]\n    fn forward(x: f32[D]) -> f32[D] {\n        var y = x\n        for norm in norms { y = norm(y) }\n        y\n    }\n}\n";
 
     /// A parameter with a value in the program.
     PARAMETER_INIT = "E0507", "a parameter has no value in the program";
-    rule: "The values of parameters are in the weights file. Only state has a start value in the program.";
+    rule: "The values of parameters come from the weights file. Only state has an initial value in the program.";
     - failing: "layer L<D> {\n    weight: f32[D] = 0\n}\n";
-    - mended: "layer L<D> {\n    weight: f32[D]\n}\n";
+    - fixed: "layer L<D> {\n    weight: f32[D]\n}\n";
 }

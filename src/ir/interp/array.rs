@@ -39,7 +39,7 @@ pub(super) fn wrap(n: i64, elem: Elem) -> i64 {
 }
 
 impl<F: Real> Data<F> {
-    /// No elements of a type, with room for `n`.
+    /// No elements of a type, with space for `n`.
     pub(super) fn with_capacity(elem: Elem, n: usize) -> Data<F> {
         match elem {
             Elem::F32 | Elem::BF16 | Elem::F16 => Data::Float(Vec::with_capacity(n)),

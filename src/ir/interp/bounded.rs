@@ -7,7 +7,7 @@
 //! errors can change is reported as uncertain; what depends on it has no bound.
 
 use super::Real;
-use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
+use crate::scalar::{BinaryOp, Change, CmpOp, UnaryOp};
 use crate::shape::Elem;
 
 /// A value and a bound on the distance of any computed one; an infinite bound says that anything goes.
@@ -139,31 +139,27 @@ impl Real for Bounded {
     fn unary(op: UnaryOp, x: Bounded, elem: Elem) -> Bounded {
         let value = op.eval_f64(x.value);
         let f = |v: f64| op.eval_f64(v);
-        match op {
-            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu | UnaryOp::Not => {
-                Bounded { value, error: x.error }.passed_on(elem)
-            }
-            UnaryOp::Floor => {
-                let jumps = x.error > 0.0 && (x.value - x.error).floor() != (x.value + x.error).floor();
+        match op.change() {
+            Change::Exact => Bounded { value, error: x.error }.passed_on(elem),
+            Change::Steps => {
+                let jumps = x.error > 0.0 && f(x.value - x.error) != f(x.value + x.error);
                 Bounded { value, error: if jumps { x.error + 1.0 } else { 0.0 } }
             }
-            UnaryOp::Exp | UnaryOp::Exp2 => {
+            Change::Exponential => {
                 let reduction = if x.value.is_finite() { x.value.abs() } else { 0.0 };
                 made(value, x.spread(f), FUNCTION + reduction, elem)
             }
-            UnaryOp::Log | UnaryOp::Sqrt | UnaryOp::Rsqrt => {
+            Change::Above(least) => {
                 // Where the interval leaves the domain, nothing is known.
-                let open = !x.is_exact() && x.value - x.error <= 0.0;
+                let open = !x.is_exact() && x.value - x.error <= least;
                 let error = if open { f64::INFINITY } else { x.spread(f) };
                 made(value, error, FUNCTION, elem)
             }
-            UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sigmoid => made(value, x.spread(f), FUNCTION, elem),
+            Change::Monotone => made(value, x.spread(f), FUNCTION, elem),
             // Lipschitz constant 1, and an argument reduction that loses absolute precision.
-            UnaryOp::Sin | UnaryOp::Cos => {
-                made(value, x.error + FUNCTION * U32 * (1.0 + x.value.abs()), FUNCTION, elem)
-            }
+            Change::Periodic => made(value, x.error + FUNCTION * U32 * (1.0 + x.value.abs()), FUNCTION, elem),
             // Lipschitz constants 1.13 and 1.10; one factor is off by units of 1.
-            UnaryOp::Gelu | UnaryOp::GeluTanh | UnaryOp::Silu => {
+            Change::Gated => {
                 let factor = if x.value.is_finite() { FUNCTION * U32 * x.value.abs() } else { 0.0 };
                 made(value, 1.13 * x.error + factor, FUNCTION, elem)
             }
@@ -272,7 +268,7 @@ impl Real for Bounded {
     fn add_product(sum: &mut BoundedSum, x: Bounded, y: Bounded) {
         let p = x.value * y.value;
         let mut error = 0.0;
-        // Compiled code may leave out what is hidden by a weight of 0, whatever it is.
+        // Compiled code may omit what is hidden by a weight of 0, whatever it is.
         if p.is_nan() && (x.value == 0.0 || y.value == 0.0) {
             error = f64::INFINITY;
         }

@@ -6,7 +6,7 @@
 
 use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
 use super::elementwise::{binary, cast, range, select, unary};
-use super::{Failure, Real};
+use super::{EvalError, Real};
 use crate::ir::MaskKind;
 use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -31,20 +31,20 @@ pub(super) fn reduce<F: Real>(
     axes: &[usize],
     shape: Vec<usize>,
     certain: &mut bool,
-) -> Result<Array<F>, Failure> {
+) -> Result<Array<F>, EvalError> {
     let (moved, length, _) = rows(x, axes);
     let (n, elem) = (count(&shape), x.elem);
     if kind == ReduceKind::ArgMax {
         if length == 0 {
-            return Err(Failure::new("argmax of an empty axis"));
+            return Err(EvalError::new("argmax of an empty axis"));
         }
         if i64::try_from(length).is_ok_and(|n| n > ARGMAX_LENGTH) {
-            return Err(Failure::new(format!("argmax of {length} elements, and its indices are of i32")));
+            return Err(EvalError::new(format!("argmax of {length} elements, and its indices are of i32")));
         }
         let data = match &moved.data {
             Data::Float(v) => each_row(v, length, n, |row| argmax_floats(row, certain)),
             Data::Int(v) => each_row(v, length, n, argmax_ints),
-            Data::Bool(_) => return Err(Failure::internal("argmax of bool")),
+            Data::Bool(_) => return Err(EvalError::internal("argmax of bool")),
         };
         return Ok(Array { elem: Elem::I32, shape, data: Data::Int(data) });
     }
@@ -130,9 +130,14 @@ fn reduce_ints(kind: ReduceKind, row: &[i64], elem: Elem) -> i64 {
 }
 
 /// Softmax (or its logarithm) over an axis, computed in `f32`.
-pub(super) fn softmax<F: Real>(x: &Array<F>, axis: usize, log: bool, certain: &mut bool) -> Result<Array<F>, Failure> {
+pub(super) fn softmax<F: Real>(
+    x: &Array<F>,
+    axis: usize,
+    log: bool,
+    certain: &mut bool,
+) -> Result<Array<F>, EvalError> {
     let (moved, length, perm) = rows(x, &[axis]);
-    let Data::Float(v) = &moved.data else { return Err(Failure::internal("softmax of integers")) };
+    let Data::Float(v) = &moved.data else { return Err(EvalError::internal("softmax of integers")) };
     let mut out = Vec::with_capacity(v.len());
     for row in v.chunks(length.max(1)) {
         softmax_row(row, None, log, x.elem, &mut out, certain);
@@ -176,12 +181,12 @@ fn softmax_row<F: Real>(row: &[F], sink: Option<F>, log: bool, elem: Elem, out: 
     }
 }
 
-/// Softmax over the last axis of rows that have one more score each, whose weight is left out.
-fn softmax_with_sink<F: Real>(x: &Array<F>, sink: &Array<F>, certain: &mut bool) -> Result<Array<F>, Failure> {
-    let Some((length, lead)) = x.shape.split_last() else { return Err(Failure::internal("softmax of a scalar")) };
+/// Softmax over the last axis of rows that have one more score each, whose weight is omitted.
+fn softmax_with_sink<F: Real>(x: &Array<F>, sink: &Array<F>, certain: &mut bool) -> Result<Array<F>, EvalError> {
+    let Some((length, lead)) = x.shape.split_last() else { return Err(EvalError::internal("softmax of a scalar")) };
     let sinks = sink.broadcast(&[lead, &[1]].concat());
     let (Data::Float(v), Data::Float(sinks)) = (&x.data, &sinks.data) else {
-        return Err(Failure::internal("softmax of integers"));
+        return Err(EvalError::internal("softmax of integers"));
     };
     let mut out = Vec::with_capacity(v.len());
     for (row, sink) in v.chunks(*length.max(&1)).zip(sinks) {
@@ -194,9 +199,14 @@ fn softmax_with_sink<F: Real>(x: &Array<F>, sink: &Array<F>, certain: &mut bool)
 const ROWS: usize = 4;
 
 /// Matrix product over the last two axes; `shape` is the result's, `elem` its element type.
-pub(super) fn matmul<F: Real>(a: &Array<F>, b: &Array<F>, shape: Vec<usize>, elem: Elem) -> Result<Array<F>, Failure> {
+pub(super) fn matmul<F: Real>(
+    a: &Array<F>,
+    b: &Array<F>,
+    shape: Vec<usize>,
+    elem: Elem,
+) -> Result<Array<F>, EvalError> {
     let (Some((m, k)), Some(n)) = (last_two(&a.shape), b.shape.last().copied()) else {
-        return Err(Failure::internal("a matrix product of vectors"));
+        return Err(EvalError::internal("a matrix product of vectors"));
     };
     let lead = |s: &[usize]| s[..s.len() - 2].to_vec();
     let (la, lb, lo) = (lead(&a.shape), lead(&b.shape), lead(&shape));
@@ -226,7 +236,7 @@ pub(super) fn matmul<F: Real>(a: &Array<F>, b: &Array<F>, shape: Vec<usize>, ele
             Data::Int(out)
         }
         (Data::Float(_) | Data::Int(_) | Data::Bool(_), _) => {
-            return Err(Failure::internal("operands of different kinds"));
+            return Err(EvalError::internal("operands of different kinds"));
         }
     };
     Ok(Array { elem, shape, data })
@@ -294,8 +304,8 @@ pub(super) fn attention<F: Real>(
     masks: &[MaskKind],
     operands: &[&Array<F>],
     certain: &mut bool,
-) -> Result<Array<F>, Failure> {
-    let missing = || Failure::internal("an operand of the attention is missing");
+) -> Result<Array<F>, EvalError> {
+    let missing = || EvalError::internal("an operand of the attention is missing");
     let elem = x.v.elem;
     let wide = |a: &Array<F>, certain: &mut bool| cast(a, Elem::F32, certain);
     let (q, k, v) = (wide(x.q, certain), wide(x.k, certain), wide(x.v, certain));
@@ -343,7 +353,7 @@ pub(super) fn attention<F: Real>(
     } else {
         let hidden: Vec<bool> = match &scores.data {
             Data::Float(scores) => scores.iter().map(|s| s.value() == f64::NEG_INFINITY).collect(),
-            Data::Int(_) | Data::Bool(_) => return Err(Failure::internal("scores that are no floats")),
+            Data::Int(_) | Data::Bool(_) => return Err(EvalError::internal("scores that are no floats")),
         };
         weighted(&weights, &hidden, &v, x.shape.clone())?
     };
@@ -356,12 +366,12 @@ fn weighted<F: Real>(
     hidden: &[bool],
     values: &Array<F>,
     shape: Vec<usize>,
-) -> Result<Array<F>, Failure> {
+) -> Result<Array<F>, EvalError> {
     let (Some((s, t)), Some(e)) = (last_two(&weights.shape), values.shape.last().copied()) else {
-        return Err(Failure::internal("an attention of vectors"));
+        return Err(EvalError::internal("an attention of vectors"));
     };
     let (Data::Float(w), Data::Float(v)) = (&weights.data, &values.data) else {
-        return Err(Failure::internal("an attention of integers"));
+        return Err(EvalError::internal("an attention of integers"));
     };
     let lead = |s: &[usize]| s[..s.len() - 2].to_vec();
     let (lw, lv, lo) = (lead(&weights.shape), lead(&values.shape), lead(&shape));

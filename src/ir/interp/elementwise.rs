@@ -1,9 +1,9 @@
 //! Operations on each element, broadcast.
 //!
-//! In: arrays whose shapes broadcast. Out: an array. Each function says where an outcome hangs on rounding.
+//! In: arrays whose shapes broadcast. Out: an array. Each function says where an outcome depends on rounding.
 
 use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
-use super::{Failure, Real};
+use super::{EvalError, Real};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
 
@@ -43,30 +43,35 @@ fn zip<A: Copy, B: Copy, C>(a: &[A], wa: &Walk, b: &[B], wb: &Walk, n: usize, mu
     }
 }
 
-fn mismatch<T>() -> Result<T, Failure> {
-    Err(Failure::internal("operands of different kinds"))
+fn mismatch<T>() -> Result<T, EvalError> {
+    Err(EvalError::internal("operands of different kinds"))
 }
 
-pub(super) fn unary<F: Real>(op: UnaryOp, x: &Array<F>) -> Result<Array<F>, Failure> {
+pub(super) fn unary<F: Real>(op: UnaryOp, x: &Array<F>) -> Result<Array<F>, EvalError> {
     let elem = x.elem;
-    let undefined = || Failure::internal(format!("`{op}` is not defined for {elem}"));
+    let undefined = || EvalError::internal(format!("`{op}` is not defined for {elem}"));
     let data = match &x.data {
         Data::Float(v) => Data::Float(v.iter().map(|x| F::unary(op, *x, elem)).collect()),
         Data::Int(v) => Data::Int(
             v.iter()
                 .map(|n| op.eval_int(*n).map(|n| wrap(n, elem)).ok_or_else(undefined))
-                .collect::<Result<Vec<i64>, Failure>>()?,
+                .collect::<Result<Vec<i64>, EvalError>>()?,
         ),
         Data::Bool(v) => Data::Bool(
             v.iter()
                 .map(|b| op.eval_int(i64::from(*b)).map(|n| n != 0).ok_or_else(undefined))
-                .collect::<Result<Vec<bool>, Failure>>()?,
+                .collect::<Result<Vec<bool>, EvalError>>()?,
         ),
     };
     Ok(Array { elem, shape: x.shape.clone(), data })
 }
 
-pub(super) fn binary<F: Real>(op: BinaryOp, a: &Array<F>, b: &Array<F>, shape: &[usize]) -> Result<Array<F>, Failure> {
+pub(super) fn binary<F: Real>(
+    op: BinaryOp,
+    a: &Array<F>,
+    b: &Array<F>,
+    shape: &[usize],
+) -> Result<Array<F>, EvalError> {
     let (wa, wb, n) = (Walk::new(&a.shape, shape), Walk::new(&b.shape, shape), count(shape));
     let elem = a.elem;
     let data = match (&a.data, &b.data) {
@@ -86,7 +91,7 @@ pub(super) fn compare<F: Real>(
     b: &Array<F>,
     shape: &[usize],
     certain: &mut bool,
-) -> Result<Array<F>, Failure> {
+) -> Result<Array<F>, EvalError> {
     let (wa, wb, n) = (Walk::new(&a.shape, shape), Walk::new(&b.shape, shape), count(shape));
     let data = match (&a.data, &b.data) {
         (Data::Float(x), Data::Float(y)) => zip(x, &wa, y, &wb, n, |x, y| {
@@ -101,7 +106,12 @@ pub(super) fn compare<F: Real>(
     Ok(Array { elem: Elem::Bool, shape: shape.to_vec(), data: Data::Bool(data) })
 }
 
-pub(super) fn select<F: Real>(c: &Array<F>, a: &Array<F>, b: &Array<F>, shape: &[usize]) -> Result<Array<F>, Failure> {
+pub(super) fn select<F: Real>(
+    c: &Array<F>,
+    a: &Array<F>,
+    b: &Array<F>,
+    shape: &[usize],
+) -> Result<Array<F>, EvalError> {
     let Data::Bool(c_data) = &c.data else { return mismatch() };
     let wc = Walk::new(&c.shape, shape);
     let (wa, wb, n) = (Walk::new(&a.shape, shape), Walk::new(&b.shape, shape), count(shape));

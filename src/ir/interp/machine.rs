@@ -10,21 +10,21 @@ use cranelift_entity::SecondaryMap;
 
 use super::array::{Array, Data, count};
 use super::contraction::{self, Attention};
-use super::door::{Symbols, extent, value};
-use super::{Call, Failure, Limits, Params, Real, elementwise};
+use super::entry::{Symbols, extent, value};
+use super::{Call, EvalError, Limits, Params, Real, elementwise};
 use crate::ir::{Function, InstData, Module, Op, Terminator, Type, Value, param_named, taps};
 use crate::shape::{Dim, Elem, TensorType};
 
 /// What a value is when the program runs.
 #[derive(Clone, Debug)]
-enum Item<F> {
+enum RuntimeValue<F> {
     Index(i64),
     Array(Rc<Array<F>>),
 }
 
-type Items<F> = SecondaryMap<Value, Option<Item<F>>>;
+type RuntimeValues<F> = SecondaryMap<Value, Option<RuntimeValue<F>>>;
 
-pub(super) struct Machine<'a, F> {
+pub(super) struct Interpreter<'a, F> {
     module: &'a Module,
     params: &'a dyn Params,
     limits: Limits,
@@ -36,10 +36,10 @@ pub(super) struct Machine<'a, F> {
     pub work: u64,
 }
 
-impl<'a, F: Real> Machine<'a, F> {
-    pub(super) fn new(module: &'a Module, call: &Call<'a>, symbols: Symbols) -> Machine<'a, F> {
+impl<'a, F: Real> Interpreter<'a, F> {
+    pub(super) fn new(module: &'a Module, call: &Call<'a>, symbols: Symbols) -> Interpreter<'a, F> {
         let (params, limits) = (call.params, call.limits);
-        Machine {
+        Interpreter {
             module,
             params,
             limits,
@@ -51,20 +51,20 @@ impl<'a, F: Real> Machine<'a, F> {
         }
     }
 
-    pub(super) fn function(&mut self, f: &Function, args: Vec<Array<F>>) -> Result<Vec<Array<F>>, Failure> {
-        let args = args.into_iter().map(|a| Item::Array(Rc::new(a))).collect();
+    pub(super) fn function(&mut self, f: &Function, args: Vec<Array<F>>) -> Result<Vec<Array<F>>, EvalError> {
+        let args = args.into_iter().map(|a| RuntimeValue::Array(Rc::new(a))).collect();
         let results = self.blocks(f, args)?;
         results
             .into_iter()
             .map(|r| match r {
-                Item::Array(a) => Ok(Rc::unwrap_or_clone(a)),
-                Item::Index(_) => Err(Failure::internal("a result is an index")),
+                RuntimeValue::Array(a) => Ok(Rc::unwrap_or_clone(a)),
+                RuntimeValue::Index(_) => Err(EvalError::internal("a result is an index")),
             })
             .collect()
     }
 
-    fn blocks(&mut self, f: &Function, args: Vec<Item<F>>) -> Result<Vec<Item<F>>, Failure> {
-        let mut items: Items<F> = SecondaryMap::new();
+    fn blocks(&mut self, f: &Function, args: Vec<RuntimeValue<F>>) -> Result<Vec<RuntimeValue<F>>, EvalError> {
+        let mut items: RuntimeValues<F> = SecondaryMap::new();
         let mut block = f.entry();
         let mut given = args;
         loop {
@@ -85,34 +85,38 @@ impl<'a, F: Real> Machine<'a, F> {
                 Terminator::Roles(never) => match *never {},
                 Terminator::Br(c) => c,
                 Terminator::BrIf { condition, then, otherwise } => match get(&items, *condition)? {
-                    Item::Array(a) if matches!(&a.data, Data::Bool(v) if v.first() == Some(&true)) => then,
-                    Item::Array(_) => otherwise,
-                    Item::Index(_) => return Err(Failure::internal("a condition is an index")),
+                    RuntimeValue::Array(a) if matches!(&a.data, Data::Bool(v) if v.first() == Some(&true)) => then,
+                    RuntimeValue::Array(_) => otherwise,
+                    RuntimeValue::Index(_) => return Err(EvalError::internal("a condition is an index")),
                 },
             };
-            given = call.args.iter().map(|v| get(&items, *v).cloned()).collect::<Result<Vec<Item<F>>, Failure>>()?;
+            given = call
+                .args
+                .iter()
+                .map(|v| get(&items, *v).cloned())
+                .collect::<Result<Vec<RuntimeValue<F>>, EvalError>>()?;
             block = call.block;
         }
     }
 
-    fn spend(&mut self, work: u64) -> Result<(), Failure> {
+    fn spend(&mut self, work: u64) -> Result<(), EvalError> {
         self.work = self.work.saturating_add(work);
         if self.work > self.limits.work {
-            return Err(Failure::new("the program does more than the limit allows"));
+            return Err(EvalError::new("the program does more than the limit allows"));
         }
         Ok(())
     }
 
     /// The extents of a type, within the limits.
-    fn shape(&mut self, t: &TensorType) -> Result<Vec<usize>, Failure> {
-        let shape = t.shape.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, Failure>>()?;
+    fn shape(&mut self, t: &TensorType) -> Result<Vec<usize>, EvalError> {
+        let shape = t.shape.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, EvalError>>()?;
         // An extent of 0 does not excuse the others: intermediate products must fit too.
         let elements = shape.iter().map(|n| (*n).max(1) as u64).try_fold(1u64, u64::checked_mul);
         match elements {
             Some(n) if n <= self.limits.elements => self.spend(n)?,
             _ => {
                 let most = self.limits.elements;
-                return Err(Failure::new(format!(
+                return Err(EvalError::new(format!(
                     "a tensor of shape {shape:?} is larger than the interpreter allows: {most} elements"
                 )));
             }
@@ -120,14 +124,19 @@ impl<'a, F: Real> Machine<'a, F> {
         Ok(shape)
     }
 
-    fn inst(&mut self, f: &Function, inst: &InstData, items: &Items<F>) -> Result<Option<Item<F>>, Failure> {
+    fn inst(
+        &mut self,
+        f: &Function,
+        inst: &InstData,
+        items: &RuntimeValues<F>,
+    ) -> Result<Option<RuntimeValue<F>>, EvalError> {
         self.spend(1)?;
         let index = |i: usize| match get(items, operand(inst, i)?)? {
-            Item::Index(n) => Ok(*n),
-            Item::Array(_) => Err(Failure::internal("an index is a tensor")),
+            RuntimeValue::Index(n) => Ok(*n),
+            RuntimeValue::Array(_) => Err(EvalError::internal("an index is a tensor")),
         };
         if let Op::Tap { name, extents } = &inst.op {
-            let indices = (1..inst.operands.len()).map(index).collect::<Result<Vec<i64>, Failure>>()?;
+            let indices = (1..inst.operands.len()).map(index).collect::<Result<Vec<i64>, EvalError>>()?;
             let x = array(items, operand(inst, 0)?)?;
             self.tap(name, extents, &indices, x)?;
             return Ok(None);
@@ -138,9 +147,9 @@ impl<'a, F: Real> Machine<'a, F> {
                 Op::Const(s) => s.as_i64(),
                 Op::DimValue(d) => value(d, &self.symbols)?,
                 Op::Binary(op) => op.eval_int(index(0)?, index(1)?),
-                op => return Err(Failure::internal(format!("`{op}` gives an index"))),
+                op => return Err(EvalError::internal(format!("`{op}` gives an index"))),
             };
-            return Ok(Some(Item::Index(n)));
+            return Ok(Some(RuntimeValue::Index(n)));
         };
         let shape = self.shape(ty)?;
         let x = |i: usize| array(items, operand(inst, i)?);
@@ -153,15 +162,15 @@ impl<'a, F: Real> Machine<'a, F> {
             Op::Iota { axis } => iota(ty.elem, shape, *axis),
             Op::Causal => match shape.as_slice() {
                 [s, t] => contraction::causal(*s, *t),
-                _ => return Err(Failure::internal("causal is a matrix")),
+                _ => return Err(EvalError::internal("causal is a matrix")),
             },
             Op::Param { name } => {
-                let indices = (0..inst.operands.len()).map(index).collect::<Result<Vec<i64>, Failure>>()?;
-                return self.param(name, &indices, ty.elem, shape).map(|a| Some(Item::Array(Rc::new(a))));
+                let indices = (0..inst.operands.len()).map(index).collect::<Result<Vec<i64>, EvalError>>()?;
+                return self.param(name, &indices, ty.elem, shape).map(|a| Some(RuntimeValue::Array(Rc::new(a))));
             }
             Op::Unary(op) => elementwise::unary(*op, x(0)?)?,
             Op::Binary(op) => elementwise::binary(*op, x(0)?, x(1)?, &shape)?,
-            Op::Compare(op) if get(items, operand(inst, 0)?).is_ok_and(|i| matches!(i, Item::Index(_))) => {
+            Op::Compare(op) if get(items, operand(inst, 0)?).is_ok_and(|i| matches!(i, RuntimeValue::Index(_))) => {
                 Array::splat(Elem::Bool, shape, F::literal(0.0, Elem::F32), i64::from(op.eval(index(0)?, index(1)?)))
             }
             Op::Compare(op) => elementwise::compare(*op, x(0)?, x(1)?, &shape, &mut self.certain)?,
@@ -170,7 +179,7 @@ impl<'a, F: Real> Machine<'a, F> {
             Op::Reshape => {
                 let x = x(0)?;
                 if count(&x.shape) != count(&shape) {
-                    return Err(Failure::new(format!("{:?} does not reshape to {shape:?}", x.shape)));
+                    return Err(EvalError::new(format!("{:?} does not reshape to {shape:?}", x.shape)));
                 }
                 Array { shape, ..x.clone() }
             }
@@ -182,20 +191,20 @@ impl<'a, F: Real> Machine<'a, F> {
                 let n = x.shape[*axis];
                 match (usize::try_from(a), usize::try_from(b)) {
                     (Ok(from), Ok(to)) if from <= to && to <= n => x.slice(*axis, from, to - from),
-                    _ => return Err(Failure::new(format!("the slice {a}..{b} is outside of an axis of {n}"))),
+                    _ => return Err(EvalError::new(format!("the slice {a}..{b} is outside of an axis of {n}"))),
                 }
             }
             Op::Index { axis } => {
                 let at = match get(items, operand(inst, 1)?)? {
-                    Item::Index(n) => *n,
-                    Item::Array(a) => ints(a)?.first().copied().unwrap_or(-1),
+                    RuntimeValue::Index(n) => *n,
+                    RuntimeValue::Array(a) => ints(a)?.first().copied().unwrap_or(-1),
                 };
                 let x = x(0)?;
                 let at = in_range(at, x.shape[*axis])?;
                 x.index(*axis, at)
             }
             Op::Concat { axis } => {
-                let parts = (0..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, Failure>>()?;
+                let parts = (0..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, EvalError>>()?;
                 Array::concat(&parts, *axis)
             }
             Op::Pad { axis, low, high } => {
@@ -204,7 +213,7 @@ impl<'a, F: Real> Machine<'a, F> {
             Op::Gather { axis } => {
                 let (table, at) = (x(0)?, x(1)?);
                 let n = table.shape[*axis];
-                let rows = ints(at)?.iter().map(|i| in_range(*i, n)).collect::<Result<Vec<usize>, Failure>>()?;
+                let rows = ints(at)?.iter().map(|i| in_range(*i, n)).collect::<Result<Vec<usize>, EvalError>>()?;
                 table.gather(*axis, &rows, &at.shape)
             }
             Op::Reduce { kind, axes, keep: _ } => {
@@ -225,47 +234,52 @@ impl<'a, F: Real> Machine<'a, F> {
                 let scores: Vec<usize> = shape.iter().copied().take(shape.len() - 1).chain([keys]).collect();
                 if product(&scores, None) > self.limits.elements {
                     let most = self.limits.elements;
-                    return Err(Failure::new(format!(
+                    return Err(EvalError::new(format!(
                         "the scores of an attention are {scores:?}, larger than the interpreter allows: {most} elements"
                     )));
                 }
                 self.spend(product(&shape, Some(&keys)).saturating_add(product(&scores, q.shape.last())))?;
-                let rest = (4..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, Failure>>()?;
+                let rest = (4..inst.operands.len()).map(x).collect::<Result<Vec<&Array<F>>, EvalError>>()?;
                 contraction::attention(&Attention { q, k, v, scale, shape }, masks, &rest, &mut self.certain)?
             }
             Op::Fused { kind: _, body } => {
-                let args =
-                    inst.operands.iter().map(|v| get(items, *v).cloned()).collect::<Result<Vec<Item<F>>, Failure>>()?;
+                let args = inst
+                    .operands
+                    .iter()
+                    .map(|v| get(items, *v).cloned())
+                    .collect::<Result<Vec<RuntimeValue<F>>, EvalError>>()?;
                 return Ok(self.blocks(body, args)?.pop());
             }
             Op::Tap { .. } => return Ok(None),
         };
-        Ok(Some(Item::Array(Rc::new(out))))
+        Ok(Some(RuntimeValue::Array(Rc::new(out))))
     }
 
-    fn param(&mut self, name: &str, indices: &[i64], elem: Elem, shape: Vec<usize>) -> Result<Array<F>, Failure> {
+    fn param(&mut self, name: &str, indices: &[i64], elem: Elem, shape: Vec<usize>) -> Result<Array<F>, EvalError> {
         let counts = param_named(&self.module.params, name).map_or(&[][..], |p| &p.counts);
         for (i, n) in indices.iter().zip(counts) {
             in_range(*i, usize::try_from(*n).unwrap_or(usize::MAX))?;
         }
         let path = path(name, indices);
         let Some(t) = self.params.tensor(&path) else {
-            return Err(Failure::new(format!("the parameter \"{path}\" is missing")));
+            return Err(EvalError::new(format!("the parameter \"{path}\" is missing")));
         };
         if t.elem() != elem || t.shape() != shape {
             let (e, s) = (t.elem(), t.shape());
-            return Err(Failure::new(format!("the parameter \"{path}\" is {e}{s:?}, where {elem}{shape:?} is needed")));
+            return Err(EvalError::new(format!(
+                "the parameter \"{path}\" is {e}{s:?}, where {elem}{shape:?} is needed"
+            )));
         }
         Ok(Array::from_tensor(&t))
     }
 
     /// The taps of a function that the run did not come to, as zeros.
-    pub(super) fn silent_taps(&mut self, f: &Function) -> Result<BTreeMap<String, Array<F>>, Failure> {
+    pub(super) fn silent_taps(&mut self, f: &Function) -> Result<BTreeMap<String, Array<F>>, EvalError> {
         let mut out = BTreeMap::new();
         for tap in taps(f) {
             let stars = tap.name.matches('*').count().min(tap.extents.len());
             let (arrays, stacked) = tap.extents.split_at(stars);
-            let counts = arrays.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, Failure>>()?;
+            let counts = arrays.iter().map(|d| extent(d, &self.symbols)).collect::<Result<Vec<usize>, EvalError>>()?;
             let dims: Vec<Dim> = stacked.iter().chain(&tap.ty.shape).cloned().collect();
             let total = counts.iter().map(|n| *n as u64).fold(1u64, u64::saturating_mul);
             for member in 0..total {
@@ -286,7 +300,7 @@ impl<'a, F: Real> Machine<'a, F> {
     }
 
     /// Writes a tapped value; along the loops over time it is stacked.
-    fn tap(&mut self, name: &str, extents: &[Dim], indices: &[i64], x: &Array<F>) -> Result<(), Failure> {
+    fn tap(&mut self, name: &str, extents: &[Dim], indices: &[i64], x: &Array<F>) -> Result<(), EvalError> {
         let stars = name.matches('*').count();
         let path = path(name, indices);
         let mut lead = Vec::new();
@@ -345,31 +359,31 @@ fn iota<F: Real>(elem: Elem, shape: Vec<usize>, axis: usize) -> Array<F> {
     Array { elem, shape, data }
 }
 
-fn operand(inst: &InstData, i: usize) -> Result<Value, Failure> {
-    inst.operands.get(i).copied().ok_or_else(|| Failure::internal("an operand is missing"))
+fn operand(inst: &InstData, i: usize) -> Result<Value, EvalError> {
+    inst.operands.get(i).copied().ok_or_else(|| EvalError::internal("an operand is missing"))
 }
 
-fn get<F: Real>(items: &Items<F>, v: Value) -> Result<&Item<F>, Failure> {
-    items[v].as_ref().ok_or_else(|| Failure::internal("a value is used before it is defined"))
+fn get<F: Real>(items: &RuntimeValues<F>, v: Value) -> Result<&RuntimeValue<F>, EvalError> {
+    items[v].as_ref().ok_or_else(|| EvalError::internal("a value is used before it is defined"))
 }
 
-fn array<F: Real>(items: &Items<F>, v: Value) -> Result<&Array<F>, Failure> {
+fn array<F: Real>(items: &RuntimeValues<F>, v: Value) -> Result<&Array<F>, EvalError> {
     match get(items, v)? {
-        Item::Array(a) => Ok(a),
-        Item::Index(_) => Err(Failure::internal("a tensor is an index")),
+        RuntimeValue::Array(a) => Ok(a),
+        RuntimeValue::Index(_) => Err(EvalError::internal("a tensor is an index")),
     }
 }
 
-fn ints<F>(a: &Array<F>) -> Result<&[i64], Failure> {
+fn ints<F>(a: &Array<F>) -> Result<&[i64], EvalError> {
     match &a.data {
         Data::Int(v) => Ok(v),
-        Data::Float(_) | Data::Bool(_) => Err(Failure::internal("an index is no integer")),
+        Data::Float(_) | Data::Bool(_) => Err(EvalError::internal("an index is no integer")),
     }
 }
 
-fn in_range(i: i64, n: usize) -> Result<usize, Failure> {
+fn in_range(i: i64, n: usize) -> Result<usize, EvalError> {
     match usize::try_from(i) {
         Ok(i) if i < n => Ok(i),
-        _ => Err(Failure::new(format!("the index {i} is out of range for an axis of {n}"))),
+        _ => Err(EvalError::new(format!("the index {i} is out of range for an axis of {n}"))),
     }
 }

@@ -41,7 +41,7 @@ pub trait Real: Copy + Debug + 'static {
     fn add(sum: &mut Self::Sum, x: Self);
     /// Adds a product.
     fn add_product(sum: &mut Self::Sum, x: Self, y: Self);
-    /// Adds a value times its weight in an attention with masks: a weight of 0 leaves out what it hides, even NaN.
+    /// Adds a value times its weight in an attention with masks: a weight of 0 omits what it hides, even NaN.
     fn add_weighted(sum: &mut Self::Sum, weight: Self, x: Self) {
         if weight.value() != 0.0 || x.value().is_finite() {
             Self::add_product(sum, weight, x);

@@ -6,7 +6,7 @@ use super::*;
 use crate::ir::{text, verify};
 use crate::shape::Elem;
 
-fn call<F: Real>(source: &str, args: &[Tensor], params: &BTreeMap<String, Tensor>) -> Result<Outcome<F>, Failure> {
+fn call<F: Real>(source: &str, args: &[Tensor], params: &BTreeMap<String, Tensor>) -> Result<Outcome<F>, EvalError> {
     let module = text::parse(&format!("module \"m\"\n{source}"), Default::default());
     let module = module.unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
     let limits = Limits { elements: 1 << 20, work: 1 << 24 };
@@ -15,7 +15,7 @@ fn call<F: Real>(source: &str, args: &[Tensor], params: &BTreeMap<String, Tensor
 }
 
 /// Runs `%r = LINE` over `x` (and `y`) and gives its elements.
-fn line(line: &str, ty: &str, args: &[(&str, Tensor)]) -> Result<Vec<f64>, Failure> {
+fn line(line: &str, ty: &str, args: &[(&str, Tensor)]) -> Result<Vec<f64>, EvalError> {
     let decls: Vec<String> = args.iter().enumerate().map(|(i, (ty, _))| format!("%{i} \"a{i}\": {ty}")).collect();
     let decls = decls.join(", ");
     let source = format!("func @f({decls}) -> ({ty}) {{\n^bb0:\n  %r = {line} : {ty}\n  return %r\n}}");

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::operations::{self, Attributes};
+use super::operations;
 use super::print::{Anchor, At};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -13,9 +13,10 @@ use crate::ir::{
     ArgDecl, Block, BlockCall, Function, FusionKind, Inst, Loc, Module, Op, ParamDecl, ResultDecl, Scalar, Terminator,
     Type, Value,
 };
-use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read};
+use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Statement, TextError, TextSpan, read};
 use crate::shape::{Elem, TensorType};
-use crate::syntax::span::{FileId, Span};
+use crate::source::{FileId, Span};
+use crate::table::CodedError;
 
 /// What a text says.
 #[derive(Clone, Debug, Default)]
@@ -39,21 +40,18 @@ pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
     if p.errors.has_errors() { Err(p.errors) } else { Ok(p.out) }
 }
 
-/// A complaint with its code.
-pub(super) type Failure = (Code, TextError);
-
-/// A complaint about something that is spelled right and means nothing.
-pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> Result<T, Failure> {
+/// An error about something that is spelled right and means nothing.
+pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Result<T, CodedError> {
     Err((code, TextError::new(place, message)))
 }
 
-/// Something stands on what was complained about already; to say more would only confuse.
-fn reported<T>(place: Place) -> Result<T, Failure> {
+/// Something stands on what was reported already; to say more would only confuse.
+fn reported<T>(place: TextSpan) -> Result<T, CodedError> {
     fail(codes::UNKNOWN_NAME, place, "")
 }
 
-/// A complaint of the shared readers is one about form.
-pub(super) fn form<T>(r: Result<T, TextError>) -> Result<T, Failure> {
+/// An error of the shared readers is one about form.
+pub(super) fn form<T>(r: Result<T, TextError>) -> Result<T, CodedError> {
     r.map_err(|e| (codes::FORM, e))
 }
 
@@ -80,7 +78,7 @@ pub(super) struct Site<'a> {
 
 impl Site<'_> {
     /// A value, or a literal, for which an instruction is made.
-    pub(super) fn operand(&mut self, e: &Expr) -> Result<Value, Failure> {
+    pub(super) fn operand(&mut self, e: &Expr) -> Result<Value, CodedError> {
         if let ExprKind::Value(name) = &e.kind {
             return match self.scope.values.get(name) {
                 Some(v) => Ok(*v),
@@ -107,7 +105,7 @@ impl Site<'_> {
 }
 
 /// A literal operand and its element type; none for an index.
-fn literal(e: &Expr) -> Result<(Scalar, Option<Elem>), Failure> {
+fn literal(e: &Expr) -> Result<(Scalar, Option<Elem>), CodedError> {
     if let ExprKind::Call(name, args) = &e.kind {
         let elem = form(read::elem(name))?;
         let [arg] = args.as_slice() else {
@@ -125,7 +123,7 @@ fn literal(e: &Expr) -> Result<(Scalar, Option<Elem>), Failure> {
 }
 
 /// A literal as an element of a type, rounded to it.
-pub(super) fn fit(e: &Expr, elem: Elem) -> Result<Scalar, Failure> {
+pub(super) fn fit(e: &Expr, elem: Elem) -> Result<Scalar, CodedError> {
     let wrong = || fail(codes::LITERAL, e.place, format!("the literal is no {elem}"));
     let Some(x) = read::literal(e) else {
         return fail(codes::FORM, e.place, "a literal belongs here");
@@ -157,9 +155,9 @@ impl Parser {
         self.errors.push(d);
     }
 
-    /// Keeps what was read, or the complaint.
-    fn keep<T>(&mut self, r: Result<T, Failure>) -> Option<T> {
-        let complain = |(code, e): Failure| {
+    /// Keeps what was read, or the error.
+    fn keep<T>(&mut self, r: Result<T, CodedError>) -> Option<T> {
+        let complain = |(code, e): CodedError| {
             if !e.message.is_empty() {
                 self.error(code, e);
             }
@@ -167,11 +165,11 @@ impl Parser {
         r.map_err(complain).ok()
     }
 
-    fn span(&self, p: Place) -> Span {
+    fn span(&self, p: TextSpan) -> Span {
         Span::new(self.file, p.start, p.end)
     }
 
-    fn mark(&mut self, fused: Option<Inst>, at: At, place: Place) {
+    fn mark(&mut self, fused: Option<Inst>, at: At, place: TextSpan) {
         let anchor = Anchor { function: self.function, fused, at };
         let span = self.span(place);
         self.out.places.push((anchor, span));
@@ -181,7 +179,7 @@ impl Parser {
         s.loc.as_ref().map_or_else(Loc::default, |loc| self.point(loc, s.place))
     }
 
-    fn point(&mut self, loc: &LocText, place: Place) -> Loc {
+    fn point(&mut self, loc: &LocText, place: TextSpan) -> Loc {
         let file = match &loc.file {
             None => Some(0),
             Some(name) => self.out.module.files.iter().position(|f| f == name).map(|i| i + 1),
@@ -197,7 +195,7 @@ impl Parser {
     }
 
     /// The places of an operation's steps, of which the text names some, in their order.
-    fn parts(&mut self, s: &Statement, steps: &[&str]) -> Result<Vec<Loc>, Failure> {
+    fn parts(&mut self, s: &Statement, steps: &[&str]) -> Result<Vec<Loc>, CodedError> {
         let named = s.loc.as_ref().map_or(&[][..], |loc| loc.parts.as_slice());
         if named.is_empty() {
             return Ok(Vec::new());
@@ -247,7 +245,7 @@ impl Parser {
         }
     }
 
-    fn param(&mut self, s: &Statement) -> Result<(), Failure> {
+    fn param(&mut self, s: &Statement) -> Result<(), CodedError> {
         let e = form(one(&s.args, s.place).and_then(read::single))?;
         let (name, counts) = match &e.kind {
             ExprKind::Index(name, counts) => (form(read::text(name))?, counts.as_slice()),
@@ -256,14 +254,14 @@ impl Parser {
         let counts = counts
             .iter()
             .map(|c| form(read::single(c).and_then(read::integer::<u64>)))
-            .collect::<Result<Vec<u64>, Failure>>()?;
+            .collect::<Result<Vec<u64>, CodedError>>()?;
         let ty = form(one(&s.types, s.place).and_then(read::single).and_then(read::tensor_type))?;
         self.mark(None, At::Param(self.out.module.params.len()), s.place);
         self.out.module.params.push(ParamDecl { name: name.to_string(), counts, ty });
         Ok(())
     }
 
-    fn func(&mut self, s: &Statement) -> Result<(), Failure> {
+    fn func(&mut self, s: &Statement) -> Result<(), CodedError> {
         let head = form(one(&s.args, s.place).and_then(read::single))?;
         let ExprKind::Call(name, args) = &head.kind else {
             return fail(codes::FORM, head.place, "a function's head is `@name(arguments)`");
@@ -287,7 +285,7 @@ impl Parser {
         for out in outs {
             f.results.push(form(result(out))?);
         }
-        let place = Place { end: head.place.end, ..s.place };
+        let place = TextSpan { end: head.place.end, ..s.place };
         self.mark(None, At::Head, place);
         let Some(body) = &s.body else {
             return fail(codes::STRUCTURE, s.place, "the function has no body");
@@ -305,7 +303,7 @@ impl Parser {
         Ok(())
     }
 
-    fn header(&mut self, f: &mut Function, s: &Statement) -> Result<(), Failure> {
+    fn header(&mut self, f: &mut Function, s: &Statement) -> Result<(), CodedError> {
         match s.head.as_str() {
             "doc" => {
                 if !f.doc.is_empty() {
@@ -328,7 +326,7 @@ impl Parser {
         Ok(())
     }
 
-    fn define(&mut self, scope: &mut Scope, e: &Expr, v: Value) -> Result<(), Failure> {
+    fn define(&mut self, scope: &mut Scope, e: &Expr, v: Value) -> Result<(), CodedError> {
         let name = form(read::value(e))?;
         if scope.values.insert(name.to_string(), v).is_some() {
             return fail(codes::DEFINED_TWICE, e.place, format!("`%{name}` is defined twice"));
@@ -338,7 +336,7 @@ impl Parser {
 
     /// The blocks of a function: first every name is defined, then every line is read, so that a block may use what a
     /// later one in the text defines.
-    fn blocks(&mut self, f: &mut Function, scope: &mut Scope, lines: &[Line], place: Place) {
+    fn blocks(&mut self, f: &mut Function, scope: &mut Scope, lines: &[Line], place: TextSpan) {
         let mut current: Option<Block> = None;
         let mut insts: Vec<Option<Inst>> = Vec::new();
         for line in lines {
@@ -407,7 +405,13 @@ impl Parser {
         }
     }
 
-    fn block_argument(&mut self, f: &mut Function, scope: &mut Scope, b: Block, arg: &Phrase) -> Result<(), Failure> {
+    fn block_argument(
+        &mut self,
+        f: &mut Function,
+        scope: &mut Scope,
+        b: Block,
+        arg: &Phrase,
+    ) -> Result<(), CodedError> {
         let (name, ty) = match (arg.terms.as_slice(), arg.types.as_slice()) {
             ([name], [ty]) if arg.value.is_empty() => (name, form(value_type(ty))?),
             _ => return fail(codes::FORM, arg.place, "a block's argument is `%name: type`"),
@@ -426,7 +430,7 @@ impl Parser {
     }
 
     /// Makes the instruction of a statement, for its result to be known; what it does is read later.
-    fn declare(&mut self, f: &mut Function, scope: &mut Scope, s: &Statement) -> Result<Option<Inst>, Failure> {
+    fn declare(&mut self, f: &mut Function, scope: &mut Scope, s: &Statement) -> Result<Option<Inst>, CodedError> {
         if is_terminator(s) {
             return Ok(None);
         }
@@ -445,7 +449,7 @@ impl Parser {
         Ok(Some(inst))
     }
 
-    fn statement(&mut self, site: &mut Site<'_>, s: &Statement, inst: Option<Inst>) -> Result<(), Failure> {
+    fn statement(&mut self, site: &mut Site<'_>, s: &Statement, inst: Option<Inst>) -> Result<(), CodedError> {
         if is_terminator(s) {
             self.mark(site.scope.fused, At::Terminator(site.block), s.place);
             let t = terminator(site, s)?;
@@ -465,9 +469,7 @@ impl Parser {
                 return fail(codes::STRUCTURE, s.place, format!("`{}` has no body", s.head));
             }
             let ty = site.f.inst(inst).result.map(|v| site.f.ty(v).clone());
-            let mut attributes = Attributes::new(s)?;
-            let made = operations::operation(site, s, &mut attributes, ty.as_ref())?;
-            attributes.finish()?;
+            let made = operations::operation(site, s, ty.as_ref())?;
             (made.0.rounded(ty.as_ref()), made.1)
         };
         if site.f.inst(inst).result.is_none() && !op.has_effect() {
@@ -481,7 +483,7 @@ impl Parser {
     }
 
     /// `fused KIND(%a = %7, ...) : type { ... yield %x }`
-    fn fused(&mut self, site: &mut Site<'_>, s: &Statement, inst: Inst) -> Result<(Op, Vec<Value>), Failure> {
+    fn fused(&mut self, site: &mut Site<'_>, s: &Statement, inst: Inst) -> Result<(Op, Vec<Value>), CodedError> {
         let head = form(one(&s.args, s.place).and_then(read::single))?;
         let ExprKind::Call(kind, args) = &head.kind else {
             return fail(codes::FORM, head.place, "a region's head is `fused KIND(%name = operand, ...)`");
@@ -532,14 +534,14 @@ impl Parser {
     }
 }
 
-fn one(phrases: &[Phrase], place: Place) -> Result<&Phrase, TextError> {
+fn one(phrases: &[Phrase], place: TextSpan) -> Result<&Phrase, TextError> {
     match phrases {
         [p] => Ok(p),
         _ => Err(TextError::new(place, "one phrase belongs here")),
     }
 }
 
-fn one_string(s: &Statement) -> Result<String, Failure> {
+fn one_string(s: &Statement) -> Result<String, CodedError> {
     form(one(&s.args, s.place).and_then(read::single).and_then(read::text).map(str::to_string))
 }
 
@@ -576,8 +578,8 @@ fn is_terminator(s: &Statement) -> bool {
     matches!(s.head.as_str(), "br" | "br_if" | "return" | "yield")
 }
 
-fn terminator(site: &mut Site<'_>, s: &Statement) -> Result<Terminator, Failure> {
-    let terms = s.args.iter().map(|p| form(read::single(p))).collect::<Result<Vec<&Expr>, Failure>>()?;
+fn terminator(site: &mut Site<'_>, s: &Statement) -> Result<Terminator, CodedError> {
+    let terms = s.args.iter().map(|p| form(read::single(p))).collect::<Result<Vec<&Expr>, CodedError>>()?;
     match (s.head.as_str(), terms.as_slice()) {
         ("br", [target]) => Ok(Terminator::Br(call(site, target)?)),
         ("br_if", [condition, then, otherwise]) => Ok(Terminator::BrIf {
@@ -589,13 +591,13 @@ fn terminator(site: &mut Site<'_>, s: &Statement) -> Result<Terminator, Failure>
             if (s.head == "yield") != site.scope.fused.is_some() {
                 return fail(codes::STRUCTURE, s.place, "a function ends in `return`, a region in `yield`");
             }
-            Ok(Terminator::Return(values.iter().map(|e| site.operand(e)).collect::<Result<Vec<Value>, Failure>>()?))
+            Ok(Terminator::Return(values.iter().map(|e| site.operand(e)).collect::<Result<Vec<Value>, CodedError>>()?))
         }
         _ => fail(codes::FORM, s.place, "a jump is `br ^block(values)` or `br_if %condition, ^block, ^block`"),
     }
 }
 
-fn call(site: &mut Site<'_>, e: &Expr) -> Result<BlockCall, Failure> {
+fn call(site: &mut Site<'_>, e: &Expr) -> Result<BlockCall, CodedError> {
     let (name, args) = match &e.kind {
         ExprKind::Label(name) => (name, &[][..]),
         ExprKind::Call(label, args) => match &label.kind {
@@ -610,6 +612,6 @@ fn call(site: &mut Site<'_>, e: &Expr) -> Result<BlockCall, Failure> {
     let args = args
         .iter()
         .map(|p| form(read::single(p)).and_then(|e| site.operand(e)))
-        .collect::<Result<Vec<Value>, Failure>>()?;
+        .collect::<Result<Vec<Value>, CodedError>>()?;
     Ok(BlockCall { block, args })
 }

@@ -12,7 +12,7 @@ use crate::ir::{
     Block, BlockCall, Function, FusionKind, Inst, Loc, MaskKind, Module, Op, Scalar, Terminator, Type, Value,
 };
 use crate::irtext::quoted;
-use crate::shape::{Dim, Elem, TensorType};
+use crate::shape::{Elem, TensorType};
 use crate::ssa;
 
 /// Columns at which types and places start, where the line is shorter. They are fixed, so that a changed line changes
@@ -396,11 +396,6 @@ fn terminator(f: &Function, names: &Names, t: &Terminator, in_region: bool) -> S
     }
 }
 
-fn list(items: &[usize]) -> String {
-    let items: Vec<String> = items.iter().map(usize::to_string).collect();
-    format!("[{}]", items.join(", "))
-}
-
 /// An operation, its operands and attributes.
 fn phrases(f: &Function, names: &Names, i: Inst) -> String {
     let inst = f.inst(i);
@@ -416,45 +411,17 @@ fn phrases(f: &Function, names: &Names, i: Inst) -> String {
         }
         out
     };
-    let dim = |key: &str, d: &Dim| format!("{key}={d}");
+    if let Some(attributes) = inst.op.attributes() {
+        all(&mut words);
+        words.extend(attributes.into_iter().map(|(key, text)| format!("{key}={text}")));
+        return if words.is_empty() { name.to_string() } else { format!("{name} {}", words.join(", ")) };
+    }
+    // Those with a form of their own; `Printer::fused` prints regions.
     match &inst.op {
         Op::Const(s) => words.push(literal_text(*s, elem)),
         Op::DimValue(d) => words.push(d.to_string()),
-        Op::Iota { axis } => words.push(format!("axis={axis}")),
-        Op::Causal => {}
         Op::Param { name } => words.push(named(name, vs)),
-        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Where | Op::Matmul => all(&mut words),
-        Op::Cast { .. } | Op::Reshape | Op::Broadcast => all(&mut words),
-        Op::Transpose { perm } => {
-            all(&mut words);
-            words.push(format!("perm={}", list(perm)));
-        }
-        Op::Slice { axis, start, stop } => {
-            all(&mut words);
-            words.extend([format!("axis={axis}"), dim("start", start), dim("stop", stop)]);
-        }
-        Op::Pad { axis, low, high } => {
-            all(&mut words);
-            words.extend([format!("axis={axis}"), dim("low", low), dim("high", high)]);
-        }
-        Op::Index { axis }
-        | Op::Concat { axis }
-        | Op::Gather { axis }
-        | Op::Softmax { axis }
-        | Op::LogSoftmax { axis } => {
-            all(&mut words);
-            words.push(format!("axis={axis}"));
-        }
-        Op::Reduce { kind: _, axes, keep } => {
-            all(&mut words);
-            words.push(format!("axes={}", list(axes)));
-            if *keep {
-                words.push("keep=true".to_string());
-            }
-        }
         Op::Attention { masks } => attention(f, names, vs, masks, &mut words),
-        // Printed by `Printer::fused`.
-        Op::Fused { .. } => {}
         Op::Tap { name, extents } => {
             words.extend(vs.first().map(|v| value(f, names, *v)));
             let indices: Vec<String> = vs.iter().skip(1).map(|v| value(f, names, *v)).collect();
@@ -462,6 +429,7 @@ fn phrases(f: &Function, names: &Names, i: Inst) -> String {
             let list = if bounded.is_empty() { String::new() } else { format!("[{}]", bounded.join(", ")) };
             words.push(quoted(name) + &list);
         }
+        _ => all(&mut words),
     }
     if words.is_empty() { name.to_string() } else { format!("{name} {}", words.join(", ")) }
 }

@@ -1,9 +1,9 @@
-//! Round trips, canonical forms, and complaints.
+//! Round trips, canonical forms, and errors.
 
 use super::{parse, print};
 use crate::diagnostics::render_all;
 use crate::ir::Op;
-use crate::syntax::span::SourceMap;
+use crate::source::SourceMap;
 
 /// Every operation and every kind of line, in canonical form.
 const ALL: &str = include_str!("all.air");

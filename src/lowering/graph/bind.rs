@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Failure, Options, Res};
+use super::{LowerError, Options, Res};
 use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ir::requirements::MAX_ELEMENTS;
 use crate::ir::{ParamDecl, Scalar, tensors};
 use crate::shape::{Dim, Fact, Relation, TensorType};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::axes::Axis;
 use crate::types::typed::{
     Condition, Constant, FieldType, FunctionId, GenericKind, Instance, LayerId, LayerKind, Program, Tensor,
@@ -74,7 +74,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
                 let Some(value) = value else {
                     let message = format!("the default of `{}` divides by zero", generic.name);
                     diagnostics.push(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(generic.span, ""));
-                    return Err(Failure::Reported);
+                    return Err(LowerError::Reported);
                 };
                 bound.dims.insert(generic.name.clone(), value);
             }
@@ -101,7 +101,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
         }
     }
     if !ok {
-        return Err(Failure::Reported);
+        return Err(LowerError::Reported);
     }
     let mut params = BTreeMap::new();
     let root = Instance { layer: model, dims: bound.dims.clone(), constants: BTreeMap::new() };
@@ -137,7 +137,7 @@ fn choose(program: &Program, name: Option<&str>, diagnostics: &mut Diagnostics) 
         }
     };
     diagnostics.push(diagnostic);
-    Err(Failure::Reported)
+    Err(LowerError::Reported)
 }
 
 /// Takes the bindings that are no generics: dimensions of entry points.
@@ -146,7 +146,7 @@ fn signature_dims(
     options: &Options,
     bound: &mut Bound,
     diagnostics: &mut Diagnostics,
-) -> Result<(), Failure> {
+) -> Result<(), LowerError> {
     let layer = program.layer(bound.model);
     let of_entries: Vec<&str> =
         bound.entries.iter().flat_map(|id| program.function(*id).dims.iter().map(String::as_str)).collect();
@@ -175,7 +175,7 @@ fn signature_dims(
             None => diagnostic.note(format!("its dimensions are {}", known.join(", "))),
         });
     }
-    if ok { Ok(()) } else { Err(Failure::Reported) }
+    if ok { Ok(()) } else { Err(LowerError::Reported) }
 }
 
 /// What became of a condition.
@@ -204,7 +204,7 @@ pub(super) fn decide(
     let Some(bound) = fact.substitute(&|name| dims.get(name).cloned()) else {
         let message = format!("`{fact}` divides by zero with the values that are bound");
         diagnostics.push(labels(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(condition.span, "")));
-        return Err(Failure::Reported);
+        return Err(LowerError::Reported);
     };
     match bound.decide() {
         Some(true) => Ok(Decision::Holds),
@@ -257,12 +257,12 @@ impl Params<'_> {
             if depth > MAX_LAYERS || self.params.len() > MAX_PARAMS {
                 let message = format!("model `{}` has more than {MAX_PARAMS} parameters", self.model);
                 self.diagnostics.push(Diagnostic::error(entries::PROGRAM_SIZE, message).at(field.span, ""));
-                return Err(Failure::Reported);
+                return Err(LowerError::Reported);
             }
             if field.stored_name.contains('*') {
                 let message = "`*` cannot stand in the name of a tensor: it stands for the index of an array";
                 self.diagnostics.push(Diagnostic::error(parameters::NAME_VALUE, message).at(field.span, ""));
-                return Err(Failure::Reported);
+                return Err(LowerError::Reported);
             }
             let path = join(path, &field.stored_name);
             match &field.ty {
@@ -288,7 +288,7 @@ impl Params<'_> {
         let mut elements: i128 = 1;
         for axis in &tensor.shape.axes {
             let Axis::Dim(dim) = axis else {
-                return Err(Failure::Bug(format!("parameter `{name}` has `..` in its shape")));
+                return Err(LowerError::Bug(format!("parameter `{name}` has `..` in its shape")));
             };
             let dim = self.dim(at, dim, span)?;
             let n = self.number(&dim, span)?;
@@ -299,12 +299,12 @@ impl Params<'_> {
         if elements > MAX_ELEMENTS || all > MAX_ELEMENTS {
             let message = format!("parameter `{name}` has {all} elements; at most 2^40 are possible");
             self.diagnostics.push(Diagnostic::error(entries::TENSOR_SIZE, message).at(span, ""));
-            return Err(Failure::Reported);
+            return Err(LowerError::Reported);
         }
         let decl = ParamDecl { name: name.clone(), counts: counts.to_vec(), ty: TensorType::new(tensor.elem, shape) };
         if let Err(message) = tensors(std::slice::from_ref(&decl)) {
             self.diagnostics.push(Diagnostic::error(entries::PROGRAM_SIZE, message).at(span, ""));
-            return Err(Failure::Reported);
+            return Err(LowerError::Reported);
         }
         if let Some((_, first)) = self.params.get(&name) {
             let message = format!("two fields are `{name}` in the weights file");
@@ -313,7 +313,7 @@ impl Params<'_> {
                 .also(*first, "and this one")
                 .help("a tensor that is used twice is one field");
             self.diagnostics.push(diagnostic);
-            return Err(Failure::Reported);
+            return Err(LowerError::Reported);
         }
         self.params.insert(name, (decl, span));
         Ok(())
@@ -333,7 +333,7 @@ impl Params<'_> {
             None => {
                 let message = format!("`{dim}` divides by zero with the values that are bound");
                 self.diagnostics.push(Diagnostic::error(dimensions::DIVISION_BY_ZERO, message).at(span, ""));
-                Err(Failure::Reported)
+                Err(LowerError::Reported)
             }
         }
     }
@@ -358,7 +358,7 @@ impl Params<'_> {
             .help(format!("give it a default, or bind it with `--dim {name}=VALUE`")),
         };
         self.diagnostics.push(diagnostic);
-        Err(Failure::Reported)
+        Err(LowerError::Reported)
     }
 }
 
@@ -372,7 +372,7 @@ pub(super) fn constant(value: &Constant, around: &BTreeMap<String, Scalar>) -> R
     match value {
         Constant::Literal(scalar) => Ok(*scalar),
         Constant::Generic(name) => {
-            around.get(name).copied().ok_or_else(|| Failure::Bug(format!("the constant `{name}` has no value")))
+            around.get(name).copied().ok_or_else(|| LowerError::Bug(format!("the constant `{name}` has no value")))
         }
     }
 }

@@ -1,15 +1,15 @@
 //! One function of the graph IR under construction: instructions with their places, the limits on sizes and lengths,
-//! and what must be checked at the door.
+//! and what must be checked on entry.
 
 use std::collections::BTreeMap;
 
-use super::{Failure, Res};
+use super::{LowerError, Res};
 use crate::diagnostics::codes::entries;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::requirements::{is_too_large, too_large};
 use crate::ir::{Block, BlockCall, Function, Loc, Op, Scalar, Terminator, Type, Value};
 use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
-use crate::syntax::span::{FileId, SourceMap, Span};
+use crate::source::{FileId, SourceMap, Span};
 use crate::types::typed::{FunctionId, Program};
 
 /// The most instructions that a function may have.
@@ -119,16 +119,16 @@ impl<'a> Builder<'a> {
     }
 
     /// Reports an error of the program.
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> Failure {
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> LowerError {
         self.diagnostics.push(diagnostic);
-        Failure::Reported
+        LowerError::Reported
     }
 
     /// A mistake of the compiler at a place.
-    pub(super) fn bug(&mut self, span: Span, text: &str) -> Failure {
+    pub(super) fn bug(&mut self, span: Span, text: &str) -> LowerError {
         let at = self.sources.line_column(span);
         let file = self.sources.get(span.file).map_or("?", |f| f.base_name());
-        Failure::Bug(format!("{file}:{at}: {text}"))
+        LowerError::Bug(format!("{file}:{at}: {text}"))
     }
 
     /// Goes one level deeper for the time of `f`.
@@ -181,7 +181,7 @@ impl<'a> Builder<'a> {
         Err(self.report(diagnostic))
     }
 
-    /// Refuses what no machine could hold; what depends on the call is left to its door.
+    /// Refuses what no machine could hold; what depends on the call is checked on its entry.
     pub(super) fn check_size(&mut self, ty: &TensorType, span: Span) -> Res<()> {
         for dim in &ty.shape {
             match dim.as_const() {
@@ -200,7 +200,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn too_large(&mut self, message: &str, span: Span) -> Failure {
+    fn too_large(&mut self, message: &str, span: Span) -> LowerError {
         let diagnostic = Diagnostic::error(entries::TENSOR_SIZE, message).at(span, "made here");
         self.report(diagnostic.note("a tensor may have at most 2^40 elements"))
     }
@@ -214,7 +214,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Has the door check that a run-time dimension is not negative, where its form does not show it.
+    /// Adds a check on entry that a run-time dimension is not negative, where its form does not show it.
     fn at_least_zero(&mut self, dim: &Dim, span: Span) {
         if dim.is_provably_nonnegative() {
             return;
@@ -227,7 +227,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Has the door check a fact.
+    /// Adds a fact to the checks on entry.
     pub(super) fn require(&mut self, fact: Fact, span: Span) {
         let loc = self.loc(span);
         if !self.f.checks.iter().any(|(known, _)| *known == fact) {
@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
         self.block = next;
     }
 
-    /// A block that takes the place of the last one in the order, with arguments of the types of `values`.
+    /// A block that replaces the last one in the order, with arguments of the types of `values`.
     pub(super) fn block_like(&mut self, values: &[Value]) -> (Block, Vec<Value>) {
         let block = self.f.add_block();
         let types: Vec<Type> = values.iter().map(|v| self.f.ty(*v).clone()).collect();

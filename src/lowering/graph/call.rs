@@ -6,10 +6,10 @@ use std::rc::Rc;
 use super::Res;
 use super::bind::constant;
 use super::builder::Builder;
-use super::layers::Place;
+use super::layers::LayerInstance;
 use crate::ir::{Op, Scalar, Type, Value};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::axes::Axis;
 use crate::types::typed::{self, Call, Function, FunctionId, LocalId};
 
@@ -36,7 +36,7 @@ pub(super) struct Frame<'a> {
     /// The function.
     pub(super) function: &'a Function,
     /// Where its layer stands.
-    pub(super) place: Option<Rc<Place>>,
+    pub(super) place: Option<Rc<LayerInstance>>,
     /// Every dimension in scope, over the run-time dimensions of the entry point.
     pub(super) dims: BTreeMap<String, Dim>,
     /// Every generic constant in scope.
@@ -49,7 +49,7 @@ pub(super) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// A function whose variables have no values yet.
-    pub(super) fn new(function: &'a Function, place: Option<Rc<Place>>) -> Frame<'a> {
+    pub(super) fn new(function: &'a Function, place: Option<Rc<LayerInstance>>) -> Frame<'a> {
         let (dims, constants) = place.as_ref().map(|p| (p.dims.clone(), p.constants.clone())).unwrap_or_default();
         Frame { function, place, dims, constants, rest: Vec::new(), locals: vec![None; function.locals.len()] }
     }

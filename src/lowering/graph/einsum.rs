@@ -13,7 +13,7 @@ use super::builder::Builder;
 use crate::ir::{Op, Value};
 use crate::scalar::{BinaryOp, ReduceKind};
 use crate::shape::{Dim, Elem};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::pattern::{Atom, Einsum, Item, Side};
 
 /// An axis: a name of the pattern, or one of those that `..` stands for (counted from the last).

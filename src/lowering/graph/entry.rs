@@ -1,4 +1,4 @@
-//! Entry points: their arguments, results and checks at the door, and the module that holds them all.
+//! Entry points: their arguments, results and checks on entry, and the module that holds them all.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,13 +6,13 @@ use std::rc::Rc;
 use super::bind::{Bound, Decision, decide};
 use super::builder::{Builder, Files};
 use super::call::Frame;
-use super::layers::Place;
-use super::{Failure, Res};
+use super::layers::LayerInstance;
+use super::{LowerError, Res};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::{ArgDecl, Function, Module, Op, ResultDecl, Terminator, Type};
 use crate::shape::{Dim, TensorType};
-use crate::syntax::span::{SourceMap, Span};
+use crate::source::{SourceMap, Span};
 use crate::types::typed::{self, FunctionId, GenericKind, Program};
 
 /// Lowers every entry point of a bound model.
@@ -39,8 +39,8 @@ pub(super) fn module(
                     }
                 }
             }
-            Err(Failure::Reported) => failed = failed.or(Some(Failure::Reported)),
-            Err(Failure::Bug(text)) => return Err(Failure::Bug(text)),
+            Err(LowerError::Reported) => failed = failed.or(Some(LowerError::Reported)),
+            Err(LowerError::Bug(text)) => return Err(LowerError::Bug(text)),
         }
     }
     if let Some(failure) = failed {
@@ -71,7 +71,7 @@ fn lower(
     builder.with_taps = with_taps;
     builder.f.doc.clone_from(&function.docs);
     builder.f.tapped = with_taps;
-    let place = Place::model(bound.model, bound.dims.clone(), bound.constants.clone());
+    let place = LayerInstance::model(bound.model, bound.dims.clone(), bound.constants.clone());
     let mut frame = Frame::new(function, Some(Rc::new(place)));
     for name in &function.dims {
         let dim = bound.signature_dims.get(name).cloned().unwrap_or_else(|| Dim::symbol(name));
@@ -118,7 +118,7 @@ fn arguments(builder: &mut Builder, frame: &mut Frame) -> Res<()> {
     Ok(())
 }
 
-/// Decides the conditions of the entry point; those of the model that are open go to its door too.
+/// Decides the conditions of the entry point; those of the model that are still open are checked on its entry too.
 fn conditions(builder: &mut Builder, frame: &Frame, bound: &Bound) -> Res<()> {
     let mut ok = true;
     for (fact, span) in &bound.open {
@@ -131,7 +131,7 @@ fn conditions(builder: &mut Builder, frame: &Frame, bound: &Bound) -> Res<()> {
             Decision::Fails => ok = false,
         }
     }
-    if ok { Ok(()) } else { Err(Failure::Reported) }
+    if ok { Ok(()) } else { Err(LowerError::Reported) }
 }
 
 /// For each tensor of a result: does it begin with `..`?

@@ -6,7 +6,7 @@ use super::call::{Frame, Local};
 use crate::ir::{Op, Type, Value};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::axes::{Axis, Shape};
 use crate::types::typed::{self, Expr, ExprKind};
 

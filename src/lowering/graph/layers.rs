@@ -14,12 +14,12 @@ use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, entries, shapes};
 use crate::ir::{Op, Scalar, Type, Value};
 use crate::shape::{Dim, Fact, Relation, TensorType};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::typed::{Element, FieldType, LayerId, LayerPath, Tensor};
 
 /// A layer at its place in the model.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LayerInstance {
     /// The layer.
     pub(super) layer: LayerId,
     /// Its generic dimensions.
@@ -36,10 +36,14 @@ pub(super) struct Place {
     pub(super) tap_indices: Vec<(Value, Dim)>,
 }
 
-impl Place {
+impl LayerInstance {
     /// The model itself.
-    pub(super) fn model(layer: LayerId, dims: BTreeMap<String, Dim>, constants: BTreeMap<String, Scalar>) -> Place {
-        Place {
+    pub(super) fn model(
+        layer: LayerId,
+        dims: BTreeMap<String, Dim>,
+        constants: BTreeMap<String, Scalar>,
+    ) -> LayerInstance {
+        LayerInstance {
             layer,
             dims,
             constants,
@@ -64,7 +68,7 @@ impl Builder<'_> {
     }
 
     /// Goes from the layer of a frame to one of its sub-layers.
-    pub(super) fn walk(&mut self, frame: &Frame, path: &LayerPath, span: Span) -> Res<Rc<Place>> {
+    pub(super) fn walk(&mut self, frame: &Frame, path: &LayerPath, span: Span) -> Res<Rc<LayerInstance>> {
         let Some(mut place) = frame.place.clone() else {
             return Err(self.bug(span, "a free function uses a layer"));
         };
@@ -74,7 +78,8 @@ impl Builder<'_> {
             let Some(field) = layer.fields.get(step.field) else {
                 return Err(self.bug(span, "a layer has fewer fields than its path says"));
             };
-            let mut next = Place { path: join(&place.path, &field.stored_name), ..Place::clone(&place) };
+            let mut next =
+                LayerInstance { path: join(&place.path, &field.stored_name), ..LayerInstance::clone(&place) };
             next.tap_path = join(&place.tap_path, &field.name);
             let instance = match (&field.ty, &step.element) {
                 (FieldType::Layer(instance), None) => instance,
@@ -142,7 +147,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Makes sure that `low <= high`, now or at the door.
+    /// Makes sure that `low <= high`, now or by a check on entry.
     pub(super) fn within(&mut self, low: &Dim, high: &Dim, span: Span) -> Res<()> {
         let slack = high.sub(low);
         if slack.is_provably_nonnegative() {
@@ -163,7 +168,7 @@ impl Builder<'_> {
     }
 
     /// A parameter of the layer at a place.
-    pub(super) fn parameter(&mut self, place: &Place, field: usize, span: Span) -> Res<Value> {
+    pub(super) fn parameter(&mut self, place: &LayerInstance, field: usize, span: Span) -> Res<Value> {
         let layer = self.program.layer(place.layer);
         let Some(field) = layer.fields.get(field) else {
             return Err(self.bug(span, "a layer has fewer fields than a parameter says"));
@@ -230,7 +235,7 @@ impl Builder<'_> {
         self.effect(Op::Tap { name: path, extents }, values, span)
     }
 
-    /// The path, with a number behind it where a layer is called twice and so taps twice under one name.
+    /// The path, with a number after it where a layer is called twice and so taps twice under one name.
     fn unused_tap(&mut self, path: String) -> String {
         let taken = |taps: &[String], path: &str| taps.iter().any(|other| overlap(other, path));
         let mut name = path.clone();

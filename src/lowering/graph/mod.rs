@@ -12,7 +12,7 @@
 //! What it must not know: syntax, machines, and what passes will do; nothing is fused or simplified here.
 //!
 //! Dimensions that stay symbolic are those that the arguments of a call bind. What cannot be decided without them
-//! becomes a check at the door ([`Function::checks`](crate::ir::Function::checks)).
+//! becomes a check on entry ([`Function::checks`](crate::ir::Function::checks)).
 
 mod bind;
 mod builder;
@@ -28,8 +28,8 @@ use std::collections::BTreeMap;
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::Module;
+use crate::source::SourceMap;
 use crate::stack::with_room;
-use crate::syntax::span::SourceMap;
 use crate::types::typed::Program;
 
 /// What the command line says about the model.
@@ -43,25 +43,25 @@ pub struct Options {
 
 /// Why there is no module.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Failure {
+pub enum LowerError {
     /// The program or the command line is wrong; the diagnostics say how.
     Reported,
     /// A mistake of the compiler, in words.
     Bug(String),
 }
 
-type Res<T> = Result<T, Failure>;
+type Res<T> = Result<T, LowerError>;
 
 /// Lowers a model of a checked program.
 ///
 /// # Errors
-/// [`Failure::Reported`] where the model cannot be compiled with these options; the reasons are in `diagnostics`.
+/// [`LowerError::Reported`] where the model cannot be compiled with these options; the reasons are in `diagnostics`.
 pub fn lower(
     program: &Program,
     sources: &SourceMap,
     options: &Options,
     diagnostics: &mut Diagnostics,
-) -> Result<Module, Failure> {
+) -> Result<Module, LowerError> {
     // Calls are inlined by recursion.
     with_room(|| {
         let bound = bind::bind(program, options, diagnostics)?;

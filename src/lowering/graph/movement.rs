@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{entries, shapes};
 use crate::ir::{Op, Scalar, Value};
 use crate::shape::Dim;
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::pattern::{Atom, Item, Rearrange, Side};
 use crate::types::typed::{Entry, Expr, ExprKind};
 
@@ -189,7 +189,7 @@ enum Part<'p> {
     Name(&'p str),
 }
 
-/// The parts of one side in order, those of length 1 left out.
+/// The parts of one side in order, those of length 1 omitted.
 fn parts_of(side: &Side, rest: usize) -> Vec<Part<'_>> {
     let mut out = Vec::new();
     for item in side {

@@ -6,7 +6,7 @@ use super::call::{Frame, Local};
 use crate::ir::{Op, Scalar, Terminator, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::types::typed::{Block, Bound, Expr, LocalId, Pattern, Stmt, StmtKind};
 
 impl<'a> Builder<'a> {

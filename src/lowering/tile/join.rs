@@ -25,8 +25,8 @@ pub(super) struct Joined {
 }
 
 impl Packing {
-    /// Makes room for windows one after another along an axis; `None` where that is known at run time only, or where there is
-    /// nothing to put there. The windows are of one shape but for that axis.
+    /// Makes space for windows one after another along an axis; `None` where that is known at run time only, or where there is
+    /// nothing to put there. The windows are of one shape except for that axis.
     pub(super) fn join(&mut self, windows: &[(&ParamDecl, View)], axis: usize) -> Option<Part> {
         let (param, first) = windows.first()?;
         let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
@@ -61,7 +61,7 @@ impl Packing {
 /// Adds the copies to the plan that packs.
 ///
 /// # Errors
-/// A parameter that is not declared, a mistake of ours.
+/// A parameter that is not declared, a bug in attnc.
 pub(super) fn finish(
     shared: &mut Shared,
     out: &mut tile::Module,

@@ -19,7 +19,7 @@ const ROWS: i64 = 16;
 /// The kernel that computes a body of elementwise operations into `out`.
 ///
 /// # Errors
-/// A body that is not elementwise, a mistake of ours.
+/// A body that is not elementwise, a bug in attnc.
 pub(super) fn map(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
     let mut shape = out.shape.clone();
     let mut views: Vec<Operand> = operands.to_vec();

@@ -52,6 +52,7 @@ struct Shared {
 impl Shared {
     /// The name of a kernel in the module: one that is there already is not added again.
     fn kernel(&mut self, out: &mut tile::Module, mut kernel: Kernel) -> String {
+        tile::simplify(&mut kernel.body);
         let kind = kernel.name.clone();
         let bytes = encode::kernel(&kernel, Encoding { name: false, places: false, state: kernel.state });
         if let Some(name) = self.known.get(&bytes) {
@@ -150,5 +151,6 @@ fn lowered(
     }
     let packed = precision::packed(&shared.packing);
     packing::finish(&mut shared, &mut out)?;
+    out.plans.iter_mut().for_each(|plan| tile::simplify(&mut plan.body));
     Ok((out, packed))
 }

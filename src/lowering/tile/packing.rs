@@ -145,7 +145,7 @@ pub(super) struct Part {
 }
 
 /// Where a window is packed.
-pub(super) struct Place {
+pub(super) struct PackedWindow {
     /// Its panels.
     pub(super) panels: Part,
     /// Their scales, if they are whole numbers of so many bits.
@@ -173,7 +173,7 @@ impl Packing {
     /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
     /// in pairs if that is asked for and weights of `bf16` stay what they are. `None` where it is better read as it lies, or
     /// where its place is known at run time only.
-    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], pairs: bool) -> Option<Place> {
+    pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], pairs: bool) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
         // Of several, none is rounded more than is asked for it.
         let kept = windows.iter().any(|(p, _)| self.choice.of(&p.name) == WeightFormat::F32);
@@ -238,7 +238,7 @@ impl Packing {
             self.weights.push(Weight { parts, counts, format, in_pairs, offset, scales });
             self.bytes = end;
         }
-        Some(Place { panels, scales, in_pairs })
+        Some(PackedWindow { panels, scales, in_pairs })
     }
 }
 

@@ -13,8 +13,8 @@ use super::output_buffer;
 use super::packing::room;
 use super::region::{buffer_type, tile_size};
 use super::views::View;
-use crate::ir::Scalar;
 use crate::scalar::BinaryOp;
+use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{self, Cpu, Extent, Feature, Kernel, KernelBuilder, ParamMode, Type, row_major};
 

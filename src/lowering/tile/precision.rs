@@ -97,7 +97,7 @@ fn window(view: &View) -> Option<Window> {
 }
 
 impl PackedWeight {
-    /// Adds what is lost of a tensor with these elements, row-major; those that lie beyond are left out.
+    /// Adds what is lost of a tensor with these elements, row-major; those that lie beyond are omitted.
     pub fn lose(&self, weights: &[f32], loss: &mut Loss) {
         for window in &self.windows {
             let (Some((lead, [k, n])), Some((lead_strides, [down, across]))) =

@@ -20,7 +20,7 @@ use crate::shape::{Dim, Elem, TensorType};
 /// Puts every computing instruction into a region.
 ///
 /// # Errors
-/// A rule's complaint, which is a mistake of ours: the input was verified.
+/// A rule's error, which is a bug in attnc: the input was verified.
 pub(super) fn run(f: &mut Function) -> Result<(), String> {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     for block in f.layout.clone() {
@@ -195,7 +195,7 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
 /// its sum being 0, gives zeros, or `-inf` for their logarithms.
 ///
 /// # Errors
-/// A rule's complaint, which is a mistake of ours.
+/// A rule's error, which is a bug in attnc.
 pub(super) fn expand_rows(body: &mut Function) -> Result<(), String> {
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();
     let block = body.entry();

@@ -26,7 +26,7 @@
 
 use super::region::{buffer_type, tile_size};
 use super::views::View;
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::tile::{self, Cpu, Extent, GROUP, Kernel, KernelBuilder, ParamMode};

@@ -112,7 +112,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The views behind the declared buffers, in order.
+    /// The views after the declared buffers, in order.
     pub(super) fn declared(&self) -> Vec<View> {
         let pairs = self.operands.iter().zip(&self.buffers);
         pairs.filter(|(_, b)| b.is_some()).filter_map(|(o, _)| o.view().cloned()).collect()
@@ -121,7 +121,7 @@ impl<'a> Region<'a> {
     /// Emits what `targets` need at a tile, apart from what `env` holds already.
     ///
     /// # Errors
-    /// An operation that has no place in a region, a mistake of ours.
+    /// An operation that has no place in a region, a bug in attnc.
     pub(super) fn eval(
         &self,
         kb: &mut KernelBuilder,

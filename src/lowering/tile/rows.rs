@@ -60,7 +60,7 @@ fn two_sum(kb: &mut KernelBuilder, a: tile::Value, b: tile::Value) -> (tile::Val
 /// The kernel that computes a body of reductions along the last axis and elementwise operations into `out`.
 ///
 /// # Errors
-/// A body of another form, a mistake of ours.
+/// A body of another form, a bug in attnc.
 pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
     let mut body = body.clone();
     super::prepare::expand_rows(&mut body)?;

@@ -15,7 +15,7 @@ use crate::tile::{Body, Extent, Inst, InstData, Op, Space, TileType, Type, Value
 pub(super) enum Count {
     /// So many.
     Static(i64),
-    /// What a word of the call says, at most so many.
+    /// What a word of the call says, at most this many.
     Word(usize, i64),
 }
 

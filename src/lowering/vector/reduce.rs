@@ -8,7 +8,7 @@
 
 use super::frame::Along;
 use super::run::{Chunk, Lanes, Lower, Turn};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Value as Operand;

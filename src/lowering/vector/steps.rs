@@ -6,7 +6,7 @@
 use super::Word;
 use super::frame::{Access, Along, Distance, Step, Varies};
 use super::run::{Chunk, Lower, Spot};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, ReduceKind};
 use crate::shape::Elem;
 use crate::ssa::Value as Operand;
@@ -103,7 +103,7 @@ impl Lower<'_> {
     }
 
     /// Fetches the line of the result that is as many rows further, for writing: a processor writes one line after another,
-    /// and each that is not there keeps all that follow. What is fetched behind the last row is fetched in vain.
+    /// and each that is not there keeps all that follow. What is fetched after the last row is fetched in vain.
     fn fetch_ahead(&mut self, at: At, row: Distance) -> Option<()> {
         let further = match row {
             Distance::Bytes(n) => at.plus(n.wrapping_mul(i32::from(AHEAD))),

@@ -2,7 +2,7 @@
 //!
 //! In: where they lie, as the plan says with each launch. Out: lines in the second-level cache. A launch of few rows waits for
 //! memory alone, and memory rests while threads wait for each other or do something small; so the next
-//! launch begins with what was fetched meanwhile. No result hangs on it, nor on what lies there: nothing is read.
+//! launch begins with what was fetched meanwhile. It never affects results, nor does what lies there: nothing is read.
 //!
 //! A thread's part is that of `ranges`: weights are gone through in the order of the points, to each point as much as to another.
 //!
@@ -35,7 +35,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Nothing has been fetched of the part of thread `thread` of so many.
+    /// Nothing has been fetched of the part of thread `thread` of this many.
     pub(crate) fn new(next: Next, thread: usize, threads: usize) -> Ahead {
         let threads = threads.max(1) as u64;
         let part = next.bytes / threads;

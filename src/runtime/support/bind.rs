@@ -1,4 +1,4 @@
-//! Shapes at the door: binds an entry's run-time dimensions from its arguments, checks every axis and every `where`
+//! Shapes on entry: binds an entry's run-time dimensions from its arguments, checks every axis and every `where`
 //! clause, and knows the shapes of results and taps from then on.
 
 use alloc::string::String;
@@ -45,7 +45,7 @@ pub(crate) fn bind(entry: &EntryDesc, shapes: &[&[i64]]) -> Result<Bound> {
             let text = arg.dims.get().get(s.axis as usize).map_or("", |d| d.text.get());
             fail!(
                 Tensor,
-                "{name}: axis {} of `{}` ({text}) is {extent}, which is `{text}` for no {}",
+                "{name}: axis {} of `{}` ({text}) is {extent}, which is not `{text}` for any {}",
                 s.axis as usize + if arg.batch != 0 { lead.len() } else { 0 },
                 arg.name.get(),
                 s.name.get()
@@ -64,7 +64,7 @@ pub(crate) fn bind_values(entry: &EntryDesc, dims: &[i64]) -> Result<Bound> {
     let symbols = entry.symbols.get();
     let name = entry.name.get();
     if dims.len() != symbols.len() {
-        fail!(Call, "{name} has {} run-time dimensions, and {} were given", symbols.len(), dims.len());
+        fail!(Call, "{name} has {} run-time dimensions, found {}", symbols.len(), dims.len());
     }
     for (s, d) in symbols.iter().zip(dims) {
         if *d < 0 {
@@ -137,7 +137,7 @@ fn leading_axes(entry: &EntryDesc, shapes: &[&[i64]]) -> Result<Vec<i64>> {
             Some(extra) if extra == 0 || a.batch != 0 => extra,
             _ => fail!(
                 Tensor,
-                "{name}: argument `{}` has {} axes (shape {}), and the program says {}",
+                "{name}: argument `{}` has {} axes (shape {}), expected {}",
                 a.name.get(),
                 shape.len(),
                 List(shape),
@@ -178,7 +178,7 @@ fn check_axes(entry: &EntryDesc, shapes: &[&[i64]], bound: &Bound) -> Result<()>
             let expected = if shown == text { shown } else { alloc::format!("{text}, which is {shown}") };
             fail!(
                 Tensor,
-                "{}: axis {axis} of `{}` is {extent}, and must be {expected}{} (shape {}, the program says {})",
+                "{}: axis {axis} of `{}` is {extent}, expected {expected}{} (found shape {}, expected {})",
                 entry.name.get(),
                 a.name.get(),
                 origin(entry, d, bound),
@@ -201,16 +201,16 @@ fn origin(entry: &EntryDesc, d: &DimDesc, bound: &Bound) -> String {
             out += &alloc::format!("; `..` is {} in `{}`", List(&bound.lead), a.name.get());
         } else {
             let axis = s.axis as usize + if a.batch != 0 { bound.lead.len() } else { 0 };
-            out += &alloc::format!("; {} was fixed by axis {axis} of `{}`", s.name.get(), a.name.get());
+            out += &alloc::format!("; {} was bound by axis {axis} of `{}`", s.name.get(), a.name.get());
         }
     }
     out
 }
 
 /// The place of a condition in brackets, as what follows it in a message.
-struct Place<'a>(&'a CheckDesc);
+struct CheckOrigin<'a>(&'a CheckDesc);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for CheckOrigin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.place.get() {
             "" => Ok(()),
@@ -224,7 +224,14 @@ fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
         let (left, right) = match (eval(&c.left, &bound.dims), eval(&c.right, &bound.dims)) {
             (Ok(left), Ok(right)) => (left, right),
             (Err(e), _) | (_, Err(e)) => {
-                fail!(Tensor, "{}: the program needs {}{}: {}", entry.name.get(), c.text.get(), Place(c), e.text)
+                fail!(
+                    Tensor,
+                    "{}: the call must satisfy {}{}: {}",
+                    entry.name.get(),
+                    c.text.get(),
+                    CheckOrigin(c),
+                    e.text
+                )
             }
         };
         let holds = match c.cmp {
@@ -238,10 +245,10 @@ fn check_conditions(entry: &EntryDesc, bound: &Bound) -> Result<()> {
         if !holds {
             fail!(
                 Tensor,
-                "{}: the arguments must have {}{}; here the sides are {left} and {right}",
+                "{}: the arguments must satisfy {}{}; here the sides are {left} and {right}",
                 entry.name.get(),
                 c.text.get(),
-                Place(c)
+                CheckOrigin(c)
             );
         }
     }

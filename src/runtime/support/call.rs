@@ -45,7 +45,7 @@ struct Polling {
 impl Polling {
     /// Nanoseconds between two questions.
     const APART: i64 = 50_000_000;
-    /// Looking at the clock takes longer than a small launch is worth: it is done once for so many bytes.
+    /// Looking at the clock takes longer than a small launch is worth: it is done once for this many bytes.
     const BYTES: i64 = 256 << 10;
     /// What a launch counts at least.
     const LEAST: i64 = 1 << 10;
@@ -54,7 +54,7 @@ impl Polling {
         Polling { poll, bytes: 0, last: clock() }
     }
 
-    /// Shall the call end before a launch that is given so many bytes?
+    /// Shall the call end before a launch that is given this many bytes?
     ///
     /// # Safety
     /// The function may be called now, on this thread.
@@ -105,7 +105,7 @@ impl Memory {
     }
 }
 
-/// What a plan's launches need, behind [`PlanContext::runtime`] of the plan's own context.
+/// What a plan's launches need, after [`PlanContext::runtime`] of the plan's own context.
 #[repr(C)]
 struct Running<'a> {
     /// First, because kernels that report find only this (`Work::run` gives them a report of their own).

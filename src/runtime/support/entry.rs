@@ -1,7 +1,7 @@
 //! Functions of the interface that call an entry point, or ask what a call would give.
 //!
 //! In: lists of tensors from outside, as DLPack or as bare pointers. Out: a status; results in the caller's tensors or in
-//! tensors of the runtime's. What may be wrong with a tensor is for `door.rs` and `bind.rs`.
+//! tensors of the runtime's. What may be wrong with a tensor is for `arguments.rs` and `bind.rs`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,11 +10,11 @@ use core::ptr::{null, null_mut};
 
 use crate::abi::{EntryDesc, NO_ENTRY, PlanDesc};
 use crate::api::with_session;
+use crate::arguments::{self, Arguments};
 use crate::bind::{self, Bound};
 use crate::call::{self, Call, Data, Memory, Poll};
 use crate::desc::model;
 use crate::dlpack::{CPU, DLDevice, DLManagedTensor, DLTensor, type_of};
-use crate::door::{self, Arguments};
 use crate::error::{Error, Result, fail};
 use crate::handle::{Opened, Session};
 use crate::sys::{Buffer, try_box};
@@ -23,7 +23,7 @@ use crate::taps::{self, Taps};
 /// The entry point of this index, and its code.
 fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static PlanDesc)> {
     if index == NO_ENTRY {
-        fail!(Call, "this session is of {}, and the function that was called is another model's", model().name.get());
+        fail!(Call, "this session belongs to {}, but the function called is of another model", model().name.get());
     }
     let at = usize::try_from(index).unwrap_or(usize::MAX);
     match model().entries.get().get(at).zip(opened.variant.entries.get().get(at)) {
@@ -32,11 +32,11 @@ fn entry_of(opened: &Opened, index: u64) -> Result<(&'static EntryDesc, &'static
     }
 }
 
-/// The shape that a result will have for these arguments: `*ndim` axes in `shape`, which has room for `capacity`.
+/// The shape that a result will have for these arguments: `*ndim` axes in `shape`, which has space for `capacity`.
 /// Only the arguments' shapes and types are looked at, not their data.
 ///
 /// # Safety
-/// As [`attnc_call`]; `shape` is null or has room for `capacity` numbers, `ndim` is null or writable.
+/// As [`attnc_call`]; `shape` is null or has space for `capacity` numbers, `ndim` is null or writable.
 pub(crate) unsafe extern "C" fn attnc_result_shape(
     session: *mut Session,
     entry: u64,
@@ -51,8 +51,8 @@ pub(crate) unsafe extern "C" fn attnc_result_shape(
         let (entry, _) = entry_of(opened, entry)?;
         // SAFETY: by the contract above.
         let bound = unsafe {
-            let args = door::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
-            door::bind(entry, args)?.1
+            let args = arguments::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
+            arguments::bind(entry, args)?.1
         };
         // SAFETY: by the contract above.
         unsafe { give_shape(entry, &bound, result, shape, capacity, ndim) }
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn attnc_result_shape(
 }
 
 /// # Safety
-/// `shape` is null or has room for `capacity` numbers, `ndim` is null or writable.
+/// `shape` is null or has space for `capacity` numbers, `ndim` is null or writable.
 unsafe fn give_shape(
     entry: &EntryDesc,
     bound: &Bound,
@@ -82,12 +82,7 @@ unsafe fn give_shape(
     // SAFETY: by the contract above.
     unsafe { *ndim = found.len() as i32 };
     if found.len() as u64 > capacity || (shape.is_null() && !found.is_empty()) {
-        fail!(
-            Call,
-            "result {result} of {} has {} axes, and there is room for {capacity}",
-            entry.name.get(),
-            found.len()
-        );
+        fail!(Call, "result {result} of {} has {} axes, but the capacity is {capacity}", entry.name.get(), found.len());
     }
     if !found.is_empty() {
         // SAFETY: by the contract above.
@@ -114,7 +109,7 @@ pub(crate) unsafe extern "C" fn attnc_call(
 }
 
 /// [`attnc_call`] that also gives the taps that match one of the patterns: `*out` gets them, to be closed by
-/// [`attnc_taps_close`](crate::api::attnc_taps_close), or null where none was asked for.
+/// [`attnc_taps_close`](crate::api::attnc_taps_close), or null where none was requested.
 ///
 /// # Safety
 /// As [`attnc_call`]; `taps` is null or has `tap_count` pointers, each null or a C string; `out` is null or writable.
@@ -162,11 +157,12 @@ pub(crate) unsafe fn call_taps(session: *mut Session, given: &Given, poll: Optio
             if given.tap_count > 0 && given.out.is_null() {
                 fail!(Call, "{name}: the place for the taps is a null pointer");
             }
-            let args = door::list(given.args, given.arg_count, entry.args.get().len(), "arguments", entry)?;
-            let results = door::list(given.results, given.result_count, entry.results.get().len(), "results", entry)?;
-            let (views, bound) = door::bind(entry, args)?;
-            let args = door::arguments(entry, &views)?;
-            let results = door::results(entry, &bound, results, &args)?;
+            let args = arguments::list(given.args, given.arg_count, entry.args.get().len(), "arguments", entry)?;
+            let results =
+                arguments::list(given.results, given.result_count, entry.results.get().len(), "results", entry)?;
+            let (views, bound) = arguments::bind(entry, args)?;
+            let args = arguments::arguments(entry, &views)?;
+            let results = arguments::results(entry, &bound, results, &args)?;
             let wanted = match given.tap_count {
                 0 => None,
                 count => Some(taps::want(entry, &bound, given.taps, count)?),
@@ -214,7 +210,7 @@ fn run(
 /// unloaded, and may be called by any thread at any time before that, the session being closed or not.
 ///
 /// # Safety
-/// As [`attnc_call`]; `results` has room for `result_count` pointers.
+/// As [`attnc_call`]; `results` has space for `result_count` pointers.
 pub(crate) unsafe extern "C" fn attnc_call_owned(
     session: *mut Session,
     entry: u64,
@@ -227,11 +223,11 @@ pub(crate) unsafe extern "C" fn attnc_call_owned(
         let (entry, plan) = entry_of(opened, entry)?;
         // SAFETY: by the contract above.
         unsafe {
-            let args = door::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
+            let args = arguments::list(args, arg_count, entry.args.get().len(), "arguments", entry)?;
             let places =
-                door::list(results.cast_const(), result_count, entry.results.get().len(), "results", entry)?.len();
-            let (views, bound) = door::bind(entry, args)?;
-            let args: Arguments = door::arguments(entry, &views)?;
+                arguments::list(results.cast_const(), result_count, entry.results.get().len(), "results", entry)?.len();
+            let (views, bound) = arguments::bind(entry, args)?;
+            let args: Arguments = arguments::arguments(entry, &views)?;
             let mut made = Vec::new();
             for t in entry.results.get() {
                 made.push(Owned::new(bound.shape(t.batch != 0, t.dims.get())?, t.elem)?);
@@ -260,7 +256,7 @@ struct Owned {
     data: Buffer,
 }
 
-/// What stands behind a result that was given away.
+/// What stands after a result that was given away.
 struct Manager {
     tensor: DLManagedTensor,
     _shape: Box<[i64]>,
@@ -333,7 +329,7 @@ unsafe extern "C" fn delete(tensor: *mut DLManagedTensor) {
 /// large as the dimensions say. This is what the typed wrappers of `model.h` use.
 ///
 /// # Safety
-/// The lists have as many entries as their counts say; the memory behind them is as large as the dimensions say.
+/// The lists have as many entries as their counts say; the memory after them is as large as the dimensions say.
 pub(crate) unsafe extern "C" fn attnc_call_raw(
     session: *mut Session,
     entry: u64,
@@ -349,8 +345,8 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
         // SAFETY: by the contract above.
         unsafe {
             let bound = bind_raw(entry, dim_count, dims)?;
-            let args = door::list(args.cast(), arg_count, entry.args.get().len(), "arguments", entry)?;
-            let results = door::list(results, result_count, entry.results.get().len(), "results", entry)?;
+            let args = arguments::list(args.cast(), arg_count, entry.args.get().len(), "arguments", entry)?;
+            let results = arguments::list(results, result_count, entry.results.get().len(), "results", entry)?;
             // The same checks as for tensors: null pointers, alignment, truth values, memory shared with a result.
             let mut arg_tensors = Vec::new();
             for (t, data) in entry.args.get().iter().zip(args) {
@@ -362,9 +358,9 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
             }
             let arg_list: Vec<*mut DLTensor> = arg_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
             let result_list: Vec<*mut DLTensor> = result_tensors.iter_mut().map(|t| &raw mut t.tensor).collect();
-            let (views, _) = door::bind(entry, &arg_list)?;
-            let args = door::arguments(entry, &views)?;
-            let results = door::results(entry, &bound, &result_list, &args)?;
+            let (views, _) = arguments::bind(entry, &arg_list)?;
+            let args = arguments::arguments(entry, &views)?;
+            let results = arguments::results(entry, &bound, &result_list, &args)?;
             let data = Data { args: &args.data, outs: &results.data, taps: &[] };
             run(opened, memory, entry, plan, &bound, data, None)?;
             results.deliver();
@@ -380,7 +376,7 @@ pub(crate) unsafe extern "C" fn attnc_call_raw(
 unsafe fn bind_raw(entry: &EntryDesc, count: u64, dims: *const i64) -> Result<Bound> {
     let expected = entry.symbols.get().len();
     if count != expected as u64 {
-        fail!(Call, "{} has {expected} run-time dimensions, and {count} were given", entry.name.get());
+        fail!(Call, "{} has {expected} run-time dimensions, found {count}", entry.name.get());
     }
     if dims.is_null() && expected > 0 {
         fail!(Call, "{}: the list of dimensions is a null pointer", entry.name.get());

@@ -1,6 +1,6 @@
 //! What the environment may say when a model is opened: `ATTNC_CPU` and `ATTNC_THREADS`.
 //!
-//! In: the variables. Out: the highest level of processors whose code may run, and a number of threads. A value that is
+//! In: the variables. Out: the highest instruction set level whose code may run, and a number of threads. A value that is
 //! not understood is an error of the call; nothing is guessed.
 
 use crate::abi::{VariantDesc, level};
@@ -14,7 +14,7 @@ pub(crate) fn allows() -> Result<impl Fn(&VariantDesc) -> (bool, bool)> {
         None => None,
         Some(name) => match rank(&name) {
             Some(highest) => Some(highest),
-            None => fail!(Call, "ATTNC_CPU is `{name}`; it may be {}", level::NAMES.join(", ")),
+            None => fail!(Call, "ATTNC_CPU is `{name}`; expected {}", level::NAMES.join(", ")),
         },
     };
     Ok(move |v: &VariantDesc| match (rank(v.name.get()), highest) {
@@ -28,6 +28,6 @@ pub(crate) fn threads() -> Result<usize> {
     match variable(c"ATTNC_THREADS").map(|text| (text.parse::<usize>(), text)) {
         None => Ok(0),
         Some((Ok(n), _)) => Ok(n),
-        Some((Err(_), text)) => fail!(Call, "ATTNC_THREADS is `{text}`, which is no number of threads"),
+        Some((Err(_), text)) => fail!(Call, "ATTNC_THREADS is `{text}`; expected a number of threads"),
     }
 }

@@ -152,14 +152,19 @@ impl Opened {
             fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
         }
         let allowed = environment::allows()?;
-        // What is slower than the next level runs only if it is asked for; the system is asked for tiles when they are
+        // What is slower than the next level runs only if it is requested; the system is asked for tiles when they are
         // about to be used, and may refuse them.
         let fits = |v: &&VariantDesc| allowed(v).0 && processor::can_run(v.features);
         let quick = |v: &&VariantDesc| (allowed(v).1 || !cpu::is_slow(v.features)) && fits(v);
         let all = model.variants.get();
         let Some(variant) = all.iter().find(quick).or_else(|| all.iter().find(fits)) else {
             let names: alloc::vec::Vec<&str> = model.variants.get().iter().map(|v| v.name.get()).collect();
-            fail!(Processor, "{} was compiled for {}, and this processor is none", model.name.get(), names.join(", "))
+            fail!(
+                Processor,
+                "{} was compiled for {}, which this processor does not support",
+                model.name.get(),
+                names.join(", ")
+            )
         };
         // SAFETY: by the contract above.
         let weights = unsafe { Weights::open(model, weights)? };

@@ -53,12 +53,12 @@ fn tensor(c: &mut Cursor<'_>, name: String) -> Result<Entry> {
             }
         };
         if again {
-            fail!(Weights, "the header gives `{}` of one tensor twice", Shown(&key));
+            fail!(Weights, "the header has `{}` of one tensor twice", Shown(&key));
         }
         Ok(())
     })?;
     let (Some(dtype), Some(shape), Some(offsets)) = (dtype, shape, offsets) else {
-        fail!(Weights, "tensor `{}` has not all of dtype, shape and data_offsets", Shown(&name))
+        fail!(Weights, "tensor `{}` lacks dtype, shape or data_offsets", Shown(&name))
     };
     let &[begin, end] = offsets.as_slice() else {
         fail!(Weights, "tensor `{}`: data_offsets are not two numbers", Shown(&name))
@@ -90,7 +90,7 @@ impl Cursor<'_> {
         match self.text.get(self.at..).and_then(|t| t.chars().next()) {
             Some(c) => fail!(
                 Weights,
-                "the header is not what it must be: byte {} is `{}`, expected {expected}",
+                "invalid header: byte {} is `{}`, expected {expected}",
                 self.at,
                 Shown(c.encode_utf8(&mut [0; 4]))
             ),
@@ -199,7 +199,7 @@ impl Cursor<'_> {
         Ok(code)
     }
 
-    /// A list of whole numbers, none negative.
+    /// A list of integers, none negative.
     fn numbers(&mut self) -> Result<Vec<u64>> {
         self.expect(b'[', "`[`")?;
         let mut out = Vec::new();

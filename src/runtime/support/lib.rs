@@ -1,7 +1,7 @@
 //! The support library: the part of a `model.so` that is the same for every model.
 //!
 //! In: the model's descriptor (`../abi.rs`), which the linker puts beside it; calls from C. Out: a table of
-//! functions (`table.rs`), those of `api.rs`, `entry.rs`, `introspect.rs` and `profile.rs`. It opens weights, checks what comes in at the door, gives the
+//! functions (`table.rs`), those of `api.rs`, `entry.rs`, `introspect.rs` and `profile.rs`. It opens weights, checks the arguments of calls, gives the
 //! model's plans their memory and runs them. It knows no tensor operation.
 //!
 //! A `no_std`, `panic = "abort"` program of its own that needs libc alone: `build.rs` compiles it, and the compiler
@@ -22,12 +22,12 @@ mod processor;
 
 mod ahead;
 mod api;
+mod arguments;
 mod bind;
 mod call;
 mod cpu;
 mod desc;
 mod dlpack;
-mod door;
 mod entry;
 mod environment;
 mod error;

@@ -1,6 +1,6 @@
 //! Rust's allocator, on the C library's; and a reserve for the time when that has no more.
 //!
-//! What may be large, and what lives as long as a handle does, is asked for with an error on refusal (`try_reserve`,
+//! What may be large, and what lives as long as a handle does, is requested with an error on refusal (`try_reserve`,
 //! [`Buffer`](crate::sys::Buffer), [`try_box`](crate::sys::try_box)). What is small and lives as long as a call does, lists of
 //! a few pointers and the text of an error, has no such way in Rust: it comes from the reserve, which it goes back to, so that
 //! a call that finds no memory ends with a status and a text.
@@ -40,7 +40,7 @@ static RESERVE: Reserve = Reserve {
     taken: AtomicBool::new(false),
 };
 
-/// The kind of piece for so many bytes.
+/// The kind of piece for this many bytes.
 fn kind_of(size: usize) -> Option<usize> {
     let power = size.max(1 << SMALLEST).checked_next_power_of_two()?.trailing_zeros();
     usize::try_from(power - SMALLEST).ok().filter(|kind| *kind < KINDS)
@@ -61,7 +61,7 @@ impl Reserve {
         (start..start + SIZE).contains(&(pointer as usize))
     }
 
-    /// A piece of at least so many bytes; null where there is none.
+    /// A piece of at least this many bytes; null where there is none.
     fn take(&self, size: usize) -> *mut u8 {
         let Some(kind) = kind_of(size) else { return null_mut() };
         let bytes = 1usize << (SMALLEST as usize + kind);
@@ -89,7 +89,7 @@ impl Reserve {
     /// It came from [`Reserve::take`] for this size.
     unsafe fn give(&self, piece: *mut u8, size: usize) {
         let Some(kind) = kind_of(size) else { return };
-        // SAFETY: locked; the piece has room for an address, and is nobody's now.
+        // SAFETY: locked; the piece has space for an address, and is nobody's now.
         self.locked(|| unsafe {
             let first = self.free.get().cast::<*mut u8>().add(kind);
             piece.cast::<*mut u8>().write(*first);

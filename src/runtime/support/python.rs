@@ -34,7 +34,7 @@ import os
 from importlib.util import module_from_spec, spec_from_file_location
 path = os.path.join(os.path.dirname(spec.origin), spec.name.rpartition('.')[2] + '.py')
 if not os.path.isfile(path):
-    raise ImportError('%s is a library that attnc made; its Python side, %s, is not there: make it with `--emit python`'
+    raise ImportError('%s is a model compiled by attnc, but its Python wrapper %s is missing: generate it with `--emit python`'
                       % (spec.origin, path), name=spec.name, path=spec.origin)
 place = spec_from_file_location(spec.name, path)
 module = module_from_spec(place)

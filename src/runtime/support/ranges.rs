@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Of what is left of its part, a thread takes one in so many.
+/// Of what is left of its part, a thread takes one in this many.
 const OWN: u32 = 4;
 
 /// What is left of a thread's part: its end below, its start above. Each lies on lines of its own.
@@ -35,7 +35,7 @@ fn unpacked(left: u64) -> (u32, u32) {
 }
 
 impl Ranges {
-    /// No points, for so many threads; `None` where there is no memory.
+    /// No points, for this many threads; `None` where there is no memory.
     pub(crate) fn new(threads: usize) -> Option<Ranges> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(threads).ok()?;
@@ -63,7 +63,7 @@ impl Ranges {
         }
     }
 
-    /// The next range of this thread, of at most so many points; `None` when all have been handed out, or are about to be
+    /// The next range of this thread, of at most this many points; `None` when all have been handed out, or are about to be
     /// by a thread that has taken them.
     pub(crate) fn take(&self, thread: usize, most: u32) -> Option<(u32, u32)> {
         let own = &self.0.get(thread)?.left;

@@ -32,13 +32,13 @@ const HASHES: i64 = 0x6fff_fef5;
 
 unsafe extern "C" {
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn dladdr(address: *const c_void, found: *mut Place) -> c_int;
+    fn dladdr(address: *const c_void, found: *mut DlInfo) -> c_int;
     fn mprotect(start: *mut c_void, size: usize, protection: c_int) -> c_int;
 }
 
 /// The C library's `Dl_info`.
 #[repr(C)]
-struct Place {
+struct DlInfo {
     file: *const c_char,
     base: *mut u8,
     symbol: *const c_char,
@@ -79,8 +79,9 @@ extern "C" fn on_load() {
     if unsafe { dlsym(core::ptr::null_mut(), c"PyModuleDef_Init".as_ptr()) }.is_null() {
         return;
     }
-    let mut place = Place { file: null(), base: core::ptr::null_mut(), symbol: null(), address: core::ptr::null_mut() };
-    // SAFETY: an address of this library, and room for what is found.
+    let mut place =
+        DlInfo { file: null(), base: core::ptr::null_mut(), symbol: null(), address: core::ptr::null_mut() };
+    // SAFETY: an address of this library, and space for what is found.
     unsafe {
         if dladdr(on_load as *const c_void, &mut place) != 0 && !place.base.is_null() && !place.file.is_null() {
             let _ = Library { base: place.base }.take_name(module_of(c_bytes(place.file)));

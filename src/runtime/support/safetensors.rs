@@ -22,14 +22,14 @@ pub(crate) struct Table {
 /// Reads the header and checks it against the size of the file.
 pub(crate) fn parse(file: &[u8]) -> Result<Table> {
     let Some((length, rest)) = file.split_first_chunk::<8>() else {
-        fail!(Weights, "it has {} bytes, and a safetensors file begins with 8 for the length of its header", file.len())
+        fail!(Weights, "it has {} bytes, but a safetensors file begins with an 8-byte header length", file.len())
     };
     let length = u64::from_le_bytes(*length);
     if length > MAX_HEADER {
         fail!(Weights, "its header would be {length} bytes long; the format allows {MAX_HEADER}");
     }
     let Some((text, data)) = usize::try_from(length).ok().and_then(|n| rest.split_at_checked(n)) else {
-        fail!(Weights, "its header is {length} bytes long, and only {} follow: the file is cut off", rest.len())
+        fail!(Weights, "its header is {length} bytes long, but only {} follow: the file is truncated", rest.len())
     };
     let Ok(text) = core::str::from_utf8(text) else { fail!(Weights, "its header is not UTF-8") };
     let mut entries = header::parse(text)?;
@@ -52,7 +52,7 @@ fn check_layout(entries: &mut [Entry], size: u64) -> Result<()> {
         if e.end > size {
             fail!(
                 Weights,
-                "tensor `{}` ends at byte {} of the data, which has {size}: the file is cut off",
+                "tensor `{}` ends at byte {} of the data, which has {size}: the file is truncated",
                 Shown(&e.name),
                 e.end
             );
@@ -63,7 +63,7 @@ fn check_layout(entries: &mut [Entry], size: u64) -> Result<()> {
         if expected != Some(bytes) {
             fail!(
                 Weights,
-                "tensor `{}` of shape {} and type {} does not take the {bytes} bytes that it has",
+                "tensor `{}` of shape {} and type {} does not match its {bytes} bytes",
                 Shown(&e.name),
                 List(&e.shape),
                 Shown(&e.dtype)

@@ -221,7 +221,7 @@ impl Mapping {
             let folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
             if folder >= 0 {
                 close(folder);
-                return Err(String::from("it is a folder"));
+                return Err(String::from("it is a directory"));
             }
             let file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
             if file < 0 {
@@ -270,7 +270,7 @@ impl Drop for Mapping {
     }
 }
 
-/// A lock of the C library. 64 bytes are room for `pthread_mutex_t` of glibc and musl on every 64-bit target.
+/// A lock of the C library. 64 bytes are space for `pthread_mutex_t` of glibc and musl on every 64-bit target.
 pub(crate) struct Mutex(Box<[u64; 8]>);
 
 impl Mutex {
@@ -307,7 +307,7 @@ impl Drop for MutexGuard<'_> {
     }
 }
 
-/// A condition variable of the C library; 64 bytes are room for it, as for [`Mutex`].
+/// A condition variable of the C library; 64 bytes are space for it, as for [`Mutex`].
 pub(crate) struct Condition(Box<[u64; 8]>);
 
 impl Condition {

@@ -1,4 +1,4 @@
-//! Taps of a call: which are asked for, their memory, and the single tensors under their own paths.
+//! Taps of a call: which are requested, their memory, and the single tensors under their own paths.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -73,16 +73,16 @@ impl Taps {
     }
 }
 
-/// What is asked for, before the call.
+/// What is requested, before the call.
 pub(crate) struct Wanted {
-    /// For each family of taps the members that are asked for.
+    /// For each family of taps the members that are requested.
     members: Vec<Vec<u64>>,
     buffers: Vec<Buffer>,
     /// For each family and step of a loop over time a byte that is 1 once it is written.
     flags: Vec<Buffer>,
-    /// For each family a byte for each member that is 1 where it is asked for.
+    /// For each family a byte for each member that is 1 where it is requested.
     asked: Vec<Buffer>,
-    /// For generated code: the buffer of each family, or null; then that of its flags; then that of what is asked for.
+    /// For generated code: the buffer of each family, or null; then that of its flags; then that of what is requested.
     pub(crate) data: Vec<*mut u8>,
 }
 
@@ -153,9 +153,9 @@ pub(crate) unsafe fn want(entry: &EntryDesc, bound: &Bound, globs: *const *const
     if let Some((pattern, _)) = patterns.iter().find(|(_, met)| !met) {
         let known: Vec<&str> = entry.taps.get().iter().map(|t| t.pattern.get()).collect();
         if known.is_empty() {
-            fail!(Call, "{name} has no taps, and `{}` was asked for", Shown(pattern));
+            fail!(Call, "{name} has no taps, but `{}` was requested", Shown(pattern));
         }
-        fail!(Call, "{name} has no tap `{}`; it has {}", Shown(pattern), known.join(", "));
+        fail!(Call, "{name} has no tap `{}`; its taps are {}", Shown(pattern), known.join(", "));
     }
     Ok(out)
 }

@@ -19,7 +19,7 @@ const LONGEST_PATH: usize = 1 << 12;
 /// Lines of each kind that a message has at most.
 const MOST_LINES: usize = 40;
 
-/// What memory is asked for.
+/// What memory is requested.
 const NAMES: &str = "names of tensors";
 const TABLES: &str = "the tables of weights";
 
@@ -278,7 +278,7 @@ fn f32_of_f16(half: u16) -> u32 {
     let sign = u32::from(half & 0x8000) << 16;
     let (exponent, fraction) = (u32::from(half >> 10 & 0x1f), u32::from(half & 0x3ff));
     sign | match exponent {
-        // A subnormal number, or zero: so many times 2^-24.
+        // A subnormal number, or zero: this many times 2^-24.
         0 => (fraction as f32 * f32::from_bits(0x3380_0000)).to_bits(),
         31 => 0x7f80_0000 | fraction << 13,
         _ => (exponent + 112) << 23 | fraction << 13,
@@ -303,7 +303,7 @@ fn compare(p: &ParamDesc, shape: &[u64], e: &Entry, unfit: &mut Problems) {
         let rounds =
             matches!(p.elem, elem::BF16 | elem::F16) && matches!(stored.as_str(), "f64" | "f32" | "bf16" | "f16");
         let advice = if rounds {
-            "this would round: convert the file, or declare the parameter as it is stored"
+            "this would round: convert the file, or declare the parameter with the type in the file"
         } else {
             "only bf16 and f16 are converted, to f32"
         };

@@ -1,11 +1,11 @@
-//! Blocks by indentation, as Python has them: `if c:`, and what is indented behind it.
+//! Blocks by indentation, as Python has them: `if c:`, and what is indented after it.
 //!
 //! In: the lexer's tokens. Out: the same with braces in their places, and one message for the whole text.
 
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::Diagnostics;
 use crate::diagnostics::codes::syntax as codes;
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// A block that is open: the indentation of its head.
@@ -15,7 +15,7 @@ struct Open {
     one_line: bool,
 }
 
-/// Puts braces around what is indented behind a `:`.
+/// Puts braces around what is indented after a `:`.
 pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
     if !lexemes.iter().enumerate().any(|(at, _)| begins_head(&lexemes, at) && head_end(&lexemes, at).is_some()) {
         return lexemes;
@@ -50,9 +50,9 @@ pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Di
             message = Some(
                 message
                     .unwrap_or_else(|| {
-                        Diagnostic::error(codes::INDENTED_BLOCK, "blocks stand in braces")
-                            .at(lexeme.span, "a block begins here")
-                            .help("write `{` for the `:`, and `}` where the block ends")
+                        Diagnostic::error(codes::INDENTED_BLOCK, "blocks need braces")
+                            .at(lexeme.span, "the block begins here")
+                            .help("write `{` instead of `:`, and `}` at the end of the block")
                     })
                     .fix(before.to(lexeme.span), " {"),
             );
@@ -69,12 +69,12 @@ pub(super) fn add<'a>(lexemes: Vec<Lexeme<'a>>, text: &str, diagnostics: &mut Di
     out
 }
 
-/// Ends the innermost block behind the last token that is no newline.
+/// Ends the innermost block after the last token that is no newline.
 fn close(out: &mut Vec<Lexeme<'_>>, open: &mut Vec<Open>, text: &str, message: &mut Option<Diagnostic>) {
     let Some(block) = open.pop() else { return };
     let last = out.iter().rposition(|lexeme| lexeme.token != Token::Newline).unwrap_or_default();
     let span = out.get(last).map_or(Span::default(), |lexeme| lexeme.span.after());
-    // Behind a comment on the same line, too.
+    // After a comment on the same line, too.
     let rest = text.get(span.end as usize..).unwrap_or_default();
     let line = rest.get(..rest.find('\n').unwrap_or(rest.len())).unwrap_or_default();
     let comment =

@@ -3,7 +3,7 @@
 use super::{Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// Puts `if c { a } else { b }` for `a if c else b`, the innermost first.
@@ -34,10 +34,10 @@ pub(super) fn translate<'a>(
         let place = Span::new(first.file, first.start, last.end.max(first.start));
         let shown = format!("if {c} {{ {a} }} else {{ {b} }}");
         diagnostics.push(
-            Diagnostic::error(codes::CHOICE, "a choice is written with its condition first")
+            Diagnostic::error(codes::CHOICE, "the condition of an `if` expression comes first")
                 .at(lexemes[at].span, "")
                 .help(format!("write `{shown}`"))
-                .help("where the condition is a tensor, `where(c, a, b)` chooses element by element")
+                .help("if the condition is a tensor, `where(c, a, b)` selects element by element")
                 .fix(place, shown),
         );
         let mut changed: Vec<Lexeme<'a>> = Vec::with_capacity(lexemes.len() + 4);

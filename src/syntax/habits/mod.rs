@@ -10,9 +10,9 @@ mod slices;
 mod tuples;
 mod words;
 
-use super::span::Span;
 use super::token::{Lexeme, Token};
 use crate::diagnostics::Diagnostics;
+use crate::source::Span;
 
 /// Brings the forms of other languages into those of this one.
 pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagnostics) -> Vec<Lexeme<'a>> {
@@ -26,12 +26,12 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
 
 /// What the innermost bracket around a token holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Holds {
+enum Inside {
     /// The file: there is no bracket.
     Items,
     /// Arguments or parts, in parentheses.
     Round,
-    /// Indices, behind an operand.
+    /// Indices, after an operand.
     Indices,
     /// Dimensions of a type, or a list.
     Square,
@@ -45,8 +45,8 @@ enum Holds {
 
 /// Where a token stands.
 #[derive(Clone, Copy)]
-struct Place {
-    holds: Holds,
+struct Context {
+    holds: Inside,
     /// The bracket around it.
     open: Option<usize>,
     /// Does it begin a statement, a field or an item?
@@ -55,19 +55,19 @@ struct Place {
 
 /// Where each token stands, and where each bracket is closed.
 struct Scan {
-    places: Vec<Place>,
+    places: Vec<Context>,
     closers: Vec<Option<usize>>,
 }
 
 impl Scan {
     fn new(lexemes: &[Lexeme<'_>]) -> Scan {
         let mut scan = Scan { places: Vec::with_capacity(lexemes.len()), closers: vec![None; lexemes.len()] };
-        let mut open: Vec<(usize, Holds)> = Vec::new();
+        let mut open: Vec<(usize, Inside)> = Vec::new();
         let mut head = None;
         let mut starts = true;
         for (at, lexeme) in lexemes.iter().enumerate() {
-            let (around, holds) = open.last().map_or((None, Holds::Items), |(at, holds)| (Some(*at), *holds));
-            let in_lines = !matches!(holds, Holds::Round | Holds::Indices | Holds::Square);
+            let (around, holds) = open.last().map_or((None, Inside::Items), |(at, holds)| (Some(*at), *holds));
+            let in_lines = !matches!(holds, Inside::Round | Inside::Indices | Inside::Square);
             let token = lexeme.token;
             let is_close = matches!(token, Token::RParen | Token::RBracket | Token::RBrace);
             if is_close {
@@ -76,27 +76,27 @@ impl Scan {
                 {
                     *closer = Some(at);
                 }
-                let holds = open.last().map_or(Holds::Items, |(_, holds)| *holds);
+                let holds = open.last().map_or(Inside::Items, |(_, holds)| *holds);
                 let around = open.last().map(|(at, _)| *at);
-                scan.places.push(Place { holds, open: around, starts: false });
+                scan.places.push(Context { holds, open: around, starts: false });
                 starts = token == Token::RBrace;
                 continue;
             }
             let begins = in_lines && starts && !matches!(token, Token::Newline | Token::Semi);
-            scan.places.push(Place { holds, open: around, starts: begins });
+            scan.places.push(Context { holds, open: around, starts: begins });
             let previous = at.checked_sub(1).and_then(|at| lexemes.get(at)).map(|lexeme| lexeme.token);
             match token {
-                Token::Fn => head = Some(Holds::Body),
+                Token::Fn => head = Some(Inside::Body),
                 Token::Ident("def" | "func" | "function") if begins || previous == Some(Token::Pub) => {
-                    head = Some(Holds::Body);
+                    head = Some(Inside::Body);
                 }
-                Token::Ident("layer" | "model" | "class") if begins && holds == Holds::Items => {
-                    head = Some(Holds::Members);
+                Token::Ident("layer" | "model" | "class") if begins && holds == Inside::Items => {
+                    head = Some(Inside::Members);
                 }
-                Token::LParen => open.push((at, Holds::Round)),
-                Token::LBracket if previous.is_some_and(ends_operand) => open.push((at, Holds::Indices)),
-                Token::LBracket => open.push((at, Holds::Square)),
-                Token::LBrace => open.push((at, head.take().unwrap_or(Holds::Block))),
+                Token::LParen => open.push((at, Inside::Round)),
+                Token::LBracket if previous.is_some_and(ends_operand) => open.push((at, Inside::Indices)),
+                Token::LBracket => open.push((at, Inside::Square)),
+                Token::LBrace => open.push((at, head.take().unwrap_or(Inside::Block))),
                 _ => {}
             }
             starts = match token {
@@ -108,8 +108,8 @@ impl Scan {
         scan
     }
 
-    fn place(&self, at: usize) -> Place {
-        self.places.get(at).copied().unwrap_or(Place { holds: Holds::Items, open: None, starts: false })
+    fn place(&self, at: usize) -> Context {
+        self.places.get(at).copied().unwrap_or(Context { holds: Inside::Items, open: None, starts: false })
     }
 
     /// The first token from `at` on, in the same bracket, that fits; none where the bracket or the line ends before.
@@ -121,8 +121,8 @@ impl Scan {
 
     /// Where the statement or the bracket ends in which a token stands: at its newline, `;` or closing bracket.
     fn end(&self, lexemes: &[Lexeme<'_>], at: usize) -> usize {
-        let Place { open, holds, .. } = self.place(at);
-        let in_lines = !matches!(holds, Holds::Round | Holds::Indices | Holds::Square);
+        let Context { open, holds, .. } = self.place(at);
+        let in_lines = !matches!(holds, Inside::Round | Inside::Indices | Inside::Square);
         let closer = open.and_then(|open| self.closers.get(open).copied().flatten()).unwrap_or(lexemes.len());
         if !in_lines {
             return closer;

@@ -1,9 +1,9 @@
 //! `x ** 2`, `x ^ 2`, `x += y`: operators of other languages that need their operands to be written otherwise.
 
-use super::{Holds, Scan, between, ends_operand, made};
+use super::{Inside, Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// Puts `pow(x, y)` for `x ** y`, the last of several first, as Python reads them, and `x = x + y` for `x += y`.
@@ -85,7 +85,7 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
         let sign = written.trim_end_matches('=');
         let message = Diagnostic::error(codes::FOREIGN_OPERATOR, format!("`{written}` is not an operator of attn"))
             .at(lexeme.span, "");
-        let in_code = matches!(place.holds, Holds::Body | Holds::Block) && start < at;
+        let in_code = matches!(place.holds, Inside::Body | Inside::Block) && start < at;
         let end = scan.end(&lexemes, at);
         if !in_code || end <= at + 1 {
             diagnostics.push(message.help(format!("write `x = x {sign} ..`")));
@@ -139,7 +139,7 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
 /// How many powers are rewritten with their operands.
 const MOST: usize = 64;
 
-/// Where the operand before a token begins: a name or a bracket, and the calls, indices and fields behind it.
+/// Where the operand before a token begins: a name or a bracket, and the calls, indices and fields after it.
 fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     let mut i = at.checked_sub(1)?;
     loop {
@@ -165,7 +165,7 @@ fn start(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     }
 }
 
-/// Where the operand behind a token ends.
+/// Where the operand after a token ends.
 fn end(lexemes: &[Lexeme<'_>], scan: &Scan, at: usize) -> Option<usize> {
     let mut i = at + 1;
     while matches!(lexemes.get(i)?.token, Token::Minus | Token::Plus) {

@@ -1,9 +1,9 @@
 //! `x[:, 0]`, `x[1:]`, `x[..., 0]`: slices as Python has them.
 
-use super::{Holds, Scan, made};
+use super::{Inside, Scan, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 
 /// Replaces `:` in indices by `..`, a `:` alone by `0..`, and `...` by `..`.
@@ -24,7 +24,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         let next = lexemes.get(at + 1);
         let dots = lexeme.token == Token::DotDot
             && next.is_some_and(|next| next.token == Token::Dot && next.span.start == lexeme.span.end);
-        let in_index = place.holds == Holds::Indices;
+        let in_index = place.holds == Inside::Indices;
         let Some(open) = place.open.filter(|_| in_index && (dots || lexeme.token == Token::Colon)) else {
             out.push(*lexeme);
             continue;
@@ -43,7 +43,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         };
         out.push(Lexeme { token: Token::DotDot, span, tainted: true });
         let written = if dots { "`...`" } else { "`:`" };
-        let message = || Diagnostic::error(codes::SLICE, format!("{written} makes no slice here")).at(span, "");
+        let message = || Diagnostic::error(codes::SLICE, format!("{written} is not slice syntax")).at(span, "");
         match found.iter_mut().rev().find(|(other, _)| *other == open) {
             Some((_, message)) => *message = message.clone().fix(span, replacement),
             None => found.push((open, message().fix(span, replacement))),
@@ -58,7 +58,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         let whole_axis = shown.contains("0..,") || shown.contains("0..]");
         let mut message = message.help(format!("write `{shown}`"));
         if whole_axis {
-            message = message.help("`0..` is a whole axis; `..` alone stands for all axes that are not named");
+            message = message.help("`0..` is a whole axis; `..` alone stands for all remaining axes");
         }
         diagnostics.push(message);
     }

@@ -1,9 +1,9 @@
 //! `let a, b = ..`, `-> A, B`, and a last line `a, b`: several values without parentheses.
 
-use super::{Holds, Scan, between, made};
+use super::{Inside, Scan, between, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics, fixed_text};
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     let scan = Scan::new(&lexemes);
     let candidate = |at: usize| {
         lexemes[at].token == Token::Comma
-            && matches!(scan.place(at).holds, Holds::Body | Holds::Block | Holds::Members | Holds::Items)
+            && matches!(scan.place(at).holds, Inside::Body | Inside::Block | Inside::Members | Inside::Items)
     };
     if !(0..lexemes.len()).any(candidate) {
         return lexemes;
@@ -29,9 +29,9 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
         {
             declared.insert(name);
         }
-        if token == Token::Arrow && !matches!(place.holds, Holds::Round | Holds::Indices | Holds::Square) {
+        if token == Token::Arrow && !matches!(place.holds, Inside::Round | Inside::Indices | Inside::Square) {
             at = result(&lexemes, &scan, at, text, &mut added, diagnostics);
-        } else if place.starts && matches!(place.holds, Holds::Body | Holds::Block) {
+        } else if place.starts && matches!(place.holds, Inside::Body | Inside::Block) {
             at = statement(&lexemes, &scan, at, text, &declared, &mut added, diagnostics);
         } else {
             at += 1;
@@ -79,7 +79,7 @@ fn result<'a>(
             end,
             "",
             text,
-            "several results stand in parentheses",
+            "several results need parentheses",
             added,
             diagnostics,
         );
@@ -105,7 +105,7 @@ fn statement<'a>(
         if let Some(within) = within
             && (start + 1..within).any(|i| lexemes[i].token == Token::Comma && scan.place(i).open == around)
         {
-            let what = "several names stand in parentheses";
+            let what = "several names need parentheses";
             wrap(lexemes, &[(start + 1, within)], start, within, "", text, what, added, diagnostics);
         }
         return start + 1;
@@ -141,7 +141,7 @@ fn statement<'a>(
         None => {}
     }
     if !wrapped.is_empty() {
-        wrap(lexemes, &wrapped, start, end, missing, text, "several values stand in parentheses", added, diagnostics);
+        wrap(lexemes, &wrapped, start, end, missing, text, "several values need parentheses", added, diagnostics);
     }
     // What stands inside the statement's own blocks is looked at as well.
     start + 1

@@ -1,10 +1,10 @@
 //! Words of other languages where they stand for something that this one has: `def`, `elif`, `return`, `self.w`, `int`.
 
-use super::{Holds, Scan, between, ends_operand, made};
+use super::{Inside, Scan, between, ends_operand, made};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::Elem;
-use crate::syntax::span::Span;
+use crate::source::Span;
 use crate::syntax::token::{Lexeme, Token};
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ impl<'a> Words<'_, 'a> {
     }
 
     fn foreign(&mut self, span: Span, word: &str, help: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(codes::FOREIGN_WORD, format!("`{word}` is not a word of attn")).at(span, "").help(help)
+        Diagnostic::error(codes::FOREIGN_WORD, format!("`{word}` is not a keyword of attn")).at(span, "").help(help)
     }
 
     fn push(&mut self, token: Token<'a>, span: Span) {
@@ -79,8 +79,8 @@ impl<'a> Words<'_, 'a> {
     fn step(&mut self, at: usize) -> usize {
         let lexeme = self.lexemes[at];
         let place = self.scan.place(at);
-        let in_code = matches!(place.holds, Holds::Body | Holds::Block);
-        let starts_item = place.starts && matches!(place.holds, Holds::Items | Holds::Members);
+        let in_code = matches!(place.holds, Inside::Body | Inside::Block);
+        let starts_item = place.starts && matches!(place.holds, Inside::Items | Inside::Members);
         let next = self.token(at + 1);
         let done = match lexeme.token {
             Token::Ident("def" | "func" | "function")
@@ -89,7 +89,7 @@ impl<'a> Words<'_, 'a> {
                 self.def(at)
             }
             Token::Ident("class") if starts_item && matches!(next, Some(Token::Ident(_))) => self.class(at),
-            Token::Ident("import" | "from") if place.starts && place.holds == Holds::Items => self.import(at),
+            Token::Ident("import" | "from") if place.starts && place.holds == Inside::Items => self.import(at),
             Token::Ident("elif") if place.starts => self.elif(at),
             Token::Ident("pass") if place.starts && !self.goes_on(at + 1) => self.pass(at),
             Token::Ident("return") if in_code && place.starts => self.return_(at),
@@ -99,7 +99,7 @@ impl<'a> Words<'_, 'a> {
             }
             Token::Ident(_) if self.in_type(at) => self.layer_type(at),
             Token::Ident(_) if in_code && place.starts && next == Some(Token::Colon) => self.annotated(at),
-            Token::Ident(_) if place.holds == Holds::Members && place.starts && next == Some(Token::Eq) => {
+            Token::Ident(_) if place.holds == Inside::Members && place.starts && next == Some(Token::Eq) => {
                 self.field(at)
             }
             Token::Var => self.var(at),
@@ -127,9 +127,8 @@ impl<'a> Words<'_, 'a> {
         if self.token(at + 1) == Some(Token::Ident("__init__")) {
             return self.constructor(at);
         }
-        let message =
-            self.foreign(span, word, "functions begin with `fn`; those that are called from outside with `pub fn`");
-        let is_member = self.scan.place(at).holds == Holds::Members;
+        let message = self.foreign(span, word, "functions are declared with `fn`, entry points with `pub fn`");
+        let is_member = self.scan.place(at).holds == Inside::Members;
         let public = is_member && self.in_model(at) && self.before(at) != Some(Token::Pub);
         self.diagnostics.push(message.fix(span, if public { "pub fn" } else { "fn" }));
         if public {
@@ -149,14 +148,14 @@ impl<'a> Words<'_, 'a> {
         }) == Some(true)
     }
 
-    /// `def __init__(self, ..)`: left out with its body.
+    /// `def __init__(self, ..)`: omitted with its body.
     fn constructor(&mut self, at: usize) -> Option<usize> {
         let brace = (at..self.lexemes.len()).find(|i| self.token(*i) == Some(Token::LBrace))?;
         let end = self.scan.closers.get(brace).copied().flatten()?;
         let place = self.lexemes[at].span.to(self.lexemes[at + 1].span);
         let message = Diagnostic::error(codes::FOREIGN_WORD, "a layer has no constructor")
             .at(place, "")
-            .help("its fields stand in its braces, with their types: `proj: Linear<D, D>`, `w: f32[D, D]`");
+            .help("declare its fields in its braces, with their types: `proj: Linear<D, D>`, `w: f32[D, D]`");
         self.diagnostics.push(message);
         Some(end + 1)
     }
@@ -168,7 +167,7 @@ impl<'a> Words<'_, 'a> {
         let round = self.token(at + 2) == Some(Token::LParen);
         let end = if round { self.scan.closers.get(at + 2).copied().flatten()? } else { at + 1 };
         let mut message = self
-            .foreign(span, "class", "write `layer Name<D> { .. }`, or `model Name { .. }` for what is compiled")
+            .foreign(span, "class", "write `layer Name<D> { .. }`, or `model Name { .. }` to compile it")
             .fix(span, "layer");
         if round {
             message = message.fix(name.after().to(self.lexemes[end].span), "");
@@ -189,7 +188,7 @@ impl<'a> Words<'_, 'a> {
         let whole = Span::new(span.file, span.start, span.start + line.len() as u32);
         let word = self.text.get(span.range()).unwrap_or("import");
         let library = line.contains("nn") && !self.text.contains("use std.nn") && !self.has_library;
-        let help = "operations are known without it; the layers of the library are made known by `use std.nn`";
+        let help = "operations need no import; `use std.nn` imports the layers of the library";
         let message = self.foreign(span, word, help);
         self.diagnostics.push(message.fix(whole, if library { "use std.nn" } else { "" }));
         if library {
@@ -223,7 +222,7 @@ impl<'a> Words<'_, 'a> {
         let end = self.scan.end(self.lexemes, at);
         let after = (end..self.lexemes.len()).find(|i| !matches!(self.token(*i), Some(Token::Newline | Token::Semi)));
         let place = self.scan.place(at);
-        let is_last = place.holds == Holds::Body && after.is_none_or(|after| self.token(after) == Some(Token::RBrace));
+        let is_last = place.holds == Inside::Body && after.is_none_or(|after| self.token(after) == Some(Token::RBrace));
         let help = "the last expression of a function's body is its value";
         let message = self.foreign(lexeme.span, "return", help);
         if !self.goes_on(at + 1) {
@@ -236,7 +235,7 @@ impl<'a> Words<'_, 'a> {
             self.diagnostics.push(message.fix(Span::new(lexeme.span.file, lexeme.span.start, start), ""));
             return Some(at + 1);
         }
-        let message = message.help("a function ends at its end only; a choice of values is `if c { a } else { b }`");
+        let message = message.help("there is no early return; write `if c { a } else { b }` as the last expression");
         self.diagnostics.push(message);
         self.push(Token::Missing, lexeme.span);
         Some(end)
@@ -257,16 +256,16 @@ impl<'a> Words<'_, 'a> {
         let message = self.selves.take().unwrap_or_else(|| {
             Diagnostic::error(codes::FOREIGN_WORD, "there is no `self`")
                 .at(span, "")
-                .help("fields and functions of a layer are known by their names alone")
+                .help("use the fields and functions of a layer by name alone")
         });
         self.selves = Some(message.fix(change, ""));
         Some(next)
     }
 
-    /// Does a type stand here: behind a `:` that is no slice, or behind `->`?
+    /// Does a type stand here: after a `:` that is no slice, or after `->`?
     fn in_type(&self, at: usize) -> bool {
         match self.before(at) {
-            Some(Token::Colon) => self.scan.place(at).holds != Holds::Indices,
+            Some(Token::Colon) => self.scan.place(at).holds != Inside::Indices,
             Some(Token::Arrow) => true,
             Some(Token::LParen | Token::Comma) => {
                 let Some(open) = self.scan.place(at).open else { return false };
@@ -305,9 +304,8 @@ impl<'a> Words<'_, 'a> {
         let is_tensor = name.to_lowercase().ends_with("tensor") || name.to_lowercase().ends_with("array");
         let message = Diagnostic::error(codes::FOREIGN_WORD, format!("`{written}` is not a type of attn")).at(span, "");
         if is_tensor && !has_shape {
-            self.diagnostics.push(
-                message.help(format!("a type has an element type and a name for each dimension: `{elem}[S, D]`")),
-            );
+            self.diagnostics
+                .push(message.help(format!("a type is an element type and its dimensions: `{elem}[S, D]`")));
             self.push(Token::Missing, span);
             return Some(last + 1);
         }
@@ -327,9 +325,9 @@ impl<'a> Words<'_, 'a> {
         let head = between(self.text, self.lexemes, at, equals - 1);
         let before = Span::new(span.file, span.start, span.start);
         self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "a new variable is declared")
+            Diagnostic::error(codes::FOREIGN_WORD, "a new variable must be declared")
                 .at(span, "")
-                .help(format!("write `let {head} = ..`, or `var`, if it is assigned again"))
+                .help(format!("write `let {head} = ..`, or `var` if it is assigned again"))
                 .fix(before, "let "),
         );
         self.push(Token::Let, before);
@@ -352,7 +350,7 @@ impl<'a> Words<'_, 'a> {
         let shown = if args.is_empty() { format!("{name}: {last}") } else { format!("{name}: {last}<{args}>") };
         let whole = self.lexemes[at].span.to(self.lexemes[close].span);
         self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "a field is declared with its type")
+            Diagnostic::error(codes::FOREIGN_WORD, "a field must be declared with its type")
                 .at(equals, "")
                 .help(format!("write `{shown}`"))
                 .fix(whole, shown),
@@ -367,7 +365,7 @@ impl<'a> Words<'_, 'a> {
 
     /// `proj: nn.Linear(D, D)`
     fn layer_type(&mut self, at: usize) -> Option<usize> {
-        if self.scan.place(at).holds != Holds::Members {
+        if self.scan.place(at).holds != Inside::Members {
             return None;
         }
         let (open, close) = self.call_of_layer(at)?;
@@ -377,7 +375,7 @@ impl<'a> Words<'_, 'a> {
         let shown = if args.is_empty() { last.to_string() } else { format!("{last}<{args}>") };
         let whole = self.lexemes[at].span.to(self.lexemes[close].span);
         self.diagnostics.push(
-            Diagnostic::error(codes::FOREIGN_WORD, "the generics of a layer stand in `<..>`")
+            Diagnostic::error(codes::FOREIGN_WORD, "the generics of a layer are written in `<..>`")
                 .at(self.lexemes[open].span.to(self.lexemes[close].span), "")
                 .help(format!("write `{shown}`"))
                 .fix(whole, shown),

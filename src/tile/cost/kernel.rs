@@ -332,9 +332,9 @@ impl Walk<'_> {
                     self.add(n);
                 }
             }
-            Op::Dot | Op::DotPanels { .. } => {
+            Op::Dot { .. } | Op::DotPanels { .. } => {
                 if let (Some(a), Some(sums)) = (operand(0), result) {
-                    let inner = if matches!(data.op, Op::Dot) { a.cols } else { a.rows };
+                    let inner = if matches!(data.op, Op::Dot { .. }) { a.cols } else { a.rows };
                     let inner = self.extent(inner).unsigned_abs();
                     let n = self.elements(sums).saturating_mul(inner).saturating_mul(2);
                     self.add(n);
@@ -417,7 +417,7 @@ impl Walk<'_> {
         self.touch_at(*buffer, start, (row_axis, col_axis), (rows, cols), write);
     }
 
-    /// A panel of whole numbers, a byte of which has so many steps, and its scales.
+    /// A panel of integers, a byte of which has this many steps, and its scales.
     fn touch_scaled(&mut self, data: &InstData, steps: i64, (rows, cols): (i64, i64)) {
         let [buffer, indices @ .., scales] = data.operands.as_slice() else { return };
         let mut start: Vec<Known> = indices.iter().map(|v| self.frame[*v]).collect();

@@ -21,15 +21,15 @@ enum Root {
 
 /// A buffer of a plan: where it begins, and its type as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct BufferStart {
     root: Root,
     element: i64,
 }
 
 #[derive(Clone, Debug, Default)]
-enum Val {
+enum PlanValue {
     Known(Known),
-    Buffer(Rc<Place>),
+    Buffer(Rc<BufferStart>),
     #[default]
     None,
 }
@@ -70,7 +70,7 @@ struct Walk<'a> {
     kernels: BTreeMap<&'a str, (usize, &'a Kernel)>,
     sites: BTreeMap<Inst, usize>,
     dims: SecondaryMap<Inst, i64>,
-    frame: SecondaryMap<Value, Val>,
+    frame: SecondaryMap<Value, PlanValue>,
     /// Kernels that were walked already, by number and indices.
     known: BTreeMap<(usize, Vec<i64>), Done>,
     steps: u64,
@@ -80,8 +80,8 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn known(&self, v: Value) -> Known {
         match &self.frame[v] {
-            Val::Known(x) => *x,
-            Val::Buffer(_) | Val::None => Known::Nothing,
+            PlanValue::Known(x) => *x,
+            PlanValue::Buffer(_) | PlanValue::None => Known::Nothing,
         }
     }
 
@@ -94,7 +94,7 @@ impl Walk<'_> {
                 self.instruction(*i)?;
             }
             let Some(call) = kernel::target(&body.block(block).terminator, &|v| self.known(v))? else { return Ok(()) };
-            let values: Vec<Val> = call.args.iter().map(|v| self.frame[*v].clone()).collect();
+            let values: Vec<PlanValue> = call.args.iter().map(|v| self.frame[*v].clone()).collect();
             for (arg, x) in body.block(call.block).args.iter().zip(values) {
                 self.frame[*arg] = x;
             }
@@ -107,7 +107,7 @@ impl Walk<'_> {
         let data = body.inst(i);
         if let Some(x) = kernel::simple(body, i, &self.dims, &|v| self.known(v)) {
             if let Some(v) = data.result {
-                self.frame[v] = Val::Known(x);
+                self.frame[v] = PlanValue::Known(x);
             }
             return Ok(());
         }
@@ -117,26 +117,26 @@ impl Walk<'_> {
         }
         let Some(result) = data.result.filter(|v| body.ty(*v).buffer().is_some()) else { return Ok(()) };
         let place = match &data.op {
-            Op::Arg(n) => Place { root: Root::Arg(*n), element: 0 },
+            Op::Arg(n) => BufferStart { root: Root::Arg(*n), element: 0 },
             Op::View { offset, strides } => {
                 let Some((base, rest)) = data.operands.split_first() else { return Ok(()) };
-                let Val::Buffer(base) = self.frame[*base].clone() else { return Ok(()) };
+                let PlanValue::Buffer(base) = self.frame[*base].clone() else { return Ok(()) };
                 let mut element = base.element.wrapping_add(dim(offset, self.symbols)?);
                 for (v, stride) in rest.iter().zip(strides) {
                     let Known::Number(n) = self.known(*v) else { return Err("data decides what is viewed".into()) };
                     element = element.wrapping_add(n.wrapping_mul(dim(stride, self.symbols)?));
                 }
-                Place { root: base.root.clone(), element }
+                BufferStart { root: base.root.clone(), element }
             }
             // Room in the arena, results, parameters: the operation with its indices says which.
             op => {
                 let indices: Vec<Known> = data.operands.iter().map(|v| self.known(*v)).collect();
                 let what = format!("{op:?} {indices:?}");
                 let is_weight = matches!(op, Op::Param { .. } | Op::Packed { .. });
-                Place { root: if is_weight { Root::Weights(what) } else { Root::Other(what) }, element: 0 }
+                BufferStart { root: if is_weight { Root::Weights(what) } else { Root::Other(what) }, element: 0 }
             }
         };
-        self.frame[result] = Val::Buffer(Rc::new(place));
+        self.frame[result] = PlanValue::Buffer(Rc::new(place));
         Ok(())
     }
 
@@ -152,8 +152,8 @@ impl Walk<'_> {
         }
         // The same memory seen in the same way is read once.
         let place = |v: &Value| match &self.frame[*v] {
-            Val::Buffer(p) => Some((p.clone(), self.plan.body.ty(*v))),
-            Val::Known(_) | Val::None => None,
+            PlanValue::Buffer(p) => Some((p.clone(), self.plan.body.ty(*v))),
+            PlanValue::Known(_) | PlanValue::None => None,
         };
         let places: Vec<_> = operands.iter().map(place).collect();
         let same: Vec<Option<usize>> = (0..places.len())

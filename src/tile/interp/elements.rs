@@ -1,8 +1,7 @@
 //! Elements in computation, and what the operations do to them.
 
-use super::{Failure, broken, fail};
-use crate::ir::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use super::{EvalError, broken, fail};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 
 /// An element in computation: `f32`, or an integer or truth value of the value's type.
@@ -108,7 +107,7 @@ impl Element {
     }
 }
 
-pub(super) fn unary(op: UnaryOp, x: Element, elem: Elem) -> Result<Element, Failure> {
+pub(super) fn unary(op: UnaryOp, x: Element, elem: Elem) -> Result<Element, EvalError> {
     match x {
         Element::Float(x) => Ok(Element::Float(op.eval_f32(x))),
         Element::Int(n) => match op.eval_int(n) {
@@ -137,7 +136,7 @@ pub(super) fn reduce(
     kind: ReduceKind,
     elem: Elem,
     mut line: impl Iterator<Item = Element>,
-) -> Result<Element, Failure> {
+) -> Result<Element, EvalError> {
     let lowest = match elem {
         Elem::I8 => i64::from(i8::MIN),
         Elem::I32 => i64::from(i32::MIN),

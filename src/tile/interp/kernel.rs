@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::dot;
 use super::elements::{Element, binary, compare, reduce, unary, wrap};
 use super::memory::{Storage, View};
 use super::runs::{RunView, Runs};
-use super::{Budget, Failure, broken, dim, fail, located};
+use super::{Budget, EvalError, broken, dim, fail, located};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
-use crate::tile::{Block, Body, Extent, GROUP, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value};
+use crate::tile::{
+    Block, Body, DotMode, Extent, GROUP, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value,
+};
 
 /// The elements of a tile, row by row.
 #[derive(Clone, Debug)]
@@ -30,7 +33,7 @@ impl Tile {
 
 /// A value while a body runs.
 #[derive(Clone, Debug)]
-pub(super) enum Val {
+pub(super) enum RuntimeValue {
     Index(i64),
     Scalar(Element),
     Tile(Tile),
@@ -47,10 +50,10 @@ pub(super) enum Val {
 }
 
 /// The values of a body.
-pub(super) type Frame = Vec<Option<Val>>;
+pub(super) type Frame = Vec<Option<RuntimeValue>>;
 
 /// What a kernel runs on.
-pub(super) struct Machine<'a> {
+pub(super) struct KernelRun<'a> {
     pub memory: &'a mut Vec<Storage>,
     pub symbols: &'a BTreeMap<String, i64>,
     pub sites: &'a [String],
@@ -64,33 +67,33 @@ pub(super) fn slot(v: Value) -> usize {
     v.as_u32() as usize
 }
 
-pub(super) fn get(frame: &Frame, v: Value) -> Result<&Val, Failure> {
+pub(super) fn get(frame: &Frame, v: Value) -> Result<&RuntimeValue, EvalError> {
     match frame.get(slot(v)) {
         Some(Some(x)) => Ok(x),
         _ => broken(format!("{v} has no value")),
     }
 }
 
-pub(super) fn set(frame: &mut Frame, v: Value, x: Val) {
+pub(super) fn set(frame: &mut Frame, v: Value, x: RuntimeValue) {
     if let Some(s) = frame.get_mut(slot(v)) {
         *s = Some(x);
     }
 }
 
-pub(super) fn index(frame: &Frame, v: Value) -> Result<i64, Failure> {
+pub(super) fn index(frame: &Frame, v: Value) -> Result<i64, EvalError> {
     match get(frame, v)? {
-        Val::Index(n) => Ok(*n),
+        RuntimeValue::Index(n) => Ok(*n),
         _ => broken(format!("{v} is no index")),
     }
 }
 
-pub(super) fn indices(frame: &Frame, vs: &[Value]) -> Result<Vec<i64>, Failure> {
+pub(super) fn indices(frame: &Frame, vs: &[Value]) -> Result<Vec<i64>, EvalError> {
     vs.iter().map(|v| index(frame, *v)).collect()
 }
 
-pub(super) fn buffer(frame: &Frame, v: Value) -> Result<Rc<View>, Failure> {
+pub(super) fn buffer(frame: &Frame, v: Value) -> Result<Rc<View>, EvalError> {
     match get(frame, v)? {
-        Val::Buffer(b) => Ok(b.clone()),
+        RuntimeValue::Buffer(b) => Ok(b.clone()),
         _ => broken(format!("{v} is no buffer")),
     }
 }
@@ -102,27 +105,27 @@ pub(super) enum Next {
 }
 
 /// Takes a jump: the target's arguments get their values all at once.
-pub(super) fn jump(body: &Body, frame: &mut Frame, t: &Terminator) -> Result<Next, Failure> {
+pub(super) fn jump(body: &Body, frame: &mut Frame, t: &Terminator) -> Result<Next, EvalError> {
     let call = match t {
         Terminator::Return(_) => return Ok(Next::Return),
         Terminator::Br(c) => c,
         Terminator::BrIf { condition, then, otherwise } => match get(frame, *condition)? {
-            Val::Scalar(x) if x.truth() => then,
-            Val::Scalar(_) => otherwise,
+            RuntimeValue::Scalar(x) if x.truth() => then,
+            RuntimeValue::Scalar(_) => otherwise,
             _ => return broken("a condition that is no scalar"),
         },
         Terminator::Roles(_) => return broken("roles are not run"),
     };
-    let values: Vec<Val> = call.args.iter().map(|v| get(frame, *v).cloned()).collect::<Result<_, _>>()?;
+    let values: Vec<RuntimeValue> = call.args.iter().map(|v| get(frame, *v).cloned()).collect::<Result<_, _>>()?;
     for (arg, x) in body.block(call.block).args.iter().zip(values) {
         set(frame, *arg, x);
     }
     Ok(Next::Block(call.block))
 }
 
-impl Machine<'_> {
+impl KernelRun<'_> {
     /// Runs a grid point whose parameters and grid indices are in the frame.
-    pub(super) fn point(&mut self, k: &Kernel, frame: &mut Frame) -> Result<(), Failure> {
+    pub(super) fn point(&mut self, k: &Kernel, frame: &mut Frame) -> Result<(), EvalError> {
         let body = &k.body;
         self.scratch.written.fill(false);
         let mut block = body.entry();
@@ -139,12 +142,12 @@ impl Machine<'_> {
         }
     }
 
-    fn instruction(&mut self, body: &Body, i: Inst, frame: &mut Frame) -> Result<(), Failure> {
+    fn instruction(&mut self, body: &Body, i: Inst, frame: &mut Frame) -> Result<(), EvalError> {
         let data = body.inst(i);
         if let (Op::Run { insts, .. }, Some(runs)) = (&data.op, self.runs) {
             let done = runs.execute(i, &mut RunView { machine: self, body, frame });
             for v in insts.iter().filter_map(|k| body.inst(*k).result) {
-                set(frame, v, Val::Scratch);
+                set(frame, v, RuntimeValue::Scratch);
             }
             return done.or_else(broken);
         }
@@ -173,8 +176,8 @@ impl Machine<'_> {
     }
 
     /// Writes a tile that belongs into scratch there.
-    fn settle(&mut self, body: &Body, v: Value, frame: &mut Frame) -> Result<(), Failure> {
-        let (Some(t), Val::Tile(x)) = (body.ty(v).tile(), get(frame, v)?) else { return Ok(()) };
+    fn settle(&mut self, body: &Body, v: Value, frame: &mut Frame) -> Result<(), EvalError> {
+        let (Some(t), RuntimeValue::Tile(x)) = (body.ty(v).tile(), get(frame, v)?) else { return Ok(()) };
         let Space::L1(offset) = t.space else { return Ok(()) };
         for i in 0..x.rows {
             for j in 0..x.cols {
@@ -188,11 +191,11 @@ impl Machine<'_> {
                 self.scratch.write(at, &bytes[..n])?;
             }
         }
-        set(frame, v, Val::Scratch);
+        set(frame, v, RuntimeValue::Scratch);
         Ok(())
     }
 
-    fn extent(&self, frame: &Frame, e: Extent) -> Result<usize, Failure> {
+    fn extent(&self, frame: &Frame, e: Extent) -> Result<usize, EvalError> {
         let n = match e {
             Extent::Static(n) => n,
             Extent::Bounded { value, max } => {
@@ -207,15 +210,15 @@ impl Machine<'_> {
     }
 
     /// The elements of a tile, from wherever they are.
-    fn tile(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, Failure> {
+    fn tile(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, EvalError> {
         let value = get(frame, v)?;
-        if let Val::Tile(t) = value {
+        if let RuntimeValue::Tile(t) = value {
             return Ok(t.clone());
         }
         let Some(t) = body.ty(v).tile() else { return broken(format!("{v} is no tile")) };
         let (rows, cols) = (self.extent(frame, t.rows)?, self.extent(frame, t.cols)?);
         match (value, t.space) {
-            (Val::Scratch, Space::L1(offset)) => {
+            (RuntimeValue::Scratch, Space::L1(offset)) => {
                 let mut data = Vec::with_capacity(rows * cols);
                 let size = t.element_bytes() as usize;
                 for i in 0..rows {
@@ -229,7 +232,7 @@ impl Machine<'_> {
                 }
                 Ok(Tile { rows, cols, data: Rc::new(data) })
             }
-            (Val::Window { view, start, rows: r, cols: c }, _) => self.read(view, start, *r, *c, rows, cols),
+            (RuntimeValue::Window { view, start, rows: r, cols: c }, _) => self.read(view, start, *r, *c, rows, cols),
             _ => broken(format!("{v} is not where its type says")),
         }
     }
@@ -242,7 +245,7 @@ impl Machine<'_> {
         col_axis: Option<usize>,
         rows: usize,
         cols: usize,
-    ) -> Result<Tile, Failure> {
+    ) -> Result<Tile, EvalError> {
         let mut data = Vec::with_capacity(rows * cols);
         let mut at = start.to_vec();
         for i in 0..rows {
@@ -255,9 +258,9 @@ impl Machine<'_> {
     }
 
     /// An operand element by element: a scalar is the same everywhere.
-    fn spread(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, Failure> {
+    fn spread(&self, body: &Body, frame: &Frame, v: Value) -> Result<Tile, EvalError> {
         match get(frame, v)? {
-            Val::Scalar(x) => Ok(Tile { rows: 1, cols: 1, data: Rc::new(vec![*x]) }),
+            RuntimeValue::Scalar(x) => Ok(Tile { rows: 1, cols: 1, data: Rc::new(vec![*x]) }),
             _ => self.tile(body, frame, v),
         }
     }
@@ -268,8 +271,8 @@ impl Machine<'_> {
         body: &Body,
         data: &InstData,
         frame: &Frame,
-        f: &dyn Fn(&[Element]) -> Result<Element, Failure>,
-    ) -> Result<Option<Val>, Failure> {
+        f: &dyn Fn(&[Element]) -> Result<Element, EvalError>,
+    ) -> Result<Option<RuntimeValue>, EvalError> {
         let operands: Vec<Tile> =
             data.operands.iter().map(|v| self.spread(body, frame, *v)).collect::<Result<_, _>>()?;
         let mut xs = vec![Element::Int(0); operands.len()];
@@ -289,18 +292,18 @@ impl Machine<'_> {
                         out.push(f(&xs)?);
                     }
                 }
-                Ok(Some(Val::Tile(Tile { rows, cols, data: Rc::new(out) })))
+                Ok(Some(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
             _ => {
                 for (x, t) in xs.iter_mut().zip(&operands) {
                     *x = t.at(0, 0).map_or_else(|| broken("an operand without its elements"), Ok)?;
                 }
-                Ok(Some(Val::Scalar(f(&xs)?)))
+                Ok(Some(RuntimeValue::Scalar(f(&xs)?)))
             }
         }
     }
 
-    fn operation(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<Option<Val>, Failure> {
+    fn operation(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<Option<RuntimeValue>, EvalError> {
         self.budget.spend(1)?;
         if let Some(x) = scalar_operation(body, data, frame, self.symbols, self.sites)? {
             return Ok(Some(x));
@@ -316,17 +319,17 @@ impl Machine<'_> {
             Op::Full | Op::Copy => self.elementwise(body, data, frame, &|x| Ok(x[0])),
             Op::LoadScalar => {
                 let (view, at) = self.access(data, frame, 0, 0)?;
-                Ok(Some(Val::Scalar(view.read(self.memory, &at)?)))
+                Ok(Some(RuntimeValue::Scalar(view.read(self.memory, &at)?)))
             }
             Op::Load { rows, cols } => {
                 let (view, at) = self.access(data, frame, 0, 0)?;
                 let (r, c) = self.result_extents(body, data, frame)?;
                 self.budget.spend((r * c) as u64)?;
-                Ok(Some(Val::Tile(self.read(&view, &at, *rows, *cols, r, c)?)))
+                Ok(Some(RuntimeValue::Tile(self.read(&view, &at, *rows, *cols, r, c)?)))
             }
             Op::Window { rows, cols } => {
                 let (view, start) = self.access(data, frame, 0, 0)?;
-                Ok(Some(Val::Window { view, start, rows: *rows, cols: *cols }))
+                Ok(Some(RuntimeValue::Window { view, start, rows: *rows, cols: *cols }))
             }
             Op::LoadScaled { bits } => self.scaled(body, data, frame, *bits).map(Some),
             Op::LoadPairs => self.pairs(body, data, frame).map(Some),
@@ -354,7 +357,7 @@ impl Machine<'_> {
                     Element::Int(wrap(start.wrapping_add(n), elem))
                 };
                 let out = (0..r).flat_map(|i| (0..c).map(move |j| count(i, j))).collect();
-                Ok(Some(Val::Tile(Tile { rows: r, cols: c, data: Rc::new(out) })))
+                Ok(Some(RuntimeValue::Tile(Tile { rows: r, cols: c, data: Rc::new(out) })))
             }
             Op::Transpose => {
                 let x = self.operand_tile(body, data, frame, 0)?;
@@ -364,7 +367,7 @@ impl Machine<'_> {
                         out.extend(x.data.get(i * x.cols + j).copied());
                     }
                 }
-                Ok(Some(Val::Tile(Tile { rows: x.cols, cols: x.rows, data: Rc::new(out) })))
+                Ok(Some(RuntimeValue::Tile(Tile { rows: x.cols, cols: x.rows, data: Rc::new(out) })))
             }
             Op::PairRows => {
                 let x = self.operand_tile(body, data, frame, 0)?;
@@ -373,10 +376,10 @@ impl Machine<'_> {
                 let all = (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j)));
                 let row = |i, j| if i < x.rows { x.at(i, j) } else { Some(Element::Float(0.0)) };
                 let out = all.filter_map(|(i, j)| Some(row(i, j)?.narrow(Elem::BF16))).collect();
-                Ok(Some(Val::Tile(Tile { rows, cols, data: Rc::new(out) })))
+                Ok(Some(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
             Op::Element => match self.operand_tile(body, data, frame, 0)?.at(0, 0) {
-                Some(x) => Ok(Some(Val::Scalar(x))),
+                Some(x) => Ok(Some(RuntimeValue::Scalar(x))),
                 None => broken("a tile of one without its element"),
             },
             Op::Reduce { kind, axis } => {
@@ -393,19 +396,24 @@ impl Machine<'_> {
                     let at = |n: usize| if *axis == 0 { n * x.cols + line } else { line * x.cols + n };
                     out.push(reduce(*kind, from, (0..length).filter_map(|n| x.data.get(at(n)).copied()))?);
                 }
-                Ok(Some(Val::Tile(Tile { rows, cols, data: Rc::new(out) })))
+                Ok(Some(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
-            Op::Dot | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
+            Op::Dot { .. } | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
             _ => broken(format!("{} is not run", data.op.info().name)),
         }
     }
 
-    /// Whole numbers times their scales.
-    fn scaled(&mut self, body: &Body, data: &InstData, frame: &Frame, bits: u8) -> Result<Val, Failure> {
+    /// Whole numbers and their scales, each row by row: a row of scales for each group of steps.
+    fn numbers(
+        &mut self,
+        data: &InstData,
+        frame: &Frame,
+        bits: u8,
+        (rows, cols): (usize, usize),
+    ) -> Result<(Vec<i64>, Vec<f32>), EvalError> {
         let (view, start) = self.access(data, frame, 0, 1)?;
         let Some(scales) = data.operands.last() else { return broken("a panel without scales") };
         let scales = buffer(frame, *scales)?;
-        let (rows, cols) = self.result_extents(body, data, frame)?;
         self.budget.spend((rows * cols) as u64)?;
         let (steps, group) = (if bits == 4 { 2 } else { 1 }, i64::from(GROUP));
         let Some(axis) = start.len().checked_sub(2) else { return broken("a panel of less than two axes") };
@@ -413,29 +421,42 @@ impl Machine<'_> {
         if first.rem_euclid(group) != 0 {
             return broken(format!("a panel starts at step {first}, not with a group of {group}"));
         }
-        let (mut at, mut scale_at) = (start.clone(), start.clone());
-        let mut out = Vec::with_capacity(rows * cols);
+        let mut at = start.clone();
+        let (mut numbers, mut all_scales) = (Vec::with_capacity(rows * cols), Vec::new());
         for i in 0..rows {
             let step = first.wrapping_add(i64::try_from(i).unwrap_or(i64::MAX));
-            (at[axis], scale_at[axis]) = (step.div_euclid(steps), step.div_euclid(group));
             for j in 0..cols {
-                let column = start[axis + 1].wrapping_add(i64::try_from(j).unwrap_or(i64::MAX));
-                (at[axis + 1], scale_at[axis + 1]) = (column, column);
+                at[axis] = step.div_euclid(steps);
+                at[axis + 1] = start[axis + 1].wrapping_add(i64::try_from(j).unwrap_or(i64::MAX));
                 let byte = view.read(self.memory, &at)?.int();
-                let number = match bits {
+                numbers.push(match bits {
                     4 if step % 2 == 0 => (byte << 60) >> 60,
                     4 => byte >> 4,
                     _ => byte,
-                };
-                let scale = scales.read(self.memory, &scale_at)?.float();
-                out.push(Element::Float(number as f32 * scale));
+                });
+                if step % group == 0 {
+                    at[axis] = step.div_euclid(group);
+                    all_scales.push(scales.read(self.memory, &at)?.float());
+                }
             }
         }
-        Ok(Val::Tile(Tile { rows, cols, data: Rc::new(out) }))
+        Ok((numbers, all_scales))
+    }
+
+    /// Whole numbers times their scales.
+    fn scaled(&mut self, body: &Body, data: &InstData, frame: &Frame, bits: u8) -> Result<RuntimeValue, EvalError> {
+        let (rows, cols) = self.result_extents(body, data, frame)?;
+        let (numbers, scales) = self.numbers(data, frame, bits, (rows, cols))?;
+        let group = GROUP.unsigned_abs() as usize * cols;
+        let of_groups = numbers.chunks(group.max(1)).zip(scales.chunks(cols.max(1)));
+        let products = of_groups.flat_map(|(numbers, scales)| {
+            numbers.iter().zip(scales.iter().cycle()).map(|(n, scale)| Element::Float(*n as f32 * scale))
+        });
+        Ok(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(products.collect()) }))
     }
 
     /// Steps that lie in pairs.
-    fn pairs(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<Val, Failure> {
+    fn pairs(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<RuntimeValue, EvalError> {
         let (view, start) = self.access(data, frame, 0, 0)?;
         let (rows, cols) = self.result_extents(body, data, frame)?;
         self.budget.spend((rows * cols) as u64)?;
@@ -448,11 +469,11 @@ impl Machine<'_> {
                 out.push(view.read(self.memory, &[lead, &own].concat())?);
             }
         }
-        Ok(Val::Tile(Tile { rows, cols, data: Rc::new(out) }))
+        Ok(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) }))
     }
 
-    /// `acc + a @ b`: chains of sums, the inner index in order, that are added to the tile `acc`, or start with the scalar.
-    fn dot(&mut self, body: &Body, data: &InstData, frame: &Frame, elem: Elem) -> Result<Val, Failure> {
+    /// `acc + a @ b`: sums over the steps, that are added to the tile `acc`, or start with the scalar.
+    fn dot(&mut self, body: &Body, data: &InstData, frame: &Frame, elem: Elem) -> Result<RuntimeValue, EvalError> {
         let a = self.operand_tile(body, data, frame, 0)?;
         let b = self.operand_tile(body, data, frame, 1)?;
         let Some(start) = data.operands.get(2) else { return broken("an operand is missing") };
@@ -469,22 +490,35 @@ impl Machine<'_> {
         self.budget.flops += 2 * (acc.rows * acc.cols * inner) as u64;
         let mut out = Vec::with_capacity(acc.data.len());
         if elem == Elem::F32 {
-            // The same sums, without asking each element what it is.
             let floats = |t: &Tile| t.data.iter().map(|x| x.float()).collect::<Vec<f32>>();
             let (x, y) = (floats(&a), floats(&b));
+            let numbers = self.numbers_of_groups(body, data, frame, (inner, b.cols))?;
+            let columns: Vec<Vec<f32>> = (0..acc.cols).map(|j| column(&y, j, b.cols)).collect();
+            let mode = match data.op {
+                Op::Dot { mode } => mode.unwrap_or(DotMode::Chain),
+                _ => DotMode::Fma,
+            };
             for i in 0..acc.rows {
                 let row: Vec<f32> = (0..inner)
                     .filter_map(|k| x.get(if panels { k * a.cols + i } else { i * a.cols + k }).copied())
                     .collect();
-                for j in 0..acc.cols {
-                    let column = y.iter().skip(j).step_by(b.cols.max(1));
+                let start = first.map_or(0.0, Element::float);
+                let sums: Vec<f32> = match &numbers {
+                    Some((bits, columns)) => {
+                        let row = dot::rounded(&row, *bits);
+                        let column = |(numbers, scales): &(Vec<i64>, Vec<f32>)| {
+                            dot::sum_of_groups(&row, &dot::Numbers { numbers, scales }, start)
+                        };
+                        columns.iter().map(column).collect()
+                    }
+                    None => columns.iter().map(|column| dot::sum(mode, &row, column, start)).collect(),
+                };
+                for (j, sum) in sums.into_iter().enumerate() {
                     let acc = acc.data.get(i * acc.cols + j).map_or(0.0, |x| x.float());
-                    let chain =
-                        row.iter().zip(column).fold(first.map_or(0.0, Element::float), |sum, (x, y)| sum + x * y);
-                    out.push(Element::Float(if first.is_some() { chain } else { acc + chain }));
+                    out.push(Element::Float(if first.is_some() { sum } else { acc + sum }));
                 }
             }
-            return Ok(Val::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }));
+            return Ok(RuntimeValue::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }));
         }
         for i in 0..acc.rows {
             for j in 0..acc.cols {
@@ -502,17 +536,39 @@ impl Machine<'_> {
                 out.push(if first.is_some() { sum } else { binary(BinaryOp::Add, acc, sum, elem) });
             }
         }
-        Ok(Val::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))
+        Ok(RuntimeValue::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))
     }
 
-    fn operand_tile(&self, body: &Body, data: &InstData, frame: &Frame, n: usize) -> Result<Tile, Failure> {
+    /// Bits, and the columns of numbers with their scales, of a product that sums whole groups.
+    fn numbers_of_groups(
+        &mut self,
+        body: &Body,
+        data: &InstData,
+        frame: &Frame,
+        (steps, cols): (usize, usize),
+    ) -> Result<Option<ColumnsOfNumbers>, EvalError> {
+        let right = data.operands.get(1).and_then(|v| body.def_inst(*v));
+        let (Op::Dot { mode: Some(DotMode::Groups) }, Some(load @ InstData { op: Op::LoadScaled { bits }, .. })) =
+            (&data.op, right)
+        else {
+            return Ok(None);
+        };
+        if !steps.is_multiple_of(GROUP.unsigned_abs() as usize) {
+            return Ok(None);
+        }
+        let (numbers, scales) = self.numbers(load, frame, *bits, (steps, cols))?;
+        let both = |j: usize| (column(&numbers, j, cols), column(&scales, j, cols));
+        Ok(Some((*bits, (0..cols).map(both).collect())))
+    }
+
+    fn operand_tile(&self, body: &Body, data: &InstData, frame: &Frame, n: usize) -> Result<Tile, EvalError> {
         match data.operands.get(n) {
             Some(v) => self.tile(body, frame, *v),
             None => broken("an operand is missing"),
         }
     }
 
-    fn result_extents(&self, body: &Body, data: &InstData, frame: &Frame) -> Result<(usize, usize), Failure> {
+    fn result_extents(&self, body: &Body, data: &InstData, frame: &Frame) -> Result<(usize, usize), EvalError> {
         match data.result.and_then(|v| body.ty(v).tile()) {
             Some(t) => Ok((self.extent(frame, t.rows)?, self.extent(frame, t.cols)?)),
             None => broken("the result is no tile"),
@@ -520,13 +576,27 @@ impl Machine<'_> {
     }
 
     /// The buffer at an operand and the indices after it, but for the last `after` operands.
-    fn access(&self, data: &InstData, frame: &Frame, at: usize, after: usize) -> Result<(Rc<View>, Vec<i64>), Failure> {
+    fn access(
+        &self,
+        data: &InstData,
+        frame: &Frame,
+        at: usize,
+        after: usize,
+    ) -> Result<(Rc<View>, Vec<i64>), EvalError> {
         let end = data.operands.len().saturating_sub(after);
         match data.operands.get(at..end).and_then(<[Value]>::split_first) {
             Some((b, rest)) => Ok((buffer(frame, *b)?, indices(frame, rest)?)),
             None => broken("a buffer is missing"),
         }
     }
+}
+
+/// Bits, and for each column its numbers and their scales.
+type ColumnsOfNumbers = (u8, Vec<(Vec<i64>, Vec<f32>)>);
+
+/// A column of what lies row by row.
+fn column<T: Copy>(rows: &[T], column: usize, columns: usize) -> Vec<T> {
+    rows.iter().skip(column).step_by(columns.max(1)).copied().collect()
 }
 
 /// The index of a tile's element in a buffer.
@@ -551,30 +621,32 @@ pub(super) fn scalar_operation(
     frame: &Frame,
     symbols: &BTreeMap<String, i64>,
     sites: &[String],
-) -> Result<Option<Val>, Failure> {
+) -> Result<Option<RuntimeValue>, EvalError> {
     let ty = data.result.map(|v| body.ty(v));
     let is_index = |v: &Value| *body.ty(*v) == Type::Index;
     Ok(match (&data.op, data.operands.as_slice(), ty) {
-        (Op::Const(s), _, Some(Type::Index)) => Some(Val::Index(s.as_i64())),
-        (Op::Const(s), _, Some(Type::Scalar(e))) => Some(Val::Scalar(Element::of(*s, *e))),
-        (Op::DimValue(d), _, Some(Type::Scalar(e))) => Some(Val::Scalar(Element::Int(dim(d, symbols)?).cast(*e))),
-        (Op::DimValue(d), ..) => Some(Val::Index(dim(d, symbols)?)),
+        (Op::Const(s), _, Some(Type::Index)) => Some(RuntimeValue::Index(s.as_i64())),
+        (Op::Const(s), _, Some(Type::Scalar(e))) => Some(RuntimeValue::Scalar(Element::of(*s, *e))),
+        (Op::DimValue(d), _, Some(Type::Scalar(e))) => {
+            Some(RuntimeValue::Scalar(Element::Int(dim(d, symbols)?).cast(*e)))
+        }
+        (Op::DimValue(d), ..) => Some(RuntimeValue::Index(dim(d, symbols)?)),
         (Op::Binary(op), [a, b], Some(Type::Index)) => {
-            Some(Val::Index(op.eval_int(index(frame, *a)?, index(frame, *b)?)))
+            Some(RuntimeValue::Index(op.eval_int(index(frame, *a)?, index(frame, *b)?)))
         }
         (Op::Compare(op), [a, b], _) if is_index(a) => {
-            Some(Val::Scalar(Element::Int(i64::from(op.eval(index(frame, *a)?, index(frame, *b)?)))))
+            Some(RuntimeValue::Scalar(Element::Int(i64::from(op.eval(index(frame, *a)?, index(frame, *b)?)))))
         }
         (Op::Select, [c, a, b], Some(Type::Index)) => match get(frame, *c)? {
-            Val::Scalar(x) => Some(Val::Index(index(frame, if x.truth() { *a } else { *b })?)),
+            RuntimeValue::Scalar(x) => Some(RuntimeValue::Index(index(frame, if x.truth() { *a } else { *b })?)),
             _ => return broken("a condition that is no scalar"),
         },
         (Op::Cast, [x], Some(Type::Index)) => match get(frame, *x)? {
-            Val::Scalar(x) => Some(Val::Index(x.int())),
+            RuntimeValue::Scalar(x) => Some(RuntimeValue::Index(x.int())),
             _ => return broken("a cast of no scalar to an index"),
         },
         (Op::Cast, [x], Some(Type::Scalar(e))) if is_index(x) => {
-            Some(Val::Scalar(Element::Int(index(frame, *x)?).cast(*e)))
+            Some(RuntimeValue::Scalar(Element::Int(index(frame, *x)?).cast(*e)))
         }
         (Op::CheckIndex { site }, [i, bound], _) => {
             let (i, bound) = (index(frame, *i)?, index(frame, *bound)?);
@@ -584,7 +656,7 @@ pub(super) fn scalar_operation(
                     text.replace("{0}", &i.to_string()).replace("{1}", &bound.to_string()).replace("{2}", "0"),
                 );
             }
-            Some(Val::Index(i))
+            Some(RuntimeValue::Index(i))
         }
         _ => None,
     })

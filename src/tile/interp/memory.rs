@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::elements::Element;
-use super::{Failure, broken, dim, fail};
+use super::{EvalError, broken, dim, fail};
 use crate::shape::Elem;
 use crate::tile::BufferType;
 
@@ -23,11 +23,11 @@ impl Storage {
     }
 
     /// The bytes at a place, written or not.
-    pub(super) fn at(&self, at: i64, size: usize) -> Result<&[u8], Failure> {
+    pub(super) fn at(&self, at: i64, size: usize) -> Result<&[u8], EvalError> {
         Ok(&self.bytes[self.range(at, size)?])
     }
 
-    fn range(&self, at: i64, size: usize) -> Result<std::ops::Range<usize>, Failure> {
+    fn range(&self, at: i64, size: usize) -> Result<std::ops::Range<usize>, EvalError> {
         let start = usize::try_from(at).ok();
         match start.and_then(|s| Some(s..s.checked_add(size)?)).filter(|r| r.end <= self.bytes.len()) {
             Some(r) => Ok(r),
@@ -35,7 +35,7 @@ impl Storage {
         }
     }
 
-    pub(super) fn read(&self, at: i64, size: usize) -> Result<&[u8], Failure> {
+    pub(super) fn read(&self, at: i64, size: usize) -> Result<&[u8], EvalError> {
         let r = self.range(at, size)?;
         if !self.written[r.clone()].iter().all(|w| *w) {
             return broken(format!("byte {at} is read, and was never written"));
@@ -43,7 +43,7 @@ impl Storage {
         Ok(&self.bytes[r])
     }
 
-    pub(super) fn write(&mut self, at: i64, value: &[u8]) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, at: i64, value: &[u8]) -> Result<(), EvalError> {
         let r = self.range(at, value.len())?;
         self.bytes[r.clone()].copy_from_slice(value);
         self.written[r].fill(true);
@@ -71,8 +71,9 @@ impl View {
         start: i64,
         ty: &BufferType,
         symbols: &BTreeMap<String, i64>,
-    ) -> Result<View, Failure> {
-        let all = |ds: &[crate::shape::Dim]| ds.iter().map(|d| dim(d, symbols)).collect::<Result<Vec<i64>, Failure>>();
+    ) -> Result<View, EvalError> {
+        let all =
+            |ds: &[crate::shape::Dim]| ds.iter().map(|d| dim(d, symbols)).collect::<Result<Vec<i64>, EvalError>>();
         let (shape, strides) = (all(&ty.shape)?, all(&ty.strides)?);
         match shape.iter().find(|n| **n < 0) {
             Some(n) => fail(format!("an extent is {n}")),
@@ -97,7 +98,7 @@ impl View {
     }
 
     /// The byte of an element; its index is checked.
-    pub(super) fn at(&self, index: &[i64]) -> Result<i64, Failure> {
+    pub(super) fn at(&self, index: &[i64]) -> Result<i64, EvalError> {
         let mut element = 0i64;
         for (axis, ((i, n), s)) in index.iter().zip(&self.shape).zip(&self.strides).enumerate() {
             if !(0..*n).contains(i) {
@@ -108,14 +109,14 @@ impl View {
         Ok(self.start.wrapping_add(element.wrapping_mul(self.size())))
     }
 
-    pub(super) fn read(&self, memory: &[Storage], index: &[i64]) -> Result<Element, Failure> {
+    pub(super) fn read(&self, memory: &[Storage], index: &[i64]) -> Result<Element, EvalError> {
         let at = self.at(index)?;
         let Some(s) = memory.get(self.storage) else { return broken("no such storage") };
         let size = usize::try_from(self.elem.size()).unwrap_or(8);
         Ok(Element::from_bytes(self.elem, s.read(at, size)?))
     }
 
-    pub(super) fn write(&self, memory: &mut [Storage], index: &[i64], x: Element) -> Result<(), Failure> {
+    pub(super) fn write(&self, memory: &mut [Storage], index: &[i64], x: Element) -> Result<(), EvalError> {
         let at = self.at(index)?;
         let Some(s) = memory.get_mut(self.storage) else { return broken("no such storage") };
         let (bytes, size) = x.to_bytes(self.elem);

@@ -12,6 +12,7 @@
 //! In a `run`, tiles in scratch that were made before it are read first, and what it makes there is written at its end:
 //! a tile may take the place of another that only the run reads.
 
+mod dot;
 mod elements;
 mod kernel;
 mod memory;
@@ -20,9 +21,9 @@ mod runs;
 
 use std::collections::BTreeMap;
 
-use crate::ir::Loc;
-pub use crate::ir::interp::{Failure, Limits, Params};
+pub use crate::interp::{EvalError, Limits, Params};
 use crate::shape::{Dim, DimError};
+use crate::source::Loc;
 use crate::tensor::Tensor;
 
 pub use runs::{RunMemory, Runs, RunsOf, SCRATCH};
@@ -63,7 +64,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
-pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, Failure> {
+pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call, &|_| None)
 }
 
@@ -71,7 +72,7 @@ pub fn run(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome, Failure> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_by<'a>(module: Verified<'a>, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, Failure> {
+pub fn run_by<'a>(module: Verified<'a>, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, EvalError> {
     plan::run(module.module(), call, runs)
 }
 
@@ -93,7 +94,7 @@ pub fn run_kernel(
     symbols: &BTreeMap<String, i64>,
     args: &mut [Argument],
     limits: Limits,
-) -> Result<(), Failure> {
+) -> Result<(), EvalError> {
     plan::run_kernel(kernel, symbols, args, limits, None)
 }
 
@@ -107,27 +108,27 @@ pub fn run_kernel_by(
     args: &mut [Argument],
     limits: Limits,
     runs: &dyn Runs,
-) -> Result<(), Failure> {
+) -> Result<(), EvalError> {
     plan::run_kernel(kernel, symbols, args, limits, Some(runs))
 }
 
 /// An error of the call.
-fn fail<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure { message: message.into(), loc: Loc::default(), internal: false })
+fn fail<T>(message: impl Into<String>) -> Result<T, EvalError> {
+    Err(EvalError { message: message.into(), loc: Loc::default(), internal: false })
 }
 
 /// A mistake of ours.
-fn broken<T>(message: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure { message: message.into(), loc: Loc::default(), internal: true })
+fn broken<T>(message: impl Into<String>) -> Result<T, EvalError> {
+    Err(EvalError { message: message.into(), loc: Loc::default(), internal: true })
 }
 
 /// The failure at a place, if it has none yet.
-fn located(f: Failure, loc: Loc) -> Failure {
-    if f.loc.line == 0 { Failure { loc, ..f } } else { f }
+fn located(f: EvalError, loc: Loc) -> EvalError {
+    if f.loc.line == 0 { EvalError { loc, ..f } } else { f }
 }
 
 /// The value of a dimension.
-fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, Failure> {
+fn dim(d: &Dim, symbols: &BTreeMap<String, i64>) -> Result<i64, EvalError> {
     if let Some(n) = d.as_const() {
         return Ok(n);
     }
@@ -152,7 +153,7 @@ impl Budget {
         Budget { left: limits.work, spent: 0, flops: 0 }
     }
 
-    fn spend(&mut self, work: u64) -> Result<(), Failure> {
+    fn spend(&mut self, work: u64) -> Result<(), EvalError> {
         self.spent = self.spent.saturating_add(work);
         match self.left.checked_sub(work) {
             Some(left) => {

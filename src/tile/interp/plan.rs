@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::kernel::{Frame, Machine, Next, Val, buffer, get, indices, jump, scalar_operation, set};
+use super::kernel::{Frame, KernelRun, Next, RuntimeValue, buffer, get, indices, jump, scalar_operation, set};
 use super::memory::{Storage, View};
-use super::{Argument, Budget, Call, Failure, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
-use crate::ir::param_named;
+use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
+use crate::interface::param_named;
 use crate::tensor::Tensor;
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
 
 /// Runs a plan.
-pub(super) fn run<'a>(module: &'a Module, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, Failure> {
+pub(super) fn run<'a>(module: &'a Module, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, EvalError> {
     let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
         return fail(format!("there is no plan `{}`", call.plan));
     };
@@ -46,7 +46,7 @@ struct Out {
 
 impl Out {
     /// What was written; a result in `full`, of a tap the rest is zeros.
-    fn tensor(&self, memory: &[Storage], name: &str, full: bool) -> Result<Tensor, Failure> {
+    fn tensor(&self, memory: &[Storage], name: &str, full: bool) -> Result<Tensor, EvalError> {
         let Some(s) = memory.get(self.storage) else { return broken("no such storage") };
         if full && let Some(at) = s.written.iter().position(|w| !w) {
             return broken(format!("byte {at} of {name} is never written"));
@@ -97,7 +97,7 @@ impl<'a> Runner<'a> {
         self.memory.len() - 1
     }
 
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), EvalError> {
         let plan = self.plan;
         let body = &plan.body;
         let mut frame: Frame = vec![None; body.value_count()];
@@ -119,7 +119,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Storage of this many bytes, nothing in it.
-    fn room(&mut self, bytes: i64) -> Result<usize, Failure> {
+    fn room(&mut self, bytes: i64) -> Result<usize, EvalError> {
         let limit = self.call.limits.elements.saturating_mul(8);
         match usize::try_from(bytes) {
             Ok(n) if n as u64 <= limit => Ok(self.add(Storage::empty(n))),
@@ -127,7 +127,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn out(&mut self, ty: &BufferType) -> Result<Out, Failure> {
+    fn out(&mut self, ty: &BufferType) -> Result<Out, EvalError> {
         let contiguous = BufferType { strides: row_major(&ty.shape), ..ty.clone() };
         let view = View::new(0, 0, &contiguous, self.call.symbols)?;
         let Some(bytes) = view.span() else { return fail("a result is too large") };
@@ -135,7 +135,7 @@ impl<'a> Runner<'a> {
         Ok(Out { storage, ty: contiguous, shape: view.shape })
     }
 
-    fn instruction(&mut self, data: &InstData, frame: &mut Frame) -> Result<Option<Val>, Failure> {
+    fn instruction(&mut self, data: &InstData, frame: &mut Frame) -> Result<Option<RuntimeValue>, EvalError> {
         self.budget.spend(1)?;
         let plan = self.plan;
         let (body, symbols) = (&plan.body, self.call.symbols);
@@ -220,7 +220,7 @@ impl<'a> Runner<'a> {
             Op::LoadScalar => {
                 let Some((b, rest)) = data.operands.split_first() else { return broken("a load of nothing") };
                 let x = buffer(frame, *b)?.read(&self.memory, &indices(frame, rest)?)?;
-                return Ok(Some(Val::Scalar(x)));
+                return Ok(Some(RuntimeValue::Scalar(x)));
             }
             Op::Launch { kernel } => {
                 let Some(k) = self.module.kernels.iter().find(|k| k.name == *kernel) else {
@@ -228,7 +228,7 @@ impl<'a> Runner<'a> {
                 };
                 let args = data.operands.iter().map(|v| get(frame, *v).cloned()).collect::<Result<Vec<_>, _>>()?;
                 launch(k, args, &mut self.memory, symbols, &self.module.sites, &mut self.budget, (self.runs)(kernel))
-                    .map_err(|e| Failure { message: format!("@{kernel}: {}", e.message), ..e })?;
+                    .map_err(|e| EvalError { message: format!("@{kernel}: {}", e.message), ..e })?;
                 return Ok(None);
             }
             // Scalars that are no indices.
@@ -236,17 +236,19 @@ impl<'a> Runner<'a> {
             Op::Compare(op) => return binary_scalar(frame, data, |a, b, _| super::elements::compare(*op, a, b), plan),
             Op::Cast => {
                 return match (data.operands.first().map(|v| get(frame, *v)), data.result.map(|v| body.ty(v))) {
-                    (Some(Ok(Val::Scalar(x))), Some(Type::Scalar(e))) => Ok(Some(Val::Scalar(x.cast(*e)))),
+                    (Some(Ok(RuntimeValue::Scalar(x))), Some(Type::Scalar(e))) => {
+                        Ok(Some(RuntimeValue::Scalar(x.cast(*e))))
+                    }
                     _ => broken("a cast of no scalar"),
                 };
             }
             op => return broken(format!("{} in a plan", op.info().name)),
         };
         let Some(ty) = declared else { return broken("a buffer without a type") };
-        Ok(Some(Val::Buffer(Rc::new(View::new(storage, start, ty, symbols)?))))
+        Ok(Some(RuntimeValue::Buffer(Rc::new(View::new(storage, start, ty, symbols)?))))
     }
 
-    fn param(&mut self, pattern: &str, indices: &[i64]) -> Result<usize, Failure> {
+    fn param(&mut self, pattern: &str, indices: &[i64]) -> Result<usize, EvalError> {
         let Some(decl) = param_named(&self.module.params, pattern) else {
             return broken(format!("there is no parameter {pattern}"));
         };
@@ -279,11 +281,11 @@ fn binary_scalar(
     data: &InstData,
     f: impl Fn(super::elements::Element, super::elements::Element, crate::shape::Elem) -> super::elements::Element,
     plan: &Plan,
-) -> Result<Option<Val>, Failure> {
+) -> Result<Option<RuntimeValue>, EvalError> {
     let elem = data.result.and_then(|v| plan.body.ty(v).elem()).unwrap_or(crate::shape::Elem::F32);
     match data.operands.as_slice() {
         [a, b] => match (get(frame, *a)?, get(frame, *b)?) {
-            (Val::Scalar(a), Val::Scalar(b)) => Ok(Some(Val::Scalar(f(*a, *b, elem)))),
+            (RuntimeValue::Scalar(a), RuntimeValue::Scalar(b)) => Ok(Some(RuntimeValue::Scalar(f(*a, *b, elem)))),
             _ => broken("an operation on no scalars"),
         },
         _ => broken("two operands belong here"),
@@ -293,13 +295,13 @@ fn binary_scalar(
 /// Runs a kernel over its grid.
 fn launch(
     k: &Kernel,
-    args: Vec<Val>,
+    args: Vec<RuntimeValue>,
     memory: &mut Vec<Storage>,
     symbols: &BTreeMap<String, i64>,
     sites: &[String],
     budget: &mut Budget,
     runs: Option<&dyn Runs>,
-) -> Result<(), Failure> {
+) -> Result<(), EvalError> {
     if matches!(k.state, State::Gpu { .. }) {
         return fail("a kernel scheduled for a GPU is not run");
     }
@@ -317,11 +319,11 @@ fn launch(
     let Some(points) = points else { return fail("the grid is too large") };
     let scratch = usize::try_from(k.scratch).ok().filter(|n| *n <= 1 << 32);
     let Some(scratch) = scratch else { return fail("the scratch is too large") };
-    let mut machine = Machine { memory, symbols, sites, budget, scratch: Storage::empty(scratch), runs };
+    let mut machine = KernelRun { memory, symbols, sites, budget, scratch: Storage::empty(scratch), runs };
     for point in 0..points {
         let mut rest = point;
         for (g, n) in k.grid.iter().zip(&counts).rev() {
-            set(&mut frame, g.value, Val::Index(rest % n));
+            set(&mut frame, g.value, RuntimeValue::Index(rest % n));
             rest /= n;
         }
         machine.point(k, &mut frame)?;
@@ -336,7 +338,7 @@ pub(super) fn run_kernel(
     args: &mut [Argument],
     limits: Limits,
     runs: Option<&dyn Runs>,
-) -> Result<(), Failure> {
+) -> Result<(), EvalError> {
     if args.len() != k.params.len() {
         return fail(format!("{} takes {} arguments, not {}", k.name, k.params.len(), args.len()));
     }
@@ -344,7 +346,7 @@ pub(super) fn run_kernel(
     let mut values = Vec::new();
     for (a, p) in args.iter().zip(&k.params) {
         match (a, k.body.ty(p.value)) {
-            (Argument::Index(n), Type::Index) => values.push(Val::Index(*n)),
+            (Argument::Index(n), Type::Index) => values.push(RuntimeValue::Index(*n)),
             (Argument::Buffer(bytes), Type::Buffer(ty)) => {
                 let mut storage = Storage::full(bytes.clone());
                 // What is only written has nothing in it to read.
@@ -352,7 +354,7 @@ pub(super) fn run_kernel(
                     storage.written.fill(false);
                 }
                 memory.push(storage);
-                values.push(Val::Buffer(Rc::new(View::new(memory.len() - 1, 0, ty, symbols)?)));
+                values.push(RuntimeValue::Buffer(Rc::new(View::new(memory.len() - 1, 0, ty, symbols)?)));
             }
             _ => return fail("an argument does not fit its parameter"),
         }

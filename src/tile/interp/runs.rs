@@ -3,8 +3,8 @@
 //! In: a run that a kernel comes to. Out: what [`Runs`] is shown of the kernel at that point ([`RunMemory`]): its scalars,
 //! where its buffers lie, bytes. Whoever it is leaves in scratch what the run's definition says.
 
-use super::kernel::{Frame, Machine, Val, buffer, get, index, indices};
-use super::{Failure, broken};
+use super::kernel::{Frame, KernelRun, RuntimeValue, buffer, get, index, indices};
+use super::{EvalError, broken};
 use crate::shape::Elem;
 use crate::tile::{Body, Inst, Value};
 
@@ -64,12 +64,12 @@ pub trait RunMemory {
 
 /// A kernel at a run.
 pub(super) struct RunView<'a, 'm> {
-    pub(super) machine: &'a mut Machine<'m>,
+    pub(super) machine: &'a mut KernelRun<'m>,
     pub(super) body: &'a Body,
     pub(super) frame: &'a Frame,
 }
 
-fn message<T>(r: Result<T, Failure>) -> Result<T, String> {
+fn message<T>(r: Result<T, EvalError>) -> Result<T, String> {
     r.map_err(|e| e.message)
 }
 
@@ -85,7 +85,7 @@ impl RunMemory for RunView<'_, '_> {
     fn scalar(&self, v: Value) -> Result<u64, String> {
         let elem = self.body.ty(v).elem();
         message(match (get(self.frame, v), elem) {
-            (Ok(Val::Scalar(x)), Some(elem)) => Ok(u64::from_le_bytes(x.to_bytes(elem).0)),
+            (Ok(RuntimeValue::Scalar(x)), Some(elem)) => Ok(u64::from_le_bytes(x.to_bytes(elem).0)),
             (Ok(_), _) => broken(format!("{v} is no scalar")),
             (Err(e), _) => Err(e),
         })

@@ -6,14 +6,14 @@
 //!   are `bf16`, neighbours along the columns (the steps of the product) lie side by side, and so do the steps of the right
 //!   operand, in pairs (`load_pairs`, `pair_rows`);
 //! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of whole registers: those of a packed
-//!   panel. Panels of whole numbers (`load_scaled`) and of pairs (`load_pairs`) are always
+//!   panel. Panels of integers (`load_scaled`) and of pairs (`load_pairs`) are always
 //!   read in place.
 //!
 //! What it must not know: registers, and where the other tiles lie.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::tile::{Cpu, Inst, InstData, Kernel, Op, ParamMode, Space, TileType, Type, Value};
 
@@ -50,12 +50,12 @@ fn candidates(kernel: &Kernel, level: Cpu) -> Vec<Inst> {
             let user = body.inst(*i);
             for (n, v) in user.operands.iter().enumerate() {
                 let fits = match (&user.op, n) {
-                    (Op::Dot, 0) => {
+                    (Op::Dot { .. }, 0) => {
                         let right = user.operands.get(1).and_then(|b| body.def_inst(*b));
                         let in_pairs = right.is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
                         loads.get(v).is_some_and(|load| is_left(kernel, body.inst(*load), in_pairs))
                     }
-                    (Op::Dot, 1) => loads.get(v).is_some_and(|load| is_right(kernel, body.inst(*load), level)),
+                    (Op::Dot { .. }, 1) => loads.get(v).is_some_and(|load| is_right(kernel, body.inst(*load), level)),
                     _ => false,
                 };
                 if !fits {

@@ -10,11 +10,12 @@
 
 use super::forms::{Read, fail, form, only};
 use crate::diagnostics::codes::ir as codes;
-use crate::ir::{ArgDecl, EntryDecl, Loc, ResultDecl, TapDecl};
+use crate::interface::{ArgDecl, EntryDecl, ResultDecl, TapDecl};
 use crate::irtext::{ExprKind, Line, Phrase, Statement, quoted, read};
 use crate::shape::Dim;
+use crate::source::Loc;
 
-/// The lines of an entry point, each with the place that stands behind it.
+/// The lines of an entry point, each with the place that stands after it.
 pub(crate) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
     let batch = |is: bool| if is { "batch" } else { "" };
     let arg = |a: &ArgDecl| {
@@ -40,7 +41,7 @@ pub(crate) fn lines(e: &EntryDecl) -> Vec<(String, Loc)> {
     out
 }
 
-/// Reads an entry point; `loc` reads the place behind a line.
+/// Reads an entry point; `loc` reads the place after a line.
 pub(super) fn entry(s: &Statement, loc: &dyn Fn(&Statement) -> Read<Loc>) -> Read<EntryDecl> {
     let head = only(&s.args, s.place)?;
     let ExprKind::Call(name, args) = &head.kind else {

@@ -1,24 +1,23 @@
-//! Reading what several statements have in common: clauses, names, operations with a literal.
+//! What several statements have in common: clauses, names, operations with a literal.
 
 use super::types::Names;
 use crate::diagnostics::Code;
 use crate::diagnostics::codes::ir as codes;
-use crate::ir::{ParamDecl, Scalar};
-use crate::irtext::{Expr, ExprKind, Phrase, Place, Statement, TextError, read};
+use crate::interface::ParamDecl;
+use crate::irtext::{Expr, ExprKind, Phrase, Statement, TextError, TextSpan, float_text, float32_text, quoted, read};
+use crate::scalar::Scalar;
 use crate::shape::Elem;
+pub(super) use crate::table::CodedError;
 use crate::tile::{Op, Type, Value};
 
-/// A complaint with its code.
-pub(super) type Failure = (Code, TextError);
+pub(super) type Read<T> = Result<T, CodedError>;
 
-pub(super) type Read<T> = Result<T, Failure>;
-
-/// A complaint.
-pub(super) fn fail<T>(code: Code, place: Place, message: impl Into<String>) -> Read<T> {
+/// An error.
+pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Read<T> {
     Err((code, TextError::new(place, message)))
 }
 
-/// A complaint of the shared readers is one about form.
+/// An error of the shared readers is one about form.
 pub(super) fn form<T>(r: Result<T, TextError>) -> Read<T> {
     r.map_err(|e| (codes::FORM, e))
 }
@@ -35,7 +34,7 @@ pub(super) fn call(e: &Expr) -> Option<(&str, &[Phrase])> {
 }
 
 /// The only phrase of a list.
-pub(super) fn only(args: &[Phrase], place: Place) -> Read<&Expr> {
+pub(super) fn only(args: &[Phrase], place: TextSpan) -> Read<&Expr> {
     match args {
         [p] => form(read::single(p)),
         _ => fail(codes::FORM, place, "one term belongs here"),
@@ -47,6 +46,24 @@ pub(super) fn values(items: &[Phrase], names: &Names, out: &mut Vec<Value>) -> R
         out.push(names.value(form(read::single(p))?)?);
     }
     Ok(())
+}
+
+/// What stands where other operations have their first operand: a literal, a number, a name.
+pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
+    match op {
+        Op::Const(Scalar::Float(x)) => Some(match ty {
+            Some(Type::Scalar(Elem::F32)) => float32_text(*x as f32),
+            _ => float_text(*x),
+        }),
+        Op::Const(Scalar::Int(n)) => Some(n.to_string()),
+        Op::Const(Scalar::Bool(b)) => Some(b.to_string()),
+        Op::DimValue(d) => Some(d.to_string()),
+        Op::Arg(n) | Op::Out(n) | Op::Slot(n) => Some(n.to_string()),
+        Op::Packed { offset } => Some(offset.to_string()),
+        Op::Tap { name } | Op::Param { name } => Some(quoted(name)),
+        Op::Launch { kernel } => Some(format!("@{kernel}")),
+        _ => None,
+    }
 }
 
 /// An operation whose first phrase is no operand.

@@ -22,7 +22,6 @@
 //! plan @weights prepare {
 //! ```
 
-mod attributes;
 mod entries;
 mod forms;
 mod parse;

@@ -8,18 +8,17 @@
 
 use std::collections::BTreeMap;
 
-use super::attributes::{Attributes, operation};
 use super::entries;
-use super::forms::{Failure, Read, call, fail, form, global, header, literal_operation, only, param, values, words};
+use super::forms::{CodedError, Read, call, fail, form, global, header, literal_operation, only, param, values, words};
 use super::print::{Anchor, At, Owner, is_name};
 use super::types::{self, Names};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::ir::Loc;
 use crate::irtext::{
-    self, Block as BlockLine, Expr, ExprKind, Line, LocText, Phrase, Place, Statement, TextError, read,
+    self, Block as BlockLine, Expr, ExprKind, Line, LocText, Phrase, Statement, TextError, TextSpan, read,
 };
-use crate::syntax::span::{FileId, Span};
+use crate::source::{FileId, Loc, Span};
+use crate::table::{self, Attributes};
 use crate::tile::{
     Block, BlockCall, Body, Cpu, GpuArch, GridAxis, Inst, Kernel, Module, Op, Param, ParamMode, Plan, PlanVariant,
     Role, SlotData, State, Terminator, Type, Value,
@@ -71,11 +70,11 @@ struct Parser {
 }
 
 impl Parser {
-    fn span(&self, place: Place) -> Span {
+    fn span(&self, place: TextSpan) -> Span {
         Span::new(self.file, place.start, place.end)
     }
 
-    fn error(&mut self, (code, e): Failure) {
+    fn error(&mut self, (code, e): CodedError) {
         let mut d = Diagnostic::error(code, e.message).at(self.span(e.place), "");
         if !e.expected.is_empty() {
             d = d.note(format!("expected {}", e.expected.join(", ")));
@@ -87,16 +86,16 @@ impl Parser {
         r.map_err(|e| self.error(e)).ok()
     }
 
-    fn mark(&mut self, at: At, place: Place) {
+    fn mark(&mut self, at: At, place: TextSpan) {
         let span = self.span(place);
         self.out.places.push((Anchor { owner: self.owner, at }, span));
     }
 
     /// The place of a statement without its body.
-    fn head_place(s: &Statement) -> Place {
+    fn head_place(s: &Statement) -> TextSpan {
         match (&s.body, s.args.last()) {
-            (Some(_), Some(p)) => Place { end: p.place.end, ..s.place },
-            (Some(_), None) => Place { end: s.place.start, ..s.place },
+            (Some(_), Some(p)) => TextSpan { end: p.place.end, ..s.place },
+            (Some(_), None) => TextSpan { end: s.place.start, ..s.place },
             (None, _) => s.place,
         }
     }
@@ -151,7 +150,7 @@ impl Parser {
         }
         if !seen {
             let e = TextError::new(
-                Place { line: 1, column: 1, ..Place::default() },
+                TextSpan { line: 1, column: 1, ..TextSpan::default() },
                 "a text begins with `module \"name\"`",
             );
             self.error((codes::STRUCTURE, e));
@@ -351,14 +350,14 @@ impl Parser {
                 }
             }
         }
-        let end = lines.last().map_or(Place::default(), |l| match l {
+        let end = lines.last().map_or(TextSpan::default(), |l| match l {
             Line::Statement(s) => s.place,
             Line::Block(b) => b.place,
         });
         self.ended(current, end);
     }
 
-    fn ended(&mut self, current: Option<(Block, bool)>, place: Place) {
+    fn ended(&mut self, current: Option<(Block, bool)>, place: TextSpan) {
         if let Some((_, false)) = current {
             let e = TextError::new(place, "the block before ends in `br`, `br_if`, `return` or `roles`");
             self.error((codes::STRUCTURE, e));
@@ -433,7 +432,7 @@ impl Parser {
         Some(inst)
     }
 
-    fn loc(&self, loc: Option<&LocText>, place: Place) -> Read<Loc> {
+    fn loc(&self, loc: Option<&LocText>, place: TextSpan) -> Read<Loc> {
         let Some(l) = loc else { return Ok(Loc::default()) };
         if !l.parts.is_empty() {
             return fail(codes::FORM, place, "the place of an operation on tiles has no parts");
@@ -469,7 +468,7 @@ impl Parser {
         }
         let place = Parser::head_place(s);
         let mut positional = s.args.iter().filter(|p| read::named(p).is_none());
-        let mut attributes = form(Attributes::new(&s.args, place))?;
+        let mut attributes = Attributes::new(s)?;
         let mut operands = Vec::new();
         let op = match s.head.as_str() {
             "run" => {
@@ -497,9 +496,12 @@ impl Parser {
                 };
                 literal_operation(&s.head, form(read::single(p))?, ty.as_ref(), &k.names, &mut operands)?
             }
-            head => form(operation(head, &mut attributes, place))?,
+            head => match Op::read(head, &mut attributes)? {
+                Some(op) => op,
+                None => return Err(table::unknown(head, place, &Op::table())),
+            },
         };
-        form(attributes.finish())?;
+        attributes.finish()?;
         for p in positional {
             if !p.types.is_empty() {
                 return fail(codes::FORM, p.place, "an operand has no type");

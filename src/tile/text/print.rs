@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 
 use cranelift_entity::SecondaryMap;
 
-use super::attributes::{attributes, literal};
-use crate::ir::Loc;
+use super::forms::literal;
 use crate::irtext::quoted;
 use crate::shape::Dim;
+use crate::source::Loc;
 pub use crate::ssa::verify::At;
 use crate::tile::{
     Block, BlockCall, Body, BufferType, Extent, Inst, Kernel, Module, Op, ParamMode, Part, Plan, PlanVariant, Space,
@@ -531,7 +531,7 @@ impl Printer<'_> {
             }
             (_, None) => parts.extend(data.operands.iter().map(|v| names.value(*v))),
         }
-        parts.extend(attributes(&data.op).into_iter().map(|(k, v)| format!("{k}={v}")));
+        parts.extend(data.op.attributes().unwrap_or_default().into_iter().map(|(k, v)| format!("{k}={v}")));
         if !parts.is_empty() {
             self.text(" ");
             self.text(&parts.join(", "));

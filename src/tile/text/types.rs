@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::forms::{Read, fail, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::irtext::syntax::{CompareKind, Expr, ExprKind, Phrase};
-use crate::irtext::{Place, read};
+use crate::irtext::{TextSpan, read};
 use crate::tile::{BufferType, Extent, Fragment, ParamMode, Queue, Space, TileType, Type, Value, row_major};
 
 /// Values by name.
@@ -46,7 +46,7 @@ pub(super) fn extent(e: &Expr, names: &Names) -> Read<Extent> {
 }
 
 /// A type from its terms.
-pub(super) fn ty(terms: &[Expr], place: Place, names: &Names) -> Read<Type> {
+pub(super) fn ty(terms: &[Expr], place: TextSpan, names: &Names) -> Read<Type> {
     match terms {
         [e] if is_word(e, "index") => Ok(Type::Index),
         [e] if matches!(e.kind, ExprKind::Word(_)) => Ok(Type::Scalar(form(read::elem(e))?)),
@@ -67,7 +67,7 @@ pub(super) fn ty(terms: &[Expr], place: Place, names: &Names) -> Read<Type> {
     }
 }
 
-fn queue(args: &[Phrase], place: Place) -> Read<Queue> {
+fn queue(args: &[Phrase], place: TextSpan) -> Read<Queue> {
     match args {
         [p] => {
             let e = form(read::single(p))?;
@@ -82,7 +82,7 @@ fn queue(args: &[Phrase], place: Place) -> Read<Queue> {
 }
 
 /// `tile f32[64, %n<=64] @l1(0)`
-fn tile(terms: &[Expr], place: Place, names: &Names) -> Read<TileType> {
+fn tile(terms: &[Expr], place: TextSpan, names: &Names) -> Read<TileType> {
     let [head, shape, rest @ ..] = terms else { return fail(codes::FORM, place, "a tile type belongs here") };
     let (true, ExprKind::Index(elem, extents)) = (is_word(head, "tile"), &shape.kind) else {
         return fail(codes::FORM, place, "a tile type (`tile f32[64, 64]`) belongs here");
@@ -127,7 +127,7 @@ fn space(e: &Expr) -> Read<Space> {
 }
 
 /// `f32[S, 64] strides[64, 1]`
-fn buffer(terms: &[Expr], place: Place) -> Read<BufferType> {
+fn buffer(terms: &[Expr], place: TextSpan) -> Read<BufferType> {
     let (shape, strides): (&Expr, Option<&Expr>) = match terms {
         [a] => (a, None),
         [a, b] => (a, Some(b)),

@@ -6,9 +6,10 @@ use super::Sink;
 use crate::shape::Dim;
 use crate::ssa::Dialect;
 use crate::ssa::verify::{self, Definitions};
+use crate::table::Gives;
 use crate::tile::text::At;
 use crate::tile::{
-    Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Place, Plan, Space, State, Terminator, TileIr, Type,
+    AllowedIn, Block, Body, Extent, Inst, Kernel, Module, Op, ParamMode, Plan, Space, State, Terminator, TileIr, Type,
     Value, ValueDef, rules,
 };
 
@@ -36,14 +37,13 @@ impl<'a> Unit<'a> {
         }
     }
 
-    fn allows(self, place: Place) -> bool {
+    fn allows(self, place: AllowedIn) -> bool {
         match (self, place) {
-            (_, Place::Both) | (Unit::Plan(_), Place::Plan) | (Unit::Kernel(_), Place::Kernel) => true,
-            (Unit::Kernel(k), Place::CpuKernel) => matches!(k.state, State::Cpu(_)),
-            (Unit::Kernel(k), Place::GpuKernel) => matches!(k.state, State::Gpu { .. }),
-            (Unit::Plan(_), Place::Kernel | Place::CpuKernel | Place::GpuKernel) | (Unit::Kernel(_), Place::Plan) => {
-                false
-            }
+            (_, AllowedIn::Both) | (Unit::Plan(_), AllowedIn::Plan) | (Unit::Kernel(_), AllowedIn::Kernel) => true,
+            (Unit::Kernel(k), AllowedIn::CpuKernel) => matches!(k.state, State::Cpu(_)),
+            (Unit::Kernel(k), AllowedIn::GpuKernel) => matches!(k.state, State::Gpu { .. }),
+            (Unit::Plan(_), AllowedIn::Kernel | AllowedIn::CpuKernel | AllowedIn::GpuKernel)
+            | (Unit::Kernel(_), AllowedIn::Plan) => false,
         }
     }
 }
@@ -129,7 +129,7 @@ impl Checker<'_, '_> {
         let body = self.body;
         let data = body.inst(i);
         let name = data.op.info().name;
-        if data.result.is_some() != data.op.info().has_result {
+        if data.result.is_some() != (data.op.info().gives != Gives::Nothing) {
             let what = if data.result.is_some() { "has no result" } else { "has a result" };
             return self.sink.error(At::Inst(i), format!("{name}: {what}"));
         }
@@ -141,7 +141,7 @@ impl Checker<'_, '_> {
         if let Op::Run { rows, cols, .. } = &data.op {
             [rows, cols].into_iter().for_each(|e| self.extent(At::Inst(i), *e));
         }
-        if !self.unit.allows(data.op.info().place) {
+        if !self.unit.allows(data.op.info().class) {
             self.sink.error(At::Inst(i), format!("{name}: does not stand here"));
             return;
         }
@@ -158,15 +158,11 @@ impl Checker<'_, '_> {
             }
             Ok(_) => {}
         }
-        match &data.op {
-            Op::DimValue(d) => self.dim(At::Inst(i), d),
-            Op::View { offset, strides } => {
-                std::iter::once(offset).chain(strides).for_each(|d| self.dim(At::Inst(i), d));
-            }
-            Op::CheckIndex { site } if *site as usize >= self.module.sites.len() => {
-                self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
-            }
-            _ => {}
+        data.op.dims().into_iter().for_each(|d| self.dim(At::Inst(i), d));
+        if let Op::CheckIndex { site } = &data.op
+            && *site as usize >= self.module.sites.len()
+        {
+            self.sink.error(At::Inst(i), format!("{name}: the module has no site {site}"));
         }
         if let Some(b) = data.op.accessed().and_then(|at| data.operands.get(at)) {
             accesses.push((i, *b, matches!(data.op, Op::Store { .. })));
@@ -199,7 +195,7 @@ impl Checker<'_, '_> {
             Terminator::Return(values) if !values.is_empty() => {
                 self.sink.error(At::Terminator(b), "a kernel or plan returns nothing");
             }
-            Terminator::Roles(_) if !self.unit.allows(Place::GpuKernel) => {
+            Terminator::Roles(_) if !self.unit.allows(AllowedIn::GpuKernel) => {
                 self.sink.error(At::Terminator(b), "`roles` does not stand here");
             }
             Terminator::Br(_) | Terminator::BrIf { .. } | Terminator::Return(_) | Terminator::Roles(_) => {}

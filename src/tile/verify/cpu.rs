@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Sink;
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem};
 use crate::tile::text::At;
-use crate::tile::{Block, Body, Cpu, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};
+use crate::tile::{Block, Body, Cpu, DotMode, Extent, Inst, InstData, Kernel, Op, Space, TileType, Value};
 
 const ONE: Extent = Extent::Static(1);
 
@@ -26,6 +26,9 @@ pub(super) fn unscheduled(k: &Kernel, sink: &mut Sink) {
         {
             sink.error(At::Inst(i), "a tile of an unscheduled kernel has no space");
         }
+        if matches!(data.op, Op::Dot { mode: Some(_) }) {
+            sink.error(At::Inst(i), "a product of an unscheduled kernel has no mode");
+        }
     }
     right_operands(body, sink);
 }
@@ -43,10 +46,11 @@ fn right_operands(body: &Body, sink: &mut Sink) {
     let mut wrong = |at: At| sink.error(at, "what is narrow in place is the right operand of `dot` alone");
     for (_, i, data) in body.insts() {
         let defined = |n: usize| data.operands.get(n).and_then(|v| body.def_inst(*v));
-        let in_pairs = data.op == Op::Dot && defined(1).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
+        let is_dot = matches!(data.op, Op::Dot { .. });
+        let in_pairs = is_dot && defined(1).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows));
         let allowed = |n: usize| match n {
             0 => in_pairs && defined(0).is_some_and(is_window),
-            1 => data.op == Op::Dot,
+            1 => is_dot,
             _ => false,
         };
         let others = data.operands.iter().enumerate().filter(|(n, _)| !allowed(*n));
@@ -152,7 +156,8 @@ impl Checker<'_, '_> {
         let space = |c: &Self, n: usize| data.operands.get(n).and_then(|v| c.tile(*v)).map(|t| t.space);
         let result = data.result.and_then(|v| self.tile(v)).cloned();
         match &data.op {
-            Op::Dot => {
+            Op::Dot { mode } => {
+                self.mode(i, *mode);
                 if !(0..2).all(|n| matches!(space(self, n), Some(Space::L1(_) | Space::Window))) {
                     self.sink.error(At::Inst(i), "dot: its operands are in scratch or windows");
                 }
@@ -248,6 +253,16 @@ impl Checker<'_, '_> {
         if !(t.cols.is_one() || starts && dense && whole) {
             let message = format!("dot: columns in place start rows of whole vectors of {lanes} lanes, side by side");
             self.sink.error(At::Inst(i), message);
+        }
+    }
+
+    /// Rule 13: a product's mode.
+    fn mode(&mut self, i: Inst, mode: Option<DotMode>) {
+        let Some(mode) = mode else {
+            return self.sink.error(At::Inst(i), "dot: a scheduled product has a mode");
+        };
+        if let Err(why) = mode.check(self.body, self.body.inst(i), self.level) {
+            self.sink.error(At::Inst(i), format!("dot: mode `{}`: {why}", mode.name()));
         }
     }
 
@@ -360,13 +375,13 @@ impl Checker<'_, '_> {
         let same = place && a.rows == b.rows;
         match data.op {
             // Only the accumulator is read where the result is written.
-            Op::Dot => {
+            Op::Dot { .. } => {
                 same && data.operands.get(2) == Some(&o) && data.operands.iter().filter(|x| **x == o).count() == 1
             }
             // Written when the row, or the column, has been read.
             Op::Reduce { .. } => same,
             Op::Element | Op::Transpose => false,
-            // A pair is written when its rows have been read, over rows that are behind.
+            // A pair is written when its rows have been read, over rows that are after.
             Op::PairRows => place,
             // At each place of the iteration space everything is read before anything is written.
             _ => same && self.run_of(at) == Some((a.rows, a.cols)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Sink;
-use crate::ir::{EntryDecl, TapDecl};
+use crate::interface::{EntryDecl, TapDecl};
 use crate::shape::{Elem, TensorType};
 use crate::tile::text::At;
 use crate::tile::{BufferType, Module, Op, Plan, PlanVariant, TapPart, Type, row_major};
@@ -67,7 +67,7 @@ pub(super) fn plan(e: &EntryDecl, plan: &Plan, sink: &mut Sink) {
 }
 
 /// What lies in a tap's buffer: for the arrays of layers and loops the value, or whether it was written; for the arrays of
-/// layers whether it is asked for.
+/// layers whether it is requested.
 fn tap_type(t: &TapDecl, part: TapPart) -> TensorType {
     match part {
         TapPart::Data => TensorType::new(t.ty.elem, [t.extents.as_slice(), &t.ty.shape].concat()),

@@ -151,7 +151,7 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "store: writes accumulators, rows and columns");
                 }
             }
-            Op::Element | Op::Transpose | Op::Dot | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows => {
+            Op::Element | Op::Transpose | Op::Dot { .. } | Op::LoadScaled { .. } | Op::LoadPairs | Op::PairRows => {
                 wrong("does not stand in a kernel scheduled for a GPU".into())
             }
             Op::LoadFragment => {

@@ -24,7 +24,7 @@
 //! 9. Sites are those of the module. Kernels do not write what they take as `in`, nor read what they take as `out`.
 //!
 //! Of unscheduled kernels (`cpu`):
-//! 10. No tile has a space; there are no runs. What `load_scaled`, `load_pairs` and `pair_rows` make is the right operand
+//! 10. No tile has a space, no `dot` a mode; there are no runs. What `load_scaled`, `load_pairs` and `pair_rows` make is the right operand
 //!     of `dot` alone.
 //!
 //! Of kernels scheduled for a CPU (`cpu`):
@@ -33,7 +33,8 @@
 //! 12. The tiles of a run have its extents, or 1; what it stores and reduces has its extents. It reduces along one axis,
 //!     rows or columns, not both.
 //! 13. Operands of `dot` are in scratch or windows; result and accumulator (which may be a scalar) are in scratch, perhaps
-//!     in one place, and the result does not overlap the other operands. Operand and result of `transpose` are in
+//!     in one place, and the result does not overlap the other operands. It has a mode that its CPU has and its operands fit
+//!     (`tile::dot`). Operand and result of `transpose` are in
 //!     scratch and do not overlap; those of `pair_rows` are in scratch. `dot_panels` has its accumulator in vector registers
 //!     of the processor's width; no more registers are taken at a time than there are.
 //! 14. Tiles in scratch lie inside of it, aligned to 64 bytes. Two that are there at the same time do not overlap. What an

@@ -1,7 +1,7 @@
 //! What holds of plans: launches, slots, taps and parameters refer to what is there.
 
 use super::Sink;
-use crate::ir::param_named;
+use crate::interface::param_named;
 use crate::tile::text::{At, Owner};
 use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart, Type, Value};
 

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use cranelift_entity::SecondaryMap;
 
 use super::{Body, Op, Place, Routine, Terminator, Type};
-use crate::ir::Scalar;
 use crate::scalar::BinaryOp;
+use crate::scalar::Scalar;
 use crate::shape::Elem;
-use crate::ssa::{Block, BlockCall, Inst, Loc, Value};
+use crate::source::Loc;
+use crate::ssa::{Block, BlockCall, Inst, Value};
 use crate::vector::Features;
 
 /// A number as a key: its bits, and is it a float?

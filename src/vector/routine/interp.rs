@@ -7,7 +7,7 @@
 use cranelift_entity::SecondaryMap;
 
 use super::{Body, InstData, Op, Place, Routine, Terminator, Type};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::{BlockCall, Value};

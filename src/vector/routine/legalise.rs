@@ -12,7 +12,7 @@
 //! ```
 
 use super::{Body, Op, Routine, Type};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::ssa::{Inst, Value};
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Effects;
@@ -126,7 +126,7 @@ impl Op {
             Op::LanesBelow => "lanes_below",
             Op::MaskBits => "mask_bits",
             Op::MaskOfBits => "mask_of_bits",
-            Op::Reduce(kind) => crate::ir::reduce_name(*kind),
+            Op::Reduce(kind) => kind.op_name(),
             Op::First => "first",
             Op::Exchange(_) => "exchange",
             Op::Address(_) => "address",

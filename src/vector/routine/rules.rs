@@ -4,7 +4,7 @@
 //! what does not fit, in words.
 
 use super::{Op, Type};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 

@@ -20,13 +20,14 @@ use std::fmt::Write as _;
 use cranelift_entity::SecondaryMap;
 
 use super::{Body, Op, Place, Routine, Terminator, Type};
-use crate::ir::Scalar;
-use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Place as Spot, Statement, TextError};
+use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan as Spot};
 use crate::irtext::{float32_text, quoted, read};
+use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
+use crate::source::Loc;
 use crate::ssa::verify::At;
-use crate::ssa::{Block, BlockCall, Inst, Loc, Value};
+use crate::ssa::{Block, BlockCall, Inst, Value};
 use crate::vector::Features;
 
 type Read<T> = Result<T, TextError>;

@@ -17,7 +17,7 @@
 //! each), and that loops end.
 
 use super::{Dialect as _, Op, Routine, Terminator, Type, VectorIr, rules};
-use crate::ir::Scalar;
+use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::ssa::Value;
 use crate::ssa::verify::{At, structure, uses};

@@ -15,7 +15,7 @@ use super::{Function, Reference};
 /// The functions of an object.
 ///
 /// # Errors
-/// What is not an object, or one that contradicts itself: a mistake of ours.
+/// What is not an object, or one that contradicts itself: a bug in attnc.
 pub(in crate::codegen::cpu) fn functions(object: &[u8]) -> Result<BTreeMap<&str, Function<'_>>, String> {
     let file = ElfFile64::<Endianness>::parse(object).map_err(|e| e.to_string())?;
     let mut out = BTreeMap::new();

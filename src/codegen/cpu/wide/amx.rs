@@ -6,9 +6,18 @@
 //!
 //! A tile register is 16 rows of 64 bytes. Four are sums: two bands of 16 rows by two vectors of columns; two are of `a` (a
 //! band, 32 steps), two of `b` (16 pairs of steps, a vector of columns). So each tile that is loaded is used
-//! twice, and four chains of sums run side by side. The last rows have bands that are lower, or one band.
+//! twice, and four chains of sums run side by side: four products for four loads, each load placed right behind the product that
+//! was the last to read its register. The last rows have bands that are lower, or one band.
 //!
-//! What comes next of `b` is fetched while this is multiplied. Two bands fetch the panel behind this one, as long as it, four lines
+//! Where the sums take the accumulator's place and there are more than two bands, steps are taken in blocks of
+//! [`BLOCK`]: all bands go through one block, then through the next, with the sums in the accumulator's place meanwhile (their
+//! bits are the same). A block of `b` is 16 KiB for two vectors of columns, as much as two bands of `a` have, so it stays in
+//! the first-level cache (48 KiB) while `a` passes through: of four tiles that are loaded, two come from the second level, not all
+//! four. A product takes 16 cycles, in which the second level gives some 500 bytes (`cpu.md`'s 1958 GFLOP/s on two cores), half a
+//! tile. What this costs is four loads and four stores of sums for each 32 products. That is counted, in tests that
+//! execute the code by an emulator; it was not measured on a machine with tiles.
+//!
+//! What comes next of `b` is fetched while this is multiplied. Two bands fetch the panel after this one, as long as it, four lines
 //! for each 32 steps, so that eight pairs of bands (256 rows) have fetched all of it. One band, after which nothing else
 //! comes, fetches as much as it reads, at four places of the 16 KiB after those it is in (one stream of addresses does not keep
 //! memory busy, see `dot_few`). On a Sapphire Rapids this makes 12 layers of 512 rows a ninth faster.
@@ -16,7 +25,7 @@
 //! Steps that are left over after the last 32 have tiles of their own size, which is a configuration of its own and drops
 //! all tiles: the sums go to memory and come back. Sums that go on from the accumulator's place start with 0 all the same,
 //! and are added to it at the end (`tile::Op::Dot`): until then they lie on the stack. Their elements of `a` are copied to
-//! the stack first, zeros behind them, so that nothing past an odd number of steps is read.
+//! the stack first, zeros after them, so that nothing past an odd number of steps is read.
 //!
 //! What an element is, by Intel's definition: for each 32 steps, two chains of FMAs from 0, over the even and the odd steps
 //! in order, their sum, added to what was there. All of it is rounded to nearest even. Products of `bf16` are exact in `f32`,
@@ -45,7 +54,7 @@ pub(super) struct TilesShape {
 }
 
 const WORDS: Register = Register::RDI;
-/// First row of the bands in `a`, `b`, first row of the bands in the accumulator.
+/// First row of the bands in `a`, `b`, first row of the bands in the accumulator; `a` and `b` from the block's first step on.
 const A: Register = Register::R8;
 const B: Register = Register::R9;
 const ACC: Register = Register::R10;
@@ -53,7 +62,7 @@ const ACC: Register = Register::R10;
 const A_STRIDE: Register = Register::R11;
 const B_STRIDE: Register = Register::R14;
 const ACC_STRIDE: Register = Register::R15;
-/// Rows left, steps.
+/// Rows left, steps of the block.
 const ROWS: Register = Register::RDX;
 const INNER: Register = Register::RSI;
 /// Inside: the steps of each band, `b`'s row, the count, the accumulator's second band.
@@ -65,12 +74,15 @@ const ACC_LOWER: Register = Register::RBX;
 /// What is fetched next.
 const NEXT: Register = Register::RDI;
 
-/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, room for a register, 32 rows
-/// of two vectors of sums.
+/// On the stack: the configuration, 32 rows of 32 elements of `a`, the end of what is fetched, space for a register, the words,
+/// the steps before the block, what is fetched next of the panel after this one, 32 rows of two vectors of sums.
 const CONFIG: i32 = 0;
 const REST: i32 = 64;
 const END: i32 = REST + 32 * 64;
 const SAVED: i32 = END + 8;
+const GIVEN: i32 = SAVED + 8;
+const BEFORE: i32 = GIVEN + 8;
+const PANEL: i32 = BEFORE + 8;
 const SUMS: i32 = END + 64;
 const FRAME: i32 = SUMS + 32 * SUMS_PITCH;
 /// Bytes from row to row of the sums there.
@@ -83,6 +95,8 @@ const HEIGHTS: i32 = CONFIG + 48;
 const BAND: i32 = 16;
 /// Steps of a tile.
 const STEPS: i32 = 32;
+/// Steps of a block.
+const BLOCK: i32 = 256;
 /// Bytes of a line of the cache.
 const LINE: i32 = 64;
 /// Lines that two bands fetch for each tile of steps.
@@ -118,11 +132,36 @@ fn rows(base: Register, stride: Register, displacement: i32) -> MemoryOperand {
 /// The code.
 ///
 /// # Errors
-/// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
+/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
 pub(super) fn tiles(shape: TilesShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut t = Tiles { asm: Asm::new(commented), shape };
     t.function();
     t.asm.finish()
+}
+
+/// Where the tiles of some steps are.
+struct Operands {
+    /// Of `a`, those of each band.
+    left: [MemoryOperand; 2],
+    /// Of `b`, bytes from its row at hand.
+    right: i32,
+}
+
+impl Operands {
+    /// Those at hand.
+    fn here() -> Operands {
+        Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 0)), right: 0 }
+    }
+
+    /// Those behind, where steps of `b` are so many bytes.
+    fn further(step_bytes: i32) -> Operands {
+        Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 2 * STEPS)), right: step_bytes }
+    }
+
+    /// The tile of `b` of a vector of columns.
+    fn right(&self, vector: i32) -> MemoryOperand {
+        rows(B_ROW, B_STRIDE, self.right + 64 * vector)
+    }
 }
 
 struct Tiles {
@@ -147,23 +186,80 @@ impl Tiles {
         self.two(Code::Mov_r64_rm64, Register::RBP, Register::RSP);
         self.number(Code::Sub_rm64_imm32, Register::RSP, FRAME);
         self.number(Code::And_rm64_imm8, Register::RSP, -64);
-        for (word, r) in [A, A_STRIDE, B, ACC, ROWS, INNER].into_iter().enumerate() {
-            let place = at(WORDS, 8 * i32::try_from(word).unwrap_or(0));
-            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, place));
-        }
-        let (next, one_band, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, GIVEN), WORDS));
+        self.words(&[A, A_STRIDE, B, ACC, ROWS, INNER]);
+        let (block, done) = (self.asm.label(), self.asm.label());
         self.two(Code::Test_rm64_r64, ROWS, ROWS);
         self.asm.jump(Code::Jle_rel32_64, done);
         self.number(Code::Mov_rm64_imm32, B_STRIDE, self.shape.b_pitch);
         self.number(Code::Mov_rm64_imm32, ACC_STRIDE, if self.shape.zero { self.shape.acc_pitch } else { SUMS_PITCH });
-        self.configuration();
+        self.write_configuration();
         // What comes after `b`, as long as it.
         self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, UPPER, INNER, self.shape.b_pitch / 2));
         self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, MemoryOperand::with_base_index(B, UPPER)));
         self.two(Code::Add_r64_rm64, UPPER, NEXT);
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, END), UPPER));
-        self.asm.bind(next);
-        let full = self.asm.label();
+        if !self.is_blocked() {
+            self.all_bands();
+            self.asm.bind(done);
+            self.leave(&saved);
+            return;
+        }
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, at(Register::RSP, BEFORE), 0));
+        self.number(Code::Cmp_rm64_imm8, ROWS, 2 * BAND);
+        self.asm.jump(Code::Jle_rel32_64, block);
+        self.number(Code::Cmp_rm64_imm32, INNER, BLOCK);
+        self.asm.jump(Code::Jle_rel32_64, block);
+        self.number(Code::Mov_rm64_imm32, INNER, BLOCK);
+        self.asm.bind(block);
+        self.all_bands();
+        // On to the steps behind: the words say where everything began.
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, SAVED), NEXT));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, COUNT, at(Register::RSP, BEFORE)));
+        self.two(Code::Add_r64_rm64, COUNT, INNER);
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, BEFORE), COUNT));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, GIVEN)));
+        self.words(&[A, A_STRIDE, B, ACC, ROWS, INNER]);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, at(Register::RSP, SAVED)));
+        self.two(Code::Sub_r64_rm64, INNER, COUNT);
+        self.asm.jump(Code::Jle_rel32_64, done);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, A, MemoryOperand::with_base_index_scale(A, COUNT, 2)));
+        self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, COUNT, COUNT, self.shape.b_pitch / 2));
+        self.two(Code::Add_r64_rm64, B, COUNT);
+        self.number(Code::Mov_rm64_imm32, COUNT, BLOCK);
+        self.two(Code::Cmp_r64_rm64, INNER, COUNT);
+        self.two(Code::Cmovg_r64_rm64, INNER, COUNT);
+        self.whole_heights();
+        self.asm.jump(Code::Jmp_rel32_64, block);
+        self.asm.bind(done);
+        self.leave(&saved);
+    }
+
+    /// Are steps taken in blocks? Sums that are added at the end lie on the stack, which has room for two bands.
+    fn is_blocked(&self) -> bool {
+        self.shape.zero
+    }
+
+    /// Puts the first words into registers.
+    fn words(&mut self, registers: &[Register]) {
+        for (place, r) in (0i32..).step_by(8).zip(registers) {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, *r, at(WORDS, place)));
+        }
+    }
+
+    fn leave(&mut self, saved: &[Register]) {
+        self.asm.emit(Ok(Instruction::with(Code::VEX_Tilerelease)));
+        self.two(Code::Mov_r64_rm64, Register::RSP, Register::RBP);
+        for r in saved.iter().rev() {
+            self.asm.emit(Instruction::with1(Code::Pop_r64, *r));
+        }
+        self.asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
+        self.asm.emit(Ok(Instruction::with(Code::Retnq)));
+    }
+
+    /// All bands of rows, through the steps of a block. Tiles are whole before it.
+    fn all_bands(&mut self) {
+        let (next, one_band, full, done) = (self.asm.here(), self.asm.label(), self.asm.label(), self.asm.label());
         self.number(Code::Cmp_rm64_imm8, ROWS, 2 * BAND);
         self.asm.jump(Code::Jge_rel32_64, full);
         self.number(Code::Cmp_rm64_imm8, ROWS, BAND);
@@ -184,19 +280,15 @@ impl Tiles {
         self.asm.comment("one band of rows");
         self.two(Code::Mov_r64_rm64, COUNT, ROWS);
         self.heights(0);
+        // It fetches something else.
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, PANEL), NEXT));
         self.bands(1);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, at(Register::RSP, PANEL)));
         self.asm.bind(done);
-        self.asm.emit(Ok(Instruction::with(Code::VEX_Tilerelease)));
-        self.two(Code::Mov_r64_rm64, Register::RSP, Register::RBP);
-        for r in saved.into_iter().rev() {
-            self.asm.emit(Instruction::with1(Code::Pop_r64, r));
-        }
-        self.asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
-        self.asm.emit(Ok(Instruction::with(Code::Retnq)));
     }
 
     /// Writes the configuration of whole tiles, and makes it hold.
-    fn configuration(&mut self) {
+    fn write_configuration(&mut self) {
         let zero = Register::ZMM0;
         self.asm.comment("tiles of 16 rows of 64 bytes");
         self.asm.emit(Instruction::with3(Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, zero, zero, zero));
@@ -207,6 +299,11 @@ impl Tiles {
         for half in [0, 8] {
             self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, WIDTHS + half), Register::RAX));
         }
+        self.whole_heights();
+    }
+
+    /// Gives all tiles 16 rows.
+    fn whole_heights(&mut self) {
         self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, 0x1010_1010_1010_1010_u64));
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, HEIGHTS), Register::RAX));
         self.configure();
@@ -277,12 +374,21 @@ impl Tiles {
         self.two(Code::Add_r64_rm64, LOWER, A);
         self.two(Code::Mov_r64_rm64, ACC_LOWER, ACC);
         self.number(Code::Add_rm64_imm32, ACC_LOWER, BAND * self.shape.acc_pitch);
+        let (zero, started) = (self.asm.label(), self.asm.label());
+        if self.is_blocked() {
+            self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, at(Register::RSP, BEFORE), 0));
+            self.asm.jump(Code::Je_rel32_64, zero);
+            self.load_sums(bands);
+            self.asm.jump(Code::Jmp_rel32_64, started);
+        }
+        self.asm.bind(zero);
         for (tile, _) in self.each_sum(bands) {
             self.asm.emit(Instruction::with1(Code::VEX_Tilezero_tmm, tile));
         }
+        self.asm.bind(started);
         self.two(Code::Mov_r64_rm64, B_ROW, B);
         if bands == 2 {
-            // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
+            // All of it is requested: again what is near costs next to nothing, and what is after it may not be wanted.
             self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
             self.two(Code::Cmovae_r64_rm64, NEXT, B);
         } else {
@@ -292,19 +398,18 @@ impl Tiles {
         let (rest, after) = (self.asm.label(), self.asm.label());
         self.number(Code::Shr_rm64_imm8, COUNT, 5);
         self.asm.jump(Code::Je_rel32_64, rest);
-        let again = self.asm.here();
+        let (again, last) = (self.asm.label(), self.asm.label());
+        self.load_operands(bands, &Operands::here());
+        self.number(Code::Sub_rm64_imm8, COUNT, 1);
+        self.asm.jump(Code::Je_rel32_64, last);
+        self.asm.bind(again);
         self.fetch(bands);
-        self.products(bands, |band| rows(if band == 0 { UPPER } else { LOWER }, A_STRIDE, 0));
-        self.number(Code::Add_rm64_imm8, UPPER, 2 * STEPS);
-        if bands == 2 {
-            self.number(Code::Add_rm64_imm8, LOWER, 2 * STEPS);
-        }
-        self.number(Code::Add_rm64_imm32, B_ROW, STEPS / 2 * self.shape.b_pitch);
+        self.products(bands, Some(&Operands::further(self.step_bytes())));
+        self.further(bands);
         if bands == 1 {
             // At the end of a window on to the next but one, of which the first place is where this one's second would be.
             let inside = self.asm.label();
-            self.asm.emit(Instruction::with2(Code::Lea_r64_m, LOWER, at(COUNT, -1)));
-            self.number(Code::Test_rm64_imm32, LOWER, WINDOW - 1);
+            self.number(Code::Test_rm64_imm32, COUNT, WINDOW - 1);
             self.asm.jump(Code::Jne_rel32_64, inside);
             let skipped = (PLACES - 1) * (WINDOW * self.step_bytes() / PLACES);
             self.number(Code::Add_rm64_imm32, NEXT, skipped);
@@ -312,6 +417,10 @@ impl Tiles {
         }
         self.number(Code::Sub_rm64_imm8, COUNT, 1);
         self.asm.jump(Code::Jne_rel32_64, again);
+        self.asm.bind(last);
+        self.fetch(bands);
+        self.products(bands, None);
+        self.further(bands);
         self.asm.bind(rest);
         self.store_sums(bands);
         self.two(Code::Mov_r64_rm64, COUNT, INNER);
@@ -342,17 +451,41 @@ impl Tiles {
         self.number(Code::Add_rm64_imm32, NEXT, lines * LINE);
     }
 
-    /// As many steps as a tile has, of tiles of `a` where the closure says.
-    fn products(&mut self, bands: i32, a: impl Fn(i32) -> MemoryOperand) {
+    /// Goes on by as many steps as a tile has.
+    fn further(&mut self, bands: i32) {
+        self.number(Code::Add_rm64_imm8, UPPER, 2 * STEPS);
+        if bands == 2 {
+            self.number(Code::Add_rm64_imm8, LOWER, 2 * STEPS);
+        }
+        self.number(Code::Add_rm64_imm32, B_ROW, self.step_bytes());
+    }
+
+    fn load(&mut self, tile: Register, place: MemoryOperand) {
+        self.asm.emit(Instruction::with2(Code::VEX_Tileloadd_tmm_sibmem, tile, place));
+    }
+
+    /// The tiles of both operands.
+    fn load_operands(&mut self, bands: i32, from: &Operands) {
         for band in 0..bands {
-            self.asm.emit(Instruction::with2(Code::VEX_Tileloadd_tmm_sibmem, left(band), a(band)));
-            for v in 0..self.shape.vectors {
-                if band == 0 {
-                    let place = rows(B_ROW, B_STRIDE, 64 * v);
-                    self.asm.emit(Instruction::with2(Code::VEX_Tileloadd_tmm_sibmem, right(v), place));
-                }
-                let code = Code::VEX_Tdpbf16ps_tmm_tmm_tmm;
-                self.asm.emit(Instruction::with3(code, sums(band, v), left(band), right(v)));
+            self.load(left(band), from.left[usize::from(band > 0)]);
+        }
+        for v in 0..self.shape.vectors {
+            self.load(right(v), from.right(v));
+        }
+    }
+
+    /// As many steps as a tile has. Behind the last product that reads a tile, that of the next steps is loaded, if there are any.
+    fn products(&mut self, bands: i32, next: Option<&Operands>) {
+        let vectors = self.shape.vectors;
+        for (band, v) in (0..bands).flat_map(|band| (0..vectors).map(move |v| (band, v))) {
+            let code = Code::VEX_Tdpbf16ps_tmm_tmm_tmm;
+            self.asm.emit(Instruction::with3(code, sums(band, v), left(band), right(v)));
+            let Some(next) = next else { continue };
+            if v == vectors - 1 {
+                self.load(left(band), next.left[usize::from(band > 0)]);
+            }
+            if band == bands - 1 {
+                self.load(right(v), next.right(v));
             }
         }
     }
@@ -397,7 +530,9 @@ impl Tiles {
         self.configure();
         self.load_sums(bands);
         self.number(Code::Mov_rm64_imm32, to, 64);
-        self.products(bands, |band| rows(Register::RSP, to, REST + 64 * BAND * band));
+        let left = [0, 1].map(|band| rows(Register::RSP, to, REST + 64 * BAND * band));
+        self.load_operands(bands, &Operands { left, right: 0 });
+        self.products(bands, None);
         self.store_sums(bands);
         for v in 0..2 {
             self.asm.emit(Instruction::with2(Code::Mov_rm8_imm8, at(Register::RSP, HEIGHTS + 6 + v), BAND));

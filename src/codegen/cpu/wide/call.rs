@@ -1,5 +1,6 @@
 //! Calls of leaf functions from kernels: where an operation of a scheduled kernel has a leaf, its words are put into a
-//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level.
+//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level. Of a product
+//! its mode says which it is.
 //!
 //! In: an operation of a kernel for a wide level. Out: CLIF, and the leaf among those that the function calls.
 
@@ -8,14 +9,13 @@ use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, ty
 use super::super::code::{Code, Stride, Val};
 use super::super::function::{Callee, signature};
 use super::super::lanes::plain;
-use super::super::pairs::MOST_PITCH;
 use super::dot::{DotShape, LINE, Right};
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
 use super::{Declined, Word, run_leaf};
 use crate::runtime::abi::context;
 use crate::shape::Elem;
-use crate::tile::{self, Cpu, Extent, Inst, InstData, Op, Space, TileType, Type, Width};
+use crate::tile::{self, Cpu, DotMode, Extent, Inst, InstData, MOST_PANEL_PITCH, Op, Space, TileType, Type, Width};
 
 /// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
 pub(super) fn vectors(t: &TileType, width: Width) -> Option<i32> {
@@ -41,6 +41,9 @@ fn lines(shape: &DotShape, place: Place, width: Width) -> i32 {
     if shape.far && shape.vectors <= 2 { (bytes + LINE - 1) / LINE } else { 0 }
 }
 
+/// The verifier lets no mode stand whose product has no leaf.
+pub(super) const UNFIT: &str = "a product that does not fit its mode";
+
 /// What a leaf of a product is given of its left operand: address, stride in bytes, and is the inner axis dense?
 type Left = (Value, Value, bool);
 
@@ -53,18 +56,16 @@ struct RightOperand {
     elements: Right,
     /// Its scales, if it has any.
     scales: Option<Value>,
-    /// Is it a panel in memory, with the next one behind it? (Those with scales see to that themselves.)
+    /// Is it a panel in memory, with the next one after it? (Those with scales see to that themselves.)
     far: bool,
 }
 
-/// What became of a product.
+/// Where a leaf has left a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::codegen::cpu) enum Dotted {
-    /// There is no leaf for it.
-    No,
-    /// A leaf has left it in scratch.
-    Yes,
-    /// A leaf has left it where the next instruction, which is done by that, would store it.
+    /// In scratch.
+    InScratch,
+    /// Where the next instruction, which is done by that, would store it.
     Stored,
 }
 
@@ -77,43 +78,25 @@ struct Place {
 }
 
 impl Code<'_, '_> {
-    /// Emits a product as a call; `next` is the instruction behind it.
+    /// Emits a product as a call, whose sums are those of FMAs, or of groups; `next` is the instruction after it.
     ///
     /// # Errors
     /// A form that the verifier refuses.
     pub(in crate::codegen::cpu) fn wide_dot(
         &mut self,
         level: Cpu,
-        data: &InstData,
+        (mode, data): (DotMode, &InstData),
         next: Option<Inst>,
         scratch: Value,
     ) -> Result<Dotted, String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
-        if self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows)) {
-            return Ok(if self.wide_pairs(level, data, scratch)? { Dotted::Yes } else { Dotted::No });
-        }
-        let scaled = self.body.def_inst(*b).is_some_and(|d| matches!(d.op, Op::LoadScaled { .. }));
-        let (width, groups) = (level.width(), scaled && level.sums_bytes());
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
         let (ta, tb) = (tile(*a)?, tile(*b)?);
         let result = tile(data.result.ok_or("a product without a result")?)?;
-        if result.elem != Elem::F32 || width == Width::V128 {
-            return Ok(Dotted::No);
-        }
-        let Some(vectors) = vectors(&result, width) else { return Ok(Dotted::No) };
-        let (Some(acc_pitch), Some(right)) = (pitch(&result), self.right(*b, &tb, scratch)?) else {
-            return Ok(Dotted::No);
-        };
-        // Whole vectors are read of each row of `b`.
-        let size = match right.elements {
-            Right::F32 | Right::Pairs => 4,
-            Right::Bf16 => 2,
-            Right::Bytes | Right::Nibbles => 1,
-        };
-        if i64::from(right.pitch) < i64::from(vectors * lanes(width) * size) {
-            return Ok(Dotted::No);
-        }
-        let Some((a_start, stride, inner_dense)) = self.left(*a, &ta, scratch)? else { return Ok(Dotted::No) };
+        let width = level.width();
+        let vectors = vectors(&result, width).ok_or(UNFIT)?;
+        let (acc_pitch, right) = (pitch(&result).ok_or(UNFIT)?, self.right(*b, &tb, scratch)?.ok_or(UNFIT)?);
+        let (a_start, stride, inner_dense) = self.left(*a, &ta, scratch)?.ok_or(UNFIT)?;
         let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
         let filled = matches!(self.body.ty(*acc), Type::Scalar(_));
         let start = if filled {
@@ -136,9 +119,9 @@ impl Code<'_, '_> {
             acc_pitch,
             vectors,
             right: right.elements,
-            groups,
+            groups: mode == DotMode::Groups,
             filled,
-            far: right.far && right.pitch <= MOST_PITCH,
+            far: right.far && right.pitch <= MOST_PANEL_PITCH,
             result: 0,
             direct: false,
         };
@@ -148,7 +131,7 @@ impl Code<'_, '_> {
             (true, Some(next)) => self.stored_at(data, next)?,
             _ => None,
         };
-        let Some(place) = place else { return self.call_dot(width, shape, words).map(|()| Dotted::Yes) };
+        let Some(place) = place else { return self.call_dot(width, shape, words).map(|()| Dotted::InScratch) };
         let (one, columns) = (self.int(1), self.extent(result.cols)?);
         let beyond = self.b.ins().ishl(one, columns);
         let mask = self.b.ins().iadd_imm_s(beyond, -1);
@@ -176,7 +159,7 @@ impl Code<'_, '_> {
         self.call_leaf(leaf, &[&words[..], &[in_order], place].concat())
     }
 
-    /// Where the instruction behind a product stores it, if that is all there is done with it, as it is.
+    /// Where the instruction after a product stores it, if that is all there is done with it, as it is.
     fn stored_at(&mut self, product: &InstData, next: Inst) -> Result<Option<Place>, String> {
         let Op::Run { insts, .. } = &self.body.inst(next).op else { return Ok(None) };
         let [store] = insts.as_slice() else { return Ok(None) };
@@ -233,7 +216,7 @@ impl Code<'_, '_> {
         Ok(self.b.ins().iadd_imm_s(scratch, i64::from(offset)))
     }
 
-    /// The buffer access behind a window: its start, the strides along rows and columns, and its elements.
+    /// The buffer access of a window: its start, the strides along rows and columns, and its elements.
     pub(super) fn window(&mut self, v: tile::Value) -> Result<Option<(Value, [Stride; 2], Elem)>, String> {
         let Some(data) = self.body.def_inst(v).cloned() else { return Ok(None) };
         let Op::Window { rows, cols } = data.op else { return Ok(None) };
@@ -266,9 +249,6 @@ impl Code<'_, '_> {
     fn right(&mut self, v: tile::Value, t: &TileType, scratch: Value) -> Result<Option<RightOperand>, String> {
         let bytes = |n: i64| i32::try_from(n).ok().filter(|p| *p < 1 << 24);
         if matches!(t.space, Space::L1(_)) {
-            if t.cols.is_one() {
-                return Ok(None);
-            }
             let start = self.in_scratch(t, scratch)?;
             let pitch = i32::try_from(t.pitch()).ok();
             return Ok(pitch.map(|pitch| RightOperand {
@@ -355,7 +335,7 @@ impl Code<'_, '_> {
         for w in &leaf.words {
             words.push(self.word(w, scratch)?);
         }
-        let leaf = self.leaves.of_code(leaf.name, leaf.code, leaf.places);
+        let leaf = self.leaves.of_code(leaf);
         self.call_leaf(leaf, &words)?;
         Ok(true)
     }

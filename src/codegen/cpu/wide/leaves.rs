@@ -15,6 +15,7 @@ use super::amx::{TilesShape, tiles};
 use super::dot::{DotShape, Right, dot};
 use super::pair_rows::{PairRowsShape, pair_rows};
 use super::transpose::{TransposeShape, transpose};
+use super::{Leaf, Stages};
 use crate::threads;
 use crate::tile::{Inst, Width};
 
@@ -71,6 +72,8 @@ enum Wanted {
         code: Vec<u8>,
         /// Where the code of each operation begins.
         places: Places,
+        /// What the code was before, if what leaves come from is wanted.
+        stages: Option<Box<Stages>>,
     },
 }
 
@@ -121,8 +124,10 @@ impl LeafCalls {
     }
 
     /// Asks for the leaf with this code.
-    pub(super) fn of_code(&mut self, name: String, code: Vec<u8>, places: Places) -> usize {
-        self.ask(Wanted::Code { name, code, places })
+    pub(super) fn of_code(&mut self, leaf: Leaf) -> usize {
+        let Leaf { name, code, places, stages, words: _ } = leaf;
+        let stages = self.origins.then(|| Box::new(stages));
+        self.ask(Wanted::Code { name, code, places, stages })
     }
 
     fn ask(&mut self, wanted: Wanted) -> usize {
@@ -144,6 +149,8 @@ pub(in crate::codegen::cpu) struct LeafOrigin {
     pub(in crate::codegen::cpu) places: Places,
     /// What else is said of its code.
     pub(in crate::codegen::cpu) comments: Comments,
+    /// What the code was before; `None` where its registers follow from its shape.
+    pub(in crate::codegen::cpu) stages: Option<Box<Stages>>,
 }
 
 /// The leaves of an object.
@@ -207,11 +214,11 @@ impl Leaves {
                     let id = put(object, &name, convention, code)?;
                     if let Some(inst) = inst.filter(|_| calls.origins) {
                         let comments = comments.to_vec();
-                        let places = match &wanted {
-                            Wanted::Kind(_) => Places::new(),
-                            Wanted::Code { places, .. } => places.clone(),
+                        let (places, stages) = match &wanted {
+                            Wanted::Kind(_) => (Places::new(), None),
+                            Wanted::Code { places, stages, .. } => (places.clone(), stages.clone()),
                         };
-                        let origin = LeafOrigin { name, inst, callers: Vec::new(), places, comments };
+                        let origin = LeafOrigin { name, inst, callers: Vec::new(), places, comments, stages };
                         self.origins.insert(id, origin);
                     }
                     self.defined.insert(code.clone(), id);

@@ -15,7 +15,7 @@
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`: the routine of vector IR that `lowering::vector` makes of a run, printed over virtual registers (`lanes`, `math`,
 //!   `access`);
-//! * `machine`: code over registers, blocks with parameters; `allocate` gives virtual registers physical ones, `encode` makes
+//! * `machine`: code over registers, blocks with parameters, with a text form (`--emit mir`); `allocate` gives virtual registers physical ones, `encode` makes
 //!   bytes of them;
 //! * `leaves`: what functions call; each leaf is made once;
 //! * `call`: from a kernel to a leaf.
@@ -65,6 +65,39 @@ pub(super) struct Leaf {
     pub(super) places: Places,
     /// What it is called with.
     pub(super) words: Vec<Word>,
+    /// What the code was before.
+    pub(super) stages: Stages,
+}
+
+/// The code of a leaf on its way, as `--emit mir` shows it.
+#[derive(Clone, Debug)]
+pub(super) struct Stages {
+    /// As it was selected, over virtual registers.
+    selected: machine::Function,
+    /// With its registers.
+    allocated: machine::Function<machine::Physical>,
+}
+
+impl Stages {
+    /// Its text, under the leaf's name; `registers`: is it shown with its registers, too? `note` says what operation code
+    /// is made from.
+    ///
+    /// # Errors
+    /// Code that breaks a rule, a mistake of ours.
+    pub(super) fn text(&self, name: &str, registers: bool, note: machine::Note<'_>) -> Result<String, String> {
+        machine::verify(&self.selected).map_err(|complaint| format!("{name}: {complaint}"))?;
+        let mut text = machine::print(name, &self.selected, note);
+        if registers {
+            text.push('\n');
+            text += &machine::print_allocated(name, &self.allocated, note);
+        }
+        Ok(text)
+    }
+}
+
+/// Operations of virtual-register code, each with what it takes, what it gives and its meaning.
+pub(super) fn machine_operations() -> Vec<(String, &'static str)> {
+    machine::Op::ALL.iter().map(|op| (op.form(), op.meaning())).collect()
 }
 
 /// The leaf of a `run` on a CPU that has leaves, or why it has none.

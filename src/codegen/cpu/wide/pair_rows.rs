@@ -39,7 +39,7 @@ const ZERO: Register = Register::ZMM30;
 /// The code.
 ///
 /// # Errors
-/// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
+/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
 pub(super) fn pair_rows(shape: PairRowsShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut asm = Asm::new(commented);
     for (word, r) in [FROM, TO, THERE, ROWS].into_iter().enumerate() {
@@ -137,7 +137,7 @@ mod tests {
                 _ => 0,
             };
             for over in [false, true] {
-                // The result over the operand, or behind it.
+                // The result over the operand, or after it.
                 let mut room = from.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
                 room.resize(32 * (there + rows + 2), u32::MAX);
                 let start = if over { 0 } else { 32 * there };

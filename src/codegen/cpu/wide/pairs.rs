@@ -1,47 +1,47 @@
 //! Calls of the leaves of `bf16` products: both operands `bf16`, the right one in pairs of steps.
 //!
-//! In: a `dot` whose right operand is `load_pairs` or `pair_rows`, in a kernel for a wide level. Out: CLIF, and the leaf in
-//! the object: tiles with [`Feature::Amx`], `vdpbf16ps` with [`Feature::Bf16`] alone. Anything else is declined, and the caller widens
-//! step by step: another machine, a left operand in scratch, sums that start with another number than 0, panels with more
-//! than two vectors of columns, a number of steps that may be odd for `vdpbf16ps`, which takes them in pairs alone.
+//! In: a `dot` in the modes [`DotMode::Pairs`](crate::tile::DotMode) or [`DotMode::Tiles`](crate::tile::DotMode), or a
+//! `pair_rows`, in a kernel for a wide level. Out: CLIF, and the leaf in the object: `vdpbf16ps`, or tiles. What it must not know: which
+//! products have these modes (`tile::dot`).
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::super::code::{Code, Stride};
-use super::super::pairs::{MOST_PITCH, starts_with_zero, takes_pairs};
 use super::amx::TilesShape;
-use super::call::{pitch, vectors};
+use super::call::{UNFIT, pitch, vectors};
 use super::dot::{DotShape, Right};
 use super::leaves::Kind;
 use super::pair_rows::PairRowsShape;
 use crate::shape::Elem;
-use crate::tile::{self, Cpu, Feature, InstData, Op};
+use crate::tile::{self, Cpu, Feature, InstData, Op, Type};
+
+/// A product of pairs, of which the leaves of both modes are given the same.
+struct OfPairs {
+    /// The left operand and the bytes from row to row, the right one, where the result goes, rows, steps.
+    words: [Value; 6],
+    /// Bytes from pair to pair of the right operand, and from row to row of the result.
+    b_pitch: i32,
+    acc_pitch: i32,
+    /// Vectors of columns.
+    vectors: i32,
+    /// Do the sums start with 0? Else they are added to what lies in the result's place.
+    filled: bool,
+    /// Does the right operand come from memory, with what is wanted next behind it?
+    far: bool,
+}
 
 impl Code<'_, '_> {
-    /// Emits a product with a panel of pairs as a call. False if there is no leaf for it.
-    ///
-    /// # Errors
-    /// A form that the verifier refuses.
-    pub(super) fn wide_pairs(&mut self, level: Cpu, data: &InstData, scratch: Value) -> Result<bool, String> {
+    /// What the leaves of both modes are given, the accumulator in the result's place.
+    fn product_of_pairs(&mut self, level: Cpu, data: &InstData, scratch: Value) -> Result<OfPairs, String> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
         let tile = |v| self.body.ty(v).tile().cloned().ok_or("a product of tiles");
         let ta = tile(*a)?;
         let result = tile(data.result.ok_or("a product without a result")?)?;
-        if !level.has(Feature::Bf16) {
-            return Ok(false);
-        }
-        let Some(vectors) = vectors(&result, level.width()).filter(|n| *n <= 2) else { return Ok(false) };
-        let Some(acc_pitch) = pitch(&result) else { return Ok(false) };
-        let zero = starts_with_zero(self.body, *acc);
-        let filled = zero.is_some();
-        if zero == Some(false) {
-            return Ok(false);
-        }
-        let Some((b_start, b_pitch, far)) = self.panel_of_pairs(*b, vectors, scratch)? else { return Ok(false) };
-        let Some((a_start, [rows_of_a, Stride::Const(1)], Elem::BF16)) = self.window(*a)? else { return Ok(false) };
-        if !level.has(Feature::Amx) && !takes_pairs(self.body, data) {
-            return Ok(false);
-        }
+        let vectors = vectors(&result, level.width()).ok_or(UNFIT)?;
+        let acc_pitch = pitch(&result).ok_or(UNFIT)?;
+        let filled = matches!(self.body.ty(*acc), Type::Scalar(_));
+        let (b, b_pitch, far) = self.panel_of_pairs(*b, scratch)?.ok_or(UNFIT)?;
+        let (a, [rows_of_a, _], _) = self.window(*a)?.ok_or(UNFIT)?;
         let (rows, inner) = (self.extent(result.rows)?, self.extent(ta.cols)?);
         if !filled {
             let from = tile(*acc)?;
@@ -51,56 +51,69 @@ impl Code<'_, '_> {
         }
         let a_stride = self.stride_bytes(rows_of_a, Elem::BF16);
         let target = self.in_scratch(&result, scratch)?;
+        Ok(OfPairs { words: [a, a_stride, b, target, rows, inner], b_pitch, acc_pitch, vectors, filled, far })
+    }
+
+    /// Emits a product by tiles as a call.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(in crate::codegen::cpu) fn wide_tiles(
+        &mut self,
+        level: Cpu,
+        data: &InstData,
+        scratch: Value,
+    ) -> Result<(), String> {
+        let p = self.product_of_pairs(level, data, scratch)?;
+        let shape = TilesShape { b_pitch: p.b_pitch, acc_pitch: p.acc_pitch, vectors: p.vectors, zero: p.filled };
+        let leaf = self.leaves.of_kind(Kind::Tiles(shape));
+        self.call_leaf(leaf, &p.words)
+    }
+
+    /// Emits a product by pairs of steps as a call.
+    ///
+    /// # Errors
+    /// A form that the verifier refuses.
+    pub(in crate::codegen::cpu) fn wide_pairs(
+        &mut self,
+        level: Cpu,
+        data: &InstData,
+        scratch: Value,
+    ) -> Result<(), String> {
+        let p = self.product_of_pairs(level, data, scratch)?;
+        let [a, a_stride, b, target, rows, inner] = p.words;
         let nothing = self.int(0);
-        if level.has(Feature::Amx) {
-            let shape = TilesShape { b_pitch, acc_pitch, vectors, zero: filled };
-            let leaf = self.leaves.of_kind(Kind::Tiles(shape));
-            self.call_leaf(leaf, &[a_start, a_stride, b_start, target, rows, inner])?;
-        } else {
-            let pairs = self.b.ins().ushr_imm_u(inner, 1);
-            let right = Right::Pairs;
-            let shape = DotShape {
-                inner_dense: true,
-                b_pitch,
-                acc_pitch,
-                vectors,
-                right,
-                groups: false,
-                filled,
-                far,
-                result: 0,
-                direct: false,
-            };
-            self.call_dot(level.width(), shape, [a_start, a_stride, b_start, target, rows, pairs, nothing, nothing])?;
-        }
-        Ok(true)
+        let pairs = self.b.ins().ushr_imm_u(inner, 1);
+        let shape = DotShape {
+            inner_dense: true,
+            b_pitch: p.b_pitch,
+            acc_pitch: p.acc_pitch,
+            vectors: p.vectors,
+            right: Right::Pairs,
+            groups: false,
+            filled: p.filled,
+            far: p.far,
+            result: 0,
+            direct: false,
+        };
+        self.call_dot(level.width(), shape, [a, a_stride, b, target, rows, pairs, nothing, nothing])
     }
 
     /// The pairs of a right operand that whole registers can be read of: where they begin, bytes from pair to pair, and do
-    /// they come from memory, with what is wanted next behind them?
-    fn panel_of_pairs(
-        &mut self,
-        v: tile::Value,
-        vectors: i32,
-        scratch: Value,
-    ) -> Result<Option<(Value, i32, bool)>, String> {
-        let small = |bytes: i64| i32::try_from(bytes).ok().filter(|p| *p <= MOST_PITCH);
+    /// they come from memory, with what is wanted next after them?
+    fn panel_of_pairs(&mut self, v: tile::Value, scratch: Value) -> Result<Option<(Value, i32, bool)>, String> {
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v).cloned() else { return Ok(None) };
         if op == Op::PairRows {
             let t = self.body.ty(v).tile().cloned().ok_or("pairs of rows of a tile")?;
             let start = self.in_scratch(&t, scratch)?;
-            return Ok(small(i64::from(t.pitch())).map(|pitch| (start, pitch, false)));
+            return Ok(pitch(&t).map(|pitch| (start, pitch, false)));
         }
         let [buffer, indices @ ..] = operands.as_slice() else { return Err("a panel without a buffer".into()) };
-        let columns = self.body.ty(*buffer).buffer().and_then(|t| t.shape.iter().rev().nth(1)?.as_const());
-        if columns.is_none_or(|n| n < i64::from(16 * vectors)) {
-            return Ok(None);
-        }
         let (_, strides, _) = self.buffer(*buffer)?;
-        let Some(Stride::Const(pitch)) = strides.iter().rev().nth(2).copied() else { return Ok(None) };
-        let Some(pitch) = small(pitch.saturating_mul(2)) else { return Ok(None) };
+        let Some(Stride::Const(stride)) = strides.iter().rev().nth(2).copied() else { return Ok(None) };
+        let Ok(pitch) = i32::try_from(stride.saturating_mul(2)) else { return Ok(None) };
         // A kernel of several products comes back to its panel, and does not go on to the next one.
-        let products = self.body.insts().filter(|(_, _, d)| d.op == Op::Dot);
+        let products = self.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
         let far = products.count() == 1;
         Ok(Some((self.address(*buffer, indices)?, pitch, far)))
     }

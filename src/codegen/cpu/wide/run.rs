@@ -11,12 +11,11 @@ use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
-use super::Leaf;
 use super::access::{Distance, Spot};
 use super::machine::{Block, Class, Constant, Machine, Mem, Op as Do, Operand, Reg, When};
-use crate::ir::Scalar;
+use super::{Leaf, Stages};
 use crate::lowering::vector::{Declined, Lowered, declined, lower_for};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::ssa::{self, BlockCall, Value};
 use crate::tile::{Body, Cpu, Extent, Feature, Inst};
@@ -42,9 +41,11 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
     }
     let level = if m.uses(Do::Shorten) { level } else { level.vectors() };
     let wrong = |what: &str| Declined::Wrong(what.to_string());
-    let allocated = super::allocate::allocate(&m.finish()).ok_or_else(|| wrong("a leaf without registers"))?;
+    let selected = m.finish();
+    let allocated = super::allocate::allocate(&selected).ok_or_else(|| wrong("a leaf without registers"))?;
     let (code, places) = super::encode::encode(&allocated).ok_or_else(|| wrong("a leaf that has no encoding"))?;
-    Ok(Leaf { name: format!("run.{}", level.name()), code, places, words })
+    let stages = Stages { selected, allocated: allocated.function };
+    Ok(Leaf { name: format!("run.{}", level.name()), code, places, words, stages })
 }
 
 /// Why a run with `i64` has no leaf: an operation of it, one that stands in the program where there is such.

@@ -9,7 +9,7 @@ use crate::runtime::descriptor::features_of;
 use crate::runtime::processor;
 use crate::tile::{Cpu, Feature, Width};
 
-/// Has this machine the instructions of a level, for whole numbers too?
+/// Has this machine the instructions of a level, for integers too?
 pub(super) fn has(level: Cpu) -> bool {
     let bytes = if level.width() == Width::V512 { feature::AVX512_VNNI } else { 0 };
     features_of(&level.name()).is_some_and(|features| processor::can_run(features | bytes))
@@ -83,7 +83,7 @@ pub(super) fn decodes(level: Cpu, code: &[u8]) {
                     | CpuidFeature::AVX512VL
                     | CpuidFeature::AVX512DQ
                     | CpuidFeature::AVX512BW
-                    // Of kernels with whole numbers alone, whose variant asks for these.
+                    // Of kernels with integers alone, whose variant asks for these.
                     | CpuidFeature::AVX512_VNNI
                     | CpuidFeature::AVX512_VBMI
             );

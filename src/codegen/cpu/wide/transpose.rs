@@ -41,7 +41,7 @@ const ROWS: Register = Register::RCX;
 /// The code.
 ///
 /// # Errors
-/// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
+/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
 pub(super) fn transpose(width: Width, shape: TransposeShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut t = Transpose { asm: Asm::new(commented), width, shape };
     t.function();
@@ -187,7 +187,7 @@ mod tests {
                 let Some(leaf) = Executable::new(cpu, &code) else { continue };
                 let from: Vec<u32> = (0..u32::try_from(rows * pitch).expect("a small number")).collect();
                 let mut to = vec![u32::MAX; cols * result_pitch + 64];
-                // SAFETY: both tiles have whole padded rows, and the result room for them.
+                // SAFETY: both tiles have whole padded rows, and the result space for them.
                 unsafe { leaf.call(&[from.as_ptr() as u64, to.as_mut_ptr() as u64]) };
                 for r in 0..rows {
                     for c in 0..cols {

@@ -6,7 +6,7 @@
 //!
 //! A weight of 0 times a value that is NaN or infinite is NaN, but a key that a mask hides contributes nothing. So where masks may
 //! hide keys, the result is looked at: if anything in it is not finite, it is computed again, and what has a weight of 0 is
-//! then left out instead of being multiplied. A product cannot do that, so there keys go one by one: what one adds to the
+//! then omitted instead of being multiplied. A product cannot do that, so there keys go one by one: what one adds to the
 //! result is a column of its value times a row of weights. That takes some four times as long, and little code, which is
 //! there for every instruction set and runs for nobody whose numbers are finite.
 

@@ -1,7 +1,7 @@
 //! Taps: an observed value is copied to where the caller wants it, and a flag tells that it was.
 //!
 //! In: a tap of the graph IR. Out: a jump on whether the call asks for it, and two launches. What only the tap needs is
-//! computed behind that jump too, for each tap by itself, wherever it stands in the graph: operations without effects can be
+//! computed after that jump too, for each tap by itself, wherever it stands in the graph: operations without effects can be
 //! computed later. A call need not come to every tap, in every step of a loop; what it did not come to is zeros, which are
 //! the caller's to make, and the flags say which zeros are values.
 

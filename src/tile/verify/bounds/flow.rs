@@ -4,7 +4,7 @@
 //! `index` its form, and for each block the facts that hold in it: conditions of the branches that lead there, and what
 //! `check_index` has let through.
 //!
-//! A loop's counter, an argument of a block that every way round raises by the same number, is where it starts plus that
+//! A loop's counter, an argument of a block that every path round raises by the same number, is where it starts plus that
 //! number times a new atom. What is not understood is an atom that may be anything.
 //!
 //! Forms are exact, and the machine counts modulo 2^64. Sums and products are the same modulo 2^64, so where a result is

@@ -113,7 +113,7 @@ fn checked_first(body: &Body) -> Vec<Dim> {
     forms
 }
 
-/// Dimensions are whole numbers: one with a divisor is exact by the conditions.
+/// Dimensions are integers: one with a divisor is exact by the conditions.
 fn whole(body: &Body, others: &[&Dim], facts: &Facts, sink: &mut Sink) {
     let exact = |d: &Dim| {
         if d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0)) {

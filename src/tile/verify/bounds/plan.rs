@@ -10,7 +10,7 @@ use cranelift_entity::SecondaryMap;
 use super::flow::Flow;
 use super::kernel::{stays_in, within};
 use super::poly::Poly;
-use crate::ir::param_named;
+use crate::interface::param_named;
 use crate::shape::Dim;
 use crate::tile::text::At;
 use crate::tile::verify::Sink;
@@ -21,7 +21,7 @@ use crate::tile::{
 
 /// What a buffer is part of.
 #[derive(Clone, Debug)]
-struct Place {
+struct SubBuffer {
     /// Where its first element is, in bytes from the start of the whole.
     start: Poly,
     /// Bytes of the whole.
@@ -42,10 +42,10 @@ enum Whole {
     Packed,
     /// A result, a slot.
     Writable,
-    /// A tap, or what is written of it: it is there in calls that ask for it, and what is launched with it is left out in
+    /// A tap, or what is written of it: it is there in calls that ask for it, and what is launched with it is omitted in
     /// others.
     Tap,
-    /// Which members of a tap are asked for.
+    /// Which members of a tap are requested.
     Asked,
 }
 
@@ -79,7 +79,7 @@ struct Checker<'a, 's> {
     plan: &'a Plan,
     flow: Flow<'a>,
     sink: &'s mut Sink,
-    places: SecondaryMap<Value, Option<Place>>,
+    places: SecondaryMap<Value, Option<SubBuffer>>,
 }
 
 impl<'a> Checker<'a, '_> {
@@ -112,7 +112,7 @@ impl<'a> Checker<'a, '_> {
     }
 
     /// Where a buffer begins, and in what.
-    fn place(&mut self, data: &InstData, ty: &'a BufferType, i: Inst, b: Block) -> Option<Place> {
+    fn place(&mut self, data: &InstData, ty: &'a BufferType, i: Inst, b: Block) -> Option<SubBuffer> {
         let size = i128::from(ty.elem.size());
         let whole = match &data.op {
             Op::View { offset, strides } => {
@@ -129,18 +129,18 @@ impl<'a> Checker<'a, '_> {
                 let start = start.unwrap_or_else(|| self.flow.anything());
                 let moved = from.room.filter(|_| indices.is_empty());
                 let room = moved.map(|r| r.sub(&offset.mul(&Dim::from(i64::try_from(size).unwrap_or(1)))));
-                return Some(Place { start, room, beyond: false, ..from });
+                return Some(SubBuffer { start, room, beyond: false, ..from });
             }
             Op::Slot(n) => {
                 let slot = self.plan.slots.get(usize::try_from(*n).ok()?)?;
                 let bytes = self.flow.prover.dim(&slot.bytes).unwrap_or(Poly::int(0));
                 let room = Some(slot.bytes.clone());
-                return Some(Place { start: Poly::int(0), bytes, whole: Whole::Writable, room, beyond: false });
+                return Some(SubBuffer { start: Poly::int(0), bytes, whole: Whole::Writable, room, beyond: false });
             }
             Op::Packed { offset } => {
                 let bytes = Poly::int(i128::from(self.module.packed));
                 let start = Poly::int(i128::from(*offset));
-                return Some(Place { start, bytes, whole: Whole::Packed, room: None, beyond: false });
+                return Some(SubBuffer { start, bytes, whole: Whole::Packed, room: None, beyond: false });
             }
             Op::Param { name } => {
                 let counts = param_named(&self.module.params, name).map(|p| p.counts.as_slice());
@@ -166,11 +166,11 @@ impl<'a> Checker<'a, '_> {
         }
         let bytes = self.flow.prover.dim(&Dim::product(&ty.shape)).and_then(|n| n.scale(size));
         let bytes = bytes.unwrap_or(Poly::int(0));
-        Some(Place { start: Poly::int(0), bytes, whole, room: None, beyond: false })
+        Some(SubBuffer { start: Poly::int(0), bytes, whole, room: None, beyond: false })
     }
 
     /// Does a buffer lie inside of its whole? Of part of a slot that may reach beyond its end this is asked of the kernels.
-    fn inside(&mut self, place: &mut Place, ty: &BufferType, v: Value, i: Inst, b: Block) {
+    fn inside(&mut self, place: &mut SubBuffer, ty: &BufferType, v: Value, i: Inst, b: Block) {
         let op = &self.flow.body.inst(i).op;
         if matches!(op, Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Param { .. }) {
             return;

@@ -196,7 +196,7 @@ impl Prover {
     }
 
     fn search(&mut self, p: &Poly, s: &mut Search<'_>, depth: u32) -> bool {
-        // Of whole numbers `256 - 2*x >= 0` says no more and no less than `128 - x >= 0`, where less is lost by rounding.
+        // Of integers `256 - 2*x >= 0` says no more and no less than `128 - x >= 0`, where less is lost by rounding.
         let p = &if self.is_whole(p) { p.clone().tightened() } else { p.clone() };
         if self.plain(p) {
             return true;

@@ -2,12 +2,12 @@
 //!
 //! In: the function over virtual registers and the one over physical ones. Out: what is wrong, if anything is. The latter is
 //! gone through symbolically: for each place (a register, a part of the frame) it is known which virtual registers' values it
-//! holds, on every way that leads there. An instruction that was in the function must read each operand from a place that
-//! holds it; a move, load or store of the allocator's carries what its source holds. Where ways meet, a place holds what it
+//! holds, on every path that leads there. An instruction that was in the function must read each operand from a place that
+//! holds it; a move, load or store of the allocator's carries what its source holds. Where paths meet, a place holds what it
 //! holds on all of them. This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A New
 //! Register Allocator", C. Fallin 2022).
 //!
-//! What also must hold: nothing of the function is left out but copies and constants, ties are kept, `rdi`, `rbp`, `rsp` and
+//! What also must hold: nothing of the function is omitted but copies and constants, ties are kept, `rdi`, `rbp`, `rsp` and
 //! what the function itself has in the frame are left alone, and what is written of others is among what is saved.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,14 +139,14 @@ impl Checker<'_> {
                 if matches!(from, Place::Pool(_)) != (inst.op == Op::Spread) {
                     return Err(format!("{inst:?} does not read what is there"));
                 }
-                (Place::Register(to), inst.op.operands(), from)
+                (Place::Register(to), self.carried(inst.op)?, from)
             }
             (Op::Store | Op::MaskSpill | Op::Spill, None, [Operand::Mem(to), Operand::Reg(from)]) => {
                 (self.place_of(to)?, from.class, Place::Register(*from))
             }
             _ => return Err(format!("{inst:?} is no move")),
         };
-        if inst.op.operands() != class || matches!(to, Place::Register(p) if p.class != class) {
+        if self.carried(inst.op)? != class || matches!(to, Place::Register(p) if p.class != class) {
             return Err(format!("{inst:?} is of another class than its registers"));
         }
         let values = match from {
@@ -155,6 +155,14 @@ impl Checker<'_> {
         };
         state.insert(to, values);
         Ok(())
+    }
+
+    /// The class of the registers that a move, load or store carries.
+    fn carried(&self, op: Op) -> Result<Class, String> {
+        let (takes, gives) = op.signature();
+        let wide = self.function.wide();
+        let class = gives.class(wide).or_else(|| takes.iter().find_map(|kind| kind.class(wide)));
+        class.ok_or_else(|| format!("{op:?} carries nothing"))
     }
 
     /// The registers that hold a constant.

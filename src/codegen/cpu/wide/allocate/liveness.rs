@@ -1,4 +1,4 @@
-//! Where each register is live: between what writes it and what reads it last, along every way through the function.
+//! Where each register is live: between what writes it and what reads it last, along every path through the function.
 //!
 //! In: a function, and its instructions with ties as copies. Out: for each register its range, as points of the code in
 //! order. What is live at a block's beginning is found by going backwards until nothing changes (Aho, Lam, Sethi & Ullman,
@@ -28,7 +28,7 @@ pub(super) type Range = Vec<Segment>;
 struct Points {
     /// Where its parameters are written.
     start: u32,
-    /// Where its terminator compares; the point behind is the last.
+    /// Where its terminator compares; the point after is the last.
     end: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Code over registers: blocks with parameters, each with instructions and a terminator.
 //!
 //! In: calls of [`Machine`]'s methods (`build`), from instruction selection. Out: a [`Function`] over virtual registers,
-//! which `allocate` makes one over physical registers of, and `encode` bytes. `text` prints either, `verify` checks what is
-//! said here. What this must not know: tiles.
+//! which `allocate` makes one over physical registers of, and `encode` bytes. `print` writes either as text, `verify` checks what
+//! is said here. What this must not know: tiles.
 //!
 //! Virtual registers are SSA: each is written once, by an instruction or as a parameter of a block, and what is written
 //! dominates what is read. A jump gives the parameters of the block that it goes to their values. Registers are of three
@@ -22,7 +22,9 @@
 
 mod build;
 mod op;
+mod print;
 #[cfg(test)]
+mod read;
 mod verify;
 
 use std::fmt;
@@ -31,7 +33,9 @@ use cranelift_entity::entity_impl;
 
 pub(super) use build::Machine;
 pub(super) use op::{Op, View};
+pub(super) use print::{Note, print, print_allocated};
 #[cfg(test)]
+pub(super) use read::parse;
 pub(super) use verify::verify;
 
 use crate::tile::{self, Width};
@@ -78,7 +82,6 @@ impl Class {
     pub(super) const ALL: [Class; 3] = [Class::Vector, Class::Mask, Class::General];
 
     /// Name in the text form.
-    #[cfg(test)]
     pub(super) fn name(self) -> &'static str {
         match self {
             Class::Vector => "vector",

@@ -1,11 +1,10 @@
-//! The instructions: one table of names and encodings, and what each does with its operands.
+//! The instructions: one table of names, operands, meanings and encodings.
 //!
-//! In: an operation and a width. Out: its encoding, the classes and views of its operands. What this must not know: what
-//! instructions are selected for, which registers they get.
+//! In: an operation and a width. Out: its encoding, the classes and views of its operands. `attnc list mir` shows the table.
+//! What this must not know: what instructions are selected for, which registers they get.
 
 use iced_x86::Code;
 
-#[cfg(test)]
 use super::Class;
 use crate::tile::Width;
 
@@ -22,15 +21,66 @@ pub(in super::super) enum View {
     Byte,
 }
 
-/// Declares the instructions: name, code at AVX-512, code at AVX2, may its last register be in memory.
+/// What an instruction takes or gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Kind {
+    /// A vector register.
+    Vector,
+    /// A mask register.
+    Mask,
+    /// A general register.
+    General,
+    /// A truth value for each lane: a mask register at AVX-512 (of an operand: the mask of the instruction), a vector at AVX2.
+    Lanes,
+    /// A place in memory.
+    Memory,
+    /// A number that is part of the instruction.
+    Number,
+    /// A register that is also the result's.
+    Tied,
+    /// No result, but memory that is written, or flags.
+    Nothing,
+}
+
+impl Kind {
+    /// The class of its registers; `None` where it has none, or that of the result.
+    pub(in super::super) fn class(self, wide: bool) -> Option<Class> {
+        match self {
+            Kind::Vector => Some(Class::Vector),
+            Kind::Mask => Some(Class::Mask),
+            Kind::General => Some(Class::General),
+            Kind::Lanes => Some(if wide { Class::Mask } else { Class::Vector }),
+            Kind::Memory | Kind::Number | Kind::Tied | Kind::Nothing => None,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Vector => "vector",
+            Kind::Mask => "mask",
+            Kind::General => "general",
+            Kind::Lanes => "lanes",
+            Kind::Memory => "memory",
+            Kind::Number => "number",
+            Kind::Tied => "tied",
+            Kind::Nothing => "nothing",
+        }
+    }
+}
+
+/// Declares the instructions: name, operands, result, what the result is (`a` is the first operand that is not tied), code at
+/// AVX-512, code at AVX2, may its last register be in memory.
 macro_rules! instructions {
-    ($($name:ident: $wide:ident, $narrow:ident, $fold:literal;)*) => {
+    ($($name:ident($($takes:ident),*) -> $gives:ident, $meaning:literal: $wide:ident, $narrow:ident, $fold:literal;)*) => {
         /// An instruction; the table is in this file.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "the table says what they are")]
         pub(in super::super) enum Op { $($name,)* }
 
         impl Op {
+            /// Every instruction, in the order of the table.
+            pub(in super::super) const ALL: &'static [Op] = &[$(Op::$name,)*];
+
             /// The instruction's encoding at a width; `INVALID` where there is none.
             pub(in super::super) fn code(self, width: Width) -> Code {
                 match (self, width) {
@@ -41,9 +91,18 @@ macro_rules! instructions {
             }
 
             /// Its name in the table.
-            #[cfg(test)]
             fn declared(self) -> &'static str {
                 match self { $(Op::$name => stringify!($name),)* }
+            }
+
+            /// What it takes, and what it gives.
+            pub(in super::super) fn signature(self) -> (&'static [Kind], Kind) {
+                match self { $(Op::$name => (&[$(Kind::$takes),*], Kind::$gives),)* }
+            }
+
+            /// What its result is, in a line.
+            pub(in super::super) fn meaning(self) -> &'static str {
+                match self { $(Op::$name => $meaning,)* }
             }
 
             /// May its last register operand be a whole vector in memory?
@@ -56,117 +115,152 @@ macro_rules! instructions {
 
 instructions! {
     // f32
-    Add: EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vaddps_ymm_ymm_ymmm256, true;
-    Sub: EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vsubps_ymm_ymm_ymmm256, true;
-    Mul: EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vmulps_ymm_ymm_ymmm256, true;
-    Div: EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vdivps_ymm_ymm_ymmm256, true;
-    Min: EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vminps_ymm_ymm_ymmm256, true;
-    Max: EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vmaxps_ymm_ymm_ymmm256, true;
-    Sqrt: EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, VEX_Vsqrtps_ymm_ymmm256, true;
-    // tied: tied * b + c, and tied - b * c
-    Fma: EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd213ps_ymm_ymm_ymmm256, true;
-    Fnma: EVEX_Vfnmadd231ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfnmadd231ps_ymm_ymm_ymmm256, true;
-    // a * 2^floor(b)
-    Scale: EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er, INVALID, true;
-    Round: EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, VEX_Vroundps_ymm_ymmm256_imm8, false;
-    // What rounding leaves: a - round(a)
-    Reduce: EVEX_Vreduceps_zmm_k1z_zmmm512b32_imm8_sae, INVALID, false;
-    // Comparisons, into a mask or a vector
-    CompareF: EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae, VEX_Vcmpps_ymm_ymm_ymmm256_imm8, false;
-    CompareI: EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8, INVALID, false;
-    EqualI: INVALID, VEX_Vpcmpeqd_ymm_ymm_ymmm256, true;
-    GreaterI: INVALID, VEX_Vpcmpgtd_ymm_ymm_ymmm256, true;
-    TestI: EVEX_Vptestmd_kr_k1_zmm_zmmm512b32, INVALID, false;
+    Add(Vector, Vector) -> Vector, "a + b": EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vaddps_ymm_ymm_ymmm256, true;
+    Sub(Vector, Vector) -> Vector, "a - b": EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vsubps_ymm_ymm_ymmm256, true;
+    Mul(Vector, Vector) -> Vector, "a * b": EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vmulps_ymm_ymm_ymmm256, true;
+    Div(Vector, Vector) -> Vector, "a / b": EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vdivps_ymm_ymm_ymmm256, true;
+    Min(Vector, Vector) -> Vector, "a if a < b, else b":
+        EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vminps_ymm_ymm_ymmm256, true;
+    Max(Vector, Vector) -> Vector, "a if a > b, else b":
+        EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vmaxps_ymm_ymm_ymmm256, true;
+    Sqrt(Vector) -> Vector, "square root": EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, VEX_Vsqrtps_ymm_ymmm256, true;
+    Fma(Tied, Vector, Vector) -> Vector, "tied * a + b":
+        EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd213ps_ymm_ymm_ymmm256, true;
+    Fnma(Tied, Vector, Vector) -> Vector, "tied - a * b":
+        EVEX_Vfnmadd231ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfnmadd231ps_ymm_ymm_ymmm256, true;
+    Scale(Vector, Vector) -> Vector, "a * 2^floor(b)": EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er, INVALID, true;
+    Round(Vector, Number) -> Vector, "rounded to an integer, in the way that the number says":
+        EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, VEX_Vroundps_ymm_ymmm256_imm8, false;
+    Reduce(Vector, Number) -> Vector, "what rounding leaves: a - round(a)":
+        EVEX_Vreduceps_zmm_k1z_zmmm512b32_imm8_sae, INVALID, false;
+    // Comparisons; at AVX2 the result is a vector, all bits of a lane set where it holds
+    CompareF(Vector, Vector, Number) -> Lanes, "which f32 lanes compare as the number says":
+        EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae, VEX_Vcmpps_ymm_ymm_ymmm256_imm8, false;
+    CompareI(Vector, Vector, Number) -> Mask, "which i32 lanes compare as the number says":
+        EVEX_Vpcmpd_kr_k1_zmm_zmmm512b32_imm8, INVALID, false;
+    EqualI(Vector, Vector) -> Vector, "all bits of a lane set where i32 lanes are equal":
+        INVALID, VEX_Vpcmpeqd_ymm_ymm_ymmm256, true;
+    GreaterI(Vector, Vector) -> Vector, "all bits of a lane set where a > b as i32":
+        INVALID, VEX_Vpcmpgtd_ymm_ymm_ymmm256, true;
+    TestI(Vector, Vector) -> Mask, "which lanes of a & b are not 0": EVEX_Vptestmd_kr_k1_zmm_zmmm512b32, INVALID, false;
     // Bits
-    And: EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32, VEX_Vpand_ymm_ymm_ymmm256, true;
-    Or: EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, VEX_Vpor_ymm_ymm_ymmm256, true;
-    Xor: EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, VEX_Vpxor_ymm_ymm_ymmm256, true;
-    // !a & b
-    AndNot: EVEX_Vpandnd_zmm_k1z_zmm_zmmm512b32, VEX_Vpandn_ymm_ymm_ymmm256, true;
+    And(Vector, Vector) -> Vector, "a & b": EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32, VEX_Vpand_ymm_ymm_ymmm256, true;
+    Or(Vector, Vector) -> Vector, "a | b": EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, VEX_Vpor_ymm_ymm_ymmm256, true;
+    Xor(Vector, Vector) -> Vector, "bits that differ":
+        EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, VEX_Vpxor_ymm_ymm_ymmm256, true;
+    AndNot(Vector, Vector) -> Vector, "!a & b": EVEX_Vpandnd_zmm_k1z_zmm_zmmm512b32, VEX_Vpandn_ymm_ymm_ymmm256, true;
     // i32
-    AddI: EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, VEX_Vpaddd_ymm_ymm_ymmm256, true;
-    SubI: EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32, VEX_Vpsubd_ymm_ymm_ymmm256, true;
-    MulI: EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32, VEX_Vpmulld_ymm_ymm_ymmm256, true;
-    // Unsigned products of even lanes, 64 bits each; every odd lane in its place and the one before
-    MulEven: EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256, false;
-    OddTwice: EVEX_Vmovshdup_zmm_k1z_zmmm512, VEX_Vmovshdup_ymm_ymmm256, false;
-    MaxI: EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32, VEX_Vpmaxsd_ymm_ymm_ymmm256, true;
-    MinI: EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32, VEX_Vpminsd_ymm_ymm_ymmm256, true;
-    AbsI: EVEX_Vpabsd_zmm_k1z_zmmm512b32, VEX_Vpabsd_ymm_ymmm256, true;
-    ShiftLeft: EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, VEX_Vpslld_ymm_ymm_imm8, false;
-    ShiftRight: EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrld_ymm_ymm_imm8, false;
-    ShiftSigned: EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrad_ymm_ymm_imm8, false;
-    ShiftLeft64: EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsllq_ymm_ymm_imm8, false;
-    ShiftRight64: EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsrlq_ymm_ymm_imm8, false;
+    AddI(Vector, Vector) -> Vector, "a + b as i32":
+        EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, VEX_Vpaddd_ymm_ymm_ymmm256, true;
+    SubI(Vector, Vector) -> Vector, "a - b as i32":
+        EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32, VEX_Vpsubd_ymm_ymm_ymmm256, true;
+    MulI(Vector, Vector) -> Vector, "a * b as i32, the low 32 bits":
+        EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32, VEX_Vpmulld_ymm_ymm_ymmm256, true;
+    MulEven(Vector, Vector) -> Vector, "unsigned products of even lanes, 64 bits each":
+        EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256, false;
+    OddTwice(Vector) -> Vector, "every odd lane in its place and in the one before":
+        EVEX_Vmovshdup_zmm_k1z_zmmm512, VEX_Vmovshdup_ymm_ymmm256, false;
+    MaxI(Vector, Vector) -> Vector, "the larger as i32":
+        EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32, VEX_Vpmaxsd_ymm_ymm_ymmm256, true;
+    MinI(Vector, Vector) -> Vector, "the smaller as i32":
+        EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32, VEX_Vpminsd_ymm_ymm_ymmm256, true;
+    AbsI(Vector) -> Vector, "magnitude as i32": EVEX_Vpabsd_zmm_k1z_zmmm512b32, VEX_Vpabsd_ymm_ymmm256, true;
+    ShiftLeft(Vector, Number) -> Vector, "32-bit lanes shifted left":
+        EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, VEX_Vpslld_ymm_ymm_imm8, false;
+    ShiftRight(Vector, Number) -> Vector, "32-bit lanes shifted right, zeros come in":
+        EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrld_ymm_ymm_imm8, false;
+    ShiftSigned(Vector, Number) -> Vector, "32-bit lanes shifted right, the sign comes in":
+        EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrad_ymm_ymm_imm8, false;
+    ShiftLeft64(Vector, Number) -> Vector, "64-bit lanes shifted left":
+        EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsllq_ymm_ymm_imm8, false;
+    ShiftRight64(Vector, Number) -> Vector, "64-bit lanes shifted right, zeros come in":
+        EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsrlq_ymm_ymm_imm8, false;
     // Conversions
-    FromInt: EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, VEX_Vcvtdq2ps_ymm_ymmm256, true;
-    Truncate: EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, VEX_Vcvttps2dq_ymm_ymmm256, true;
-    Nearest: EVEX_Vcvtps2dq_zmm_k1z_zmmm512b32_er, VEX_Vcvtps2dq_ymm_ymmm256, true;
-    FromHalf: EVEX_Vcvtph2ps_zmm_k1z_ymmm256_sae, VEX_Vcvtph2ps_ymm_xmmm128, false;
-    ToHalf: EVEX_Vcvtps2ph_ymmm256_k1z_zmm_imm8_sae, VEX_Vcvtps2ph_xmmm128_ymm_imm8, false;
+    FromInt(Vector) -> Vector, "i32 to f32": EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, VEX_Vcvtdq2ps_ymm_ymmm256, true;
+    Truncate(Vector) -> Vector, "f32 to i32, towards 0":
+        EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, VEX_Vcvttps2dq_ymm_ymmm256, true;
+    Nearest(Vector) -> Vector, "f32 to i32, to nearest even":
+        EVEX_Vcvtps2dq_zmm_k1z_zmmm512b32_er, VEX_Vcvtps2dq_ymm_ymmm256, true;
+    FromHalf(Vector) -> Vector, "f16 in half a vector, or in memory, to f32":
+        EVEX_Vcvtph2ps_zmm_k1z_ymmm256_sae, VEX_Vcvtph2ps_ymm_xmmm128, false;
+    ToHalf(Vector, Number) -> Vector, "f32 to f16 in half a vector, or in memory":
+        EVEX_Vcvtps2ph_ymmm256_k1z_zmm_imm8_sae, VEX_Vcvtps2ph_xmmm128_ymm_imm8, false;
     // Moves
-    Copy: EVEX_Vmovaps_zmm_k1z_zmmm512, VEX_Vmovaps_ymm_ymmm256, false;
-    Load: EVEX_Vmovups_zmm_k1z_zmmm512, VEX_Vmovups_ymm_ymmm256, false;
-    Store: EVEX_Vmovups_zmmm512_k1z_zmm, VEX_Vmovups_ymmm256_ymm, false;
-    StoreLow: EVEX_Vmovss_m32_k1_xmm, VEX_Vmovss_m32_xmm, false;
-    MaskLoad: INVALID, VEX_Vmaskmovps_ymm_ymm_m256, false;
-    MaskStore: INVALID, VEX_Vmaskmovps_m256_ymm_ymm, false;
-    // mask ? b : a (at AVX2 the mask is the last operand)
-    Blend: EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32, VEX_Vblendvps_ymm_ymm_ymmm256_ymm, false;
-    // One element to all lanes: from memory, from a general register, from a vector's lane 0
-    Spread: EVEX_Vbroadcastss_zmm_k1z_xmmm32, VEX_Vbroadcastss_ymm_m32, false;
-    Spread16: EVEX_Vpbroadcastw_zmm_k1z_xmmm16, VEX_Vpbroadcastw_ymm_xmmm16, false;
-    Spread8: EVEX_Vpbroadcastb_zmm_k1z_xmmm8, VEX_Vpbroadcastb_ymm_xmmm8, false;
-    SpreadGeneral: EVEX_Vpbroadcastd_zmm_k1z_r32, INVALID, false;
-    FromGeneral: INVALID, VEX_Vmovd_xmm_rm32, false;
-    SpreadLow: INVALID, VEX_Vpbroadcastd_ymm_xmmm32, false;
+    Copy(Vector) -> Vector, "the same vector": EVEX_Vmovaps_zmm_k1z_zmmm512, VEX_Vmovaps_ymm_ymmm256, false;
+    Load(Memory) -> Vector, "a vector from memory": EVEX_Vmovups_zmm_k1z_zmmm512, VEX_Vmovups_ymm_ymmm256, false;
+    Store(Memory, Vector) -> Nothing, "a vector to memory":
+        EVEX_Vmovups_zmmm512_k1z_zmm, VEX_Vmovups_ymmm256_ymm, false;
+    StoreLow(Memory, Vector) -> Nothing, "lane 0 to memory": EVEX_Vmovss_m32_k1_xmm, VEX_Vmovss_m32_xmm, false;
+    MaskLoad(Vector, Memory) -> Vector, "the lanes of memory where the sign bit of a is set, else 0 (AVX2)":
+        INVALID, VEX_Vmaskmovps_ymm_ymm_m256, false;
+    MaskStore(Memory, Vector, Vector) -> Nothing, "the lanes of b to memory where the sign bit of a is set (AVX2)":
+        INVALID, VEX_Vmaskmovps_m256_ymm_ymm, false;
+    Blend(Vector, Vector, Lanes) -> Vector, "lanes of b where the mask is set, else of a":
+        EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32, VEX_Vblendvps_ymm_ymm_ymmm256_ymm, false;
+    // One element to all lanes
+    Spread(Vector) -> Vector, "one 32-bit element, from memory or lane 0":
+        EVEX_Vbroadcastss_zmm_k1z_xmmm32, VEX_Vbroadcastss_ymm_m32, false;
+    Spread16(Vector) -> Vector, "one 16-bit element, from memory or lane 0":
+        EVEX_Vpbroadcastw_zmm_k1z_xmmm16, VEX_Vpbroadcastw_ymm_xmmm16, false;
+    Spread8(Vector) -> Vector, "one 8-bit element, from memory or lane 0":
+        EVEX_Vpbroadcastb_zmm_k1z_xmmm8, VEX_Vpbroadcastb_ymm_xmmm8, false;
+    SpreadGeneral(General) -> Vector, "the low 32 bits of a general register":
+        EVEX_Vpbroadcastd_zmm_k1z_r32, INVALID, false;
+    FromGeneral(General) -> Vector, "the low 32 bits of a general register to lane 0":
+        INVALID, VEX_Vmovd_xmm_rm32, false;
+    SpreadLow(Vector) -> Vector, "lane 0 to every lane": INVALID, VEX_Vpbroadcastd_ymm_xmmm32, false;
     // Narrow memory
-    Unsigned16: EVEX_Vpmovzxwd_zmm_k1z_ymmm256, VEX_Vpmovzxwd_ymm_xmmm128, false;
-    Unsigned8: EVEX_Vpmovzxbd_zmm_k1z_xmmm128, VEX_Vpmovzxbd_ymm_xmmm64, false;
-    Signed8: EVEX_Vpmovsxbd_zmm_k1z_xmmm128, VEX_Vpmovsxbd_ymm_xmmm64, false;
-    Store16: EVEX_Vpmovdw_ymmm256_k1z_zmm, INVALID, false;
-    // f32 rounded to half a vector of bf16 (AVX512-BF16); half a vector to memory
-    Shorten: EVEX_Vcvtneps2bf16_ymm_k1z_zmmm512b32, INVALID, false;
-    StoreShort: EVEX_Vmovdqu16_ymmm256_k1z_ymm, INVALID, false;
-    Store8: EVEX_Vpmovdb_xmmm128_k1z_zmm, INVALID, false;
-    // 128-bit parts exchanged; elements within each part exchanged
-    Parts: EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, false;
-    Within: EVEX_Vpermilps_zmm_k1z_zmmm512b32_imm8, VEX_Vpermilps_ymm_ymmm256_imm8, false;
+    Unsigned16(Vector) -> Vector, "16-bit elements widened with zeros":
+        EVEX_Vpmovzxwd_zmm_k1z_ymmm256, VEX_Vpmovzxwd_ymm_xmmm128, false;
+    Unsigned8(Vector) -> Vector, "8-bit elements widened with zeros":
+        EVEX_Vpmovzxbd_zmm_k1z_xmmm128, VEX_Vpmovzxbd_ymm_xmmm64, false;
+    Signed8(Vector) -> Vector, "8-bit elements widened with their sign":
+        EVEX_Vpmovsxbd_zmm_k1z_xmmm128, VEX_Vpmovsxbd_ymm_xmmm64, false;
+    Store16(Memory, Vector) -> Nothing, "the low 16 bits of each lane to memory":
+        EVEX_Vpmovdw_ymmm256_k1z_zmm, INVALID, false;
+    Shorten(Vector) -> Vector, "f32 rounded to half a vector of bf16":
+        EVEX_Vcvtneps2bf16_ymm_k1z_zmmm512b32, INVALID, false;
+    StoreShort(Memory, Vector) -> Nothing, "half a vector to memory": EVEX_Vmovdqu16_ymmm256_k1z_ymm, INVALID, false;
+    Store8(Memory, Vector) -> Nothing, "the low 8 bits of each lane to memory":
+        EVEX_Vpmovdb_xmmm128_k1z_zmm, INVALID, false;
+    // Lanes exchanged
+    Parts(Vector, Vector, Number) -> Vector, "128-bit parts of a and b, chosen by the number":
+        EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, false;
+    Within(Vector, Number) -> Vector, "elements within each 128-bit part, chosen by the number":
+        EVEX_Vpermilps_zmm_k1z_zmmm512b32_imm8, VEX_Vpermilps_ymm_ymmm256_imm8, false;
     // Masks
-    MaskAnd: VEX_Kandw_kr_kr_kr, INVALID, false;
-    MaskOr: VEX_Korw_kr_kr_kr, INVALID, false;
-    MaskXor: VEX_Kxorw_kr_kr_kr, INVALID, false;
-    MaskAndNot: VEX_Kandnw_kr_kr_kr, INVALID, false;
-    MaskNot: VEX_Knotw_kr_kr, INVALID, false;
-    MaskCopy: VEX_Kmovw_kr_km16, INVALID, false;
-    MaskSpill: VEX_Kmovw_m16_kr, INVALID, false;
-    MaskToVector: EVEX_Vpmovm2d_zmm_kr, INVALID, false;
-    MaskFromVector: EVEX_Vpmovd2m_kr_zmm, INVALID, false;
+    MaskAnd(Mask, Mask) -> Mask, "a & b": VEX_Kandw_kr_kr_kr, INVALID, false;
+    MaskOr(Mask, Mask) -> Mask, "a | b": VEX_Korw_kr_kr_kr, INVALID, false;
+    MaskXor(Mask, Mask) -> Mask, "bits that differ": VEX_Kxorw_kr_kr_kr, INVALID, false;
+    MaskAndNot(Mask, Mask) -> Mask, "!a & b": VEX_Kandnw_kr_kr_kr, INVALID, false;
+    MaskNot(Mask) -> Mask, "!a": VEX_Knotw_kr_kr, INVALID, false;
+    MaskCopy(Mask) -> Mask, "the same mask, from a register or memory": VEX_Kmovw_kr_km16, INVALID, false;
+    MaskSpill(Memory, Mask) -> Nothing, "a mask to memory": VEX_Kmovw_m16_kr, INVALID, false;
+    MaskToVector(Mask) -> Vector, "all bits of a lane set where the mask is": EVEX_Vpmovm2d_zmm_kr, INVALID, false;
+    MaskFromVector(Vector) -> Mask, "the sign bit of each lane": EVEX_Vpmovd2m_kr_zmm, INVALID, false;
     // General registers
-    Mov: Mov_r64_rm64, Mov_r64_rm64, true;
-    MovImm: Mov_rm64_imm32, Mov_rm64_imm32, false;
-    Lea: Lea_r64_m, Lea_r64_m, false;
-    // A line is fetched for writing
-    Fetch: Prefetchw_m8, Prefetchw_m8, false;
-    Spill: Mov_rm64_r64, Mov_rm64_r64, false;
-    Plus: Add_r64_rm64, Add_r64_rm64, true;
-    PlusImm: Add_rm64_imm32, Add_rm64_imm32, false;
-    Times: Imul_r64_rm64, Imul_r64_rm64, true;
-    TimesImm: Imul_r64_rm64_imm32, Imul_r64_rm64_imm32, false;
-    AndImm: And_rm64_imm8, And_rm64_imm8, false;
-    Compare: Cmp_r64_rm64, Cmp_r64_rm64, true;
-    CompareImm: Cmp_rm64_imm32, Cmp_rm64_imm32, false;
-    Get32: Mov_r32_rm32, Mov_r32_rm32, false;
-    Get16: Movzx_r32_rm16, Movzx_r32_rm16, false;
-    Get8: Movzx_r32_rm8, Movzx_r32_rm8, false;
-    Put32: Mov_rm32_r32, Mov_rm32_r32, false;
-    Put16: Mov_rm16_r16, Mov_rm16_r16, false;
-    Put8: Mov_rm8_r8, Mov_rm8_r8, false;
+    Mov(General) -> General, "the same 64 bits, from a register or memory": Mov_r64_rm64, Mov_r64_rm64, true;
+    MovImm(Number) -> General, "a number": Mov_rm64_imm32, Mov_rm64_imm32, false;
+    Lea(Memory) -> General, "an address": Lea_r64_m, Lea_r64_m, false;
+    Fetch(Memory) -> Nothing, "a line is fetched for writing": Prefetchw_m8, Prefetchw_m8, false;
+    Spill(Memory, General) -> Nothing, "64 bits to memory": Mov_rm64_r64, Mov_rm64_r64, false;
+    Plus(Tied, General) -> General, "tied + a": Add_r64_rm64, Add_r64_rm64, true;
+    PlusImm(Tied, Number) -> General, "tied + a number": Add_rm64_imm32, Add_rm64_imm32, false;
+    Times(Tied, General) -> General, "tied * a": Imul_r64_rm64, Imul_r64_rm64, true;
+    TimesImm(General, Number) -> General, "a * a number": Imul_r64_rm64_imm32, Imul_r64_rm64_imm32, false;
+    AndImm(Tied, Number) -> General, "tied & a number": And_rm64_imm8, And_rm64_imm8, false;
+    Compare(General, General) -> Nothing, "flags of a - b": Cmp_r64_rm64, Cmp_r64_rm64, true;
+    CompareImm(General, Number) -> Nothing, "flags of a - a number": Cmp_rm64_imm32, Cmp_rm64_imm32, false;
+    Get32(Memory) -> General, "32 bits from memory": Mov_r32_rm32, Mov_r32_rm32, false;
+    Get16(Memory) -> General, "16 bits from memory, widened with zeros": Movzx_r32_rm16, Movzx_r32_rm16, false;
+    Get8(Memory) -> General, "8 bits from memory, widened with zeros": Movzx_r32_rm8, Movzx_r32_rm8, false;
+    Put32(Memory, General) -> Nothing, "the low 32 bits to memory": Mov_rm32_r32, Mov_rm32_r32, false;
+    Put16(Memory, General) -> Nothing, "the low 16 bits to memory": Mov_rm16_r16, Mov_rm16_r16, false;
+    Put8(Memory, General) -> Nothing, "the low 8 bits to memory": Mov_rm8_r8, Mov_rm8_r8, false;
 }
 
 impl Op {
     /// Name in the text form: `PlusImm` is `plus_imm`.
-    #[cfg(test)]
     pub(in super::super) fn name(self) -> String {
         let mut name = String::new();
         for c in self.declared().chars() {
@@ -178,44 +272,21 @@ impl Op {
         name
     }
 
-    /// The class of its result; `None` where it writes memory, or flags, alone.
-    #[cfg(test)]
-    pub(in super::super) fn result(self, wide: bool) -> Option<Class> {
-        match self {
-            Op::Store | Op::StoreLow | Op::MaskStore | Op::Store16 | Op::StoreShort | Op::Store8 => None,
-            Op::MaskSpill | Op::Spill | Op::Put32 | Op::Put16 | Op::Put8 | Op::Fetch | Op::Compare | Op::CompareImm => {
-                None
-            }
-            Op::CompareF if !wide => Some(Class::Vector),
-            Op::CompareF | Op::CompareI | Op::TestI | Op::MaskFromVector => Some(Class::Mask),
-            Op::MaskAnd | Op::MaskOr | Op::MaskXor | Op::MaskAndNot | Op::MaskNot | Op::MaskCopy => Some(Class::Mask),
-            Op::Mov | Op::MovImm | Op::Lea | Op::Plus | Op::PlusImm | Op::Times | Op::TimesImm | Op::AndImm => {
-                Some(Class::General)
-            }
-            Op::Get32 | Op::Get16 | Op::Get8 => Some(Class::General),
-            _ => Some(Class::Vector),
-        }
+    /// Its name, what it takes and what it gives: `fma tied, vector, vector -> vector`.
+    pub(in super::super) fn form(self) -> String {
+        let (takes, gives) = self.signature();
+        let takes: Vec<&str> = takes.iter().map(|kind| kind.name()).collect();
+        format!("{} {} -> {}", self.name(), takes.join(", "), gives.name())
     }
 
-    /// The class of the registers that it reads, addresses and the mask of lanes aside.
-    #[cfg(test)]
-    pub(in super::super) fn operands(self) -> Class {
-        match self {
-            Op::MaskAnd | Op::MaskOr | Op::MaskXor | Op::MaskAndNot | Op::MaskNot => Class::Mask,
-            Op::MaskCopy | Op::MaskSpill | Op::MaskToVector => Class::Mask,
-            Op::Mov | Op::MovImm | Op::Lea | Op::Plus | Op::PlusImm | Op::Times | Op::TimesImm | Op::AndImm => {
-                Class::General
-            }
-            Op::Spill | Op::Compare | Op::CompareImm | Op::SpreadGeneral | Op::FromGeneral => Class::General,
-            Op::Put32 | Op::Put16 | Op::Put8 => Class::General,
-            _ => Class::Vector,
-        }
+    /// The class of its result; `None` where it writes memory, or flags, alone.
+    pub(in super::super) fn result(self, wide: bool) -> Option<Class> {
+        self.signature().1.class(wide)
     }
 
     /// Is its result a register that it also reads, in the encoding? Such an operand is *tied*.
-    #[cfg(test)]
     pub(in super::super) fn is_tied(self) -> bool {
-        matches!(self, Op::Fma | Op::Fnma | Op::Plus | Op::PlusImm | Op::Times | Op::AndImm)
+        self.signature().0.first() == Some(&Kind::Tied)
     }
 
     /// Is it a copy from register to register?

@@ -1,9 +1,10 @@
 //! What holds of every function over virtual registers.
 //!
-//! In: a function. Out: what is wrong, if anything is: registers are written once, on every way before they are read; operands are of
+//! In: a function. Out: what is wrong, if anything is: registers are written once, on every path before they are read; operands are of
 //! the class that the instruction takes; where it reads what it writes, an operand is tied; jumps give each parameter a
 //! value.
 
+use super::op::Kind;
 use super::{Base, Block, Function, Inst, Mem, Op, Operand, Reg, Terminator};
 use crate::cfg::{Cfg, Flow};
 use crate::codegen::cpu::wide::machine::Class;
@@ -104,17 +105,33 @@ fn instruction(function: &Function, inst: &Inst) -> Result<(), String> {
         }
         m.regs().try_for_each(|r| is(r, Class::General))
     };
-    match (op.result(wide), inst.dst, inst.srcs.first()) {
-        (Some(class), Some(dst), _) => is(dst, class)?,
-        (None, None, _) | (Some(_), None, Some(Operand::Mem(_))) if op.result(wide).is_none() || op == Op::ToHalf => {}
+    // To memory, what rounds to `f16` has no result.
+    let to_memory = op == Op::ToHalf && inst.dst.is_none();
+    match (op.result(wide), inst.dst) {
+        (Some(class), Some(dst)) => is(dst, class)?,
+        (None, None) => {}
+        (Some(_), None) if to_memory => {}
         _ => return Err("it has no result, or one too many".into()),
     }
+    match (op.is_tied(), inst.tied, op.result(wide)) {
+        (false, None, _) => {}
+        (true, Some(r), Some(class)) => is(r, class)?,
+        _ => return Err("an operand is tied, or none is".into()),
+    }
+    let place = to_memory.then_some(&Kind::Memory);
+    let mut takes = place.into_iter().chain(op.signature().0.iter().filter(|kind| **kind != Kind::Tied));
     for src in &inst.srcs {
-        match src {
-            Operand::Reg(r) => is(*r, op.operands())?,
-            Operand::Mem(m) => memory(m)?,
-            Operand::Imm(_) => {}
+        let kind = takes.next().ok_or("it has too many operands")?;
+        match (src, kind) {
+            (Operand::Imm(_), Kind::Number) => {}
+            (Operand::Mem(m), kind) if *kind != Kind::Number => memory(m)?,
+            (Operand::Reg(r), kind) => is(*r, kind.class(wide).ok_or_else(|| format!("{r} is no {}", kind.name()))?)?,
+            _ => return Err(format!("{src:?} is no {}", kind.name())),
         }
+    }
+    // A mask of lanes stands apart at AVX-512.
+    if takes.any(|kind| *kind != Kind::Lanes || !wide) {
+        return Err("operands are missing".into());
     }
     if let Some((k, _)) = inst.mask {
         is(k, Class::Mask)?;
@@ -122,9 +139,5 @@ fn instruction(function: &Function, inst: &Inst) -> Result<(), String> {
             return Err("there are no masks".into());
         }
     }
-    match (op.is_tied(), inst.tied, op.result(wide)) {
-        (false, None, _) => Ok(()),
-        (true, Some(r), Some(class)) => is(r, class),
-        _ => Err("an operand is tied, or none is".into()),
-    }
+    Ok(())
 }

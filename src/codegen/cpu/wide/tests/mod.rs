@@ -2,9 +2,11 @@
 //! process on memory that ends where the program may not read on, and what they wrote is compared.
 
 mod dot;
+mod emulator;
 mod functions;
 mod pairs;
 mod random;
+mod reading;
 mod small;
 
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use super::testing::Executable;
 use super::{Word, run_leaf};
 use crate::shape::{Dim, Elem};
-use crate::syntax::span::SourceMap;
+use crate::source::SourceMap;
 use crate::tile::interp::{Argument, run_kernel};
 use crate::tile::{Cpu, Feature, Kernel, Op, Type, Value, text, verify};
 
@@ -186,7 +188,7 @@ fn check(source: &str, symbols: &[(&str, i64)], args: &[Argument]) {
     let k = kernel(source);
     let symbols: BTreeMap<String, i64> = symbols.iter().map(|(s, n)| ((*s).to_string(), *n)).collect();
     let mut want = args.to_vec();
-    run_kernel(&k, &symbols, &mut want, crate::ir::interp::Limits::default())
+    run_kernel(&k, &symbols, &mut want, crate::interp::Limits::default())
         .unwrap_or_else(|e| panic!("{}\n{source}", e.message));
     for level in [Cpu::AVX512_BF16, Cpu::AVX512, Cpu::AVX2] {
         let mut listings = String::new();

@@ -4,7 +4,8 @@ use half::bf16;
 
 use super::super::amx::{TilesShape, tiles};
 use super::super::dot::{DotShape, Right, dot};
-use super::super::testing::{Executable, listing};
+use super::super::testing::{Executable, decodes, has, listing};
+use super::emulator::{Counts, Emulator};
 use crate::tile::Cpu;
 
 /// A product of `rows` x `inner` by 16 columns for each vector, and what lies around it.
@@ -87,6 +88,60 @@ impl Case {
     }
 }
 
+/// Where the operands are in the emulator's memory: at multiples of a line, as they are in a library.
+const PLACES: [u64; 4] = [0x1000, 0x10_0000, 0x20_0000, 0x30_0000];
+
+/// The code for products of tiles with a layout.
+fn code_of(case: &Case, zero: bool) -> Vec<u8> {
+    let bytes = |n: usize| i32::try_from(n).expect("a small number");
+    let (b_pitch, vectors) = (bytes(64 * case.vectors), bytes(case.vectors));
+    let shape = TilesShape { b_pitch, acc_pitch: bytes(4 * case.acc_row), vectors, zero };
+    let (code, comments) = tiles(shape, true).expect("it can be encoded");
+    assert!(listing(&code, &comments).contains("tdpbf16ps tmm0,tmm4,tmm6"));
+    decodes(Cpu::AMX, &code);
+    code
+}
+
+/// What is in the accumulator's place once the code is executed by the emulator, and how often it loaded.
+fn emulated(case: &Case, code: &[u8]) -> (Vec<f32>, Counts) {
+    let [words, a, b, acc] = PLACES;
+    let short = |v: &[bf16]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let given = [a, 2 * case.a_stride as u64, b, acc, case.rows as u64, case.inner as u64];
+    let mut emulator = Emulator::new(vec![
+        (words, given.into_iter().flat_map(u64::to_le_bytes).collect()),
+        (a, short(&case.a)),
+        (b, short(&case.b)),
+        (acc, case.acc.iter().flat_map(|x| x.to_le_bytes()).collect()),
+    ]);
+    emulator.call(code, words);
+    let got = emulator.region(acc).chunks(4).map(|x| f32::from_le_bytes(x.try_into().expect("four bytes")));
+    (got.collect(), emulator.counts)
+}
+
+/// By the emulator, and by this machine if it has tiles.
+fn tiles_compute(case: &Case, zero: bool) {
+    let code = code_of(case, zero);
+    let (rows, inner) = (case.rows, case.inner);
+    let want = case.expected(zero, |i, j, start| {
+        start
+            + (0..inner).step_by(32).fold(0.0, |sum, first| {
+                let chain = |odd: usize| {
+                    let all = (first + odd..inner.min(first + 32)).step_by(2);
+                    all.fold(0.0, |x: f32, k| case.left(i, k).mul_add(case.right(k, j), x))
+                };
+                sum + (chain(0) + chain(1))
+            })
+    });
+    case.compare(&emulated(case, &code).0, &want, zero, "emulated tiles");
+    if has(Cpu::AMX) {
+        let leaf = Executable::new(Cpu::AMX, &code).expect("tiles");
+        let mut got = case.acc.clone();
+        // SAFETY: the buffers have the sizes and strides that the words say.
+        unsafe { leaf.call(&case.words(&mut got, inner, 0)) };
+        case.compare(&got, &want, zero, &format!("tiles, {rows} rows"));
+    }
+}
+
 #[test]
 fn products_of_tiles() {
     let sizes = [1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 70];
@@ -94,34 +149,32 @@ fn products_of_tiles() {
     for (vectors, zero) in [(1, false), (1, true), (2, false), (2, true)] {
         for (n, rows) in sizes.into_iter().enumerate() {
             for inner in steps.into_iter().skip(n % 2).step_by(2) {
-                let case = Case::new(rows, inner, vectors);
-                let bytes = |n: usize| i32::try_from(n).expect("a small number");
-                let shape = TilesShape {
-                    b_pitch: bytes(64 * vectors),
-                    acc_pitch: bytes(4 * case.acc_row),
-                    vectors: bytes(vectors),
-                    zero,
-                };
-                let (code, comments) = tiles(shape, true).expect("it can be encoded");
-                assert!(listing(&code, &comments).contains("tdpbf16ps tmm0,tmm4,tmm6"));
-                let Some(leaf) = Executable::new(Cpu::AMX, &code) else { return };
-                let mut got = case.acc.clone();
-                // SAFETY: the buffers have the sizes and strides that the words say.
-                unsafe { leaf.call(&case.words(&mut got, inner, 0)) };
-                let want = case.expected(zero, |i, j, start| {
-                    start
-                        + (0..inner).step_by(32).fold(0.0, |sum, first| {
-                            let chain = |odd: usize| {
-                                let all = (first + odd..inner.min(first + 32)).step_by(2);
-                                all.fold(0.0, |x: f32, k| case.left(i, k).mul_add(case.right(k, j), x))
-                            };
-                            sum + (chain(0) + chain(1))
-                        })
-                });
-                case.compare(&got, &want, zero, "tiles");
+                tiles_compute(&Case::new(rows, inner, vectors), zero);
             }
         }
     }
+    // More steps than a block has, for few bands of rows and for many.
+    for (rows, inner) in [(16, 300), (32, 513), (33, 256), (33, 257), (64, 288), (65, 512), (81, 545)] {
+        for zero in [false, true] {
+            tiles_compute(&Case::new(rows, inner, 2), zero);
+        }
+    }
+}
+
+/// How often tiles are loaded: at most once for each product, sums aside, and of `b` hardly ever from the second level.
+#[test]
+fn tiles_that_are_loaded() {
+    let case = Case { a_stride: 768, ..Case::new(256, 768, 2) };
+    let (got, counts) = emulated(&case, &code_of(&case, true));
+    assert_eq!(got.len(), case.acc.len());
+    // 16 bands by two vectors by 24 times 32 steps; sums come back twice and are stored three times.
+    let (products, sums) = (16 * 2 * 24, 16 * 2);
+    assert_eq!(counts.products, products);
+    assert_eq!((counts.loads, counts.stores), (products + 2 * sums, 3 * sums));
+    // Lines of `a` once, of sums twice, of `b` once: the rest is near.
+    let (of_a, of_b, of_sums) = (256 * 24, 768, 256 * 2 * 2);
+    let expected = of_a + of_b + of_sums;
+    assert!(counts.far_lines <= expected + expected / 8, "{counts:?}, at best {expected} lines");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Random kernels of three runs: all element types, ways through memory and shapes, operations that are exact.
 //!
 //! The first run loads and computes, the second goes on from what lies in scratch and may write over it, the third does the
-//! same along single columns. Sums are of small whole numbers, so that their order does not matter.
+//! same along single columns. Sums are of small integers, so that their order does not matter.
 
 use super::check;
 use crate::random::Random;
@@ -20,7 +20,7 @@ struct Val {
     /// Has it the run's rows and columns?
     rows: bool,
     cols: bool,
-    /// Whole numbers of at most this magnitude, if it holds such.
+    /// Integers of at most this magnitude, if it holds such.
     bound: Option<f64>,
     /// The sign of a zero is not the same in every order of reduction.
     unsure: bool,
@@ -156,7 +156,7 @@ impl Gen {
             let (r, c) = self.most;
             let (r, c) = (if val.rows { r } else { 1 }, if val.cols { c } else { 1 });
             let pitch = if c == 1 { 4 } else { (4 * c + 63) / 64 * 64 };
-            // Sometimes in the place of what nothing else will read.
+            // Sometimes instead of what nothing else will read.
             let old =
                 self.vals.iter().position(|v| v.old && (v.rows, v.cols) == (val.rows, val.cols) && self.whole(&val));
             match old.filter(|_| self.r.below(2) == 0) {
@@ -391,6 +391,11 @@ impl Gen {
         );
         (text, self.args)
     }
+}
+
+/// A random kernel, of those that [`random_runs_do_as_the_interpreter_says`] runs.
+pub(super) fn random_kernel(seed: u64) -> String {
+    Gen::new(seed).kernel().0
 }
 
 #[test]

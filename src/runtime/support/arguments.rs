@@ -1,4 +1,4 @@
-//! Tensors at the door: what a caller gives becomes what generated code may take for granted (row-major, contiguous,
+//! Tensors on entry: what a caller passes becomes what generated code may take for granted (row-major, contiguous,
 //! aligned, of the declared type), by a copy where it is not so already; results go out the same way.
 
 use alloc::string::String;
@@ -31,7 +31,7 @@ pub(crate) unsafe fn list<'a, T>(
     entry: &EntryDesc,
 ) -> Result<&'a [*mut T]> {
     if count != expected as u64 {
-        fail!(Call, "{} has {expected} {what}, and {count} were given", entry.name.get());
+        fail!(Call, "{} has {expected} {what}, found {count}", entry.name.get());
     }
     if expected == 0 {
         return Ok(&[]);
@@ -88,7 +88,7 @@ pub(crate) unsafe fn arguments(entry: &EntryDesc, views: &[View<'_>]) -> Result<
         let mut data = v.data.cast_const();
         if !(aligned && v.is_contiguous()) {
             let copy = buffer(v.count, given, &name)?;
-            // SAFETY: the span is checked, the copy has room for all elements.
+            // SAFETY: the span is checked, the copy has space for all elements.
             unsafe { v.copy_to(given, copy.pointer()) };
             data = copy.pointer();
             out._copies.push(copy);
@@ -189,7 +189,7 @@ pub(crate) unsafe fn results<'a>(
         }
         let shape = bound.shape(t.batch != 0, t.dims.get())?;
         if view.shape != shape {
-            fail!(Tensor, "{name} has shape {}, and must have {}", List(view.shape), List(&shape));
+            fail!(Tensor, "{name} has shape {}, expected {}", List(view.shape), List(&shape));
         }
         let size = elem_size(t.elem);
         let span = view.span(size, &name)?;

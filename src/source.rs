@@ -1,8 +1,8 @@
-//! Places in source text: byte spans, files, and the map from a span to line and column.
+//! Source texts and positions in them: byte spans, files, line and column, and the locations that IR instructions carry.
 //!
 //! In: the texts of a compilation (the user's file, the standard library's files).
-//! Out: [`Span`]s that every node, diagnostic and IR location carries, and [`SourceMap`] to show them.
-//! This module knows nothing of tokens, trees or messages.
+//! Out: [`Span`]s that every node and diagnostic carries, [`Loc`]s that every instruction carries, and [`SourceMap`] to
+//! turn a span into line and column. Nothing here knows of tokens, trees, IR or messages, so every level may use it.
 
 use std::fmt;
 
@@ -64,6 +64,34 @@ pub struct LineColumn {
 impl fmt::Display for LineColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// The source location of an instruction: file (0 is the module's own, others index the module's list of files from 1),
+/// line and column from 1. Line 0 means that there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Loc {
+    /// Number of the file.
+    pub file: u32,
+    /// Line, from 1; 0 where there is no location.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+impl Loc {
+    /// The name of the location's file; `own` is the module's, `files` are the others.
+    pub fn file_name<'a>(self, own: &'a str, files: &'a [String]) -> &'a str {
+        match usize::try_from(self.file).ok().and_then(|n| n.checked_sub(1)) {
+            None => own,
+            Some(n) => files.get(n).map_or("?", String::as_str),
+        }
+    }
+
+    /// `gpt2.attn:22:26`, or the file's name alone where there is no location.
+    pub fn text(self, own: &str, files: &[String]) -> String {
+        let file = self.file_name(own, files);
+        if self.line == 0 { file.to_string() } else { format!("{file}:{}:{}", self.line, self.column) }
     }
 }
 

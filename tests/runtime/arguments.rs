@@ -186,9 +186,9 @@ fn wrong_counts_and_null_lists_are_errors() {
             WRONG_CALL,
             "this session is of Toy, and the function that was called is another model's",
         ),
-        (session.call(0, &[], &[b]), WRONG_CALL, "scale has 1 arguments, and 0 were given"),
-        (session.call(0, &[a, a], &[b]), WRONG_CALL, "scale has 1 arguments, and 2 were given"),
-        (session.call(0, &[a], &[]), WRONG_CALL, "scale has 1 results, and 0 were given"),
+        (session.call(0, &[], &[b]), WRONG_CALL, "scale has 1 arguments, found 0"),
+        (session.call(0, &[a, a], &[b]), WRONG_CALL, "scale has 1 arguments, found 2"),
+        (session.call(0, &[a], &[]), WRONG_CALL, "scale has 1 results, found 0"),
         (session.call(0, &[null_mut()], &[b]), WRONG_CALL, "scale: argument `x` is a null pointer"),
         (session.call(0, &[a], &[null_mut()]), WRONG_CALL, "scale: result `result` is a null pointer"),
     ] {
@@ -309,8 +309,8 @@ fn results_are_checked_and_may_lie_over_arguments() {
     let session = Session::open();
     let mut x = Made::new(&[2, 4]);
     for (shape, text) in [
-        (&[2, 5][..], "scale: result `result` has shape [2, 5], and must have [2, 4]"),
-        (&[8], "scale: result `result` has shape [8], and must have [2, 4]"),
+        (&[2, 5][..], "scale: result `result` has shape [2, 5], expected [2, 4]"),
+        (&[8], "scale: result `result` has shape [8], expected [2, 4]"),
     ] {
         let mut y = Made::new(shape);
         assert_eq!(session.call(0, &[x.at()], &[y.at()]), (WRONG_TENSOR, text.to_owned()));

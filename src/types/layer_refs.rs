@@ -10,13 +10,13 @@ use super::values::Ty;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
 use crate::shape::{Dim, Fact, Relation};
+use crate::source::Span;
 use crate::syntax::ast;
-use crate::syntax::span::Span;
 use std::collections::BTreeMap;
 
 /// Something made of layers.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum LayerRef {
     /// One layer, its generics over the names known here.
     Layer(Instance, LayerPath),
     /// An array of layers: a field of the layer at the path.
@@ -36,42 +36,42 @@ pub(super) enum Place {
 
 impl Body<'_> {
     /// The layer or array of layers that an expression stands for; none if it is something else.
-    pub(super) fn place(&mut self, expr: &ast::Expr) -> Option<Place> {
+    pub(super) fn layer_ref(&mut self, expr: &ast::Expr) -> Option<LayerRef> {
         match &expr.kind {
-            ast::ExprKind::Name(name) => self.place_of_name(&name.name),
-            ast::ExprKind::Field { base, name } => match self.place(base)? {
-                Place::Layer(instance, path) => self.member_place(&instance, &path, &name.name),
-                Place::Array { .. } => None,
-                Place::Wrong => Some(Place::Wrong),
+            ast::ExprKind::Name(name) => self.layer_ref_of_name(&name.name),
+            ast::ExprKind::Field { base, name } => match self.layer_ref(base)? {
+                LayerRef::Layer(instance, path) => self.member_layer_ref(&instance, &path, &name.name),
+                LayerRef::Array { .. } => None,
+                LayerRef::Wrong => Some(LayerRef::Wrong),
             },
-            ast::ExprKind::Index { base, indices } => match self.place(base)? {
-                Place::Array { instance, path, field, length } => {
+            ast::ExprKind::Index { base, indices } => match self.layer_ref(base)? {
+                LayerRef::Array { instance, path, field, length } => {
                     Some(self.element(instance, path, field, &length, indices, expr.span))
                 }
-                Place::Layer(..) => None,
-                Place::Wrong => Some(Place::Wrong),
+                LayerRef::Layer(..) => None,
+                LayerRef::Wrong => Some(LayerRef::Wrong),
             },
             _ => None,
         }
     }
 
-    pub(super) fn place_of_name(&mut self, name: &str) -> Option<Place> {
+    pub(super) fn layer_ref_of_name(&mut self, name: &str) -> Option<LayerRef> {
         match self.lookup(name) {
-            Some(Named::Layer(instance, path)) => return Some(Place::Layer(instance, path)),
-            Some(Named::Error) => return Some(Place::Wrong),
+            Some(Named::Layer(instance, path)) => return Some(LayerRef::Layer(instance, path)),
+            Some(Named::Error) => return Some(LayerRef::Wrong),
             Some(Named::Local { .. } | Named::Dim(_)) => return None,
             None => {}
         }
         let layer = self.items.layer(self.owner?);
         let index = layer.field(name)?;
-        let Some(Some(field)) = layer.fields.get(index) else { return Some(Place::Wrong) };
+        let Some(Some(field)) = layer.fields.get(index) else { return Some(LayerRef::Wrong) };
         match &field.ty {
             FieldType::Param(_) => None,
             FieldType::Layer(instance) => {
                 let path = LayerPath { steps: vec![Step { field: index, element: None }] };
-                Some(Place::Layer(instance.clone(), path))
+                Some(LayerRef::Layer(instance.clone(), path))
             }
-            FieldType::Array(instance, length) => Some(Place::Array {
+            FieldType::Array(instance, length) => Some(LayerRef::Array {
                 instance: instance.clone(),
                 path: LayerPath::default(),
                 field: index,
@@ -81,18 +81,18 @@ impl Body<'_> {
     }
 
     /// A sub-layer of the layer at a path.
-    pub(super) fn member_place(&mut self, holder: &Instance, path: &LayerPath, name: &str) -> Option<Place> {
+    pub(super) fn member_layer_ref(&mut self, holder: &Instance, path: &LayerPath, name: &str) -> Option<LayerRef> {
         let layer = self.items.layer(holder.layer);
         let index = layer.field(name)?;
-        let Some(Some(field)) = layer.fields.get(index) else { return Some(Place::Wrong) };
+        let Some(Some(field)) = layer.fields.get(index) else { return Some(LayerRef::Wrong) };
         match &field.ty {
             FieldType::Param(_) => None,
             FieldType::Layer(instance) => {
                 let mut path = path.clone();
                 path.steps.push(Step { field: index, element: None });
-                Some(Place::Layer(compose(holder, instance), path))
+                Some(LayerRef::Layer(compose(holder, instance), path))
             }
-            FieldType::Array(instance, length) => Some(Place::Array {
+            FieldType::Array(instance, length) => Some(LayerRef::Array {
                 instance: compose(holder, instance),
                 path: path.clone(),
                 field: index,
@@ -109,28 +109,28 @@ impl Body<'_> {
         length: &Dim,
         indices: &[ast::Index],
         span: Span,
-    ) -> Place {
+    ) -> LayerRef {
         let [ast::Index::Expr(index)] = indices else {
             self.diagnostics.push(
                 Diagnostic::error(shapes::INDEX_COUNT, "an array of layers takes one index")
-                    .at(span, "one number is needed"),
+                    .at(span, "expected one number"),
             );
-            return Place::Wrong;
+            return LayerRef::Wrong;
         };
         let value = self.expr(index);
         match &value.ty {
             Ty::Dim(at) => {
                 self.in_range(at, length, index.span);
                 path.steps.push(Step { field, element: Some(Element::At(at.clone())) });
-                Place::Layer(instance, path)
+                LayerRef::Layer(instance, path)
             }
-            Ty::Error => Place::Wrong,
+            Ty::Error => LayerRef::Wrong,
             _ => {
                 self.diagnostics.push(
                     not_available("an array of layers indexed by a computed number", index.span)
-                        .help("go through the array with `for block in blocks`"),
+                        .help("iterate over the array with `for block in blocks`"),
                 );
-                Place::Wrong
+                LayerRef::Wrong
             }
         }
     }
@@ -142,7 +142,7 @@ impl Body<'_> {
                 .at(span, format!("the axis has length {length}"));
             if at.as_const().is_some_and(|n| n < 0) {
                 let place = from_end(length, at);
-                diagnostic.help(format!("counted from the end it is `{place}`")).fix(span, place)
+                diagnostic.help(format!("write `{place}` to count from the end")).fix(span, place)
             } else {
                 diagnostic
             }

@@ -1,14 +1,14 @@
-//! The door of a call: what must hold before anything runs.
+//! Entering a call: what must hold before anything runs.
 //!
 //! In: an entry point and host tensors. Out: arrays of the declared types with leading axes collapsed, and the value of
-//! each symbol; or what does not fit. Results leave through it with their leading axes restored.
+//! each symbol; or what does not fit. Results get their leading axes back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::array::Array;
 use super::elementwise::range;
-use super::{Failure, Real};
+use super::{EvalError, Real};
 use crate::ir::requirements::ADDRESS_BITS;
 use crate::ir::{ArgDecl, Function, Loc, ResultDecl};
 use crate::shape::{Dim, DimError, Elem, Fact};
@@ -20,25 +20,26 @@ pub(super) type Symbols = BTreeMap<Arc<str>, i64>;
 /// The leading axes that were collapsed, by the dimension they became.
 pub(super) struct Batches(BTreeMap<Dim, Vec<usize>>);
 
-pub(super) struct Door<F> {
+/// A call whose arguments were checked.
+pub(super) struct Entered<F> {
     pub args: Vec<Array<F>>,
     pub symbols: Symbols,
     pub batches: Batches,
 }
 
 /// The value of a dimension, which must not be negative.
-pub(super) fn extent(d: &Dim, symbols: &Symbols) -> Result<usize, Failure> {
+pub(super) fn extent(d: &Dim, symbols: &Symbols) -> Result<usize, EvalError> {
     let n = value(d, symbols)?;
-    usize::try_from(n).map_err(|_| Failure::new(format!("the dimension {d} is {n}")))
+    usize::try_from(n).map_err(|_| EvalError::new(format!("the dimension {d} is {n}")))
 }
 
 /// The value of a dimension expression.
-pub(super) fn value(d: &Dim, symbols: &Symbols) -> Result<i64, Failure> {
+pub(super) fn value(d: &Dim, symbols: &Symbols) -> Result<i64, EvalError> {
     if let Some(n) = d.as_const() {
         return Ok(n);
     }
     d.eval(&|s| symbols.get(s).copied()).map_err(|e| {
-        Failure::new(match e {
+        EvalError::new(match e {
             DimError::Unbound(s) => format!("the dimension {s} is not fixed by the arguments"),
             DimError::NotWhole => format!("the dimension {d} is not a whole number"),
             DimError::DivisionByZero => format!("the dimension {d} divides by zero"),
@@ -47,10 +48,10 @@ pub(super) fn value(d: &Dim, symbols: &Symbols) -> Result<i64, Failure> {
     })
 }
 
-/// Lets arguments in; `checks` are what the call must satisfy.
-pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tensor]) -> Result<Door<F>, Failure> {
+/// Checks the arguments and binds the symbols; `checks` are what the call must satisfy.
+pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tensor]) -> Result<Entered<F>, EvalError> {
     if args.len() != f.args.len() {
-        return Err(Failure::new(format!("`{}` takes {} arguments, {} given", f.name, f.args.len(), args.len())));
+        return Err(EvalError::new(format!("`{}` takes {} arguments, {} given", f.name, f.args.len(), args.len())));
     }
     let mut arrays = Vec::with_capacity(args.len());
     let mut batches: BTreeMap<Dim, Vec<usize>> = BTreeMap::new();
@@ -98,15 +99,15 @@ pub(super) fn enter<F: Real>(f: &Function, checks: &[(Fact, Loc)], args: &[Tenso
     for (fact, loc) in checks {
         check(fact, &symbols).map_err(|e| e.at(*loc))?;
     }
-    Ok(Door { args: arrays, symbols, batches: Batches(batches) })
+    Ok(Entered { args: arrays, symbols, batches: Batches(batches) })
 }
 
-fn wrong(decl: &ArgDecl, what: String) -> Failure {
-    Failure::new(format!("the argument `{}: {}` {what}", decl.name, decl.ty))
+fn wrong(decl: &ArgDecl, what: String) -> EvalError {
+    EvalError::new(format!("the argument `{}: {}` {what}", decl.name, decl.ty))
 }
 
 /// Integers come as `i32` or `i64`, as long as they fit.
-fn convert(t: &Tensor, decl: &ArgDecl) -> Result<Tensor, Failure> {
+fn convert(t: &Tensor, decl: &ArgDecl) -> Result<Tensor, EvalError> {
     if t.elem() == decl.ty.elem {
         return Ok(t.clone());
     }
@@ -118,7 +119,7 @@ fn convert(t: &Tensor, decl: &ArgDecl) -> Result<Tensor, Failure> {
     if let Some(n) = values.iter().find(|n| **n < low || **n > high) {
         return Err(wrong(decl, format!("has the element {n}, which is no {}", decl.ty.elem)));
     }
-    Tensor::from_ints(decl.ty.elem, t.shape().to_vec(), &values).ok_or_else(|| Failure::internal("a tensor's size"))
+    Tensor::from_ints(decl.ty.elem, t.shape().to_vec(), &values).ok_or_else(|| EvalError::internal("a tensor's size"))
 }
 
 /// NumPy's rule; `None` where it does not hold.
@@ -136,7 +137,7 @@ fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
 }
 
 /// Solves `c * S + k = extent` for the symbols of the arguments' types.
-fn solve<F>(f: &Function, arrays: &[Array<F>]) -> Result<Symbols, Failure> {
+fn solve<F>(f: &Function, arrays: &[Array<F>]) -> Result<Symbols, EvalError> {
     let mut symbols = Symbols::new();
     for (a, decl) in arrays.iter().zip(&f.args) {
         for (d, n) in decl.ty.shape.iter().zip(&a.shape) {
@@ -153,13 +154,13 @@ fn solve<F>(f: &Function, arrays: &[Array<F>]) -> Result<Symbols, Failure> {
     Ok(symbols)
 }
 
-fn check(fact: &Fact, symbols: &Symbols) -> Result<(), Failure> {
+fn check(fact: &Fact, symbols: &Symbols) -> Result<(), EvalError> {
     let at = |d: &Dim| value(d, symbols).map(Dim::from);
     let bound = Fact { left: at(&fact.left)?, relation: fact.relation, right: at(&fact.right)? };
     if bound.decide() == Some(true) {
         return Ok(());
     }
-    Err(Failure::new(format!("`{fact}` does not hold: {} and {}", bound.left, bound.right)))
+    Err(EvalError::new(format!("`{fact}` does not hold: {} and {}", bound.left, bound.right)))
 }
 
 impl Batches {

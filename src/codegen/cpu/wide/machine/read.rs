@@ -1,0 +1,232 @@
+//! Reading the text form back, to show that it says everything.
+//!
+//! In: the text of leaves over virtual registers. Out: their names and functions, without what their code is made from, which
+//! stands in comments alone.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Base, Block, BlockData, Class, Constant, Function, Inst, Mem, Op, Operand, Reg, Target, Terminator, When, verify,
+};
+use crate::irtext::syntax::{BinaryKind, CompareKind};
+use crate::irtext::{self, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan, read};
+use crate::tile::Width;
+
+type Read<T> = Result<T, TextError>;
+
+fn fail<T>(place: TextSpan, message: impl Into<String>) -> Read<T> {
+    Err(TextError::new(place, message))
+}
+
+/// Reads leaves.
+///
+/// # Errors
+/// The first line that is wrong, with its place.
+pub(in super::super) fn parse(text: &str) -> Read<Vec<(String, Function)>> {
+    let leaf = |line: &Line| match line {
+        Line::Statement(s) if s.head == "leaf" => {
+            let (name, function) = Reader::leaf(s)?;
+            verify(&function).map_err(|complaint| TextError::new(s.place, complaint))?;
+            Ok((name, function))
+        }
+        Line::Statement(s) => fail(s.place, "a leaf belongs here"),
+        Line::Block(b) => fail(b.place, "a leaf belongs here"),
+    };
+    irtext::parse(text)?.iter().map(leaf).collect()
+}
+
+struct Reader {
+    function: Function,
+    registers: BTreeMap<String, Reg>,
+}
+
+impl Reader {
+    fn leaf(s: &Statement) -> Read<(String, Function)> {
+        let [name, vectors, frame] = s.args.as_slice() else {
+            return fail(s.place, "a leaf has a name, vectors and a frame");
+        };
+        let ExprKind::Global(name) = &read::single(name)?.kind else {
+            return fail(s.place, "a leaf's name belongs here");
+        };
+        let number = |p: &Phrase| p.value.first().map_or_else(|| fail(p.place, "a number belongs here"), read::integer);
+        let width = match number(vectors)? {
+            512 => Width::V512,
+            256 => Width::V256,
+            _ => return fail(vectors.place, "vectors have 256 or 512 bits"),
+        };
+        let frame: i32 = number(frame)?;
+        let (blocks, classes, pool) = (Vec::new(), Vec::new(), Vec::new());
+        let function = Function { width, blocks, classes, pool, frame };
+        let mut reader = Reader { function, registers: BTreeMap::new() };
+        for line in s.body.as_deref().unwrap_or_default() {
+            match line {
+                Line::Block(b) => reader.block(b)?,
+                Line::Statement(s) => reader.statement(s)?,
+            }
+        }
+        Ok((name.clone(), reader.function))
+    }
+
+    /// A register that is written here.
+    fn new(&mut self, name: &str, class: Class) -> Reg {
+        let r = Reg(u32::try_from(self.function.classes.len()).expect("few registers"));
+        self.function.classes.push(class);
+        self.registers.insert(name.to_string(), r);
+        r
+    }
+
+    fn register(&self, e: &Expr) -> Read<Reg> {
+        let name = read::value(e)?;
+        self.registers.get(name).copied().map_or_else(|| fail(e.place, "it is written nowhere before"), Ok)
+    }
+
+    fn block(&mut self, b: &irtext::Block) -> Read<()> {
+        if b.name != format!("bb{}", self.function.blocks.len()) {
+            return fail(b.place, "blocks have numbers in order");
+        }
+        let mut params = Vec::new();
+        for p in &b.args {
+            let ([name], [class]) = (p.terms.as_slice(), p.types.as_slice()) else {
+                return fail(p.place, "a parameter is `%name: class`");
+            };
+            let word = read::word(class)?;
+            let Some(class) = Class::ALL.into_iter().find(|c| c.name() == word) else {
+                return fail(class.place, "a class is `vector`, `mask` or `general`");
+            };
+            params.push(self.new(read::value(name)?, class));
+        }
+        self.function.blocks.push(BlockData { params, insts: Vec::new(), end: Terminator::Return });
+        Ok(())
+    }
+
+    fn statement(&mut self, s: &Statement) -> Read<()> {
+        let end = match (s.head.as_str(), s.args.as_slice()) {
+            ("constant", [_, value]) => {
+                let e = read::single(value)?;
+                let constant = match read::literal(e) {
+                    Some(read::Literal::Float(x)) => Constant::Same((x as f32).to_bits()),
+                    Some(read::Literal::Int(_)) => Constant::Same(read::integer::<i32>(e)?.cast_unsigned()),
+                    _ if read::word(e)? == "count" => Constant::Count,
+                    _ => return fail(e.place, "a constant belongs here"),
+                };
+                self.function.pool.push(constant);
+                return Ok(());
+            }
+            ("return", []) => Terminator::Return,
+            ("jump", [to]) => Terminator::Jump(self.target(to)?),
+            ("branch", [condition, then, otherwise]) => self.branch(condition, [then, otherwise])?,
+            _ => return self.instruction(s),
+        };
+        if let Some(block) = self.function.blocks.last_mut() {
+            block.end = end;
+        }
+        Ok(())
+    }
+
+    fn branch(&self, condition: &Phrase, [then, otherwise]: [&Phrase; 2]) -> Read<Terminator> {
+        let e = read::single(condition)?;
+        let ExprKind::Compare(kind, a, b) = &e.kind else { return fail(e.place, "a comparison belongs here") };
+        let when = match kind {
+            CompareKind::Lt => When::Less,
+            CompareKind::Ge => When::GreaterEqual,
+            _ => return fail(e.place, "what is compared is `<` or `>=`"),
+        };
+        let srcs = vec![self.operand(a)?, self.operand(b)?];
+        let op = if matches!(srcs[1], Operand::Imm(_)) { Op::CompareImm } else { Op::Compare };
+        let compare = Inst { op, dst: None, tied: None, srcs, mask: None, origin: None };
+        Ok(Terminator::Branch { compare, when, targets: [self.target(then)?, self.target(otherwise)?] })
+    }
+
+    /// A block with arguments.
+    fn target(&self, p: &Phrase) -> Read<Target> {
+        let e = read::single(p)?;
+        let (label, args) = match &e.kind {
+            ExprKind::Call(label, args) => (&label.kind, args.as_slice()),
+            kind => (kind, &[][..]),
+        };
+        let number = match label {
+            ExprKind::Label(name) => name.strip_prefix("bb").and_then(|n| n.parse().ok()),
+            _ => None,
+        };
+        let Some(number) = number else { return fail(e.place, "a block belongs here") };
+        // A register may be written in a block that comes later.
+        let args = args.iter().map(|p| self.register(read::single(p)?)).collect::<Read<_>>()?;
+        Ok(Target { block: Block(number), args })
+    }
+
+    fn instruction(&mut self, s: &Statement) -> Read<()> {
+        let Some(op) = Op::ALL.iter().copied().find(|op| op.name() == s.head) else {
+            return fail(s.place, format!("there is no instruction `{}`", s.head));
+        };
+        let mut inst = Inst { op, dst: None, tied: None, srcs: Vec::new(), mask: None, origin: None };
+        for p in &s.args {
+            let e = read::single(p)?;
+            match &e.kind {
+                ExprKind::Call(name, args) if read::word(name)? == "tied" => {
+                    inst.tied = args.first().map(|p| self.register(read::single(p)?)).transpose()?;
+                }
+                ExprKind::Call(_, args) => {
+                    let mask = args.first().map(|p| self.register(read::single(p)?)).transpose()?;
+                    inst.mask = mask.map(|mask| (mask, args.len() > 1));
+                }
+                _ => inst.srcs.push(self.operand(e)?),
+            }
+        }
+        if let [result] = s.results.as_slice() {
+            let Some(class) = op.result(self.function.wide()) else { return fail(s.place, "it has no result") };
+            inst.dst = Some(self.new(read::value(result)?, class));
+        }
+        match self.function.blocks.last_mut() {
+            Some(block) => block.insts.push(inst),
+            None => return fail(s.place, "instructions stand in blocks"),
+        }
+        Ok(())
+    }
+
+    fn operand(&self, e: &Expr) -> Read<Operand> {
+        Ok(match &e.kind {
+            ExprKind::Value(_) => Operand::Reg(self.register(e)?),
+            ExprKind::List(items) => match items.as_slice() {
+                [p] => Operand::Mem(self.memory(read::single(p)?)?),
+                _ => return fail(e.place, "an address belongs here"),
+            },
+            _ => Operand::Imm(read::integer(e)?),
+        })
+    }
+
+    fn memory(&self, e: &Expr) -> Read<Mem> {
+        let (first, rest) = match &e.kind {
+            ExprKind::Chain(first, rest) => (&**first, rest.as_slice()),
+            _ => (e, &[][..]),
+        };
+        let base = match &first.kind {
+            ExprKind::Value(_) => Base::Reg(self.register(first)?),
+            ExprKind::Word(word) => match (word.as_str(), word.strip_prefix('c').and_then(|n| n.parse().ok())) {
+                ("words", _) => Base::Words,
+                ("frame", _) => Base::Frame,
+                (_, Some(n)) => Base::Pool(n),
+                _ => return fail(first.place, "an address starts from a register, `words`, `frame` or a constant"),
+            },
+            _ => return fail(first.place, "an address starts from a register, `words`, `frame` or a constant"),
+        };
+        let mut m = Mem { base, index: None, offset: 0 };
+        for (op, e) in rest {
+            match (op, &e.kind) {
+                (BinaryKind::Add, ExprKind::Value(_)) => m.index = Some((self.register(e)?, 1)),
+                (BinaryKind::Add, ExprKind::Chain(index, scale)) => {
+                    let [(BinaryKind::Mul, scale)] = scale.as_slice() else {
+                        return fail(e.place, "an index is `%name*scale`");
+                    };
+                    m.index = Some((self.register(index)?, read::integer(scale)?));
+                }
+                (BinaryKind::Add, _) => m.offset = read::integer(e)?,
+                (BinaryKind::Sub, _) => {
+                    let n: i64 = read::integer(e)?;
+                    m.offset = i32::try_from(-n).or_else(|_| fail(e.place, "the number is out of range"))?;
+                }
+                _ => return fail(e.place, "an address is a sum"),
+            }
+        }
+        Ok(m)
+    }
+}

@@ -1,0 +1,98 @@
+//! The text of virtual-register code says all of it: what is read back is the same function, and becomes the same bytes.
+
+use super::super::allocate::allocate;
+use super::super::encode::encode;
+use super::super::machine::{Function, parse, print};
+use super::super::run_leaf;
+use crate::diagnostics::Diagnostics;
+use crate::lowering;
+use crate::passes::{Collected, Options, optimise};
+use crate::syntax::span::SourceMap;
+use crate::tile::{self, Cpu, Kernel, Op};
+
+/// Reads a function's text back, with and without comments on what its code is made from.
+fn reads_back(f: &Function) {
+    let commented = print("leaf", f, &|inst| format!("{inst}"));
+    let code = |f: &Function| encode(&allocate(f).expect("registers")).expect("bytes").0;
+    let parsed = parse(&commented).unwrap_or_else(|e| panic!("{e}\n{commented}"));
+    let [(name, again)] = parsed.as_slice() else { panic!("one leaf\n{commented}") };
+    let without: String = commented.lines().filter(|l| !l.starts_with("  // ")).map(|l| format!("{l}\n")).collect();
+    assert_eq!((name.as_str(), print("leaf", again, &|inst| format!("{inst}"))), ("leaf", without));
+    assert!(code(again) == code(f), "other bytes\n{commented}");
+}
+
+/// Reads the text of all leaves of a kernel's runs back; how many those are.
+fn leaves_read_back(level: Cpu, kernel: &Kernel) -> usize {
+    let mut count = 0;
+    for (_, _, data) in kernel.body.insts() {
+        if let Op::Run { rows, cols, insts } = &data.op
+            && let Ok(leaf) = run_leaf(level, &kernel.body, *rows, *cols, insts)
+        {
+            reads_back(&leaf.stages.selected);
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn leaves_of_random_kernels_read_back() {
+    for seed in 0..40 {
+        let kernel = super::kernel(&super::random::random_kernel(seed));
+        for level in [Cpu::AVX512_BF16, Cpu::AVX512, Cpu::AVX2] {
+            assert!(leaves_read_back(level, &kernel) > 0, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn leaves_of_examples_read_back() {
+    for example in ["02_self_attention", "03_masks", "06_encoder_layer", "08_gpt2"] {
+        let path = format!("{}/examples/{example}.attn", env!("CARGO_MANIFEST_DIR"));
+        let source = std::fs::read_to_string(path).expect("an example");
+        let (mut sources, mut diagnostics) = (SourceMap::new(), Diagnostics::new());
+        let file = sources.add(example, &source);
+        let tree = crate::syntax::parse(file, &source, &mut diagnostics);
+        let program = crate::types::check(&tree, &mut sources, &mut diagnostics);
+        let options = lowering::graph::Options::default();
+        let Ok(mut module) = lowering::graph::lower(&program, &sources, &options, &mut diagnostics) else {
+            panic!("{example} has no graph")
+        };
+        optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
+        for level in [Cpu::AVX512, Cpu::AVX2] {
+            let mut tiles = lowering::tile::lower_packed(&module, level, lowering::tile::WeightFormat::F32)
+                .unwrap_or_else(|e| panic!("{example}: {e}"));
+            let mut count = 0;
+            for kernel in &mut tiles.kernels {
+                tile::schedule(kernel, level).unwrap_or_else(|e| panic!("{example}: {e}"));
+                count += leaves_read_back(level, kernel);
+            }
+            assert!(count > 3, "{example} has {count} leaves");
+        }
+    }
+}
+
+#[test]
+fn texts_that_are_wrong_are_refused() {
+    let leaf =
+        |line: &str| format!("leaf @x, vectors=512, frame=0 {{\n^bb0:\n  %0 = mov [words]\n  {line}\n  return\n}}\n");
+    assert!(parse(&leaf("%1 = plus_imm tied(%0), 4")).is_ok());
+    for (line, message) in [
+        ("%1 = plus_imm %0, 4", "an operand is tied, or none is"),
+        ("%1 = plus_imm tied(%0)", "operands are missing"),
+        ("%1 = plus_imm tied(%0), 4, 5", "it has too many operands"),
+        ("%1 = add %0, %0", "%0 is no vector register"),
+        ("%1 = load %0", "%0 is no memory"),
+        ("%1 = equal_i %0, %0", "there is no such instruction"),
+        ("%1 = mov [%2]", "it is written nowhere before"),
+        ("%1 = lea [%0+%0*3]", "an index is scaled by 3"),
+        ("%1 = spread [c0]", "there is no such constant"),
+        ("spill [%0], 4", "Imm(4) is no general"),
+        ("%0 = store [%0], %0", "it has no result"),
+        ("%1 = fetch_all [%0]", "there is no instruction `fetch_all`"),
+        ("branch %0 > 4, ^bb0, ^bb0", "what is compared is `<` or `>=`"),
+    ] {
+        let e = parse(&leaf(line)).map(|_| ()).expect_err(line);
+        assert!(e.to_string().contains(message), "{line}: {e}");
+    }
+}

@@ -1,0 +1,97 @@
+//! `attnc ops`: the operation reference of the language and of the three IRs.
+//!
+//! In: the tables that the compiler itself reads. Out: text on stdout: a line for each operation, or all that is known of those
+//! of one name.
+
+use super::call::show;
+use super::function;
+use super::list::table as columns;
+use super::session::{CommandError, command_line_error};
+use crate::cli::{OpsLevel, OpsOptions};
+use crate::diagnostics::did_you_mean;
+use crate::table::{Gives, Row};
+use crate::{ir, tile, types};
+
+/// An operation of any level, for a reader.
+struct Entry {
+    level: OpsLevel,
+    name: String,
+    form: String,
+    meaning: String,
+    /// What else is known: a word for it, and what it is.
+    more: Vec<(&'static str, String)>,
+}
+
+/// `attnc ops [--ir LEVEL] [NAME]`
+pub fn ops(options: &OpsOptions) -> Result<(), CommandError> {
+    let levels = options.ir.map_or(OpsLevel::ALL.to_vec(), |level| vec![level]);
+    let all: Vec<Entry> = levels.iter().flat_map(|level| entries(*level)).collect();
+    let Some(name) = &options.name else {
+        let part = |level: &OpsLevel| {
+            let own = all.iter().filter(|e| e.level == *level);
+            let rows = columns(&own.map(|e| (e.form.clone(), e.meaning.clone())).collect::<Vec<_>>());
+            if levels.len() > 1 { format!("{}:\n\n{rows}", level.title()) } else { rows }
+        };
+        return show(&levels.iter().map(part).collect::<Vec<_>>().join("\n"));
+    };
+    let found: Vec<String> = all.iter().filter(|e| e.name == *name).map(described).collect();
+    if found.is_empty() {
+        let hint = did_you_mean(name, all.iter().map(|e| e.name.as_str()));
+        let hint = hint.map_or("; `attnc ops` has all".to_string(), |near| format!("; did you mean `{near}`?"));
+        return Err(command_line_error(&format!("there is no operation `{name}`{hint}")));
+    }
+    show(&found.join("\n"))
+}
+
+fn described(e: &Entry) -> String {
+    let more: String = e.more.iter().map(|(word, what)| format!("  {word:<10}  {what}\n")).collect();
+    format!("{} ({})\n  {}\n{more}", e.form, e.level.title(), e.meaning)
+}
+
+/// The operations of a level, with what its table says of each.
+fn entries(level: OpsLevel) -> Vec<Entry> {
+    match level {
+        OpsLevel::Language => types::operations()
+            .into_iter()
+            .map(|op| {
+                let name = op.form.split(['(', '<']).next().unwrap_or_default().to_string();
+                Entry { level, name, form: op.form, meaning: op.summary.to_string(), more: Vec::new() }
+            })
+            .collect(),
+        OpsLevel::Graph => ir::Op::table().iter().map(|row| entry(level, row, "class", row.class.text())).collect(),
+        OpsLevel::Tile => {
+            tile::Op::table().iter().map(|row| entry(level, row, "stands in", row.class.text())).collect()
+        }
+        OpsLevel::Vector => function::operations()
+            .into_iter()
+            .map(|(form, meaning)| {
+                let name = form.split(' ').next().unwrap_or_default().to_string();
+                Entry { level, name, form, meaning, more: Vec::new() }
+            })
+            .collect(),
+    }
+}
+
+fn entry<C>(level: OpsLevel, row: &Row<C>, word: &'static str, class: &'static str) -> Entry {
+    let result = match row.gives {
+        Gives::Declared => "its type is declared",
+        Gives::Computed => "its type follows from operands and attributes",
+        Gives::Nothing => "none",
+    };
+    Entry {
+        level,
+        name: row.name.to_string(),
+        form: row.form(),
+        meaning: row.meaning.to_string(),
+        more: vec![
+            (word, class.to_string()),
+            ("result", result.to_string()),
+            ("effects", row.effects.text().to_string()),
+        ],
+    }
+}
+
+/// What `attnc list` lists of a level.
+pub(super) fn listed(level: OpsLevel) -> Vec<(String, String)> {
+    entries(level).into_iter().map(|e| (e.form, e.meaning)).collect()
+}

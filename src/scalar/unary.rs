@@ -1,0 +1,247 @@
+//! Operations on one element, a row each: all that the compiler knows of them but how they are computed.
+//!
+//! In: nothing. Out: [`UnaryOp`] and its rows, from which come the names in programs and dumps, the types that an operation
+//! takes, its reference result, the bounds of the interpreter's error analysis, and the operation reference. How a function is
+//! computed stands in `vector/functions/NAME.vec`; so a new function is a row here and a file there.
+//!
+//! The columns of a row:
+//!
+//! * variant and name, the same in programs, graph IR, tile IR and as a file of vector IR;
+//! * how programs write it: `call`, by an `operator`, or not at all (`made` by the compiler);
+//! * how floats are computed: by an `instruction` of every machine, or by a `function` of vector IR;
+//! * how a result changes with its element ([`Change`]);
+//! * is a result `-inf` for some element ([`Bottom`]; NaN is no matter);
+//! * the result for a float, and for an integer (or a truth value, for `not`), if it takes these;
+//! * what it gives, in a line.
+
+use std::fmt;
+
+use super::erf;
+use crate::shape::Elem;
+use crate::table::Family;
+
+/// How programs write an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// As a call, by its name.
+    Call,
+    /// With an operator.
+    Operator,
+    /// Not at all: the compiler makes it.
+    Made,
+}
+
+/// How floats are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// By an instruction or two, on every machine.
+    Instruction,
+    /// By a function of vector IR.
+    Function,
+}
+
+/// Can a result be `-inf`?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bottom {
+    /// For no element.
+    Never,
+    /// For some.
+    Maybe,
+}
+
+/// How a result changes with the element that it is computed of: what an error analysis asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// By as much as the element at most, and the result is exact.
+    Exact,
+    /// In steps of 1, at integers.
+    Steps,
+    /// In proportion to the result: an error of the element becomes a relative one.
+    Exponential,
+    /// Monotonically where the element is above this number; elsewhere nothing is known.
+    Above(f64),
+    /// Monotonically.
+    Monotone,
+    /// By as much as the element at most; the argument is reduced, which costs absolute precision.
+    Periodic,
+    /// By 1.13 times as much as the element at most; the result is the element times a factor that is off by units of 1.
+    Gated,
+}
+
+/// What a row says, except for the operation itself.
+struct Row {
+    name: &'static str,
+    written: Written,
+    by: By,
+    change: Change,
+    bottom: Bottom,
+    float: fn(f64) -> f64,
+    int: Option<fn(i64) -> i64>,
+    meaning: &'static str,
+}
+
+/// Declares the operations and their rows.
+macro_rules! rows {
+    ($($variant:ident $name:literal $written:ident $by:ident $change:ident$(($bound:literal))? $bottom:ident $float:expr, $int:expr, $meaning:literal;)*) => {
+        /// Operations on one element.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum UnaryOp {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl UnaryOp {
+            /// Every operation, in the order of the table.
+            pub const ALL: &'static [UnaryOp] = &[$(UnaryOp::$variant,)*];
+
+            fn row(self) -> &'static Row {
+                const ROWS: &[Row] = &[$(Row {
+                    name: $name,
+                    written: Written::$written,
+                    by: By::$by,
+                    change: Change::$change$(($bound))?,
+                    bottom: Bottom::$bottom,
+                    float: $float,
+                    int: $int,
+                    meaning: $meaning,
+                },)*];
+                &ROWS[self as usize]
+            }
+        }
+    };
+}
+
+rows! {
+    Neg "neg" Operator Instruction Exact Maybe |x| -x, Some(i64::wrapping_neg),
+        "each element negated";
+    Abs "abs" Call Instruction Exact Never f64::abs, Some(i64::wrapping_abs),
+        "the absolute value of each element";
+    Exp "exp" Call Function Exponential Never f64::exp, None,
+        "e to the power of each element";
+    Exp2 "exp2" Made Function Exponential Never f64::exp2, None,
+        "2 to the power of each element";
+    Expm1 "expm1" Call Function Exponential Never f64::exp_m1, None,
+        "exp(x) - 1 for each element, accurate near 0";
+    Log "log" Call Function Above(0.0) Maybe f64::ln, None,
+        "the natural logarithm of each element";
+    Log1p "log1p" Call Function Above(-1.0) Maybe f64::ln_1p, None,
+        "log(1 + x) for each element, accurate near 0";
+    Sqrt "sqrt" Call Instruction Above(0.0) Never f64::sqrt, None,
+        "the square root of each element";
+    Rsqrt "rsqrt" Call Function Above(0.0) Maybe |x| 1.0 / x.sqrt(), None,
+        "1 / sqrt(x) for each element";
+    Sin "sin" Call Function Periodic Never f64::sin, None,
+        "the sine of each element";
+    Cos "cos" Call Function Periodic Never f64::cos, None,
+        "the cosine of each element";
+    Tanh "tanh" Call Function Monotone Never f64::tanh, None,
+        "the hyperbolic tangent of each element";
+    Erf "erf" Call Function Monotone Never erf, None,
+        "the error function of each element";
+    Sigmoid "sigmoid" Call Function Monotone Never |x| 1.0 / (1.0 + (-x).exp()), None,
+        "1 / (1 + exp(-x)) for each element";
+    Softplus "softplus" Call Function Monotone Never |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), None,
+        "log(1 + exp(x)) for each element";
+    // Not `x.max(0.0)`, which would lose a NaN.
+    Relu "relu" Call Function Exact Never |x| if x < 0.0 { 0.0 } else { x }, Some(|x| x.max(0)),
+        "maximum(x, 0) for each element";
+    Gelu "gelu" Call Function Gated Never gelu, None,
+        "x * Phi(x) for each element, with erf";
+    GeluTanh "gelu_tanh" Call Function Gated Never gelu_tanh, None,
+        "the tanh approximation of gelu";
+    Silu "silu" Call Function Gated Never silu, None,
+        "x * sigmoid(x) for each element";
+    Floor "floor" Call Function Steps Maybe f64::floor, Some(|x| x),
+        "each element rounded down";
+    Not "not" Operator Instruction Exact Maybe |x| f64::from(u8::from(x == 0.0)), Some(|x| i64::from(x == 0)),
+        "logical negation";
+}
+
+/// GELU (Hendrycks & Gimpel 2016, arXiv:1606.08415).
+fn gelu(x: f64) -> f64 {
+    if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)) }
+}
+
+/// Its approximation with tanh, of the same paper.
+fn gelu_tanh(x: f64) -> f64 {
+    let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+    if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * (1.0 + inner.tanh()) }
+}
+
+/// SiLU (Elfwing et al. 2017, arXiv:1702.03118).
+fn silu(x: f64) -> f64 {
+    if x == f64::NEG_INFINITY { -0.0 } else { x / (1.0 + (-x).exp()) }
+}
+
+impl UnaryOp {
+    /// Name in programs and dumps.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The operation of this name.
+    pub fn from_name(name: &str) -> Option<UnaryOp> {
+        UnaryOp::ALL.iter().copied().find(|op| op.name() == name)
+    }
+
+    /// Do programs write it as a call of its name?
+    pub fn is_call(self) -> bool {
+        self.row().written == Written::Call
+    }
+
+    /// Is it computed by a function of vector IR, of its name? Else it is an instruction on every machine.
+    pub fn is_function(self) -> bool {
+        self.row().by == By::Function
+    }
+
+    /// How its result changes with its element.
+    pub fn change(self) -> Change {
+        self.row().change
+    }
+
+    /// Is no result `-inf`?
+    pub fn is_above_bottom(self) -> bool {
+        self.row().bottom == Bottom::Never
+    }
+
+    /// Is it defined for elements of this type?
+    pub fn takes(self, elem: Elem) -> bool {
+        match elem {
+            Elem::Bool => self == UnaryOp::Not,
+            Elem::I8 | Elem::I32 | Elem::I64 => self != UnaryOp::Not && self.row().int.is_some(),
+            Elem::F32 | Elem::BF16 | Elem::F16 => self != UnaryOp::Not,
+        }
+    }
+
+    /// The result for a float, computed in `f64`.
+    pub fn eval_f64(self, x: f64) -> f64 {
+        (self.row().float)(x)
+    }
+
+    /// The result for an `f32`: the `f64` result, rounded.
+    pub fn eval_f32(self, x: f32) -> f32 {
+        self.eval_f64(f64::from(x)) as f32
+    }
+
+    /// The result for an integer or truth value; `None` where the operation is for floats only.
+    pub fn eval_int(self, x: i64) -> Option<i64> {
+        self.row().int.map(|f| f(x))
+    }
+}
+
+impl fmt::Display for UnaryOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Family for UnaryOp {
+    const MEMBERS: &'static [UnaryOp] = UnaryOp::ALL;
+
+    fn operation(self) -> &'static str {
+        self.name()
+    }
+
+    fn meaning(self) -> &'static str {
+        self.row().meaning
+    }
+}

@@ -1,0 +1,223 @@
+//! Attributes: their kinds, how each is written, and how it is read.
+
+use std::collections::BTreeMap;
+
+use super::CodedError;
+use crate::diagnostics::codes::ir as codes;
+use crate::irtext::{Expr, ExprKind, Statement, TextError, TextSpan, read};
+use crate::shape::{Dim, Elem};
+
+/// What an attribute can be.
+pub trait Attribute: Sized + PartialEq {
+    /// What it is, for the reference.
+    const KIND: &'static str;
+
+    /// How it is written.
+    fn text(&self) -> String;
+
+    /// What is written.
+    ///
+    /// # Errors
+    /// Something else.
+    fn read(e: &Expr) -> Result<Self, TextError>;
+
+    /// The dimensions that it names.
+    fn dims(&self) -> &[Dim] {
+        &[]
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// What stands in square brackets, each read by itself.
+fn items<T>(e: &Expr, item: impl Fn(&Expr) -> Result<T, TextError>) -> Result<Vec<T>, TextError> {
+    match &e.kind {
+        ExprKind::List(items) => items.iter().map(|p| item(read::single(p)?)).collect(),
+        _ => Err(TextError::new(e.place, "a list in square brackets belongs here")),
+    }
+}
+
+/// Numbers, each kind with its word.
+macro_rules! numbers {
+    ($($ty:ty = $kind:literal,)*) => { $(
+        impl Attribute for $ty {
+            const KIND: &'static str = $kind;
+
+            fn text(&self) -> String {
+                self.to_string()
+            }
+
+            fn read(e: &Expr) -> Result<$ty, TextError> {
+                read::integer(e)
+            }
+        }
+    )* };
+}
+
+numbers! {
+    usize = "axis",
+    u8 = "number",
+    u32 = "number",
+    u64 = "number",
+}
+
+impl Attribute for Option<usize> {
+    const KIND: &'static str = "axis";
+
+    fn text(&self) -> String {
+        self.map_or(String::new(), |axis| axis.to_string())
+    }
+
+    fn read(e: &Expr) -> Result<Option<usize>, TextError> {
+        read::integer(e).map(Some)
+    }
+}
+
+impl Attribute for Vec<usize> {
+    const KIND: &'static str = "axes";
+
+    fn text(&self) -> String {
+        list(self)
+    }
+
+    fn read(e: &Expr) -> Result<Vec<usize>, TextError> {
+        items(e, read::integer)
+    }
+}
+
+impl Attribute for Dim {
+    const KIND: &'static str = "dimension";
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(e: &Expr) -> Result<Dim, TextError> {
+        read::dim(e)
+    }
+
+    fn dims(&self) -> &[Dim] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl Attribute for Vec<Dim> {
+    const KIND: &'static str = "dimensions";
+
+    fn text(&self) -> String {
+        list(self)
+    }
+
+    fn read(e: &Expr) -> Result<Vec<Dim>, TextError> {
+        items(e, read::dim)
+    }
+
+    fn dims(&self) -> &[Dim] {
+        self
+    }
+}
+
+impl Attribute for bool {
+    const KIND: &'static str = "true or false";
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(e: &Expr) -> Result<bool, TextError> {
+        match read::literal(e) {
+            Some(read::Literal::Bool(b)) => Ok(b),
+            _ => Err(TextError::new(e.place, "`true` or `false` belongs here")),
+        }
+    }
+}
+
+impl Attribute for Elem {
+    const KIND: &'static str = "element type";
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(e: &Expr) -> Result<Elem, TextError> {
+        read::elem(e)
+    }
+}
+
+/// The attributes of a statement, by name. Each is taken once.
+pub struct Attributes<'a> {
+    named: BTreeMap<&'a str, (&'a [Expr], TextSpan)>,
+    place: TextSpan,
+    head: &'a str,
+}
+
+impl<'a> Attributes<'a> {
+    /// The phrases that have a name and a value.
+    ///
+    /// # Errors
+    /// A name that stands twice.
+    pub fn new(s: &'a Statement) -> Result<Attributes<'a>, CodedError> {
+        let mut named = BTreeMap::new();
+        for p in &s.args {
+            if let Some((name, value)) = read::named(p)
+                && named.insert(name, (value, p.place)).is_some()
+            {
+                return Err((codes::DEFINED_TWICE, TextError::new(p.place, format!("`{name}` is given twice"))));
+            }
+        }
+        Ok(Attributes { named, place: s.place, head: &s.head })
+    }
+
+    /// The term of an attribute, if it is given.
+    ///
+    /// # Errors
+    /// More than one term.
+    pub fn find(&mut self, name: &str) -> Result<Option<&'a Expr>, CodedError> {
+        match self.named.remove(name) {
+            None => Ok(None),
+            Some(([e], _)) => Ok(Some(e)),
+            Some((_, place)) => Err((codes::FORM, TextError::new(place, format!("one term is the value of `{name}`")))),
+        }
+    }
+
+    /// The term of an attribute that must be given.
+    ///
+    /// # Errors
+    /// None, or more than one term.
+    pub fn need(&mut self, name: &str) -> Result<&'a Expr, CodedError> {
+        self.find(name)?
+            .ok_or_else(|| (codes::ATTRIBUTE, TextError::new(self.place, format!("`{}` needs `{name}`", self.head))))
+    }
+
+    /// An attribute; `default` where it may be omitted.
+    ///
+    /// # Errors
+    /// It is missing, or of another kind.
+    pub fn take<T: Attribute>(&mut self, name: &str, default: Option<T>) -> Result<T, CodedError> {
+        let e = match default {
+            None => self.need(name)?,
+            Some(default) => match self.find(name)? {
+                None => return Ok(default),
+                Some(e) => e,
+            },
+        };
+        T::read(e).map_err(|e| (codes::FORM, TextError::new(e.place, format!("`{name}`: {}", e.message))))
+    }
+
+    /// Reports an attribute that nobody requested.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn finish(self) -> Result<(), CodedError> {
+        match self.named.iter().next() {
+            None => Ok(()),
+            Some((name, (_, place))) => {
+                let message = format!("`{}` has no attribute `{name}`", self.head);
+                Err((codes::ATTRIBUTE, TextError::new(*place, message)))
+            }
+        }
+    }
+}

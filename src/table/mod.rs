@@ -1,0 +1,295 @@
+//! Tables of operations: what each IR says of its operations, once.
+//!
+//! In: the rows that graph IR (`ir::op`) and tile IR (`tile::op`) give to `operations!`. Out: what is made of them: the
+//! [`Row`] of an operation, all rows for the reference, attributes as text and back, the check of operands and result. So an
+//! operation is added by a variant and a row; printer, parser, names and reference have it then. What this must not know:
+//! any operation.
+//!
+//! A row has columns, in this order:
+//!
+//! ```text
+//! Slice { axis, start, stop }  "slice"  ["x"]  [axis: usize, start: Dim, stop: Dim]  Movement FAILS Computed  rules::slice  "..";
+//! ```
+//!
+//! * the variant with its fields;
+//! * its name in the text, or `each kind: T` for a [`Family`]: the operations of a family have their names and meanings there;
+//! * names of the operands; one that ends in `*` stands for any number;
+//! * attributes with their types ([`Attribute`]); one with `= default` is omitted from the text where it has this value.
+//!   `own` instead of attributes: the operation has a form of its own, which printer and parser know;
+//! * where it may stand: [`Row::class`], each IR's own classes;
+//! * its [`Effects`];
+//! * what gives the result's type ([`Gives`]);
+//! * the rule that checks operands and result: a function of the types ([`Given`]) and of the fields;
+//! * what it means, in a line.
+
+mod attribute;
+
+pub use attribute::{Attribute, Attributes};
+
+use crate::diagnostics::codes::ir as codes;
+use crate::diagnostics::{Code, did_you_mean};
+use crate::irtext::{TextError, TextSpan};
+use crate::ssa::Effects;
+
+/// An error about a text, with its code.
+pub type CodedError = (Code, TextError);
+
+/// Operations that differ in what is computed alone: each has a name and a meaning of its own.
+pub trait Family: Copy + 'static {
+    /// All of them.
+    const MEMBERS: &'static [Self];
+
+    /// Name as an operation of the IRs.
+    fn operation(self) -> &'static str;
+
+    /// What it means, in a line.
+    fn meaning(self) -> &'static str;
+
+    /// The member of this name.
+    fn named(name: &str) -> Option<Self> {
+        Self::MEMBERS.iter().copied().find(|member| member.operation() == name)
+    }
+}
+
+/// What gives the type of an operation's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// The text declares it, because operands and attributes do not decide all of it.
+    Declared,
+    /// Operands and attributes.
+    Computed,
+    /// There is no result.
+    Nothing,
+}
+
+/// An attribute in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributeRow {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is ([`Attribute::KIND`]).
+    pub kind: &'static str,
+    /// May it be omitted?
+    pub optional: bool,
+}
+
+/// A row of a table of operations. `C` are the IR's classes of operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<C> {
+    /// Name in the text form.
+    pub name: &'static str,
+    /// Names of the operands; one that ends in `*` stands for any number.
+    pub operands: &'static [&'static str],
+    /// The attributes, in order of the text; `None` where the operation has a form of its own.
+    pub attributes: Option<&'static [AttributeRow]>,
+    /// How its work is shaped, or where it may stand.
+    pub class: C,
+    /// What it reads and writes besides operands and result.
+    pub effects: Effects,
+    /// What gives the type of its result.
+    pub gives: Gives,
+    /// One line for the reference.
+    pub meaning: &'static str,
+}
+
+impl<C> Row<C> {
+    /// Are there as many operands as the row has names? What one name stands for any number of is for the rule to say.
+    ///
+    /// # Errors
+    /// The wrong number, in words that follow the operation's name.
+    pub fn count(&self, operands: usize) -> Result<(), String> {
+        let wanted = self.operands.len();
+        if wanted == operands || self.operands.iter().any(|name| name.ends_with('*')) {
+            return Ok(());
+        }
+        Err(format!("takes {wanted} operand{}, has {operands}", if wanted == 1 { "" } else { "s" }))
+    }
+
+    /// How it is written: name, operands, attributes.
+    pub fn form(&self) -> String {
+        let operands = self.operands.iter().map(|name| match name.strip_suffix('*') {
+            Some(name) => format!("{name}.."),
+            None => (*name).to_string(),
+        });
+        let attributes = self.attributes.unwrap_or_default().iter().map(|a| match a.optional {
+            true => format!("[{}={}]", a.name, a.kind),
+            false => format!("{}={}", a.name, a.kind),
+        });
+        let words: Vec<String> = operands.chain(attributes).collect();
+        format!("{} {}", self.name, words.join(", ")).trim_end().to_string()
+    }
+}
+
+/// The error about a name that no row has, with the nearest one that a row has.
+pub fn unknown<C>(name: &str, place: TextSpan, table: &[Row<C>]) -> CodedError {
+    let near = did_you_mean(name, table.iter().map(|row| row.name));
+    let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    (codes::UNKNOWN_NAME, TextError::new(place, format!("there is no operation `{name}`{hint}")))
+}
+
+/// The types that a rule judges.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a, T> {
+    /// Of the operands.
+    pub types: &'a [&'a T],
+    /// The declared type of the result.
+    pub declared: Option<&'a T>,
+}
+
+/// Declares the table of an IR: see the module's comment for the columns.
+macro_rules! operations {
+    (
+        $op:ident of $class:ty, types $ty:ty;
+        $(
+            $variant:ident $(( $($arg:ident),* ))? $({ $($field:ident),* })?
+            $($name:literal)? $(each $k:ident: $kty:ty)?,
+            $operands:expr,
+            $([$($attribute:ident: $aty:ty $(= $default:expr)?),*])? $($own:ident)?,
+            $place:ident $effects:expr, $gives:ident $rule:path, $($meaning:literal)?;
+        )*
+    ) => {
+        impl $op {
+            /// Its row in the table.
+            pub fn info(&self) -> $crate::table::Row<$class> {
+                match self {
+                    $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {
+                        $($(let _ = $arg;)*)?
+                        $($(let _ = $field;)*)?
+                        $crate::table::operations!(@row $place $class, $gives, { $($name)? } { $($k: $kty)? } { $($meaning)? }
+                            $operands, { $([$($attribute: $aty $(= $default)?),*])? } $effects)
+                    })*
+                }
+            }
+
+            /// The table: a row for each operation, and for each member of a family.
+            pub fn table() -> Vec<$crate::table::Row<$class>> {
+                let mut rows = Vec::new();
+                $($crate::table::operations!(@each rows { $($k: $kty)? }
+                    $crate::table::operations!(@row $place $class, $gives, { $($name)? } { $($k: $kty)? } { $($meaning)? }
+                        $operands, { $([$($attribute: $aty $(= $default)?),*])? } $effects));)*
+                rows
+            }
+
+            /// The attributes as they are written; `None` where the operation has a form of its own.
+            pub fn attributes(&self) -> Option<Vec<(&'static str, String)>> {
+                match self {
+                    $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {
+                        $($(let _ = $arg;)*)?
+                        $($(let _ = $field;)*)?
+                        $crate::table::operations!(@write { $([$($attribute: $aty $(= $default)?),*])? })
+                    })*
+                }
+            }
+
+            /// The dimensions in the attributes that its row lists.
+            fn listed_dims(&self) -> Vec<&$crate::shape::Dim> {
+                match self {
+                    $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {
+                        $($(let _ = $arg;)*)?
+                        $($(let _ = $field;)*)?
+                        $crate::table::operations!(@dims { $([$($attribute: $aty $(= $default)?),*])? })
+                    })*
+                }
+            }
+
+            /// The operation of this name with its attributes read; `None` where there is none, or it has a form of its own.
+            ///
+            /// # Errors
+            /// An attribute that is missing or of another kind.
+            pub fn read(
+                name: &str,
+                from: &mut $crate::table::Attributes<'_>,
+            ) -> Result<Option<$op>, $crate::table::CodedError> {
+                $($crate::table::operations!(@read name from { $($name)? } { $($k: $kty)? }
+                    { $([$($attribute: $aty $(= $default)?),*])? }
+                    $op::$variant $(( $($arg),* ))? $({ $($field),* })?);)*
+                Ok(None)
+            }
+
+            /// The type of its result from those of the operands and the declared one, as its row's rule has it.
+            pub(crate) fn rule(&self, given: $crate::table::Given<'_, $ty>) -> Result<Option<$ty>, String> {
+                self.info().count(given.types.len())?;
+                match self {
+                    $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {
+                        $rule(given $($(, $arg)*)? $($(, $field)*)?)
+                    })*
+                }
+            }
+        }
+    };
+
+    (@row $place:ident $class:ty, $gives:ident, { $($name:literal)? } { $($k:ident: $kty:ty)? } { $($meaning:literal)? }
+        $operands:expr, { $([$($attribute:ident: $aty:ty $(= $default:expr)?),*])? } $effects:expr) => {
+        $crate::table::Row {
+            name: $($name)? $(<$kty as $crate::table::Family>::operation(*$k))?,
+            operands: &$operands,
+            attributes: $crate::table::operations!(@list { $([$($attribute: $aty $(= $default)?),*])? }),
+            class: <$class>::$place,
+            effects: $effects,
+            gives: $crate::table::Gives::$gives,
+            meaning: $($meaning)? $(<$kty as $crate::table::Family>::meaning(*$k))?,
+        }
+    };
+
+    (@list {}) => { None };
+    (@list { [$($attribute:ident: $aty:ty $(= $default:expr)?),*] }) => {
+        Some(const { &[$($crate::table::AttributeRow {
+            name: stringify!($attribute),
+            kind: <$aty as $crate::table::Attribute>::KIND,
+            optional: $crate::table::operations!(@optional $($default)?),
+        }),*] })
+    };
+    (@optional) => { false };
+    (@optional $default:expr) => { true };
+
+    (@each $rows:ident {} $row:expr) => { $rows.push($row) };
+    (@each $rows:ident { $k:ident: $kty:ty } $row:expr) => {
+        for $k in <$kty as $crate::table::Family>::MEMBERS {
+            $rows.push($row);
+        }
+    };
+
+    (@write {}) => { None };
+    (@write { [] }) => { Some(Vec::new()) };
+    (@write { [$($attribute:ident: $aty:ty $(= $default:expr)?),+] }) => {{
+        let mut out = Vec::new();
+        $($crate::table::operations!(@push out $attribute $aty, $($default)?);)*
+        Some(out)
+    }};
+    (@push $out:ident $attribute:ident $aty:ty,) => {
+        $out.push((stringify!($attribute), <$aty as $crate::table::Attribute>::text($attribute)));
+    };
+    (@push $out:ident $attribute:ident $aty:ty, $default:expr) => {
+        if *$attribute != $default {
+            $crate::table::operations!(@push $out $attribute $aty,);
+        }
+    };
+
+    (@dims {}) => { Vec::new() };
+    (@dims { [] }) => { Vec::new() };
+    (@dims { [$($attribute:ident: $aty:ty $(= $default:expr)?),+] }) => {{
+        let mut dims: Vec<&$crate::shape::Dim> = Vec::new();
+        $(dims.extend(<$aty as $crate::table::Attribute>::dims($attribute));)+
+        dims
+    }};
+
+    (@read $n:ident $from:ident { $($name:literal)? } { $($k:ident: $kty:ty)? } {} $($make:tt)*) => {};
+    (@read $n:ident $from:ident { $name:literal } {} { [$($attribute:ident: $aty:ty $(= $default:expr)?),*] } $($make:tt)*) => {
+        if $n == $name {
+            $(let $attribute = $crate::table::operations!(@take $from $attribute $aty, $($default)?);)*
+            return Ok(Some($($make)*));
+        }
+    };
+    (@read $n:ident $from:ident {} { $k:ident: $kty:ty } { [$($attribute:ident: $aty:ty $(= $default:expr)?),*] } $($make:tt)*) => {
+        if let Some($k) = <$kty as $crate::table::Family>::named($n) {
+            $(let $attribute = $crate::table::operations!(@take $from $attribute $aty, $($default)?);)*
+            return Ok(Some($($make)*));
+        }
+    };
+    (@take $from:ident $attribute:ident $aty:ty,) => { $from.take::<$aty>(stringify!($attribute), None)? };
+    (@take $from:ident $attribute:ident $aty:ty, $default:expr) => {
+        $from.take::<$aty>(stringify!($attribute), Some($default))?
+    };
+}
+
+pub(crate) use operations;

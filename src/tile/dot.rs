@@ -1,0 +1,256 @@
+//! How a product sums: the modes of [`Op::Dot`], and what each asks of the CPU and of the operands.
+//!
+//! In: a `dot` whose tiles have their places, and the CPU that its kernel is scheduled for. Out: whether a mode can be its own,
+//! and the best one. The schedule writes the mode, the verifier checks it by the same rule, the interpreter executes it to the
+//! bit, and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
+
+use super::{Body, Cpu, Feature, GROUP, InstData, Op, Space, TileType, Type};
+use crate::irtext::{Expr, TextError, read};
+use crate::scalar::Scalar;
+use crate::shape::{Dim, Elem};
+use crate::table::Attribute;
+
+/// Bytes from row to row of what may be a panel: machine code writes out what it fetches ahead of it, and that grows with
+/// this. Pairs of steps are no further apart.
+pub const MOST_PANEL_PITCH: i32 = 4096;
+/// Bytes from row to row that machine code can have as a displacement, at less than this.
+const FARTHEST: i64 = 1 << 24;
+
+/// How an element of a product is summed: `n` steps, `a[k]` of its row and `b[k]` of its column in the order of `k`, each operation
+/// in `f32`, rounded to nearest even, unless something else is said. What is summed starts with `s`: 0, or the scalar that
+/// the product starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DotMode {
+    /// `s = s + a[k] b[k]` for each step, products and sums rounded on their own; of integers exact, but for what wraps. Any
+    /// CPU, any operands.
+    Chain,
+    /// `s = fma(a[k], b[k], s)` for each step. A column of a panel of whole numbers is its numbers times their scales, rounded
+    /// once.
+    Fma,
+    /// `s = fma(a[k + 1], b[k + 1], s)`, then `s = fma(a[k], b[k], s)`, for each pair of steps: elements are `bf16`, and the
+    /// number of steps is even. Subnormal elements count as 0, and so do subnormal sums (`vdpbf16ps`).
+    Pairs,
+    /// For each 32 steps, or what is left of them, two chains from 0, over the even and the odd steps: `e = fma(a[k], b[k], e)`,
+    /// `o = fma(a[k + 1], b[k + 1], o)`; then `s = s + (e + o)`. Elements are `bf16`; behind an odd number of steps there is one
+    /// more of zeros. Subnormal elements count as 0, and so do subnormal sums (`tdpbf16ps`).
+    Tiles,
+    /// Of a panel of whole numbers `w[k]` with scales, for each [`GROUP`] steps, `c` being their scale:
+    ///
+    /// ```text
+    /// m = max |a[k]|, at least 1e-30;   t = fma(m, 1 / 127, m - m)
+    /// q[k] = fma(a[k], 127 / m, 128), rounded to the nearest integer, minus 128
+    /// s = fma(sum of q[k] w[k], c * t, s)
+    /// ```
+    ///
+    /// The sum of products of integers is exact. A NaN or an infinity among the `a[k]` makes `t` NaN (the maximum is taken of
+    /// bits without their sign). Of numbers of 4 bits, `w[k]` is sixteen times the number, and 1 / 2032 stands in the place of
+    /// 1 / 127. Where the steps of the operation are no whole groups, all of it is [`DotMode::Fma`].
+    Groups,
+}
+
+impl DotMode {
+    /// Every mode.
+    pub const ALL: [DotMode; 5] = [DotMode::Chain, DotMode::Fma, DotMode::Pairs, DotMode::Tiles, DotMode::Groups];
+
+    /// Name in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            DotMode::Chain => "chain",
+            DotMode::Fma => "fma",
+            DotMode::Pairs => "pairs",
+            DotMode::Tiles => "tiles",
+            DotMode::Groups => "groups",
+        }
+    }
+
+    /// The best mode of a scheduled product: that which takes most steps at a time.
+    pub(super) fn best(body: &Body, dot: &InstData, cpu: Cpu) -> DotMode {
+        let all = [DotMode::Tiles, DotMode::Pairs, DotMode::Groups, DotMode::Fma];
+        all.into_iter().find(|mode| mode.check(body, dot, cpu).is_ok()).unwrap_or(DotMode::Chain)
+    }
+
+    /// Can a scheduled product have this mode?
+    ///
+    /// # Errors
+    /// What it lacks, in words.
+    pub(super) fn check(self, body: &Body, dot: &InstData, cpu: Cpu) -> Result<(), String> {
+        let has = match self {
+            DotMode::Chain => return Ok(()),
+            DotMode::Fma => cpu.has(Feature::Fma),
+            DotMode::Pairs => cpu.has(Feature::Bf16),
+            DotMode::Tiles => cpu.has(Feature::Amx),
+            DotMode::Groups => cpu.sums_bytes(),
+        };
+        if !has {
+            return Err(format!("{cpu} does not have it"));
+        }
+        let p = Product::of(body, dot).ok_or("three tiles, or two and a scalar")?;
+        if p.result.elem != Elem::F32 || p.result.cols.is_one() {
+            return Err("the result is of `f32`, of more than one column".into());
+        }
+        if i64::from(p.result.pitch()) >= FARTHEST {
+            return Err("the result's rows are too far apart".into());
+        }
+        match self {
+            DotMode::Chain => Ok(()),
+            DotMode::Fma => p.floats(cpu),
+            DotMode::Pairs if !p.left.cols.is_even(body) => Err("the number of steps is even".into()),
+            DotMode::Pairs | DotMode::Tiles => p.pairs(cpu),
+            DotMode::Groups => p.floats(cpu).and_then(|()| p.groups(cpu)),
+        }
+    }
+}
+
+impl Attribute for Option<DotMode> {
+    const KIND: &'static str = "mode";
+
+    fn text(&self) -> String {
+        self.map_or(String::new(), |mode| mode.name().to_string())
+    }
+
+    fn read(e: &Expr) -> Result<Option<DotMode>, TextError> {
+        let name = read::word(e)?;
+        let known = DotMode::ALL.into_iter().find(|mode| mode.name() == name);
+        known.map_or_else(
+            || Err(TextError::new(e.place, format!("`{name}` is not a mode of a product"))),
+            |m| Ok(Some(m)),
+        )
+    }
+}
+
+/// A product's operands.
+struct Product<'a> {
+    body: &'a Body,
+    left: &'a TileType,
+    right: &'a TileType,
+    result: &'a TileType,
+    /// What makes the operands; nothing where they are arguments of blocks.
+    made: [Option<&'a InstData>; 2],
+    /// Does it add to a tile, or start with 0?
+    adds: bool,
+}
+
+/// The stride of a buffer along an axis, if it is known; 0 along none.
+fn stride(body: &Body, load: &InstData, axis: Option<usize>) -> Option<i64> {
+    let buffer = body.ty(*load.operands.first()?).buffer()?;
+    axis.map_or(Some(0), |axis| buffer.strides.get(axis)?.as_const())
+}
+
+/// The elements of a load's buffer.
+fn elem(body: &Body, load: &InstData) -> Option<Elem> {
+    body.ty(*load.operands.first()?).buffer().map(|b| b.elem)
+}
+
+/// The axis before the last of a load's buffer, and further ones before that.
+fn axis_from_end(body: &Body, load: &InstData, n: usize) -> Option<usize> {
+    body.ty(*load.operands.first()?).buffer()?.shape.len().checked_sub(n)
+}
+
+impl<'a> Product<'a> {
+    fn of(body: &'a Body, dot: &'a InstData) -> Option<Product<'a>> {
+        let [a, b, acc] = dot.operands.as_slice() else { return None };
+        // What is a number here is only known by what makes it.
+        let zero = |d: &InstData| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0);
+        let adds = match body.ty(*acc) {
+            Type::Scalar(_) => body.def_inst(*acc).is_some_and(zero),
+            _ => true,
+        };
+        Some(Product {
+            body,
+            left: body.ty(*a).tile()?,
+            right: body.ty(*b).tile()?,
+            result: body.ty(dot.result?).tile()?,
+            made: [body.def_inst(*a), body.def_inst(*b)],
+            adds,
+        })
+    }
+
+    /// Vectors of columns.
+    fn vectors(&self, cpu: Cpu) -> i64 {
+        let lanes = i64::from(cpu.lanes());
+        self.result.cols.capacity().max(1).saturating_add(lanes - 1).div_euclid(lanes)
+    }
+
+    /// The left operand's axis of steps, and its elements, if it is read in place.
+    fn left_window(&self) -> Option<(Option<i64>, Option<Elem>)> {
+        let load = self.made[0]?;
+        let Op::Window { cols, .. } = load.op else { return None };
+        Some((stride(self.body, load, cols), elem(self.body, load)))
+    }
+
+    /// Operands of `f32`, or such that are widened to it; of the right one whole vectors are read of each row.
+    fn floats(&self, cpu: Cpu) -> Result<(), String> {
+        if !matches!(self.left.space, Space::L1(_)) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
+            return Err("the left operand is of `f32`".into());
+        }
+        let lanes = self.vectors(cpu).saturating_mul(i64::from(cpu.lanes()));
+        let (row, least) = match self.made[1] {
+            _ if matches!(self.right.space, Space::L1(_)) && !self.is_in_pairs() => return Ok(()),
+            Some(load) => match (&load.op, elem(self.body, load)) {
+                (Op::Window { rows, cols }, Some(elem @ (Elem::F32 | Elem::BF16))) => {
+                    let size = if elem == Elem::F32 { 4 } else { 2 };
+                    let dense = stride(self.body, load, *cols) == Some(1);
+                    let row = stride(self.body, load, *rows).filter(|_| dense);
+                    (row.map(|n| n.saturating_mul(size)), lanes.saturating_mul(size))
+                }
+                (Op::LoadScaled { .. }, _) => (self.scaled_row(load), lanes),
+                _ => (None, 0),
+            },
+            None => (None, 0),
+        };
+        match row {
+            Some(row) if (least..FARTHEST).contains(&row) => Ok(()),
+            _ => Err("the right operand's rows are at known distances, whole vectors long, and not in pairs".into()),
+        }
+    }
+
+    fn is_in_pairs(&self) -> bool {
+        self.made[1].is_some_and(|d| matches!(d.op, Op::LoadPairs | Op::PairRows))
+    }
+
+    /// Bytes from row to row of a panel of whole numbers whose rows of scales have as many elements.
+    fn scaled_row(&self, load: &InstData) -> Option<i64> {
+        let axis = axis_from_end(self.body, load, 2)?;
+        let row = stride(self.body, load, Some(axis))?;
+        let scales = self.body.ty(*load.operands.last()?).buffer()?.strides.get(axis)?.as_const()?;
+        (scales == row).then_some(row)
+    }
+
+    /// A panel of whole numbers of two vectors of columns, whose steps are multiplied by those of whole groups.
+    fn groups(&self, cpu: Cpu) -> Result<(), String> {
+        let dense = matches!(self.left.space, Space::L1(_)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
+        if !dense {
+            return Err(format!("the left operand has {GROUP} steps side by side"));
+        }
+        let columns = 2 * i64::from(cpu.lanes());
+        let scaled = self.made[1].filter(|d| matches!(d.op, Op::LoadScaled { .. }));
+        if scaled.and_then(|load| self.scaled_row(load)) != Some(columns) || self.vectors(cpu) != 2 {
+            return Err(format!("the right operand is a panel of {columns} columns of whole numbers"));
+        }
+        Ok(())
+    }
+
+    /// A left operand of `bf16` in place, its steps dense; a right one that lies in pairs of steps.
+    fn pairs(&self, cpu: Cpu) -> Result<(), String> {
+        if self.left_window() != Some((Some(1), Some(Elem::BF16))) {
+            return Err("the left operand is a window of `bf16` with its steps side by side".into());
+        }
+        let vectors = self.vectors(cpu);
+        if vectors > 2 || !self.adds {
+            return Err("the sums are of two vectors of columns at most, and start with 0 or go on from a tile".into());
+        }
+        let near = match self.made[1] {
+            Some(load) if load.op == Op::LoadPairs => {
+                let extent = |n| axis_from_end(self.body, load, n);
+                let pair = stride(self.body, load, extent(3)).map(|n| n.saturating_mul(2));
+                let shape = self.body.ty(load.operands[0]).buffer().map(|b| &b.shape);
+                let columns = extent(2).and_then(|axis| shape?.get(axis)).and_then(Dim::as_const);
+                let whole = columns.is_some_and(|n| n >= vectors.saturating_mul(i64::from(cpu.lanes())));
+                whole && pair.is_some_and(|n| (0..=i64::from(MOST_PANEL_PITCH)).contains(&n))
+            }
+            Some(made) => made.op == Op::PairRows,
+            None => false,
+        };
+        if near { Ok(()) } else { Err("the right operand has pairs of steps of whole vectors, near each other".into()) }
+    }
+}

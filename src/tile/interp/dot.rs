@@ -1,0 +1,142 @@
+//! Elements of products, to the bit: what each [`DotMode`] says.
+//!
+//! In: a row of the left operand and a column of the right one, and what their sum starts with. Out: the sum. What it must
+//! not know: where operands lie, and which CPU has which mode.
+
+use crate::tile::{DotMode, GROUP};
+
+/// Steps that are summed at a time in [`DotMode::Tiles`].
+const TILE_STEPS: usize = 32;
+/// Steps of a group.
+const GROUP_STEPS: usize = GROUP.unsigned_abs() as usize;
+
+/// A column of a panel of whole numbers.
+pub(super) struct Numbers<'a> {
+    /// The numbers, one for each step.
+    pub(super) numbers: &'a [i64],
+    /// A scale for each group of steps.
+    pub(super) scales: &'a [f32],
+}
+
+/// Elements of a left operand in groups: each as an integer, and what it is to be multiplied by.
+pub(super) struct Rounded {
+    numbers: Vec<i64>,
+    units: Vec<f32>,
+    /// What the numbers that it is multiplied by are multiplied by.
+    factor: i64,
+}
+
+/// The sum of a row times a column of floats. [`DotMode::Groups`] is this only where the steps are no whole groups.
+pub(super) fn sum(mode: DotMode, row: &[f32], column: &[f32], start: f32) -> f32 {
+    let steps = row.iter().zip(column);
+    match mode {
+        DotMode::Chain => steps.fold(start, |s, (a, b)| s + a * b),
+        DotMode::Fma | DotMode::Groups => steps.fold(start, |s, (a, b)| a.mul_add(*b, s)),
+        DotMode::Pairs => pairs(row, column).fold(start, |s, ([a, a1], [b, b1])| fma(a, b, fma(a1, b1, s))),
+        DotMode::Tiles => {
+            let all: Vec<_> = pairs(row, column).collect();
+            all.chunks(TILE_STEPS / 2).fold(start, |s, tile| {
+                let even = tile.iter().fold(0.0, |e, ([a, _], [b, _])| fma(*a, *b, e));
+                let odd = tile.iter().fold(0.0, |o, ([_, a], [_, b])| fma(*a, *b, o));
+                normal(s + normal(even + odd))
+            })
+        }
+    }
+}
+
+/// Pairs of steps, zeros behind an odd one.
+fn pairs<'a>(row: &'a [f32], column: &'a [f32]) -> impl Iterator<Item = ([f32; 2], [f32; 2])> + 'a {
+    let pair = |x: &[f32]| [0, 1].map(|i| normal(x.get(i).copied().unwrap_or(0.0)));
+    row.chunks(2).zip(column.chunks(2)).map(move |(a, b)| (pair(a), pair(b)))
+}
+
+/// A number, 0 with its sign where it is subnormal.
+fn normal(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
+}
+
+/// `a b + s`, rounded once, 0 where that is subnormal before it is rounded to fewer places.
+fn fma(a: f32, b: f32, s: f32) -> f32 {
+    let sum = a.mul_add(b, s);
+    if sum.abs() != f32::MIN_POSITIVE {
+        return normal(sum);
+    }
+    // Where it is in the range of normal numbers, it has all its places.
+    let up = 2f32.powi(64);
+    let larger = (a * up).mul_add(b, s * up);
+    if larger.abs() < f32::MIN_POSITIVE * up { 0.0_f32.copysign(sum) } else { sum }
+}
+
+/// A row whose steps are whole groups, rounded for numbers of so many bits.
+pub(super) fn rounded(row: &[f32], bits: u8) -> Rounded {
+    let factor: u8 = if bits == 4 { 16 } else { 1 };
+    let (mut numbers, mut units) = (Vec::with_capacity(row.len()), Vec::new());
+    for group in row.chunks(GROUP_STEPS) {
+        let largest = group.iter().map(|x| x.abs().to_bits()).fold(1e-30_f32.to_bits(), u32::max);
+        let most = f32::from_bits(largest);
+        units.push(most.mul_add(1.0 / (127.0 * f32::from(factor)), most - most));
+        numbers.extend(group.iter().map(|x| x.mul_add(127.0 / most, 128.0).round_ties_even() as i64 - 128));
+    }
+    Rounded { numbers, units, factor: i64::from(factor) }
+}
+
+/// The sum of a rounded row times a column of numbers with scales.
+pub(super) fn sum_of_groups(row: &Rounded, column: &Numbers<'_>, start: f32) -> f32 {
+    let groups = row.numbers.chunks(GROUP_STEPS).zip(column.numbers.chunks(GROUP_STEPS));
+    let scales = row.units.iter().zip(column.scales);
+    groups.zip(scales).fold(start, |s, ((a, w), (unit, scale))| {
+        let whole: i64 = a.iter().zip(w).map(|(a, w)| a * w * row.factor).sum();
+        (whole as f32).mul_add(scale * unit, s)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would be the smallest normal number after rounding to the places of a subnormal one is 0.
+    #[test]
+    fn subnormal_sums_are_zero() {
+        let least = f32::MIN_POSITIVE;
+        let below = 1.0 - f32::EPSILON / 2.0;
+        assert_eq!(least.mul_add(below, 0.0), least, "it is rounded up");
+        assert_eq!(fma(least, below, 0.0).to_bits(), 0);
+        assert_eq!(fma(-least, below, 0.0).to_bits(), (-0.0_f32).to_bits());
+        assert_eq!(fma(least, 1.0, 0.0), least);
+        assert_eq!(sum(DotMode::Pairs, &[1e-39, 1.0], &[3e38, 1.0], 0.0), 1.0);
+        assert!(sum(DotMode::Chain, &[1e-39, 1.0], &[1e38, 1.0], 0.0) > 1.09);
+    }
+
+    /// The order of sums: an odd step before the even one, or two chains.
+    #[test]
+    fn modes_have_orders_of_their_own() {
+        let (big, one) = (2f32.powi(24), 1.0);
+        // 2^24 + 1 is 2^24 where it is rounded.
+        let (row, column) = ([one, one, big, -big], [one; 4]);
+        assert_eq!(sum(DotMode::Chain, &row, &column, 0.0), 2.0);
+        assert_eq!(sum(DotMode::Pairs, &row, &column, 0.0), 2.0);
+        let row = [one, big, one, -big];
+        assert_eq!(sum(DotMode::Chain, &row, &column, 0.0), 0.0);
+        assert_eq!(sum(DotMode::Pairs, &row, &column, 0.0), 1.0);
+        assert_eq!(sum(DotMode::Tiles, &row, &column, 0.0), 2.0);
+    }
+
+    #[test]
+    fn groups_are_summed_exactly() {
+        let row: Vec<f32> = (0..64u8).map(|k| if k < 32 { f32::from(k) / 31.0 } else { 127.0 }).collect();
+        let numbers: Vec<i64> = (0..64).map(|k| k % 15 - 7).collect();
+        let scales = [1.0, 0.5];
+        let column = Numbers { numbers: &numbers, scales: &scales };
+        let part = |of: std::ops::Range<usize>| -> f32 {
+            let step = |k: usize| (row[k] / row[of.end - 1] * 127.0).round_ties_even() as i64 * numbers[k];
+            of.clone().map(step).sum::<i64>() as f32
+        };
+        let expected = part(0..32).mul_add(1.0 / 127.0, 0.0);
+        let expected = part(32..64).mul_add(0.5 * (127.0_f32 * (1.0 / 127.0)), expected);
+        assert_eq!(sum_of_groups(&rounded(&row, 8), &column, 0.0), expected);
+        assert_eq!(sum_of_groups(&rounded(&row, 4), &column, 0.0), expected);
+        let mut special = row.clone();
+        special[40] = f32::INFINITY;
+        assert!(sum_of_groups(&rounded(&special, 8), &column, 0.0).is_nan());
+    }
+}
