@@ -65,7 +65,7 @@ fn a_dump_is_read_back_and_a_kernel_found_in_it() {
     for (args, message) in [
         (&["rows.vir", "--kernel", "rows.1", "--emit", "vector=-"][..], "did you mean `rows.0`?"),
         (&["rows.vir", "--emit", "asm=-"], "`--emit asm` needs the kernels around the runs"),
-        (&["rows.vir", "--emit", "tile=-"], "`--emit tile` comes before `vector`"),
+        (&["rows.vir", "--emit", "tile=-"], "`--emit tile` is an earlier stage than the input, `vector`"),
         (&["run", "rows.vir"], "takes .attn and .air files"),
     ] {
         let (code, _, err) = attnc(folder.path(), args);
