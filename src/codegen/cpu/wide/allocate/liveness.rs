@@ -70,19 +70,24 @@ pub(super) fn ranges(function: &Function, blocks: &[Vec<Step>]) -> Vec<Range> {
     let mut ranges: Vec<Range> = vec![Vec::new(); function.classes.len()];
     // The last point of those that are live where we are, going backwards.
     let mut ends: Vec<Option<u32>> = vec![None; function.classes.len()];
+    // Registers that are, or were, live in the block.
+    let mut seen: Vec<usize> = Vec::new();
     for (b, block) in function.blocks.iter().enumerate().rev() {
         let p = points[b];
+        let mut read = |ends: &mut Vec<Option<u32>>, r: usize, at: u32| {
+            if ends[r].is_none() {
+                ends[r] = Some(at);
+                seen.push(r);
+            }
+        };
         for r in members(&outs[b]) {
-            ends[r] = Some(p.end + 1);
+            read(&mut ends, r, p.end + 1);
         }
         for r in block.end.targets().iter().flat_map(|t| &t.args) {
-            ends[r.index()] = Some(p.end + 1);
+            read(&mut ends, r.index(), p.end + 1);
         }
-        let read = |ends: &mut Vec<Option<u32>>, r: Reg, at: u32| {
-            ends[r.index()].get_or_insert(at);
-        };
         for r in block.end.compare().into_iter().flat_map(Inst::reads) {
-            read(&mut ends, r, p.end);
+            read(&mut ends, r.index(), p.end);
         }
         for (n, step) in blocks[b].iter().enumerate().rev() {
             let at = p.read(n);
@@ -90,15 +95,15 @@ pub(super) fn ranges(function: &Function, blocks: &[Vec<Step>]) -> Vec<Range> {
                 let end = ends[dst.index()].take().unwrap_or(at + 1);
                 add(&mut ranges[dst.index()], Segment { start: at + 1, end });
             }
-            step.inst.reads().for_each(|r| read(&mut ends, r, at));
+            step.inst.reads().for_each(|r| read(&mut ends, r.index(), at));
         }
         for r in &block.params {
             let end = ends[r.index()].take().unwrap_or(p.start);
             add(&mut ranges[r.index()], Segment { start: p.start, end });
         }
-        for (end, range) in ends.iter_mut().zip(&mut ranges) {
-            if let Some(end) = end.take() {
-                add(range, Segment { start: p.start, end });
+        for r in seen.drain(..) {
+            if let Some(end) = ends[r].take() {
+                add(&mut ranges[r], Segment { start: p.start, end });
             }
         }
     }
