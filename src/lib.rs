@@ -27,30 +27,30 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `runtime`, `scalar`, `shape`, `source`, `syntax`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
-//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax` | IR |
+//! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
 //! | `lowering::graph` | typed AST and bindings of dimensions to graph IR; everything is inlined | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `stack`, `types` | passes, instruction sets |
 //! | `passes` | rewrites of graph IR, the pipeline, remarks | `diagnostics`, `ir`, `scalar`, `shape`, `source`, `ssa` | files, back ends |
 //! | `lowering::tile` | regions to kernels, functions to plans, movement to views | `ir`, `scalar`, `shape`, `tile` | vectors, machine code |
-//! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `source`, `ssa`, `tile`, `vector` | instructions, back ends |
-//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | back ends |
-//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `tensor` | graph IR, Cranelift |
-//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `cfg`, `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
-//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `panics`, `runtime`, `scalar`, `shape`, `source`, `threads`, `tile`, `vector` | how anything was decided |
+//! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `ssa`, `tile`, `vector` | instructions, back ends |
+//! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | back ends |
+//! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
+//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `irtext`, `scalar`, `shape`, `source`, `ssa` | tiles, instructions |
+//! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
 //! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
 //! | `source` | source texts, spans, and the locations that instructions carry |  | tokens, trees, IR |
 //! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
-//! | `scalar` | literal elements; what `exp`, `add`, `lt` mean for one element | `shape::Elem` | tensors |
+//! | `scalar` | literal elements; what `exp`, `add`, `lt` mean for one element | `shape::Elem`, `table` | tensors |
 //! | `tensor` | host tensors: an element type, extents, bytes | `shape` | where they come from |
 //! | `interface` | declarations of a module: parameters, entry points, taps | `shape`, `source` | bodies, operations |
 //! | `interp` | what both interpreters share: parameters, limits, errors | `source`, `tensor` | either IR |
 //! | `ssa` | the SSA body of the IRs: blocks, values, edits, structure and dominance; CSE and DCE | `cfg`, `source` | any operation or type |
 //! | `cfg` | the control flow of a body: orders of blocks, dominators, loops |  | what is in a block |
-//! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | `diagnostics`, `irtext`, `scalar`, `shape`, `ssa` | any operation |
+//! | `table` | what a row of an IR's table of operations says, and what is made of it: attributes as text, the reference | `diagnostics`, `irtext`, `shape`, `ssa` | any operation |
 //! | `irtext` | the syntax that the IR texts share | `diagnostics`, `shape`, `source` | any IR |
 //! | `files` | writing outputs whole, and temporary files that are removed |  | what is in a file |
 //! | `threads` | the same work for each of several items, on several threads |  | what the work is |

@@ -193,16 +193,16 @@ fn syntax_of_python_gives_one_error_each() {
         "layer L<D> {\n    w: f32[D]\n    fn f(self, x: f32[D]) -> f32[D] { x * self.w + self.w }\n}\n",
         "by name alone",
     );
-    one_error("a block", &function(both, "var y = x\n    if c:\n        y = y + 1\n    y"), "write `{` for the `:`");
+    one_error("a block", &function(both, "var y = x\n    if c:\n        y = y + 1\n    y"), "write `{` instead of `:`");
     one_error(
         "blocks in blocks",
         "fn f(x: f32[S], c: bool) -> f32[S]:\n    var y = x\n    for i in 0..3:\n        if c:\n            y = y + 1\n        else:\n            y = y - 1\n    y\n",
-        "write `{` for the `:`",
+        "write `{` instead of `:`",
     );
     one_error("return", &function("(x: f32[S]) -> f32[S]", "return x + 1"), "the last expression");
     one_error_in_words("an early return", &function(both, "if c { return x }\n    -x"), "`if c { a } else { b }`");
     one_error("elif", &function(both, "if c { x } elif not c { -x } else { x + 1 }"), "write `else if`");
-    one_error("import", "import math\nfn f(x: f32[S]) -> f32[S] { x }\n", "operations are known without it");
+    one_error("import", "import math\nfn f(x: f32[S]) -> f32[S] { x }\n", "operations need no import");
     one_error(
         "a text as a comment",
         "fn f(x: f32[S]) -> f32[S] {\n    \"\"\"Nothing.\"\"\"\n    x\n}\n",
