@@ -5,9 +5,10 @@ use super::super::encode::encode;
 use super::super::machine::{Function, parse, print};
 use super::super::run_leaf;
 use crate::diagnostics::Diagnostics;
+use crate::ir;
 use crate::lowering;
 use crate::passes::{Collected, Options, optimise};
-use crate::syntax::span::SourceMap;
+use crate::source::SourceMap;
 use crate::tile::{self, Cpu, Kernel, Op};
 
 /// Reads a function's text back, with and without comments on what its code is made from.
@@ -60,8 +61,9 @@ fn leaves_of_examples_read_back() {
         };
         optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
         for level in [Cpu::AVX512, Cpu::AVX2] {
-            let mut tiles = lowering::tile::lower_packed(&module, level, lowering::tile::WeightFormat::F32)
-                .unwrap_or_else(|e| panic!("{example}: {e}"));
+            let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{example}: {e}"));
+            let tiles = lowering::tile::lower_packed(verified, level, lowering::tile::WeightFormat::F32);
+            let mut tiles = tiles.unwrap_or_else(|e| panic!("{example}: {e}")).into_module();
             let mut count = 0;
             for kernel in &mut tiles.kernels {
                 tile::schedule(kernel, level).unwrap_or_else(|e| panic!("{example}: {e}"));
