@@ -25,8 +25,6 @@ pub(super) struct Factor<'c> {
     pub(super) start: PointerValue<'c>,
     pub(super) row: IntValue<'c>,
     pub(super) col: IntValue<'c>,
-    /// Do the elements of a row lie side by side?
-    pub(super) dense: bool,
     /// Element type in memory.
     pub(super) elem: Elem,
 }
@@ -75,7 +73,7 @@ impl<'c> Code<'_, '_, 'c> {
     pub(super) fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> Made<Factor<'c>> {
         if t.space != Space::Window {
             let (row, col) = (self.e.int(i64::from(t.pitch())), self.e.int(i64::from(t.element_bytes())));
-            return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, dense: true, elem: t.elem });
+            return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, elem: t.elem });
         }
         let data = self.body.def_inst(v).ok_or("a window that nothing makes")?;
         let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
@@ -83,8 +81,7 @@ impl<'c> Code<'_, '_, 'c> {
         let (_, strides, elem) = self.buffer(*buffer)?;
         let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
         let (row, col) = (self.stride_bytes(along(rows), elem)?, self.stride_bytes(along(cols), elem)?);
-        let dense = matches!(along(cols), Stride::Const(1));
-        Ok(Factor { start: self.address(*buffer, indices)?, row, col, dense, elem })
+        Ok(Factor { start: self.address(*buffer, indices)?, row, col, elem })
     }
 
     /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.

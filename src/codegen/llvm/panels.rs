@@ -42,8 +42,6 @@ pub(super) enum Right<'c> {
 pub(super) struct Scaled<'c> {
     /// Bits of a number. With 4, a row is two steps, the first in the lower halves.
     pub(super) bits: u8,
-    /// Bytes from row to row.
-    pub(super) pitch: i64,
     /// The scales of the first group.
     scales: PointerValue<'c>,
     /// Bytes from group to group.
@@ -110,7 +108,7 @@ impl<'c> Code<'_, '_, 'c> {
             }
             at = self.steps(at, i, self.stride_bytes(stride, elem)?)?;
         }
-        let kind = Right::Scaled(Scaled { bits: *bits, pitch, scales: at, group });
+        let kind = Right::Scaled(Scaled { bits: *bits, scales: at, group });
         Ok(RightOperand { start: self.address(*buffer, indices)?, row: self.e.int(pitch), kind })
     }
 

@@ -74,7 +74,9 @@ pub(super) fn rounded(row: &[f32], bits: u8) -> Rounded {
     for group in row.chunks(GROUP_STEPS) {
         let largest = group.iter().map(|x| x.abs().to_bits()).fold(1e-30_f32.to_bits(), u32::max);
         let most = f32::from_bits(largest);
-        units.push(most.mul_add(1.0 / (127.0 * f32::from(factor)), most - most));
+        // 0, or NaN where the maximum is not finite.
+        let finite = most * 0.0;
+        units.push(most.mul_add(1.0 / (127.0 * f32::from(factor)), finite));
         numbers.extend(group.iter().map(|x| x.mul_add(127.0 / most, 128.0).round_ties_even() as i64 - 128));
     }
     Rounded { numbers, units, factor: i64::from(factor) }

@@ -68,7 +68,7 @@ impl Reader {
     }
 
     /// A register that is written here.
-    fn new(&mut self, name: &str, class: Class) -> Reg {
+    fn define(&mut self, name: &str, class: Class) -> Reg {
         let r = Reg(u32::try_from(self.function.classes.len()).expect("few registers"));
         self.function.classes.push(class);
         self.registers.insert(name.to_string(), r);
@@ -93,7 +93,7 @@ impl Reader {
             let Some(class) = Class::ALL.into_iter().find(|c| c.name() == word) else {
                 return fail(class.place, "a class is `vector`, `mask` or `general`");
             };
-            params.push(self.new(read::value(name)?, class));
+            params.push(self.define(read::value(name)?, class));
         }
         self.function.blocks.push(BlockData {
             params,
@@ -180,7 +180,7 @@ impl Reader {
         }
         if let [result] = s.results.as_slice() {
             let Some(class) = op.result(self.function.wide()) else { return fail(s.place, "it has no result") };
-            inst.dst = Some(self.new(read::value(result)?, class));
+            inst.dst = Some(self.define(read::value(result)?, class));
         }
         match self.function.blocks.last_mut() {
             Some(block) => block.insts.push(inst),

@@ -7,9 +7,12 @@ use super::super::dot::{self, DotShape, Right};
 use super::super::testing::{Executable, listing};
 use crate::tile::{Cpu, Width};
 
-/// The code of a leaf, and its text. It is made once for each shape: to prove its registers takes long.
-fn made(width: Width, shape: DotShape) -> Arc<(Vec<u8>, String)> {
-    static MADE: Mutex<BTreeMap<(Width, DotShape), Arc<(Vec<u8>, String)>>> = Mutex::new(BTreeMap::new());
+/// The code of a leaf, and its text.
+type Made = Arc<(Vec<u8>, String)>;
+
+/// The code of a leaf for a shape, made once for each: the proof of its registers takes long.
+fn made(width: Width, shape: DotShape) -> Made {
+    static MADE: Mutex<BTreeMap<(Width, DotShape), Made>> = Mutex::new(BTreeMap::new());
     if let Some(made) = MADE.lock().expect("what was made").get(&(width, shape)) {
         return made.clone();
     }

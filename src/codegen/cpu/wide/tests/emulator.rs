@@ -233,7 +233,9 @@ impl Emulator {
                 for n in 0..8 {
                     let bytes = u16::from_le_bytes([config[16 + 2 * n], config[17 + 2 * n]]);
                     self.shapes[n] = (usize::from(config[48 + n]), usize::from(bytes));
-                    assert!((1..=16).contains(&self.shapes[n].0) && (4..=64).contains(&bytes) && bytes % 4 == 0);
+                    assert!(
+                        (1..=16).contains(&self.shapes[n].0) && (4..=64).contains(&bytes) && bytes.is_multiple_of(4)
+                    );
                     self.tiles[n] = vec![[0; 64]; 16];
                 }
             }
