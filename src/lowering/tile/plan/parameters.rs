@@ -178,7 +178,7 @@ impl Lowering<'_> {
                 Operand::View(v) if i != left && v.shape.last() == Some(all) => {
                     Operand::View(v.slice(v.shape.len() - 1, &start, &stop))
                 }
-                o => o.clone(),
+                Operand::View(_) | Operand::Literal(_) | Operand::Dim(_) => o.clone(),
             };
             let operands: Vec<Operand> = operands.iter().enumerate().map(own).collect();
             pieces.push((operands, to.slice(last, &start, &stop)));
