@@ -7,7 +7,7 @@ use super::super::run_leaf;
 use crate::diagnostics::Diagnostics;
 use crate::lowering;
 use crate::passes::{Collected, Options, optimise};
-use crate::syntax::span::SourceMap;
+use crate::source::SourceMap;
 use crate::tile::{self, Cpu, Kernel, Op};
 
 /// Reads a function's text back, with and without comments on what its code is made from.
