@@ -32,6 +32,7 @@ mod call;
 mod dot;
 mod dot_bytes;
 mod dot_few;
+mod dot_shape;
 mod dot_whole;
 mod encode;
 mod groups;
