@@ -1,6 +1,6 @@
 //! `dot` as a leaf function: `acc + a @ b` in register tiles.
 //!
-//! In: the width and what is known of the three tiles' layout ([`DotShape`], `dot_shape`). Out: code over virtual registers that takes words: `a`, the stride
+//! In: the width and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes words: `a`, the stride
 //! of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has any (rows
 //! of as many as `b` has columns), the number that the sums start with where they are not read, how this processor's
 //! memory is best read (`dot_few`), and, where asked for, the place of the result and the bytes from row to row there.
@@ -10,9 +10,7 @@
 //! `ceil(rows / MR)` tiles whose heights differ by at most one, so no tile is left so low that its few chains of sums
 //! wait for the latency of an FMA. Each height has its own code. Within a tile the whole inner extent is gone through,
 //! four steps written out; a step loads one row of `b` and spreads one element of each row of `a` over a register:
-//! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs. So a register tile is described
-//! once: how a vector of a row of `b` is loaded ([`Dot::column`], one way for each kind of right operand), what is added to a
-//! sum ([`Dot::accumulate`]), where sums begin and where they go.
+//! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
 //!
 //! Every element is one chain `fma(a, b, sum)` from 0 in the order of the inner index, whatever the tile, and what lies in
 //! the accumulator's place is added to its end (`tile::Op::Dot`). Pairs of `bf16` go through `vdpbf16ps`, the odd step of
@@ -28,26 +26,78 @@
 //! once ([`DotShape::direct`]), each register tile's while the next one is computed; masks leave out what is beyond the
 //! last column.
 //!
-//! The register allocator finds what was once written down by hand: no value of an inner loop lies in memory but the last row of
-//! the result, and nothing is moved. Old code beside new on one core of a Xeon with AVX-512, least of hundreds of calls that find
-//! their operands in the caches: tall products 0.97 to 1.01 of the time; calls of one or two rows, some microseconds
-//! long, up to 20 nanoseconds more for entering and leaving, which wait for memory where it matters.
-//!
 //! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
 //!
 //! `b` may be narrower than what is computed ([`Right`]): it is widened where it is loaded, so that a product of few rows
 //! reads fewer bytes. Whole numbers are multiplied by their column's scale, which changes every [`GROUP`] steps; two
 //! registers hold the scales, and the tiles are lower by two rows.
 
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
 use super::super::origins::Comments;
-use super::Stages;
-use super::allocate::allocate;
+use super::asm::Asm;
 use super::dot_few::Way;
-pub(super) use super::dot_shape::{DotShape, Right, word};
-use super::encode::encode_commented;
-use super::groups;
-use super::machine::{Block, Class, Constant, Function, Machine, Mem, Op, Operand, Reg, When};
+use super::registers::{self, at, vector};
 use crate::tile::Width;
+
+/// What is known of the operands when the code is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct DotShape {
+    /// Is `a` dense along the inner index? Else it is along its rows.
+    pub(super) inner_dense: bool,
+    /// Bytes from a row of `b` to the next.
+    pub(super) b_pitch: i32,
+    /// Bytes from a row of the accumulator to the next.
+    pub(super) acc_pitch: i32,
+    /// Vectors of columns.
+    pub(super) vectors: i32,
+    /// What `b` is made of.
+    pub(super) right: Right,
+    /// Are elements of `a` rounded in groups, where `b` is whole numbers and the steps are whole groups, and multiplied as
+    /// bytes?
+    pub(super) groups: bool,
+    /// Do all sums start with one number? Else they start with 0, and what lies in the accumulator's place is added.
+    pub(super) filled: bool,
+    /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
+    /// meanwhile, a little in each turn of the inner loop, so that the first register tile does not wait for it.
+    pub(super) far: bool,
+    /// Lines of a row of the result that are fetched for writing while the sums are made; none if it is not known where
+    /// the result goes.
+    pub(super) result: i32,
+    /// Do the sums go to the place of the result, not back to the accumulator's? AVX-512 alone; two vectors at most.
+    pub(super) direct: bool,
+}
+
+/// Elements of a right operand in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Right {
+    /// Of 32 bits.
+    F32,
+    /// The upper half of an `f32`.
+    Bf16,
+    /// Two `bf16`, of two steps: a step of this code is a pair of both operands (`vdpbf16ps`).
+    Pairs,
+    /// `i8`, times a scale.
+    Bytes,
+    /// Numbers from -8 to 7 in half a byte, times a scale: a byte has the elements of two steps, the lower half that of
+    /// the first. A row of `b` is then two steps.
+    Nibbles,
+}
+
+impl Right {
+    pub(super) fn scaled(self) -> bool {
+        matches!(self, Right::Bytes | Right::Nibbles)
+    }
+
+    /// What the elements of a row of `a` are rounded by, where `b` is whole numbers (`dot_whole`): the bits of the least
+    /// magnitude, twice, for magnitudes are compared as twice their bits, which have no sign; of the largest number; and of
+    /// its inverse, by the sixteen that half bytes are larger.
+    pub(super) fn rounding(self) -> [u32; 3] {
+        let largest = 127.0_f32;
+        let part = 1.0 / if self == Right::Nibbles { largest * 16.0 } else { largest };
+        [1e-30_f32.to_bits() << 1, largest.to_bits(), part.to_bits()]
+    }
+}
 
 /// Steps of the inner index for which a scale holds.
 const GROUP: i32 = crate::tile::GROUP;
@@ -67,444 +117,369 @@ const ALIASED_ROWS: i32 = 11;
 /// Lines that are fetched for later in each turn of the inner loop: half of what a turn reads of `b`, or a quarter.
 const FAR_LINES: i32 = 2;
 
-/// The code, comments on it, and what it was before, but for what multiplies in groups (`groups`), which stands before it.
+pub(super) const WORDS: Register = Register::RDI;
+/// First row of the tile in `a`, `b` of the group of columns, first row of the tile in the accumulator.
+pub(super) const A: Register = Register::R8;
+pub(super) const B: Register = Register::R9;
+pub(super) const ACC: Register = Register::R10;
+/// Stride of `a`.
+pub(super) const STRIDE: Register = Register::R11;
+pub(super) const INNER: Register = Register::RSI;
+/// What is fetched next into the second-level cache.
+const NEXT: Register = Register::RBX;
+/// The row of the result that is fetched next, and the bytes from row to row.
+const RESULT: Register = Register::RDX;
+const RESULT_PITCH: Register = Register::RCX;
+/// Inside a tile: `b`'s row, the count of steps, and pointers into `a`.
+pub(super) const B_ROW: Register = Register::RBP;
+pub(super) const STEPS: Register = Register::RDI;
+pub(super) const POINTERS: [Register; 5] = [Register::RAX, Register::R12, Register::R13, Register::R14, Register::R15];
+/// With scales, tiles are so low that the last pointer is free for them.
+const SCALES: Register = Register::R15;
+/// Below the stack pointer (nothing is called here): how many of the tiles left are one row higher, where what is fetched
+/// for later ends, tiles left, the height of the low ones, and the last row of the result. What is left of the steps there
+/// lies at -8.
+const HIGH: i32 = -16;
+const END: i32 = -24;
+const TILES: i32 = -32;
+const LOW: i32 = -40;
+const LAST: i32 = -48;
+/// Below these: the row of the result where the sums of the next tile go, if they go there.
+const PLACE: i32 = -56;
+/// The words after which these stand: of the result its first row, the bytes from row to row, and a bit for each column.
+const RESULT_WORD: i32 = 8 * 9;
+const PITCH_WORD: i32 = 8 * 10;
+const MASK_WORD: i32 = 8 * 11;
+/// The columns of each vector that the result has, where the sums go there.
+const MASKS: [Register; 2] = [Register::K1, Register::K2];
+/// Holds the values of a half byte.
+const TABLE: Register = Register::ZMM31;
+
+/// What a register that is no accumulator holds.
+#[derive(Clone, Copy)]
+enum Spare {
+    /// A vector of a row of `b`.
+    Column(i32),
+    /// The scales of a vector of columns.
+    Scale(i32),
+    /// The bytes of two rows of a vector of columns.
+    Halves(i32),
+    /// An element of `a`.
+    Element(i32),
+}
+
+/// The code.
 ///
 /// # Errors
 /// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
-pub(super) fn dot(width: Width, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments, Stages), String> {
-    let (mut code, mut comments) = match groups::are_there(width, &shape) {
-        true => groups::groups(width, shape, commented)?,
-        false => Default::default(),
-    };
-    let selected = select(width, shape);
-    let allocated = allocate(&selected).ok_or("a product without registers")?;
-    let (own, _, more) = encode_commented(&allocated, commented).ok_or("a product that has no encoding")?;
-    let start = u32::try_from(code.len()).map_err(|_| "a product is too long")?;
-    comments.extend(more.into_iter().map(|(at, text)| (start + at, text)));
-    code.extend(own);
-    Ok((code, comments, Stages { selected, allocated: allocated.function }))
-}
-
-/// The code over virtual registers.
-fn select(width: Width, shape: DotShape) -> Function {
-    let mut d = Dot { m: Machine::new(width), shape, masks: [None; 2], way: Way::Pages };
+pub(super) fn dot(width: Width, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
+    let mut d = Dot { asm: Asm::new(commented), width, shape, way: Way::Pages };
     d.function();
-    d.m.finish()
-}
-
-/// The register tiles of a width: rows at most.
-pub(super) fn most_rows(width: Width, right: Right) -> i32 {
-    let rows = i32::try_from(width.dot_rows()).unwrap_or(4);
-    if right.scaled() { rows - 2 } else { rows }
+    d.asm.finish()
 }
 
 pub(super) struct Dot {
-    pub(super) m: Machine,
+    pub(super) asm: Asm,
+    pub(super) width: Width,
     pub(super) shape: DotShape,
-    /// The columns of each vector that the result has, where the sums go there.
-    masks: [Option<Reg>; 2],
     /// How what comes next is fetched, in the code that is being made.
     pub(super) way: Way,
 }
 
-/// A register tile: rows, vectors of columns, and the first of these among all.
-#[derive(Clone, Copy)]
-pub(super) struct Tile {
-    pub(super) height: i32,
-    pub(super) vectors: i32,
-    pub(super) first: i32,
-}
-
-/// What a product goes on from and comes to, tile by tile.
-#[derive(Clone, Copy)]
-struct Place {
-    /// First row of the tile in `a` and in the accumulator.
-    a: Reg,
-    acc: Reg,
-    /// The row of the result where its sums go, if they go there.
-    result: Option<Reg>,
-    /// What is fetched next into the second-level cache, and the row of the result that is fetched next.
-    far: Option<Reg>,
-    fetched: Option<Reg>,
-}
-
-impl Place {
-    fn registers(&self) -> Vec<Reg> {
-        [Some(self.a), Some(self.acc), self.result, self.far, self.fetched].into_iter().flatten().collect()
-    }
-
-    /// The same with other registers, in the same order.
-    fn with(&self, registers: &[Reg]) -> Place {
-        let mut all = registers.iter().copied();
-        let mut next = |old: Option<Reg>| old.and_then(|_| all.next());
-        Place {
-            a: next(Some(self.a)).unwrap_or(self.a),
-            acc: next(Some(self.acc)).unwrap_or(self.acc),
-            result: next(self.result),
-            far: next(self.far),
-            fetched: next(self.fetched),
-        }
-    }
-}
-
-/// What changes from step to step of a tile.
-#[derive(Clone)]
-pub(super) struct Steps {
-    /// Row of `b`.
-    pub(super) b_row: Reg,
-    /// Where the rows of `a` are: each pointer serves three, at once, twice the stride. Where rows are dense, one serves all.
-    pub(super) pointers: Vec<Reg>,
-    /// What is fetched next, as in [`Place`].
-    far: Option<Reg>,
-    fetched: Option<Reg>,
-    /// The sums, row by row.
-    pub(super) sums: Vec<Reg>,
-}
-
-impl Steps {
-    /// Steps that fetch nothing.
-    pub(super) fn new(b_row: Reg, pointers: Vec<Reg>, sums: Vec<Reg>) -> Steps {
-        Steps { b_row, pointers, far: None, fetched: None, sums }
-    }
-
-    pub(super) fn registers(&self) -> Vec<Reg> {
-        let mut all = vec![self.b_row];
-        all.extend(&self.pointers);
-        all.extend(self.far);
-        all.extend(self.fetched);
-        all.extend(&self.sums);
-        all
-    }
-
-    /// The same with other registers, in the same order.
-    pub(super) fn with(&self, registers: &[Reg]) -> Steps {
-        let mut all = registers.iter().copied();
-        let mut next = |old: Reg| all.next().unwrap_or(old);
-        Steps {
-            b_row: next(self.b_row),
-            pointers: self.pointers.iter().map(|r| next(*r)).collect(),
-            far: self.far.map(&mut next),
-            fetched: self.fetched.map(&mut next),
-            sums: self.sums.iter().map(|r| next(*r)).collect(),
-        }
-    }
-}
-
-/// What stays the same in all steps of a tile.
-#[derive(Clone)]
-pub(super) struct Fixed {
-    pub(super) tile: Tile,
-    pub(super) stride: Reg,
-    /// Three times the stride, where rows of `a` are dense.
-    three: Option<Reg>,
-    /// The last row of the result, where lines of it are fetched.
-    last: Option<Reg>,
-    /// The scales of each vector of columns.
-    scales: Vec<Reg>,
-}
-
-impl Fixed {
-    /// Of a tile that fetches no lines of the result and has no scales.
-    pub(super) fn new(d: &mut Dot, tile: Tile, stride: Reg) -> Fixed {
-        let three = (!d.shape.inner_dense).then(|| {
-            let three = Mem::at(stride).indexed(stride, 2);
-            d.m.make(Class::General, Op::Lea, vec![three.into()])
-        });
-        Fixed { tile, stride, three, last: None, scales: Vec::new() }
-    }
-}
-
 impl Dot {
-    pub(super) fn vector_bytes(&self) -> i32 {
-        4 * i32::try_from(self.m.lanes()).unwrap_or(4)
+    fn vector_bytes(&self) -> i32 {
+        registers::bytes(self.width)
     }
 
     pub(super) fn most_rows(&self) -> i32 {
-        most_rows(self.m.width(), self.shape.right)
-    }
-
-    /// A word in a register.
-    pub(super) fn word(&mut self, n: usize) -> Reg {
-        self.m.make(Class::General, Op::Mov, vec![Mem::word(n).into()])
-    }
-
-    /// A general register with a number added.
-    pub(super) fn plus(&mut self, r: Reg, n: i32) -> Reg {
-        if n == 0 { r } else { self.m.tied(Op::PlusImm, r, vec![Operand::Imm(n)]) }
+        let rows = registers::dot_rows(self.width);
+        if self.shape.right.scaled() { rows - 2 } else { rows }
     }
 
     fn function(&mut self) {
-        let done = self.m.block(&[]);
-        if groups::are_there(self.m.width(), &self.shape) {
-            self.m
-                .comment("where steps are not whole groups; those are multiplied by the code before this".to_string());
-            let rest = self.m.block(&[]);
-            self.m.join(rest, &[]);
+        let saved = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+        for r in saved {
+            self.asm.emit(Instruction::with1(Code::Push_r64, r));
         }
+        self.asm.emit(Instruction::with1(Code::Push_r64, WORDS));
+        let done = self.asm.label();
         if self.shape.direct {
-            self.masks = [0, 2].map(|at| {
-                let place = Mem::word(word::MASKS).plus(at);
-                Some(self.m.make(Class::Mask, Op::MaskCopy, vec![place.into()]))
-            });
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, at(WORDS, RESULT_WORD)));
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, PLACE), Register::RAX));
+            for (mask, word) in MASKS.into_iter().zip([MASK_WORD, MASK_WORD + 2]) {
+                self.asm.emit(Instruction::with2(Code::VEX_Kmovw_kr_km16, mask, at(WORDS, word)));
+            }
         }
         if self.is_few() {
             self.few(done);
         }
+        if self.is_of_bytes() {
+            self.of_bytes(done);
+        }
+        if self.is_whole() {
+            self.whole(done);
+        } else if self.shape.right == Right::Nibbles && self.width == Width::V512 {
+            self.nibble_table();
+        }
         let (mut first, mut left) = (0, self.shape.vectors);
         while left > 0 {
             let n = left.min(2);
-            let next = self.m.block(&[]);
-            self.columns(first, n, next, done);
-            self.m.start(next);
+            self.columns(first, n, done);
             first += n;
             left -= n;
         }
-        self.m.jump(done, &[]);
-        self.m.start(done);
-    }
-
-    /// Leaves if there is nothing to do: without steps, unless the accumulator is still to be filled, or to go elsewhere.
-    pub(super) fn leave_without_steps(&mut self, inner: Reg, done: Block) {
-        if !self.shape.filled && !self.shape.direct {
-            self.m.leave_if((inner, When::Less, Operand::Imm(1)), done, &[]);
+        self.asm.bind(done);
+        self.asm.emit(Instruction::with1(Code::Pop_r64, WORDS));
+        for r in saved.into_iter().rev() {
+            self.asm.emit(Instruction::with1(Code::Pop_r64, r));
         }
+        self.asm.emit(Ok(Instruction::with(Code::VEX_Vzeroupper)));
+        self.asm.emit(Ok(Instruction::with(Code::Retnq)));
     }
 
-    /// All rows of `vectors` vectors of columns, from vector `first` on; then on to `next`.
-    fn columns(&mut self, first: i32, vectors: i32, next: Block, done: Block) {
-        self.m.comment(format!("{vectors} vectors of columns from vector {first}"));
-        let rows = self.word(word::ROWS);
-        self.m.leave_if((rows, When::Less, Operand::Imm(1)), done, &[]);
-        let inner = self.word(word::INNER);
-        self.leave_without_steps(inner, done);
-        let [a, stride, b, acc] = [word::A, word::STRIDE, word::B, word::ACC].map(|n| self.word(n));
-        let (b, acc) = (self.plus(b, first * self.right_bytes()), self.plus(acc, first * self.vector_bytes()));
-        let [tiles, height, lower] = self.tiles(rows, stride);
-        let result = self.shape.direct.then(|| self.word(word::RESULT));
-        let (mut fetched, mut last) = (None, None);
+    /// All rows of `vectors` vectors of columns, from vector `first` on.
+    fn columns(&mut self, first: i32, vectors: i32, done: super::asm::Label) {
+        let load =
+            |d: &mut Self, r, word: i32| d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
+        self.asm.comment(format!("{vectors} vectors of columns from vector {first}"));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, 0)));
+        for (word, r) in [A, STRIDE, B, ACC, Register::RAX, INNER].into_iter().enumerate() {
+            load(self, r, i32::try_from(word).unwrap_or(0));
+        }
+        // Without steps there is nothing to do, unless the accumulator is still to be filled, or to go elsewhere.
+        let needed: &[Register] =
+            if self.shape.filled || self.shape.direct { &[Register::RAX] } else { &[Register::RAX, INNER] };
+        for r in needed {
+            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, *r, *r));
+            self.asm.jump(Code::Jle_rel32_64, done);
+        }
+        let skip = first * self.vector_bytes();
+        if skip != 0 {
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B, first * self.right_bytes()));
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, skip));
+        }
+        // tiles = ceil(rows / MR); rows = tiles * low + high, of which so many are one row higher.
+        let [high, tiles, low] = [HIGH, TILES, LOW].map(|place| at(Register::RSP, place));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, Register::RCX, self.most_rows()));
+        if self.shape.inner_dense && self.most_rows() > ALIASED_ROWS {
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_imm32, Register::RDX, ALIASED_ROWS));
+            self.asm.emit(Instruction::with2(Code::Test_rm64_imm32, STRIDE, PAGE - 1));
+            self.asm.emit(Instruction::with2(Code::Cmove_r64_rm64, Register::RCX, Register::RDX));
+        }
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, Register::RAX));
+        let up = MemoryOperand::with_base_index_scale_displ_size(Register::RAX, Register::RCX, 1, -1, 1);
+        self.asm.emit(Instruction::with2(Code::Lea_r64_m, Register::RAX, up));
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
+        self.asm.emit(Instruction::with1(Code::Div_rm64, Register::RCX));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, tiles, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, NEXT));
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));
+        self.asm.emit(Instruction::with1(Code::Div_rm64, tiles));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, high, Register::RDX));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, low, Register::RAX));
         if self.shape.result > 0 {
             // From the first row of the result to the last one.
-            let start = self.word(word::RESULT);
-            let down = self.plus(rows, -1);
-            let down = self.m.tied(Op::Times, down, vec![Mem::word(word::RESULT_PITCH).into()]);
-            last = Some(self.m.tied(Op::Plus, down, vec![start.into()]));
-            fetched = Some(start);
+            load(self, RESULT, 9);
+            load(self, RESULT_PITCH, 10);
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, Register::RAX, at(NEXT, -1)));
+            self.asm.emit(Instruction::with2(Code::Imul_r64_rm64, Register::RAX, RESULT_PITCH));
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, RESULT));
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, LAST), Register::RAX));
         }
-        let (mut far, mut end) = (None, None);
         if self.shape.far {
             // What comes after `b`, as long as it.
-            let bytes = self.m.make(Class::General, Op::TimesImm, vec![inner.into(), Operand::Imm(self.shape.b_pitch)]);
-            let behind = self.m.make(Class::General, Op::Lea, vec![Mem::at(b).indexed(bytes, 1).into()]);
-            end = Some(self.m.tied(Op::Plus, bytes, vec![behind.into()]));
-            far = Some(behind);
+            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, INNER, self.shape.b_pitch));
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, NEXT, MemoryOperand::with_base_index(B, Register::RAX)));
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, NEXT));
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, END), Register::RAX));
         }
-        let mut place = Place { a, acc, result, far, fetched };
 
-        // Tiles of one height, then those that are a row lower.
-        let (top, counts) = self.m.begin_loop(&[&[tiles, height, lower], place.registers().as_slice()].concat());
-        place = place.with(&counts[3..]);
-        let [tiles, height, lower] = [counts[0], counts[1], counts[2]];
-        let after = self.m.block_for(&place.registers());
-        for h in (1..=self.most_rows()).rev() {
-            let (here, other) = (self.m.block(&[]), self.m.block(&[]));
-            self.m.branch((height, When::Less, Operand::Imm(h)), (other, &[]), (here, &[]));
-            self.m.start(here);
-            self.m.comment(format!("{h} rows x {vectors} vectors"));
-            let fixed = Fixed { last, ..Fixed::new(self, Tile { height: h, vectors, first }, stride) };
-            let there = self.tile(&fixed, place, (b, end), inner);
-            self.m.jump(after, &there.registers());
-            self.m.start(other);
+        let next = self.asm.here();
+        let heights: Vec<_> = (1..=self.most_rows()).map(|h| (h, self.asm.label())).collect();
+        let after = self.asm.label();
+        // rax = the height of this tile: LOW, and one more while HIGH lasts.
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EAX, Register::EAX));
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, high, 0));
+        self.asm.emit(Instruction::with1(Code::Setne_rm8, Register::AL));
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_r64, high, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Add_r64_rm64, Register::RAX, low));
+        for (h, label) in heights.iter().rev() {
+            self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, *h));
+            self.asm.jump(Code::Je_rel32_64, *label);
         }
-        self.m.jump(done, &[]);
-        let params = self.m.start(after);
-        place = place.with(&params);
-        let left = self.plus(tiles, -1);
-        let again = [&[left, height, lower], place.registers().as_slice()].concat();
-        self.m.end_loop(top, (left, When::GreaterEqual, Operand::Imm(1)), &again);
-        self.m.leave_if((lower, When::Less, Operand::Imm(1)), next, &[]);
-        let (height, none) = (self.plus(height, -1), self.m.number(0));
-        self.m.jump(top, &[&[lower, height, none], place.registers().as_slice()].concat());
+        self.asm.jump(Code::Jmp_rel32_64, done);
+        for (h, label) in heights {
+            self.asm.bind(label);
+            self.asm.comment(format!("{h} rows x {vectors} vectors"));
+            self.tile(h, first, vectors);
+            self.asm.jump(Code::Jmp_rel32_64, after);
+        }
+        self.asm.bind(after);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, tiles, 1));
+        self.asm.jump(Code::Jne_rel32_64, next);
     }
 
-    /// How rows are split: so many tiles of a height, and so many of a row less. As few as there can be,
-    /// `tiles = ceil(rows / most)`; what they could have more, `tiles * most - rows`, is taken from each in turn.
-    fn tiles(&mut self, rows: Reg, stride: Reg) -> [Reg; 3] {
-        let most = self.m.number(self.most_rows());
-        let mut most = most;
-        if self.shape.inner_dense && self.most_rows() > ALIASED_ROWS {
-            let (chosen, aliased) = (self.m.block(&[Class::General]), self.m.block(&[]));
-            let inside = self.m.tied(Op::AndImm, stride, vec![Operand::Imm(PAGE - 1)]);
-            self.m.branch((inside, When::Less, Operand::Imm(1)), (aliased, &[]), (chosen, &[most]));
-            self.m.start(aliased);
-            let fewer = self.m.number(ALIASED_ROWS);
-            self.m.jump(chosen, &[fewer]);
-            most = self.m.start(chosen)[0];
-        }
-        let (none, left) = (self.m.number(0), self.m.copy(rows));
-        let (top, counted) = self.m.begin_loop(&[none, left]);
-        let tiles = self.plus(counted[0], 1);
-        let left = self.m.tied(Op::Minus, counted[1], vec![most.into()]);
-        self.m.end_loop(top, (left, When::GreaterEqual, Operand::Imm(1)), &[tiles, left]);
-        let zero = self.m.number(0);
-        let spare = self.m.tied(Op::Minus, zero, vec![left.into()]);
-        let shared = self.m.block(&[Class::General, Class::General]);
-        let more = self.m.block(&[]);
-        self.m.branch((spare, When::Less, tiles.into()), (shared, &[most, spare]), (more, &[]));
-        self.m.start(more);
-        let (top, now) = self.m.begin_loop(&[most, spare]);
-        let height = self.plus(now[0], -1);
-        let spare = self.m.tied(Op::Minus, now[1], vec![tiles.into()]);
-        self.m.end_loop(top, (spare, When::GreaterEqual, tiles.into()), &[height, spare]);
-        self.m.jump(shared, &[height, spare]);
-        let params = self.m.start(shared);
-        let high = self.m.tied(Op::Minus, tiles, vec![params[1].into()]);
-        [high, params[0], params[1]]
-    }
-
-    /// One register tile; what the next one goes on from. `end` is the end of what is fetched for later.
-    fn tile(&mut self, fixed: &Fixed, place: Place, (b, end): (Reg, Option<Reg>), inner: Reg) -> Place {
-        let Tile { height, .. } = fixed.tile;
-        let mut far = place.far;
-        if let (Some(now), Some(end)) = (far, end) {
+    /// One register tile; moves on to the next.
+    fn tile(&mut self, height: i32, first: i32, vectors: i32) {
+        self.start_sums(height, vectors);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
+        if self.shape.far {
             // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
-            let (near, go_on) = (self.m.block(&[]), self.m.block(&[Class::General]));
-            self.m.branch((now, When::Less, end.into()), (go_on, &[now]), (near, &[]));
-            self.m.start(near);
-            self.m.jump(go_on, &[b]);
-            far = Some(self.m.start(go_on)[0]);
+            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
+            self.asm.emit(Instruction::with2(Code::Cmovae_r64_rm64, NEXT, B));
         }
-        let sums = self.start_sums(fixed.tile);
-        let (b_row, pointers) = (self.m.copy(b), self.pointers(place.a, fixed));
-        let mut steps = Steps { b_row, pointers, far, fetched: place.fetched, sums };
-        let count = self.m.copy(inner);
-        steps = if self.shape.right.scaled() {
-            self.groups(fixed, steps, count)
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], A));
+        self.set_pointers(height);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
+        if self.shape.right.scaled() {
+            self.groups(height, first, vectors);
         } else {
-            self.counted_steps(fixed, steps, count)
-        };
-        let result = self.store_sums(fixed.tile, &steps.sums, place.acc, place.result);
-        let acc = self.plus(place.acc, height * self.shape.acc_pitch);
-        let a = if self.shape.inner_dense {
-            let rows = vec![fixed.stride.into(), Operand::Imm(height)];
-            let further = self.m.make(Class::General, Op::TimesImm, rows);
-            self.m.tied(Op::Plus, place.a, vec![further.into()])
-        } else {
-            self.plus(place.a, 4 * height)
-        };
-        Place { a, acc, result, far: steps.far, fetched: steps.fetched }
-    }
-
-    /// What the sums of a tile start with.
-    pub(super) fn start_sums(&mut self, tile: Tile) -> Vec<Reg> {
-        let (op, srcs) = match self.shape.filled {
-            true => (Op::Spread, vec![Mem::word(word::FIRST).into()]),
-            false => (Op::Zero, Vec::new()),
-        };
-        (0..tile.height * tile.vectors).map(|_| self.m.vector(op, srcs.clone())).collect()
-    }
-
-    /// Adds what lies in the accumulator's place, and puts the sums of a tile where they belong; where those of the next one go.
-    pub(super) fn store_sums(&mut self, tile: Tile, sums: &[Reg], acc: Reg, result: Option<Reg>) -> Option<Reg> {
-        let mut result = result;
-        let mut sums = sums.iter().copied();
-        for r in 0..tile.height {
-            for v in 0..tile.vectors {
-                let Some(mut sum) = sums.next() else { continue };
-                let place = Mem::at(acc).plus(r * self.shape.acc_pitch + v * self.vector_bytes());
-                if !self.shape.filled {
-                    sum = self.m.vector(Op::Add, vec![sum.into(), place.into()]);
-                }
-                match result {
-                    Some(row) => {
-                        let (place, mask) =
-                            (Mem::at(row).plus(v * self.vector_bytes()), self.masks[usize::from(v > 0)]);
-                        self.m.masked_effect(Op::Store, mask, vec![place.into(), sum.into()]);
-                    }
-                    None => self.m.effect(Op::Store, vec![place.into(), sum.into()]),
-                }
-            }
-            result = result.map(|row| self.m.tied(Op::Plus, row, vec![Mem::word(word::RESULT_PITCH).into()]));
+            self.counted_steps(height, vectors);
         }
-        result
-    }
-
-    /// Pointers to the rows of `a`, from the first of them on.
-    pub(super) fn pointers(&mut self, a: Reg, fixed: &Fixed) -> Vec<Reg> {
-        let mut pointers = vec![self.m.copy(a)];
+        self.store_sums(height, vectors);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, height * self.shape.acc_pitch));
         if self.shape.inner_dense {
-            for _ in 1..(fixed.tile.height + 2) / 3 {
-                let last = pointers[pointers.len() - 1];
-                let two = Mem::at(last).indexed(fixed.stride, 2);
-                let two = self.m.make(Class::General, Op::Lea, vec![two.into()]);
-                pointers.push(self.m.tied(Op::Plus, two, vec![fixed.stride.into()]));
+            self.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, Register::RAX, STRIDE, height));
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, Register::RAX));
+        } else {
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, A, 4 * height));
+        }
+    }
+
+    /// What the sums of a tile start with. `WORDS` is free afterwards.
+    pub(super) fn start_sums(&mut self, height: i32, vectors: i32) {
+        let width = self.width;
+        let acc = |r: i32, v: i32| vector(width, r * vectors + v);
+        if self.shape.filled {
+            let (spread, _) = registers::spread_and_fma(width);
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, 0)));
+            self.asm.emit(Instruction::with2(spread, acc(0, 0), at(WORDS, 56)));
+            for n in 1..height * vectors {
+                self.asm.emit(Instruction::with2(registers::copy(width), vector(width, n), acc(0, 0)));
+            }
+            return;
+        }
+        let (xor, _) = registers::xor_and_add(width);
+        for n in 0..height * vectors {
+            let sum = vector(width, n);
+            self.asm.emit(Instruction::with3(xor, sum, sum, sum));
+        }
+    }
+
+    /// Adds what lies in the accumulator's place, and puts the sums of a tile where they belong. `WORDS` is free.
+    pub(super) fn store_sums(&mut self, height: i32, vectors: i32) {
+        if !self.shape.filled {
+            let (_, add) = registers::xor_and_add(self.width);
+            for (r, v) in (0..height).flat_map(|r| (0..vectors).map(move |v| (r, v))) {
+                let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
+                let sum = vector(self.width, r * vectors + v);
+                self.asm.emit(Instruction::with3(add, sum, sum, place));
             }
         }
-        pointers
-    }
-
-    /// Goes on with some steps as long as so many are left; what is left of them, at most one less, and where it has come to.
-    pub(super) fn while_left(
-        &mut self,
-        (steps, left, count): (Steps, Reg, i32),
-        code: impl FnOnce(&mut Self, Steps) -> Steps,
-    ) -> (Steps, Reg) {
-        // Counted so much lower, the last addition says whether the loop goes on.
-        let lower = self.plus(left, -count);
-        let carried = [&[lower], steps.registers().as_slice()].concat();
-        let (go, end) = (self.m.block(&[]), self.m.block_for(&carried));
-        self.m.branch((lower, When::Less, Operand::Imm(0)), (end, &carried), (go, &[]));
-        self.m.start(go);
-        let (top, params) = self.m.begin_loop(&carried);
-        let after = code(self, steps.with(&params[1..]));
-        let left = self.plus(params[0], -count);
-        let carried = [&[left], after.registers().as_slice()].concat();
-        self.m.end_loop(top, (left, When::GreaterEqual, Operand::Imm(0)), &carried);
-        self.m.jump(end, &carried);
-        let params = self.m.start(end);
-        (steps.with(&params[1..]), self.plus(params[0], count))
-    }
-
-    /// As many steps as are said.
-    fn counted_steps(&mut self, fixed: &Fixed, steps: Steps, count: Reg) -> Steps {
-        let (mut steps, mut left) = self.while_left((steps, count, UNROLL), |d, s| d.steps(fixed, s, UNROLL));
-        // Of half bytes, a whole byte's two steps, then perhaps the lower half of one.
-        let rest: &[i32] = if self.shape.right == Right::Nibbles { &[2, 1] } else { &[1] };
-        for n in rest {
-            (steps, left) = self.while_left((steps, left, *n), |d, s| d.steps(fixed, s, *n));
+        let (_, store) = registers::moves(self.width);
+        if self.shape.direct {
+            let (place, pitch) = (Register::RAX, WORDS);
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, pitch, at(Register::RSP, 0)));
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, pitch, at(pitch, PITCH_WORD)));
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, place, at(Register::RSP, PLACE)));
+            for r in 0..height {
+                for (v, mask) in (0..vectors).zip(MASKS) {
+                    let sum = vector(self.width, r * vectors + v);
+                    let masked = Instruction::with2(store, at(place, v * self.vector_bytes()), sum).map(|mut i| {
+                        i.set_op_mask(mask);
+                        i
+                    });
+                    self.asm.emit(masked);
+                }
+                self.asm.emit(Instruction::with2(Code::Add_r64_rm64, place, pitch));
+            }
+            self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, PLACE), place));
+            return;
         }
-        steps
+        for r in 0..height {
+            for v in 0..vectors {
+                let place = at(ACC, r * self.shape.acc_pitch + v * self.vector_bytes());
+                self.asm.emit(Instruction::with2(store, place, vector(self.width, r * vectors + v)));
+            }
+        }
+    }
+
+    /// Where the rows of `a` are, from the first of them on: each pointer serves three, at once, twice the stride.
+    pub(super) fn set_pointers(&mut self, height: i32) {
+        if self.shape.inner_dense {
+            let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
+            for g in 1..groups {
+                let two = MemoryOperand::with_base_index_scale(POINTERS[g - 1], STRIDE, 2);
+                self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[g], two));
+                self.asm.emit(Instruction::with2(Code::Add_r64_rm64, POINTERS[g], STRIDE));
+            }
+        } else {
+            let two = MemoryOperand::with_base_index_scale(STRIDE, STRIDE, 2);
+            self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[1], two));
+        }
+    }
+
+    /// As many steps as `STEPS` says, at least one.
+    fn counted_steps(&mut self, height: i32, vectors: i32) {
+        let (rest, done, four) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Jl_rel32_64, rest);
+        self.asm.bind(four);
+        self.steps(height, vectors, UNROLL);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Jge_rel32_64, four);
+        self.asm.bind(rest);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, UNROLL));
+        self.asm.jump(Code::Je_rel32_64, done);
+        if self.shape.right == Right::Nibbles {
+            // A whole byte's two steps, then perhaps the lower half of one.
+            let last = self.asm.label();
+            self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 2));
+            self.asm.jump(Code::Jl_rel32_64, last);
+            self.steps(height, vectors, 2);
+            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+            self.asm.jump(Code::Je_rel32_64, done);
+            self.asm.bind(last);
+            self.steps(height, vectors, 1);
+        } else {
+            let one = self.asm.here();
+            self.steps(height, vectors, 1);
+            self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 1));
+            self.asm.jump(Code::Jne_rel32_64, one);
+        }
+        self.asm.bind(done);
     }
 
     /// All steps, group by group, each with its scales.
-    fn groups(&mut self, fixed: &Fixed, steps: Steps, inner: Reg) -> Steps {
+    fn groups(&mut self, height: i32, first: i32, vectors: i32) {
         let bytes = self.vector_bytes();
-        let scales = self.word(word::SCALES);
-        let carried = [&[inner, scales], steps.registers().as_slice()].concat();
-        let (go, end) = (self.m.block(&[]), self.m.block_for(&steps.registers()));
-        self.m.branch((inner, When::Less, Operand::Imm(1)), (end, &steps.registers()), (go, &[]));
-        self.m.start(go);
-        let (top, params) = self.m.begin_loop(&carried);
-        let (left, scales) = (params[0], params[1]);
-        let own = (0..fixed.tile.vectors).map(|v| {
-            let place = Mem::at(scales).plus((fixed.tile.first + v) * bytes);
-            self.m.vector(Op::Load, vec![place.into()])
-        });
-        let fixed = Fixed { scales: own.collect(), ..fixed.clone() };
+        let (load, _) = registers::moves(self.width);
+        // What is left lies below the stack pointer; nothing is called here.
+        let left = at(Register::RSP, -8);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(Register::RSP, 0)));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, SCALES, at(SCALES, 48)));
+        let (next, done) = (self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+        self.asm.jump(Code::Jle_rel32_64, done);
+        self.asm.bind(next);
+        for v in 0..vectors {
+            let scale = self.spare(height, vectors, Spare::Scale(v));
+            self.asm.emit(Instruction::with2(load, scale, at(SCALES, (first + v) * bytes)));
+        }
         // A row of scales is as long as a row of `b`, in elements.
-        let scales = self.plus(scales, 4 * self.shape.b_pitch);
-        let (whole, some) = (self.m.block(&[]), self.m.block(&[Class::General]));
-        self.m.branch((left, When::Less, Operand::Imm(GROUP)), (some, &[left]), (whole, &[]));
-        self.m.start(whole);
-        let group = self.m.number(GROUP);
-        self.m.jump(some, &[group]);
-        let count = self.m.start(some)[0];
-        let after = self.counted_steps(&fixed, steps.with(&params[2..]), count);
-        let left = self.plus(left, -GROUP);
-        let again = [&[left, scales], after.registers().as_slice()].concat();
-        self.m.end_loop(top, (left, When::GreaterEqual, Operand::Imm(1)), &again);
-        self.m.jump(end, &after.registers());
-        let params = self.m.start(end);
-        steps.with(&params)
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, SCALES, 4 * self.shape.b_pitch));
+        let part = self.asm.label();
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, GROUP));
+        self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, left, STEPS));
+        self.asm.jump(Code::Jle_rel32_64, part);
+        self.asm.emit(Instruction::with2(Code::Xor_r32_rm32, Register::EDI, Register::EDI));
+        self.asm.bind(part);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, GROUP));
+        self.counted_steps(height, vectors);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, left));
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+        self.asm.jump(Code::Jg_rel32_64, next);
+        self.asm.bind(done);
     }
 
     /// Bytes that a vector of columns of `b` takes.
@@ -516,117 +491,160 @@ impl Dot {
         }
     }
 
-    /// Vector `v` of the row of `b` at step `u`, as `f32`. `halves` has the bytes of two rows of half bytes.
-    fn column(&mut self, fixed: &Fixed, b_row: Reg, (u, v): (i32, i32), halves: &mut [Option<Reg>; 2]) -> Reg {
-        let row = if self.shape.right == Right::Nibbles { u / 2 } else { u };
-        let place = Operand::Mem(Mem::at(b_row).plus(row * self.shape.b_pitch + v * self.right_bytes()));
-        let at = usize::from(v > 0);
-        let number = match self.shape.right {
-            Right::F32 | Right::Pairs => return self.m.vector(Op::Load, vec![place]),
-            Right::Bf16 => {
-                let x = self.m.vector(Op::Unsigned16, vec![place]);
-                return self.m.vector(Op::ShiftLeft, vec![x.into(), Operand::Imm(16)]);
-            }
-            Right::Bytes => {
-                let n = self.m.vector(Op::Signed8, vec![place]);
-                self.m.vector(Op::FromInt, vec![n.into()])
-            }
-            Right::Nibbles => {
-                let both = match halves[at].filter(|_| u % 2 == 1) {
-                    Some(both) => both,
-                    None => self.m.vector(Op::Unsigned8, vec![place]),
-                };
-                if self.m.wide() {
-                    // The permutation looks at the lowest four bits alone.
-                    let n = match u % 2 {
-                        0 => both,
-                        _ => self.m.vector(Op::ShiftRight, vec![both.into(), Operand::Imm(4)]),
-                    };
-                    halves[at] = Some(both);
-                    let table = self.m.constant(Constant::Nibbles);
-                    self.m.two(Op::Permute, n, table)
-                } else {
-                    halves[at] = Some(both);
-                    let up = if u % 2 == 0 { 28 } else { 24 };
-                    let n = self.m.vector(Op::ShiftLeft, vec![both.into(), Operand::Imm(up)]);
-                    let n = self.m.vector(Op::ShiftSigned, vec![n.into(), Operand::Imm(28)]);
-                    self.m.vector(Op::FromInt, vec![n.into()])
-                }
-            }
+    /// A register that is no accumulator.
+    fn spare(&self, height: i32, vectors: i32, what: Spare) -> Register {
+        let first = height * vectors;
+        let scaled = self.shape.right.scaled();
+        let pairs = if scaled { vectors } else { 0 };
+        let halves = if self.shape.right == Right::Nibbles { vectors } else { 0 };
+        let n = match what {
+            Spare::Column(v) => v,
+            Spare::Scale(v) => vectors + v,
+            Spare::Halves(v) => vectors + pairs + v,
+            Spare::Element(turn) => vectors + pairs + halves + turn,
         };
-        self.m.two(Op::Mul, number, fixed.scales[at])
+        vector(self.width, first + n)
     }
 
-    /// A sum and a product more.
-    fn accumulate(&mut self, sum: Reg, element: Reg, column: Reg) -> Reg {
-        let op = if self.shape.right == Right::Pairs { Op::AccumulatePairs } else { Op::Accumulate };
-        self.m.tied(op, sum, vec![element.into(), column.into()])
+    /// The values of a half byte, in the last register.
+    pub(super) fn nibble_table(&mut self) {
+        let (low, high) = (0x0706_0504_0302_0100_u64, 0xfffe_fdfc_fbfa_f9f8_u64);
+        let x = Register::XMM0;
+        self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, low));
+        self.asm.emit(Instruction::with2(Code::VEX_Vmovq_xmm_rm64, x, Register::RAX));
+        self.asm.emit(Instruction::with2(Code::Mov_r64_imm64, Register::RAX, high));
+        self.asm.emit(Instruction::with4(Code::VEX_Vpinsrq_xmm_xmm_rm64_imm8, x, x, Register::RAX, 1));
+        self.asm.emit(Instruction::with2(Code::EVEX_Vpmovsxbd_zmm_k1z_xmmm128, TABLE, x));
+        self.asm.emit(Instruction::with2(Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, TABLE, TABLE));
+    }
+
+    /// Vector `v` of the row of `b` at step `u`, as `f32`.
+    fn column(&mut self, height: i32, vectors: i32, v: i32, u: i32) {
+        let width = self.width;
+        let to = self.spare(height, vectors, Spare::Column(v));
+        let scale = self.spare(height, vectors, Spare::Scale(v));
+        let row = if self.shape.right == Right::Nibbles { u / 2 } else { u };
+        let place = at(B_ROW, row * self.shape.b_pitch + v * self.right_bytes());
+        let w = registers::widening(width);
+        match self.shape.right {
+            Right::F32 | Right::Pairs => self.asm.emit(Instruction::with2(registers::moves(width).0, to, place)),
+            Right::Bf16 => {
+                self.asm.emit(Instruction::with2(w.words, to, place));
+                self.asm.emit(Instruction::with3(w.shift_left, to, to, 16));
+            }
+            Right::Bytes => {
+                self.asm.emit(Instruction::with2(w.signed_bytes, to, place));
+                self.asm.emit(Instruction::with2(w.to_float, to, to));
+                self.asm.emit(Instruction::with3(w.multiply, to, to, scale));
+            }
+            Right::Nibbles => {
+                let halves = self.spare(height, vectors, Spare::Halves(v));
+                if u % 2 == 0 {
+                    self.asm.emit(Instruction::with2(w.bytes, halves, place));
+                }
+                if width == Width::V512 {
+                    // The permutation looks at the lowest four bits alone.
+                    if u % 2 == 1 {
+                        self.asm.emit(Instruction::with3(w.shift_right, halves, halves, 4));
+                    }
+                    self.asm.emit(Instruction::with3(Code::EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, to, halves, TABLE));
+                } else {
+                    let up = if u % 2 == 0 { 28 } else { 24 };
+                    self.asm.emit(Instruction::with3(w.shift_left, to, halves, up));
+                    self.asm.emit(Instruction::with3(w.shift_right_signed, to, to, 28));
+                    self.asm.emit(Instruction::with2(w.to_float, to, to));
+                }
+                self.asm.emit(Instruction::with3(w.multiply, to, to, scale));
+            }
+        }
     }
 
     /// Some steps of the inner index, and on.
-    pub(super) fn steps(&mut self, fixed: &Fixed, from: Steps, count: i32) -> Steps {
-        let Tile { height, vectors, .. } = fixed.tile;
-        let mut s = from;
-        let mut halves = [None; 2];
+    pub(super) fn steps(&mut self, height: i32, vectors: i32, count: i32) {
+        let (spread, fma) = match self.shape.right {
+            Right::Pairs => (registers::spread_and_fma(self.width).0, Code::EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32),
+            _ => registers::spread_and_fma(self.width),
+        };
+        // What is left of the registers takes turns with the elements of `a`.
+        let table = i32::from(self.shape.right == Right::Nibbles && self.width == Width::V512);
+        let taken = match self.shape.right {
+            Right::F32 | Right::Bf16 | Right::Pairs => 1,
+            Right::Bytes => 2,
+            Right::Nibbles => 3,
+        };
+        let spare = registers::count(self.width) - height * vectors - taken * vectors - table;
+        let turns = spare.clamp(1, 4);
+        let mut turn = 0;
         for u in 0..count {
-            if let Some(far) = s.far.filter(|_| count == UNROLL && u < FAR_LINES) {
-                self.m.effect(Op::FetchSecond, vec![Mem::at(far).plus(LINE * u).into()]);
+            if self.shape.far && count == UNROLL && u < FAR_LINES {
+                self.asm.emit(Instruction::with1(Code::Prefetcht1_m8, at(NEXT, LINE * u)));
             }
-            let columns: Vec<Reg> = (0..vectors).map(|v| self.column(fixed, s.b_row, (u, v), &mut halves)).collect();
-            let mut sums = s.sums.iter().copied();
-            let mut after = Vec::with_capacity(s.sums.len());
+            for v in 0..vectors {
+                self.column(height, vectors, v, u);
+            }
             for r in 0..height {
-                let place = self.element(fixed, &s, (r, u));
-                let element = self.m.vector(Op::Spread, vec![place.into()]);
-                for (column, sum) in columns.iter().zip(&mut sums) {
-                    after.push(self.accumulate(sum, element, *column));
+                let element = self.spare(height, vectors, Spare::Element(turn));
+                turn = (turn + 1) % turns;
+                let place = self.element(r, u);
+                self.asm.emit(Instruction::with2(spread, element, place));
+                for v in 0..vectors {
+                    let sum = vector(self.width, r * vectors + v);
+                    let column = self.spare(height, vectors, Spare::Column(v));
+                    self.asm.emit(Instruction::with3(fma, sum, element, column));
                 }
             }
-            s.sums = after;
         }
         let rows_of_b = if self.shape.right == Right::Nibbles { (count + 1) / 2 } else { count };
-        s.b_row = self.plus(s.b_row, rows_of_b * self.shape.b_pitch);
-        if count == UNROLL {
-            s.far = s.far.map(|far| self.plus(far, LINE * FAR_LINES));
-            s.fetched = s.fetched.map(|row| self.fetch_result(row, fixed.last.unwrap_or(row)));
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, B_ROW, rows_of_b * self.shape.b_pitch));
+        if self.shape.far && count == UNROLL {
+            self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, NEXT, LINE * FAR_LINES));
         }
-        s.pointers = match self.shape.inner_dense {
-            true => s.pointers.iter().map(|p| self.plus(*p, 4 * count)).collect(),
-            false => {
-                let scale = u8::try_from(count).unwrap_or(1);
-                let further = Mem::at(s.pointers[0]).indexed(fixed.stride, scale);
-                vec![self.m.make(Class::General, Op::Lea, vec![further.into()])]
+        if self.shape.result > 0 && count == UNROLL {
+            // The last row again and again, once it is reached.
+            let last = at(Register::RSP, LAST);
+            for line in 0..self.shape.result {
+                self.asm.emit(Instruction::with1(Code::Prefetchw_m8, at(RESULT, LINE * line)));
             }
-        };
-        s
-    }
-
-    /// Fetches a row of the result for writing; the next one, or the last again and again, once it is reached.
-    fn fetch_result(&mut self, row: Reg, last: Reg) -> Reg {
-        for line in 0..self.shape.result {
-            self.m.effect(Op::Fetch, vec![Mem::at(row).plus(LINE * line).into()]);
+            self.asm.emit(Instruction::with2(Code::Add_r64_rm64, RESULT, RESULT_PITCH));
+            self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, RESULT, last));
+            self.asm.emit(Instruction::with2(Code::Cmova_r64_rm64, RESULT, last));
         }
-        let row = self.m.tied(Op::Plus, row, vec![Mem::word(word::RESULT_PITCH).into()]);
-        let (beyond, go_on) = (self.m.block(&[]), self.m.block(&[Class::General]));
-        self.m.branch((row, When::Less, last.into()), (go_on, &[row]), (beyond, &[]));
-        self.m.start(beyond);
-        self.m.jump(go_on, &[last]);
-        self.m.start(go_on)[0]
+        if self.shape.inner_dense {
+            let groups = usize::try_from((height + 2) / 3).unwrap_or(1);
+            for p in &POINTERS[..groups] {
+                self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, *p, 4 * count));
+            }
+        } else {
+            match count {
+                1 => self.asm.emit(Instruction::with2(Code::Add_r64_rm64, POINTERS[0], STRIDE)),
+                n => {
+                    let scale = u32::try_from(n).unwrap_or(1);
+                    let further = MemoryOperand::with_base_index_scale(POINTERS[0], STRIDE, scale);
+                    self.asm.emit(Instruction::with2(Code::Lea_r64_m, POINTERS[0], further));
+                }
+            }
+        }
     }
 
     /// Where the element of row `r` and step `u` lies.
-    fn element(&self, fixed: &Fixed, s: &Steps, (r, u): (i32, i32)) -> Mem {
-        let scaled = |base, scale: i32| match u8::try_from(scale).unwrap_or(0) {
-            0 => Mem::at(base),
-            scale => Mem::at(base).indexed(fixed.stride, scale),
+    fn element(&self, r: i32, u: i32) -> MemoryOperand {
+        let with = |base, scale: i32, d: i32| match scale {
+            0 => at(base, d),
+            s => MemoryOperand::with_base_index_scale_displ_size(
+                base,
+                STRIDE,
+                u32::try_from(s).unwrap_or(1),
+                i64::from(d),
+                1,
+            ),
         };
         if self.shape.inner_dense {
-            scaled(s.pointers[usize::try_from(r / 3).unwrap_or(0)], r % 3).plus(4 * u)
+            let group = usize::try_from(r / 3).unwrap_or(0);
+            with(POINTERS[group], r % 3, 4 * u)
+        } else if u == 3 {
+            MemoryOperand::with_base_index_scale_displ_size(POINTERS[0], POINTERS[1], 1, i64::from(4 * r), 1)
         } else {
-            match fixed.three.filter(|_| u == 3) {
-                Some(three) => Mem::at(s.pointers[0]).indexed(three, 1).plus(4 * r),
-                None => scaled(s.pointers[0], u).plus(4 * r),
-            }
+            with(POINTERS[0], u, 4 * r)
         }
     }
 }

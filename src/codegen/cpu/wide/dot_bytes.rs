@@ -26,9 +26,9 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
-use super::dot::{Right, SCALES_AHEAD};
-use super::groups::{A, ACC, B_ROW, Groups, INNER, STRIDE, WORDS};
+use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, SCALES_AHEAD, STRIDE, WORDS};
 use super::registers::{at, frame, xmm, ymm};
+use crate::tile::Width;
 
 /// Steps of a group, and of a block of it.
 const GROUP: i32 = crate::tile::GROUP;
@@ -82,9 +82,17 @@ fn order(right: Right) -> [u64; 2] {
     [word(&bytes[..8]), word(&bytes[8..])]
 }
 
-impl Groups {
-    /// Does everything if the steps are whole groups; else goes to `other`. `WORDS` is as the leaf was given it.
-    pub(super) fn of_bytes(&mut self, done: Label, other: Label) {
+impl Dot {
+    /// Is there such a part?
+    pub(super) fn is_of_bytes(&self) -> bool {
+        let s = &self.shape;
+        let fits = s.inner_dense && s.vectors == 2 && s.b_pitch == 16;
+        self.width == Width::V256 && s.groups && fits
+    }
+
+    /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
+    pub(super) fn of_bytes(&mut self, done: Label) {
+        let other = self.asm.label();
         for (word, r) in [(0, A), (1, STRIDE), (3, ACC), (4, LEFT), (5, INNER)] {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
         }
@@ -130,6 +138,7 @@ impl Groups {
             d.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, OUTSIDE));
             d.asm.jump(Code::Jmp_rel32_64, done);
         });
+        self.asm.bind(other);
     }
 
     /// Puts into all accumulators what the sums start with.

@@ -18,8 +18,11 @@
 //!
 //! What it must not know: how many panels there are. The last one's successor is fetched in vain.
 
-use super::dot::{Dot, DotShape, Fixed, LINE, Right, Steps, Tile, UNROLL, word};
-use super::machine::{Block, Mem, Op, Operand, Reg, When};
+use iced_x86::{Code, Instruction, MemoryOperand, Register};
+
+use super::asm::Label;
+use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Right, STEPS, STRIDE, UNROLL, WORDS};
+use super::registers::at;
 
 /// Places at which is fetched in turn, a page apart.
 const PLACES: i32 = 4;
@@ -28,6 +31,10 @@ const PAGE: i32 = 4096;
 const WINDOW: i32 = PLACES * PAGE;
 /// Up to so many rows may be multiplied by weights that are not to be kept; more wait for memory less.
 const PASSING_ROWS: i32 = 4;
+
+/// The window that is multiplied, and how far into each page of the next one is fetched.
+const HERE: Register = Register::RCX;
+const NEXT: Register = Register::R9;
 
 /// How what comes next is fetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,34 +45,6 @@ pub(super) enum Way {
     Order,
     /// In the order of addresses, past the caches.
     Passing,
-}
-
-/// A line that is fetched.
-#[derive(Clone, Copy)]
-pub(super) enum Line {
-    /// So many bytes after what is multiplied.
-    Behind(i32),
-    /// So many bytes into the window that is multiplied, and on by a part of how far into it that is ([`INSIDE`]).
-    InWindow(i32),
-}
-
-/// How far into each page of the next window is fetched: these bits of the address, shifted so far, whole lines of it.
-pub(super) const INSIDE: (i32, i32, i32) = (WINDOW - 1, PLACES.trailing_zeros().cast_signed(), -LINE);
-
-/// The lines to fetch, part `part` of `parts` of as many bytes of what comes next as are being multiplied.
-pub(super) fn lines(way: Way, right: Right, bytes: i32, (part, parts): (i32, i32)) -> Vec<Line> {
-    let lines = bytes / LINE;
-    let lines = part * lines / parts..(part + 1) * lines / parts;
-    match way {
-        Way::Pages => lines.map(|n| Line::InWindow(WINDOW + n % PLACES * PAGE + n / PLACES * LINE)).collect(),
-        Way::Order | Way::Passing => lines.map(|n| Line::Behind(ahead(way, right) + n * LINE)).collect(),
-    }
-}
-
-/// Bytes from what is multiplied to what is fetched, in order.
-fn ahead(way: Way, right: Right) -> i32 {
-    let narrow = right != Right::F32;
-    if right.scaled() || (narrow && way == Way::Passing) { PAGE + PAGE / 2 } else { PAGE }
 }
 
 impl Dot {
@@ -82,100 +61,129 @@ impl Dot {
         UNROLL * (PLACES * LINE / (UNROLL * self.shape.b_pitch.max(1))).clamp(1, 4)
     }
 
-    /// Does everything if there are few rows; else, goes on behind.
-    pub(super) fn few(&mut self, done: Block) {
-        let height = self.most_rows();
-        let (many, few) = (self.m.block(&[]), self.m.block(&[]));
-        let rows = self.word(word::ROWS);
-        self.m.branch((rows, When::Less, Operand::Imm(height + 1)), (few, &[]), (many, &[]));
-        self.m.start(few);
-        self.m.leave_if((rows, When::Less, Operand::Imm(1)), done, &[]);
-        let inner = self.word(word::INNER);
-        self.leave_without_steps(inner, done);
+    /// Does everything if there are few rows; else, goes on behind. `WORDS` is as the leaf was given it.
+    pub(super) fn few(&mut self, done: Label) {
+        let (height, vectors) = (self.most_rows(), self.shape.vectors);
+        let many = self.asm.label();
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, at(WORDS, 32)));
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, height));
+        self.asm.jump(Code::Jg_rel32_64, many);
+        let words = [(0, POINTERS[4]), (1, STRIDE), (2, B_ROW), (3, ACC), (5, INNER)];
+        for (word, r) in words {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
+        }
+        // Without steps there is nothing to do, unless the accumulator is still to be filled, or to go elsewhere.
+        if !self.shape.filled && !self.shape.direct {
+            self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
+            self.asm.jump(Code::Jle_rel32_64, done);
+        }
         // Steps of this part do not fetch on their own; what they are to fetch of the result is little.
         let shape = self.shape;
-        self.shape = DotShape { far: false, result: 0, ..shape };
-        let way = self.word(word::WAY);
-        let (kept, passing, order, pages) =
-            (self.m.block(&[]), self.m.block(&[]), self.m.block(&[]), self.m.block(&[]));
-        self.m.leave_if((way, When::Less, Operand::Imm(2)), kept, &[]);
-        let most = height.min(PASSING_ROWS);
-        self.m.branch((rows, When::Less, Operand::Imm(most + 1)), (passing, &[]), (kept, &[]));
-        self.m.start(passing);
-        self.m.comment("memory past the caches".to_string());
+        (self.shape.far, self.shape.result) = (false, 0);
+        let kept = self.asm.label();
+        let passing = height.min(PASSING_ROWS);
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, at(WORDS, 64), 2));
+        self.asm.jump(Code::Jne_rel32_64, kept);
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, passing));
+        self.asm.jump(Code::Jg_rel32_64, kept);
+        self.asm.comment("memory past the caches");
         self.way = Way::Passing;
-        self.heights((rows, most), inner, done);
-        self.m.start(kept);
-        self.m.branch((way, When::Less, Operand::Imm(1)), (pages, &[]), (order, &[]));
-        self.m.start(pages);
-        self.m.comment("memory at several pages at once".to_string());
-        self.way = Way::Pages;
-        self.heights((rows, height), inner, done);
-        self.m.start(order);
-        self.m.comment("memory in the order of addresses".to_string());
-        self.way = Way::Order;
-        self.heights((rows, height), inner, done);
+        self.heights(passing, vectors, done);
+        self.asm.bind(kept);
+        self.in_both_ways(|d| d.heights(height, vectors, done));
         self.shape = shape;
-        self.m.start(many);
+        self.asm.bind(many);
     }
 
-    /// Code for each number of rows up to some.
-    fn heights(&mut self, (rows, most): (Reg, i32), inner: Reg, done: Block) {
-        let vectors = self.shape.vectors;
-        for height in 1..=most {
-            let (here, higher) = (self.m.block(&[]), self.m.block(&[]));
-            self.m.branch((rows, When::Less, Operand::Imm(height + 1)), (here, &[]), (higher, &[]));
-            self.m.start(here);
-            self.m.comment(format!("all of {height} rows x {vectors} vectors"));
-            let [a, stride, b_row, acc] = [word::A, word::STRIDE, word::B, word::ACC].map(|n| self.word(n));
-            let result = self.shape.direct.then(|| self.word(word::RESULT));
-            let tile = Tile { height, vectors, first: 0 };
-            let fixed = Fixed::new(self, tile, stride);
-            let (sums, pointers) = (self.start_sums(tile), self.pointers(a, &fixed));
-            let steps = self.fetching_steps(&fixed, Steps::new(b_row, pointers, sums), inner);
-            self.store_sums(tile, &steps.sums, acc, result);
-            self.m.jump(done, &[]);
-            self.m.start(higher);
+    /// Code for each number of rows up to some. `RAX` has the number.
+    fn heights(&mut self, most: i32, vectors: i32, done: Label) {
+        let heights: Vec<_> = (1..=most).map(|h| (h, self.asm.label())).collect();
+        for (h, label) in &heights {
+            self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, *h));
+            self.asm.jump(Code::Je_rel32_64, *label);
         }
-        self.m.jump(done, &[]);
+        self.asm.jump(Code::Jmp_rel32_64, done);
+        for (h, label) in heights {
+            self.asm.bind(label);
+            self.asm.comment(format!("all of {h} rows x {vectors} vectors"));
+            self.start_sums(h, vectors);
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, POINTERS[0], POINTERS[4]));
+            self.set_pointers(h);
+            self.fetching_steps(h, vectors);
+            self.store_sums(h, vectors);
+            self.asm.jump(Code::Jmp_rel32_64, done);
+        }
+    }
+
+    /// Code that does not go on behind, for both ways to fetch. `WORDS` is as the leaf was given it.
+    pub(super) fn in_both_ways(&mut self, code: impl Fn(&mut Self)) {
+        self.way = Way::Pages;
+        let in_order = self.asm.label();
+        self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, at(WORDS, 64), 0));
+        self.asm.jump(Code::Jne_rel32_64, in_order);
+        self.asm.comment("memory at several pages at once");
+        code(self);
+        self.asm.bind(in_order);
+        self.asm.comment("memory in the order of addresses");
+        self.way = Way::Order;
+        code(self);
     }
 
     /// All steps.
-    fn fetching_steps(&mut self, fixed: &Fixed, steps: Steps, inner: Reg) -> Steps {
+    fn fetching_steps(&mut self, height: i32, vectors: i32) {
         let round = self.round();
-        let left = self.m.copy(inner);
-        let (steps, left) = self.while_left((steps, left, round), |d, mut s| {
-            d.fetch(s.b_row, round * d.shape.b_pitch);
-            for _ in 0..round / UNROLL {
-                s = d.steps(fixed, s, UNROLL);
-            }
-            s
-        });
-        self.while_left((steps, left, 1), |d, s| d.steps(fixed, s, 1)).0
-    }
-
-    /// Fetches as many bytes of what comes next as are being multiplied, from a row of `b` on.
-    fn fetch(&mut self, b_row: Reg, bytes: i32) {
-        let op = if self.way == Way::Passing { Op::FetchPassing } else { Op::FetchFirst };
-        let mut window = None;
-        for line in lines(self.way, self.shape.right, bytes, (0, 1)) {
-            let place = match line {
-                Line::Behind(further) => Mem::at(b_row).plus(further),
-                Line::InWindow(further) => {
-                    let (here, inside) = *window.get_or_insert_with(|| self.window(b_row));
-                    Mem::at(here).indexed(inside, 1).plus(further)
-                }
-            };
-            self.m.effect(op, vec![place.into()]);
+        let (several, rest, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, STEPS, INNER));
+        self.asm.emit(Instruction::with2(Code::Test_rm64_r64, STEPS, STEPS));
+        self.asm.jump(Code::Jle_rel32_64, end);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, round));
+        self.asm.jump(Code::Jl_rel32_64, rest);
+        self.asm.bind(several);
+        self.fetch_part(round * self.shape.b_pitch, 0, 1);
+        for _ in 0..round / UNROLL {
+            self.steps(height, vectors, UNROLL);
         }
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, round));
+        self.asm.jump(Code::Jge_rel32_64, several);
+        self.asm.bind(rest);
+        self.asm.emit(Instruction::with2(Code::Add_rm64_imm8, STEPS, round));
+        self.asm.jump(Code::Je_rel32_64, end);
+        let one = self.asm.here();
+        self.steps(height, vectors, 1);
+        self.asm.emit(Instruction::with2(Code::Sub_rm64_imm8, STEPS, 1));
+        self.asm.jump(Code::Jne_rel32_64, one);
+        self.asm.bind(end);
     }
 
-    /// The window that is multiplied, and how far into each page of the next one is fetched.
-    fn window(&mut self, b_row: Reg) -> (Reg, Reg) {
-        let (bits, shift, whole) = INSIDE;
-        let within = self.m.tied(Op::AndImm, b_row, vec![Operand::Imm(bits)]);
-        let here = self.m.tied(Op::Minus, b_row, vec![within.into()]);
-        let inside = self.m.tied(Op::Halve, within, vec![Operand::Imm(shift)]);
-        (here, self.m.tied(Op::AndImm, inside, vec![Operand::Imm(whole)]))
+    /// Bytes from what is multiplied to what is fetched, in order.
+    fn ahead(&self) -> i32 {
+        let narrow = self.shape.right != Right::F32;
+        if self.shape.right.scaled() || (narrow && self.way == Way::Passing) { PAGE + PAGE / 2 } else { PAGE }
+    }
+
+    /// Fetches part `part` of `parts` of as many bytes of what comes next as are being multiplied, from `B_ROW` on.
+    pub(super) fn fetch_part(&mut self, bytes: i32, part: i32, parts: i32) {
+        let lines = bytes / LINE;
+        let lines = part * lines / parts..(part + 1) * lines / parts;
+        if self.way != Way::Pages {
+            let code = if self.way == Way::Passing { Code::Prefetchnta_m8 } else { Code::Prefetcht0_m8 };
+            for n in lines {
+                self.asm.emit(Instruction::with1(code, at(B_ROW, self.ahead() + n * LINE)));
+            }
+            return;
+        }
+        if part == 0 {
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, NEXT, B_ROW));
+            self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, HERE, B_ROW));
+            self.asm.emit(Instruction::with2(Code::And_rm64_imm32, NEXT, WINDOW - 1));
+            self.asm.emit(Instruction::with2(Code::Sub_r64_rm64, HERE, NEXT));
+            self.asm.emit(Instruction::with2(Code::Shr_rm64_imm8, NEXT, PLACES.trailing_zeros()));
+            self.asm.emit(Instruction::with2(Code::And_rm64_imm8, NEXT, -LINE));
+        }
+        for n in lines {
+            let further = i64::from(WINDOW + n % PLACES * PAGE + n / PLACES * LINE);
+            let place = MemoryOperand::with_base_index_scale_displ_size(HERE, NEXT, 1, further, 1);
+            self.asm.emit(Instruction::with1(Code::Prefetcht0_m8, place));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The part of the `dot` leaf for panels of whole numbers at AVX-512: sums of products of bytes (VNNI).
 //!
 //! In: a product whose right operand is bytes or half bytes with scales. Out: code for any number of rows, where the inner
-//! extent is whole groups (`groups`); else the other part of the leaf goes on, which widens the numbers to `f32`.
+//! extent is whole groups; else the other part of the leaf goes on, which widens the numbers to `f32`.
 //!
 //! Widened, each number costs an FMA of its own, and a chain of them is longer than the time in which memory brings the
 //! bytes. Here the elements of a row of `a` are rounded to whole numbers too: in each group of [`GROUP`] steps,
@@ -26,9 +26,9 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
-use super::dot::{Right, SCALES_AHEAD, word};
-use super::groups::{A, ACC, B_ROW, Groups, INNER, STEPS, STRIDE, WORDS};
+use super::dot::{A, ACC, B_ROW, Dot, INNER, Right, SCALES_AHEAD, STEPS, STRIDE, WORDS};
 use super::registers::{at, frame, xmm, ymm, zmm};
+use crate::tile::Width;
 
 /// Steps of a group.
 const GROUP: i32 = crate::tile::GROUP;
@@ -50,7 +50,7 @@ const LEAST: i32 = 144;
 const MOST: i32 = 148;
 const OF_MOST: i32 = 152;
 
-/// Vector registers. The `f32` sums are the first eight.
+/// Vector registers. The `f32` sums are the first eight, see `Dot::start_sums`.
 const SUMS: u32 = 8;
 const NUMBERS: u32 = 16;
 const SCALE: u32 = 20;
@@ -67,9 +67,17 @@ fn of(n: u32, r: i32, v: i32) -> Register {
     zmm(n + u32::try_from(2 * r + v).unwrap_or(0))
 }
 
-impl Groups {
-    /// Does everything if the steps are whole groups; else goes to `other`. `WORDS` is as the leaf was given it.
-    pub(super) fn whole(&mut self, done: Label, other: Label) {
+impl Dot {
+    /// Is there such a part?
+    pub(super) fn is_whole(&self) -> bool {
+        let s = &self.shape;
+        let fits = s.inner_dense && s.vectors == 2 && s.b_pitch == 32;
+        self.width == Width::V512 && s.groups && fits
+    }
+
+    /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
+    pub(super) fn whole(&mut self, done: Label) {
+        let other = self.asm.label();
         let words = [(0, A), (1, STRIDE), (2, PANEL), (3, ACC), (4, ROWS_LEFT), (5, INNER)];
         for (word, r) in words {
             self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, r, at(WORDS, 8 * word)));
@@ -98,9 +106,9 @@ impl Groups {
             for (h, label) in heights {
                 d.asm.bind(label);
                 d.asm.comment(format!("{h} rows rounded to whole numbers"));
-                d.start_sums(h);
+                d.start_sums(h, 2);
                 d.whole_rows(h);
-                d.store_sums(h);
+                d.store_sums(h, 2);
                 d.asm.emit(Instruction::with2(Code::Add_rm64_imm32, ACC, h * d.shape.acc_pitch));
                 d.asm.emit(Instruction::with3(Code::Imul_r64_rm64_imm32, A_AT, STRIDE, h));
                 d.asm.emit(Instruction::with2(Code::Add_r64_rm64, A, A_AT));
@@ -109,38 +117,10 @@ impl Groups {
                 d.asm.jump(Code::Jmp_rel32_64, done);
             }
         });
-    }
-
-    /// What the sums of some rows start with.
-    fn start_sums(&mut self, height: i32) {
-        if self.shape.filled {
-            self.load_word(A_AT, Register::RSP, 0);
-            let first = at(A_AT, i32::try_from(8 * word::FIRST).unwrap_or(0));
-            self.asm.emit(Instruction::with2(Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, of(0, 0, 0), first));
-        }
-        for (r, v) in (0..height).flat_map(|r| [(r, 0), (r, 1)]) {
-            let sum = of(0, r, v);
-            match (self.shape.filled, (r, v)) {
-                (true, (0, 0)) => {}
-                (true, _) => {
-                    self.asm.emit(Instruction::with2(Code::EVEX_Vmovaps_zmm_k1z_zmmm512, sum, of(0, 0, 0)));
-                }
-                (false, _) => {
-                    self.asm.emit(Instruction::with3(Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, sum, sum, sum));
-                }
-            }
-        }
-    }
-
-    /// Adds what lies in the accumulator's place, and puts the sums of some rows there.
-    fn store_sums(&mut self, height: i32) {
-        for (r, v) in (0..height).flat_map(|r| [(r, 0), (r, 1)]) {
-            let (sum, place) = (of(0, r, v), at(ACC, r * self.shape.acc_pitch + 64 * v));
-            if !self.shape.filled {
-                let add = Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er;
-                self.asm.emit(Instruction::with3(add, sum, sum, place));
-            }
-            self.asm.emit(Instruction::with2(Code::EVEX_Vmovups_zmmm512_k1z_zmm, place, sum));
+        self.asm.bind(other);
+        self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(Register::RSP, 0)));
+        if self.shape.right == Right::Nibbles {
+            self.nibble_table();
         }
     }
 

@@ -5,7 +5,7 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
-use super::super::origins::{Comments, Places};
+use super::super::origins::Places;
 use super::allocate::Allocated;
 use super::asm::{self, Asm};
 use super::machine::{
@@ -48,12 +48,7 @@ struct Encoder<'a> {
 
 /// The bytes of a function, and where those of each operation begin.
 pub(super) fn encode(allocated: &Allocated) -> Option<(Vec<u8>, Places)> {
-    encode_commented(allocated, false).map(|(bytes, places, _)| (bytes, places))
-}
-
-/// The same, and what is said of blocks by byte, if that is wanted.
-pub(super) fn encode_commented(allocated: &Allocated, commented: bool) -> Option<(Vec<u8>, Places, Comments)> {
-    let mut asm = Asm::new(commented);
+    let mut asm = Asm::new(false);
     let function = &allocated.function;
     let pool = function.pool.iter().map(|_| asm.label()).collect();
     let blocks = function.blocks.iter().map(|_| asm.label()).collect();
@@ -62,9 +57,6 @@ pub(super) fn encode_commented(allocated: &Allocated, commented: bool) -> Option
     for (n, block) in function.blocks.iter().enumerate() {
         let label = *e.blocks.get(n)?;
         e.asm.bind(label);
-        if !block.comment.is_empty() {
-            e.asm.comment(&block.comment);
-        }
         for inst in &block.insts {
             e.made_from(inst.origin)?;
             e.instruction(inst)?;
@@ -72,8 +64,8 @@ pub(super) fn encode_commented(allocated: &Allocated, commented: bool) -> Option
         e.terminator(n, &block.end, allocated)?;
     }
     e.constants();
-    let (bytes, comments) = e.asm.finish().ok()?;
-    Some((bytes, e.places, comments))
+    let (bytes, _) = e.asm.finish().ok()?;
+    Some((bytes, e.places))
 }
 
 impl Encoder<'_> {
@@ -101,10 +93,7 @@ impl Encoder<'_> {
             }
             Terminator::Branch { compare, when, targets: [then, otherwise] } => {
                 self.made_from(compare.origin)?;
-                let last = self.function.blocks.get(n).and_then(|b| b.insts.last());
-                if !last.is_some_and(|last| compares_with_zero(last, compare)) {
-                    self.instruction(compare)?;
-                }
+                self.instruction(compare)?;
                 let (when, to, other) =
                     if place(then) == n + 1 { (when.opposite(), otherwise, then) } else { (*when, then, otherwise) };
                 let code = match when {
@@ -204,26 +193,19 @@ impl Encoder<'_> {
                 }
                 Operand::Imm(x) => {
                     let kind = match inst.op {
-                        Op::MovImm | Op::PlusImm | Op::CompareImm | Op::TimesImm | Op::AndImm => {
-                            iced_x86::OpKind::Immediate32to64
-                        }
+                        Op::AndImm => iced_x86::OpKind::Immediate8to64,
+                        Op::MovImm | Op::PlusImm | Op::CompareImm | Op::TimesImm => iced_x86::OpKind::Immediate32to64,
                         _ => iced_x86::OpKind::Immediate8,
                     };
                     i.set_op_kind(n, kind);
                     match kind {
                         iced_x86::OpKind::Immediate8 => i.set_immediate8(u8::try_from(*x).ok()?),
+                        iced_x86::OpKind::Immediate8to64 => i.set_immediate8to64(i64::from(*x)),
                         _ => i.set_immediate32to64(i64::from(*x)),
                     }
                 }
             }
             n += 1;
-        }
-        if let (Op::Zero, Some(d)) = (inst.op, inst.dst) {
-            // What differs from itself.
-            for n in 1..3 {
-                i.set_op_kind(n, iced_x86::OpKind::Register);
-                i.set_op_register(n, self.register(d, View::Full)?);
-            }
         }
         if let Some((k, zero)) = inst.mask {
             i.set_op_mask(self.register(k, View::Full)?);
@@ -273,10 +255,6 @@ impl Encoder<'_> {
         match c {
             Constant::Same(x) => x.to_le_bytes().repeat(if self.function.width == Width::V512 { 1 } else { 8 }),
             Constant::Count => (0..self.function.width.lanes()).flat_map(u32::to_le_bytes).collect(),
-            Constant::Nibbles => [0i8, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1]
-                .into_iter()
-                .flat_map(|n| f32::from(n).to_le_bytes())
-                .collect(),
         }
     }
 
@@ -297,20 +275,12 @@ impl Encoder<'_> {
     }
 }
 
-/// Has an addition compared its result with 0, as a comparison would? It has where it does not overflow, which counts and addresses
-/// never do.
-fn compares_with_zero(last: &Inst<Physical>, compare: &Inst<Physical>) -> bool {
-    let zero = matches!(compare.srcs.as_slice(), [Operand::Reg(r), Operand::Imm(0)] if last.dst == Some(*r));
-    zero && last.op == Op::PlusImm
-}
-
 /// The same instruction with a short immediate where that will do.
 fn shorter(mut i: Instruction) -> Instruction {
     let small = i8::try_from(i.immediate32to64()).is_ok();
     let code = match i.code() {
         Code::Add_rm64_imm32 => Code::Add_rm64_imm8,
         Code::Cmp_rm64_imm32 => Code::Cmp_rm64_imm8,
-        Code::And_rm64_imm32 => Code::And_rm64_imm8,
         _ => return i,
     };
     if small {

@@ -45,34 +45,18 @@ impl Kind {
         }
     }
 
-    /// Makes it, with comments if they are wanted.
+    /// Its bytes and, if wanted, comments on them.
     ///
     /// # Errors
     /// A form that cannot be encoded, a mistake of ours.
-    fn make(self, commented: bool) -> Result<Made, String> {
-        let (code, comments) = match self {
-            Kind::Dot(width, shape) => {
-                let (code, comments, stages) = dot(width, shape, commented)?;
-                let stages = commented.then(|| Box::new(stages));
-                return Ok(Made { code, comments, stages });
-            }
+    fn make(self, commented: bool) -> Result<(Vec<u8>, Comments), String> {
+        match self {
+            Kind::Dot(width, shape) => dot(width, shape, commented),
             Kind::Tiles(shape) => tiles(shape, commented),
             Kind::Transpose(width, shape) => transpose(width, shape, commented),
             Kind::PairRows(shape) => pair_rows(shape, commented),
-        }?;
-        Ok(Made { code, comments, stages: None })
+        }
     }
-}
-
-/// A leaf of a kind.
-#[derive(Debug)]
-struct Made {
-    /// Its bytes.
-    code: Vec<u8>,
-    /// What is said of them.
-    comments: Comments,
-    /// What they were before, if what leaves come from is wanted and their registers do not follow from their shape.
-    stages: Option<Box<Stages>>,
 }
 
 /// A leaf that a function calls.
@@ -171,8 +155,8 @@ pub(in crate::codegen::cpu) struct LeafOrigin {
 
 /// The leaves of an object.
 pub(in crate::codegen::cpu) struct Leaves {
-    /// Those that are named by what they do.
-    kinds: BTreeMap<Kind, Made>,
+    /// The bytes of those that are named by what they do, and comments on them.
+    kinds: BTreeMap<Kind, (Vec<u8>, Comments)>,
     /// Those that are in the object.
     defined: BTreeMap<Vec<u8>, FuncId>,
     /// What each that is in the object comes from, where that is wanted.
@@ -218,9 +202,9 @@ impl Leaves {
         let convention = object.isa().default_call_conv();
         let mut ids = Vec::new();
         for (wanted, inst) in calls.list {
-            let (code, comments, stages) = match &wanted {
-                Wanted::Kind(kind) => self.kinds.get(kind).map(|m| (&m.code, m.comments.as_slice(), &m.stages)),
-                Wanted::Code { code, stages, .. } => Some((code, [].as_slice(), stages)),
+            let (code, comments) = match &wanted {
+                Wanted::Kind(kind) => self.kinds.get(kind).map(|(code, c)| (code, c.as_slice())),
+                Wanted::Code { code, .. } => Some((code, [].as_slice())),
             }
             .ok_or("a leaf that was not made")?;
             let id = match self.defined.get(code) {
@@ -230,11 +214,10 @@ impl Leaves {
                     let id = put(object, &name, convention, code)?;
                     if let Some(inst) = inst.filter(|_| calls.origins) {
                         let comments = comments.to_vec();
-                        let places = match &wanted {
-                            Wanted::Kind(_) => Places::new(),
-                            Wanted::Code { places, .. } => places.clone(),
+                        let (places, stages) = match &wanted {
+                            Wanted::Kind(_) => (Places::new(), None),
+                            Wanted::Code { places, stages, .. } => (places.clone(), stages.clone()),
                         };
-                        let stages = stages.clone();
                         let origin = LeafOrigin { name, inst, callers: Vec::new(), places, comments, stages };
                         self.origins.insert(id, origin);
                     }

@@ -11,9 +11,8 @@
 //!
 //! * `registers`: what registers and plain instructions there are at each width;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows): products in register tiles, over virtual registers, whatever the right operand is made of;
-//! * `groups` (`dot_whole`, `dot_bytes`: by integers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
-//!   the shape alone; `pairs`: which leaf a product of `bf16` calls;
+//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
+//!   the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`: the routine of vector IR that `lowering::vector` makes of a run, printed over virtual registers (`lanes`, `math`,
 //!   `access`);
 //! * `machine`: code over registers, blocks with parameters, with a text form (`--emit mir`); `allocate` gives virtual registers physical ones, `encode` makes
@@ -32,10 +31,8 @@ mod call;
 mod dot;
 mod dot_bytes;
 mod dot_few;
-mod dot_shape;
 mod dot_whole;
 mod encode;
-mod groups;
 mod lanes;
 mod leaves;
 mod machine;

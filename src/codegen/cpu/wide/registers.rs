@@ -14,9 +14,19 @@ pub(super) fn vector(width: Width, n: i32) -> Register {
     }
 }
 
+/// How many vector registers there are.
+pub(super) fn count(width: Width) -> i32 {
+    i32::try_from(width.registers()).unwrap_or(16)
+}
+
 /// Bytes of a vector register.
 pub(super) fn bytes(width: Width) -> i32 {
     4 * i32::try_from(width.lanes()).unwrap_or(4)
+}
+
+/// Rows of a register tile of a product.
+pub(super) fn dot_rows(width: Width) -> i32 {
+    i32::try_from(width.dot_rows()).unwrap_or(4)
 }
 
 /// Memory so many bytes from a register.
@@ -53,6 +63,31 @@ pub(super) fn moves(width: Width) -> (Code, Code) {
     }
 }
 
+/// One register to another.
+pub(super) fn copy(width: Width) -> Code {
+    match width {
+        Width::V512 => Code::EVEX_Vmovaps_zmm_k1z_zmmm512,
+        Width::V256 | Width::V128 => Code::VEX_Vmovaps_ymm_ymmm256,
+    }
+}
+
+/// Bits of a register that are set where those of one of two are, and not of both; sums.
+pub(super) fn xor_and_add(width: Width) -> (Code, Code) {
+    match width {
+        Width::V512 => (Code::EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er),
+        Width::V256 | Width::V128 => (Code::VEX_Vpxor_ymm_ymm_ymmm256, Code::VEX_Vaddps_ymm_ymm_ymmm256),
+    }
+}
+
+/// An element of memory spread over a register; `sum += a * b`.
+pub(super) fn spread_and_fma(width: Width) -> (Code, Code) {
+    match width {
+        Width::V512 => (Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32, Code::EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er),
+        Width::V256 => (Code::VEX_Vbroadcastss_ymm_m32, Code::VEX_Vfmadd231ps_ymm_ymm_ymmm256),
+        Width::V128 => (Code::VEX_Vbroadcastss_xmm_m32, Code::VEX_Vfmadd231ps_xmm_xmm_xmmm128),
+    }
+}
+
 /// Interleaving of two registers by elements, of the low and of the high half of each 128-bit lane.
 pub(super) fn unpack_singles(width: Width) -> [Code; 2] {
     match width {
@@ -66,5 +101,50 @@ pub(super) fn unpack_pairs(width: Width) -> [Code; 2] {
     match width {
         Width::V512 => [Code::EVEX_Vunpcklpd_zmm_k1z_zmm_zmmm512b64, Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64],
         Width::V256 | Width::V128 => [Code::VEX_Vunpcklpd_ymm_ymm_ymmm256, Code::VEX_Vunpckhpd_ymm_ymm_ymmm256],
+    }
+}
+
+/// Instructions that widen narrow elements to `f32`.
+#[derive(Clone, Copy)]
+pub(super) struct Widening {
+    /// 16 bits to 32, with zeros.
+    pub(super) words: Code,
+    /// 8 bits to 32, with zeros.
+    pub(super) bytes: Code,
+    /// 8 bits to 32, with the sign.
+    pub(super) signed_bytes: Code,
+    /// Shifts of 32-bit elements.
+    pub(super) shift_left: Code,
+    pub(super) shift_right: Code,
+    pub(super) shift_right_signed: Code,
+    /// `i32` to `f32`.
+    pub(super) to_float: Code,
+    /// `f32` products.
+    pub(super) multiply: Code,
+}
+
+/// The widening instructions of a width.
+pub(super) fn widening(width: Width) -> Widening {
+    match width {
+        Width::V512 => Widening {
+            words: Code::EVEX_Vpmovzxwd_zmm_k1z_ymmm256,
+            bytes: Code::EVEX_Vpmovzxbd_zmm_k1z_xmmm128,
+            signed_bytes: Code::EVEX_Vpmovsxbd_zmm_k1z_xmmm128,
+            shift_left: Code::EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8,
+            shift_right: Code::EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8,
+            shift_right_signed: Code::EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8,
+            to_float: Code::EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er,
+            multiply: Code::EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er,
+        },
+        Width::V256 | Width::V128 => Widening {
+            words: Code::VEX_Vpmovzxwd_ymm_xmmm128,
+            bytes: Code::VEX_Vpmovzxbd_ymm_xmmm64,
+            signed_bytes: Code::VEX_Vpmovsxbd_ymm_xmmm64,
+            shift_left: Code::VEX_Vpslld_ymm_ymm_imm8,
+            shift_right: Code::VEX_Vpsrld_ymm_ymm_imm8,
+            shift_right_signed: Code::VEX_Vpsrad_ymm_ymm_imm8,
+            to_float: Code::VEX_Vcvtdq2ps_ymm_ymmm256,
+            multiply: Code::VEX_Vmulps_ymm_ymm_ymmm256,
+        },
     }
 }

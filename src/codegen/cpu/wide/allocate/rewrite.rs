@@ -125,15 +125,12 @@ pub(super) fn rewrite(
 fn finish(function: &Function, made: Vec<(Code, Terminator<Physical>)>, frame: i32) -> Allocated {
     #[cfg(test)]
     let from = made.iter().map(|(code, _)| code.iter().map(|(_, n)| *n).collect()).collect();
-    // Blocks between two say nothing.
-    let comments = function.blocks.iter().map(|b| b.comment.clone()).chain(std::iter::repeat(String::new()));
-    let block = |((code, end), comment): ((Code, _), String)| BlockData {
+    let block = |(code, end): (Code, _)| BlockData {
         params: Vec::new(),
         insts: code.into_iter().map(|(inst, _)| inst).collect(),
         end,
-        comment,
     };
-    let blocks = made.into_iter().zip(comments).map(block).collect();
+    let blocks = made.into_iter().map(block).collect();
     let function = Function { width: function.width, blocks, classes: Vec::new(), pool: function.pool.clone(), frame };
     let written = |n: &u8| {
         let mut all = function.blocks.iter().flat_map(|b| &b.insts).filter_map(|i| i.dst);

@@ -33,8 +33,7 @@ pub(in super::super) struct Machine {
 impl Machine {
     /// An empty function.
     pub(in super::super) fn new(width: Width) -> Machine {
-        let entry =
-            BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return, comment: String::new() };
+        let entry = BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return };
         let (classes, pool) = (Vec::new(), Vec::new());
         Machine {
             function: Function { width, blocks: vec![entry], classes, pool, frame: 0 },
@@ -155,7 +154,7 @@ impl Machine {
         }
         let dst = self.reg(Class::Vector);
         let n = u32::try_from(self.function.pool.len()).unwrap_or(u32::MAX);
-        let op = if matches!(c, Constant::Same(_)) { Op::Spread } else { Op::Load };
+        let op = if c == Constant::Count { Op::Load } else { Op::Spread };
         let inst = self.instruction(op, Some(dst), vec![Mem::pool(n).into()]);
         self.prelude.push(Inst { origin: None, ..inst });
         self.function.pool.push(c);
@@ -189,12 +188,7 @@ impl Machine {
     /// A block that is started later, with parameters of these classes.
     pub(in super::super) fn block(&mut self, params: &[Class]) -> Block {
         let params = params.iter().map(|class| self.reg(*class)).collect();
-        self.function.blocks.push(BlockData {
-            params,
-            insts: Vec::new(),
-            end: Terminator::Return,
-            comment: String::new(),
-        });
+        self.function.blocks.push(BlockData { params, insts: Vec::new(), end: Terminator::Return });
         Block(u32::try_from(self.function.blocks.len() - 1).unwrap_or(u32::MAX))
     }
 
@@ -235,13 +229,6 @@ impl Machine {
         self.end(Terminator::Branch { compare, when, targets });
     }
 
-    /// Goes to a block if the comparison holds; else what follows is done.
-    pub(in super::super) fn leave_if(&mut self, condition: (Reg, When, Operand), to: Block, args: &[Reg]) {
-        let next = self.block(&[]);
-        self.branch(condition, (to, args), (next, &[]));
-        self.start(next);
-    }
-
     /// Goes on at a block, with what follows in it; its parameters.
     pub(in super::super) fn join(&mut self, block: Block, args: &[Reg]) -> Vec<Reg> {
         self.jump(block, args);
@@ -262,13 +249,6 @@ impl Machine {
         self.start(next);
     }
 
-    /// Says something of the block at hand.
-    pub(in super::super) fn comment(&mut self, text: String) {
-        if let Some(block) = self.function.blocks.get_mut(self.now) {
-            block.comment = text;
-        }
-    }
-
     /// Is there such an instruction?
     pub(in super::super) fn uses(&self, op: Op) -> bool {
         self.function.blocks.iter().flat_map(|b| &b.insts).any(|i| i.op == op)
@@ -281,8 +261,7 @@ impl Machine {
         for (place, block) in (0u32..).zip(&layout) {
             places[*block] = place;
         }
-        let empty =
-            || BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return, comment: String::new() };
+        let empty = || BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return };
         let mut all = std::mem::take(&mut function.blocks);
         function.blocks = layout.iter().map(|n| std::mem::replace(&mut all[*n], empty())).collect();
         for target in function.blocks.iter_mut().flat_map(|b| b.end.targets_mut()) {

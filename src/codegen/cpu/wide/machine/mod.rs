@@ -326,8 +326,6 @@ pub(super) struct BlockData<R = Reg> {
     pub(super) insts: Vec<Inst<R>>,
     /// How it ends.
     pub(super) end: Terminator<R>,
-    /// What is said of it; empty if nothing is.
-    pub(super) comment: String,
 }
 
 /// A constant.
@@ -337,8 +335,6 @@ pub(super) enum Constant {
     Same(u32),
     /// 0, 1, 2, ..
     Count,
-    /// What half a byte stands for, as `f32`: 0 to 7, then -8 to -1 (AVX-512).
-    Nibbles,
 }
 
 /// A function: of no arguments but the words, and no results.

@@ -128,11 +128,6 @@ instructions! {
         EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd213ps_ymm_ymm_ymmm256, true;
     Fnma(Tied, Vector, Vector) -> Vector, "tied - a * b":
         EVEX_Vfnmadd231ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfnmadd231ps_ymm_ymm_ymmm256, true;
-    Accumulate(Tied, Vector, Vector) -> Vector, "tied + a * b":
-        EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd231ps_ymm_ymm_ymmm256, true;
-    // Of two steps, the odd one first; subnormals count as 0
-    AccumulatePairs(Tied, Vector, Vector) -> Vector, "tied + a * b, of the pairs of bf16 in each lane":
-        EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32, INVALID, true;
     Scale(Vector, Vector) -> Vector, "a * 2^floor(b)": EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er, INVALID, true;
     Round(Vector, Number) -> Vector, "rounded to an integer, in the way that the number says":
         EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, VEX_Vroundps_ymm_ymmm256_imm8, false;
@@ -202,7 +197,6 @@ instructions! {
         INVALID, VEX_Vmaskmovps_m256_ymm_ymm, false;
     Blend(Vector, Vector, Lanes) -> Vector, "lanes of b where the mask is set, else of a":
         EVEX_Vblendmps_zmm_k1z_zmm_zmmm512b32, VEX_Vblendvps_ymm_ymm_ymmm256_ymm, false;
-    Zero() -> Vector, "0": EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, VEX_Vpxor_ymm_ymm_ymmm256, false;
     // One element to all lanes
     Spread(Vector) -> Vector, "one 32-bit element, from memory or lane 0":
         EVEX_Vbroadcastss_zmm_k1z_xmmm32, VEX_Vbroadcastss_ymm_m32, false;
@@ -234,8 +228,6 @@ instructions! {
         EVEX_Vshuff32x4_zmm_k1z_zmm_zmmm512b32_imm8, VEX_Vperm2f128_ymm_ymm_ymmm256_imm8, false;
     Within(Vector, Number) -> Vector, "elements within each 128-bit part, chosen by the number":
         EVEX_Vpermilps_zmm_k1z_zmmm512b32_imm8, VEX_Vpermilps_ymm_ymmm256_imm8, false;
-    Permute(Vector, Vector) -> Vector, "elements of b, those that the lanes of a name":
-        EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, VEX_Vpermps_ymm_ymm_ymmm256, false;
     // Masks
     MaskAnd(Mask, Mask) -> Mask, "a & b": VEX_Kandw_kr_kr_kr, INVALID, false;
     MaskOr(Mask, Mask) -> Mask, "a | b": VEX_Korw_kr_kr_kr, INVALID, false;
@@ -251,17 +243,12 @@ instructions! {
     MovImm(Number) -> General, "a number": Mov_rm64_imm32, Mov_rm64_imm32, false;
     Lea(Memory) -> General, "an address": Lea_r64_m, Lea_r64_m, false;
     Fetch(Memory) -> Nothing, "a line is fetched for writing": Prefetchw_m8, Prefetchw_m8, false;
-    FetchFirst(Memory) -> Nothing, "a line is fetched into the first-level cache": Prefetcht0_m8, Prefetcht0_m8, false;
-    FetchSecond(Memory) -> Nothing, "a line is fetched into the second-level cache": Prefetcht1_m8, Prefetcht1_m8, false;
-    FetchPassing(Memory) -> Nothing, "a line is fetched past the caches": Prefetchnta_m8, Prefetchnta_m8, false;
     Spill(Memory, General) -> Nothing, "64 bits to memory": Mov_rm64_r64, Mov_rm64_r64, false;
     Plus(Tied, General) -> General, "tied + a": Add_r64_rm64, Add_r64_rm64, true;
-    PlusImm(Tied, Number) -> General, "tied + a number, without overflow": Add_rm64_imm32, Add_rm64_imm32, false;
-    Minus(Tied, General) -> General, "tied - a": Sub_r64_rm64, Sub_r64_rm64, true;
+    PlusImm(Tied, Number) -> General, "tied + a number": Add_rm64_imm32, Add_rm64_imm32, false;
     Times(Tied, General) -> General, "tied * a": Imul_r64_rm64, Imul_r64_rm64, true;
     TimesImm(General, Number) -> General, "a * a number": Imul_r64_rm64_imm32, Imul_r64_rm64_imm32, false;
-    AndImm(Tied, Number) -> General, "tied & a number": And_rm64_imm32, And_rm64_imm32, false;
-    Halve(Tied, Number) -> General, "tied, shifted right": Shr_rm64_imm8, Shr_rm64_imm8, false;
+    AndImm(Tied, Number) -> General, "tied & a number": And_rm64_imm8, And_rm64_imm8, false;
     Compare(General, General) -> Nothing, "flags of a - b": Cmp_r64_rm64, Cmp_r64_rm64, true;
     CompareImm(General, Number) -> Nothing, "flags of a - a number": Cmp_rm64_imm32, Cmp_rm64_imm32, false;
     Get32(Memory) -> General, "32 bits from memory": Mov_r32_rm32, Mov_r32_rm32, false;

@@ -70,9 +70,6 @@ impl<R: Copy> Printer<'_, R> {
             let params: Vec<String> = data.params.iter().map(|r| (self.param)(*r)).collect();
             let params = if params.is_empty() { String::new() } else { format!("({})", params.join(", ")) };
             let _ = writeln!(out, "{block}{params}:");
-            if !data.comment.is_empty() {
-                let _ = writeln!(out, "  // {}", data.comment);
-            }
             for inst in &data.insts {
                 if let Some(i) = inst.origin.filter(|_| inst.origin != origin) {
                     let _ = writeln!(out, "  // {}", (self.note)(i));
@@ -94,7 +91,7 @@ impl<R: Copy> Printer<'_, R> {
         });
         let srcs = inst.srcs.iter().map(|s| self.operand(s));
         let operands: Vec<String> = tied.into_iter().chain(srcs).chain(mask).collect();
-        format!("{result}{} {}", inst.op.name(), operands.join(", ")).trim_end().to_string()
+        format!("{result}{} {}", inst.op.name(), operands.join(", "))
     }
 
     /// The values of the constants that it reads.
@@ -153,7 +150,6 @@ impl<R: Copy> Printer<'_, R> {
 fn constant_text(constant: Constant) -> String {
     match constant {
         Constant::Count => "count".to_string(),
-        Constant::Nibbles => "nibbles".to_string(),
         Constant::Same(bits) => match f32::from_bits(bits) {
             x if x.is_normal() || x.is_infinite() || bits == 1 << 31 => float32_text(x),
             _ => bits.cast_signed().to_string(),

@@ -95,12 +95,7 @@ impl Reader {
             };
             params.push(self.define(read::value(name)?, class));
         }
-        self.function.blocks.push(BlockData {
-            params,
-            insts: Vec::new(),
-            end: Terminator::Return,
-            comment: String::new(),
-        });
+        self.function.blocks.push(BlockData { params, insts: Vec::new(), end: Terminator::Return });
         Ok(())
     }
 
@@ -112,7 +107,6 @@ impl Reader {
                     Some(read::Literal::Float(x)) => Constant::Same((x as f32).to_bits()),
                     Some(read::Literal::Int(_)) => Constant::Same(read::integer::<i32>(e)?.cast_unsigned()),
                     _ if read::word(e)? == "count" => Constant::Count,
-                    _ if read::word(e)? == "nibbles" => Constant::Nibbles,
                     _ => return fail(e.place, "a constant belongs here"),
                 };
                 self.function.pool.push(constant);

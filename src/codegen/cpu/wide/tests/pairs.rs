@@ -195,7 +195,7 @@ fn products_of_pairs() {
                 result: 0,
                 direct: false,
             };
-            let (code, comments, _) = dot(Cpu::AVX512_BF16.width(), shape, true).expect("it can be encoded");
+            let (code, comments) = dot(Cpu::AVX512_BF16.width(), shape, true).expect("it can be encoded");
             assert!(listing(&code, &comments).contains("vdpbf16ps"));
             let Some(leaf) = Executable::new(Cpu::AVX512_BF16, &code) else { return };
             // The odd step of a pair comes first.
