@@ -10,12 +10,12 @@
 //!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
 //!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
-//!     simplify    tile/simplify.rs  what lowering says twice of indices and scalars is said once
+//!     simplify    tile/simplify.rs  merges repeated operations on indices and scalars, folds constants
 //!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
 //!   vector IR     vector/           what a `run` does, vector by vector (made by lowering/vector/), and the elementary
 //!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
-//!                 wide/machine/     their code over virtual registers, which `--emit mir` shows
+//!                 wide/machine/     code of the leaves of runs over virtual registers, which `--emit mir` shows
 //!                 codegen/llvm/     the kernels through LLVM instead (cargo feature `llvm`, `--backend llvm`)
 //!   object        runtime/          linked with the support library -> model.so, model.h, model.py
 //! ```
@@ -62,9 +62,9 @@
 //!
 //! # Decisions that are not obvious
 //!
-//! * **Two levels, one syntax.** The graph level is where a reader sees the formula and where fusion is a rewrite; the
-//!   tile level is where everything is decided that back ends would otherwise decide again. Each has its own table of
-//!   operations; both print and parse through `irtext`.
+//! * **Three levels, one syntax.** The graph level is where a reader sees the formula and where fusion is a rewrite; the
+//!   tile level is where everything is decided that back ends would otherwise decide again; vector IR is what remains inside a loop
+//!   nest. Each has its own operations; all print and parse through `irtext`.
 //! * **Monomorphic except for run-time dimensions.** Generics are checked once, symbolically, so that shapes never match only
 //!   because two sizes happen to be equal; lowering then substitutes the bound values and inlines every layer. A loop over an
 //!   array of layers stays a loop that indexes its parameters, so compile time hardly grows with depth.
@@ -75,7 +75,7 @@
 //! * **Data movement becomes views.** Transposes, slices and most reshapes become strides of a kernel's buffers; a producer
 //!   stores its result in the order that its consumer's reshape needs.
 //! * **Bounded extents instead of masks.** A tile at the end of an axis is smaller (`%r<=64`), so a row of one token costs
-//!   one row, and an empty axis nothing. A schedule for hardware that computes whole tiles turns bounds into masks.
+//!   one row, and an empty axis nothing. A schedule for hardware that computes whole tiles could turn bounds into masks.
 //! * **Calls pay only for the taps they request.** An entry point with taps is compiled twice; the plain variant has none. In the
 //!   other, tapped values inside a kernel are recomputed outside of it (`passes::separate_taps`) and, like everything that only
 //!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the
@@ -84,7 +84,7 @@
 //! * **One way for all levels of processors.** Lowering and schedule are written once. Lowering takes a machine's numbers, and
 //!   how its products take their operands (`tile::Target`), and asks nothing else; the schedule takes its lanes, registers and
 //!   features. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
-//!   a set of features. Levels have no order; code for one runs on another that has all of it. A library has kernels and
+//!   a set of features. Levels are only partially ordered: code for one runs wherever all of its features are present. A library has kernels and
 //!   plans for each level; which of them run is decided when a model is opened, by what the processor has.
 //! * **Functions are compiled independently.** Code generation declares all functions, compiles each from its kernel or plan
 //!   alone, and puts them into the object in order (`codegen::cpu::object`). So all cores are used, and the bytes do not depend
@@ -97,12 +97,11 @@
 //!   (`codegen/cpu/run.rs`, `codegen/llvm/run.rs`).
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
-//!   `codegen::cpu::wide` selects, allocates and encodes itself; what it declines is the portable code, on the same scratch, and a remark
-//!   says so (`i64`, powers of integers).
-//!   Leaves of runs go through virtual registers (`wide::machine`, `wide::allocate`). Those of products name their registers
-//!   themselves: which one holds what follows from the shape, and their code is long, up to 14 heights of unrolled steps. Written over
-//!   virtual registers they ran as fast, but compiling GPT-2 took 1.6 times as many instructions (1,150 million instead of 700
-//!   million), a third of them in the allocator.
+//!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
+//!   the same scratch, and a remark says so. Leaves of runs are selected over virtual registers (`wide::machine`) and
+//!   allocated (`wide::allocate`). All others name their registers themselves: which one holds what follows from the shape. The
+//!   code of products is long, up to 14 heights of unrolled steps: written over virtual registers it ran as fast within 2 %, but
+//!   compiling GPT-2 took 1.6 times as many instructions (1,150 million instead of 700 million), a third of them in the allocator.
 //! * **`bf16` by `bf16` has levels of its own.** `avx512bf16` (`vdpbf16ps`) and `amx` (`tdpbf16ps`) are AVX-512 in everything but
 //!   products of two `bf16` operands, whose right one lies in pairs of steps there: those of attention too, which rounds a
 //!   block's weights to pairs of keys in scratch (`pair_rows`). A library has them only if its program
@@ -112,16 +111,17 @@
 //! * **Integer weights have their own level.** `avx2vnni` is AVX2 in everything but products by quantised weights, which use byte
 //!   dot products there, as at AVX-512 (`wide/dot_bytes.rs`). A library has it only if its weights are integers, and shares all
 //!   other kernels with `avx2`.
-//! * **An element of a product is a sum of partial sums**, each over 512 steps in the order of the inner index (one over
-//!   all, if they are known to be 1024 at most; `tile/schedule/steps.rs`), whatever tiles it went through:
-//!   its bits depend neither on how many rows there are nor on who computes them.
+//! * **An element of a product is a sum of partial sums**, each over 512 steps (1024 of integers summed in groups, 2048 in AMX
+//!   tiles; one over all if they are known to be 1024 at most; `tile/schedule/steps.rs`), whatever tiles it went through. Its mode
+//!   (next bullet) says in which order the steps of a partial sum are added. For one mode, its bits depend neither on how many
+//!   rows there are nor on who computes them.
 //! * **How a product is summed is written in tile IR.** `dot ... mode=chain`, `fma`, `pairs`, `tiles`, `groups`
 //!   (`tile::DotMode`): the schedule chooses by what the CPU has and the operands fit, the verifier checks it, the tile interpreter
 //!   executes it to the bit, back ends print it. Which mode it is may depend on the rows in one case: a right operand of `bf16` that
 //!   is computed has no panels where fewer than 512 rows are known when it is compiled, and its mode is `fma`.
 //! * **Attention has queries in the lanes of vectors**, so that its maxima and sums go from register to register, never
 //!   across one. A call with few queries has them one by one instead, keys or columns in the lanes, and a query's bits are
-//!   then others than among many. At the levels for `bf16` so they are on either side of 64 queries: from there on attention of
+//!   then others than among many. At the levels for `bf16` they also differ on either side of 64 queries: from there on attention of
 //!   `bf16` multiplies pairs, below it computes in `f32`.
 //! * **Weights are packed when a model is opened.** Products read parameters from panels, stored in the order of access; a
 //!   separate plan (`prepare`) packs them, once for all sessions. The projections to queries, keys and values become one

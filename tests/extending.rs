@@ -76,9 +76,9 @@ fn diffs_are_in_the_tree() {
     }
 }
 
-/// Every pass and every kind of region that there is can be the model of another: those that are named are among them.
+/// The pass that the last command names exists.
 #[test]
-fn commands_name_what_there_is() {
+fn the_named_pass_exists() {
     let (prose, _) = parts(&read("docs/extending.md"));
     let after = prose.split("--print-after ").nth(1).expect("a pass is named");
     let pass = after.split('`').next().unwrap_or_default();

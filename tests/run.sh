@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what the tests need, and runs all of them: two commands of a Rust toolchain, a linker and Python 3.
+# Installs what the tests need and runs all of them. It needs a Rust toolchain, a linker and Python 3.
 #
-#   tests/run.sh                what .ci/run runs: some minutes
+#   tests/run.sh                all tests: some minutes
 #   tests/run.sh --test readme  only the tests that these arguments of `cargo test` choose
 #
 # Everything that is fetched goes into .venv/ and build/. Where there is no network, the tests that need Python

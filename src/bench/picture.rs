@@ -2,7 +2,7 @@
 //!
 //! Across: operations for each byte that must be moved. Up: operations a second. A slope is what memory or a cache can feed, a
 //! roof what one kind of products reaches; those that some kernel has as its ceiling are drawn, and memory and `f32`. A dot is a
-//! kernel, its area the share of the call's time that it takes. Names of kernels are where no line, dot or other name is; the
+//! kernel, its area the share of the call's time that it takes. Names of kernels are drawn where they cover no line, dot or other name; the
 //! legend has all else, and the names for which there was no room.
 
 use super::{Bound, Memory, Products, Report, Site};

@@ -30,8 +30,8 @@ pub struct CompileOptions {
     /// Show only this kernel or plan in `tile`, `vector`, `clif`, `mir` and `asm`, by its name in the tile IR (`attention.0`)
     #[arg(long, value_name = "NAME", help_heading = "Passes and dumps")]
     pub kernel: Option<String>,
-    /// Show leaf functions in `mir` with their registers, too
-    #[arg(long, help_heading = "Passes, looking inside")]
+    /// Also show leaf functions in `mir` after register allocation
+    #[arg(long, help_heading = "Passes and dumps")]
     pub mir_registers: bool,
     /// Show the bytes of each instruction in `asm`
     #[arg(long, help_heading = "Passes and dumps")]

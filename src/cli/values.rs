@@ -54,7 +54,7 @@ pub enum EmitKind {
     Vector,
     /// Cranelift's IR.
     Clif,
-    /// Virtual-register code of leaf functions.
+    /// Virtual-register code of the leaf functions of runs.
     Mir,
     /// Machine code as text.
     Asm,
@@ -164,7 +164,7 @@ impl EmitKind {
             EmitKind::Tile => "tile IR for one instruction set: kernels and plans; can be compiled again",
             EmitKind::Vector => "vector IR for one instruction set: what each run of a kernel does, vector by vector",
             EmitKind::Clif => "Cranelift IR for one instruction set",
-            EmitKind::Mir => "virtual-register code of leaf functions for one instruction set",
+            EmitKind::Mir => "virtual-register code of the leaf functions of runs for one instruction set",
             EmitKind::Asm => "assembly for one instruction set",
             EmitKind::Obj => "the object file before linking",
             EmitKind::So => "the shared library",
@@ -404,7 +404,7 @@ pub enum Listed {
     Tile,
     /// Operations of the vector IR
     Vector,
-    /// Operations of virtual-register code, which leaf functions are made of
+    /// Operations of virtual-register code, which the leaf functions of runs are made of
     Mir,
     /// Elementary functions, written in vector IR, with their error bounds
     Functions,

@@ -60,7 +60,7 @@ fn entries(level: OpsLevel) -> Vec<Entry> {
             .collect(),
         OpsLevel::Graph => ir::Op::table().iter().map(|row| entry(level, row, "class", row.class.text())).collect(),
         OpsLevel::Tile => {
-            tile::Op::table().iter().map(|row| entry(level, row, "stands in", row.class.text())).collect()
+            tile::Op::table().iter().map(|row| entry(level, row, "allowed in", row.class.text())).collect()
         }
         OpsLevel::Vector => function::operations()
             .into_iter()

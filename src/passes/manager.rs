@@ -257,7 +257,7 @@ impl<'a> Manager<'a> {
                     continue;
                 }
             }
-            // What the function asks of a call stays, whatever becomes of the operations that requested it.
+            // What the function requires of a call stays, whatever becomes of the operations that require it.
             let before = known.needs.get_or_insert_with(|| requirements(function));
             let values = function.value_count();
             let this = (pass.run)(function, &mut self.context);

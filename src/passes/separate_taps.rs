@@ -34,7 +34,7 @@
 //!
 //! A tap is a use, and what is used twice cannot stay inside of a kernel: one tap of attention's weights would keep every
 //! attention from being fused, and one of a sum before an activation every such product. The copies that this pass makes are
-//! needed by their tap alone (`ir::needed_without_taps`), so lowering puts them after a jump: a call computes them if it asks
+//! needed by their tap alone (`ir::needed_without_taps`), so lowering guards them with a branch: a call computes them if it asks
 //! for the tap, for each layer by itself, and what the results need is fused as it is without taps. Other passes keep the two
 //! apart: `cse` and `merge-matmuls` do not make one of what only taps need and what is needed anyway.
 //!

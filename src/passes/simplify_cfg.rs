@@ -45,7 +45,7 @@
 //! | same-argument | the argument of a block is what every jump to it gives | all give one value (or the argument itself), or literals that are equal |
 //! | merge | a block and the only one it jumps to become one | nothing else jumps there |
 //!
-//! All are exact. They are repeated until none applies, for each makes space for the others.
+//! All are exact. They are repeated until none applies, for each may make others applicable.
 //!
 //! # What it does not do
 //!

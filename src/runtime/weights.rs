@@ -237,7 +237,7 @@ mod tests {
         let e = weights.read(&[param("h.*.w", &[3], Elem::F32, &[2]), param("h.0.w", &[], Elem::F32, &[3])]);
         assert_eq!(
             e.unwrap_err(),
-            "the weights file does not fit: 3 tensors\n  h.1.w: i8[2] in the file, f32[2] in the program\n  \
+            "the weights file does not match: 3 tensors\n  h.1.w: i8[2] in the file, f32[2] in the program\n  \
              missing: h.2.w: f32[2]\n  h.0.w: f32[2] in the file, f32[3] in the program"
         );
         let other = header.replace("h.1.w", "h.\\u0030.w");

@@ -2,7 +2,7 @@
 //!
 //! In: a source text. Out: the tree of what could be read, and the diagnostics of what could not.
 //! LALRPOP gives an error as the token that does not fit and the list of those that would; `mistakes` finds
-//! the likely mistake after the pair.
+//! the likely mistake that explains the pair.
 
 use super::ast;
 use super::habits;

@@ -115,7 +115,7 @@ const GROUPS: &[(&[&str], &str, &[&str])] = &[
     (&["*", "/", "@"], "an operator", &["*", "/", "%", "@", "+", "-", ".", "(", "[", "< element type", ".."]),
 ];
 
-/// True for words that cannot be names, and for soft keywords instead of a keyword.
+/// True for words that cannot be names, and for soft keywords where a keyword may be.
 pub(super) fn is_reserved(token: Token<'_>) -> bool {
     matches!(
         token,

@@ -56,7 +56,7 @@ pub struct EmitOptions {
     pub asm: bool,
     /// The bytes of each instruction in that text.
     pub asm_bytes: bool,
-    /// The virtual-register code of each leaf function, as text.
+    /// The virtual-register code of each leaf function that has it, as text.
     pub mir: bool,
     /// Its code with registers, too.
     pub mir_registers: bool,

@@ -28,10 +28,11 @@ codes! {
 
     /// An attribute is missing or unknown.
     ATTRIBUTE = "E0706", "a missing or unknown attribute in IR text";
-    rule: "Each operation has exactly the attributes that the table of operations lists, each given once.";
+    rule: "Each operation has the attributes that the table of operations lists (`attnc ops`), each given at most once; only\n\
+           those in brackets may be omitted.";
 
     /// Lines in an invalid order.
-    STRUCTURE = "E0707", "IR text consists of functions, these of blocks, and blocks end in a jump or return";
+    STRUCTURE = "E0707", "invalid structure of IR text";
     rule: "`func` holds blocks, each with a label; the last line of a block, and only that, is `br`, `br_if` or\n\
            `return`. A fused region is one block without a label that ends in `yield`, and contains no other region.";
 

@@ -85,8 +85,8 @@ codes! {
 
     /// A keyword of another language.
     FOREIGN_WORD = "E0113", "a keyword of another language";
-    rule: "The keywords of attn are `use layer model fn pub let var for in if else tap where and or not true false inf`. The\n\
-           message suggests what to write instead.";
+    rule: "The keywords of attn are `fn pub let var for in while if else break where and or not true false inf`, and, where an\n\
+           item, a field or a statement begins, `use layer model tap`. The message suggests what to write instead.";
     - failing: "fn scale(x: f32[S]) -> f32[S] {\n    return x * 2\n}\n";
     - fixed: "fn scale(x: f32[S]) -> f32[S] {\n    x * 2\n}\n";
 

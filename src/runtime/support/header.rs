@@ -219,7 +219,7 @@ impl Cursor<'_> {
             }
             let digits = self.text.get(start..self.at).unwrap_or("");
             if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
-                return self.wrong("a whole number");
+                return self.wrong("an integer");
             }
             if out.len() == MAX_RANK {
                 fail!(Weights, "the header has a list of more than {MAX_RANK} numbers");
