@@ -289,7 +289,8 @@ impl<'a> Body<'a> {
         for fact in std::mem::take(&mut matching.conditions) {
             let shown = super::dims::show_fact(&fact);
             self.require(fact, span, &|| {
-                Diagnostic::error(dimensions::NEGATIVE, format!("`{what}` requires {shown}")).at(span, "this is never true")
+                Diagnostic::error(dimensions::NEGATIVE, format!("`{what}` requires {shown}"))
+                    .at(span, "this is never true")
             });
         }
         let mut all = receiver.as_ref().map(|(instance, _)| instance.dims.clone()).unwrap_or_default();
