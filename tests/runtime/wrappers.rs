@@ -220,7 +220,7 @@ fn python_imports_the_pair_by_any_name() {
     assert!(!done.status.success());
     std::fs::copy(folder.join("from.so"), folder.join("alone.so")).unwrap();
     let told = String::from_utf8_lossy(&import("import alone").stderr).into_owned();
-    assert!(told.contains("alone.py, is not there: make it with `--emit python`"), "{told}");
+    assert!(told.contains("alone.py is missing: generate it with `--emit python`"), "{told}");
 }
 
 #[test]
