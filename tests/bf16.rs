@@ -448,7 +448,7 @@ fn bounded_steps_go_in_pairs_only_where_they_are_even() {
         let mut tiles = parsed(&source);
         if !in_pairs {
             let refused = tile::verify::verify(&tiles).map(|_| ()).unwrap_err().to_string();
-            assert!(refused.contains("mode `pairs`: the number of steps is even"), "{refused}");
+            assert!(refused.contains("mode `pairs`: the number of steps must be even"), "{refused}");
             tiles = parsed(&source.replace("mode=pairs", "mode=chain"));
         }
         tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));

@@ -209,7 +209,7 @@ fn narrow_operands_are_those_of_products() {
         ("%x: in f32", "%x: in bf16", "the right operand of `dot` alone"),
         ("%h: in bf16", "%h: in f16", "element types f16 and f32 differ"),
         ("store %y[%zero, %at], %second", "store %y[%zero, %at], %b", "the right operand of `dot` alone"),
-        ("%c, %first, mode=chain", "%c, %first, mode=fma", "dot: mode `fma`: portable does not have it"),
+        ("%c, %first, mode=chain", "%c, %first, mode=fma", "dot: mode `fma`: portable does not support it"),
         // Panels of eight columns are half a vector there.
         ("cpu(portable)", "cpu(avx512)", "whole vectors of 16 lanes"),
         ("%w[%i, %zero, %zero], %s", "%w[%i, %zero, %at], %s", "whole vectors of 4 lanes"),
@@ -249,10 +249,10 @@ fn panels_of_pairs_have_whole_vectors() {
         ("%w[%zero, %zero, %zero]", "%w[%zero, %one, %zero]", "whole vectors of 16 lanes"),
         ("%w[%zero, %zero, %zero]", "%w[%zero, %zero, %one]", "whole vectors of 16 lanes"),
         (", mode=pairs        :", "                    :", "a scheduled product has a mode"),
-        ("cpu(avx512bf16)", "cpu(avx512)", "mode `pairs`: avx512 does not have it"),
-        ("mode=pairs", "mode=tiles", "mode `tiles`: avx512bf16 does not have it"),
-        ("mode=pairs", "mode=groups", "mode `groups`: the left operand is of `f32`"),
-        ("mode=pairs", "mode=fma", "mode `fma`: the left operand is of `f32`"),
+        ("cpu(avx512bf16)", "cpu(avx512)", "mode `pairs`: avx512 does not support it"),
+        ("mode=pairs", "mode=tiles", "mode `tiles`: avx512bf16 does not support it"),
+        ("mode=pairs", "mode=groups", "mode `groups`: the left operand must be `f32`"),
+        ("mode=pairs", "mode=fma", "mode `fma`: the left operand must be `f32`"),
         ("%w: in bf16[20, 32, 2]", "%w: in bf16[20, 32, 2] strides[2050, 2, 1]", "near each other"),
         ("const 0.0 ", "const 1.0 ", "start with 0 or go on from a tile"),
     ];
@@ -263,7 +263,7 @@ fn panels_of_pairs_have_whole_vectors() {
     let odd = PAIRS.replace("tile f32[4, 40]", "tile f32[4, 39]").replace("tile f32[40, 20]", "tile f32[39, 20]");
     let tiles = odd.replace("mode=pairs", "mode=tiles").replace("cpu(avx512bf16)", "cpu(amx)");
     check(&tiles).unwrap_or_else(|e| panic!("{e}"));
-    refused(&tiles, "mode=tiles", "mode=pairs", "the number of steps is even");
+    refused(&tiles, "mode=tiles", "mode=pairs", "the number of steps must be even");
 }
 
 const PAIR_ROWS: &str = r#"module "pair_rows"
@@ -340,11 +340,11 @@ kernel @k(%x: in f32[4, 96], %w: in i8[1, 96, 16], %s: in f32[1, 3, 16], %y: out
 fn groups_are_of_whole_panels() {
     check(GROUPS).unwrap_or_else(|e| panic!("{e}"));
     let changes = [
-        ("cpu(avx2vnni)", "cpu(avx2)", "mode `groups`: avx2 does not have it"),
+        ("cpu(avx2vnni)", "cpu(avx2)", "mode `groups`: avx2 does not support it"),
         // A panel of 32 columns there.
         ("cpu(avx2vnni)", "cpu(avx512)", "a panel of 32 columns"),
         ("%x: in f32[4, 96]", "%x: in f32[4, 96] strides[1, 4]", "32 steps side by side"),
-        ("mode=groups", "mode=pairs", "mode `pairs`: avx2vnni does not have it"),
+        ("mode=groups", "mode=pairs", "mode `pairs`: avx2vnni does not support it"),
     ];
     for (from, to, message) in changes {
         refused(GROUPS, from, to, message);

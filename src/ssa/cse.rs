@@ -65,8 +65,8 @@ pub fn fold_and_merge<D: Dialect>(
             let inst = body.inst(i);
             if same.is_none() && D::effects(&inst.op).is_repeatable() {
                 let Some(group) = group(body, inst, result) else { continue };
-                let before = last.insert((digest::<D>(inst), group), seen.len());
-                seen.push((i, b, before));
+                let key = (digest::<D>(inst), group);
+                let before = last.get(&key).copied();
                 let chain = std::iter::successors(before, |at| seen[*at].2);
                 same = chain.into_iter().find_map(|at| {
                     let (j, place, _) = seen[at];
@@ -76,8 +76,12 @@ pub fn fold_and_merge<D: Dialect>(
                         && same_operands::<D>(earlier, inst)
                         && body.ty(v) == body.ty(result)
                         && cfg.dominates(place, b);
-                    (alike && !dead[j]).then_some(v)
+                    alike.then_some(v)
                 });
+                if same.is_none() {
+                    last.insert(key, seen.len());
+                    seen.push((i, b, before));
+                }
             }
             if same.is_some() {
                 replaced[result] = same;

@@ -1,6 +1,6 @@
 //! Builders of kernels and plans: an instruction a call, types by rule.
 //!
-//! In: what the lowering decides. Out: well-typed bodies. Operands of the wrong kind are a mistake of ours; the builder
+//! In: what the lowering decides. Out: well-typed bodies. Operands of the wrong kind are a bug in attnc; the builder
 //! gives the result a best guess, and the verifier complains.
 
 use super::{

@@ -82,11 +82,11 @@ impl DotMode {
             DotMode::Groups => cpu.sums_bytes(),
         };
         if !has {
-            return Err(format!("{cpu} does not have it"));
+            return Err(format!("{cpu} does not support it"));
         }
-        let p = Product::of(body, dot).ok_or("three tiles, or two and a scalar")?;
+        let p = Product::of(body, dot).ok_or("it takes three tiles, or two and a scalar")?;
         if p.result.elem != Elem::F32 || p.result.cols.is_one() {
-            return Err("the result is of `f32`, of more than one column".into());
+            return Err("the result must be `f32`, of more than one column".into());
         }
         if i64::from(p.result.pitch()) >= FARTHEST {
             return Err("the result's rows are too far apart".into());
@@ -94,7 +94,7 @@ impl DotMode {
         match self {
             DotMode::Chain => Ok(()),
             DotMode::Fma => p.floats(cpu),
-            DotMode::Pairs if !p.left.cols.is_even(body) => Err("the number of steps is even".into()),
+            DotMode::Pairs if !p.left.cols.is_even(body) => Err("the number of steps must be even".into()),
             DotMode::Pairs | DotMode::Tiles => p.pairs(cpu),
             DotMode::Groups => p.floats(cpu).and_then(|()| p.groups(cpu)),
         }
@@ -181,7 +181,7 @@ impl<'a> Product<'a> {
     /// Operands of `f32`, or such that are widened to it; of the right one whole vectors are read of each row.
     fn floats(&self, cpu: Cpu) -> Result<(), String> {
         if !matches!(self.left.space, Space::L1(_)) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
-            return Err("the left operand is of `f32`".into());
+            return Err("the left operand must be `f32`".into());
         }
         let lanes = self.vectors(cpu).saturating_mul(i64::from(cpu.lanes()));
         let (row, least) = match self.made[1] {
@@ -200,7 +200,9 @@ impl<'a> Product<'a> {
         };
         match row {
             Some(row) if (least..FARTHEST).contains(&row) => Ok(()),
-            _ => Err("the right operand's rows are at known distances, whole vectors long, and not in pairs".into()),
+            _ => {
+                Err("the right operand's rows must be at known distances, whole vectors long, and not in pairs".into())
+            }
         }
     }
 
@@ -220,12 +222,12 @@ impl<'a> Product<'a> {
     fn groups(&self, cpu: Cpu) -> Result<(), String> {
         let dense = matches!(self.left.space, Space::L1(_)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
         if !dense {
-            return Err(format!("the left operand has {GROUP} steps side by side"));
+            return Err(format!("the left operand must have {GROUP} steps side by side"));
         }
         let columns = 2 * i64::from(cpu.lanes());
         let scaled = self.made[1].filter(|d| matches!(d.op, Op::LoadScaled { .. }));
         if scaled.and_then(|load| self.scaled_row(load)) != Some(columns) || self.vectors(cpu) != 2 {
-            return Err(format!("the right operand is a panel of {columns} columns of whole numbers"));
+            return Err(format!("the right operand must be a panel of {columns} columns of integers"));
         }
         Ok(())
     }
@@ -233,11 +235,13 @@ impl<'a> Product<'a> {
     /// A left operand of `bf16` in place, its steps dense; a right one that lies in pairs of steps.
     fn pairs(&self, cpu: Cpu) -> Result<(), String> {
         if self.left_window() != Some((Some(1), Some(Elem::BF16))) {
-            return Err("the left operand is a window of `bf16` with its steps side by side".into());
+            return Err("the left operand must be a window of `bf16` with its steps side by side".into());
         }
         let vectors = self.vectors(cpu);
         if vectors > 2 || !self.adds {
-            return Err("the sums are of two vectors of columns at most, and start with 0 or go on from a tile".into());
+            return Err(
+                "the sums must be of two vectors of columns at most, and start with 0 or go on from a tile".into()
+            );
         }
         let near = match self.made[1] {
             Some(load) if load.op == Op::LoadPairs => {
@@ -251,6 +255,10 @@ impl<'a> Product<'a> {
             Some(made) => made.op == Op::PairRows,
             None => false,
         };
-        if near { Ok(()) } else { Err("the right operand has pairs of steps of whole vectors, near each other".into()) }
+        if near {
+            Ok(())
+        } else {
+            Err("the right operand must have pairs of steps of whole vectors, near each other".into())
+        }
     }
 }

@@ -322,7 +322,7 @@ operations! {
     Element "element", ["x"], [], Kernel NONE, Computed rules::element, "the element of a tile of one, as a scalar";
     Transpose "transpose", ["x"], [], Kernel NONE, Computed rules::transpose, "rows and columns exchanged";
     LoadScaled { bits } "load_scaled", ["buffer", "index*", "scales"], [bits: u8], Kernel READS, Declared rules::scaled,
-        "a panel of whole numbers times scales";
+        "a panel of integers times scales";
     LoadPairs "load_pairs", ["buffer", "index*"], [], Kernel READS, Declared rules::pairs, "a panel of pairs of steps";
     PairRows "pair_rows", ["x"], [], Kernel NONE, Declared rules::pair_rows, "the nearest bf16, two rows side by side";
     Dot { mode } "dot", ["a", "b", "acc"], [mode: Option<DotMode> = None], Kernel NONE, Computed rules::dot, "acc + a @ b";

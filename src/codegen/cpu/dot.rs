@@ -100,7 +100,7 @@ impl Code<'_, '_> {
         Ok(Factor { start, row, col, elem })
     }
 
-    /// The panel after a `load_scaled`.
+    /// The panel that a `load_scaled` reads.
     ///
     /// # Errors
     /// A form that the verifier refuses.
@@ -158,7 +158,7 @@ impl Code<'_, '_> {
         }
     }
 
-    /// Emits `acc + a @ b`, the result instead of the accumulator or in one of its own.
+    /// Emits `acc + a @ b`, the result in the accumulator's place or in one of its own.
     ///
     /// # Errors
     /// Operands that are neither in scratch nor windows.

@@ -92,7 +92,7 @@ pub struct Tier<'a> {
 /// and code.
 ///
 /// # Errors
-/// A form that the verifier refuses, or that Cranelift does; a mistake of ours either way.
+/// A form that the verifier refuses, or that Cranelift does; a bug in attnc either way.
 pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions) -> Result<Compiled, String> {
     let threads = wanted.threads.map_or_else(threads::all, NonZero::get);
     let first = tiers.first().ok_or("a model without code")?;

@@ -386,7 +386,7 @@ impl Code<'_, '_> {
         }
     }
 
-    /// The tile after a value that lies in scratch from before the run.
+    /// The tile of a value that lies in scratch from before the run.
     fn lies_before(&self, run: &Run<'_>, v: tile::Value) -> Option<TileType> {
         let t = self.body.ty(v).tile().filter(|t| matches!(t.space, Space::L1(_)))?;
         let made_here = run.insts.iter().any(|i| self.body.inst(*i).result == Some(v));

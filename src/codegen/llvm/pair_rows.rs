@@ -1,7 +1,7 @@
 //! `pair_rows`: rows of a tile in scratch as `bf16`, two of them side by side.
 //!
 //! In: two tiles in scratch, the result over the operand or apart from it. Out: LLVM IR. A pair is written when both of its
-//! rows have been read, and lies over rows that are after. Rows that the operand does not have are zeros.
+//! rows have been read, and lies over rows that were read already. Rows that the operand does not have are zeros.
 
 use inkwell::IntPredicate;
 use inkwell::values::PointerValue;

@@ -4,7 +4,7 @@
 //! vectors of columns; then the rest of the columns as one more vector with a mask; then the row's reductions are put
 //! together and written. A run that reduces rows away goes the other way: for each vector of columns all rows in order, and
 //! what they add up to is in a register all the while. In each step every operand in scratch is read before anything is
-//! written, so a result may replace an operand.
+//! written, so a result may lie where an operand did.
 
 use std::collections::BTreeMap;
 
@@ -309,7 +309,7 @@ impl<'c> Code<'_, '_, 'c> {
         }
     }
 
-    /// The tile after a value that lies in scratch from before the run.
+    /// The tile of a value that lies in scratch from before the run.
     fn lies_before(&self, run: &Run<'_, 'c>, v: tile::Value) -> Option<TileType> {
         let t = self.body.ty(v).tile().filter(|t| matches!(t.space, Space::L1(_)))?;
         let made_here = run.insts.iter().any(|i| self.body.inst(*i).result == Some(v));

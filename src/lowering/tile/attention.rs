@@ -194,7 +194,7 @@ struct Attention {
 /// The kernel that computes a body of one attention and elementwise operations on its result into `out`.
 ///
 /// # Errors
-/// A body of another form, a mistake of ours.
+/// A body of another form, a bug in attnc.
 pub(super) fn attention(
     name: &str,
     machine: &Target,

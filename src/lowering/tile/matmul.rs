@@ -69,10 +69,10 @@ fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
 
 /// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
 /// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them; in pairs, if that
-/// is asked for and can be. Panels of whole numbers have scales for groups of steps, of which STEPS is a multiple.
+/// is asked for and can be. Panels of integers have scales for groups of steps, of which STEPS is a multiple.
 ///
 /// # Errors
-/// A body of another form, a mistake of ours.
+/// A body of another form, a bug in attnc.
 pub(super) fn matmul(
     name: &str,
     machine: &Target,
@@ -165,7 +165,7 @@ pub(super) fn matmul(
     let mut own: Vec<usize> = (0..rank - 2).collect();
     if let Some(p) = &packed {
         b2 = p.numbers.clone();
-        // Panels of whole numbers have axes of known extents alone: those along which they repeat are left out.
+        // Panels of integers have axes of known extents alone: those along which they repeat are left out.
         if let Some((view, _)) = &mut scales {
             for i in (0..rank - 2).rev().filter(|i| p.numbers.strides.get(*i) == Some(&zero())) {
                 (b2, *view) = (b2.select(i, &zero()), view.select(i, &zero()));

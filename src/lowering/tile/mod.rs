@@ -106,7 +106,7 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
 /// as they are.
 ///
 /// # Errors
-/// A form that the lowering does not know, or what it made is wrong; a mistake of ours, for the verifier accepted the module.
+/// A form that the lowering does not know, or what it made is wrong; a bug in attnc, for the verifier accepted the module.
 pub fn lower(module: ir::Verified<'_>, target: impl Into<Target>) -> Result<VerifiedModule, String> {
     lower_packed(module, target, WeightFormat::F32)
 }

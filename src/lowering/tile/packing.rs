@@ -21,7 +21,7 @@
 //!   zeros where the panel is not full;  load 64 x NR (or 256, turned);  store
 //! ```
 //!
-//! Panels of whole numbers are made by `quantise`; parameters that lie joined, but in no panels, are in `join`.
+//! Panels of integers are made by `quantise`; parameters that lie joined, but in no panels, are in `join`.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ impl WeightFormat {
         }
     }
 
-    /// Bits of the whole numbers, if it has them.
+    /// Bits of the integers, if it has them.
     fn bits(self) -> Option<u8> {
         match self {
             WeightFormat::F32 | WeightFormat::Bf16 => None,
@@ -149,7 +149,7 @@ pub(super) struct Part {
 pub(super) struct PackedWindow {
     /// Its panels.
     pub(super) panels: Part,
-    /// Their scales, if they are whole numbers of so many bits.
+    /// Their scales, if they are integers of so many bits.
     pub(super) scales: Option<(Part, u8)>,
     /// Are the steps in pairs?
     pub(super) in_pairs: bool,
@@ -159,7 +159,7 @@ pub(super) struct PackedWindow {
 pub(super) struct Panels {
     /// `[batch.., P, K, NR]`; with 4 bits, `[batch.., P, ceil(K / 2), NR]`; in pairs, `[batch.., P, ceil(K / 2), NR, 2]`.
     pub(super) numbers: View,
-    /// Scales, `[batch.., P, ceil(K / 32), NR]`, and bits, of panels of whole numbers.
+    /// Scales, `[batch.., P, ceil(K / 32), NR]`, and bits, of panels of integers.
     pub(super) scales: Option<(View, u8)>,
     /// Are the steps in pairs?
     pub(super) in_pairs: bool,
@@ -279,7 +279,7 @@ pub(super) struct Packed {
 /// as it lies.
 ///
 /// # Errors
-/// A window without steps and columns, a mistake of ours.
+/// A window without steps and columns, a bug in attnc.
 pub(super) fn now(columns: i64, window: &View, root: Value, in_pairs: bool) -> Result<Option<Packed>, String> {
     let [.., k, n] = window.shape.as_slice() else { return Ok(None) };
     if (window.elem != Elem::F32 && !in_pairs) || n.as_const() == Some(1) {
@@ -338,7 +338,7 @@ pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
 /// Adds the plan that packs to the module, with its kernels; nothing where nothing is packed.
 ///
 /// # Errors
-/// A parameter that is not declared, a mistake of ours.
+/// A parameter that is not declared, a bug in attnc.
 pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let packing = std::mem::replace(&mut shared.packing, Packing::new(0, WeightChoice::default()));
     if packing.weights.is_empty() && packing.joined.is_empty() {
@@ -413,7 +413,7 @@ pub(super) struct Area {
 /// Launches a kernel for each tensor of a parameter, of which there are so many: it reads windows of it and writes areas.
 ///
 /// # Errors
-/// A parameter that is not declared, a mistake of ours.
+/// A parameter that is not declared, a bug in attnc.
 pub(super) fn launch_for_each(
     b: &mut PlanBuilder,
     out: &tile::Module,

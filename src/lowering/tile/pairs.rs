@@ -46,7 +46,7 @@ pub(super) struct Pairs {
 /// The kernel for a window of a known number of steps, into panels of so many columns.
 ///
 /// # Errors
-/// A window of another form, a mistake of ours.
+/// A window of another form, a bug in attnc.
 pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("an operand of a product has two axes or more")?;
     let k = k.as_const().filter(|k| *k > 0).ok_or("pairs of an unknown number of steps")?;

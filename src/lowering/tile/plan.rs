@@ -37,7 +37,7 @@ use taps::ForTaps;
 /// is launched again, not made again.
 ///
 /// # Errors
-/// A form that is not known here, a mistake of ours.
+/// A form that is not known here, a bug in attnc.
 pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);

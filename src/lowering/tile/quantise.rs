@@ -1,4 +1,4 @@
-//! Kernels that pack weights as whole numbers with scales.
+//! Kernels that pack weights as integers with scales.
 //!
 //! In: a window of a parameter, `[batch.., K, N]`, and how many bits a number shall have. Out: the kernel, what it reads,
 //! and what it writes: panels `[batch.., P, K, NR]` of `i8` and scales `[batch.., P, ceil(K / 32), NR]`. With 4 bits a byte
@@ -57,7 +57,7 @@ pub(super) fn groups(k: i64) -> i64 {
 /// The kernel for a window whose extents are known and at least 1, into panels of so many columns.
 ///
 /// # Errors
-/// A window of another form, a mistake of ours.
+/// A window of another form, a bug in attnc.
 pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised, String> {
     let (lead, [k, n]) = from.shape.split_last_chunk::<2>().ok_or("a weight has two axes or more")?;
     let (Some(k), Some(width)) = (k.as_const(), n.as_const()) else { return Err("a weight of unknown extents".into()) };

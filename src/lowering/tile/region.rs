@@ -114,7 +114,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The views after the declared buffers, in order.
+    /// The views that the declared buffers stand for, in order.
     pub(super) fn declared(&self) -> Vec<View> {
         let pairs = self.operands.iter().zip(&self.buffers);
         pairs.filter(|(_, b)| b.is_some()).filter_map(|(o, _)| o.view().cloned()).collect()

@@ -19,7 +19,9 @@ use crate::ssa::Block;
 // Values of the routine, beside those of the tile IR.
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Space, TileType, Type, Value};
+use crate::vector::expand::Expanded;
 use crate::vector::routine::{self, At, Builder, Op as Do};
+use crate::vector::{Features, library};
 
 /// How many lanes of a vector there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,13 +119,16 @@ pub(super) struct Lower<'a> {
 }
 
 /// About how many machine instructions an operation is.
-fn cost(op: &Op) -> usize {
+fn cost(op: &Op, features: Features) -> usize {
     match op {
         Op::Unary(UnaryOp::Exp) => 14,
         Op::Unary(UnaryOp::Exp2) => 8,
         Op::Unary(UnaryOp::Tanh | UnaryOp::Sigmoid | UnaryOp::Silu | UnaryOp::Gelu | UnaryOp::GeluTanh) => 25,
         Op::Unary(UnaryOp::Erf) => 45,
         Op::Unary(UnaryOp::Sin | UnaryOp::Cos) => 140,
+        Op::Unary(op) => {
+            library::unary(*op).and_then(|name| library::expanded(name, features).ok()).map_or(1, Expanded::size)
+        }
         Op::Binary(BinaryOp::Pow | BinaryOp::Rem) => 150,
         Op::Narrow { .. } => 6,
         Op::Full | Op::Copy => 0,
@@ -172,7 +177,7 @@ impl<'a> Lower<'a> {
 
     /// About how many machine instructions there are for each vector.
     fn work(&self) -> usize {
-        self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op)).sum()
+        self.f.insts.iter().map(|i| cost(&self.f.body.inst(*i).op, self.shape.features)).sum()
     }
 
     /// Lanes of a vector.

@@ -117,7 +117,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T, EvalError> {
     Err(EvalError { message: message.into(), loc: Loc::default(), internal: false })
 }
 
-/// A mistake of ours.
+/// A bug in attnc.
 fn broken<T>(message: impl Into<String>) -> Result<T, EvalError> {
     Err(EvalError { message: message.into(), loc: Loc::default(), internal: true })
 }

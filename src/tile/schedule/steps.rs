@@ -29,13 +29,17 @@ use cranelift_entity::SecondaryMap;
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Dim;
 use crate::tile::{
-    Body, Cpu, Extent, Feature, Inst, Kernel, KernelBuilder, Op, TileType, Type, Value, ValueDef, simplify,
+    Body, Cpu, Extent, Feature, GROUP, Inst, Kernel, KernelBuilder, Op, TileType, Type, Value, ValueDef, simplify,
 };
 
 const CHAIN: i64 = 512;
 const ONE_CHAIN: i64 = 1024;
 const OF_GROUPS: i64 = 1024;
 const OF_TILES: i64 = 2048;
+
+// A block of steps begins with a group of integers, and with a pair of steps.
+const _: () =
+    assert!(CHAIN % GROUP as i64 == 0 && OF_GROUPS % GROUP as i64 == 0 && CHAIN % 2 == 0 && OF_TILES % 2 == 0);
 
 /// Puts a kernel's product into a loop over blocks of steps, if it is over too many.
 pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) {

@@ -381,7 +381,7 @@ impl Checker<'_, '_> {
             // Written when the row, or the column, has been read.
             Op::Reduce { .. } => same,
             Op::Element | Op::Transpose => false,
-            // A pair is written when its rows have been read, over rows that are after.
+            // A pair is written when its rows have been read, over rows that were read already.
             Op::PairRows => place,
             // At each place of the iteration space everything is read before anything is written.
             _ => same && self.run_of(at) == Some((a.rows, a.cols)),

@@ -143,8 +143,8 @@ impl VerifiedModule {
         self.0
     }
 
-    /// Changes the module in a way that moves no access, as a schedule does: rules 24 to 27 hold as before, and all others are
-    /// checked again.
+    /// Changes the module in a way that keeps accesses inside of what they were, as a schedule does, which reads parts of what
+    /// was read: rules 24 to 27 hold as before, and all others are checked again.
     ///
     /// # Errors
     /// What the change complains of, or the invariants that do not hold after it; and the module as it was left.

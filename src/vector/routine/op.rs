@@ -1,7 +1,7 @@
 //! The operations of routines, declared once.
 //!
-//! [`Op`] carries the attributes; the table gives name and effects. Types are in `rules`, and every `match` on [`Op`]
-//! lists all of them.
+//! [`Op`] carries the attributes; its names and effects are here, types in `rules`, the text in `text`. The count of lanes that
+//! `load_apart` and `store_apart` take is at least 1.
 
 use std::fmt;
 

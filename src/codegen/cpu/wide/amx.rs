@@ -213,7 +213,7 @@ impl Tiles {
         self.number(Code::Mov_rm64_imm32, INNER, BLOCK);
         self.asm.bind(block);
         self.all_bands();
-        // On to the steps behind: the words say where everything began.
+        // On to the next steps: the words say where everything began.
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, SAVED), NEXT));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, COUNT, at(Register::RSP, BEFORE)));
         self.two(Code::Add_r64_rm64, COUNT, INNER);

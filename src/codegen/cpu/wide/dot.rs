@@ -14,7 +14,7 @@
 //!
 //! Every element is one chain `fma(a, b, sum)` from 0 in the order of the inner index, whatever the tile, and what lies in
 //! the accumulator's place is added to its end (`tile::Op::Dot`). Pairs of `bf16` go through `vdpbf16ps`, the odd step of
-//! each pair first, without subnormals; whole numbers at AVX-512 and with AVX-VNNI are summed exactly in groups, by left
+//! each pair first, without subnormals; integers at AVX-512 and with AVX-VNNI are summed exactly in groups, by left
 //! operands in 8 bits (`dot_whole`, `dot_bytes`).
 //!
 //! A left operand whose rows are whole pages apart has all their lines in one set of the first-level cache, which has
@@ -53,7 +53,7 @@ pub(super) struct DotShape {
     pub(super) vectors: i32,
     /// What `b` is made of.
     pub(super) right: Right,
-    /// Are elements of `a` rounded in groups, where `b` is whole numbers and the steps are whole groups, and multiplied as
+    /// Are elements of `a` rounded in groups, where `b` is integers and the steps are whole groups, and multiplied as
     /// bytes?
     pub(super) groups: bool,
     /// Do all sums start with one number? Else they start with 0, and what lies in the accumulator's place is added.
@@ -89,7 +89,7 @@ impl Right {
         matches!(self, Right::Bytes | Right::Nibbles)
     }
 
-    /// What the elements of a row of `a` are rounded by, where `b` is whole numbers (`dot_whole`): the bits of the least
+    /// What the elements of a row of `a` are rounded by, where `b` is integers (`dot_whole`): the bits of the least
     /// magnitude, twice, for magnitudes are compared as twice their bits, which have no sign; of the largest number; and of
     /// its inverse, by the sixteen that half bytes are larger.
     pub(super) fn rounding(self) -> [u32; 3] {
@@ -105,7 +105,7 @@ const GROUP: i32 = crate::tile::GROUP;
 /// Steps of the inner index that are written out.
 pub(super) const UNROLL: i32 = 4;
 
-/// How far the scales of whole numbers are fetched ahead: they are a stream of their own.
+/// How far the scales of integers are fetched ahead: they are a stream of their own.
 pub(super) const SCALES_AHEAD: i32 = 2048;
 
 /// Bytes of a cache line.
@@ -171,7 +171,7 @@ enum Spare {
 /// The code.
 ///
 /// # Errors
-/// A form that cannot be encoded: a mistake of ours, or a layout too large for a displacement.
+/// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
 pub(super) fn dot(width: Width, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
     let mut d = Dot { asm: Asm::new(commented), width, shape, way: Way::Pages };
     d.function();

@@ -1,4 +1,4 @@
-//! The part of the `dot` leaf for panels of whole numbers at 256 bits: sums of products of bytes (AVX-VNNI).
+//! The part of the `dot` leaf for panels of integers at 256 bits: sums of products of bytes (AVX-VNNI).
 //!
 //! In: a product whose right operand is bytes or half bytes with scales, where the left one is rounded in groups. Out: code for any number
 //! of rows, where the inner extent is whole groups; else the other part of the leaf goes on, which widens the numbers to
@@ -105,7 +105,7 @@ impl Dot {
         }
         self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
         self.asm.jump(Code::Jle_rel32_64, done);
-        self.asm.comment("all rows rounded to whole numbers");
+        self.asm.comment("all rows rounded to integers");
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, OUTSIDE, Register::RSP));
         self.asm.emit(Instruction::with2(Code::Sub_rm64_imm32, Register::RSP, FRAME));
         self.asm.emit(Instruction::with2(Code::And_rm64_imm8, Register::RSP, -64));

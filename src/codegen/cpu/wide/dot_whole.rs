@@ -1,10 +1,10 @@
-//! The part of the `dot` leaf for panels of whole numbers at AVX-512: sums of products of bytes (VNNI).
+//! The part of the `dot` leaf for panels of integers at AVX-512: sums of products of bytes (VNNI).
 //!
 //! In: a product whose right operand is bytes or half bytes with scales. Out: code for any number of rows, where the inner
 //! extent is whole groups; else the other part of the leaf goes on, which widens the numbers to `f32`.
 //!
 //! Widened, each number costs an FMA of its own, and a chain of them is longer than the time in which memory brings the
-//! bytes. Here the elements of a row of `a` are rounded to whole numbers too: in each group of [`GROUP`] steps,
+//! bytes. Here the elements of a row of `a` are rounded to integers too: in each group of [`GROUP`] steps,
 //! `t = max |a| / 127`, `q = round(a / t)`. One instruction then adds four products, in 32-bit integers without error, and
 //!
 //! ```text
@@ -105,7 +105,7 @@ impl Dot {
             d.asm.jump(Code::Jmp_rel32_64, done);
             for (h, label) in heights {
                 d.asm.bind(label);
-                d.asm.comment(format!("{h} rows rounded to whole numbers"));
+                d.asm.comment(format!("{h} rows rounded to integers"));
                 d.start_sums(h, 2);
                 d.whole_rows(h);
                 d.store_sums(h, 2);

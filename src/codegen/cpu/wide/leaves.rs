@@ -48,7 +48,7 @@ impl Kind {
     /// Its bytes and, if wanted, comments on them.
     ///
     /// # Errors
-    /// A form that cannot be encoded, a mistake of ours.
+    /// A form that cannot be encoded, a bug in attnc.
     fn make(self, commented: bool) -> Result<(Vec<u8>, Comments), String> {
         match self {
             Kind::Dot(width, shape) => dot(width, shape, commented),
@@ -167,7 +167,7 @@ impl Leaves {
     /// Makes what functions call, on several threads.
     ///
     /// # Errors
-    /// A form that cannot be encoded, a mistake of ours.
+    /// A form that cannot be encoded, a bug in attnc.
     pub(in crate::codegen::cpu) fn make<'a>(
         calls: impl Iterator<Item = &'a LeafCalls>,
         threads: usize,
@@ -192,7 +192,7 @@ impl Leaves {
     /// The functions of what a function calls, in its order; those that are not yet in the object are put there.
     ///
     /// # Errors
-    /// What the object refuses, a mistake of ours.
+    /// What the object refuses, a bug in attnc.
     pub(in crate::codegen::cpu) fn define(
         &mut self,
         object: &mut ObjectModule,

@@ -11,7 +11,7 @@
 //!
 //! * `registers`: what registers and plain instructions there are at each width;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by whole numbers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
+//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by integers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
 //!   the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`: the routine of vector IR that `lowering::vector` makes of a run, printed over virtual registers (`lanes`, `math`,
 //!   `access`);
@@ -83,7 +83,7 @@ impl Stages {
     /// is made from.
     ///
     /// # Errors
-    /// Code that breaks a rule, a mistake of ours.
+    /// Code that breaks a rule, a bug in attnc.
     pub(super) fn text(&self, name: &str, registers: bool, note: machine::Note<'_>) -> Result<String, String> {
         machine::verify(&self.selected).map_err(|complaint| format!("{name}: {complaint}"))?;
         let mut text = machine::print(name, &self.selected, note);

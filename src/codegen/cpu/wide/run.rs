@@ -70,7 +70,7 @@ enum Held {
 }
 
 /// A register that is set where it is first needed, and known as long as blocks follow each other: a number, or the
-/// so-manieth copy of a value that several parameters of a block begin with.
+/// n-th copy of a value that several parameters of a block begin with.
 type Known = (Value, usize);
 
 struct Print<'a> {

@@ -25,7 +25,7 @@ pub(in super::super) struct Machine {
     pub(in super::super) shortens: bool,
     /// Of registers whose lanes it rounded, the half vectors that it made.
     pub(in super::super) halves: BTreeMap<Reg, Reg>,
-    /// What is wrong with a function of the library that was asked for: a mistake of ours.
+    /// What is wrong with a function of the library that was asked for: a bug in attnc.
     pub(in super::super) wrong: Option<String>,
     known: BTreeMap<Constant, Reg>,
 }
@@ -288,30 +288,36 @@ fn remove_unchanged(function: &mut Function) {
         }
         r
     }
+    // What the jumps to its block give a parameter.
+    #[derive(Clone, Copy)]
+    enum Given {
+        Nothing,
+        One(Reg),
+        Several,
+    }
     let mut removed = false;
     loop {
-        // For each parameter what it is given, as long as that is one value.
-        let mut given: Vec<Vec<Option<Reg>>> = function.blocks.iter().map(|b| vec![None; b.params.len()]).collect();
-        let mut differ: Vec<Vec<bool>> = function.blocks.iter().map(|b| vec![false; b.params.len()]).collect();
+        let mut given = vec![Given::Nothing; function.classes.len()];
         for target in function.blocks.iter().flat_map(|b| b.end.targets()) {
-            let to = target.block.0 as usize;
-            for (n, (param, arg)) in function.blocks[to].params.iter().zip(&target.args).enumerate() {
+            for (param, arg) in function.blocks[target.block.0 as usize].params.iter().zip(&target.args) {
                 let arg = of(&same, *arg);
-                if arg != *param && *given[to][n].get_or_insert(arg) != arg {
-                    differ[to][n] = true;
-                }
+                let known = &mut given[param.index()];
+                *known = match *known {
+                    _ if arg == *param => *known,
+                    Given::Nothing => Given::One(arg),
+                    Given::One(other) if other == arg => Given::One(arg),
+                    Given::One(_) | Given::Several => Given::Several,
+                };
             }
         }
         let mut changed = false;
-        for (b, block) in function.blocks.iter().enumerate() {
-            for (n, param) in block.params.iter().enumerate() {
-                if let (Some(arg), false) = (given[b][n].map(|arg| of(&same, arg)), differ[b][n])
-                    && same[param.index()] == *param
-                    && arg != *param
-                {
-                    same[param.index()] = arg;
-                    changed = true;
-                }
+        for param in function.blocks.iter().flat_map(|b| &b.params) {
+            if let Given::One(arg) = given[param.index()]
+                && same[param.index()] == *param
+                && of(&same, arg) != *param
+            {
+                same[param.index()] = of(&same, arg);
+                changed = true;
             }
         }
         removed |= changed;
@@ -322,20 +328,27 @@ fn remove_unchanged(function: &mut Function) {
     if !removed {
         return;
     }
-    let kept: Vec<Vec<bool>> =
-        function.blocks.iter().map(|b| b.params.iter().map(|p| same[p.index()] == *p).collect()).collect();
+    keep_parameters(function, |p| same[p.index()] == p);
     for block in &mut function.blocks {
-        block.params.retain(|p| same[p.index()] == *p);
         block.insts.iter_mut().flat_map(Inst::reads_mut).for_each(|r| *r = of(&same, *r));
         if let Terminator::Branch { compare, .. } = &mut block.end {
             compare.reads_mut().for_each(|r| *r = of(&same, *r));
         }
-        for target in block.end.targets_mut() {
-            let mut keep = kept[target.block.0 as usize].iter().copied();
-            target.args.retain(|_| keep.next().unwrap_or(false));
-            target.args.iter_mut().for_each(|r| *r = of(&same, *r));
-        }
+        block.end.targets_mut().iter_mut().flat_map(|t| &mut t.args).for_each(|r| *r = of(&same, *r));
     }
+}
+
+/// Leaves out the other parameters, and what jumps give them.
+fn keep_parameters(function: &mut Function, keeps: impl Fn(Reg) -> bool) {
+    for b in 0..function.blocks.len() {
+        let mut end = std::mem::replace(&mut function.blocks[b].end, Terminator::Return);
+        for target in end.targets_mut() {
+            let mut params = function.blocks[target.block.0 as usize].params.iter();
+            target.args.retain(|_| params.next().is_some_and(|p| keeps(*p)));
+        }
+        function.blocks[b].end = end;
+    }
+    function.blocks.iter_mut().for_each(|block| block.params.retain(|p| keeps(*p)));
 }
 
 /// Leaves out instructions and parameters that nobody reads.
@@ -377,14 +390,8 @@ fn remove_unread(function: &mut Function) {
             Maker::Nothing => {}
         }
     }
-    let kept: Vec<Vec<bool>> =
-        function.blocks.iter().map(|b| b.params.iter().map(|p| read[p.index()]).collect()).collect();
+    keep_parameters(function, |p| read[p.index()]);
     for block in &mut function.blocks {
-        block.params.retain(|p| read[p.index()]);
         block.insts.retain(|i| i.dst.is_none_or(|d| read[d.index()]));
-        for target in block.end.targets_mut() {
-            let mut keep = kept[target.block.0 as usize].iter().copied();
-            target.args.retain(|_| keep.next().unwrap_or(false));
-        }
     }
 }
