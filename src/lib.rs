@@ -100,7 +100,7 @@
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
 //!   the same scratch, and a remark says so. Leaves of runs are selected over virtual registers (`wide::machine`) and
 //!   allocated (`wide::allocate`). All others name their registers themselves: which one holds what follows from the shape. The
-//!   code of products is long, up to 14 heights of unrolled steps: written over virtual registers it ran as fast within 2 %, but
+//!   code of products is long, up to 14 heights of unrolled steps: written over virtual registers it ran as fast within 3 %, but
 //!   compiling GPT-2 took 1.6 times as many instructions (1,150 million instead of 700 million), a third of them in the allocator.
 //! * **`bf16` by `bf16` has levels of its own.** `avx512bf16` (`vdpbf16ps`) and `amx` (`tdpbf16ps`) are AVX-512 in everything but
 //!   products of two `bf16` operands, whose right one lies in pairs of steps there: those of attention too, which rounds a
