@@ -1,4 +1,4 @@
-//! GPT-2.
+//! GPT-2, with its logits or as the base alone.
 
 use super::{Config, Names, Refusal, Template, activation, number};
 

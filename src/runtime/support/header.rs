@@ -36,10 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
         let entry = tensor(c, name)?;
         push(&mut entries, entry, "the header")
     })?;
-    c.space();
-    if c.at != text.len() {
-        return c.wrong("the end of the header");
-    }
+    c.end()?;
     Ok(entries)
 }
 
@@ -64,10 +61,7 @@ pub(crate) fn parse_index(text: &str) -> Result<Vec<String>> {
             push(&mut files, file, "the names of files")
         })
     })?;
-    c.space();
-    if c.at != text.len() {
-        return c.wrong("the end of the header");
-    }
+    c.end()?;
     if !found {
         fail!(Weights, "it has no object `weight_map`");
     }
@@ -136,6 +130,12 @@ impl Cursor<'_> {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
+    }
+
+    /// Nothing but space may follow.
+    fn end(&mut self) -> Result<()> {
+        self.space();
+        if self.at != self.text.len() { self.wrong("the end of the header") } else { Ok(()) }
     }
 
     /// Takes `byte` after any space, if it is there.
