@@ -55,7 +55,7 @@ fn entries(level: OpsLevel) -> Vec<Entry> {
             .into_iter()
             .map(|op| {
                 let name = op.form.split(['(', '<']).next().unwrap_or_default().to_string();
-                Entry { level, name, form: op.form, meaning: op.summary.to_string(), more: Vec::new() }
+                Entry { level, name, form: op.form, meaning: op.summary, more: Vec::new() }
             })
             .collect(),
         OpsLevel::Graph => ir::Op::table().iter().map(|row| entry(level, row, "class", row.class.text())).collect(),

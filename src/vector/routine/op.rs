@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use crate::scalar::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Effects;
+use crate::table::Family;
 
 /// A place in memory, from an address on: `%base + scale * %index + offset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -126,7 +126,7 @@ impl Op {
             Op::LanesBelow => "lanes_below",
             Op::MaskBits => "mask_bits",
             Op::MaskOfBits => "mask_of_bits",
-            Op::Reduce(kind) => kind.op_name(),
+            Op::Reduce(kind) => kind.operation(),
             Op::First => "first",
             Op::Exchange(_) => "exchange",
             Op::Address(_) => "address",

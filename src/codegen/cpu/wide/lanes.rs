@@ -169,11 +169,17 @@ impl Machine {
                 self.two(Op::SubI, zero, x)
             }
             (Elem::I32, UnaryOp::Abs) => self.vector(Op::AbsI, vec![x.into()]),
-            (Elem::I32, UnaryOp::Relu) => {
-                let zero = self.int(0);
-                self.two(Op::MaxI, x, zero)
+            (Elem::I32, _) => {
+                let [low, high] = op.integer_range()?;
+                let mut y = x;
+                for (op, bound) in [(Op::MaxI, low), (Op::MinI, high)] {
+                    if let Some(bound) = bound {
+                        let bound = self.int(i32::try_from(bound).ok()?);
+                        y = self.two(op, y, bound);
+                    }
+                }
+                y
             }
-            (Elem::I32, UnaryOp::Floor) => x,
             _ => return None,
         })
     }
