@@ -3,10 +3,8 @@
 //! In: the tables that the compiler itself reads. Out: text on stdout: a line for each operation, or all that is known of those
 //! of one name.
 
-use super::call::show;
 use super::function;
-use super::list::table as columns;
-use super::session::{CommandError, command_line_error};
+use super::session::{CommandError, columns, command_line_error, show};
 use crate::cli::{OpsLevel, OpsOptions};
 use crate::diagnostics::did_you_mean;
 use crate::table::{Gives, Row};

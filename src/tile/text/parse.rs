@@ -9,9 +9,11 @@
 use std::collections::BTreeMap;
 
 use super::entries;
-use super::forms::{CodedError, Read, call, fail, form, global, header, literal_operation, only, param, values, words};
+use super::forms::{
+    CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, values, words,
+};
 use super::print::{Anchor, At, Owner, is_name};
-use super::types::{self, Names};
+use super::types;
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::irtext::{

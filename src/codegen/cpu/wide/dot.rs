@@ -36,7 +36,6 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::super::origins::Comments;
 use super::asm::Asm;
-use super::dot_few::Way;
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
@@ -173,9 +172,20 @@ enum Spare {
 /// # Errors
 /// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
 pub(super) fn dot(width: Width, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
-    let mut d = Dot { asm: Asm::new(commented), width, shape, way: Way::Pages };
+    let mut d = Dot { asm: Asm::new(commented), width, shape, prefetch: Prefetch::Pages };
     d.function();
     d.asm.finish()
+}
+
+/// In which order the next steps are prefetched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prefetch {
+    /// At several pages at once.
+    Pages,
+    /// In the order of addresses.
+    Order,
+    /// In the order of addresses, past the caches.
+    Passing,
 }
 
 pub(super) struct Dot {
@@ -183,7 +193,7 @@ pub(super) struct Dot {
     pub(super) width: Width,
     pub(super) shape: DotShape,
     /// How what comes next is fetched, in the code that is being made.
-    pub(super) way: Way,
+    pub(super) prefetch: Prefetch,
 }
 
 impl Dot {

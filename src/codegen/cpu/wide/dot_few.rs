@@ -21,7 +21,7 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
-use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Right, STEPS, STRIDE, UNROLL, WORDS};
+use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Prefetch, Right, STEPS, STRIDE, UNROLL, WORDS};
 use super::registers::at;
 
 /// Places at which is fetched in turn, a page apart.
@@ -35,17 +35,6 @@ const PASSING_ROWS: i32 = 4;
 /// The window that is multiplied, and how far into each page of the next one is fetched.
 const HERE: Register = Register::RCX;
 const NEXT: Register = Register::R9;
-
-/// How what comes next is fetched.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// At several pages at once.
-    Pages,
-    /// In the order of addresses.
-    Order,
-    /// In the order of addresses, past the caches.
-    Passing,
-}
 
 impl Dot {
     /// Is there such a part?
@@ -87,7 +76,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, passing));
         self.asm.jump(Code::Jg_rel32_64, kept);
         self.asm.comment("memory past the caches");
-        self.way = Way::Passing;
+        self.prefetch = Prefetch::Passing;
         self.heights(passing, vectors, done);
         self.asm.bind(kept);
         self.in_both_ways(|d| d.heights(height, vectors, done));
@@ -117,7 +106,7 @@ impl Dot {
 
     /// Code that does not go on behind, for both ways to fetch. `WORDS` is as the leaf was given it.
     pub(super) fn in_both_ways(&mut self, code: impl Fn(&mut Self)) {
-        self.way = Way::Pages;
+        self.prefetch = Prefetch::Pages;
         let in_order = self.asm.label();
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, at(WORDS, 64), 0));
         self.asm.jump(Code::Jne_rel32_64, in_order);
@@ -125,7 +114,7 @@ impl Dot {
         code(self);
         self.asm.bind(in_order);
         self.asm.comment("memory in the order of addresses");
-        self.way = Way::Order;
+        self.prefetch = Prefetch::Order;
         code(self);
     }
 
@@ -158,15 +147,15 @@ impl Dot {
     /// Bytes from what is multiplied to what is fetched, in order.
     fn ahead(&self) -> i32 {
         let narrow = self.shape.right != Right::F32;
-        if self.shape.right.scaled() || (narrow && self.way == Way::Passing) { PAGE + PAGE / 2 } else { PAGE }
+        if self.shape.right.scaled() || (narrow && self.prefetch == Prefetch::Passing) { PAGE + PAGE / 2 } else { PAGE }
     }
 
     /// Fetches part `part` of `parts` of as many bytes of what comes next as are being multiplied, from `B_ROW` on.
     pub(super) fn fetch_part(&mut self, bytes: i32, part: i32, parts: i32) {
         let lines = bytes / LINE;
         let lines = part * lines / parts..(part + 1) * lines / parts;
-        if self.way != Way::Pages {
-            let code = if self.way == Way::Passing { Code::Prefetchnta_m8 } else { Code::Prefetcht0_m8 };
+        if self.prefetch != Prefetch::Pages {
+            let code = if self.prefetch == Prefetch::Passing { Code::Prefetchnta_m8 } else { Code::Prefetcht0_m8 };
             for n in lines {
                 self.asm.emit(Instruction::with1(code, at(B_ROW, self.ahead() + n * LINE)));
             }
