@@ -5,7 +5,7 @@
 //! instruction at this width, goes element by element through the frame. Nothing beyond the lanes requested is touched in
 //! a buffer; in scratch, the padding of a row may be.
 
-use super::machine::{Class, Machine, Mem, Op, Operand, Reg, When};
+use super::machine::{Builder, Class, Mem, Op, Operand, Reg, When};
 use crate::shape::Elem;
 
 /// A distance in bytes.
@@ -26,7 +26,7 @@ pub(super) enum Spot {
     Apart(Reg, Distance),
 }
 
-impl Machine {
+impl Builder {
     fn zeroed(&mut self, op: Op, mask: Option<Reg>, srcs: Vec<Operand>) -> Reg {
         match mask {
             Some(k) => self.masked(op, k, true, srcs),
@@ -94,7 +94,7 @@ impl Machine {
         })
     }
 
-    /// Writes elements to memory, as [`Machine::load`] reads them.
+    /// Writes elements to memory, as [`Builder::load`] reads them.
     pub(super) fn store(
         &mut self,
         elem: Elem,

@@ -1,6 +1,6 @@
 //! Code over registers: blocks with parameters, each with instructions and a terminator.
 //!
-//! In: calls of [`Machine`]'s methods (`build`), from instruction selection. Out: a [`Function`] over virtual registers,
+//! In: calls of [`Builder`]'s methods (`build`), from instruction selection. Out: a [`Function`] over virtual registers,
 //! which `allocate` makes one over physical registers of, and `encode` bytes. `print` writes either as text, `verify` checks what
 //! is said here. What this must not know: tiles.
 //!
@@ -31,7 +31,7 @@ use std::fmt;
 
 use cranelift_entity::entity_impl;
 
-pub(super) use build::Machine;
+pub(super) use build::Builder;
 pub(super) use op::{Op, View};
 pub(super) use print::{Note, print, print_allocated};
 #[cfg(test)]
