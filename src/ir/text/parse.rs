@@ -1,7 +1,7 @@
 //! The parser: a text as a module.
 //!
-//! In: a text. Out: the module with the place of each thing in the text, or every error found. Types are taken as they
-//! are written; whether they are right is for the verifier to say, and its errors are shown at these places.
+//! In: a text. Out: the module, with the span of each part of it, or every error found. Types are taken as they are written;
+//! the verifier checks them, and its errors are shown at these spans.
 
 use super::operand::{Literals, Scope, Site, fail, form};
 use super::operations;

@@ -1,4 +1,4 @@
-//! What several statements have in common: clauses, names, operations with a literal.
+//! Forms that several statements share: clauses, names, operations with a literal.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What holds of kernels for a CPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is needed.
+//! Checks of kernels for a CPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is live.
 
 use std::collections::{BTreeMap, BTreeSet};
 

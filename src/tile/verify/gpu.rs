@@ -1,4 +1,4 @@
-//! What holds of kernels for a GPU: where tiles live, what fits the units, and what is under way.
+//! Checks of kernels for a GPU: spaces of tiles, the shapes of matrix units, asynchronous operations.
 
 mod flow;
 

@@ -1,4 +1,4 @@
-//! What holds of plans: launches, slots, taps and parameters refer to what is there.
+//! Checks of plans: launches, slots, taps and parameters refer to declarations that exist.
 
 use super::Sink;
 use crate::interface::param_named;

@@ -1,9 +1,9 @@
-//! What is under way at each point of a kernel for a GPU, along every path.
+//! Asynchronous operations in flight at each point of a kernel for a GPU, along every path: a forward data-flow analysis.
 //!
-//! The state of a point says which groups of asynchronous operations are under way and in which order, which slots and
+//! The state of a point says which groups of asynchronous operations are in flight and in which order, which slots and
 //! pending tiles are still to be used, which tiles of shared memory may no longer be read, and which registers the
-//! products do not see yet. A block begins in one state, whichever way it is reached; a jump gives the block's arguments
-//! the states of what it hands over.
+//! products do not see yet. A block begins in one state on every path to it; a jump passes the states of its operands on to the
+//! block's arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
