@@ -1,8 +1,8 @@
 //! Calls of leaf functions from kernels: where an operation of a scheduled kernel has a leaf, its words are put into a
-//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level. Of a product
-//! its mode says which it is.
+//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level. The mode of a
+//! product selects its leaf.
 //!
-//! In: an operation of a kernel for a wide level. Out: CLIF, and the leaf among those that the function calls.
+//! In: an operation of a kernel for 256 or 512 bits. Out: CLIF, and an entry in the list of leaves that the function calls.
 
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 

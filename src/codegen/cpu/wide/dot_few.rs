@@ -1,22 +1,24 @@
-//! The part of the `dot` leaf for few rows: one register tile has them all, and `b` is read from memory once.
+//! The micro-kernel of the `dot` leaf for few rows (GEMV and the like): one register tile has all rows, and `b` is read from
+//! memory once.
 //!
-//! In: a product whose right operand comes from memory, in panels that follow each other. Out: code for each number of rows
-//! up to the height of a register tile; more rows go on to the other part of the leaf, and the sums are the same.
+//! In: a product whose right operand is read from memory, in consecutive panels. Out: code for each number of rows up to the
+//! height of a register tile; for more rows the other part of the leaf is used, and the sums are the same.
 //!
-//! Such a product waits for memory alone, and how it asks for memory is all there is to it. Processors differ in what they
-//! read fastest, so each way has code, and a word of the leaf says which (`PlanContext::in_order`; what is computed is the same):
+//! Such a product is bound by memory bandwidth, so only the order of prefetches matters. Processors differ in what is fastest,
+//! so there is code for each order, and a word of the leaf selects it (`PlanContext::in_order`; the result is the same):
 //!
-//! * at several places at once, for Intel's: one stream of addresses does not keep memory busy there, a core of a Sapphire
-//!   Rapids then reads some 14 GB/s where it gets 22 at several places. A panel is one stream. So memory is taken as windows
-//!   of [`PLACES`] pages, and while one is multiplied, the one behind it is fetched at all its pages in turn: what is left of
-//!   the panel and the panels after it, wherever they begin. Places less than a page apart are a quarter slower (the
-//!   processor's own prefetchers keep to a page each), larger windows and more places no faster;
-//! * in the order of addresses, for AMD's: a core of a Zen 5 reads 36 GB/s of one stream without any help, 30 at four pages and 21
-//!   at sixteen. What lies a page behind is fetched, where its prefetchers begin anew; one and a half are 2 % slower, but
-//!   a page is too late for half bytes ([`Dot::ahead`]). Weights that are more than caches hold are fetched past them (`prefetchnta`):
-//!   what is not kept need not be written from cache to cache, which is 1 % of the time for `f32` and 2 % for `bf16`.
+//! * in several pages at once, on Intel's: one stream of addresses does not saturate memory there, a core of a Sapphire Rapids
+//!   then reads some 14 GB/s, and 22 from several pages. A panel is one stream. So memory is treated as windows of [`PLACES`]
+//!   pages, and while one is multiplied, the next one is prefetched in all its pages in turn: the rest of the panel and the
+//!   panels after it, wherever they begin. Streams less than a page apart are a quarter slower (a hardware prefetcher stays
+//!   within a page), larger windows and more streams no faster;
+//! * in the order of addresses, on AMD's: a core of a Zen 5 reads 36 GB/s of one stream without any prefetch, 30 from four pages
+//!   and 21 from sixteen. The prefetch distance is a page, where the hardware prefetchers start anew; one and a half are 2 %
+//!   slower, but a page is too short for 4-bit weights ([`Dot::ahead`]). Weights that exceed the caches are prefetched past them
+//!   (`prefetchnta`): lines that are not kept are not evicted from cache to cache, which saves 1 % of the time for `f32` and 2 %
+//!   for `bf16`.
 //!
-//! What it must not know: how many panels there are. The last one's successor is fetched in vain.
+//! What it must not know: how many panels there are. What follows the last one is prefetched in vain.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 

@@ -1,4 +1,4 @@
-//! Operations on a vector of elements, the same calls at both widths.
+//! Instruction selection for operations on a vector of elements, at both widths.
 //!
 //! In: registers of a [`Builder`]. Out: registers. `f32` and `i32` are vectors; a truth value for each lane ([`Builder::truth`])
 //! is a mask register at AVX-512 and a vector of all ones or zeros at AVX2. NaN is treated as in `codegen::cpu::lanes`.

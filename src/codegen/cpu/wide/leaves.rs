@@ -1,7 +1,7 @@
 //! The leaf functions of an object: each is made once and put into the object as bytes.
 //!
-//! In: what the functions of the object call ([`LeafCalls`]), by what a leaf shall do, or by its code. Out: the functions to
-//! call. Two leaves with the same code are one.
+//! In: the leaves that the functions of the object call ([`LeafCalls`]), each by its kind or its code. Out: the functions to
+//! call. Two leaves with the same code become one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Elementary functions on a vector of `f32`: vector IR, printed as instructions.
 //!
 //! In: a function of `vector::library` and a register of a [`Builder`]. Out: a register. What a function computes, and its
-//! error, stands in its text; here is one case for each operation.
+//! error, is in its text; here is one case for each operation.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 

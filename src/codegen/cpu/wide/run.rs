@@ -1,8 +1,8 @@
 //! Leaves of runs: vector IR, printed as instructions.
 //!
-//! In: a `run`. Out: its leaf. The loops, and which instruction stands in which, are `lowering::vector`'s; here is one case for
-//! each operation of a routine. A scalar is a vector with the same in every lane. What a parameter is used for decides
-//! whether it is read from its word there, or kept in a register from the beginning (addresses).
+//! In: a `run`. Out: its leaf. `lowering::vector` made the loops and placed the instructions; here is one case for each operation
+//! of a routine. A scalar is broadcast to a vector. An address is loaded to a register at the beginning; other parameters are
+//! loaded from their words where they are used.
 //!
 //! Declined are `i64`, powers of integers, stores along an axis that repeats, distances in memory of 2^31 bytes and more, and a run
 //! that reduces along both axes.

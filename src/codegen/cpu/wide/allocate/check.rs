@@ -1,14 +1,13 @@
-//! Is an allocation right? A proof for one function, which knows nothing of how registers were chosen.
+//! The allocation checker: proves for one function that its register allocation is correct, independently of the allocator.
 //!
-//! In: the function over virtual registers and the one over physical ones. Out: what is wrong, if anything is. The latter is
-//! gone through symbolically: for each place (a register, a part of the frame) it is known which virtual registers' values it
-//! holds, on every path that leads there. An instruction that was in the function must read each operand from a place that
-//! holds it; a move, load or store of the allocator's carries what its source holds. Where paths meet, a place holds what it
-//! holds on all of them. This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A New
+//! In: the function over virtual registers and the one over physical ones. Out: an error, if there is one. The latter is
+//! executed symbolically: for each location (a register, a slot of the frame) it is known which virtual registers' values it
+//! holds, on every path. An instruction of the original function must read each operand from a location that holds it; a move,
+//! load or store of the allocator copies what its source holds. Where paths meet, a location holds what it holds on all of them. This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A New
 //! Register Allocator", C. Fallin 2022).
 //!
-//! What also must hold: nothing of the function is omitted but copies and constants, ties are kept, `rdi`, `rbp`, `rsp` and
-//! what the function itself has in the frame are left alone, and what is written of others is among what is saved.
+//! Also: nothing is omitted but copies and constants, tied operands share a register, `rdi`, `rbp`, `rsp` and the function's own
+//! frame are left alone, and all callee-saved registers that are written are saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
-//! The code over physical registers: spills, and the moves that are left.
+//! The code over physical registers: spills, and the remaining moves.
 //!
-//! In: a function and a place for each bundle. Out: its instructions with these places. What lies in memory is folded into
-//! the instruction where that takes such an operand, else it is loaded into a carrier before it and stored behind it. What a
-//! jump gives to parameters in other places is moved, all at once in effect: at the end of the block that jumps there, if it
-//! does nothing else; else at the beginning of the one it goes to, if nobody else goes there; else in a block between.
+//! In: a function and a location for each bundle. Out: its instructions with these locations. An operand in memory is folded into
+//! an instruction that takes one, else it is loaded into a reserved register before the instruction and stored after it. The
+//! arguments of a jump are moved to the parameters by a parallel move: at the end of the block that jumps, if that is its only
+//! successor; else at the beginning of the target, if that is its only predecessor; else the edge is split.
 
 use super::coalesce::Bundles;
 use super::scan::copied;

@@ -1,7 +1,7 @@
-//! Making a function: instructions are appended to the block at hand, blocks follow in the order in which they are started.
+//! Building a function: instructions are appended to the current block; blocks follow in the order in which they are started.
 //!
-//! In: calls, from instruction selection. Out: a [`Function`] without what nobody reads. What this must not know: tiles,
-//! which registers there are.
+//! In: calls, from instruction selection. Out: a [`Function`] without dead instructions. What this must not know: tiles, which
+//! physical registers there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
