@@ -1,7 +1,7 @@
 //! The verifier: the contract of the graph IR.
 //!
-//! In: a module, from anywhere. Out: [`Verified`], which interpreters and lowerings ask for, or every error found, each
-//! with the thing it is about; [`Errors`] prints them under the lines of the module's text. It runs after every pass.
+//! In: a module, from anywhere. Out: [`Verified`], which the interpreter and lowering require, or every error found, each with
+//! what it is about; [`Errors`] prints them under the lines of the module's text. It runs after every pass.
 //!
 //! # What is checked, in this order
 //!

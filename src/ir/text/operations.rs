@@ -1,7 +1,7 @@
-//! What the heads of statements mean: operations with their operands and attributes.
+//! Parsing of operations with their operands and attributes.
 //!
-//! In: a statement's phrases. Out: an [`Op`] and its operands. Most are read as the table of operations says; here are those
-//! with a form of their own. How statements hang together is `parse`'s business.
+//! In: a statement's phrases. Out: an [`Op`] and its operands. Most are read by the table of operations; here are those with
+//! a special form. `parse` reads the structure around them.
 
 use super::operand::{Site, fail, fit, form};
 use crate::diagnostics::codes::ir as codes;

@@ -1,7 +1,7 @@
 //! Building a routine instruction by instruction.
 //!
 //! In: calls, from lowering. Out: a [`Routine`], and for each of its instructions what it is made from. Constants are at
-//! the beginning of the entry, each once. An operation that does not fit its operands is noted, and said at the end.
+//! the beginning of the entry, each once. An operation that does not fit its operands is recorded, and reported at the end.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The meaning of a routine: what it does to memory, lane by lane, with the bits of compiled code.
+//! The interpreter of routines: what a routine does to memory, lane by lane, bit for bit as compiled code does it.
 //!
 //! In: a routine, its arguments, and a [`Memory`] that checks each access. Out: memory. Elementary functions are computed
 //! by the interpreter of vector IR ([`crate::vector::interp`]), so their bits are those that compiled code gives. (Where one

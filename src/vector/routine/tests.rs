@@ -1,4 +1,4 @@
-//! Routines by hand: what they print, what they compute, what is refused.
+//! Hand-written routines: their text, their results, errors.
 
 use super::interp::{Memory, Pointer, RuntimeValue, run};
 use super::legalise::part_narrow_accesses;
