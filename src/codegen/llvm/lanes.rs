@@ -130,18 +130,26 @@ impl<'c> Emit<'_, 'c> {
 
     /// A unary operation.
     pub(super) fn lane_unary(&self, op: UnaryOp, x: Lane<'c>) -> Made<Lane<'c>> {
-        let zero = self.constant(Scalar::Int(0), x.elem, x.count()).value;
+        let number = |n: i64| self.constant(Scalar::Int(n), x.elem, x.count()).value;
         let value = match (x.elem, op) {
             (Elem::F32, _) => self.float_unary(op, x.value)?,
             (Elem::Bool, _) => self.b.build_not(x.value, "")?,
             (_, UnaryOp::Neg) => self.b.build_int_neg(x.value, "")?,
-            (_, UnaryOp::Abs | UnaryOp::Relu) => {
-                let below = self.b.build_int_compare(IntPredicate::SLT, x.value, zero, "")?;
-                let other = if op == UnaryOp::Relu { zero } else { self.b.build_int_neg(x.value, "")? };
-                self.choose(below, other, x.value)?
+            (_, UnaryOp::Abs) => {
+                let below = self.b.build_int_compare(IntPredicate::SLT, x.value, number(0), "")?;
+                self.choose(below, self.b.build_int_neg(x.value, "")?, x.value)?
             }
-            // The floor of an integer; the rest is not defined for integers, and refused by the verifier.
-            (_, _) => x.value,
+            (_, _) => {
+                let [low, high] = op.integer_range().ok_or_else(|| format!("{op} is not defined for integers"))?;
+                let mut value = x.value;
+                for (beyond, bound) in [(IntPredicate::SLT, low), (IntPredicate::SGT, high)] {
+                    if let Some(bound) = bound.map(number) {
+                        let is_beyond = self.b.build_int_compare(beyond, value, bound, "")?;
+                        value = self.choose(is_beyond, bound, value)?;
+                    }
+                }
+                value
+            }
         };
         Ok(Lane { value, ..x })
     }

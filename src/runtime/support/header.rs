@@ -1,8 +1,8 @@
 //! The JSON of a safetensors header: an object of `name: {"dtype", "shape", "data_offsets"}`, read strictly; and that of an index,
 //! which says over which files the tensors of a checkpoint are spread.
 //!
-//! In: text from an untrusted file. Out: what it says of each tensor, or the place where it is wrong. Whether the
-//! numbers make sense is for `safetensors.rs`.
+//! In: text from an untrusted file. Out: the entry of each tensor, or the position of a syntax error. `safetensors.rs` checks
+//! the numbers.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What a machine cannot do well is replaced by what it can, before a back end prints a routine.
+//! Legalisation: operations that a machine does not support well are replaced, before a back end prints a routine.
 //!
 //! In: a routine, and which machine it is for. Out: the routine with other instructions that do the same.
 //!
