@@ -176,6 +176,10 @@ impl<'c> Emit<'_, 'c> {
             (BinaryOp::Add, _) => Ok(self.b.build_int_add(a, b, "")?),
             (BinaryOp::Sub, _) => Ok(self.b.build_int_sub(a, b, "")?),
             (BinaryOp::Mul, _) => Ok(self.b.build_int_mul(a, b, "")?),
+            (BinaryOp::Min | BinaryOp::Max, _) => {
+                let is_first = self.compare_ints(if op == BinaryOp::Min { CmpOp::Lt } else { CmpOp::Gt }, a, b)?;
+                Ok(self.b.build_select(is_first, a, b, "")?.into_int_value())
+            }
             (BinaryOp::Rem, Some(n)) if n > 0 && n & (n - 1) == 0 => Ok(self.b.build_and(a, self.int(n - 1), "")?),
             _ => self.first_int(self.lane_binary(op, self.one(a, Elem::I64)?, self.one(b, Elem::I64)?)?),
         }

@@ -201,10 +201,10 @@ impl<'c> Print<'_, '_, 'c> {
 
     /// The mask of the lanes below an index.
     fn lanes_below(&self, count: IntValue<'c>, n: u32) -> Made<Lane<'c>> {
-        // In 32 bits, which the lanes have that it is for; the routine's counts are at most their number.
-        let (e, most) = (self.e, self.e.int(i64::from(n)));
-        let over = e.less(most, count)?;
-        let count = e.b.build_select(over, most, count, "")?.into_int_value();
+        // In 32 bits, as wide as the lanes that are masked, of which there are so many at most.
+        let e = self.e;
+        let count = e.index_binary(BinaryOp::Min, count, e.int(i64::from(n)))?;
+        let count = e.index_binary(BinaryOp::Max, count, e.int(0))?;
         let count = e.spread(e.lane_cast(e.one(count, Elem::I64)?, Elem::I32)?, n)?;
         e.lane_compare(CmpOp::Lt, e.counting(Elem::I32, n), count)
     }
@@ -314,6 +314,14 @@ impl<'c> Print<'_, '_, 'c> {
             }
             (Op::Reduce(kind), [x]) => e.fold(*kind, *x)?,
             (Op::First, [x]) => lane(e.shuffle(x.value, x.value, &[0])?, to),
+            (Op::Extract(n), [x]) => lane(e.shuffle(x.value, x.value, &[*n])?, to),
+            (Op::Build, parts) => {
+                let mut all = e.lanes_of(to, n).get_poison();
+                for (at, x) in (0..).zip(parts) {
+                    all = e.b.build_insert_element(all, e.first(*x)?, e.int(at), "")?;
+                }
+                lane(all, to)
+            }
             (Op::Exchange(distance), [x]) => {
                 let lanes: Vec<u32> = (0..n).map(|lane| lane ^ distance).collect();
                 lane(e.shuffle(x.value, x.value, &lanes)?, to)
