@@ -73,7 +73,7 @@ impl Gen {
 
     /// A loop that ends when its variable has grown, after some iterations, or in the middle of one.
     pub(super) fn until(&mut self) -> Option<Var> {
-        let x = self.choose_float(|v| v.rank() >= 1)?;
+        let x = self.choose_float(|v| v.rank() >= 1 && !v.rest)?;
         let (v, n) = (self.name("v"), self.name("n"));
         let most = self.random.below(5);
         let bound = self.random.pick(&["0.25", "1.5", "40"]);
@@ -84,9 +84,11 @@ impl Gen {
             1 => format!("tanh({v}) * 1.25"),
             _ => format!("{v} - sigmoid({v}) * 0.5"),
         };
+        // `any` reduces one axis.
+        let any = |condition: &str| format!("{}{condition}{}", "any(".repeat(x.rank()), ")".repeat(x.rank()));
         let (head, more) = match self.random.below(4) {
             0 => (format!("while {n} < {most} {{"), String::new()),
-            1 => (format!("while {n} < {most} and not any(abs({v}) > {bound}) {{"), String::new()),
+            1 => (format!("while {n} < {most} and not {} {{", any(&format!("abs({v}) > {bound}"))), String::new()),
             2 => (format!("for _ in 0..{most} {{"), format!("if {n} == 2 {{ break }}")),
             _ => ("while true {".to_string(), format!("if {n} >= {most} {{ break }}")),
         };
@@ -97,7 +99,8 @@ impl Gen {
         self.lines.push(format!("    {v} = {step}"));
         self.lines.push(format!("    {n} = {n} + 1"));
         if self.random.chance(30) {
-            self.lines.push(format!("    if any(abs({v}) > 100) {{ break }} else {{ {v} = {v} * 0.75 }}"));
+            self.lines
+                .push(format!("    if {} {{ break }} else {{ {v} = {v} * 0.75 }}", any(&format!("abs({v}) > 100"))));
         }
         self.lines.push("}".to_string());
         let count = Var { name: n, elem: Elem::I32, rest: false, shape: Vec::new(), size: 3.0 };
