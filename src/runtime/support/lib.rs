@@ -47,6 +47,7 @@ mod safetensors;
 mod sys;
 mod table;
 mod taps;
+mod weight_files;
 mod weights;
 
 /// A bug in this library: says so and stops the process.

@@ -259,6 +259,10 @@ impl Interpreter<'_> {
                 lanes(x)
             }
             Op::First => lanes(vec![self.lane(operand(0)?)?]),
+            Op::Extract(lane) => {
+                lanes(vec![self.lanes(operand(0)?)?.get(*lane as usize).copied().map_or_else(wrong, Ok)?])
+            }
+            Op::Build => lanes(inst.operands.iter().map(|v| self.lane(*v)).collect::<Result<_, _>>()?),
             Op::Exchange(distance) => {
                 let x = self.lanes(operand(0)?)?;
                 let other = |n: usize| x.get(n ^ *distance as usize).copied().map_or_else(wrong, Ok);

@@ -38,7 +38,7 @@ pub enum Op {
     Lanes,
     /// An operation on each lane.
     Unary(UnaryOp),
-    /// An operation on pairs of lanes; of indices `add`, `mul` and `rem`; `add` of an address and an index.
+    /// An operation on pairs of lanes; of indices `add`, `mul`, `rem` and `min`; `add` of an address and an index.
     Binary(BinaryOp),
     /// A comparison of pairs of lanes, or of indices.
     Compare(CmpOp),
@@ -73,6 +73,10 @@ pub enum Op {
     Reduce(ReduceKind),
     /// The first lane.
     First,
+    /// The lane of a number.
+    Extract(u32),
+    /// A vector of these scalars, one for each lane.
+    Build,
     /// Each lane gets that of the lane whose number differs in one bit.
     Exchange(u32),
     /// The address of a place.
@@ -128,6 +132,8 @@ impl Op {
             Op::MaskOfBits => "mask_of_bits",
             Op::Reduce(kind) => kind.operation(),
             Op::First => "first",
+            Op::Extract(_) => "extract",
+            Op::Build => "build",
             Op::Exchange(_) => "exchange",
             Op::Address(_) => "address",
             Op::Load { .. } => "load",

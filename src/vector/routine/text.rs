@@ -103,6 +103,7 @@ impl Names<'_> {
             Op::Const(s) => format!("{name} {}", s.as_i64()),
             Op::Lanes => name.to_string(),
             Op::Narrow(elem) => format!("{name} {elem}, {}", self.list(operands)),
+            Op::Extract(lane) => format!("{name} {}, {lane}", self.list(operands)),
             Op::Exchange(distance) => format!("{name} {}, {distance}", self.list(operands)),
             Op::Address(place) | Op::Prefetch(place) => format!("{name} {}", self.place(*place, operands).0),
             Op::Load { elem, place, .. } => {
@@ -321,6 +322,7 @@ fn plain(name: &str) -> Option<Op> {
         Op::MaskBits,
         Op::MaskOfBits,
         Op::First,
+        Op::Build,
     ];
     let kinds = [ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::All, ReduceKind::Any];
     own.into_iter()
@@ -434,6 +436,7 @@ impl Parser {
             ("lanes", []) => (Op::Lanes, Vec::new()),
             ("narrow", [e, x]) => (Op::Narrow(elem(e)?), vec![self.value(x)?]),
             ("exchange", [x, distance]) => (Op::Exchange(read::integer(distance)?), vec![self.value(x)?]),
+            ("extract", [x, lane]) => (Op::Extract(read::integer(lane)?), vec![self.value(x)?]),
             ("address", [at]) => {
                 let (place, operands) = self.place(at)?;
                 (Op::Address(place), operands)
