@@ -163,7 +163,7 @@ pub fn lower_for(
 fn no_frame(body: &Body, insts: &[Inst]) -> Declined {
     let accesses = |i: &&Inst| matches!(body.inst(**i).op, Op::Load { .. } | Op::Store { .. });
     match insts.iter().find(accesses).or(insts.first()) {
-        Some(i) => Declined::Form(*i, "loops over both axes, or a store that repeats".into()),
+        Some(i) => Declined::Form(*i, "loops over both axes".into()),
         None => Declined::Wrong("a run of nothing".into()),
     }
 }

@@ -224,7 +224,7 @@ impl<'a> Lower<'a> {
     /// A distance as an index.
     pub(super) fn distance(&mut self, d: Distance) -> Option<Operand> {
         match d {
-            Distance::Bytes(n) => Some(self.b.index(i64::from(n))),
+            Distance::Bytes(n) => Some(self.b.index(n)),
             Distance::Word(w) => self.word(w),
         }
     }

@@ -4,8 +4,7 @@
 //! each operation of a routine. A scalar is a vector with the same in every lane. What a parameter is used for decides
 //! whether it is read from its word there, or kept in a register from the beginning (addresses).
 //!
-//! Declined are `i64`, powers of integers, stores along an axis that repeats, distances in memory of 2^31 bytes and more, and a run
-//! that reduces along both axes.
+//! Declined are `i64`, powers of integers, distances in memory of 2^31 bytes and more, and a run that reduces along both axes.
 
 use std::collections::BTreeMap;
 
