@@ -39,7 +39,8 @@ enum Held<'c> {
 impl<'c> Code<'_, '_, 'c> {
     /// Emits a run.
     pub(super) fn run(&self, extents: (Extent, Extent), insts: &[Inst], scratch: PointerValue<'c>) -> Made<()> {
-        let shape = Shape { features: self.e.features(), ..Shape::of(self.e.level) };
+        // LLVM makes masked accesses of what a level has.
+        let shape = Shape { features: self.e.features(), masks: true, ..Shape::of(self.e.level) };
         let lowered = lower("run", self.body, extents, insts, shape).map_err(|e| format!("a run: {e}"))?;
         let Lowered { routine, words, .. } = lowered;
         let mut values = SecondaryMap::new();

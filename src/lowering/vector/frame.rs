@@ -281,3 +281,16 @@ impl<'a> Frame<'a> {
         Some(Access { start, row, col, elem: ty.elem })
     }
 }
+
+/// Does a store put several elements at the same place?
+pub(super) fn repeats(body: &Body, data: &InstData) -> bool {
+    let (Op::Store { rows, cols }, Some(buffer)) = (&data.op, data.operands.first()) else { return false };
+    let strides = body.ty(*buffer).buffer().map(|b| &b.strides);
+    let tile = data.operands.last().and_then(|v| body.ty(*v).tile());
+    let (Some(strides), Some(t)) = (strides, tile) else { return false };
+    let repeats = |extent: Extent, axis: Option<usize>| {
+        let stride = axis.and_then(|a| strides.get(a));
+        !extent.is_one() && stride.is_none_or(|d| d.as_const() == Some(0))
+    };
+    repeats(t.rows, *rows) || repeats(t.cols, *cols)
+}

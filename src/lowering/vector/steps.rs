@@ -5,7 +5,7 @@
 
 use super::Word;
 use super::frame::{Access, Along, Distance, Step, Varies};
-use super::run::{Chunk, Lower, Spot};
+use super::run::{Chunk, Lanes, Lower, Spot};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, ReduceKind};
 use crate::shape::Elem;
@@ -84,8 +84,8 @@ impl Lower<'_> {
         let x = self.operand(x, depth, chunk, vector)?;
         let access = self.f.accesses.get(&i).copied()?;
         let spot = self.spot(i, &access, chunk, vector)?;
-        // Of a single column the last vector is the only one.
-        let lanes = if extents.cols { chunk.lanes } else { self.tail? };
+        // Of a single column the last vector is the only one, and one lane is whole.
+        let lanes = if extents.cols { chunk.lanes } else { self.tail.unwrap_or(Lanes::All) };
         if let (Spot::Unit(at), Some(row)) = (spot, access.row)
             && self.f.stores_a_product()
         {
