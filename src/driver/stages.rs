@@ -23,7 +23,7 @@ use crate::runtime::link;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{Cpu, Width};
+use crate::tile::{Cpu, Feature};
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
 use crate::{ir, irtext, syntax, threads, tile};
@@ -89,11 +89,6 @@ pub(super) fn tile_text(s: &mut Session, file: FileId) -> Result<VerifiedModule,
 /// The runs of a module's kernels, or of one of them, as vector IR for a CPU.
 pub(super) fn vector_ir(module: &tile::Module, only: Option<tile::Part>, cpu: Cpu) -> String {
     let mut parts = Vec::new();
-    if cpu.width() == Width::V128 {
-        let note =
-            "code for this instruction set is generated from tile IR directly; this shows its runs with four lanes";
-        parts.push(format!("// {note}\n"));
-    }
     for (n, kernel) in module.kernels.iter().enumerate() {
         if only.is_some_and(|part| part != tile::Part::Kernel(n)) {
             continue;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, FuncRef, InstBuilder, SigRef, SourceLoc, Value, types};
 use cranelift_entity::SecondaryMap;
-use cranelift_frontend::FunctionBuilder;
+use cranelift_frontend::{FunctionBuilder, Variable};
 
 use super::lanes::{Lane, Width, plain};
 use super::math::Lanes;
@@ -16,7 +16,7 @@ use super::wide::LeafCalls;
 use crate::runtime::abi::context;
 use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem, Factor};
-use crate::tile::{self, Body, BufferType, Inst, InstData, Op, Terminator, Type};
+use crate::tile::{self, Body, BufferType, Extent, Inst, InstData, Op, Terminator, Type};
 
 /// A distance, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -237,7 +237,7 @@ impl<'a, 'b> Code<'a, 'b> {
     }
 
     /// `floor(a / b)`, the remainder, or another operation on two indices.
-    fn index_binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
+    pub(super) fn index_binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
         let lane = |value| Lane { value, elem: Elem::I64, width: Width::One };
         self.lanes().lane_arithmetic(op, lane(a), lane(b)).value
     }
@@ -294,7 +294,7 @@ impl<'a, 'b> Code<'a, 'b> {
                 let buffer = operand(0)?;
                 let at = self.address(buffer, data.operands.get(1..).unwrap_or_default())?;
                 let (_, _, elem) = self.buffer(buffer)?;
-                CodeValue::Scalar(self.lanes().load_element(elem, at))
+                CodeValue::Scalar(self.lanes().load(elem, Width::One, at, 0))
             }
             (Op::CheckIndex { site }, Type::Index) => {
                 let (i, bound) = (self.index(operand(0)?)?, self.index(operand(1)?)?);
@@ -339,9 +339,39 @@ impl<'a, 'b> Code<'a, 'b> {
         self.b.seal_block(good);
     }
 
-    /// A comparison of two numbers, for loops.
-    pub(super) fn less(&mut self, a: Value, b: Value) -> Value {
-        self.b.ins().icmp(IntCC::SignedLessThan, a, b)
+    /// The number of rows or columns.
+    pub(super) fn extent(&mut self, e: Extent) -> Result<Value, String> {
+        match e {
+            Extent::Static(n) => Ok(self.int(n)),
+            Extent::Bounded { value, .. } => self.index(value),
+        }
+    }
+
+    /// A loop while `variable < end`, which it advances by `step`.
+    pub(super) fn counted(
+        &mut self,
+        variable: Variable,
+        end: Value,
+        step: i64,
+        body: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (head, inner, done) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        self.b.ins().jump(head, &[]);
+        self.b.switch_to_block(head);
+        let now = self.b.use_var(variable);
+        let more = self.b.ins().icmp(IntCC::SignedLessThan, now, end);
+        self.b.ins().brif(more, inner, &[], done, &[]);
+        self.b.switch_to_block(inner);
+        self.b.seal_block(inner);
+        body(self)?;
+        let now = self.b.use_var(variable);
+        let next = self.b.ins().iadd_imm_s(now, step);
+        self.b.def_var(variable, next);
+        self.b.ins().jump(head, &[]);
+        self.b.seal_block(head);
+        self.b.seal_block(done);
+        self.b.switch_to_block(done);
+        Ok(())
     }
 
     /// The condition of a jump.

@@ -251,10 +251,7 @@ impl Code<'_, '_> {
 
     /// One register's worth of narrower elements.
     fn narrow_load(&mut self, p: &Product, elem: Elem, at: Value) -> Lane {
-        match p.width {
-            Width::Four => self.lanes().load_four(elem, at, None),
-            Width::One => self.lanes().load_element(elem, at),
-        }
+        self.lanes().load(elem, p.width, at, 0)
     }
 
     /// Bytes to the row of a panel of integers that has step `k`.
@@ -372,7 +369,7 @@ impl Code<'_, '_> {
                 let one = clif_type(p.elem, Width::One);
                 let at = if r == 0 { from_a } else { code.b.ins().iadd(from_a, *down) };
                 let mut x = if p.a.elem == Elem::BF16 {
-                    code.lanes().load_element(Elem::BF16, at)
+                    code.lanes().load(Elem::BF16, Width::One, at, 0)
                 } else {
                     let value = code.b.ins().load(one, plain(), at, 0);
                     Lane { value, elem: p.elem, width: Width::One }

@@ -10,6 +10,7 @@ use cranelift_entity::SecondaryMap;
 use super::code::{Code, CodeValue};
 use super::lanes::{Width, plain};
 use super::wide::Dotted;
+use crate::shape::Elem;
 use crate::tile::{self, Cpu, DotMode, InstData, Kernel, Op, Space, Type};
 
 impl Code<'_, '_> {
@@ -163,7 +164,13 @@ impl Code<'_, '_> {
         let (Some(t), Some(v)) = (t, data.result) else { return Err("an element of no tile".into()) };
         let Space::L1(offset) = t.space else { return Err("an element of a tile that is not in scratch".into()) };
         let at = self.b.ins().iadd_imm_s(scratch, i64::from(offset));
-        self.values[v] = Some(CodeValue::Scalar(self.lanes().load_scratch(t.elem, at, Width::One)));
+        // Truth values are masks of 4 bytes there.
+        let elem = if t.elem == Elem::Bool { Elem::I32 } else { t.elem };
+        let mut x = self.lanes().load(elem, Width::One, at, 0);
+        if t.elem == Elem::Bool {
+            x = self.lanes().mask_of_bits(x);
+        }
+        self.values[v] = Some(CodeValue::Scalar(x));
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Element operations on vectors of four lanes and on single elements, as CLIF.
 //!
-//! In: operations of the tile IR and operands in lanes. Out: results in lanes. A [`Lane`] is either four elements or one:
+//! In: operations on elements, and operands in lanes. Out: results in lanes. A [`Lane`] is either four elements or one:
 //!
 //! | element | four lanes | one lane |
 //! |---|---|---|
@@ -9,9 +9,8 @@
 //! | `i64` | - | `I64` |
 //! | `bool` | `I32X4`, all ones for true | `I8`, 0 or 1 |
 //!
-//! What has no four-lane form (`i64`, integer division and powers) is for single lanes; [`vectorises`] says so. A
-//! single `f32` goes through the same vector code as four where that is a polynomial, so the bits do not depend on where
-//! in a row an element lies.
+//! `i64` and powers of integers have no four-lane form; nobody asks for one. A single `f32` goes through the same vector
+//! code as four where that is a polynomial, so the bits do not depend on where in a row an element lies.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{ConstantData, Endianness, InstBuilder, MemFlagsData, Type, Value, types};
@@ -39,16 +38,6 @@ pub(super) struct Lane {
     pub(super) elem: Elem,
     /// How many.
     pub(super) width: Width,
-}
-
-/// Can the operation be done on four lanes of these elements?
-pub(super) fn vectorises(elem: Elem, binary: Option<BinaryOp>) -> bool {
-    match (elem, binary) {
-        (Elem::F32 | Elem::Bool, _) => true,
-        (Elem::I32, Some(BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow)) => false,
-        (Elem::I32, _) => true,
-        (Elem::I64 | Elem::BF16 | Elem::F16 | Elem::I8, _) => false,
-    }
 }
 
 /// The CLIF type of lanes.
@@ -221,12 +210,18 @@ impl Lanes<'_, '_> {
     /// # Errors
     /// As [`Lanes::unary`].
     pub(super) fn lane_binary(&mut self, op: BinaryOp, x: Lane, y: Lane) -> Result<Lane, String> {
-        let Some(name) = (x.elem == Elem::F32).then(|| library::binary(op, vector::Type::F32)).flatten() else {
+        let ty = match (x.elem, x.width) {
+            (Elem::F32, _) => Some(vector::Type::F32),
+            (Elem::I32, Width::Four) => Some(vector::Type::I32),
+            (_, _) => None,
+        };
+        let Some(name) = ty.and_then(|ty| library::binary(op, ty)) else {
             return Ok(self.lane_arithmetic(op, x, y));
         };
         let (a, b) = (self.spread(x).value, self.spread(y).value);
         let value = self.function(name, &[a, b])?;
-        Ok(self.narrowed(value, x.width))
+        let all = Lane { value, width: Width::Four, ..x };
+        Ok(if x.width == Width::One { self.lane(all, 0) } else { all })
     }
 
     /// A binary operation that is an instruction, or a few.
@@ -388,8 +383,9 @@ impl Lanes<'_, '_> {
     pub(super) fn lane_narrow(&mut self, x: Lane, to: Elem) -> Lane {
         match to {
             Elem::BF16 => self.through_vector(&[x], |s, v| {
-                let bits = s.bf16_bits(v[0]);
-                let bits = s.builder.ins().ishl_imm_u(bits, 16);
+                let top = s.bf16_top(v[0]);
+                let mask = s.ints(0xffff_0000_u32.cast_signed());
+                let bits = s.builder.ins().band(top, mask);
                 s.cast_bits(types::F32X4, bits)
             }),
             Elem::F16 => self.through_vector(&[x], |s, v| s.round_to_f16(v[0])),
@@ -402,8 +398,8 @@ impl Lanes<'_, '_> {
         }
     }
 
-    /// The 16 bits of the nearest `bf16`, in the low half of each lane; a NaN stays one.
-    fn bf16_bits(&mut self, x: Value) -> Value {
+    /// The bits of the nearest `bf16` in the upper half of each lane, whatever in the lower one; a NaN stays one.
+    fn bf16_top(&mut self, x: Value) -> Value {
         let bits = self.cast_bits(types::I32X4, x);
         let half = self.builder.ins().ushr_imm_u(bits, 16);
         let one = self.ints(1);
@@ -411,11 +407,10 @@ impl Lanes<'_, '_> {
         let bias = self.ints(0x7fff);
         let sum = self.builder.ins().iadd(bits, bias);
         let sum = self.builder.ins().iadd(sum, odd);
-        let rounded = self.builder.ins().ushr_imm_u(sum, 16);
-        let quiet = self.ints(0x40);
-        let nan = self.builder.ins().bor(half, quiet);
+        let quiet = self.ints(0x40_0000);
+        let nan = self.builder.ins().bor(bits, quiet);
         let unordered = self.builder.ins().fcmp(FloatCC::Unordered, x, x);
-        self.builder.ins().bitselect(unordered, nan, rounded)
+        self.builder.ins().bitselect(unordered, nan, sum)
     }
 
     /// The nearest `f16`, as an `f32`: 11 significant bits, multiples of 2^-24 below 2^-14, inf from 65520 on.
@@ -506,139 +501,184 @@ impl Lanes<'_, '_> {
         self.cast_bits(ty, bytes)
     }
 
-    /// One element of memory, converted to the type in which it is computed.
-    pub(super) fn load_element(&mut self, elem: Elem, address: Value) -> Lane {
+    /// Four neighbouring elements of memory, or one, at so many bytes from an address, converted to the type in which they are
+    /// computed. There are no four of `i64`.
+    pub(super) fn load(&mut self, elem: Elem, width: Width, address: Value, offset: i32) -> Lane {
+        let value = match width {
+            Width::One => self.load_element(elem, address, offset),
+            Width::Four => self.load_four(elem, address, offset),
+        };
+        Lane { value, elem: elem.computed(), width }
+    }
+
+    fn load_element(&mut self, elem: Elem, address: Value, offset: i32) -> Value {
         let b = &mut *self.builder;
-        let one = |value, elem| Lane { value, elem, width: Width::One };
         match elem {
-            Elem::F32 => one(b.ins().load(types::F32, plain(), address, 0), Elem::F32),
-            Elem::I32 => one(b.ins().load(types::I32, plain(), address, 0), Elem::I32),
-            Elem::I64 => one(b.ins().load(types::I64, plain(), address, 0), Elem::I64),
-            Elem::I8 => one(b.ins().sload8(types::I32, plain(), address, 0), Elem::I32),
+            Elem::F32 => b.ins().load(types::F32, plain(), address, offset),
+            Elem::I32 => b.ins().load(types::I32, plain(), address, offset),
+            Elem::I64 => b.ins().load(types::I64, plain(), address, offset),
+            Elem::I8 => b.ins().sload8(types::I32, plain(), address, offset),
             Elem::Bool => {
-                let byte = b.ins().load(types::I8, plain(), address, 0);
-                one(b.ins().icmp_imm_u(IntCC::NotEqual, byte, 0), Elem::Bool)
+                let byte = b.ins().load(types::I8, plain(), address, offset);
+                b.ins().icmp_imm_u(IntCC::NotEqual, byte, 0)
             }
             Elem::BF16 => {
-                let bits = b.ins().uload16(types::I32, plain(), address, 0);
+                let bits = b.ins().uload16(types::I32, plain(), address, offset);
                 let bits = b.ins().ishl_imm_u(bits, 16);
-                one(b.ins().bitcast(types::F32, little(), bits), Elem::F32)
+                b.ins().bitcast(types::F32, little(), bits)
             }
             Elem::F16 => {
-                let bits = b.ins().uload16(types::I32, plain(), address, 0);
+                let bits = b.ins().uload16(types::I32, plain(), address, offset);
                 let wide = b.ins().splat(types::I32X4, bits);
                 let value = self.f16_value(wide);
-                self.lane(Lane { value, elem: Elem::F32, width: Width::Four }, 0)
+                self.builder.ins().extractlane(value, 0)
             }
         }
     }
 
-    /// Four neighbouring elements of memory; `stride` in bytes where they are not side by side.
-    pub(super) fn load_four(&mut self, elem: Elem, address: Value, stride: Option<Value>) -> Lane {
-        let four = |value, elem| Lane { value, elem, width: Width::Four };
-        match (elem, stride) {
-            (Elem::F32, None) => four(self.load_vector(types::F32X4, address, 0), Elem::F32),
-            (Elem::I32, None) => four(self.load_vector(types::I32X4, address, 0), Elem::I32),
-            (Elem::BF16, None) => {
-                let bits = self.builder.ins().uload16x4(plain(), address, 0);
+    fn load_four(&mut self, elem: Elem, address: Value, offset: i32) -> Value {
+        match elem {
+            Elem::F32 => self.load_vector(types::F32X4, address, offset),
+            Elem::I32 | Elem::I64 => self.load_vector(types::I32X4, address, offset),
+            Elem::BF16 => {
+                let bits = self.builder.ins().uload16x4(plain(), address, offset);
                 let bits = self.builder.ins().ishl_imm_u(bits, 16);
-                four(self.cast_bits(types::F32X4, bits), Elem::F32)
+                self.cast_bits(types::F32X4, bits)
             }
-            (Elem::F16, None) => {
-                let bits = self.builder.ins().uload16x4(plain(), address, 0);
-                four(self.f16_value(bits), Elem::F32)
+            Elem::F16 => {
+                let bits = self.builder.ins().uload16x4(plain(), address, offset);
+                self.f16_value(bits)
             }
-            (Elem::I8 | Elem::I64 | Elem::Bool, None) => {
-                let size = i64::try_from(elem.size()).unwrap_or(1);
-                let step = self.builder.ins().iconst(types::I64, size);
-                self.load_strided(elem, address, step)
+            Elem::I8 | Elem::Bool => {
+                let bytes = self.builder.ins().load(types::I32, plain(), address, offset);
+                let bytes = self.builder.ins().scalar_to_vector(types::I32X4, bytes);
+                let bytes = self.cast_bits(types::I8X16, bytes);
+                if elem == Elem::I8 {
+                    let half = self.builder.ins().swiden_low(bytes);
+                    return self.builder.ins().swiden_low(half);
+                }
+                let half = self.builder.ins().uwiden_low(bytes);
+                let whole = self.builder.ins().uwiden_low(half);
+                let zero = self.ints(0);
+                self.builder.ins().icmp(IntCC::NotEqual, whole, zero)
             }
-            (_, Some(step)) => self.load_strided(elem, address, step),
         }
     }
 
-    fn load_strided(&mut self, elem: Elem, address: Value, step: Value) -> Lane {
-        let mut at = address;
-        let mut xs = [self.load_element(elem, at); 4];
-        for x in xs.iter_mut().skip(1) {
-            at = self.builder.ins().iadd(at, step);
-            *x = self.load_element(elem, at);
+    /// Writes four neighbouring elements, or one, to memory of type `elem`, at so many bytes from an address.
+    pub(super) fn store(&mut self, elem: Elem, x: Lane, address: Value, offset: i32) {
+        match x.width {
+            Width::One => self.store_element(elem, x, address, offset),
+            Width::Four => self.store_four(elem, x.value, address, offset),
         }
-        self.gather(xs)
     }
 
-    /// Writes one element to memory of type `elem`.
-    pub(super) fn store_element(&mut self, elem: Elem, x: Lane, address: Value) {
+    fn store_element(&mut self, elem: Elem, x: Lane, address: Value, offset: i32) {
         let b = &mut *self.builder;
         match elem {
             Elem::F32 | Elem::I32 | Elem::I64 | Elem::Bool => {
-                b.ins().store(plain(), x.value, address, 0);
+                b.ins().store(plain(), x.value, address, offset);
             }
             Elem::I8 => {
-                b.ins().istore8(plain(), x.value, address, 0);
+                b.ins().istore8(plain(), x.value, address, offset);
             }
             Elem::BF16 | Elem::F16 => {
                 let wide = self.spread(x).value;
                 let bits = if elem == Elem::BF16 {
-                    self.bf16_bits(wide)
+                    let top = self.bf16_top(wide);
+                    self.builder.ins().ushr_imm_u(top, 16)
                 } else {
                     let rounded = self.round_to_f16(wide);
                     self.f16_bits(rounded)
                 };
                 let low = self.builder.ins().extractlane(bits, 0);
-                self.builder.ins().istore16(plain(), low, address, 0);
+                self.builder.ins().istore16(plain(), low, address, offset);
             }
         }
     }
 
-    /// Writes four elements to memory of type `elem`; `stride` in bytes where they are not side by side.
-    pub(super) fn store_four(&mut self, elem: Elem, x: Lane, address: Value, stride: Option<Value>) {
-        if matches!(elem, Elem::F32 | Elem::I32) && stride.is_none() {
-            self.builder.ins().store(plain(), x.value, address, 0);
-            return;
-        }
-        let step = match stride {
-            Some(s) => s,
-            None => self.builder.ins().iconst(types::I64, i64::try_from(elem.size()).unwrap_or(1)),
-        };
-        let mut at = address;
-        for i in 0..4 {
-            let element = self.lane(x, i);
-            self.store_element(elem, element, at);
-            at = self.builder.ins().iadd(at, step);
-        }
-    }
-
-    /// Reads lanes from scratch, where truth values are masks of 4 bytes.
-    pub(super) fn load_scratch(&mut self, elem: Elem, address: Value, width: Width) -> Lane {
-        let b = &mut *self.builder;
-        let value = match (elem, width) {
-            (Elem::Bool, Width::One) => {
-                let mask = b.ins().load(types::I32, plain(), address, 0);
-                b.ins().icmp_imm_u(IntCC::NotEqual, mask, 0)
+    fn store_four(&mut self, elem: Elem, x: Value, address: Value, offset: i32) {
+        // Of narrow elements, integers of 32 bits that are what they are as one of 16, signed: packing them saturates.
+        let words = match elem {
+            Elem::F32 | Elem::I32 | Elem::I64 => {
+                self.builder.ins().store(plain(), x, address, offset);
+                return;
             }
-            (_, Width::Four) => self.load_vector(clif_type(elem, width), address, 0),
-            (_, Width::One) => b.ins().load(clif_type(elem, width), plain(), address, 0),
-        };
-        Lane { value, elem, width }
-    }
-
-    /// Writes lanes to scratch.
-    pub(super) fn store_scratch(&mut self, x: Lane, address: Value) {
-        let b = &mut *self.builder;
-        let value = match (x.elem, x.width) {
-            (Elem::Bool, Width::One) => {
-                let wide = b.ins().uextend(types::I32, x.value);
-                b.ins().ineg(wide)
+            Elem::BF16 => {
+                let top = self.bf16_top(x);
+                self.builder.ins().sshr_imm_u(top, 16)
             }
-            (_, _) => x.value,
+            Elem::F16 => {
+                let rounded = self.round_to_f16(x);
+                let bits = self.f16_bits(rounded);
+                let up = self.builder.ins().ishl_imm_u(bits, 16);
+                self.builder.ins().sshr_imm_u(up, 16)
+            }
+            Elem::I8 | Elem::Bool => {
+                let low = self.ints(if elem == Elem::I8 { 0xff } else { 1 });
+                self.builder.ins().band(x, low)
+            }
         };
-        self.builder.ins().store(plain(), value, address, 0);
+        let halves = self.builder.ins().snarrow(words, words);
+        let (ty, packed) = if elem.size() == 2 {
+            (types::F64X2, halves)
+        } else {
+            (types::F32X4, self.builder.ins().unarrow(halves, halves))
+        };
+        let packed = self.cast_bits(ty, packed);
+        let low = self.builder.ins().extractlane(packed, 0);
+        self.builder.ins().store(plain(), low, address, offset);
     }
 
-    /// What a reduction of no elements gives.
-    pub(super) fn identity(&mut self, kind: ReduceKind, elem: Elem, width: Width) -> Lane {
-        self.constant(Scalar::identity(kind, elem), elem, width)
+    /// The number of each lane.
+    pub(super) fn numbers(&mut self, width: Width) -> Value {
+        match width {
+            Width::One => self.builder.ins().iconst(types::I32, 0),
+            Width::Four => {
+                let bytes: Vec<u8> = (0..4_i32).flat_map(i32::to_le_bytes).collect();
+                let constant = self.builder.func.dfg.constants.insert(ConstantData::from(bytes));
+                self.builder.ins().vconst(types::I32X4, constant)
+            }
+        }
+    }
+
+    /// Truth values as `i32`, -1 for true.
+    pub(super) fn mask_bits(&mut self, x: Lane) -> Lane {
+        let value = match x.width {
+            Width::Four => x.value,
+            Width::One => {
+                let wide = self.builder.ins().uextend(types::I32, x.value);
+                self.builder.ins().ineg(wide)
+            }
+        };
+        Lane { value, elem: Elem::I32, ..x }
+    }
+
+    /// Truth values: is the sign of an `i32` set?
+    pub(super) fn mask_of_bits(&mut self, x: Lane) -> Lane {
+        let value = match x.width {
+            Width::Four => self.builder.ins().sshr_imm_u(x.value, 31),
+            Width::One => self.builder.ins().icmp_imm_s(IntCC::SignedLessThan, x.value, 0),
+        };
+        Lane { value, elem: Elem::Bool, ..x }
+    }
+
+    /// Four lanes, each that whose number differs in one bit.
+    pub(super) fn exchange(&mut self, x: Lane, distance: u32) -> Lane {
+        let lanes = (0..4_u32).map(|lane| 4 * (lane ^ distance & 3));
+        let bytes: Vec<u8> = lanes.flat_map(|first| (first..first + 4).map(|byte| byte as u8)).collect();
+        let mask = self.builder.func.dfg.immediates.push(ConstantData::from(bytes));
+        let all = self.cast_bits(types::I8X16, x.value);
+        let all = self.builder.ins().shuffle(all, all, mask);
+        Lane { value: self.cast_bits(clif_type(x.elem, x.width), all), ..x }
+    }
+
+    /// The larger or the smaller float; the second if either is NaN.
+    pub(super) fn or_second(&mut self, is_max: bool, x: Lane, y: Lane) -> Lane {
+        // In this order of operands it is `maxps` or `minps`.
+        let (a, b) = if is_max { (y, x) } else { (x, y) };
+        let first = self.lane_compare(CmpOp::Lt, a, b);
+        self.lane_select(first, x, y)
     }
 
     /// Two partial results of a reduction as one.

@@ -100,7 +100,7 @@ impl Lanes<'_, '_> {
             }
             Op::Max => {
                 let (a, b) = (get(0)?, get(1)?);
-                self.select(FloatCC::GreaterThan, a, b, a, b)
+                self.select(FloatCC::LessThan, b, a, a, b)
             }
             Op::Sqrt => self.builder.ins().sqrt(get(0)?),
             Op::Neg => self.builder.ins().fneg(get(0)?),
@@ -180,8 +180,9 @@ impl Lanes<'_, '_> {
 
     /// The larger or the smaller; NaN if either is. A comparison with NaN is false, which takes `y`; a NaN in `x` is put back.
     pub(super) fn extreme(&mut self, is_max: bool, x: Value, y: Value) -> Value {
-        let cc = if is_max { FloatCC::GreaterThan } else { FloatCC::LessThan };
-        let m = self.select(cc, x, y, x, y);
+        // In this order of operands it is `maxps` or `minps`.
+        let (a, b) = if is_max { (y, x) } else { (x, y) };
+        let m = self.select(FloatCC::LessThan, a, b, x, y);
         self.select(FloatCC::Unordered, x, x, x, m)
     }
 }

@@ -58,7 +58,7 @@ impl Code<'_, '_> {
                 let low = code.b.ins().ushr_imm_u(*first, 16);
                 let value = code.b.ins().bor(low, *second);
                 let at = code.b.ins().iadd(start, across);
-                code.lanes().store_scratch(Lane { value, elem: Elem::I32, width }, at);
+                code.lanes().store(Elem::I32, Lane { value, elem: Elem::I32, width }, at, 0);
                 Ok(())
             })
         })
@@ -66,10 +66,7 @@ impl Code<'_, '_> {
 
     /// The bits of `f32` rounded to `bf16`; zeros where nothing is there.
     fn upper_half(&mut self, at: Value, is_there: Value, width: Width) -> Value {
-        let x = match width {
-            Width::Four => self.lanes().load_four(Elem::F32, at, None),
-            Width::One => self.lanes().load_element(Elem::F32, at),
-        };
+        let x = self.lanes().load(Elem::F32, width, at, 0);
         let x = self.lanes().lane_narrow(x, Elem::BF16);
         let bits = self.lanes().bits_of_floats(x);
         let mask = self.b.ins().ineg(is_there);

@@ -11,79 +11,14 @@
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
-use super::code::{Code, Stride};
+use super::code::Code;
 use super::emit::Made;
 use super::lanes::Lane;
-use super::panels::{Right, RightOperand};
+use super::product::{Count, Product, RegisterTile, Right, Sums};
 use crate::scalar::BinaryOp;
-use crate::shape::Elem;
-use crate::tile::{self, DotMode, Extent, InstData, Op, Space, TileType, Type};
-
-/// An operand of a product: distances in bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Factor<'c> {
-    pub(super) start: PointerValue<'c>,
-    pub(super) row: IntValue<'c>,
-    pub(super) col: IntValue<'c>,
-    /// Element type in memory.
-    pub(super) elem: Elem,
-}
-
-/// What the loops of a product share.
-pub(super) struct Product<'c> {
-    pub(super) a: Factor<'c>,
-    pub(super) b: RightOperand<'c>,
-    pub(super) acc: PointerValue<'c>,
-    /// What every sum starts with; if there is nothing here, it is 0, and what lies in the accumulator's place is added.
-    pub(super) start: Option<Lane<'c>>,
-    pub(super) pitch: i64,
-    pub(super) inner: IntValue<'c>,
-    pub(super) elem: Elem,
-    pub(super) lanes: u32,
-    bytes: i64,
-}
-
-/// A register tile: this many rows and vectors, from a row and a column.
-#[derive(Clone, Copy)]
-pub(super) struct RegisterTile<'c> {
-    pub(super) height: i64,
-    pub(super) vectors: i64,
-    pub(super) row: IntValue<'c>,
-    pub(super) col: IntValue<'c>,
-}
-
-/// The sums of a register tile, row by row: where each vector of them belongs, and the variable that it is in meanwhile.
-pub(super) type Sums<'c> = Vec<(PointerValue<'c>, PointerValue<'c>)>;
-
-/// How many there are of what a loop takes in steps of several sizes.
-#[derive(Clone, Copy)]
-pub(super) enum Count<'c> {
-    Known(i64),
-    Value(IntValue<'c>),
-}
+use crate::tile::{self, DotMode, Extent, InstData, TileType, Type};
 
 impl<'c> Code<'_, '_, 'c> {
-    /// The address of a tile in scratch.
-    pub(super) fn in_scratch(&self, t: &TileType, scratch: PointerValue<'c>) -> Made<PointerValue<'c>> {
-        let Space::L1(offset) = t.space else { return Err("an operand is not in scratch".into()) };
-        self.e.offset(scratch, self.e.int(i64::from(offset)))
-    }
-
-    /// An operand in scratch or in place.
-    pub(super) fn factor(&self, v: tile::Value, t: &TileType, scratch: PointerValue<'c>) -> Made<Factor<'c>> {
-        if t.space != Space::Window {
-            let (row, col) = (self.e.int(i64::from(t.pitch())), self.e.int(i64::from(t.element_bytes())));
-            return Ok(Factor { start: self.in_scratch(t, scratch)?, row, col, elem: t.elem });
-        }
-        let data = self.body.def_inst(v).ok_or("a window that nothing makes")?;
-        let Op::Window { rows, cols } = data.op else { return Err("an operand of a product is no window".into()) };
-        let [buffer, indices @ ..] = data.operands.as_slice() else { return Err("a window without a buffer".into()) };
-        let (_, strides, elem) = self.buffer(*buffer)?;
-        let along = |axis: Option<usize>| axis.and_then(|a| strides.get(a)).copied().unwrap_or(Stride::Const(0));
-        let (row, col) = (self.stride_bytes(along(rows), elem)?, self.stride_bytes(along(cols), elem)?);
-        Ok(Factor { start: self.address(*buffer, indices)?, row, col, elem })
-    }
-
     /// Emits `acc + a @ b`, the result in the place of the accumulator or in one of its own.
     pub(super) fn dot(&mut self, data: &InstData, mode: DotMode, scratch: PointerValue<'c>) -> Made<()> {
         let [a, b, acc] = data.operands.as_slice() else { return Err("a product of three operands".into()) };
@@ -167,74 +102,6 @@ impl<'c> Code<'_, '_, 'c> {
                 code.register_tile(p, RegisterTile { height, vectors, row, col }, mode)
             })
         })
-    }
-
-    /// Goes through a count in steps of some sizes, largest first: this many of each where the count is known, else as many as
-    /// fit.
-    pub(super) fn in_steps(
-        &mut self,
-        count: Count<'c>,
-        sizes: &[(i64, i64)],
-        mut body: impl FnMut(&mut Self, i64, IntValue<'c>) -> Made<()>,
-    ) -> Made<()> {
-        let (mut known, mut at) = (0, self.e.int(0));
-        for (size, times) in sizes {
-            match count {
-                Count::Known(_) if *size == 0 || *times == 0 => {}
-                Count::Known(_) if *times == 1 => {
-                    body(self, *size, self.e.int(known))?;
-                    known += size;
-                }
-                Count::Known(_) => {
-                    let (from, to) = (self.e.int(known), self.e.int(known + size * times));
-                    self.counted(from, to, *size, |code, at| body(code, *size, at))?;
-                    known += size * times;
-                }
-                Count::Value(all) => {
-                    let end = self.e.b.build_int_sub(all, self.e.int(size - 1), "")?;
-                    at = self.counted(at, end, *size, |code, at| body(code, *size, at))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What the sums of a register tile start with.
-    pub(super) fn start_sums(&self, p: &Product<'c>, place: RegisterTile<'c>) -> Made<Sums<'c>> {
-        let vector_bytes = i64::from(p.lanes) * p.bytes;
-        let col_bytes = self.e.b.build_int_mul(place.col, self.e.int(p.bytes), "")?;
-        let acc = self.steps(p.acc, place.row, self.e.int(p.pitch))?;
-        let acc = self.e.offset(acc, col_bytes)?;
-        let ty = self.e.lanes_of(p.elem, p.lanes);
-        let mut sums = Vec::new();
-        for r in 0..place.height {
-            for v in 0..place.vectors {
-                let home = self.e.offset(acc, self.e.int(r * p.pitch + v * vector_bytes))?;
-                let sum = self.e.variable(ty)?;
-                let first = match p.start {
-                    Some(x) => self.e.spread(x, p.lanes)?,
-                    None => Lane { value: ty.const_zero(), elem: p.elem },
-                };
-                self.e.b.build_store(sum, first.value)?;
-                sums.push((home, sum));
-            }
-        }
-        Ok(sums)
-    }
-
-    /// Adds what lies in the accumulator's place, if the sums started with 0, and puts them where they belong.
-    pub(super) fn store_sums(&self, p: &Product<'c>, sums: &Sums<'c>) -> Made<()> {
-        let ty = self.e.lanes_of(p.elem, p.lanes);
-        for (home, sum) in sums {
-            let value = self.e.b.build_load(ty, *sum, "")?.into_vector_value();
-            let mut x = Lane { value, elem: p.elem };
-            if p.start.is_none() {
-                let acc = self.e.load_scratch(p.elem, *home, p.lanes)?;
-                x = self.e.lane_binary(BinaryOp::Add, acc, x)?;
-            }
-            self.e.store_scratch(x, *home)?;
-        }
-        Ok(())
     }
 
     fn register_tile(&mut self, p: &Product<'c>, place: RegisterTile<'c>, mode: DotMode) -> Made<()> {

@@ -8,10 +8,9 @@ use inkwell::types::VectorType;
 use inkwell::values::{IntValue, VectorValue};
 
 use super::code::Code;
-use super::dot::{Count, Product, RegisterTile};
 use super::emit::{Emit, Made};
 use super::lanes::Lane;
-use super::panels::Scaled;
+use super::product::{Count, Product, RegisterTile, Scaled};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 

@@ -331,6 +331,18 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value, elem: to })
     }
 
+    /// Truth values as `i32`: -1 and 0.
+    pub(super) fn mask_bits(&self, x: Lane<'c>) -> Made<Lane<'c>> {
+        let ty = self.lanes_of(Elem::I32, x.count());
+        Ok(Lane { value: self.b.build_int_s_extend(x.value, ty, "")?, elem: Elem::I32 })
+    }
+
+    /// Truth values of the signs of `i32`.
+    pub(super) fn mask_of_bits(&self, x: Lane<'c>) -> Made<Lane<'c>> {
+        let zero = x.value.get_type().const_zero();
+        Ok(Lane { value: self.b.build_int_compare(IntPredicate::SLT, x.value, zero, "")?, elem: Elem::Bool })
+    }
+
     /// All lanes of a reduction as one: the upper half onto the lower, until one is left.
     pub(super) fn fold(&self, kind: ReduceKind, mut x: Lane<'c>) -> Made<Lane<'c>> {
         let op = kind.combination().ok_or("a reduction that is none of lanes")?;

@@ -175,7 +175,7 @@ impl<'c> Emit<'_, 'c> {
     /// Writes lanes to scratch.
     pub(super) fn store_scratch(&self, x: Lane<'c>, at: PointerValue<'c>) -> Made<()> {
         let value = match x.elem {
-            Elem::Bool => self.b.build_int_s_extend(x.value, self.lanes_of(Elem::I32, x.count()), "")?,
+            Elem::Bool => self.mask_bits(x)?.value,
             _ => x.value,
         };
         self.store_raw(value, at, None)

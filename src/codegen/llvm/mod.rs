@@ -10,6 +10,7 @@
 //! * `code`: run-time dimensions, indices, scalars, buffers; `kernel`: grid and blocks;
 //! * `run`: routines of vector IR, which `lowering::vector` makes of runs;
 //! * `dot`, `transpose`, `pair_rows`: the other operations on tiles; `panels`, `dot_whole`: products by narrow numbers;
+//!   `product`: what all products share;
 //! * `lanes`, `memory`, `math`: operations on vectors of elements, on which `emit` has the grip.
 //!
 //! What it must not know: Cranelift, plans, the runtime beyond offsets in the context. Nothing is decided here: LLVM's
@@ -28,6 +29,7 @@ mod memory;
 mod object;
 mod pair_rows;
 mod panels;
+mod product;
 mod run;
 mod transpose;
 

@@ -8,56 +8,15 @@
 use inkwell::values::{IntValue, PointerValue, VectorValue};
 
 use super::code::{Code, Stride};
-use super::dot::{Product, RegisterTile, Sums};
 use super::emit::Made;
 use super::lanes::Lane;
+use super::product::{Product, RegisterTile, Right, RightOperand, Scaled, Sums};
 use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tile::{self, InstData, Op, TileType};
 
 /// Steps of the inner index for which a scale holds, as a power of two.
 const GROUP_BITS: i64 = tile::GROUP.ilog2() as i64;
-
-/// A right operand: where it begins, and bytes from row to row.
-#[derive(Clone, Copy)]
-pub(super) struct RightOperand<'c> {
-    pub(super) start: PointerValue<'c>,
-    pub(super) row: IntValue<'c>,
-    pub(super) kind: Right<'c>,
-}
-
-/// What a right operand is made of in memory.
-#[derive(Clone, Copy)]
-pub(super) enum Right<'c> {
-    /// Elements of a type; a row is a step.
-    Elements(Elem),
-    /// Two `bf16`, of two steps; a row is two steps.
-    Pairs,
-    /// Integers, times a scale.
-    Scaled(Scaled<'c>),
-}
-
-/// Integers and their scales.
-#[derive(Clone, Copy)]
-pub(super) struct Scaled<'c> {
-    /// Bits of a number. With 4, a row is two steps, the first in the lower halves.
-    pub(super) bits: u8,
-    /// The scales of the first group.
-    scales: PointerValue<'c>,
-    /// Bytes from group to group.
-    group: i64,
-}
-
-impl RightOperand<'_> {
-    /// Bytes from column to column.
-    pub(super) fn bytes(&self) -> i64 {
-        match self.kind {
-            Right::Elements(elem) => i64::try_from(elem.size()).unwrap_or(1),
-            Right::Pairs => 4,
-            Right::Scaled(_) => 1,
-        }
-    }
-}
 
 impl<'c> Code<'_, '_, 'c> {
     /// A right operand.

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
+use inkwell::FloatPredicate;
 use inkwell::basic_block::BasicBlock;
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PhiValue, PointerValue};
-use inkwell::{FloatPredicate, IntPredicate};
 
 use super::code::Code;
 use super::emit::{Emit, Made};
@@ -39,7 +39,8 @@ enum Held<'c> {
 impl<'c> Code<'_, '_, 'c> {
     /// Emits a run.
     pub(super) fn run(&self, extents: (Extent, Extent), insts: &[Inst], scratch: PointerValue<'c>) -> Made<()> {
-        let shape = Shape { features: self.e.features(), ..Shape::of(self.e.level) };
+        // LLVM makes masked accesses of what a level has.
+        let shape = Shape { features: self.e.features(), masks: true, ..Shape::of(self.e.level) };
         let lowered = lower("run", self.body, extents, insts, shape).map_err(|e| format!("a run: {e}"))?;
         let Lowered { routine, words, .. } = lowered;
         let mut values = SecondaryMap::new();
@@ -307,11 +308,8 @@ impl<'c> Print<'_, '_, 'c> {
             }
             (Op::Beats, [x, y]) => e.lane_compare(CmpOp::Gt, *x, *y)?,
             (Op::Splat, [x]) => e.spread(*x, n)?,
-            (Op::MaskBits, [x]) => lane(e.b.build_int_s_extend(x.value, e.lanes_of(to, n), "")?, to),
-            (Op::MaskOfBits, [x]) => {
-                let zero = x.value.get_type().const_zero();
-                lane(e.b.build_int_compare(IntPredicate::SLT, x.value, zero, "")?, to)
-            }
+            (Op::MaskBits, [x]) => e.mask_bits(*x)?,
+            (Op::MaskOfBits, [x]) => e.mask_of_bits(*x)?,
             (Op::Reduce(kind), [x]) => e.fold(*kind, *x)?,
             (Op::First, [x]) => lane(e.shuffle(x.value, x.value, &[0])?, to),
             (Op::Extract(n), [x]) => lane(e.shuffle(x.value, x.value, &[*n])?, to),

@@ -47,7 +47,7 @@ impl Varies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Distance {
     /// Known.
-    Bytes(i32),
+    Bytes(i64),
     /// In a word of the call.
     Word(usize),
 }
@@ -263,7 +263,7 @@ impl<'a> Frame<'a> {
             let Some(axis) = axis.filter(|_| there) else { return Some(None) };
             match ty.strides.get(axis)?.as_const() {
                 Some(0) => Some(None),
-                Some(n) => Some(Some(Distance::Bytes(i32::try_from(n.checked_mul(size)?).ok()?))),
+                Some(n) => Some(Some(Distance::Bytes(n.checked_mul(size)?))),
                 None => Some(Some(Distance::Word(self.word(Word::StrideBytes { buffer, axis })))),
             }
         };
@@ -271,15 +271,26 @@ impl<'a> Frame<'a> {
         let col = match along(extents.cols, cols)? {
             // One element is stored as a vector of one lane.
             None if store && !extents.cols => Step::Unit,
-            None if store => return None,
+            // The last one stays.
+            None if store => Step::Apart(Distance::Bytes(0)),
             None => Step::Same,
-            Some(Distance::Bytes(n)) if i64::from(n) == size => Step::Unit,
+            Some(Distance::Bytes(n)) if n == size => Step::Unit,
             Some(d) => Step::Apart(d),
         };
-        if store && extents.rows && row.is_none() {
-            return None;
-        }
         let start = self.word(Word::Address { buffer, indices });
         Some(Access { start, row, col, elem: ty.elem })
     }
+}
+
+/// Does a store put several elements at the same place?
+pub(super) fn repeats(body: &Body, data: &InstData) -> bool {
+    let (Op::Store { rows, cols }, Some(buffer)) = (&data.op, data.operands.first()) else { return false };
+    let strides = body.ty(*buffer).buffer().map(|b| &b.strides);
+    let tile = data.operands.last().and_then(|v| body.ty(*v).tile());
+    let (Some(strides), Some(t)) = (strides, tile) else { return false };
+    let repeats = |extent: Extent, axis: Option<usize>| {
+        let stride = axis.and_then(|a| strides.get(a));
+        !extent.is_one() && stride.is_none_or(|d| d.as_const() == Some(0))
+    };
+    repeats(t.rows, *rows) || repeats(t.cols, *cols)
 }

@@ -4,6 +4,8 @@
 //! called with, and what each of its instructions is made from; or why there is none. What this must not know: instructions
 //! of a machine, back ends.
 //!
+//! A run with what has no form for several lanes (`single`) goes one element after another, as a routine of one lane.
+//!
 //! * `frame`: along what each value varies, and where it lies;
 //! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`: reductions;
 //! * [`execute`]: a kernel's runs in the interpreter of vector IR, inside of the interpreter of tile IR.
@@ -18,6 +20,8 @@ use std::fmt;
 
 use cranelift_entity::SecondaryMap;
 
+use crate::scalar::BinaryOp;
+use crate::shape::Elem;
 use crate::ssa;
 use crate::tile::{Body, Cpu, Extent, Inst, Kernel, Op, Value, Width};
 use crate::vector::Features;
@@ -34,17 +38,25 @@ pub struct Shape {
     pub registers: u32,
     /// What instructions there are.
     pub features: Features,
+    /// Can vectors be read and written in part, under a mask? Where they cannot, the elements beyond the last whole vector of
+    /// a row are added up one after another.
+    pub masks: bool,
+    /// How many vectors go at a time at most. Code that a general compiler makes of a routine takes it as long as it is.
+    pub unroll: usize,
 }
 
 impl Shape {
+    /// One element after another, on any CPU.
+    const SINGLE: Shape = Shape { lanes: 1, registers: 16, features: Features::PLAIN, masks: false, unroll: 1 };
+
     /// Those of a CPU.
     pub fn of(cpu: Cpu) -> Shape {
-        let features = match cpu.width() {
-            Width::V128 => Features::PLAIN,
-            Width::V256 => Features::AVX2,
-            Width::V512 => Features::AVX512,
+        let (features, masks, unroll) = match cpu.width() {
+            Width::V128 => (Features::PLAIN, false, 1),
+            Width::V256 => (Features::AVX2, true, 4),
+            Width::V512 => (Features::AVX512, true, 4),
         };
-        Shape { lanes: cpu.lanes(), registers: cpu.registers(), features }
+        Shape { lanes: cpu.lanes(), registers: cpu.registers(), features, masks, unroll }
     }
 }
 
@@ -151,19 +163,44 @@ pub fn lower_for(
     extents: (Extent, Extent),
     insts: &[Inst],
 ) -> Result<Lowered, Declined> {
-    let mut lowered = lower(name, body, extents, insts, Shape::of(cpu))?;
-    if cpu.width() == Width::V256 {
-        let Lowered { routine, origins, .. } = &mut lowered;
-        legalise::part_narrow_accesses(routine, |new, old| origins[new] = origins[old]);
+    let shape = if single(body, insts).is_some() { Shape::SINGLE } else { Shape::of(cpu) };
+    let mut lowered = lower(name, body, extents, insts, shape)?;
+    let Lowered { routine, origins, .. } = &mut lowered;
+    let made = |new, old| origins[new] = origins[old];
+    if !shape.masks {
+        legalise::drop_prefetches(routine);
+        legalise::split_accesses(routine, made);
+    } else if cpu.width() == Width::V256 {
+        legalise::part_narrow_accesses(routine, made);
     }
     Ok(lowered)
+}
+
+/// What of a run has no form for several lanes: `i64`, powers of integers, and stores along an axis that repeats. Of several
+/// operations one that stands in the program, if there is such.
+pub fn single(body: &Body, insts: &[Inst]) -> Option<(Inst, String)> {
+    let reason = |i: &Inst| {
+        let data = body.inst(*i);
+        let name = data.op.info().name;
+        let elem = data.result.and_then(|v| body.ty(v).elem());
+        if data.operands.iter().chain(&data.result).any(|v| body.ty(*v).elem() == Some(Elem::I64)) {
+            return Some(format!("`{name}` of i64"));
+        }
+        match (&data.op, elem) {
+            (Op::Binary(BinaryOp::Pow), Some(elem)) if elem != Elem::F32 => Some(format!("`{name}` of {elem}")),
+            (Op::Store { .. }, _) if frame::repeats(body, data) => Some("a store that repeats".to_string()),
+            _ => None,
+        }
+    };
+    let all = insts.iter().filter_map(|i| Some((*i, reason(i)?)));
+    all.min_by_key(|(i, _)| body.inst(*i).loc.line == 0)
 }
 
 /// Why a run has no frame.
 fn no_frame(body: &Body, insts: &[Inst]) -> Declined {
     let accesses = |i: &&Inst| matches!(body.inst(**i).op, Op::Load { .. } | Op::Store { .. });
     match insts.iter().find(accesses).or(insts.first()) {
-        Some(i) => Declined::Form(*i, "loops over both axes, or a store that repeats".into()),
+        Some(i) => Declined::Form(*i, "loops over both axes".into()),
         None => Declined::Wrong("a run of nothing".into()),
     }
 }

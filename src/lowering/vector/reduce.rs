@@ -5,15 +5,22 @@
 //! remembers which lanes had one, so that the chain from vector to vector is a single instruction. Where rows are reduced
 //! and little else is done, two rows go by at a time, with accumulators of their own and one test for NaN for both; sums
 //! stay one chain over the rows. Truth values are reduced as `i32`, 0 and -1.
+//!
+//! Where vectors go singly, sums of floats along long rows are made in blocks of columns, whose sums are added. Where there
+//! are no masks, elements beyond the last whole vector are added up by themselves, in order, and to the rest at the end.
 
 use super::frame::Along;
-use super::run::{Chunk, Lanes, Lower, Turn};
+use super::frame::Count;
+use super::run::{Chunk, Counter, Lanes, Lower, Turn};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Value};
-use crate::vector::routine::Op as Do;
+use crate::vector::routine::{Op as Do, Type};
+
+/// Columns of a block of a sum, where a lane has one accumulator: as many as rounding errors may add up over.
+const BLOCK: i64 = 512;
 
 /// The accumulators of a reduction.
 #[derive(Clone, Default)]
@@ -26,6 +33,10 @@ pub(super) struct Sum {
     first: Vec<Option<Operand>>,
     /// Of an `argmax`, for each vector where its maxima stand.
     places: Vec<Operand>,
+    /// The sum of the blocks before this one.
+    before: Option<Operand>,
+    /// The sum of the elements beyond the last whole vector.
+    last: Option<Operand>,
 }
 
 /// Is it a maximum or minimum of floats? Then its instruction.
@@ -45,7 +56,12 @@ fn sum_of(sums: &mut [(Inst, Sum)], i: Inst) -> Option<&mut Sum> {
 impl Sum {
     /// What changes from turn to turn.
     pub(super) fn accumulators(&mut self) -> impl Iterator<Item = &mut Operand> {
-        self.parts.iter_mut().chain(&mut self.nans).chain(&mut self.places)
+        self.parts
+            .iter_mut()
+            .chain(&mut self.nans)
+            .chain(&mut self.places)
+            .chain(&mut self.before)
+            .chain(&mut self.last)
     }
 }
 
@@ -85,6 +101,57 @@ impl Lower<'_> {
         Some(self.b.inst(op, &[x, y]))
     }
 
+    /// Is it a sum of floats along a row, whose rounding depends on the order?
+    fn rounds(&self, kind: ReduceKind, elem: Elem) -> bool {
+        kind == ReduceKind::Sum && elem == Elem::F32 && !self.f.cols_outside
+    }
+
+    /// Are there sums in blocks of columns?
+    fn sums_in_blocks(&self) -> bool {
+        let is_long = self.shape.unroll == 1 && self.f.cols.most() > BLOCK;
+        is_long && self.reductions().into_iter().any(|(_, kind, elem)| self.rounds(kind, elem))
+    }
+
+    /// The loop over columns up to an end that is not yet reached, in blocks where sums are.
+    pub(super) fn in_blocks(
+        &mut self,
+        step: i64,
+        end: Operand,
+        body: &mut dyn FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        if !self.sums_in_blocks() {
+            return self.repeat(Counter::Cols, step, end, body);
+        }
+        let block = self.b.index(BLOCK);
+        let top = self.after(Counter::Cols);
+        self.join(Counter::Cols, top);
+        let next = self.b.add(self.col?, block);
+        let block_end = self.b.inst(Do::Binary(BinaryOp::Min), &[next, end]);
+        self.repeat(Counter::Cols, step, block_end, body)?;
+        self.finish_block()?;
+        let carried = self.carried(Counter::Cols);
+        let more = self.b.inst(Do::Compare(CmpOp::Lt), &[self.col?, end]);
+        let done = self.b.block_for(&[]);
+        self.b.branch(more, (top, &carried), (done, &[]));
+        self.b.start(done);
+        Some(())
+    }
+
+    /// Adds the sums of a block to those of the blocks before it.
+    fn finish_block(&mut self) -> Option<()> {
+        for (i, kind, elem) in self.reductions() {
+            if !self.rounds(kind, elem) {
+                continue;
+            }
+            let nothing = self.identity(kind, elem);
+            let sum = sum_of(&mut self.sums, i)?;
+            let (before, part) = (sum.before.as_mut()?, sum.parts.first_mut()?);
+            *before = self.b.add(*before, *part);
+            *part = nothing;
+        }
+        Some(())
+    }
+
     /// Empties the accumulators.
     pub(super) fn start_sums(&mut self, vectors: usize) -> Option<()> {
         for (i, kind, elem) in self.reductions() {
@@ -92,6 +159,12 @@ impl Lower<'_> {
             let mut sum = Sum { first: vec![None; vectors], ..Sum::default() };
             let both = if extreme(kind, elem).is_some() && self.pairs { 2 } else { 1 };
             sum.parts = vec![first; vectors * both];
+            if self.rounds(kind, elem) {
+                sum.before = self.sums_in_blocks().then_some(first);
+                let zero = Scalar::identity(kind, elem);
+                let is_apart = !self.shape.masks && self.tail.is_some();
+                sum.last = is_apart.then(|| self.b.constant(zero, Type::Lanes(elem, 1)));
+            }
             if kind == ReduceKind::ArgMax {
                 sum.places = vec![self.b.int(0); vectors];
             }
@@ -119,6 +192,9 @@ impl Lower<'_> {
             (x, elem) = (self.b.inst(Do::MaskBits, &[x]), Elem::I32);
         }
         if let (Lanes::Some { mask, .. }, false) = (chunk.lanes, self.f.cols_outside) {
+            if self.rounds(kind, elem) && !self.shape.masks {
+                return self.add_last(i, x, mask);
+            }
             let nothing = self.identity(kind, elem);
             x = self.b.inst(Do::Select, &[mask, x, nothing]);
         }
@@ -153,6 +229,23 @@ impl Lower<'_> {
         Some(())
     }
 
+    /// Adds up what is beyond the last whole vector.
+    fn add_last(&mut self, i: Inst, x: Operand, mask: Operand) -> Option<()> {
+        let (x, count) = match self.f.cols {
+            Count::Static(n) => (x, n % self.lanes()),
+            Count::Word(..) => {
+                let nothing = self.identity(ReduceKind::Sum, Elem::F32);
+                (self.b.inst(Do::Select, &[mask, x, nothing]), self.lanes() - 1)
+            }
+        };
+        for lane in 0..u32::try_from(count).ok()? {
+            let element = self.b.inst(Do::Extract(lane), &[x]);
+            let last = sum_of(&mut self.sums, i)?.last.as_mut()?;
+            *last = self.b.add(*last, element);
+        }
+        Some(())
+    }
+
     /// The number of each element along what is reduced: of its column, or of its row.
     fn place(&mut self, chunk: &Chunk, vector: usize) -> Option<Operand> {
         let ty = self.b.vector(Elem::I32);
@@ -178,7 +271,10 @@ impl Lower<'_> {
         if kind == ReduceKind::ArgMax {
             return sum.places.get(vector).copied();
         }
-        let mut x = *sum.parts.get(vector)?;
+        let mut x = match sum.before {
+            Some(before) => before,
+            None => *sum.parts.get(vector)?,
+        };
         let Some(op) = extreme(kind, elem) else { return Some(x) };
         if let Some(y) = sum.parts.get(sum.nans.len() + vector) {
             x = self.b.inst(op, &[x, *y]);
@@ -195,7 +291,11 @@ impl Lower<'_> {
             let other = self.total(kind, elem, sum, vector)?;
             all = self.combine(kind, all, other)?;
         }
-        Some(self.b.inst(Do::Reduce(kind), &[all]))
+        let all = self.b.inst(Do::Reduce(kind), &[all]);
+        Some(match sum.last {
+            Some(last) => self.b.add(all, last),
+            None => all,
+        })
     }
 
     /// Of two elements with their places the one that `argmax` takes: that which beats the other, else the earlier one.

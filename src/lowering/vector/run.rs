@@ -103,7 +103,7 @@ pub(super) struct Lower<'a> {
     pub(super) sums: Vec<(Inst, Sum)>,
     /// Number of the row, and of the column where these are counted.
     pub(super) row: Option<Operand>,
-    col: Option<Operand>,
+    pub(super) col: Option<Operand>,
     /// Address of the row: of accesses, in the run's order, and of scratch by the distance of its rows.
     pointers: Vec<(Inst, Operand)>,
     scratch_rows: BTreeMap<u32, Operand>,
@@ -141,8 +141,10 @@ const LITTLE: usize = 12;
 
 /// Which loop it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counter {
+pub(super) enum Counter {
+    /// Over rows.
     Rows,
+    /// Over columns.
     Cols,
 }
 
@@ -170,7 +172,7 @@ impl<'a> Lower<'a> {
         };
         lower.unroll = lower.vectors_at_a_time();
         // Both rows of a pair need registers: of 16 there are enough for two vectors.
-        let enough = shape.registers >= 32 || lower.unroll <= 2;
+        let enough = shape.unroll > 1 && (shape.registers >= 32 || lower.unroll <= 2);
         lower.pairs = lower.f.cols_outside && lower.work() <= LITTLE && enough;
         lower
     }
@@ -193,7 +195,7 @@ impl<'a> Lower<'a> {
             13..=60 => 2,
             _ => 1,
         };
-        wanted.min(most)
+        wanted.min(most).min(self.shape.unroll)
     }
 
     /// The depth at which something is known.
@@ -224,7 +226,7 @@ impl<'a> Lower<'a> {
     /// A distance as an index.
     pub(super) fn distance(&mut self, d: Distance) -> Option<Operand> {
         match d {
-            Distance::Bytes(n) => Some(self.b.index(i64::from(n))),
+            Distance::Bytes(n) => Some(self.b.index(n)),
             Distance::Word(w) => self.word(w),
         }
     }
@@ -278,6 +280,7 @@ impl<'a> Lower<'a> {
     fn start_tail(&mut self) -> Option<()> {
         let lanes = self.lanes();
         let count = match self.f.cols {
+            _ if lanes == 1 => return Some(()),
             Count::Static(n) if n % lanes == 0 => return Some(()),
             Count::Static(n) => self.b.index(n % lanes),
             Count::Word(w, _) => {
@@ -312,7 +315,7 @@ impl<'a> Lower<'a> {
         all
     }
 
-    fn carried(&mut self, counter: Counter) -> Vec<Operand> {
+    pub(super) fn carried(&mut self, counter: Counter) -> Vec<Operand> {
         self.changing(counter).into_iter().map(|v| *v).collect()
     }
 
@@ -326,13 +329,13 @@ impl<'a> Lower<'a> {
     }
 
     /// A block that takes what changes, to be started later.
-    fn after(&mut self, counter: Counter) -> Block {
+    pub(super) fn after(&mut self, counter: Counter) -> Block {
         let carried = self.carried(counter);
         self.b.block_for(&carried)
     }
 
     /// Goes on at such a block.
-    fn join(&mut self, counter: Counter, block: Block) {
+    pub(super) fn join(&mut self, counter: Counter, block: Block) {
         let carried = self.carried(counter);
         self.b.jump(block, &carried);
         self.start(counter, block);
@@ -345,7 +348,7 @@ impl<'a> Lower<'a> {
     }
 
     /// A loop while a counter is less than an end, which it reaches in steps; done at least once.
-    fn repeat(
+    pub(super) fn repeat(
         &mut self,
         counter: Counter,
         step: i64,
@@ -488,7 +491,7 @@ impl<'a> Lower<'a> {
                 if groups > 0 {
                     self.col = Some(self.b.index(0));
                     let end = self.b.index(groups * some);
-                    self.repeat(Counter::Cols, some, end, &mut |s| body(s, &chunk(s.col, 0, s.unroll)))?;
+                    self.in_blocks(some, end, &mut |s| body(s, &chunk(s.col, 0, s.unroll)))?;
                     self.col = None;
                 }
                 if rest > 0 {
@@ -516,15 +519,16 @@ impl<'a> Lower<'a> {
                     let done = self.after(Counter::Cols);
                     let c = self.col?;
                     self.leave_if_reached(Counter::Cols, (c, end), done);
-                    self.repeat(Counter::Cols, step, end, &mut |s| body(s, &chunk(s.col, 0, size)))?;
+                    self.in_blocks(step, end, &mut |s| body(s, &chunk(s.col, 0, size)))?;
                     self.join(Counter::Cols, done);
                 }
-                let done = self.after(Counter::Cols);
-                let c = self.col?;
-                self.leave_if_reached(Counter::Cols, (c, cols), done);
-                let tail = self.tail?;
-                body(self, &Chunk { at: self.col, offset: 0, vectors: 1, lanes: tail })?;
-                self.join(Counter::Cols, done);
+                if let Some(tail) = self.tail {
+                    let done = self.after(Counter::Cols);
+                    let c = self.col?;
+                    self.leave_if_reached(Counter::Cols, (c, cols), done);
+                    body(self, &Chunk { at: self.col, offset: 0, vectors: 1, lanes: tail })?;
+                    self.join(Counter::Cols, done);
+                }
                 self.col = None;
             }
         }

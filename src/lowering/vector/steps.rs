@@ -5,7 +5,7 @@
 
 use super::Word;
 use super::frame::{Access, Along, Distance, Step, Varies};
-use super::run::{Chunk, Lower, Spot};
+use super::run::{Chunk, Lanes, Lower, Spot};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, ReduceKind};
 use crate::shape::Elem;
@@ -84,12 +84,13 @@ impl Lower<'_> {
         let x = self.operand(x, depth, chunk, vector)?;
         let access = self.f.accesses.get(&i).copied()?;
         let spot = self.spot(i, &access, chunk, vector)?;
-        // Of a single column the last vector is the only one.
-        let lanes = if extents.cols { chunk.lanes } else { self.tail? };
+        // Of a single column the last vector is the only one, and one lane is whole.
+        let lanes = if extents.cols { chunk.lanes } else { self.tail.unwrap_or(Lanes::All) };
         if let (Spot::Unit(at), Some(row)) = (spot, access.row)
             && self.f.stores_a_product()
         {
-            self.fetch_ahead(at, row)?;
+            // None where that is too far.
+            let _ = self.fetch_ahead(at, row);
         }
         match spot {
             Spot::Unit(at) => self.b.store(access.elem, &at, x, lanes.mask()),
@@ -106,7 +107,7 @@ impl Lower<'_> {
     /// and each that is not there keeps all that follow. What is fetched after the last row is fetched in vain.
     fn fetch_ahead(&mut self, at: At, row: Distance) -> Option<()> {
         let further = match row {
-            Distance::Bytes(n) => at.plus(n.wrapping_mul(i32::from(AHEAD))),
+            Distance::Bytes(n) => at.plus(i32::try_from(n.checked_mul(i64::from(AHEAD))?).ok()?),
             Distance::Word(w) => {
                 let start = self.b.inst(Do::Address(at.place), &at.operands());
                 At::new(start).indexed(self.word(w)?, AHEAD)

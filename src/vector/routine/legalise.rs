@@ -169,21 +169,31 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
             Some(count) => self.number(count).map(|n| u32::try_from(n).unwrap_or(0).min(lanes)),
             None => Some(lanes),
         };
-        // In a routine of single lanes an access is one as it is.
         let scalar = Type::Lanes(computed, 1);
+        let unknown = count.filter(|_| known.is_none());
+        // The most that there can be.
+        let most = known.or_else(|| self.below(count?)).unwrap_or(lanes).min(lanes);
+        let elements = match (elements, unknown) {
+            (Elements::Unit(place, base, Some(index)), Some(_)) => {
+                let start = Op::Address(AddressMode { offset: 0, ..place });
+                let start = self.put(b, i, start, vec![base, index], Some(Type::Address))?;
+                Elements::Unit(AddressMode { scale: 0, ..place }, start, None)
+            }
+            _ => elements,
+        };
         if let Some(x) = x {
-            let forwards = 0..known.unwrap_or(0);
-            let backwards = (0..if known.is_none() { lanes } else { 0 }).rev();
-            for lane in forwards.chain(backwards) {
-                let (place, mut operands) = self.lane(b, i, elements, elem, lane, count.filter(|_| known.is_none()))?;
+            let (forwards, backwards) = if unknown.is_none() { (0..most, 0..0) } else { (0..0, 0..most) };
+            for lane in forwards.chain(backwards.rev()) {
+                let (place, mut operands) = self.lane(b, i, elements, elem, lane, unknown)?;
+                // In a routine of single lanes an access is one as it is.
                 operands.push(if lanes == 1 { x } else { self.put(b, i, Op::Extract(lane), vec![x], Some(scalar))? });
                 self.put(b, i, Op::Store { elem, place, masked: false }, operands, None);
             }
             return Some(());
         }
         let mut scalars = Vec::new();
-        for lane in 0..known.unwrap_or(lanes) {
-            let (place, operands) = self.lane(b, i, elements, elem, lane, count.filter(|_| known.is_none()))?;
+        for lane in 0..most {
+            let (place, operands) = self.lane(b, i, elements, elem, lane, unknown)?;
             scalars.push(self.put(b, i, Op::Load { elem, place, masked: false }, operands, Some(scalar))?);
         }
         let zero = || if computed == Elem::F32 { Op::Const(Scalar::Float(0.0)) } else { Op::Const(Scalar::Int(0)) };
@@ -241,17 +251,12 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
             None => None,
         };
         match (elements, number) {
-            (Elements::Unit(place, base, index), None) => {
-                let operands = std::iter::once(base).chain(index).collect();
-                Some((further(place, size * i64::from(lane))?, operands))
-            }
             (Elements::Unit(place, base, None), Some(n)) => {
                 Some((AddressMode { scale: u8::try_from(size).ok()?, ..place }, vec![base, n]))
             }
-            (Elements::Unit(place, base, Some(index)), Some(n)) => {
-                let start = Op::Address(AddressMode { offset: 0, ..place });
-                let start = self.put(b, i, start, vec![base, index], Some(Type::Address))?;
-                Some((AddressMode { scale: u8::try_from(size).ok()?, offset: place.offset }, vec![start, n]))
+            (Elements::Unit(place, base, index), _) => {
+                let operands = std::iter::once(base).chain(index).collect();
+                Some((further(place, size * i64::from(lane))?, operands))
             }
             (Elements::Apart(start, step), n) => {
                 let known =
@@ -293,6 +298,13 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         let v = self.put(b, i, Op::Binary(BinaryOp::Min), vec![lane_number, last], Some(Type::Index))?;
         self.clamped.insert((count, lane), v);
         Some(v)
+    }
+
+    /// The most that an index can be, if it is a remainder.
+    fn below(&self, v: Value) -> Option<u32> {
+        let data = self.routine.body.def_inst(v).filter(|data| data.op == Op::Binary(BinaryOp::Rem))?;
+        let divisor = self.number(*data.operands.get(1)?).filter(|n| *n > 0)?;
+        u32::try_from(divisor - 1).ok()
     }
 
     /// What an index is, if it is a constant.

@@ -341,7 +341,7 @@ impl Code<'_, '_> {
     }
 
     /// What stands in a word.
-    pub(super) fn word(&mut self, word: &Word, scratch: Value) -> Result<Value, String> {
+    pub(in crate::codegen::cpu) fn word(&mut self, word: &Word, scratch: Value) -> Result<Value, String> {
         match word {
             Word::Index(v) => self.index(*v),
             Word::Scalar(v) => {

@@ -4,8 +4,7 @@
 //! of a routine. A scalar is broadcast to a vector. An address is loaded to a register at the beginning; other parameters are
 //! loaded from their words where they are used.
 //!
-//! Declined are `i64`, powers of integers, stores along an axis that repeats, distances in memory of 2^31 bytes and more, and a run
-//! that reduces along both axes.
+//! Declined are what goes one element after another ([`single`]) and distances in memory of 2^31 bytes and more.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use cranelift_entity::SecondaryMap;
 use super::access::{Distance, Spot};
 use super::machine::{Block, Builder, Class, Constant, Mem, Op as Do, Operand, Reg, When};
 use super::{Leaf, Stages};
-use crate::lowering::vector::{Declined, Lowered, declined, lower_for};
+use crate::lowering::vector::{Declined, Lowered, declined, lower_for, single};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::ssa::{self, BlockCall, Value};
@@ -23,8 +22,8 @@ use crate::vector::routine::{AddressMode, InstData, Op, Routine, Terminator, Typ
 
 /// The leaf of a run on a CPU that has leaves, or why it has none.
 pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Result<Leaf, Declined> {
-    if let Some(reason) = long(body, insts) {
-        return Err(reason);
+    if let Some((inst, reason)) = single(body, insts) {
+        return Err(Declined::Form(inst, reason));
     }
     let Lowered { routine, words, origins } = lower_for(level, "run", body, (rows, cols), insts)?;
     let mut m = Builder::new(level.width());
@@ -46,16 +45,6 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
     let (code, places) = super::encode::encode(&allocated).ok_or_else(|| wrong("a leaf that has no encoding"))?;
     let stages = Stages { selected, allocated: allocated.function };
     Ok(Leaf { name: format!("run.{}", level.name()), code, places, words, stages })
-}
-
-/// Why a run with `i64` has no leaf: an operation of it, one that stands in the program where there is such.
-fn long(body: &Body, insts: &[Inst]) -> Option<Declined> {
-    let is_long = |i: &&Inst| {
-        let data = body.inst(**i);
-        data.operands.iter().chain(&data.result).any(|v| body.ty(*v).elem() == Some(Elem::I64))
-    };
-    let i = insts.iter().filter(is_long).min_by_key(|i| body.inst(**i).loc.line == 0)?;
-    Some(Declined::Form(*i, format!("`{}` of i64", body.inst(*i).op.info().name)))
 }
 
 /// Where a value is.
