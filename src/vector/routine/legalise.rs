@@ -1,4 +1,4 @@
-//! What a machine cannot do well is replaced by what it can, before a back end prints a routine.
+//! Legalisation: operations that a machine does not support well are replaced, before a back end prints a routine.
 //!
 //! In: a routine, and which machine it is for. Out: the routine with other instructions that do the same.
 //!
@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Body, Op, Place, Routine, Type};
+use super::{AddressMode, Body, Op, Routine, Type};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 use crate::source::Loc;
@@ -120,7 +120,7 @@ pub fn split_accesses(routine: &mut Routine, made: impl FnMut(Inst, Inst)) {
 #[derive(Clone, Copy)]
 enum Elements {
     /// Side by side from this place on, which has an index where there is a second value.
-    Unit(Place, Value, Option<Value>),
+    Unit(AddressMode, Value, Option<Value>),
     /// From an address on, so many bytes apart.
     Apart(Value, Value),
 }
@@ -175,9 +175,9 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         let most = known.or_else(|| self.below(count?)).unwrap_or(lanes).min(lanes);
         let elements = match (elements, unknown) {
             (Elements::Unit(place, base, Some(index)), Some(_)) => {
-                let start = Op::Address(Place { offset: 0, ..place });
+                let start = Op::Address(AddressMode { offset: 0, ..place });
                 let start = self.put(b, i, start, vec![base, index], Some(Type::Address))?;
-                Elements::Unit(Place { scale: 0, ..place }, start, None)
+                Elements::Unit(AddressMode { scale: 0, ..place }, start, None)
             }
             _ => elements,
         };
@@ -240,11 +240,11 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         elem: Elem,
         lane: u32,
         count: Option<Value>,
-    ) -> Option<(Place, Vec<Value>)> {
+    ) -> Option<(AddressMode, Vec<Value>)> {
         let size = i64::try_from(elem.size()).ok()?;
-        let further = |place: Place, bytes: i64| {
+        let further = |place: AddressMode, bytes: i64| {
             let offset = i32::try_from(i64::from(place.offset).checked_add(bytes)?).ok()?;
-            Some(Place { offset, ..place })
+            Some(AddressMode { offset, ..place })
         };
         let number = match count.filter(|_| lane > 0) {
             Some(count) => Some(self.clamp(b, i, lane, count)?),
@@ -252,19 +252,20 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         };
         match (elements, number) {
             (Elements::Unit(place, base, None), Some(n)) => {
-                Some((Place { scale: u8::try_from(size).ok()?, ..place }, vec![base, n]))
+                Some((AddressMode { scale: u8::try_from(size).ok()?, ..place }, vec![base, n]))
             }
             (Elements::Unit(place, base, index), _) => {
                 let operands = std::iter::once(base).chain(index).collect();
                 Some((further(place, size * i64::from(lane))?, operands))
             }
             (Elements::Apart(start, step), n) => {
-                let known = self.number(step).and_then(|step| further(Place::HERE, step.checked_mul(i64::from(lane))?));
+                let known =
+                    self.number(step).and_then(|step| further(AddressMode::HERE, step.checked_mul(i64::from(lane))?));
                 if let (Some(place), None) = (known, n) {
                     return Some((place, vec![start]));
                 }
                 if lane == 0 {
-                    return Some((Place::HERE, vec![start]));
+                    return Some((AddressMode::HERE, vec![start]));
                 }
                 let n = match n {
                     Some(n) => n,
@@ -274,7 +275,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
                 let distance = self.put(b, i, mul, vec![n, step], Some(Type::Index))?;
                 let add = Op::Binary(BinaryOp::Add);
                 let at = self.put(b, i, add, vec![start, distance], Some(Type::Address))?;
-                Some((Place::HERE, vec![at]))
+                Some((AddressMode::HERE, vec![at]))
             }
         }
     }

@@ -114,8 +114,7 @@ fn is_unary(op: UnaryOp, elem: Elem) -> bool {
 }
 
 fn is_binary(op: BinaryOp, elem: Elem) -> bool {
-    let is_logical = matches!(op, BinaryOp::And | BinaryOp::Or);
-    is_logical == (elem == Elem::Bool)
+    op.takes(elem)
 }
 
 fn is_reduction(kind: ReduceKind, elem: Elem) -> bool {

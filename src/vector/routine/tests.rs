@@ -1,6 +1,6 @@
-//! Routines by hand: what they print, what they compute, what is refused.
+//! Hand-written routines: their text, their results, errors.
 
-use super::interp::{Memory, Pointer, Val, run};
+use super::interp::{Memory, Pointer, RuntimeValue, run};
 use super::legalise::{drop_prefetches, part_narrow_accesses, split_accesses};
 use super::{Op, Routine, text, verify};
 
@@ -46,7 +46,11 @@ fn four(lines: &str) -> Routine {
 }
 
 fn execute(routine: &Routine, n: i64, s: f32, memory: &mut Bytes) -> Result<(), String> {
-    let args = [Val::Address(Pointer { storage: 0, at: 0 }), Val::Index(n), Val::Lanes(vec![u64::from(s.to_bits())])];
+    let args = [
+        RuntimeValue::Address(Pointer { storage: 0, at: 0 }),
+        RuntimeValue::Index(n),
+        RuntimeValue::Lanes(vec![u64::from(s.to_bits())]),
+    ];
     run(routine, &args, memory, &mut 100_000)
 }
 
