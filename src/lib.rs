@@ -93,10 +93,10 @@
 //! * **A run is lowered to vectors once, and printed.** Which loop an instruction stands in, how many vectors go at a time, masks
 //!   at the end of a row, accumulators and the order in which lanes are added are decided in `lowering::vector`, for any number
 //!   of lanes; `--emit vector` shows them, the interpreter of vector IR runs them on random kernels, and the leaves of 256 and
-//!   512 bits print them, as CLIF the kernels of 128 bits (`codegen/cpu/run.rs`), and as LLVM IR its kernels
-//!   (`codegen/llvm/run.rs`). What a machine cannot do is replaced before, by passes (`vector::routine::legalise`): for AVX2
-//!   masked access to 8 and 16 bits, for SSE2 and NEON masked access as such; LLVM does so itself. What has no form for several
-//!   lanes (`i64`, powers of integers) is a routine of one, except through LLVM, which has one.
+//!   512 bits, the kernels of 128 bits (as CLIF, `codegen/cpu/run.rs`) and LLVM (`codegen/llvm/run.rs`) print them. What a machine
+//!   cannot do is replaced before, by passes (`vector::routine::legalise`): for AVX2 masked access to 8 and 16 bits, for SSE2 and
+//!   NEON masked access as such; LLVM does so itself. What has no form for several lanes (`i64`, powers of integers) is a
+//!   routine of one.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on

@@ -683,9 +683,7 @@ impl Lanes<'_, '_> {
 
     /// Two partial results of a reduction as one.
     pub(super) fn combine(&mut self, kind: ReduceKind, x: Lane, y: Lane) -> Lane {
-        // Of an argmax the maximum.
-        let op = kind.combination().unwrap_or(BinaryOp::Max);
-        self.lane_arithmetic(op, x, y)
+        self.lane_arithmetic(kind.combination().unwrap_or(BinaryOp::Max), x, y)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Elem;
 use crate::ssa;
 use crate::tile::{Cpu, Extent, Inst};
-use crate::vector::routine::{Body, InstData, Op, Place, Terminator, Type};
+use crate::vector::routine::{AddressMode, Body, InstData, Op, Terminator, Type};
 
 /// A routine on its way into a kernel.
 struct Print<'r> {
@@ -129,7 +129,7 @@ impl Code<'_, '_> {
     fn vector_place<'o>(
         &mut self,
         p: &Print<'_>,
-        place: Place,
+        place: AddressMode,
         operands: &'o [ssa::Value],
     ) -> Result<((Value, i32), &'o [ssa::Value]), String> {
         let (of_place, rest) = operands.split_at_checked(place.operands()).ok_or("a place without an address")?;
