@@ -170,6 +170,18 @@ pub enum Op {
         /// The axis.
         axis: usize,
     },
+    /// A window of the first operand: along each of some axes it begins at an index (an integer scalar or an index), and
+    /// the declared type says how long it is. A window that leaves the axis is an error of the call.
+    Extract {
+        /// The axes, ascending; an index operand for each.
+        axes: Vec<usize>,
+    },
+    /// The first operand with a window of it replaced by the second: along each of some axes the window begins at an index, as
+    /// of [`Op::Extract`]. The second operand has the window's extents.
+    Update {
+        /// The axes, ascending; an index operand for each.
+        axes: Vec<usize>,
+    },
     /// A reduction over axes.
     Reduce {
         /// What is computed.
@@ -284,6 +296,10 @@ operations! {
         "elements before and after, along an axis";
     Gather { axis } "gather", ["table", "at"], [axis: usize], Movement FAILS, Computed rules::gather,
         "slices of a table at integers";
+    Extract { axes } "extract", ["x", "index*"], [axes: Vec<usize>], Movement FAILS, Declared rules::extract,
+        "a window that begins at indices";
+    Update { axes } "update", ["target", "value", "index*"], [axes: Vec<usize>], Movement FAILS, Computed rules::update,
+        "the target with a window replaced by the value";
 
     Reduce { kind, axes, keep } each kind: ReduceKind, ["x"], [axes: Vec<usize>, keep: bool = false],
         Contraction if *kind == ReduceKind::ArgMax { FAILS } else { NONE }, Computed rules::reduce,;

@@ -248,6 +248,8 @@ impl<'f> Requirements<'f> {
             | Op::Transpose { .. }
             | Op::Broadcast
             | Op::Index { .. }
+            | Op::Extract { .. }
+            | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Gather { .. }
             | Op::Reduce { .. }

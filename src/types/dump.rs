@@ -252,16 +252,26 @@ impl<'a> Dump<'a> {
             }
             ExprKind::Index { base, entries } => {
                 self.expr(base, "");
-                for entry in entries {
-                    match entry {
-                        Entry::At(index) => self.expr(index, "at "),
-                        Entry::Gather(index) => self.expr(index, "gather "),
-                        Entry::All | Entry::Range(..) => {}
-                    }
-                }
+                self.entries(entries);
+            }
+            ExprKind::Update { base, entries, value } => {
+                self.expr(base, "");
+                self.entries(entries);
+                self.expr(value, "with ");
             }
             ExprKind::Call(call) => call.args.iter().for_each(|arg| self.expr(arg, "")),
             ExprKind::Block(block) => self.block(block),
+        }
+    }
+
+    fn entries(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            match entry {
+                Entry::At(index) => self.expr(index, "at "),
+                Entry::Window(start, _) => self.expr(start, "from "),
+                Entry::Gather(index) => self.expr(index, "gather "),
+                Entry::All | Entry::Range(..) => {}
+            }
         }
     }
 
@@ -301,17 +311,19 @@ impl<'a> Dump<'a> {
             ExprKind::Split { axis, parts, .. } => format!("split axis={axis} parts={parts}"),
             ExprKind::Unbind { axis, .. } => format!("unbind axis={axis}"),
             ExprKind::Pad { axis, low, high, .. } => format!("pad axis={axis} low={low} high={high}"),
-            ExprKind::Index { entries, .. } => {
+            ExprKind::Index { entries, .. } | ExprKind::Update { entries, .. } => {
+                let name = if matches!(expr.kind, ExprKind::Update { .. }) { "update" } else { "index" };
                 let entries: Vec<String> = entries
                     .iter()
                     .map(|entry| match entry {
                         Entry::All => ":".to_string(),
                         Entry::Range(start, stop) => format!("{start}..{stop}"),
+                        Entry::Window(_, length) => format!("from +{length}"),
                         Entry::At(_) => "at".to_string(),
                         Entry::Gather(_) => "gather".to_string(),
                     })
                     .collect();
-                format!("index [{}]", entries.join(", "))
+                format!("{name} [{}]", entries.join(", "))
             }
             ExprKind::Iota(n) => format!("iota {n}"),
             ExprKind::Full(_) => "full".to_string(),

@@ -3,11 +3,12 @@
 //! In: statements as written. Out: typed statements; the names that they bind are known from there on. Loops are in `loops`.
 
 use super::assigned;
+use super::axes::Shape;
 use super::body::{Binding, Body, Named};
 use super::fit::type_misfit;
 use super::items::{duplicate, not_available};
 use super::signatures::{Rest, value_type};
-use super::typed::{Expr, ExprKind, Pattern, Stmt, StmtKind};
+use super::typed::{Entry, Expr, ExprKind, Pattern, Stmt, StmtKind, Tensor, Type};
 use super::values::{Ty, TypedExpr};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
@@ -212,6 +213,9 @@ impl Body<'_> {
     }
 
     pub(super) fn assign(&mut self, target: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
+        if let ast::ExprKind::Index { base, indices } = &target.kind {
+            return self.assign_part(base, indices, value, target.span);
+        }
         let value = self.expr(value);
         if self.undeclared(target, &value) {
             return None;
@@ -244,6 +248,72 @@ impl Body<'_> {
             type_misfit(diagnostic, ty, &Ty::of(&wanted), scope)
         })?;
         Some(StmtKind::Set { pattern, value: expr })
+    }
+
+    /// `name[..] = value`: the variable becomes itself with a part replaced.
+    fn assign_part(
+        &mut self,
+        base: &ast::Expr,
+        indices: &[ast::Index],
+        value: &ast::Expr,
+        span: Span,
+    ) -> Option<StmtKind> {
+        let value = self.expr(value);
+        let ast::ExprKind::Name(name) = &base.kind else {
+            self.diagnostics.push(
+                Diagnostic::error(names::NOT_ASSIGNABLE, "this cannot be assigned to")
+                    .at(span, "not a part of a variable")
+                    .help("all indices go into one pair of brackets: `x[i, j] = ..`"),
+            );
+            return None;
+        };
+        let (pattern, ty) = self.target_name(name)?;
+        let (Pattern::Local(id), Ty::Tensor(tensor)) = (&pattern, &ty) else {
+            if !ty.is_error() {
+                self.not_a_tensor(&ty.to_string(), base.span);
+            }
+            return None;
+        };
+        let (entries, shape) = self.entries(tensor, base.span, indices, span)?;
+        if let Some((_, index)) = entries.iter().zip(indices).find(|(entry, _)| matches!(entry, Entry::Gather(_))) {
+            self.diagnostics.push(not_available("an assignment at a tensor of indices", index.span()));
+            return None;
+        }
+        if value.ty.is_error() {
+            return None;
+        }
+        let wanted = Tensor { elem: tensor.elem, shape };
+        let value = match &value.ty {
+            Ty::Tensor(have)
+                if have.elem == wanted.elem && have.shape.broadcast(&wanted.shape).as_ref() == Ok(&wanted.shape) =>
+            {
+                value.expr
+            }
+            _ => {
+                // A literal takes the element type.
+                let scalar = matches!(value.ty, Ty::Dim(_) | Ty::Float);
+                let fitted = Type::Tensor(if scalar {
+                    Tensor { shape: Shape::scalar(), ..wanted.clone() }
+                } else {
+                    wanted.clone()
+                });
+                let declared = self.declaration_of(base);
+                self.fit(value, &fitted, &|ty, at, scope| {
+                    let mut diagnostic =
+                        Diagnostic::error(shapes::VALUE_TYPE, format!("expected {wanted}, found {ty}"))
+                            .at(at, ty.to_string())
+                            .also(span, wanted.to_string());
+                    if let Some(declared) = declared {
+                        diagnostic = diagnostic.also(declared, format!("`{}` is {tensor}", name.name));
+                    }
+                    type_misfit(diagnostic, ty, &Ty::Tensor(wanted.clone()), scope)
+                })?
+            }
+        };
+        let whole = Type::Tensor(tensor.clone());
+        let base = Box::new(Expr { kind: ExprKind::Local(*id), ty: whole.clone(), span: name.span });
+        let kind = ExprKind::Update { base, entries, value: Box::new(value) };
+        Some(StmtKind::Set { pattern, value: Expr { kind, ty: whole, span } })
     }
 
     /// Reports `q = ..` where no variable is called so, and makes one of it.
@@ -312,7 +382,10 @@ impl Body<'_> {
                 Some((Pattern::Tuple(patterns), Ty::Tuple(types)))
             }
             ast::ExprKind::Index { .. } => {
-                self.diagnostics.push(not_available("an assignment to a part of a tensor", target.span));
+                self.diagnostics.push(
+                    not_available("an assignment to parts of several tensors at once", target.span)
+                        .help("assign each in a statement of its own"),
+                );
                 None
             }
             ast::ExprKind::Error => None,

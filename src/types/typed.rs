@@ -477,6 +477,16 @@ pub enum ExprKind {
         /// What is taken of each axis.
         entries: Vec<Entry>,
     },
+    /// A tensor with part of it replaced: of each axis what its entry says, none a gather. The value has the shape of the part,
+    /// or broadcasts to it.
+    Update {
+        /// The tensor.
+        base: Box<Expr>,
+        /// What is replaced of each axis.
+        entries: Vec<Entry>,
+        /// What replaces it.
+        value: Box<Expr>,
+    },
     /// `0, 1, .., n-1`
     Iota(Dim),
     /// A scalar, repeated over the shape of the expression's type.
@@ -526,6 +536,8 @@ pub enum Entry {
     All,
     /// Elements `start..stop`.
     Range(Dim, Dim),
+    /// So many elements from a computed one on: an `i32` or `i64` scalar. A window that leaves the axis is an error of the call.
+    Window(Expr, Dim),
     /// One element, the axis gone: an `i32` or `i64` scalar. An index out of range is an error of the call.
     At(Expr),
     /// The elements at a tensor of indices, whose axes take the axis's place.

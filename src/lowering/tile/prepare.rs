@@ -85,6 +85,8 @@ fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -
         | Op::Broadcast
         | Op::Slice { .. }
         | Op::Index { .. }
+        | Op::Extract { .. }
+        | Op::Update { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
         | Op::Gather { .. }

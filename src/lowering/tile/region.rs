@@ -270,6 +270,8 @@ impl<'a> Region<'a> {
             | Op::Transpose { .. }
             | Op::Slice { .. }
             | Op::Index { .. }
+            | Op::Extract { .. }
+            | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
             | Op::Gather { .. }
