@@ -118,7 +118,7 @@ impl Gen {
             .collect();
         let x = self.choose_float(|v| names.contains(&v.name))?;
         let rows = x.shape.first()?.clone();
-        let (v, i) = (self.name("v"), self.name("i"));
+        let (v, i) = (self.name("v"), self.name("at"));
         let start = self.random.pick(&["", " * 0.5"]);
         self.lines.push(format!("var {v} = {}{start}", x.name));
         let all = if x.rank() > 1 && self.random.chance(30) { ", .." } else { "" };
