@@ -112,6 +112,16 @@ pub enum Op {
         /// Its path, `*` for each array index.
         name: String,
     },
+    /// What the session keeps under a name, as it is here. Reading and writing a state happen in the order of the text.
+    State {
+        /// Its name.
+        name: String,
+    },
+    /// Makes its operand what the session keeps under a name. No result.
+    SetState {
+        /// Its name.
+        name: String,
+    },
     /// An operation on each element.
     Unary(UnaryOp),
     /// An operation on pairs of elements, broadcast. Also on two indices.
@@ -274,6 +284,10 @@ operations! {
     Causal "causal", [], [], Source NONE, Declared rules::causal, "query i sees key j where j <= i + kv_len - q_len";
     Param { name } "param", ["index*"], own, Source Effects::PARAMETERS, Declared rules::param,
         "a parameter of the model";
+
+    State { name } "state", [], own, Source Effects::READS, Declared rules::state, "what the session keeps";
+    SetState { name } "set_state", ["x"], own, Effect Effects::WRITES, Nothing rules::set_state,
+        "makes a value what the session keeps";
 
     Unary(op) each op: UnaryOp, ["x"], [], Elementwise NONE, Computed rules::unary,;
     Binary(op) each op: BinaryOp, ["a", "b"], [], Elementwise NONE, Computed rules::binary,;

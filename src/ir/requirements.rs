@@ -239,6 +239,8 @@ impl<'f> Requirements<'f> {
             | Op::Iota { .. }
             | Op::Causal
             | Op::Param { .. }
+            | Op::State { .. }
+            | Op::SetState { .. }
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Compare(_)

@@ -124,6 +124,16 @@ pub(super) fn param(given: Given<'_>, name: &str) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
+pub(super) fn state(given: Given<'_>, _name: &str) -> Rule {
+    let t = declared_tensor(given)?;
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn set_state(given: Given<'_>, _name: &str) -> Rule {
+    operand(given.types, 0)?;
+    Ok(None)
+}
+
 pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
     let types = given.types;
     let t = operand(types, 0)?;

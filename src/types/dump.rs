@@ -72,6 +72,7 @@ impl<'a> Dump<'a> {
     fn field(&mut self, field: &Field) {
         let ty = match &field.ty {
             FieldType::Param(tensor) => tensor.to_string(),
+            FieldType::State(tensor) => format!("state {tensor}"),
             FieldType::Layer(instance) => self.instance(instance),
             FieldType::Array(instance, length) => format!("[{}; {length}]", self.instance(instance)),
         };
@@ -157,6 +158,10 @@ impl<'a> Dump<'a> {
             StmtKind::Set { pattern, value } => {
                 let pattern = self.pattern(pattern);
                 self.expr(value, &format!("{pattern} = "));
+            }
+            StmtKind::SetState { field, value } => {
+                let name = self.path(&LayerPath::default(), Some(*field));
+                self.expr(value, &format!("state {name} = "));
             }
             StmtKind::Tap { local } => {
                 let name = self.name(*local);
@@ -386,7 +391,7 @@ impl<'a> Dump<'a> {
             names.push(name);
             layer = match found.map(|field| &field.ty) {
                 Some(FieldType::Layer(instance) | FieldType::Array(instance, _)) => Some(instance.layer),
-                Some(FieldType::Param(_)) | None => None,
+                Some(FieldType::Param(_) | FieldType::State(_)) | None => None,
             };
         }
         if let Some(field) = field

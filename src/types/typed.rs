@@ -125,6 +125,8 @@ pub struct Field {
 pub enum FieldType {
     /// A parameter. Its shape has no `..`.
     Param(Tensor),
+    /// What a session keeps between calls: a tensor that is zero when the session begins. Its shape has no `..`.
+    State(Tensor),
     /// A sub-layer.
     Layer(Instance),
     /// An array of layers and its length.
@@ -274,6 +276,13 @@ pub enum StmtKind {
         /// The value.
         value: Expr,
     },
+    /// The value becomes what the session keeps as a state of the function's own layer.
+    SetState {
+        /// The field's place in [`Layer::fields`].
+        field: usize,
+        /// The value, of the state's type.
+        value: Expr,
+    },
     /// `tap name`
     Tap {
         /// The variable.
@@ -331,6 +340,7 @@ impl StmtKind {
                 then.breaks() && otherwise.breaks()
             }
             StmtKind::Set { .. }
+            | StmtKind::SetState { .. }
             | StmtKind::Tap { .. }
             | StmtKind::For { .. }
             | StmtKind::While { .. }
@@ -407,7 +417,7 @@ pub enum ExprKind {
     Generic(String),
     /// The value of a variable.
     Local(LocalId),
-    /// A parameter of the layer at the path.
+    /// A parameter of the layer at the path, or what a state of it is here.
     Param {
         /// The layer.
         path: LayerPath,

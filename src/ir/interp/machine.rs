@@ -36,6 +36,8 @@ pub(super) struct Interpreter<'a, F> {
     pub written: BTreeMap<String, BTreeSet<usize>>,
     pub certain: bool,
     pub work: u64,
+    /// What the session keeps; a state that is not here is zero.
+    pub states: BTreeMap<String, Array<F>>,
 }
 
 impl<'a, F: Real> Interpreter<'a, F> {
@@ -50,6 +52,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             written: BTreeMap::new(),
             certain: true,
             work: 0,
+            states: BTreeMap::new(),
         }
     }
 
@@ -141,6 +144,11 @@ impl<'a, F: Real> Interpreter<'a, F> {
             let indices = (1..inst.operands.len()).map(index).collect::<Result<Vec<i64>, EvalError>>()?;
             let x = array(items, operand(inst, 0)?)?;
             self.tap(name, extents, &indices, x)?;
+            return Ok(None);
+        }
+        if let Op::SetState { name } = &inst.op {
+            let x = array(items, operand(inst, 0)?)?.clone();
+            self.states.insert(name.clone(), x);
             return Ok(None);
         }
         let ty = inst.result.map(|v| f.ty(v));
@@ -262,7 +270,11 @@ impl<'a, F: Real> Interpreter<'a, F> {
                     .collect::<Result<Vec<RuntimeValue<F>>, EvalError>>()?;
                 return Ok(self.blocks(body, args)?.pop());
             }
-            Op::Tap { .. } => return Ok(None),
+            Op::State { name } => match self.states.get(name) {
+                Some(kept) => kept.clone(),
+                None => zeros(ty.elem, shape),
+            },
+            Op::Tap { .. } | Op::SetState { .. } => return Ok(None),
         };
         Ok(Some(RuntimeValue::Array(Rc::new(out))))
     }

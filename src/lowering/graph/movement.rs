@@ -124,15 +124,42 @@ impl<'a> Builder<'a> {
         span: Span,
     ) -> Res<Value> {
         let x = self.value(frame, base)?;
+        self.update_at(frame, (x, Vec::new()), (base, entries, value), span)
+    }
+
+    /// A state with the part that the entries say replaced by a value; of one in arrays of layers, that part of the layer.
+    pub(super) fn update_state(
+        &mut self,
+        frame: &mut Frame<'a>,
+        field: usize,
+        part: (&'a Expr, &'a [Entry], &'a Expr),
+        span: Span,
+    ) -> Res<Value> {
+        let (at, indices) = self.state_of(frame, field, span)?;
+        let value = self.states[at].value;
+        self.update_at(frame, (value, indices), part, span)
+    }
+
+    /// The same for a tensor of which the first axes have indices already.
+    fn update_at(
+        &mut self,
+        frame: &mut Frame<'a>,
+        (x, outer): (Value, Vec<Value>),
+        (base, entries, value): (&'a Expr, &'a [Entry], &'a Expr),
+        span: Span,
+    ) -> Res<Value> {
         let value = self.value(frame, value)?;
         let ty = self.tensor(x, span)?;
         // Where the window begins, its extents, and which of its axes the value has.
         let mut starts: Vec<Option<Value>> = vec![None; ty.rank()];
         let mut window = ty.shape.clone();
         let mut kept = vec![true; ty.rank()];
+        for (axis, index) in outer.iter().enumerate() {
+            (starts[axis], window[axis], kept[axis]) = (Some(*index), Dim::one(), false);
+        }
         for (i, entry) in entries.iter().enumerate() {
             let index = self.index_of(frame, entry)?;
-            let axis = self.entry_axis(frame, base, i)?;
+            let axis = outer.len() + self.entry_axis(frame, base, i)?;
             let Some(extent) = ty.shape.get(axis).cloned() else {
                 return Err(self.bug(span, "an axis is assigned at that is not there"));
             };

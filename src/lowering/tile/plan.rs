@@ -45,7 +45,9 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let for_taps = ForTaps::of(f);
-    let storage = Storage::of(f, for_taps.as_ref());
+    let states: Vec<&str> = out.states.iter().map(|s| s.name.as_str()).collect();
+    let storage = Storage::of(f, for_taps.as_ref(), &states);
+    let first_root = f.value_count() + states.len();
     let mut lowering = Lowering {
         f,
         target,
@@ -62,7 +64,7 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
         returned: returned(f),
         packed: BTreeMap::new(),
         joins: BTreeMap::new(),
-        next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
+        next_root: u32::try_from(first_root).unwrap_or(u32::MAX),
         entry: tile::Block::from_u32(0),
         for_taps,
         storage,
@@ -211,10 +213,26 @@ impl Lowering<'_> {
     /// The slot of a value, or the one that it shares, all of it.
     fn own_slot(&mut self, v: Value, ty: &TensorType) -> View {
         let view = View::whole(self.storage.home(v).unwrap_or(v), ty);
+        // A state is no slot.
+        let state = storage::state_of(self.f, view.root).and_then(|at| self.out.states.get(at));
+        if let Some(Ok(view)) = state.map(|s| s.name.clone()).map(|name| self.state(&name)) {
+            return view;
+        }
         if self.roots[view.root].is_none() {
             self.add_slot(view.root, &view);
         }
         view
+    }
+
+    /// All of what the session keeps as a state.
+    fn state(&mut self, name: &str) -> Result<View, String> {
+        let at = self.out.states.iter().position(|s| s.name == name).ok_or_else(|| format!("no state {name}"))?;
+        let view = View::whole(storage::cell(self.f, at), &self.out.states[at].ty);
+        if self.roots[view.root].is_none() {
+            let (op, ty) = (tile::Op::State { name: name.to_string() }, buffer_type(&view));
+            self.roots[view.root] = Some(self.in_entry(|b| b.value(op, Vec::new(), tile::Type::Buffer(ty))));
+        }
+        Ok(view)
     }
 
     /// A buffer of the plan for a view: the root itself where it is the same window, else a `view` of it.
@@ -455,6 +473,30 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Index { axis } => self.select(data, *axis),
+            Op::State { name } => {
+                let v = data.result.ok_or("a state without a result")?;
+                let (ty, kept) = (self.tensor(v)?.clone(), self.state(name)?);
+                let to = self.own_slot(v, &ty);
+                if to != kept {
+                    self.launch(map::copy("state", &kept, &to)?)?;
+                }
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::SetState { name } => {
+                let (v, to) = (operand(0)?, self.state(name)?);
+                let from = self.places[v].clone();
+                if from.as_ref() == Some(&to) {
+                    return Ok(());
+                }
+                match from.filter(|from| from.root == to.root) {
+                    Some(from) => {
+                        let from = self.copied(&from)?;
+                        self.launch(map::copy("state", &from, &to)?)
+                    }
+                    None => self.put("state", v, &to),
+                }
+            }
             Op::Extract { axes } => {
                 let v = data.result.ok_or("a window without a result")?;
                 let (from, ty) = (self.view(operand(0)?)?, self.tensor(v)?.clone());

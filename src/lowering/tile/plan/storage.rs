@@ -1,7 +1,7 @@
 //! Which values of a function share a slot, so that an update is done in place.
 //!
 //! In: a function in which everything that computes is a region. Out: for some values, the value in whose slot they lie. There
-//! is nothing to share in a function without `update`.
+//! is nothing to share in a function without `update` and states.
 //!
 //! ```text
 //! ^bb1(%i: index, %out: f32[S, D]):
@@ -15,6 +15,9 @@
 //! through a view: what `transpose` and the like make of it is a window of its slot, and what only a tap needs is read where the tap
 //! stands. A kernel must not write what it reads, so what a region reads counts as live where its result is written. An update
 //! copies its value aside if that lies in the slot that it writes; so the value does not count.
+//!
+//! The memory of a state is one more candidate: it is written where the state is set, and needed until it is read or the function
+//! ends. Reading a state makes no copy, and setting it none, if the values lie in its memory.
 //!
 //! The same question is asked when the registers of an SSA program are chosen: see Boissinot and others 2009, "Revisiting
 //! out-of-SSA translation for correctness, code quality and efficiency".
@@ -37,13 +40,19 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Decides it for a function.
-    pub(super) fn of(f: &Function, for_taps: Option<&ForTaps>) -> Storage {
+    pub(super) fn of(f: &Function, for_taps: Option<&ForTaps>, states: &[&str]) -> Storage {
         let is_update = |d: &InstData| matches!(d.op, Op::Update { .. });
-        if !f.insts().any(|(_, _, d)| is_update(d)) {
+        let is_state = |d: &InstData| matches!(d.op, Op::State { .. } | Op::SetState { .. });
+        if !f.insts().any(|(_, _, d)| is_update(d) || is_state(d)) {
             return Storage::default();
         }
-        let live = Liveness::of(f, for_taps);
+        let live = Liveness::of(f, for_taps, states);
         let mut classes = Classes::new(&live, f);
+        for (_, _, d) in f.insts() {
+            if let Some((at, v)) = state_access(d, states) {
+                classes.merge(cell(f, at), v);
+            }
+        }
         for (_, _, d) in f.insts().filter(|(_, _, d)| is_update(d)) {
             if let (Some(target), Some(result)) = (d.operands.first(), d.result) {
                 classes.merge(*target, result);
@@ -72,6 +81,26 @@ impl Storage {
     }
 }
 
+/// What stands for the memory of a state, by its number, among the values of a function.
+pub(super) fn cell(f: &Function, state: usize) -> Value {
+    Value::from_u32(u32::try_from(f.value_count() + state).unwrap_or(u32::MAX))
+}
+
+/// The number of the state whose memory a value stands for.
+pub(super) fn state_of(f: &Function, v: Value) -> Option<usize> {
+    (v.as_u32() as usize).checked_sub(f.value_count())
+}
+
+/// The state that an instruction reads or writes, and what is read or written.
+fn state_access(d: &InstData, states: &[&str]) -> Option<(usize, Value)> {
+    let (name, v) = match &d.op {
+        Op::State { name } => (name, d.result?),
+        Op::SetState { name } => (name, *d.operands.first()?),
+        _ => return None,
+    };
+    Some((states.iter().position(|s| s == name)?, v))
+}
+
 /// What is live where candidates are written.
 struct Liveness {
     candidates: Vec<Value>,
@@ -94,7 +123,7 @@ fn is_written(op: &Op) -> bool {
 }
 
 impl Liveness {
-    fn of(f: &Function, for_taps: Option<&ForTaps>) -> Liveness {
+    fn of(f: &Function, for_taps: Option<&ForTaps>, states: &[&str]) -> Liveness {
         let only_taps = |v: Value| for_taps.is_some_and(|t| t.has(f, v));
         let mut candidates = Vec::new();
         let mut number: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
@@ -105,10 +134,14 @@ impl Liveness {
             }
             for i in &f.block(*b).insts {
                 let d = f.inst(*i);
-                if let (Op::Update { .. }, Some(target)) = (&d.op, d.operands.first()) {
+                if let (Op::Update { .. } | Op::SetState { .. }, Some(target)) = (&d.op, d.operands.first()) {
                     wanted.insert(*target);
                 }
             }
+        }
+        for at in 0..states.len() {
+            number[cell(f, at)] = Some(candidates.len());
+            candidates.push(cell(f, at));
         }
         let order = f.reverse_postorder();
         for b in &order {
@@ -116,7 +149,8 @@ impl Liveness {
             let results = f.block(*b).insts.iter().filter_map(|i| {
                 let d = f.inst(*i);
                 let v = d.result.filter(|v| !only_taps(*v))?;
-                let fits = matches!(d.op, Op::Update { .. }) || (is_written(&d.op) && wanted.contains(&v));
+                let fits =
+                    matches!(d.op, Op::Update { .. } | Op::State { .. }) || (is_written(&d.op) && wanted.contains(&v));
                 fits.then_some(v)
             });
             for v in args.chain(results).filter(|v| f.tensor(*v).is_some()) {
@@ -140,7 +174,7 @@ impl Liveness {
             }
         }
         let mut out = Liveness { at_definition: vec![Set::new(); candidates.len()], candidates, number };
-        out.walk(f, &order, &owners);
+        out.walk(f, &order, &owners, states);
         out
     }
 
@@ -161,7 +195,9 @@ impl Liveness {
         live
     }
 
-    fn walk(&mut self, f: &Function, order: &[Block], owners: &SecondaryMap<Value, Set>) {
+    fn walk(&mut self, f: &Function, order: &[Block], owners: &SecondaryMap<Value, Set>, states: &[&str]) {
+        // What the session keeps is read by the next call.
+        let kept: Set = (0..states.len()).collect();
         // What is live before each block, its arguments apart.
         let mut before: BTreeMap<Block, Set> = BTreeMap::new();
         let mut changed = true;
@@ -169,10 +205,26 @@ impl Liveness {
             changed = false;
             for b in order.iter().rev() {
                 let mut live = Liveness::at_end(f, *b, owners, &before);
+                if matches!(f.block(*b).terminator, Terminator::Return(_)) {
+                    live.extend(&kept);
+                }
                 for i in f.block(*b).insts.iter().rev() {
                     let d = f.inst(*i);
+                    // What is read of a state, or made one, is what its memory holds: they are not in each other's way.
+                    let access = state_access(d, states);
+                    if let (Op::SetState { .. }, Some((cell, v))) = (&d.op, access) {
+                        live.remove(&cell);
+                        let others = live.iter().filter(|m| **m != cell && self.number[v] != Some(**m));
+                        self.at_definition[cell].extend(others);
+                    }
                     if let Some(n) = d.result.and_then(|v| self.number[v]) {
                         live.remove(&n);
+                        if let Some((cell, _)) = access {
+                            let others = live.iter().filter(|m| **m != n && **m != cell);
+                            self.at_definition[n].extend(others);
+                            live.insert(cell);
+                            continue;
+                        }
                         let read = d.operands.iter().flat_map(|v| &owners[*v]);
                         self.at_definition[n].extend(live.iter().filter(|m| **m != n));
                         if is_written(&d.op) {
@@ -215,15 +267,18 @@ impl<'a> Classes<'a> {
     }
 
     fn has_update(&self, v: Value) -> bool {
-        let is_update =
-            |n: &usize| self.f.def_inst(self.live.candidates[*n]).is_some_and(|d| matches!(d.op, Op::Update { .. }));
+        let is_update = |n: &usize| {
+            let v = self.live.candidates[*n];
+            state_of(self.f, v).is_some() || self.f.def_inst(v).is_some_and(|d| matches!(d.op, Op::Update { .. }))
+        };
         self.class_of(v).is_some_and(|c| self.members[c].iter().any(is_update))
     }
 
     /// Lets the classes of two values be one, if no two members would be in each other's way.
     fn merge(&mut self, a: Value, b: Value) -> bool {
         let (Some(x), Some(y)) = (self.class_of(a), self.class_of(b)) else { return false };
-        if x == y || self.f.ty(a) != self.f.ty(b) {
+        let is_cell = |v| state_of(self.f, v).is_some();
+        if x == y || (!is_cell(a) && !is_cell(b) && self.f.ty(a) != self.f.ty(b)) {
             return false;
         }
         let at = &self.live.at_definition;
