@@ -2,7 +2,7 @@
 //!
 //! The compiler writes a [`ModelDesc`] into `model.o` (as bytes and relocations, see `descriptor.rs`) under the symbol
 //! [`DESCRIPTOR_SYMBOL`]; the support library, linked into the same `model.so`, reads it. This file is compiled into
-//! both, so it uses `core` alone and knows of nothing else.
+//! both, so it uses only `core` and knows of nothing else.
 //!
 //! Every field is 8 bytes wide and 8-aligned, so that the layout has no padding and is the same for every 64-bit target.
 

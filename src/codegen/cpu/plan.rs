@@ -1,8 +1,8 @@
 //! Plans: the host program of an entry point as a function of the runtime's `Plan` type.
 //!
 //! In: a plan and the kernels that it launches. Out: a CLIF function. Slots follow each other in the arena, each start
-//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime,
-//! which it tells what will be read next (`ahead`).
+//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime, with hints of what is read
+//! next (`ahead`).
 
 use std::collections::BTreeSet;
 

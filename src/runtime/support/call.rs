@@ -1,4 +1,4 @@
-//! One call: memory for the plan, the plan itself, and what it reports.
+//! One call: allocates memory for the plan, runs it, and reports its errors.
 
 use alloc::string::String;
 use alloc::vec::Vec;
