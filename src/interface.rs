@@ -39,6 +39,15 @@ pub struct ParamDecl {
     pub ty: TensorType,
 }
 
+/// What a session of a model keeps between calls; zero when it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDecl {
+    /// Its path in the model, with `*` for each array of layers.
+    pub name: String,
+    /// Its type: the extents of the arrays on its path, then its own; all of them numbers.
+    pub ty: TensorType,
+}
+
 /// The parameter of this name. They are in order of name, so that one of many layers is found in few steps; a text that
 /// has them otherwise is gone through.
 pub fn param_named<'a>(params: &'a [ParamDecl], name: &str) -> Option<&'a ParamDecl> {
@@ -140,6 +149,8 @@ pub fn symbols(args: &[ArgDecl], results: &[ResultDecl]) -> Vec<String> {
 pub struct Interface<'a> {
     /// Its parameters.
     pub params: &'a [ParamDecl],
+    /// Its states.
+    pub states: &'a [StateDecl],
     /// Its entry points.
     pub entries: Cow<'a, [EntryDecl]>,
     /// The name of its own file.

@@ -25,12 +25,21 @@ pub fn describe(interface: &Interface<'_>, model: &str, doc: &str, target: &str)
             dims: p.ty.shape.iter().cloned().map(DimText::of).collect(),
         });
     }
+    let mut states = Vec::new();
+    for s in interface.states {
+        if let Some(d) = s.ty.shape.iter().find(|d| d.as_const().is_none()) {
+            return Err(format!("the dimension {d} of the state {} is not known; bind it with --dim", s.name));
+        }
+        let dims = s.ty.shape.iter().cloned().map(DimText::of).collect();
+        states.push(Tensor { name: s.name.clone(), elem: s.ty.elem, batch: false, dims });
+    }
     let entries = interface.entries.iter().map(|e| entry(e, interface)).collect::<Result<_, _>>()?;
     Ok(ModelDescriptor {
         name: model.to_string(),
         doc: doc.to_string(),
         target: target.to_string(),
         params,
+        states,
         entries,
         ..ModelDescriptor::default()
     })
@@ -158,7 +167,7 @@ mod tests {
     use crate::shape::Elem;
 
     fn describe_entry(f: EntryDecl) -> Result<ModelDescriptor, String> {
-        describe(&Interface { params: &[], entries: vec![f].into(), file: "m", files: &[] }, "M", "", "t")
+        describe(&Interface { params: &[], states: &[], entries: vec![f].into(), file: "m", files: &[] }, "M", "", "t")
     }
 
     #[test]

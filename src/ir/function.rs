@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use cranelift_entity::SecondaryMap;
 
 use super::Op;
-use crate::interface::{ArgDecl, ParamDecl, ResultDecl};
+use crate::interface::{ArgDecl, ParamDecl, ResultDecl, StateDecl};
 use crate::scalar::Scalar;
 use crate::shape::{Elem, Fact, TensorType};
 use crate::source::Loc;
@@ -108,6 +108,8 @@ pub struct Module {
     pub doc: String,
     /// Parameters, in order of name.
     pub params: Vec<ParamDecl>,
+    /// What a session keeps between calls.
+    pub states: Vec<StateDecl>,
     /// Entry points, in the order of the source.
     pub functions: Vec<Function>,
 }

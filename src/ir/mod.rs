@@ -36,7 +36,9 @@ pub use rules::result_type;
 pub use signature::{entries, run_time_dims, tap_patterns, taps};
 pub use verify::{Errors, Verified, verify};
 
-pub use crate::interface::{ArgDecl, EntryDecl, ParamDecl, ResultDecl, TapDecl, arrays_of, param_named, tensors};
+pub use crate::interface::{
+    ArgDecl, EntryDecl, ParamDecl, ResultDecl, StateDecl, TapDecl, arrays_of, param_named, tensors,
+};
 pub use crate::scalar::Scalar;
 pub use crate::source::Loc;
 pub use crate::ssa::{Block, BlockCall, Inst, Use, Value, ValueDef};

@@ -112,6 +112,16 @@ pub enum Op {
         /// Its path, `*` for each array index.
         name: String,
     },
+    /// What the session keeps under a name, as it is here. Reading and writing a state happen in the order of the text.
+    State {
+        /// Its name.
+        name: String,
+    },
+    /// Makes its operand what the session keeps under a name. No result.
+    SetState {
+        /// Its name.
+        name: String,
+    },
     /// An operation on each element.
     Unary(UnaryOp),
     /// An operation on pairs of elements, broadcast. Also on two indices.
@@ -169,6 +179,18 @@ pub enum Op {
     Gather {
         /// The axis.
         axis: usize,
+    },
+    /// A window of the first operand: along each of some axes it begins at an index (an integer scalar or an index), and
+    /// the declared type says how long it is. A window that leaves the axis is an error of the call.
+    Extract {
+        /// The axes, ascending; an index operand for each.
+        axes: Vec<usize>,
+    },
+    /// The first operand with a window of it replaced by the second: along each of some axes the window begins at an index, as
+    /// of [`Op::Extract`]. The second operand has the window's extents.
+    Update {
+        /// The axes, ascending; an index operand for each.
+        axes: Vec<usize>,
     },
     /// A reduction over axes.
     Reduce {
@@ -263,6 +285,10 @@ operations! {
     Param { name } "param", ["index*"], own, Source Effects::PARAMETERS, Declared rules::param,
         "a parameter of the model";
 
+    State { name } "state", [], own, Source Effects::READS, Declared rules::state, "what the session keeps";
+    SetState { name } "set_state", ["x"], own, Effect Effects::WRITES, Nothing rules::set_state,
+        "makes a value what the session keeps";
+
     Unary(op) each op: UnaryOp, ["x"], [], Elementwise NONE, Computed rules::unary,;
     Binary(op) each op: BinaryOp, ["a", "b"], [], Elementwise NONE, Computed rules::binary,;
     Compare(op) each op: CmpOp, ["a", "b"], [], Elementwise NONE, Computed rules::compare,;
@@ -284,6 +310,10 @@ operations! {
         "elements before and after, along an axis";
     Gather { axis } "gather", ["table", "at"], [axis: usize], Movement FAILS, Computed rules::gather,
         "slices of a table at integers";
+    Extract { axes } "extract", ["x", "index*"], [axes: Vec<usize>], Movement FAILS, Declared rules::extract,
+        "a window that begins at indices";
+    Update { axes } "update", ["target", "value", "index*"], [axes: Vec<usize>], Movement FAILS, Computed rules::update,
+        "the target with a window replaced by the value";
 
     Reduce { kind, axes, keep } each kind: ReduceKind, ["x"], [axes: Vec<usize>, keep: bool = false],
         Contraction if *kind == ReduceKind::ArgMax { FAILS } else { NONE }, Computed rules::reduce,;

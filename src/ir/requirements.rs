@@ -239,6 +239,8 @@ impl<'f> Requirements<'f> {
             | Op::Iota { .. }
             | Op::Causal
             | Op::Param { .. }
+            | Op::State { .. }
+            | Op::SetState { .. }
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Compare(_)
@@ -248,6 +250,8 @@ impl<'f> Requirements<'f> {
             | Op::Transpose { .. }
             | Op::Broadcast
             | Op::Index { .. }
+            | Op::Extract { .. }
+            | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Gather { .. }
             | Op::Reduce { .. }

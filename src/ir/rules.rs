@@ -124,6 +124,16 @@ pub(super) fn param(given: Given<'_>, name: &str) -> Rule {
     tensor(t.elem, t.shape.clone())
 }
 
+pub(super) fn state(given: Given<'_>, _name: &str) -> Rule {
+    let t = declared_tensor(given)?;
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn set_state(given: Given<'_>, _name: &str) -> Rule {
+    operand(given.types, 0)?;
+    Ok(None)
+}
+
 pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Rule {
     let types = given.types;
     let t = operand(types, 0)?;
@@ -272,6 +282,45 @@ pub(super) fn gather(given: Given<'_>, axis: &usize) -> Rule {
     let mut shape = x.shape.clone();
     shape.splice(*axis..=*axis, at.shape.iter().cloned());
     tensor(x.elem, shape)
+}
+
+/// Can a window of this shape begin at indices along these axes of a tensor?
+fn window(x: &TensorType, of: &TensorType, axes: &[usize], indices: &[&Type]) -> Result<(), String> {
+    same_elem(x, of)?;
+    if axes.is_empty() || !axes.is_sorted_by(|a, b| a < b) {
+        return Err("axes must be given, ascending and different".into());
+    }
+    axes.iter().try_for_each(|a| axis_of(*a, x))?;
+    if indices.len() != axes.len() {
+        return Err(format!("{} axes take as many indices, not {}", axes.len(), indices.len()));
+    }
+    indices.iter().try_for_each(|t| index_or_scalar(t))?;
+    if of.rank() != x.rank() {
+        return Err(format!("{of} is no window of {x}: they differ in rank"));
+    }
+    for (i, (n, all)) in of.shape.iter().zip(&x.shape).enumerate() {
+        if axes.contains(&i) {
+            if n.as_const().zip(all.as_const()).is_some_and(|(n, all)| n > all) {
+                return Err(format!("{n} elements are more than axis {i} of {x} has"));
+            }
+        } else if n != all {
+            return Err(format!("{of} is no window of {x}: axis {i} has no index"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn extract(given: Given<'_>, axes: &[usize]) -> Rule {
+    let types = given.types;
+    let (x, t) = (operand(types, 0)?, declared_tensor(given)?);
+    window(x, t, axes, types.get(1..).unwrap_or_default())?;
+    tensor(t.elem, t.shape.clone())
+}
+
+pub(super) fn update(given: Given<'_>, axes: &[usize]) -> Rule {
+    let (x, value) = (operand(given.types, 0)?, operand(given.types, 1)?);
+    window(x, value, axes, given.types.get(2..).unwrap_or_default())?;
+    tensor(x.elem, x.shape.clone())
 }
 
 pub(super) fn reduce(given: Given<'_>, kind: &ReduceKind, axes: &[usize], keep: &bool) -> Rule {

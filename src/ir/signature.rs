@@ -10,7 +10,7 @@ impl Module {
     /// What callers see of it.
     pub fn interface(&self) -> Interface<'_> {
         let entries = entries(self).into();
-        Interface { params: &self.params, entries, file: &self.name, files: &self.files }
+        Interface { params: &self.params, states: &self.states, entries, file: &self.name, files: &self.files }
     }
 }
 

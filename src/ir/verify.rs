@@ -119,6 +119,16 @@ impl<'a> Verifier<'a> {
             }
         }
         let mut names = BTreeSet::new();
+        for s in &self.module.states {
+            if s.name.is_empty() || !names.insert(&s.name) {
+                self.error(At::Head, format!("the state's name \"{}\" is not its own", s.name));
+            }
+            self.extents(At::Head, &s.ty);
+            if is_too_large(&s.ty.shape) {
+                self.error(At::Head, format!("the state \"{}\" is too large", s.name));
+            }
+        }
+        let mut names = BTreeSet::new();
         for (i, f) in self.module.functions.iter().enumerate() {
             self.function = Some(i);
             if f.name.is_empty() || !names.insert((&f.name, f.tapped)) {
@@ -231,6 +241,8 @@ impl<'a> Verifier<'a> {
         match &inst.op {
             Op::Const(s) => self.literal(at, *s, declared),
             Op::Param { name } => self.param(at, name, inst.operands.len(), declared),
+            Op::State { name } => self.state(at, name, declared),
+            Op::SetState { name } => self.state(at, name, types.first().copied()),
             Op::Fused { kind, body } => self.region(i, *kind, body),
             _ => {}
         }
@@ -264,6 +276,14 @@ impl<'a> Verifier<'a> {
                     self.error(at, format!("the parameter is {}", p.ty));
                 }
             }
+        }
+    }
+
+    fn state(&mut self, at: At, name: &str, ty: Option<&Type>) {
+        match self.module.states.iter().find(|s| s.name == name) {
+            None => self.error(at, format!("there is no state \"{name}\"")),
+            Some(s) if ty.and_then(Type::tensor) != Some(&s.ty) => self.error(at, format!("the state is {}", s.ty)),
+            Some(_) => {}
         }
     }
 
@@ -351,7 +371,7 @@ impl<'a> Verifier<'a> {
             };
             let last = operand.and_then(|v| body.tensor(*v)).map_or(0, TensorType::rank).checked_sub(1);
             let fits = match (&inst.op, kind) {
-                (Op::Param { .. }, _) => false,
+                (Op::Param { .. } | Op::State { .. }, _) => false,
                 (Op::Softmax { axis } | Op::LogSoftmax { axis }, FusionKind::Rows) => Some(*axis) == last,
                 (Op::Reduce { axes, keep, .. }, FusionKind::Rows) => {
                     *keep && axes.len() == 1 && axes.first().copied() == last

@@ -104,7 +104,7 @@ fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, moved: &mut usize
     for b in cfg.dominator_order().into_iter().filter(|b| l.blocks.contains(b)) {
         for i in f.block(b).insts.clone() {
             let inst = f.inst(i);
-            let invariant = !inst.op.has_effect() && inst.operands.iter().all(|v| !inside[*v]);
+            let invariant = inst.op.info().effects.is_repeatable() && inst.operands.iter().all(|v| !inside[*v]);
             if !invariant || !(b == l.header || cannot_fail(f, inst)) {
                 continue;
             }

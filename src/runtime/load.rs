@@ -369,7 +369,7 @@ impl Session<'_> {
         error(status, unsafe { copied(self.model.functions.attnc_session_copy_error, self.handle) })
     }
 
-    /// Sets all states of the session to zero; programs cannot declare any yet.
+    /// Sets all states of the session to zero. After a call that failed they are what it made of them until then.
     ///
     /// # Errors
     /// None in practice.

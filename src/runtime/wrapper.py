@@ -322,7 +322,7 @@ class _Session:
         self._handle = handle
 
     def reset(self):
-        """Sets all states of this session to zero; programs cannot declare states yet."""
+        """Sets all states of this session to zero, as after a call that failed."""
         with self._lock:
             self._check(self._library.session_reset(self._open()))
 
@@ -439,7 +439,7 @@ class _Model:
         return Session(self._library, self._handle)
 
     def reset(self):
-        """Sets all states to zero; programs cannot declare states yet."""
+        """Sets all states to zero, as after a call that failed."""
         self._session().reset()
 
     @property

@@ -39,9 +39,9 @@ pub fn kernel(kernel: &Kernel, how: Encoding) -> Vec<u8> {
 /// The bytes of a module, names and places included.
 pub fn module(module: &Module) -> Vec<u8> {
     let mut e = Encoder::new(true);
-    let Module { name, files, model, doc, entries, params, sites, packed, kernels, plans } = module;
+    let Module { name, files, model, doc, entries, params, states, sites, packed, kernels, plans } = module;
     e.put(&(name, files, model, doc, sites, packed));
-    e.put(&(entries.len(), params.len(), kernels.len(), plans.len()));
+    e.put(&(entries.len(), params.len(), states.len(), kernels.len(), plans.len()));
     for entry in entries {
         for (line, loc) in text::lines_of_entry(entry) {
             e.put(&(line, loc));
@@ -49,6 +49,9 @@ pub fn module(module: &Module) -> Vec<u8> {
     }
     for p in params {
         e.put(&(&p.name, &p.counts, p.ty.to_string()));
+    }
+    for s in states {
+        e.put(&(&s.name, s.ty.to_string()));
     }
     for k in kernels {
         e.forget_values();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Body, Cpu, Op, Value};
-use crate::interface::{EntryDecl, Interface, ParamDecl};
+use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
 
@@ -176,6 +176,8 @@ pub struct Module {
     pub entries: Vec<EntryDecl>,
     /// Parameters, in order of name: the order of the context's `params`.
     pub params: Vec<ParamDecl>,
+    /// What a session keeps, in the order of the context's `states`.
+    pub states: Vec<StateDecl>,
     /// Messages of errors at run time, `{0}` the index and `{1}` its bound.
     pub sites: Vec<String>,
     /// Bytes of the packed area: parameters in the order in which kernels read them.
@@ -199,7 +201,7 @@ impl Module {
     /// What callers see of it.
     pub fn interface(&self) -> Interface<'_> {
         let entries = self.entries.as_slice().into();
-        Interface { params: &self.params, entries, file: &self.name, files: &self.files }
+        Interface { params: &self.params, states: &self.states, entries, file: &self.name, files: &self.files }
     }
 
     /// The base name of the file of a location.

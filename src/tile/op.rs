@@ -268,6 +268,11 @@ pub enum Op {
         /// Its path, `*` for each array index.
         name: String,
     },
+    /// What the session keeps under a name, row-major.
+    State {
+        /// Its name.
+        name: String,
+    },
     /// Room in the arena.
     Slot(u32),
     /// Part of the packed area, which the plan that prepares fills and the others read.
@@ -366,6 +371,7 @@ operations! {
     Out(n) "out", [], own, Plan NONE, Declared rules::memory, "a result of the entry point";
     Tap { name } "tap", [], own, Plan NONE, Declared rules::memory, "the data of a tap";
     Param { name } "param", ["index*"], own, Plan Effects::PARAMETERS, Declared rules::param, "the data of a parameter";
+    State { name } "state", [], own, Plan NONE, Declared rules::memory, "what the session keeps";
     Slot(n) "slot", [], own, Plan NONE, Declared rules::memory, "room in the arena";
     Packed { offset } "packed", [], own, Plan NONE, Declared rules::memory, "part of the packed area";
     View { offset, strides } "view", ["buffer", "index*"], [offset: Dim = Dim::zero(), strides: Vec<Dim> = Vec::new()],

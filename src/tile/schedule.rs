@@ -236,6 +236,7 @@ impl Scheduler<'_> {
             | Op::Out(_)
             | Op::Tap { .. }
             | Op::Param { .. }
+            | Op::State { .. }
             | Op::Slot(_)
             | Op::Packed { .. }
             | Op::View { .. }

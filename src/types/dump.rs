@@ -72,6 +72,7 @@ impl<'a> Dump<'a> {
     fn field(&mut self, field: &Field) {
         let ty = match &field.ty {
             FieldType::Param(tensor) => tensor.to_string(),
+            FieldType::State(tensor) => format!("state {tensor}"),
             FieldType::Layer(instance) => self.instance(instance),
             FieldType::Array(instance, length) => format!("[{}; {length}]", self.instance(instance)),
         };
@@ -157,6 +158,10 @@ impl<'a> Dump<'a> {
             StmtKind::Set { pattern, value } => {
                 let pattern = self.pattern(pattern);
                 self.expr(value, &format!("{pattern} = "));
+            }
+            StmtKind::SetState { field, value } => {
+                let name = self.path(&LayerPath::default(), Some(*field));
+                self.expr(value, &format!("state {name} = "));
             }
             StmtKind::Tap { local } => {
                 let name = self.name(*local);
@@ -251,16 +256,26 @@ impl<'a> Dump<'a> {
             }
             ExprKind::Index { base, entries } => {
                 self.expr(base, "");
-                for entry in entries {
-                    match entry {
-                        Entry::At(index) => self.expr(index, "at "),
-                        Entry::Gather(index) => self.expr(index, "gather "),
-                        Entry::All | Entry::Range(..) => {}
-                    }
-                }
+                self.entries(entries);
+            }
+            ExprKind::Update { base, entries, value } => {
+                self.expr(base, "");
+                self.entries(entries);
+                self.expr(value, "with ");
             }
             ExprKind::Call(call) => call.args.iter().for_each(|arg| self.expr(arg, "")),
             ExprKind::Block(block) => self.block(block),
+        }
+    }
+
+    fn entries(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            match entry {
+                Entry::At(index) => self.expr(index, "at "),
+                Entry::Window(start, _) => self.expr(start, "from "),
+                Entry::Gather(index) => self.expr(index, "gather "),
+                Entry::All | Entry::Range(..) => {}
+            }
         }
     }
 
@@ -300,17 +315,19 @@ impl<'a> Dump<'a> {
             ExprKind::Split { axis, parts, .. } => format!("split axis={axis} parts={parts}"),
             ExprKind::Unbind { axis, .. } => format!("unbind axis={axis}"),
             ExprKind::Pad { axis, low, high, .. } => format!("pad axis={axis} low={low} high={high}"),
-            ExprKind::Index { entries, .. } => {
+            ExprKind::Index { entries, .. } | ExprKind::Update { entries, .. } => {
+                let name = if matches!(expr.kind, ExprKind::Update { .. }) { "update" } else { "index" };
                 let entries: Vec<String> = entries
                     .iter()
                     .map(|entry| match entry {
                         Entry::All => ":".to_string(),
                         Entry::Range(start, stop) => format!("{start}..{stop}"),
+                        Entry::Window(_, length) => format!("from +{length}"),
                         Entry::At(_) => "at".to_string(),
                         Entry::Gather(_) => "gather".to_string(),
                     })
                     .collect();
-                format!("index [{}]", entries.join(", "))
+                format!("{name} [{}]", entries.join(", "))
             }
             ExprKind::Iota(n) => format!("iota {n}"),
             ExprKind::Full(_) => "full".to_string(),
@@ -372,7 +389,7 @@ impl<'a> Dump<'a> {
             names.push(name);
             layer = match found.map(|field| &field.ty) {
                 Some(FieldType::Layer(instance) | FieldType::Array(instance, _)) => Some(instance.layer),
-                Some(FieldType::Param(_)) | None => None,
+                Some(FieldType::Param(_) | FieldType::State(_)) | None => None,
             };
         }
         if let Some(field) = field

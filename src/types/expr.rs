@@ -151,7 +151,7 @@ impl<'a> Body<'a> {
             if let Some(index) = layer.field(&name.name) {
                 let Some(Some(field)) = layer.fields.get(index) else { return TypedExpr::error(span) };
                 return match &field.ty {
-                    FieldType::Param(tensor) => {
+                    FieldType::Param(tensor) | FieldType::State(tensor) => {
                         let kind = ExprKind::Param { path: LayerPath::default(), field: index };
                         let shape = tensor.shape.substitute(&[], &|name| self.scope.aliases.get(name).cloned());
                         TypedExpr::tensor(kind, tensor.elem, shape.unwrap_or_else(|| tensor.shape.clone()), span)
@@ -253,7 +253,7 @@ impl<'a> Body<'a> {
                 if let Some(index) = layer.field(&name.name) {
                     let Some(Some(field)) = layer.fields.get(index) else { return TypedExpr::error(span) };
                     return match &field.ty {
-                        FieldType::Param(tensor) => {
+                        FieldType::Param(tensor) | FieldType::State(tensor) => {
                             let axes = tensor.shape.axes.iter().filter_map(|axis| axis.dim());
                             let dims = axes.map(|dim| self.scope.canonical(within(&instance, dim)));
                             let shape = super::axes::Shape::of(dims);

@@ -19,7 +19,12 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
     for field in &layer.ast.fields {
         let stored_name = stored_name(field, diagnostics);
         if field.is_state {
-            diagnostics.push(not_available("state", field.name.span));
+            if let Some(init) = field.init.as_ref().filter(|init| !is_zero(init)) {
+                diagnostics.push(
+                    not_available("a state that does not begin with zeros", init.span)
+                        .help("begin with zeros, and set it in an entry point"),
+                );
+            }
         } else if let Some(init) = &field.init {
             diagnostics.push(
                 Diagnostic::error(
@@ -31,7 +36,23 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
         }
         let ty = field_type(items, layer, &field.ty, diagnostics);
         if field.is_state {
-            fields.push(None);
+            fields.push(match ty {
+                Some(FieldType::Param(tensor)) => Some(Field {
+                    name: field.name.name.clone(),
+                    docs: field.docs.clone(),
+                    stored_name,
+                    ty: FieldType::State(tensor),
+                    span: field.span,
+                }),
+                Some(_) => {
+                    diagnostics.push(
+                        Diagnostic::error(parameters::FIELD_TYPE, "a state is a tensor")
+                            .at(field.ty.span, "not the type of a tensor"),
+                    );
+                    None
+                }
+                None => None,
+            });
             continue;
         }
         let first = stored.get(&stored_name).copied();
@@ -59,6 +80,16 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
     }
     if let Some(layer) = items.layers.get_mut(id) {
         layer.fields = fields;
+    }
+}
+
+/// Is a state's first value written as zero?
+fn is_zero(value: &ast::Expr) -> bool {
+    match &value.kind {
+        ExprKind::Int(n) => *n == 0,
+        ExprKind::Float(x) => *x == 0.0,
+        ExprKind::Bool(b) => !b,
+        _ => false,
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn layers(items: &Items<'_>, diagnostics: &mut Diagnostics) -> Vec<Ve
         .map(|layer| {
             let fields = layer.fields.iter().flatten();
             let instances = fields.filter_map(|field| match &field.ty {
-                FieldType::Param(_) => None,
+                FieldType::Param(_) | FieldType::State(_) => None,
                 FieldType::Layer(instance) | FieldType::Array(instance, _) => {
                     Some(Use { of: instance.layer.0 as usize, dims: &instance.dims, span: field.span })
                 }

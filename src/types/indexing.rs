@@ -4,14 +4,14 @@
 //! facts, refuted, or become conditions that are decided when the dimensions are bound or on entry to the call.
 
 use super::axes::{Axis, Shape};
-use super::body::Body;
+use super::body::{Body, Named};
 use super::expr::axes_of;
 use super::items::not_available;
 use super::layer_refs::LayerRef;
 use super::typed::{Entry, ExprKind, Tensor};
 use super::values::{Ty, TypedExpr, dim_expr};
-use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{names, parameters, shapes};
+use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::{Dim, Elem, Fact, Relation};
 use crate::source::Span;
 use crate::syntax::ast;
@@ -49,7 +49,22 @@ impl Body<'_> {
             self.not_a_tensor(&shown, base.span);
             return TypedExpr::error(span);
         };
-        let Some(places) = self.index_places(&tensor, base.span, indices, span) else { return TypedExpr::error(span) };
+        let Some((entries, shape)) = self.entries(&tensor, base.span, indices, span) else {
+            return TypedExpr::error(span);
+        };
+        let kind = ExprKind::Index { base: Box::new(value.expr), entries };
+        TypedExpr::tensor(kind, tensor.elem, shape, span)
+    }
+
+    /// What is taken of each axis of a tensor, and the shape of that.
+    pub(super) fn entries(
+        &mut self,
+        tensor: &Tensor,
+        base: Span,
+        indices: &[ast::Index],
+        span: Span,
+    ) -> Option<(Vec<Entry>, Shape)> {
+        let places = self.index_places(tensor, base, indices, span)?;
         let mut entries: Vec<Entry> = tensor.shape.axes.iter().map(|_| Entry::All).collect();
         let mut axes: Vec<Vec<Axis>> = tensor.shape.axes.iter().map(|axis| vec![axis.clone()]).collect();
         let mut gathered: Option<Span> = None;
@@ -73,20 +88,19 @@ impl Body<'_> {
             }
         }
         if !fine {
-            return TypedExpr::error(span);
+            return None;
         }
         let axes: Vec<Axis> = axes.into_iter().flatten().collect();
         if axes.iter().filter(|axis| **axis == Axis::Rest).count() > 1 {
             self.diagnostics.push(
                 Diagnostic::error(shapes::REST, "both the tensor and the indices have `..`")
                     .at(gathered.unwrap_or(span), "")
-                    .also(base.span, tensor.to_string())
+                    .also(base, tensor.to_string())
                     .note("a shape may have only one `..`"),
             );
-            return TypedExpr::error(span);
+            return None;
         }
-        let kind = ExprKind::Index { base: Box::new(value.expr), entries };
-        TypedExpr::tensor(kind, tensor.elem, Shape { axes }, span)
+        Some((entries, Shape { axes }))
     }
 
     /// Which axis each entry is for, `..` omitted.
@@ -180,14 +194,17 @@ impl Body<'_> {
         length: &Dim,
     ) -> Option<(Entry, Vec<Axis>)> {
         let (start_expr, end_expr) = (start, end);
-        let start = match start {
-            None => Some(Dim::zero()),
-            Some(start) => self.slice_end(start),
-        };
-        let end = match end {
-            None => Some(length.clone()),
-            Some(end) => self.slice_end(end),
-        };
+        let start = start.map(|start| self.expr(start));
+        let end = end.map(|end| self.expr(end));
+        if [&start, &end].into_iter().flatten().any(is_integer) {
+            let end = match (&end, end_expr) {
+                (Some(end), Some(expr)) => self.slice_form(end, expr),
+                _ => length.clone(),
+            };
+            return self.window(start.zip(start_expr), end, span, length);
+        }
+        let start = start.map_or(Some(Dim::zero()), |start| self.dim_of(&start));
+        let end = end.map_or(Some(length.clone()), |end| self.dim_of(&end));
         let (start, end) = (start?, end?);
         for (dim, expr) in [(&start, start_expr), (&end, end_expr)] {
             if let (Some(n), Some(expr)) = (dim.as_const(), expr)
@@ -229,14 +246,92 @@ impl Body<'_> {
         Some((Entry::Range(start, end), vec![Axis::Dim(taken)]))
     }
 
-    fn slice_end(&mut self, expr: &ast::Expr) -> Option<Dim> {
-        let value = self.expr(expr);
-        match &value.ty {
-            Ty::Tensor(Tensor { elem: Elem::I32 | Elem::I64, shape }) if shape.is_scalar() => {
-                self.diagnostics.push(not_available("a slice whose ends are computed", expr.span));
-                None
+    /// `start..end` where the ends are computed: how long it is must be known.
+    fn window(
+        &mut self,
+        start: Option<(TypedExpr, &ast::Expr)>,
+        end: Dim,
+        span: Span,
+        length: &Dim,
+    ) -> Option<(Entry, Vec<Axis>)> {
+        let (first, start) = match start {
+            Some((start, expr)) => (self.slice_form(&start, expr), start.expr),
+            None => (Dim::zero(), dim_expr(&Dim::zero(), Elem::I32, span)),
+        };
+        let taken = self.scope.canonical(end.sub(&first));
+        if taken.is_too_long() || taken.symbols().iter().any(|name| name.starts_with(OPAQUE)) {
+            self.diagnostics.push(
+                Diagnostic::error(
+                    shapes::SLICE_LENGTH,
+                    "the length of this slice is not known before the program runs",
+                )
+                .at(span, format!("part of an axis of {length}"))
+                .help("begin and end must differ by a dimension: `x[i..i+P]`"),
+            );
+            return None;
+        }
+        let out = |what: String| {
+            Diagnostic::error(shapes::OUT_OF_RANGE, what).at(span, format!("the axis has length {length}"))
+        };
+        let facts = [
+            (Dim::zero(), taken.clone(), format!("the slice ends before it begins: it has {taken} elements")),
+            (taken.clone(), length.clone(), format!("the slice has {taken} elements, more than the axis")),
+        ];
+        for (left, right, what) in facts {
+            let fact = Fact { left, relation: Relation::Le, right };
+            if self.scope.decide(&fact) == Some(false) {
+                self.diagnostics.push(out(what));
+                return None;
             }
-            _ => self.dim_of(&value),
+            self.require(fact, span, &|| out(what.clone()));
+        }
+        Some((Entry::Window(start, taken.clone()), vec![Axis::Dim(taken)]))
+    }
+
+    /// An end of a slice as a dimension expression, in which computed numbers are symbols of their own: the same text has the
+    /// same value there.
+    fn slice_form(&self, value: &TypedExpr, expr: &ast::Expr) -> Dim {
+        match &value.ty {
+            Ty::Dim(dim) => dim.clone(),
+            _ => self.form(expr),
         }
     }
+
+    fn form(&self, expr: &ast::Expr) -> Dim {
+        let opaque = |text: &str| Dim::symbol(&format!("{OPAQUE}{text}"));
+        let parts = match &expr.kind {
+            ast::ExprKind::Int(n) => return i64::try_from(*n).map_or_else(|_| opaque(&n.to_string()), Dim::from),
+            ast::ExprKind::Name(name) => {
+                let found = self.frames.iter().rev().find_map(|frame| frame.get(&name.name));
+                return match found.map(|binding| &binding.what) {
+                    Some(Named::Dim(dim)) => dim.clone(),
+                    Some(Named::Local { id, .. }) => opaque(&id.0.to_string()),
+                    Some(Named::Layer(..) | Named::Error) => opaque(&name.name),
+                    None => {
+                        let dim = self.scope.dim(expr, &mut Diagnostics::new());
+                        dim.unwrap_or_else(|| opaque(&name.name))
+                    }
+                };
+            }
+            ast::ExprKind::Binary { op, left, right, .. } => match op {
+                ast::BinaryOp::Add => Some((Dim::add as fn(&Dim, &Dim) -> Dim, left, right)),
+                ast::BinaryOp::Sub => Some((Dim::sub as fn(&Dim, &Dim) -> Dim, left, right)),
+                ast::BinaryOp::Mul => Some((Dim::mul as fn(&Dim, &Dim) -> Dim, left, right)),
+                _ => None,
+            },
+            _ => None,
+        };
+        match parts {
+            Some((op, left, right)) => op(&self.form(left), &self.form(right)),
+            None => opaque(self.sources.text(expr.span)),
+        }
+    }
+}
+
+/// What names of computed numbers begin with in forms of slices: no dimension is called so.
+const OPAQUE: char = '%';
+
+/// Is it a computed integer?
+fn is_integer(value: &TypedExpr) -> bool {
+    matches!(&value.ty, Ty::Tensor(Tensor { elem: Elem::I32 | Elem::I64, shape }) if shape.is_scalar())
 }

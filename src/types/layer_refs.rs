@@ -66,7 +66,7 @@ impl Body<'_> {
         let index = layer.field(name)?;
         let Some(Some(field)) = layer.fields.get(index) else { return Some(LayerRef::Wrong) };
         match &field.ty {
-            FieldType::Param(_) => None,
+            FieldType::Param(_) | FieldType::State(_) => None,
             FieldType::Layer(instance) => {
                 let path = LayerPath { steps: vec![Step { field: index, element: None }] };
                 Some(LayerRef::Layer(instance.clone(), path))
@@ -86,7 +86,7 @@ impl Body<'_> {
         let index = layer.field(name)?;
         let Some(Some(field)) = layer.fields.get(index) else { return Some(LayerRef::Wrong) };
         match &field.ty {
-            FieldType::Param(_) => None,
+            FieldType::Param(_) | FieldType::State(_) => None,
             FieldType::Layer(instance) => {
                 let mut path = path.clone();
                 path.steps.push(Step { field: index, element: None });

@@ -3,14 +3,17 @@
 //! In: statements as written. Out: typed statements; the names that they bind are known from there on. Loops are in `loops`.
 
 use super::assigned;
+use super::axes::Shape;
 use super::body::{Binding, Body, Named};
 use super::fit::type_misfit;
 use super::items::{duplicate, not_available};
 use super::signatures::{Rest, value_type};
-use super::typed::{Expr, ExprKind, Pattern, Stmt, StmtKind};
-use super::values::{Ty, TypedExpr};
+use super::typed::{Entry, Expr, ExprKind, Field, FieldType, LayerPath, Pattern, Stmt, StmtKind, Tensor, Type};
+use super::values::{Ty, TypedExpr, scalar};
 use crate::diagnostics::codes::{names, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
+use crate::scalar::Scalar;
+use crate::shape::Elem;
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -37,8 +40,22 @@ impl Body<'_> {
             ast::StmtKind::Assign { target, value } => self.assign(target, value),
             ast::StmtKind::Tap { name } => self.tap(name),
             ast::StmtKind::Reset { name } => {
-                self.diagnostics.push(not_available("`reset`", name.span));
-                None
+                let Some((field, tensor)) = self.state(name) else {
+                    self.diagnostics.push(
+                        Diagnostic::error(names::NOT_ASSIGNABLE, format!("`{}` is no state of the layer", name.name))
+                            .at(name.span, "not a `state`"),
+                    );
+                    return None;
+                };
+                let zero = match tensor.elem {
+                    Elem::Bool => Scalar::Bool(false),
+                    elem if elem.is_float() => Scalar::Float(0.0),
+                    _ => Scalar::Int(0),
+                };
+                let scalar = Expr { kind: ExprKind::Const(zero), ty: scalar(tensor.elem), span: name.span };
+                let kind = ExprKind::Full(Box::new(scalar));
+                let value = Expr { kind, ty: Type::Tensor(tensor), span: name.span };
+                Some(StmtKind::SetState { field, value })
             }
             ast::StmtKind::For { pattern, iterable, body } => self.for_(pattern, iterable, body),
             ast::StmtKind::While { condition, body } => self.while_(condition, body),
@@ -212,6 +229,25 @@ impl Body<'_> {
     }
 
     pub(super) fn assign(&mut self, target: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
+        if let ast::ExprKind::Index { base, indices } = &target.kind {
+            return self.assign_part(base, indices, value, target.span);
+        }
+        if let ast::ExprKind::Name(name) = &target.kind
+            && let Some((field, tensor)) = self.state(name)
+        {
+            let value = self.expr(value);
+            let wanted = Type::Tensor(tensor);
+            let value = self.fit(value, &wanted, &|ty, at, scope| {
+                let message = format!("`{}`: expected {wanted}, found {ty}", name.name);
+                type_misfit(
+                    Diagnostic::error(shapes::VALUE_TYPE, message).at(at, ty.to_string()),
+                    ty,
+                    &Ty::of(&wanted),
+                    scope,
+                )
+            })?;
+            return Some(StmtKind::SetState { field, value });
+        }
         let value = self.expr(value);
         if self.undeclared(target, &value) {
             return None;
@@ -244,6 +280,99 @@ impl Body<'_> {
             type_misfit(diagnostic, ty, &Ty::of(&wanted), scope)
         })?;
         Some(StmtKind::Set { pattern, value: expr })
+    }
+
+    /// `name[..] = value`: the variable becomes itself with a part replaced.
+    fn assign_part(
+        &mut self,
+        base: &ast::Expr,
+        indices: &[ast::Index],
+        value: &ast::Expr,
+        span: Span,
+    ) -> Option<StmtKind> {
+        let value = self.expr(value);
+        let ast::ExprKind::Name(name) = &base.kind else {
+            self.diagnostics.push(
+                Diagnostic::error(names::NOT_ASSIGNABLE, "this cannot be assigned to")
+                    .at(span, "not a part of a variable")
+                    .help("all indices go into one pair of brackets: `x[i, j] = ..`"),
+            );
+            return None;
+        };
+        let state = self.state(name);
+        let (target, tensor) = match &state {
+            Some((_, tensor)) => (None, tensor.clone()),
+            None => match self.target_name(name)? {
+                (Pattern::Local(id), Ty::Tensor(tensor)) => (Some(id), tensor),
+                (_, ty) => {
+                    if !ty.is_error() {
+                        self.not_a_tensor(&ty.to_string(), base.span);
+                    }
+                    return None;
+                }
+            },
+        };
+        let tensor = &tensor;
+        let (entries, shape) = self.entries(tensor, base.span, indices, span)?;
+        if let Some((_, index)) = entries.iter().zip(indices).find(|(entry, _)| matches!(entry, Entry::Gather(_))) {
+            self.diagnostics.push(not_available("an assignment at a tensor of indices", index.span()));
+            return None;
+        }
+        if value.ty.is_error() {
+            return None;
+        }
+        let wanted = Tensor { elem: tensor.elem, shape };
+        let value = match &value.ty {
+            Ty::Tensor(have)
+                if have.elem == wanted.elem && have.shape.broadcast(&wanted.shape).as_ref() == Ok(&wanted.shape) =>
+            {
+                value.expr
+            }
+            _ => {
+                // A literal takes the element type.
+                let scalar = matches!(value.ty, Ty::Dim(_) | Ty::Float);
+                let fitted = Type::Tensor(if scalar {
+                    Tensor { shape: Shape::scalar(), ..wanted.clone() }
+                } else {
+                    wanted.clone()
+                });
+                let declared = self.declaration_of(base);
+                self.fit(value, &fitted, &|ty, at, scope| {
+                    let mut diagnostic =
+                        Diagnostic::error(shapes::VALUE_TYPE, format!("expected {wanted}, found {ty}"))
+                            .at(at, ty.to_string())
+                            .also(span, wanted.to_string());
+                    if let Some(declared) = declared {
+                        diagnostic = diagnostic.also(declared, format!("`{}` is {tensor}", name.name));
+                    }
+                    type_misfit(diagnostic, ty, &Ty::Tensor(wanted.clone()), scope)
+                })?
+            }
+        };
+        let whole = Type::Tensor(tensor.clone());
+        let base = match (target, &state) {
+            (None, Some((field, _))) => ExprKind::Param { path: LayerPath::default(), field: *field },
+            (None, None) => return None,
+            (Some(id), _) => ExprKind::Local(id),
+        };
+        let base = Box::new(Expr { kind: base, ty: whole.clone(), span: name.span });
+        let value = Expr { kind: ExprKind::Update { base, entries, value: Box::new(value) }, ty: whole, span };
+        Some(match (target, state) {
+            (Some(id), _) => StmtKind::Set { pattern: Pattern::Local(id), value },
+            (None, state) => StmtKind::SetState { field: state?.0, value },
+        })
+    }
+
+    /// The state of the own layer that a name is, where no variable has the name: its field and its type here.
+    fn state(&self, name: &ast::Ident) -> Option<(usize, Tensor)> {
+        if self.frames.iter().any(|frame| frame.contains_key(&name.name)) {
+            return None;
+        }
+        let layer = self.items.layer(self.owner?);
+        let index = layer.field(&name.name)?;
+        let Some(Some(Field { ty: FieldType::State(tensor), .. })) = layer.fields.get(index) else { return None };
+        let shape = tensor.shape.substitute(&[], &|name| self.scope.aliases.get(name).cloned());
+        Some((index, Tensor { elem: tensor.elem, shape: shape.unwrap_or_else(|| tensor.shape.clone()) }))
     }
 
     /// Reports `q = ..` where no variable is called so, and makes one of it.
@@ -312,7 +441,10 @@ impl Body<'_> {
                 Some((Pattern::Tuple(patterns), Ty::Tuple(types)))
             }
             ast::ExprKind::Index { .. } => {
-                self.diagnostics.push(not_available("an assignment to a part of a tensor", target.span));
+                self.diagnostics.push(
+                    not_available("an assignment to parts of several tensors at once", target.span)
+                        .help("assign each in a statement of its own"),
+                );
                 None
             }
             ast::ExprKind::Error => None,

@@ -125,6 +125,8 @@ pub struct Field {
 pub enum FieldType {
     /// A parameter. Its shape has no `..`.
     Param(Tensor),
+    /// What a session keeps between calls: a tensor that is zero when the session begins. Its shape has no `..`.
+    State(Tensor),
     /// A sub-layer.
     Layer(Instance),
     /// An array of layers and its length.
@@ -274,6 +276,13 @@ pub enum StmtKind {
         /// The value.
         value: Expr,
     },
+    /// The value becomes what the session keeps as a state of the function's own layer.
+    SetState {
+        /// The field's place in [`Layer::fields`].
+        field: usize,
+        /// The value, of the state's type.
+        value: Expr,
+    },
     /// `tap name`
     Tap {
         /// The variable.
@@ -331,6 +340,7 @@ impl StmtKind {
                 then.breaks() && otherwise.breaks()
             }
             StmtKind::Set { .. }
+            | StmtKind::SetState { .. }
             | StmtKind::Tap { .. }
             | StmtKind::For { .. }
             | StmtKind::While { .. }
@@ -407,7 +417,7 @@ pub enum ExprKind {
     Generic(String),
     /// The value of a variable.
     Local(LocalId),
-    /// A parameter of the layer at the path.
+    /// A parameter of the layer at the path, or what a state of it is here.
     Param {
         /// The layer.
         path: LayerPath,
@@ -477,6 +487,16 @@ pub enum ExprKind {
         /// What is taken of each axis.
         entries: Vec<Entry>,
     },
+    /// A tensor with part of it replaced: of each axis what its entry says, none a gather. The value has the shape of the part,
+    /// or broadcasts to it.
+    Update {
+        /// The tensor.
+        base: Box<Expr>,
+        /// What is replaced of each axis.
+        entries: Vec<Entry>,
+        /// What replaces it.
+        value: Box<Expr>,
+    },
     /// `0, 1, .., n-1`
     Iota(Dim),
     /// A scalar, repeated over the shape of the expression's type.
@@ -524,6 +544,8 @@ pub enum Entry {
     All,
     /// Elements `start..stop`.
     Range(Dim, Dim),
+    /// So many elements from a computed one on: an `i32` or `i64` scalar. A window that leaves the axis is an error of the call.
+    Window(Expr, Dim),
     /// One element, the axis gone: an `i32` or `i64` scalar. An index out of range is an error of the call.
     At(Expr),
     /// The elements at a tensor of indices, whose axes take the axis's place.

@@ -156,6 +156,10 @@ impl Code<'_, '_> {
                 let i = plan.taps.iter().position(|t| t == tap).ok_or_else(|| format!("no tap {name}"))?;
                 self.table(context::TAPS, behind * plan.taps.len() + i)?
             }
+            Op::State { name } => {
+                let at = launching.module.states.iter().position(|s| s.name == *name);
+                self.table(context::STATES, at.ok_or_else(|| format!("no state {name}"))?)?
+            }
             Op::Slot(n) => *slots.get(number(*n)).ok_or("a slot is missing")?,
             Op::Packed { .. } | Op::View { .. } => return self.packed(data),
             Op::Param { name } => self.parameter(name, data, launching.module)?,

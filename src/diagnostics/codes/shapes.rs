@@ -240,4 +240,11 @@ codes! {
            the loop would run for ever once its condition holds.";
     - failing: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    while any(x < 8) { y = y * 2 }\n    y\n}\n";
     - fixed: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    while any(y < 8) { y = y * 2 }\n    y\n}\n";
+
+    /// A slice with computed ends whose length nobody knows.
+    SLICE_LENGTH = "E0343", "a slice of unknown length";
+    rule: "The ends of a slice may be computed, `x[i..i+P]`, if they differ by a dimension: every tensor has a shape that is known\n\
+           in terms of dimensions. That the slice lies in the axis is checked when the program runs.";
+    - failing: "fn f(x: f32[S], i: i32, j: i32) -> f32 { sum(x[i..j]) }\n";
+    - fixed: "fn f(x: f32[S], i: i32) -> f32 { sum(x[i..i+4]) }\n";
 }

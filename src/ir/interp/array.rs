@@ -188,6 +188,33 @@ impl<F: Real> Array<F> {
         out
     }
 
+    /// The elements of a window of a shape, which begins at a position along each axis and lies in the array.
+    pub(super) fn window(&self, start: &[usize], shape: &[usize]) -> Array<F> {
+        self.take(shape.to_vec(), &self.in_window(start, shape))
+    }
+
+    /// The array with a window that begins there replaced; the window lies in the array.
+    pub(super) fn replaced(&self, start: &[usize], by: &Array<F>) -> Array<F> {
+        let mut out = self.clone();
+        let at = self.in_window(start, &by.shape);
+        match (&mut out.data, &by.data) {
+            (Data::Float(a), Data::Float(b)) => at.iter().zip(b).for_each(|(i, x)| a[*i] = *x),
+            (Data::Int(a), Data::Int(b)) => at.iter().zip(b).for_each(|(i, x)| a[*i] = *x),
+            (Data::Bool(a), Data::Bool(b)) => at.iter().zip(b).for_each(|(i, x)| a[*i] = *x),
+            (Data::Float(_) | Data::Int(_) | Data::Bool(_), _) => {}
+        }
+        out
+    }
+
+    /// Positions of the elements of a window.
+    fn in_window(&self, start: &[usize], shape: &[usize]) -> Vec<usize> {
+        let own = strides(&self.shape);
+        let first: usize = start.iter().zip(&own).map(|(i, stride)| i * stride).sum();
+        let mut at = positions(shape, &own);
+        at.iter_mut().for_each(|i| *i += first);
+        at
+    }
+
     /// Slices at positions along an axis, whose shape takes the axis's place.
     pub(super) fn gather(&self, axis: usize, at: &[usize], shape_of_at: &[usize]) -> Array<F> {
         let (outer, extent, inner) = around(&self.shape, axis);

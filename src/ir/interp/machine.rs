@@ -36,6 +36,8 @@ pub(super) struct Interpreter<'a, F> {
     pub written: BTreeMap<String, BTreeSet<usize>>,
     pub certain: bool,
     pub work: u64,
+    /// What the session keeps; a state that is not here is zero.
+    pub states: BTreeMap<String, Array<F>>,
 }
 
 impl<'a, F: Real> Interpreter<'a, F> {
@@ -50,6 +52,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
             written: BTreeMap::new(),
             certain: true,
             work: 0,
+            states: BTreeMap::new(),
         }
     }
 
@@ -143,6 +146,11 @@ impl<'a, F: Real> Interpreter<'a, F> {
             self.tap(name, extents, &indices, x)?;
             return Ok(None);
         }
+        if let Op::SetState { name } = &inst.op {
+            let x = array(items, operand(inst, 0)?)?.clone();
+            self.states.insert(name.clone(), x);
+            return Ok(None);
+        }
         let ty = inst.result.map(|v| f.ty(v));
         let Some(Type::Tensor(ty)) = ty else {
             let n = if let Op::Const(s) = &inst.op {
@@ -200,10 +208,7 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 }
             }
             Op::Index { axis } => {
-                let at = match get(items, operand(inst, 1)?)? {
-                    RuntimeValue::Index(n) => *n,
-                    RuntimeValue::Array(a) => ints(a)?.first().copied().unwrap_or(-1),
-                };
+                let at = number(items, operand(inst, 1)?)?;
                 let x = x(0)?;
                 let at = in_range(at, x.shape[*axis])?;
                 x.index(*axis, at)
@@ -220,6 +225,16 @@ impl<'a, F: Real> Interpreter<'a, F> {
                 let n = table.shape[*axis];
                 let rows = ints(at)?.iter().map(|i| in_range(*i, n)).collect::<Result<Vec<usize>, EvalError>>()?;
                 table.gather(*axis, &rows, &at.shape)
+            }
+            Op::Extract { axes } => {
+                let x = x(0)?;
+                let start = starts(inst, items, 1, axes, &x.shape, &shape)?;
+                x.window(&start, &shape)
+            }
+            Op::Update { axes } => {
+                let (x, value) = (x(0)?, x(1)?);
+                let start = starts(inst, items, 2, axes, &x.shape, &value.shape)?;
+                x.replaced(&start, value)
             }
             Op::Reduce { kind, axes, keep: _ } => {
                 let x = x(0)?;
@@ -255,7 +270,11 @@ impl<'a, F: Real> Interpreter<'a, F> {
                     .collect::<Result<Vec<RuntimeValue<F>>, EvalError>>()?;
                 return Ok(self.blocks(body, args)?.pop());
             }
-            Op::Tap { .. } => return Ok(None),
+            Op::State { name } => match self.states.get(name) {
+                Some(kept) => kept.clone(),
+                None => zeros(ty.elem, shape),
+            },
+            Op::Tap { .. } | Op::SetState { .. } => return Ok(None),
         };
         Ok(Some(RuntimeValue::Array(Rc::new(out))))
     }
@@ -377,6 +396,41 @@ fn array<F: Real>(items: &RuntimeValues<F>, v: Value) -> Result<&Array<F>, EvalE
         RuntimeValue::Array(a) => Ok(a),
         RuntimeValue::Index(_) => Err(EvalError::internal("a tensor is an index")),
     }
+}
+
+/// An index, or the element of an integer scalar.
+fn number<F: Real>(items: &RuntimeValues<F>, v: Value) -> Result<i64, EvalError> {
+    match get(items, v)? {
+        RuntimeValue::Index(n) => Ok(*n),
+        RuntimeValue::Array(a) => Ok(ints(a)?.first().copied().unwrap_or(-1)),
+    }
+}
+
+/// Where a window of a shape begins along each axis; the operands from `first` on say so for some of them.
+fn starts<F: Real>(
+    inst: &InstData,
+    items: &RuntimeValues<F>,
+    first: usize,
+    axes: &[usize],
+    shape: &[usize],
+    window: &[usize],
+) -> Result<Vec<usize>, EvalError> {
+    let mut out = vec![0; shape.len()];
+    for (k, axis) in axes.iter().enumerate() {
+        let at = number(items, operand(inst, first + k)?)?;
+        let (length, extent) = (window[*axis], shape[*axis]);
+        out[*axis] = match usize::try_from(at) {
+            Ok(at) if at.checked_add(length).is_some_and(|end| end <= extent) => at,
+            _ if length == 1 => {
+                return Err(EvalError::new(format!("the index {at} is out of range for an axis of {extent}")));
+            }
+            _ => {
+                let message = format!("{length} elements from {at} on are out of range for an axis of {extent}");
+                return Err(EvalError::new(message));
+            }
+        };
+    }
+    Ok(out)
 }
 
 fn ints<F>(a: &Array<F>) -> Result<&[i64], EvalError> {

@@ -74,7 +74,18 @@ pub struct Outcome<F> {
 /// # Errors
 /// Arguments that do not fit, and what goes wrong on the way.
 pub fn run<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, EvalError> {
-    run_variant(module, call, false)
+    run_variant(module, call, false, &mut BTreeMap::new())
+}
+
+/// What a session keeps, by name; what is not there is zero.
+pub type States<F> = BTreeMap<String, Array<F>>;
+
+/// Runs an entry point as one of the calls of a session. A call that fails leaves the states as they were before it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in<F: Real>(module: Verified<'_>, call: &Call<'_>, states: &mut States<F>) -> Result<Outcome<F>, EvalError> {
+    run_variant(module, call, false, states)
 }
 
 /// Runs the variant of an entry point that fills its taps; the plain one where there is no other.
@@ -82,10 +93,15 @@ pub fn run<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>,
 /// # Errors
 /// As [`run`].
 pub fn run_tapped<F: Real>(module: Verified<'_>, call: &Call<'_>) -> Result<Outcome<F>, EvalError> {
-    run_variant(module, call, true)
+    run_variant(module, call, true, &mut BTreeMap::new())
 }
 
-fn run_variant<F: Real>(module: Verified<'_>, call: &Call<'_>, tapped: bool) -> Result<Outcome<F>, EvalError> {
+fn run_variant<F: Real>(
+    module: Verified<'_>,
+    call: &Call<'_>,
+    tapped: bool,
+    states: &mut States<F>,
+) -> Result<Outcome<F>, EvalError> {
     let module = module.module();
     let mut variants = module.functions.iter().filter(|f| f.name == call.function);
     let Some(f) = variants.clone().find(|f| f.tapped == tapped).or_else(|| variants.next()) else {
@@ -93,7 +109,9 @@ fn run_variant<F: Real>(module: Verified<'_>, call: &Call<'_>, tapped: bool) -> 
     };
     let entered = entry::enter::<F>(f, &entry_checks(module, &f.name), call.args)?;
     let mut machine = machine::Interpreter::new(module, call, entered.symbols);
+    machine.states.clone_from(states);
     let results = machine.function(f, entered.args)?;
+    *states = std::mem::take(&mut machine.states);
     let results = results.into_iter().zip(&f.results).map(|(r, decl)| entered.batches.leave(r, decl)).collect();
     let silent = machine.silent_taps(f)?;
     let written = machine.written.iter().map(|(path, steps)| (path.clone(), steps.len() as u64)).collect();

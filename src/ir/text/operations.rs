@@ -73,6 +73,14 @@ fn own(
             let (name, indices) = named(site, one()?)?;
             Ok((Op::Param { name }, indices))
         }
+        "state" => Ok((Op::State { name: form(read::text(one()?))?.to_string() }, Vec::new())),
+        "set_state" => match operands {
+            [x, name] => {
+                let x = site.operand(x)?;
+                Ok((Op::SetState { name: form(read::text(name))?.to_string() }, vec![x]))
+            }
+            _ => fail(codes::FORM, s.place, "a state is set by `set_state %value, \"name\"`"),
+        },
         "cast" => Ok((Op::Cast { elem: elem_of(ty, s.place)? }, values(site, operands)?)),
         "tap" => match operands {
             [x, name] => tap(site, x, name),

@@ -9,8 +9,8 @@ use super::print::{Anchor, At};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{
-    ArgDecl, Block, BlockCall, Function, FusionKind, Inst, Loc, Module, Op, ParamDecl, ResultDecl, Terminator, Type,
-    Value,
+    ArgDecl, Block, BlockCall, Function, FusionKind, Inst, Loc, Module, Op, ParamDecl, ResultDecl, StateDecl,
+    Terminator, Type, Value,
 };
 use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Statement, TextError, TextSpan, read};
 use crate::source::{FileId, Span};
@@ -132,6 +132,7 @@ impl Parser {
                 "model" => one_string(s).map(|name| self.out.module.model = name),
                 "doc" => one_string(s).map(|text| self.out.module.doc = text),
                 "param" => self.param(s),
+                "state" => self.state(s),
                 "func" => {
                     self.function = Some(self.out.module.functions.len());
                     let r = self.func(s);
@@ -157,6 +158,14 @@ impl Parser {
         let ty = form(one(&s.types, s.place).and_then(read::single).and_then(read::tensor_type))?;
         self.mark(None, At::Param(self.out.module.params.len()), s.place);
         self.out.module.params.push(ParamDecl { name: name.to_string(), counts, ty });
+        Ok(())
+    }
+
+    fn state(&mut self, s: &Statement) -> Result<(), CodedError> {
+        let e = form(one(&s.args, s.place).and_then(read::single))?;
+        let name = form(read::text(e))?.to_string();
+        let ty = form(one(&s.types, s.place).and_then(read::single).and_then(read::tensor_type))?;
+        self.out.module.states.push(StateDecl { name, ty });
         Ok(())
     }
 

@@ -95,6 +95,12 @@ pub fn print_with_anchors(module: &Module) -> Printed {
         p.ty(&param.ty);
         p.end(None, At::Param(i), Loc::default());
     }
+    for state in &module.states {
+        p.out.text += "state ";
+        p.out.text += &quoted(&state.name);
+        p.ty(&state.ty);
+        p.end_line();
+    }
     for (i, f) in module.functions.iter().enumerate() {
         p.end_line();
         p.function = Some(i);
@@ -421,6 +427,11 @@ fn phrases(f: &Function, names: &Names, i: Inst) -> String {
         Op::Const(s) => words.push(literal_text(*s, elem)),
         Op::DimValue(d) => words.push(d.to_string()),
         Op::Param { name } => words.push(named(name, vs)),
+        Op::State { name } => words.push(quoted(name)),
+        Op::SetState { name } => {
+            words.extend(vs.first().map(|v| value(f, names, *v)));
+            words.push(quoted(name));
+        }
         Op::Attention { masks } => attention(f, names, vs, masks, &mut words),
         Op::Tap { name, extents } => {
             words.extend(vs.first().map(|v| value(f, names, *v)));

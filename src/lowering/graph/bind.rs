@@ -9,7 +9,7 @@ use super::{LowerError, Options, Res};
 use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ir::requirements::MAX_ELEMENTS;
-use crate::ir::{ParamDecl, Scalar, tensors};
+use crate::ir::{ParamDecl, Scalar, StateDecl, tensors};
 use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::source::Span;
 use crate::types::axes::Axis;
@@ -36,6 +36,8 @@ pub(super) struct Bound {
     pub(super) entries: Vec<FunctionId>,
     /// The parameters, in order of name.
     pub(super) params: Vec<ParamDecl>,
+    /// What a session keeps, in order of name.
+    pub(super) states: Vec<StateDecl>,
     /// Conditions of the model that are still open.
     pub(super) open: Vec<(Fact, Span)>,
 }
@@ -53,6 +55,7 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
         signature_dims: BTreeMap::new(),
         entries,
         params: Vec::new(),
+        states: Vec::new(),
         open: Vec::new(),
     };
     let mut ok = true;
@@ -104,8 +107,15 @@ pub(super) fn bind(program: &Program, options: &Options, diagnostics: &mut Diagn
         return Err(LowerError::Reported);
     }
     let mut params = BTreeMap::new();
+    let mut states = BTreeMap::new();
     let root = Instance { layer: model, dims: bound.dims.clone(), constants: BTreeMap::new() };
-    Params { program, diagnostics, params: &mut params, model: &layer.name }.walk(&root, "", &[], 0)?;
+    Params { program, diagnostics, params: &mut params, states: &mut states, model: &layer.name }.walk(
+        &root,
+        "",
+        &[],
+        0,
+    )?;
+    bound.states = states.into_iter().map(|(name, ty)| StateDecl { name, ty }).collect();
     bound.params = params.into_values().map(|(decl, _)| decl).collect();
     Ok(bound)
 }
@@ -247,6 +257,7 @@ struct Params<'a> {
     program: &'a Program,
     diagnostics: &'a mut Diagnostics,
     params: &'a mut BTreeMap<String, (ParamDecl, Span)>,
+    states: &'a mut BTreeMap<String, TensorType>,
     model: &'a str,
 }
 
@@ -266,7 +277,24 @@ impl Params<'_> {
             }
             let path = join(path, &field.stored_name);
             match &field.ty {
-                FieldType::Param(tensor) => self.param(instance, tensor, path, counts, field.span)?,
+                FieldType::Param(tensor) => {
+                    let decl = self.param(instance, tensor, path, counts, field.span)?;
+                    self.add(decl, field.span)?;
+                }
+                FieldType::State(tensor) => {
+                    let decl = self.param(instance, tensor, path, counts, field.span)?;
+                    let lengths = decl.counts.iter().map(|n| Dim::from(i64::try_from(*n).unwrap_or(i64::MAX)));
+                    let shape: Vec<Dim> = lengths.chain(decl.ty.shape).collect();
+                    if let Some(dim) = shape.iter().find(|d| d.as_const().is_none()) {
+                        let message =
+                            format!("the state `{}` has the dimension `{dim}`, which has no value", decl.name);
+                        let diagnostic = Diagnostic::error(entries::UNBOUND_GENERIC, message).at(field.span, "");
+                        let help = format!("give it a default, or bind it with `--dim {dim}=VALUE`");
+                        self.diagnostics.push(diagnostic.help(help));
+                        return Err(LowerError::Reported);
+                    }
+                    self.states.insert(decl.name, TensorType::new(decl.ty.elem, shape));
+                }
                 FieldType::Layer(inner) => {
                     let inner = self.instance(instance, inner, field.span)?;
                     self.walk(&inner, &path, counts, depth + 1)?;
@@ -283,7 +311,7 @@ impl Params<'_> {
         Ok(())
     }
 
-    fn param(&mut self, at: &Instance, tensor: &Tensor, name: String, counts: &[u64], span: Span) -> Res<()> {
+    fn param(&mut self, at: &Instance, tensor: &Tensor, name: String, counts: &[u64], span: Span) -> Res<ParamDecl> {
         let mut shape = Vec::new();
         let mut elements: i128 = 1;
         for axis in &tensor.shape.axes {
@@ -301,7 +329,11 @@ impl Params<'_> {
             self.diagnostics.push(Diagnostic::error(entries::TENSOR_SIZE, message).at(span, ""));
             return Err(LowerError::Reported);
         }
-        let decl = ParamDecl { name: name.clone(), counts: counts.to_vec(), ty: TensorType::new(tensor.elem, shape) };
+        Ok(ParamDecl { name, counts: counts.to_vec(), ty: TensorType::new(tensor.elem, shape) })
+    }
+
+    fn add(&mut self, decl: ParamDecl, span: Span) -> Res<()> {
+        let name = decl.name.clone();
         if let Err(message) = tensors(std::slice::from_ref(&decl)) {
             self.diagnostics.push(Diagnostic::error(entries::PROGRAM_SIZE, message).at(span, ""));
             return Err(LowerError::Reported);

@@ -60,6 +60,16 @@ pub(super) struct Loop {
     pub(super) carried: Vec<LocalId>,
 }
 
+/// A state of the model while a function is made.
+pub(super) struct State {
+    /// Its name.
+    pub(super) name: String,
+    /// What it is where instructions are made.
+    pub(super) value: Value,
+    /// What it was when the call began.
+    pub(super) before: Value,
+}
+
 /// A function under construction.
 pub(super) struct Builder<'a> {
     /// The program.
@@ -86,6 +96,8 @@ pub(super) struct Builder<'a> {
     pub(super) taps: Vec<String>,
     /// Scalars of loop counters made in blocks, so that each is made once for each block.
     pub(super) counters: BTreeMap<(Block, Value, Elem), Value>,
+    /// The states of the model.
+    pub(super) states: Vec<State>,
     nesting: usize,
     instructions: usize,
 }
@@ -114,6 +126,7 @@ impl<'a> Builder<'a> {
             with_taps: false,
             taps: Vec::new(),
             counters: BTreeMap::new(),
+            states: Vec::new(),
             nesting: 0,
             instructions: 0,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::bind::{Bound, Decision, decide};
-use super::builder::{Builder, Files};
+use super::builder::{Builder, Files, State};
 use super::call::Frame;
 use super::layers::LayerInstance;
 use super::{LowerError, Res};
@@ -52,6 +52,7 @@ pub(super) fn module(
         model: program.layer(bound.model).name.clone(),
         doc: program.layer(bound.model).docs.clone(),
         params: bound.params.clone(),
+        states: bound.states.clone(),
         functions,
     })
 }
@@ -81,11 +82,21 @@ fn lower(
     arguments(&mut builder, &mut frame)?;
     conditions(&mut builder, &frame, bound)?;
 
+    for state in &bound.states {
+        let op = Op::State { name: state.name.clone() };
+        let value = builder.emit(op, Vec::new(), Some(Type::Tensor(state.ty.clone())), function.span)?;
+        builder.states.push(State { name: state.name.clone(), value, before: value });
+    }
     let value = builder.inline(id, &mut frame, function.span)?;
     let values = builder.flatten(&value, function.span)?;
     for (value, batch) in values.iter().zip(batches(&function.result)) {
         let ty = builder.tensor(*value, function.span)?;
         builder.f.results.push(ResultDecl { ty, batch });
+    }
+    for state in std::mem::take(&mut builder.states) {
+        if state.value != state.before {
+            builder.effect(Op::SetState { name: state.name }, vec![state.value], function.span)?;
+        }
     }
     let block = builder.block;
     builder.f.terminate(block, Terminator::Return(values));

@@ -165,6 +165,7 @@ impl<'a> Builder<'a> {
                 self.within(&Dim::zero(), &high, span)?;
                 self.emit(Op::Pad { axis, low, high }, operands, None, span)?
             }
+            ExprKind::Update { base, entries, value } => self.update(frame, base, entries, value, span)?,
             ExprKind::Index { base, entries } => self.subscript(frame, base, entries, span)?,
             ExprKind::Iota(_) => {
                 let ty = self.type_of(frame, expr)?;

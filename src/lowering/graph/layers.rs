@@ -97,7 +97,7 @@ impl Builder<'_> {
                     }
                     instance
                 }
-                (FieldType::Param(_) | FieldType::Layer(_) | FieldType::Array(..), _) => {
+                (FieldType::Param(_) | FieldType::State(_) | FieldType::Layer(_) | FieldType::Array(..), _) => {
                     return Err(self.bug(span, "a step to a layer leads elsewhere"));
                 }
             };
@@ -173,12 +173,60 @@ impl Builder<'_> {
         let Some(field) = layer.fields.get(field) else {
             return Err(self.bug(span, "a layer has fewer fields than a parameter says"));
         };
-        let FieldType::Param(tensor) = &field.ty else {
-            return Err(self.bug(span, "a layer is used as a parameter"));
+        let tensor = match &field.ty {
+            FieldType::Param(tensor) => tensor,
+            FieldType::State(_) => return self.state(place, &field.stored_name, span),
+            FieldType::Layer(_) | FieldType::Array(..) => {
+                return Err(self.bug(span, "a layer is used as a parameter"));
+            }
         };
         let ty = self.tensor_type(tensor, &place.dims, &[], span)?;
         let name = join(&place.path, &field.stored_name);
         self.emit(Op::Param { name }, place.indices.clone(), Some(Type::Tensor(ty)), span)
+    }
+
+    /// The state of this name of the layer at a place: which of [`Builder::states`].
+    fn state_at(&mut self, place: &LayerInstance, field: &str, span: Span) -> Res<usize> {
+        let name = join(&place.path, field);
+        match self.states.iter().position(|state| state.name == name) {
+            Some(at) => Ok(at),
+            None => Err(self.bug(span, &format!("there is no state `{name}`"))),
+        }
+    }
+
+    /// What a state is here: in arrays of layers, the part of the layer.
+    fn state(&mut self, place: &LayerInstance, field: &str, span: Span) -> Res<Value> {
+        let at = self.state_at(place, field, span)?;
+        let mut value = self.states[at].value;
+        for index in &place.indices {
+            value = self.emit(Op::Index { axis: 0 }, vec![value, *index], None, span)?;
+        }
+        Ok(value)
+    }
+
+    /// A state of the layer of a frame: which it is, and the indices of the arrays of layers on its path.
+    pub(super) fn state_of(&mut self, frame: &Frame, field: usize, span: Span) -> Res<(usize, Vec<Value>)> {
+        let Some(place) = frame.place.clone() else {
+            return Err(self.bug(span, "a free function sets a state"));
+        };
+        let Some(field) = self.program.layer(place.layer).fields.get(field) else {
+            return Err(self.bug(span, "a layer has fewer fields than a state says"));
+        };
+        Ok((self.state_at(&place, &field.stored_name, span)?, place.indices.clone()))
+    }
+
+    /// What a state becomes where the part of a frame's layer becomes a value.
+    pub(super) fn whole_state(&mut self, frame: &Frame, field: usize, value: Value, span: Span) -> Res<Value> {
+        let (at, indices) = self.state_of(frame, field, span)?;
+        if indices.is_empty() {
+            return Ok(value);
+        }
+        let target = self.states[at].value;
+        let mut shape = vec![Dim::one(); indices.len()];
+        shape.extend(self.tensor(value, span)?.shape);
+        let value = self.reshape(value, shape, span)?;
+        let axes = (0..indices.len()).collect();
+        self.emit(Op::Update { axes }, [target, value].into_iter().chain(indices).collect(), None, span)
     }
 
     /// A type of the program with values for its dimensions and for `..`.

@@ -114,6 +114,92 @@ impl<'a> Builder<'a> {
         Ok(x)
     }
 
+    /// A tensor with the part that the entries say replaced by a value.
+    pub(super) fn update(
+        &mut self,
+        frame: &mut Frame<'a>,
+        base: &'a Expr,
+        entries: &'a [Entry],
+        value: &'a Expr,
+        span: Span,
+    ) -> Res<Value> {
+        let x = self.value(frame, base)?;
+        self.update_at(frame, (x, Vec::new()), (base, entries, value), span)
+    }
+
+    /// A state with the part that the entries say replaced by a value; of one in arrays of layers, that part of the layer.
+    pub(super) fn update_state(
+        &mut self,
+        frame: &mut Frame<'a>,
+        field: usize,
+        part: (&'a Expr, &'a [Entry], &'a Expr),
+        span: Span,
+    ) -> Res<Value> {
+        let (at, indices) = self.state_of(frame, field, span)?;
+        let value = self.states[at].value;
+        self.update_at(frame, (value, indices), part, span)
+    }
+
+    /// The same for a tensor of which the first axes have indices already.
+    fn update_at(
+        &mut self,
+        frame: &mut Frame<'a>,
+        (x, outer): (Value, Vec<Value>),
+        (base, entries, value): (&'a Expr, &'a [Entry], &'a Expr),
+        span: Span,
+    ) -> Res<Value> {
+        let value = self.value(frame, value)?;
+        let ty = self.tensor(x, span)?;
+        // Where the window begins, its extents, and which of its axes the value has.
+        let mut starts: Vec<Option<Value>> = vec![None; ty.rank()];
+        let mut window = ty.shape.clone();
+        let mut kept = vec![true; ty.rank()];
+        for (axis, index) in outer.iter().enumerate() {
+            (starts[axis], window[axis], kept[axis]) = (Some(*index), Dim::one(), false);
+        }
+        for (i, entry) in entries.iter().enumerate() {
+            let index = self.index_of(frame, entry)?;
+            let axis = outer.len() + self.entry_axis(frame, base, i)?;
+            let Some(extent) = ty.shape.get(axis).cloned() else {
+                return Err(self.bug(span, "an axis is assigned at that is not there"));
+            };
+            let (start, length, keep) = match index {
+                Index::All => continue,
+                Index::Range(start, stop) => {
+                    self.within(&Dim::zero(), &start, span)?;
+                    self.within(&start, &stop, span)?;
+                    self.within(&stop, &extent, span)?;
+                    if start == Dim::zero() && stop == extent {
+                        continue;
+                    }
+                    (self.index(&start, span)?, stop.sub(&start), true)
+                }
+                Index::Known(at) => {
+                    let at = if at.as_const().is_some_and(|n| n < 0) { at.add(&extent) } else { at };
+                    self.within(&Dim::zero(), &at, span)?;
+                    self.within(&at.add(&Dim::one()), &extent, span)?;
+                    (self.index(&at, span)?, Dim::one(), false)
+                }
+                Index::Window(start, length) => {
+                    self.within(&length, &extent, span)?;
+                    (start, length, true)
+                }
+                Index::At(at) => (at, Dim::one(), false),
+                Index::Gather(_) => return Err(self.bug(span, "an assignment at a tensor of indices")),
+            };
+            (starts[axis], window[axis], kept[axis]) = (Some(start), length, keep);
+        }
+        let given: Vec<Dim> = window.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(d, _)| d.clone()).collect();
+        let value = self.broadcast(value, given, span)?;
+        let value = self.reshape(value, window, span)?;
+        let axes: Vec<usize> = (0..starts.len()).filter(|axis| starts[*axis].is_some()).collect();
+        if axes.is_empty() {
+            return Ok(value);
+        }
+        let operands = [x, value].into_iter().chain(starts.into_iter().flatten()).collect();
+        self.emit(Op::Update { axes }, operands, None, span)
+    }
+
     fn entry_axis(&mut self, frame: &Frame<'a>, base: &Expr, at: usize) -> Res<usize> {
         match &base.ty {
             crate::types::typed::Type::Tensor(tensor) => Ok(tensor.shape.expanded_axis(at, frame.rest.len())),
@@ -127,6 +213,14 @@ impl<'a> Builder<'a> {
             Entry::Range(start, stop) => {
                 let span = frame.function.span;
                 Ok(Index::Range(self.dim(&frame.dims, start, span)?, self.dim(&frame.dims, stop, span)?))
+            }
+            Entry::Window(start, length) => {
+                let length = self.dim(&frame.dims, length, start.span)?;
+                let at = match self.expr(frame, start)? {
+                    Local::Counter(value) | Local::Tensor(value) => value,
+                    Local::Tuple(_) => return Err(self.bug(start.span, "a tuple is used as an index")),
+                };
+                Ok(Index::Window(at, length))
             }
             Entry::At(Expr { kind: ExprKind::Const(Scalar::Int(n)), .. }) => Ok(Index::Known(Dim::from(*n))),
             Entry::At(Expr { kind: ExprKind::Dim(dim), span, .. }) => {
@@ -166,6 +260,13 @@ impl<'a> Builder<'a> {
                 self.element(x, axis, &at, span)
             }
             (Index::At(at), Some(_)) => self.emit(Op::Index { axis }, vec![x, at], None, span),
+            (Index::Window(at, length), Some(extent)) => {
+                self.within(&length, &extent, span)?;
+                let mut shape = ty.shape.clone();
+                shape[axis] = length;
+                let ty = crate::ir::Type::Tensor(crate::shape::TensorType::new(ty.elem, shape));
+                self.emit(Op::Extract { axes: vec![axis] }, vec![x, at], Some(ty), span)
+            }
             (Index::Gather(at), Some(_)) => self.emit(Op::Gather { axis }, vec![x, at], None, span),
         }
     }
@@ -177,6 +278,7 @@ enum Index {
     Range(Dim, Dim),
     Known(Dim),
     At(Value),
+    Window(Value, Dim),
     Gather(Value),
 }
 

@@ -7,7 +7,7 @@ use crate::ir::{Op, Scalar, Terminator, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
 use crate::source::Span;
-use crate::types::typed::{Block, Bound, Expr, LocalId, Pattern, Stmt, StmtKind};
+use crate::types::typed::{Block, Bound, Expr, ExprKind, LocalId, Pattern, Stmt, StmtKind};
 
 impl<'a> Builder<'a> {
     /// Makes the code of a block; its value.
@@ -30,6 +30,22 @@ impl<'a> Builder<'a> {
             StmtKind::Set { pattern, value } => {
                 let made = self.expr(frame, value)?;
                 self.bind(frame, pattern, made, value.span)
+            }
+            StmtKind::SetState { field, value } => {
+                let made = match &value.kind {
+                    ExprKind::Update { base, entries, value: part } => {
+                        self.update_state(frame, *field, (base, entries, part), value.span)?
+                    }
+                    _ => {
+                        let whole = self.value(frame, value)?;
+                        self.whole_state(frame, *field, whole, span)?
+                    }
+                };
+                let at = self.state_of(frame, *field, span)?.0;
+                if let Some(state) = self.states.get_mut(at) {
+                    state.value = made;
+                }
+                Ok(())
             }
             StmtKind::Tap { local } => {
                 let Some(value) = frame.local(*local).cloned() else {
@@ -119,6 +135,8 @@ impl<'a> Builder<'a> {
             values.extend(self.flatten(&value, span)?);
             shapes.push(value);
         }
+        // What a loop or branch does to the states goes through it with them; what it leaves alone is one value on every way.
+        values.extend(self.states.iter().map(|state| state.value));
         Ok((shapes, values))
     }
 
@@ -134,6 +152,11 @@ impl<'a> Builder<'a> {
         for (local, shape) in carried.iter().zip(shapes) {
             let value = self.rebuild(shape, &mut values, span)?;
             frame.set(*local, value);
+        }
+        for state in &mut self.states {
+            if let Some(value) = values.next() {
+                state.value = value;
+            }
         }
         Ok(())
     }

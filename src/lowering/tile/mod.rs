@@ -148,6 +148,7 @@ fn lowered(
         doc: module.doc.clone(),
         entries: ir::entries(module),
         params: module.params.clone(),
+        states: module.states.clone(),
         ..tile::Module::default()
     };
     let packing = Packing::new(target.columns, weights.clone());

@@ -10,13 +10,15 @@
 //!   straight into the function's result it becomes;
 //! * movement is a view of its operand. Where only a copy could express a reshape, the producer is asked first: a region
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
-//! * a block argument that is a tensor has a slot, into which each jump copies.
+//! * a block argument that is a tensor has a slot, into which each jump copies;
+//! * the result of an update has a slot, into which its target is copied; mostly it is the target's own, and nothing is copied.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
 mod attention;
 mod checks;
 mod parameters;
+mod storage;
 mod taps;
 
 use std::collections::BTreeMap;
@@ -31,6 +33,7 @@ use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, PlanBuilder, PlanVariant, Target};
 use parameters::Join;
+use storage::Storage;
 use taps::ForTaps;
 
 /// Lowers a function for a target: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
@@ -41,6 +44,10 @@ use taps::ForTaps;
 pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
+    let for_taps = ForTaps::of(f);
+    let states: Vec<&str> = out.states.iter().map(|s| s.name.as_str()).collect();
+    let storage = Storage::of(f, for_taps.as_ref(), &states);
+    let first_root = f.value_count() + states.len();
     let mut lowering = Lowering {
         f,
         target,
@@ -57,9 +64,10 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
         returned: returned(f),
         packed: BTreeMap::new(),
         joins: BTreeMap::new(),
-        next_root: u32::try_from(f.value_count()).unwrap_or(u32::MAX),
+        next_root: u32::try_from(first_root).unwrap_or(u32::MAX),
         entry: tile::Block::from_u32(0),
-        for_taps: ForTaps::of(f),
+        for_taps,
+        storage,
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -94,6 +102,8 @@ struct Lowering<'a> {
     entry: tile::Block,
     /// What is computed where a tap stands that is asked for.
     for_taps: Option<ForTaps>,
+    /// Which values share a slot.
+    storage: Storage,
 }
 
 /// Which result each value that is returned becomes; nothing where there are several ends.
@@ -142,8 +152,7 @@ impl Lowering<'_> {
                 match self.f.ty(*v) {
                     ir::Type::Index => types.push(tile::Type::Index),
                     ir::Type::Tensor(ty) => {
-                        let view = View::whole(*v, ty);
-                        self.add_slot(*v, &view);
+                        let view = self.own_slot(*v, ty);
                         self.places[*v] = Some(view);
                     }
                 }
@@ -199,6 +208,31 @@ impl Lowering<'_> {
         let ty = buffer_type(view);
         let buffer = self.in_entry(|b| b.slot(bytes, ty));
         self.roots[root] = Some(buffer);
+    }
+
+    /// The slot of a value, or the one that it shares, all of it.
+    fn own_slot(&mut self, v: Value, ty: &TensorType) -> View {
+        let view = View::whole(self.storage.home(v).unwrap_or(v), ty);
+        // A state is no slot.
+        let state = storage::state_of(self.f, view.root).and_then(|at| self.out.states.get(at));
+        if let Some(Ok(view)) = state.map(|s| s.name.clone()).map(|name| self.state(&name)) {
+            return view;
+        }
+        if self.roots[view.root].is_none() {
+            self.add_slot(view.root, &view);
+        }
+        view
+    }
+
+    /// All of what the session keeps as a state.
+    fn state(&mut self, name: &str) -> Result<View, String> {
+        let at = self.out.states.iter().position(|s| s.name == name).ok_or_else(|| format!("no state {name}"))?;
+        let view = View::whole(storage::cell(self.f, at), &self.out.states[at].ty);
+        if self.roots[view.root].is_none() {
+            let (op, ty) = (tile::Op::State { name: name.to_string() }, buffer_type(&view));
+            self.roots[view.root] = Some(self.in_entry(|b| b.value(op, Vec::new(), tile::Type::Buffer(ty))));
+        }
+        Ok(view)
     }
 
     /// A buffer of the plan for a view: the root itself where it is the same window, else a `view` of it.
@@ -261,22 +295,36 @@ impl Lowering<'_> {
         if let Some(view) = &self.places[v] {
             return Ok(view.clone());
         }
-        // A constant, a dimension or a counter that something wants in memory: a kernel without operands makes it.
+        let root = self.fresh_root();
+        let view = View::whole(root, self.tensor(v)?);
+        self.add_slot(root, &view);
+        self.fill(v, &view)?;
+        // Not remembered: the next user may stand where this block does not dominate.
+        Ok(view)
+    }
+
+    /// Makes a constant, a dimension or a counter that something wants in memory there: by a kernel without operands.
+    fn fill(&mut self, v: Value, to: &View) -> Result<(), String> {
         let (_, data) = self.f.definition(v).ok_or_else(|| format!("{v} is not in memory"))?;
         let mut body = Function::new("");
         let entry = body.entry();
-        let ty = self.tensor(v)?.clone();
         let made = body
-            .push(entry, data.op.clone(), Vec::new(), Some(ir::Type::Tensor(ty.clone())), data.loc)
+            .push(entry, data.op.clone(), Vec::new(), Some(self.f.ty(v).clone()), data.loc)
             .ok_or("a source without a result")?;
         body.terminate(entry, Terminator::Return(vec![made]));
-        let root = self.fresh_root();
-        let view = View::whole(root, &ty);
-        self.add_slot(root, &view);
-        let call = map::map("fill", &body, &[], &view)?;
-        self.launch(call)?;
-        // Not remembered: the next user may stand where this block does not dominate.
-        Ok(view)
+        let call = map::map("fill", &body, &[], to)?;
+        self.launch(call)
+    }
+
+    /// Puts a tensor where it is wanted: makes it there, or copies it.
+    fn put(&mut self, name: &str, v: Value, to: &View) -> Result<(), String> {
+        match self.places[v].clone() {
+            None => self.fill(v, to),
+            Some(from) => {
+                let call = map::copy(name, &from, to)?;
+                self.launch(call)
+            }
+        }
     }
 
     /// A copy of a view in row-major order, in a slot of its own.
@@ -293,7 +341,11 @@ impl Lowering<'_> {
     /// only use: if they end in a result of the function, or in a reshape that a plain layout could not express, the
     /// end is laid out row-major and the value is a view of it.
     fn destination(&mut self, v: Value) -> Result<View, String> {
-        let plain = View::whole(v, self.tensor(v)?);
+        let ty = self.tensor(v)?.clone();
+        if self.storage.home(v).is_some() {
+            return Ok(self.own_slot(v, &ty));
+        }
+        let plain = View::whole(v, &ty);
         let mut chain: Vec<(&ir::InstData, Value)> = Vec::new();
         let mut forward = Some(plain.clone());
         let mut end = v;
@@ -421,6 +473,60 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Index { axis } => self.select(data, *axis),
+            Op::State { name } => {
+                let v = data.result.ok_or("a state without a result")?;
+                let (ty, kept) = (self.tensor(v)?.clone(), self.state(name)?);
+                let to = self.own_slot(v, &ty);
+                if to != kept {
+                    self.launch(map::copy("state", &kept, &to)?)?;
+                }
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::SetState { name } => {
+                let (v, to) = (operand(0)?, self.state(name)?);
+                let from = self.places[v].clone();
+                if from.as_ref() == Some(&to) {
+                    return Ok(());
+                }
+                match from.filter(|from| from.root == to.root) {
+                    Some(from) => {
+                        let from = self.copied(&from)?;
+                        self.launch(map::copy("state", &from, &to)?)
+                    }
+                    None => self.put("state", v, &to),
+                }
+            }
+            Op::Extract { axes } => {
+                let v = data.result.ok_or("a window without a result")?;
+                let (from, ty) = (self.view(operand(0)?)?, self.tensor(v)?.clone());
+                let indices = data.operands.get(1..).unwrap_or_default();
+                self.places[v] = Some(self.window(&from, &ty, (axes, indices), data.loc)?);
+                Ok(())
+            }
+            Op::Update { axes } => {
+                let v = data.result.ok_or("an update without a result")?;
+                let (target, value) = (operand(0)?, operand(1)?);
+                let (whole, part) = (self.tensor(v)?.clone(), self.tensor(value)?.clone());
+                let to = self.own_slot(v, &whole);
+                let indices = data.operands.get(2..).unwrap_or_default();
+                let window = self.window(&to, &part, (axes, indices), data.loc)?;
+                // What is read must not lie where it is written.
+                let mut aside = None;
+                if self.places[value].as_ref().is_some_and(|from| from.root == to.root) {
+                    let from = self.view(value)?;
+                    aside = Some(self.copied(&from)?);
+                }
+                if self.places[target].as_ref() != Some(&to) {
+                    self.put("update", target, &to)?;
+                }
+                match aside {
+                    Some(from) => self.launch(map::copy("update", &from, &window)?)?,
+                    None => self.put("update", value, &window)?,
+                }
+                self.places[v] = Some(to);
+                Ok(())
+            }
             Op::Gather { axis } => {
                 let v = data.result.ok_or("a gather without a result")?;
                 let (table, at) = (self.view(operand(0)?)?, self.view(operand(1)?)?);
@@ -576,27 +682,35 @@ impl Lowering<'_> {
     fn edge(&mut self, call: &ir::BlockCall) -> Result<Vec<tile::Value>, String> {
         let targets = self.f.block(call.block).args.clone();
         let mut indices = Vec::new();
-        let mut copies = Vec::new();
+        // What goes where, and where it is now: nowhere, if it is made where it goes.
+        let mut copies: Vec<(Value, Option<View>, View)> = Vec::new();
         for (v, target) in call.args.iter().zip(&targets) {
             if *self.f.ty(*v) == ir::Type::Index {
                 indices.push(self.index(*v)?);
-            } else if v != target {
-                copies.push((self.view(*v)?, *target));
+                continue;
+            }
+            let to = self.places[*target].clone().ok_or("a block argument without a slot")?;
+            let from = self.places[*v].clone();
+            if from.as_ref() != Some(&to) {
+                copies.push((*v, from, to));
             }
         }
         // A copy must not overwrite what a later one reads, nor what it reads itself in another order: such sources are
         // copied aside first.
         for i in 0..copies.len() {
-            let (source, target) = (copies[i].0.root, copies[i].1);
-            let turned = target == source && self.places[source].as_ref() != Some(&copies[i].0);
-            if turned || copies.iter().enumerate().any(|(k, (_, t))| k != i && *t == source) {
-                copies[i].0 = self.copied(&copies[i].0.clone())?;
+            let Some(from) = copies[i].1.clone() else { continue };
+            if copies.iter().any(|(_, _, to)| to.root == from.root) {
+                copies[i].1 = Some(self.copied(&from)?);
             }
         }
-        for (from, target) in copies {
-            let to = self.places[target].clone().ok_or("a block argument without a slot")?;
-            let call = map::copy("carry", &from, &to)?;
-            self.launch(call)?;
+        for (v, from, to) in copies {
+            match from {
+                None => self.fill(v, &to)?,
+                Some(from) => {
+                    let call = map::copy("carry", &from, &to)?;
+                    self.launch(call)?;
+                }
+            }
         }
         Ok(indices)
     }

@@ -80,11 +80,15 @@ fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -
         | Op::Iota { .. }
         | Op::Causal
         | Op::Param { .. }
+        | Op::State { .. }
+        | Op::SetState { .. }
         | Op::Reshape
         | Op::Transpose { .. }
         | Op::Broadcast
         | Op::Slice { .. }
         | Op::Index { .. }
+        | Op::Extract { .. }
+        | Op::Update { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
         | Op::Gather { .. }
@@ -166,7 +170,9 @@ fn wrap(f: &mut Function, kind: FusionKind, data: &InstData, out: &mut Vec<Inst>
     let mut inner: Vec<Value> = Vec::new();
     for v in &data.operands {
         let source = f.definition(*v).map(|(_, d)| d.clone()).filter(|d| {
-            d.op.info().class == Class::Source && d.operands.is_empty() && !matches!(d.op, Op::Param { .. })
+            d.op.info().class == Class::Source
+                && d.operands.is_empty()
+                && !matches!(d.op, Op::Param { .. } | Op::State { .. })
         });
         // The operands of a matmul or an attention are the region's arguments.
         let takes_sources = matches!(kind, FusionKind::Map | FusionKind::Rows);

@@ -266,10 +266,14 @@ impl<'a> Region<'a> {
             // Every tile is at the iteration space already.
             Op::Broadcast => get(0)?,
             Op::Param { .. }
+            | Op::State { .. }
+            | Op::SetState { .. }
             | Op::Reshape
             | Op::Transpose { .. }
             | Op::Slice { .. }
             | Op::Index { .. }
+            | Op::Extract { .. }
+            | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
             | Op::Gather { .. }

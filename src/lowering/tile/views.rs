@@ -82,6 +82,16 @@ impl View {
         out
     }
 
+    /// So many elements along an axis, from one that is known at run time on.
+    pub(super) fn window_at(&self, axis: usize, at: Value, length: &Dim) -> View {
+        let mut out = self.clone();
+        if let (Some(d), Some(s)) = (out.shape.get_mut(axis), self.strides.get(axis)) {
+            *d = length.clone();
+            out.dynamic.push((at, s.clone()));
+        }
+        out
+    }
+
     fn drop_axis(&mut self, axis: usize) {
         if axis < self.shape.len() {
             self.shape.remove(axis);

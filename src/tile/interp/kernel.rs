@@ -427,6 +427,7 @@ impl KernelRun<'_> {
             | Op::Tap { .. }
             | Op::Param { .. }
             | Op::Slot(_)
+            | Op::State { .. }
             | Op::Packed { .. }
             | Op::View { .. }
             | Op::Launch { .. } => broken(format!("{} is not run", data.op.info().name)),

@@ -11,7 +11,12 @@ use crate::tensor::Tensor;
 use crate::tile::{BufferType, InstData, Kernel, Module, Op, Plan, PlanVariant, State, TapPart, Type, row_major};
 
 /// Runs a plan.
-pub(super) fn run<'a>(module: &'a Module, call: &'a Call<'a>, runs: RunsOf<'a>) -> Result<Outcome, EvalError> {
+pub(super) fn run<'a>(
+    module: &'a Module,
+    call: &'a Call<'a>,
+    runs: RunsOf<'a>,
+    states: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<Outcome, EvalError> {
     let Some(plan) = module.plans.iter().find(|p| p.name == call.plan && p.variant == call.variant) else {
         return fail(format!("there is no plan `{}`", call.plan));
     };
@@ -22,7 +27,14 @@ pub(super) fn run<'a>(module: &'a Module, call: &'a Call<'a>, runs: RunsOf<'a>) 
         let packed = first.packed.and_then(|at| first.memory.into_iter().nth(at));
         runner.packed = packed.map(|storage| runner.add(storage));
     }
+    for (name, bytes) in states.iter() {
+        let storage = runner.add(Storage::full(bytes.clone()));
+        runner.states.insert(name.clone(), storage);
+    }
     runner.run()?;
+    for (name, storage) in &runner.states {
+        states.insert(name.clone(), runner.memory.get(*storage).map(|s| s.bytes.clone()).unwrap_or_default());
+    }
     let mut results = Vec::new();
     for (i, (n, out)) in runner.outs.iter().enumerate() {
         if usize::try_from(*n) != Ok(i) {
@@ -69,6 +81,7 @@ struct Runner<'a> {
     taps: BTreeMap<String, Out>,
     slots: BTreeMap<u32, usize>,
     params: BTreeMap<String, usize>,
+    states: BTreeMap<String, usize>,
     packed: Option<usize>,
     budget: Budget,
     runs: RunsOf<'a>,
@@ -86,6 +99,7 @@ impl<'a> Runner<'a> {
             taps: BTreeMap::new(),
             slots: BTreeMap::new(),
             params: BTreeMap::new(),
+            states: BTreeMap::new(),
             packed: None,
             budget: Budget::new(call.limits),
             runs,
@@ -188,6 +202,22 @@ impl<'a> Runner<'a> {
                 (self.taps.get(name).map_or(0, |o| o.storage), 0)
             }
             Op::Param { name } => (self.param(name, &indices(frame, &data.operands)?)?, 0),
+            Op::State { name } => {
+                let storage = match self.states.get(name) {
+                    Some(s) => *s,
+                    None => {
+                        let Some(ty) = declared else { return broken("a state without a type") };
+                        let storage = self.out(ty)?.storage;
+                        // It begins with zeros.
+                        if let Some(s) = self.memory.get_mut(storage) {
+                            *s = Storage::full(vec![0; s.bytes.len()]);
+                        }
+                        self.states.insert(name.clone(), storage);
+                        storage
+                    }
+                };
+                (storage, 0)
+            }
             Op::Slot(n) => {
                 let storage = match self.slots.get(n) {
                     Some(s) => *s,

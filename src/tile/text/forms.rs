@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::diagnostics::Code;
 use crate::diagnostics::codes::ir as codes;
-use crate::interface::ParamDecl;
+use crate::interface::{ParamDecl, StateDecl};
 use crate::irtext::{Expr, ExprKind, Phrase, Statement, TextError, TextSpan, float_text, float32_text, quoted, read};
 use crate::scalar::Scalar;
 use crate::shape::Elem;
@@ -76,7 +76,7 @@ pub(super) fn literal(op: &Op, ty: Option<&Type>) -> Option<String> {
         Op::DimValue(d) => Some(d.to_string()),
         Op::Arg(n) | Op::Out(n) | Op::Slot(n) => Some(n.to_string()),
         Op::Packed { offset } => Some(offset.to_string()),
-        Op::Tap { name } | Op::Param { name } => Some(quoted(name)),
+        Op::Tap { name } | Op::Param { name } | Op::State { name } => Some(quoted(name)),
         Op::Launch { kernel } => Some(format!("@{kernel}")),
         _ => None,
     }
@@ -107,6 +107,7 @@ pub(super) fn literal_operation(
         "slot" => Op::Slot(form(read::integer(e))?),
         "packed" => Op::Packed { offset: form(read::integer(e))? },
         "tap" => Op::Tap { name: form(read::text(e))?.to_string() },
+        "state" => Op::State { name: form(read::text(e))?.to_string() },
         "param" => match &e.kind {
             ExprKind::Index(name, indices) => {
                 values(indices, names, operands)?;
@@ -147,6 +148,15 @@ pub(super) fn global(e: &Expr) -> Read<String> {
 
 pub(super) fn words(args: &[Phrase]) -> Read<Vec<String>> {
     args.iter().map(|p| form(read::word(form(read::single(p))?)).map(str::to_string)).collect()
+}
+
+/// `state "k" : f32[12, 64]`
+pub(super) fn state(s: &Statement) -> Read<StateDecl> {
+    let name = form(read::text(only(&s.args, s.place)?))?.to_string();
+    match s.types.as_slice() {
+        [p] => Ok(StateDecl { name, ty: form(read::tensor_type(form(read::single(p))?))? }),
+        _ => fail(codes::FORM, s.place, "a state has a type: `state \"name\" : f32[768]`"),
+    }
 }
 
 /// `param "h.*.w"[12] : f32[768]`

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::entries;
 use super::forms::{
-    CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, values, words,
+    CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, state, values, words,
 };
 use super::print::{Anchor, At, Owner, is_name};
 use super::types;
@@ -131,6 +131,7 @@ impl Parser {
                     .and_then(|e| form(read::integer(e)))
                     .map(|bytes| self.out.module.packed = bytes),
                 "param" => param(s).map(|p| self.out.module.params.push(p)),
+                "state" => state(s).map(|decl| self.out.module.states.push(decl)),
                 "kernel" => {
                     self.owner = Owner::Kernel(self.out.module.kernels.len());
                     self.mark(At::Head, Parser::head_place(s));
@@ -143,7 +144,7 @@ impl Parser {
                 }
                 other => {
                     let message = format!(
-                        "`{other}` does not stand here: a module has `file`, `model`, `doc`, `param`, `site`, `packed`, `entry`, `kernel`, `plan`"
+                        "`{other}` does not stand here: a module has `file`, `model`, `doc`, `param`, `state`, `site`, `packed`, `entry`, `kernel`, `plan`"
                     );
                     fail(codes::STRUCTURE, Parser::head_place(s), message)
                 }

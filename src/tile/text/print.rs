@@ -73,6 +73,11 @@ pub fn print_with_anchors(module: &Module) -> Printed {
         p.ty(&param.ty.to_string());
         p.newline();
     }
+    for state in &module.states {
+        p.text(&format!("state {}", quoted(&state.name)));
+        p.ty(&state.ty.to_string());
+        p.newline();
+    }
     for site in &module.sites {
         p.text(&format!("site {}", quoted(site)));
         p.newline();

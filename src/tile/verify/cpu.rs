@@ -262,6 +262,7 @@ impl Checker<'_, '_> {
             | Op::Tap { .. }
             | Op::Param { .. }
             | Op::Slot(_)
+            | Op::State { .. }
             | Op::Packed { .. }
             | Op::View { .. }
             | Op::Launch { .. } => {
@@ -377,6 +378,7 @@ impl Checker<'_, '_> {
             | Op::Tap { .. }
             | Op::Param { .. }
             | Op::Slot(_)
+            | Op::State { .. }
             | Op::Packed { .. }
             | Op::View { .. }
             | Op::Launch { .. } => {

@@ -240,6 +240,7 @@ impl Checker<'_, '_> {
             | Op::Tap { .. }
             | Op::Param { .. }
             | Op::Slot(_)
+            | Op::State { .. }
             | Op::Packed { .. }
             | Op::View { .. }
             | Op::Launch { .. } => {}

@@ -210,6 +210,12 @@ fn check(module: &Module, accesses: bool) -> Result<(), Errors> {
             sink.error(At::Head, format!("the parameter \"{}\" has not one extent for each `*`", p.name));
         }
     }
+    let mut names = BTreeSet::new();
+    for s in &module.states {
+        if s.name.is_empty() || !names.insert(&s.name) {
+            sink.error(At::Head, format!("the state's name \"{}\" is not its own", s.name));
+        }
+    }
     entries::module(module, &mut sink);
     let mut names = BTreeSet::new();
     for (i, k) in module.kernels.iter().enumerate() {

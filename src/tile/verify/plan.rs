@@ -52,13 +52,25 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     error("a packed buffer is aligned to 64 bytes".to_string());
                 }
             }
-            Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) if plan.variant == PlanVariant::Prepare => {
+            Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Slot(_) | Op::State { .. }
+                if plan.variant == PlanVariant::Prepare =>
+            {
                 error(format!("{}: does not stand in a plan that prepares", data.op.info().name));
             }
             Op::Slot(n) if *n as usize >= plan.slots.len() => error(format!("the plan has no slot {n}")),
             Op::Tap { name } if !plan.taps.iter().any(|tap| tap == TapPart::read(name).0) => {
                 error(format!("the plan has no tap \"{name}\""))
             }
+            Op::State { name } => match module.states.iter().find(|s| s.name == *name) {
+                None => error(format!("the module has no state \"{name}\"")),
+                Some(s) => {
+                    let (elem, shape) = (s.ty.elem, s.ty.shape.clone());
+                    let whole = BufferType { elem, strides: crate::tile::row_major(&shape), shape };
+                    if data.result.and_then(|v| plan.body.ty(v).buffer()) != Some(&whole) {
+                        error(format!("the state is {whole}"));
+                    }
+                }
+            },
             Op::Param { name } => match param_named(&module.params, name) {
                 None => error(format!("the module has no parameter \"{name}\"")),
                 Some(p) => {

@@ -258,9 +258,11 @@ impl Gen {
     }
 
     fn statement(&mut self) {
-        match self.rng.below(38) {
+        match self.rng.below(41) {
             32..36 => self.identity(),
             36..38 => self.projections(),
+            38 => self.window(),
+            39..41 => self.update(),
             0..3 => {
                 let v = self.any();
                 let op = self.rng.pick(UnaryOp::ALL);

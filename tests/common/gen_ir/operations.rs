@@ -224,6 +224,77 @@ impl Gen {
         }
     }
 
+    /// Some axes of a tensor, the extents of a window, and where it begins: mostly in range.
+    fn window_of(&mut self, v: Value) -> Option<(Vec<usize>, Vec<Dim>, Vec<Value>)> {
+        let ty = self.ty(v);
+        let axes: Vec<usize> = (0..ty.rank()).filter(|_| self.rng.chance(60)).collect();
+        if axes.is_empty() {
+            return None;
+        }
+        let (mut shape, mut starts) = (ty.shape.clone(), Vec::new());
+        for axis in &axes {
+            let n = self.extent(&ty.shape[*axis])?;
+            let length = match self.rng.below(4) {
+                0 | 1 => n.min(1),
+                2 => self.rng.below(n as usize + 1) as i64,
+                _ => n,
+            };
+            // The whole axis by its name, another length by its number.
+            if length != n || self.rng.chance(50) {
+                shape[*axis] = Dim::from(length);
+            }
+            let most = n - length + i64::from(self.rng.chance(5));
+            let looped = if length == 1 { self.rng_index(n) } else { None };
+            let number = Scalar::Int(self.rng.below(most as usize + 1) as i64);
+            starts.push(match (looped, self.rng.below(3)) {
+                (Some(i), 0 | 1) => i,
+                (_, 0) => self.constant(number, Elem::I64),
+                (_, 1) => self.constant(number, Elem::I32),
+                _ => self.index(Op::Const(number), &[])?,
+            });
+        }
+        Some((axes, shape, starts))
+    }
+
+    /// A window of a tensor.
+    pub(super) fn window(&mut self) {
+        let v = self.any();
+        if let Some((axes, shape, starts)) = self.window_of(v) {
+            let elem = self.ty(v).elem;
+            let operands: Vec<Value> = [v].into_iter().chain(starts).collect();
+            self.add(Op::Extract { axes }, &operands, Some(TensorType::new(elem, shape)));
+        }
+    }
+
+    /// A tensor with a window replaced, by a value that is there, part of the tensor itself, or a literal.
+    pub(super) fn update(&mut self) {
+        let v = self.any();
+        let Some((axes, shape, starts)) = self.window_of(v) else { return };
+        let ty = TensorType::new(self.ty(v).elem, shape);
+        let value = match self.rng.below(3) {
+            0 => {
+                let operands: Vec<Value> = [v].into_iter().chain(starts.iter().copied()).collect();
+                self.add(Op::Extract { axes: axes.clone() }, &operands, Some(ty.clone()))
+            }
+            1 => {
+                let same = ty.clone();
+                self.some(|t| *t == same)
+            }
+            _ => None,
+        };
+        let value = match value {
+            Some(value) => Some(value),
+            None => {
+                let literal = self.literal(ty.elem);
+                self.add(Op::Const(literal), &[], Some(ty))
+            }
+        };
+        if let Some(value) = value {
+            let operands: Vec<Value> = [v, value].into_iter().chain(starts).collect();
+            self.add(Op::Update { axes }, &operands, None);
+        }
+    }
+
     /// An index of a loop that stays below `n`, if there is one.
     fn rng_index(&mut self, n: i64) -> Option<Value> {
         let found: Vec<Value> = self.indices.iter().filter(|(_, limit)| *limit <= n).map(|(v, _)| *v).collect();

@@ -108,6 +108,46 @@ impl Gen {
         Some(self.keep(Var { name: v, size: x.size.max(1.0) + 1.0, ..x }))
     }
 
+    /// A variable of which parts are assigned, alone, in a loop, or on some condition.
+    pub(super) fn parts_assigned(&mut self) -> Option<Var> {
+        let names: Vec<String> = self
+            .vars
+            .iter()
+            .filter(|v| !v.rest && v.shape.first().is_some_and(|d| self.value(d).is_none_or(|n| n > 0)))
+            .map(|v| v.name.clone())
+            .collect();
+        let x = self.choose_float(|v| names.contains(&v.name))?;
+        let rows = x.shape.first()?.clone();
+        let (v, i) = (self.name("v"), self.name("at"));
+        let start = self.random.pick(&["", " * 0.5"]);
+        self.lines.push(format!("var {v} = {}{start}", x.name));
+        let all = if x.rank() > 1 && self.random.chance(30) { ", .." } else { "" };
+        let part = format!("{v}[{i}{all}]");
+        let value = match self.random.below(4) {
+            0 => "0.25".to_string(),
+            1 => format!("tanh({}[{i}])", x.name),
+            2 => format!("{part} * 0.5 + {}[{i}] * 0.25", x.name),
+            _ => format!("{v}[{i}] - 1"),
+        };
+        let old = self.random.chance(20).then(|| self.name("v"));
+        if let Some(old) = &old {
+            self.lines.push(format!("let {old} = {v}"));
+        }
+        let assigned = match self.random.below(3) {
+            0 => format!("{part} = {value}"),
+            1 => format!("if {i} % 2 == 0 {{ {part} = {value} }}"),
+            _ => format!("{v}[{i}..{i}+1] = {v}[{i}..1+{i}] * 0.5"),
+        };
+        self.lines.push(format!("for {i} in 0..{rows} {{ {assigned} }}"));
+        if self.random.chance(30) {
+            self.lines.push(format!("{v}[0] = 1.5"));
+        }
+        if let Some(name) = old {
+            self.vars.push(Var { name, ..x.clone() });
+        }
+        Some(self.keep(Var { name: v, size: x.size.max(1.0) + 1.0, ..x }))
+    }
+
     /// One of two ways, by an argument; around what may be fused, or in a loop.
     pub(super) fn branch(&mut self) -> Option<Var> {
         self.choose(|v| v.name == "flag")?;

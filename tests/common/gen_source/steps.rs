@@ -8,7 +8,7 @@ impl Gen {
     /// Writes one step, of a kind that fits what there is.
     pub(super) fn step(&mut self) {
         for _ in 0..8 {
-            let done = match self.random.below(28) {
+            let done = match self.random.below(29) {
                 0 | 1 => self.unary(),
                 2 | 3 => self.scale(),
                 4..=6 => self.binary(),
@@ -30,6 +30,7 @@ impl Gen {
                 23 => self.branch(),
                 24 => self.products(),
                 25 => self.until(),
+                26 => self.parts_assigned(),
                 _ => self.attention(),
             };
             if done.is_some() {

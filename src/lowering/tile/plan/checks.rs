@@ -3,10 +3,11 @@
 //! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each with the site that is
 //! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
 
+use super::super::views::View;
 use super::{Lowering, Operand, literal_of};
 use crate::ir::{self, Function, Op, Value};
 use crate::scalar::{ARGMAX_LENGTH, ReduceKind};
-use crate::shape::Dim;
+use crate::shape::{Dim, TensorType};
 use crate::tile;
 
 impl Lowering<'_> {
@@ -45,6 +46,49 @@ impl Lowering<'_> {
         Ok(out)
     }
 
+    /// A window of a tensor of this type: along each of these axes it begins at an index, which is checked.
+    pub(super) fn window(
+        &mut self,
+        from: &View,
+        ty: &TensorType,
+        (axes, indices): (&[usize], &[Value]),
+        loc: ir::Loc,
+    ) -> Result<View, String> {
+        let mut view = from.clone();
+        for (axis, at) in axes.iter().zip(indices) {
+            let lengths = (from.shape.get(*axis), ty.shape.get(*axis));
+            let (Some(extent), Some(length)) = lengths else {
+                return Err("a window of an axis that is not there".into());
+            };
+            let index = self.index_value(*at)?;
+            let place = self.place_text(loc);
+            let text = match length.as_const() {
+                Some(1) => format!("{place}: index {{0}} is out of range for an axis of {{1}}"),
+                _ => format!("{place}: {length} elements from {{0}} on are out of range: they can begin below {{1}}"),
+            };
+            let site = self.site(text);
+            let bound = self.builder.dim(&extent.sub(length).add(&Dim::one()));
+            let index = self.builder.check_index(index, bound, site);
+            let name = self.fresh_root();
+            self.indices[name] = Some(index);
+            view = view.window_at(*axis, name, length);
+        }
+        Ok(view)
+    }
+
+    /// An index, or an integer scalar as one.
+    fn index_value(&mut self, at: Value) -> Result<tile::Value, String> {
+        match self.f.ty(at) {
+            ir::Type::Index => self.index(at),
+            ir::Type::Tensor(_) => {
+                let place = self.view(at)?;
+                let buffer = self.buffer(&place)?;
+                let scalar = self.builder.load_scalar(buffer, &[]);
+                Ok(self.builder.to_index(scalar))
+            }
+        }
+    }
+
     pub(super) fn select(&mut self, data: &ir::InstData, axis: usize) -> Result<(), String> {
         let v = data.result.ok_or("an index without a result")?;
         let (x, at) = match data.operands.as_slice() {
@@ -60,15 +104,7 @@ impl Lowering<'_> {
             self.places[v] = Some(from.select(axis, &Dim::from(s.as_i64())));
             return Ok(());
         }
-        let index = match self.f.ty(at) {
-            ir::Type::Index => self.index(at)?,
-            ir::Type::Tensor(_) => {
-                let place = self.view(at)?;
-                let buffer = self.buffer(&place)?;
-                let scalar = self.builder.load_scalar(buffer, &[]);
-                self.builder.to_index(scalar)
-            }
-        };
+        let index = self.index_value(at)?;
         let bound = self.builder.dim(&extent);
         let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
         let site = self.site(text);

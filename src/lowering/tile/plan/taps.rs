@@ -58,7 +58,9 @@ impl ForTaps {
 
     /// Is it a tensor that only taps need?
     pub(super) fn has(&self, f: &Function, v: Value) -> bool {
-        !self.needed[v] && f.tensor(v).is_some()
+        // A state is read where it stands: later it may be another one.
+        let is_state = || f.def_inst(v).is_some_and(|d| matches!(d.op, Op::State { .. }));
+        !self.needed[v] && f.tensor(v).is_some() && !is_state()
     }
 
     /// The instructions that a tapped value needs and nothing but taps does, definitions before uses.

@@ -40,7 +40,7 @@ enum Whole {
     Argument,
     Parameter,
     Packed,
-    /// A result, a slot.
+    /// A result, a slot, a state.
     Writable,
     /// A tap, or what is written of it: it is there in calls that ask for it, and what is launched with it is omitted in
     /// others.
@@ -156,7 +156,7 @@ impl<'a> Checker<'a, '_> {
             Op::Arg(_) => Whole::Argument,
             Op::Tap { name } if TapPart::read(name).1 == TapPart::Asked => Whole::Asked,
             Op::Tap { .. } => Whole::Tap,
-            Op::Out(_) => Whole::Writable,
+            Op::Out(_) | Op::State { .. } => Whole::Writable,
             _ => return None,
         };
         // These are as large as their types say.
@@ -172,7 +172,7 @@ impl<'a> Checker<'a, '_> {
     /// Does a buffer lie inside of its whole? Of part of a slot that may reach beyond its end this is asked of the kernels.
     fn inside(&mut self, place: &mut SubBuffer, ty: &BufferType, v: Value, i: Inst, b: Block) {
         let op = &self.flow.body.inst(i).op;
-        if matches!(op, Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Param { .. }) {
+        if matches!(op, Op::Arg(_) | Op::Out(_) | Op::Tap { .. } | Op::Param { .. } | Op::State { .. }) {
             return;
         }
         let size = i128::from(ty.elem.size());

@@ -277,6 +277,7 @@ impl State {
             | Op::Tap { .. }
             | Op::Param { .. }
             | Op::Slot(_)
+            | Op::State { .. }
             | Op::Packed { .. }
             | Op::View { .. }
             | Op::Launch { .. } => self.unseen.extend(data.result.filter(|v| is_fragment(body, *v))),
