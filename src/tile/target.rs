@@ -1,8 +1,8 @@
-//! What lowering asks of the machine: numbers, and how products take their operands.
+//! What lowering knows of a machine: tile sizes, and how products take their operands.
 //!
 //! In: a machine that kernels are scheduled for. Out: a [`Target`], which is data. Lowering knows no machine but this, so what a
-//! machine has in hand (features, registers, widths) is compared here and in the schedule alone, and machines whose targets are
-//! equal have the same unscheduled text. What it must not know: kernels.
+//! machine has (features, registers, widths) is considered only here and in the schedule, and machines whose targets are equal
+//! have the same unscheduled text. What it must not know: kernels.
 
 use super::{Cpu, Feature, Width};
 
