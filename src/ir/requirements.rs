@@ -156,6 +156,9 @@ impl<'f> Requirements<'f> {
                 for (a, b) in quotients(d) {
                     r.learn(Fact { left: a, relation: Relation::Divisible, right: b });
                 }
+                for (_, b) in rounded(d) {
+                    r.learn(Fact { left: Dim::one(), relation: Relation::Le, right: b });
+                }
             }
             r.arguments.push(smallest(&a.ty));
         }
@@ -278,12 +281,16 @@ impl<'f> Requirements<'f> {
         self.need(Fact { left: a.clone(), relation: Relation::Le, right: b.clone() }, loc);
     }
 
-    /// Its quotients leave nothing.
+    /// Its quotients leave nothing, and what rounded ones divide by is at least 1.
     fn whole(&mut self, d: &Dim, loc: Loc) {
         for (a, b) in quotients(d) {
             // What is divided is computed too.
             self.fits(&a, loc);
             self.need(Fact { left: a, relation: Relation::Divisible, right: b }, loc);
+        }
+        for (a, b) in rounded(d) {
+            self.fits(&a, loc);
+            self.need(Fact { left: Dim::one(), relation: Relation::Le, right: b }, loc);
         }
     }
 
@@ -307,7 +314,10 @@ impl<'f> Requirements<'f> {
         }
         match fact.relation {
             Relation::Le if fact.is_fit() => self.fit_is_known(&fact.left),
-            Relation::Le => self.is_not_negative(&fact.right.sub(&fact.left)),
+            Relation::Le => {
+                let slack = fact.right.sub(&fact.left);
+                self.is_not_negative(&slack) || has_opaque(&slack) && self.facts.at_most(&fact.left, &fact.right)
+            }
             Relation::Divisible => self.facts.divides(&fact.left, &fact.right),
             Relation::Eq | Relation::Ne | Relation::Lt => false,
         }
@@ -366,7 +376,8 @@ fn smallest(ty: &TensorType) -> (Monomial, i128) {
         // Any one term, where none takes away from it.
         let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
         // Of one factor alone: where it is 0, so is what it is a part of.
-        let power = d.terms().find(|(m, _)| m.0.len() == 1).and_then(|(m, _)| m.0.iter().next());
+        let alone = |m: &Monomial| m.0.len() == 1 && m.0.keys().all(Factor::is_provably_nonnegative);
+        let power = d.terms().find(|(m, _)| alone(m)).and_then(|(m, _)| m.0.iter().next());
         if let Some((factor, e)) = power.filter(|_| whole) {
             let slot = powers.entry(factor.clone()).or_insert(0);
             *slot = slot.saturating_add(*e);
@@ -384,9 +395,8 @@ fn product((coefficient, factors): &(i128, Vec<(Factor, u32)>)) -> Dim {
 fn quotients(d: &Dim) -> Vec<(Dim, Dim)> {
     let mut out = Vec::new();
     for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
+        out.extend(factor.inner().into_iter().flat_map(quotients));
         if let Factor::Quotient(a, b) = factor {
-            out.extend(quotients(a));
-            out.extend(quotients(b));
             out.push(((**a).clone(), (**b).clone()));
         }
     }
@@ -396,6 +406,23 @@ fn quotients(d: &Dim) -> Vec<(Dim, Dim)> {
         out.push((numerator, product(&divisor)));
     }
     out
+}
+
+/// Each rounded division in a form.
+fn rounded(d: &Dim) -> Vec<(Dim, Dim)> {
+    let mut out = Vec::new();
+    for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
+        out.extend(factor.inner().into_iter().flat_map(rounded));
+        if let Factor::Floor(a, b) = factor {
+            out.push(((**a).clone(), (**b).clone()));
+        }
+    }
+    out
+}
+
+/// Is there a rounded quotient, a `min` or `max`?
+fn has_opaque(d: &Dim) -> bool {
+    d.terms().any(|(m, _)| m.0.keys().any(|f| matches!(f, Factor::Floor(..) | Factor::Min(_) | Factor::Max(_))))
 }
 
 #[cfg(test)]

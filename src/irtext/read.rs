@@ -99,7 +99,7 @@ pub fn literal(e: &Expr) -> Option<Literal> {
     }
 }
 
-/// A dimension: integers and names with `+ - * /`.
+/// A dimension: integers and names with `+ - * / %`, `floor_div`, `ceil_div`, `min` and `max`.
 pub fn dim(e: &Expr) -> Read<Dim> {
     let d = match &e.kind {
         ExprKind::Int(_) => Dim::from(integer::<i64>(e)?),
@@ -124,10 +124,31 @@ pub fn dim(e: &Expr) -> Read<Dim> {
                         Some(q) => q,
                         None => return err(x.place, "division by zero"),
                     },
-                    BinaryKind::Rem => return err(x.place, "a dimension has no `%`"),
+                    BinaryKind::Rem => match out.rem(&d) {
+                        Some(rest) => rest,
+                        None => return err(x.place, "the divisor must be at least 1"),
+                    },
                 };
             }
             out
+        }
+        ExprKind::Call(name, args) => {
+            let ExprKind::Word(name) = &name.kind else { return err(e.place, "a dimension belongs here") };
+            let args = dims(args)?;
+            let ((Some(a), Some(b)), rest) = ((args.first(), args.get(1)), args.get(2..).unwrap_or_default()) else {
+                return err(e.place, "two dimensions belong in the parentheses");
+            };
+            let found = match (name.as_str(), rest) {
+                ("floor_div", []) => a.floor_div(b),
+                ("ceil_div", []) => a.ceil_div(b),
+                ("min", rest) => Some(rest.iter().fold(a.min_with(b), |d, x| d.min_with(x))),
+                ("max", rest) => Some(rest.iter().fold(a.max_with(b), |d, x| d.max_with(x))),
+                _ => return err(e.place, format!("`{name}` is no function of dimensions")),
+            };
+            match found {
+                Some(d) => d,
+                None => return err(e.place, "the divisor must be at least 1"),
+            }
         }
         _ => return err(e.place, "a dimension belongs here"),
     };
@@ -214,7 +235,23 @@ mod tests {
 
     #[test]
     fn dimensions_read_back() {
-        for text in ["3*D", "D/H", "S+1", "(S+1)/2", "S-1", "-3", "D/(2*H)", "S*S", "0", "((S)/(D+H))"] {
+        for text in [
+            "3*D",
+            "D/H",
+            "S+1",
+            "(S+1)/2",
+            "S-1",
+            "-3",
+            "D/(2*H)",
+            "S*S",
+            "0",
+            "((S)/(D+H))",
+            "floor_div(S, 2)",
+            "ceil_div(S, P)",
+            "(S % 2)+1",
+            "D*min(S, T, U)",
+            "D*max(S, T+1)",
+        ] {
             let s = statement(&format!("x a={text}"));
             let (_, v) = named(&s.args[0]).unwrap();
             assert_eq!(dim(&v[0]).unwrap().to_string(), text);

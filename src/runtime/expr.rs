@@ -95,6 +95,13 @@ impl Expr {
                     Factor::Quotient(a, b) => {
                         Expr::of_dim(a, symbols, depth)?.div_exact(Expr::of_dim(b, symbols, depth)?)
                     }
+                    Factor::Floor(a, b) => Expr::of_dim(a, symbols, depth)?.div_floor(Expr::of_dim(b, symbols, depth)?),
+                    Factor::Min(all) | Factor::Max(all) => {
+                        let least = matches!(factor, Factor::Min(_));
+                        let mut exprs = all.iter().map(|d| Expr::of_dim(d, symbols, depth));
+                        let first = exprs.next()??;
+                        exprs.try_fold(first, |a, b| Some(if least { a.min(b?) } else { a.max(b?) }))?
+                    }
                 };
                 for _ in 0..*exponent {
                     product = Some(match product {

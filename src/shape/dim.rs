@@ -3,7 +3,8 @@
 //! A [`Dim`] is a sum of terms, each a rational coefficient times a product of factors with integer exponents (a Laurent
 //! polynomial), kept sorted with equal terms merged. So `2*S` and `S+S` are the same value, and `H * (D / H)` is `D`.
 //! Whether a quotient is allowed at all (`D / H` needs the fact `D % H == 0`) is not decided here but in the type checker.
-//! A quotient by a sum that does not divide out stays an opaque factor.
+//! A quotient by a sum that does not divide out stays an opaque factor, and so do rounded quotients, `min` and `max`
+//! ([`super::rounding`]).
 //!
 //! A form has a bounded size: what would grow beyond it becomes one unknown ([`Dim::is_too_long`]), so that no program makes
 //! the compiler multiply out sums without end. Arithmetic never panics: coefficients are `i128` and saturate; a value that no longer fits an `i64` is refused when
@@ -33,7 +34,7 @@ pub struct Ratio {
     pub den: i128,
 }
 
-fn gcd(a: i128, b: i128) -> i128 {
+pub(super) fn gcd(a: i128, b: i128) -> i128 {
     let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
     while b != 0 {
         (a, b) = (b, a % b);
@@ -75,6 +76,12 @@ pub enum Factor {
     Symbol(Arc<str>),
     /// A quotient whose divisor is a sum and does not divide out; exact by a fact of the program.
     Quotient(Box<Dim>, Box<Dim>),
+    /// A quotient that is rounded down; the divisor is at least 1.
+    Floor(Box<Dim>, Box<Dim>),
+    /// The smallest of some, in order; made by [`Dim::min_with`].
+    Min(Vec<Dim>),
+    /// The largest of some, in order; made by [`Dim::max_with`].
+    Max(Vec<Dim>),
 }
 
 /// A product of factors with non-zero exponents; the empty product is 1.
@@ -159,7 +166,7 @@ impl Dim {
         Dim::from(1)
     }
 
-    fn factor(f: Factor) -> Dim {
+    pub(super) fn factor(f: Factor) -> Dim {
         Dim::of_term(Monomial(BTreeMap::from([(f, 1)])), Ratio::int(1))
     }
 
@@ -229,6 +236,18 @@ impl Dim {
         symbol.map(|s| (s, c, k))
     }
 
+    /// If this is `factor * name + rest`, both without the name: the factor, which is one term, and the rest.
+    pub fn linear_in(&self, name: &str) -> Option<(Dim, Dim)> {
+        let symbol = Factor::Symbol(Arc::from(name));
+        let mut with = self.terms.iter().filter(|(m, _)| m.0.contains_key(&symbol));
+        let (m, r) = with.next().filter(|_| with.next().is_none()).filter(|(m, _)| m.0.get(&symbol) == Some(&1))?;
+        let mut factor = m.clone();
+        factor.0.remove(&symbol);
+        let (factor, rest) = (Dim::of_term(factor, *r), self.sub(&Dim::of_term(m.clone(), *r)));
+        let free = |d: &Dim| d.symbols().iter().all(|s| &**s != name);
+        (free(&factor) && free(&rest)).then_some((factor, rest))
+    }
+
     /// Sum.
     pub fn add(&self, o: &Dim) -> Dim {
         let mut terms = self.terms.clone();
@@ -244,16 +263,13 @@ impl Dim {
 
     /// Numbers and names in the form, those of opaque quotients included.
     fn weight(&self) -> usize {
-        let factor = |f: &Factor| match f {
-            Factor::Symbol(_) => 1,
-            Factor::Quotient(a, b) => a.weight().saturating_add(b.weight()),
-        };
+        let factor = |f: &Factor| f.inner().iter().map(|d| d.weight()).fold(1, usize::saturating_add);
         let term = |m: &Monomial| m.0.keys().map(factor).fold(1, usize::saturating_add);
         self.terms.keys().map(term).fold(0, usize::saturating_add)
     }
 
     /// The form itself, or the unknown if it is too long.
-    fn bounded(self) -> Dim {
+    pub(super) fn bounded(self) -> Dim {
         let high = |m: &Monomial| m.0.values().any(|e| e.unsigned_abs() > MAX_POWER);
         if self.weight() > MAX_WEIGHT || self.terms.keys().any(high) { Dim::symbol(TOO_LONG) } else { self }
     }
@@ -263,7 +279,7 @@ impl Dim {
         self.terms.keys().any(|m| {
             m.0.keys().any(|f| match f {
                 Factor::Symbol(s) => &**s == TOO_LONG,
-                Factor::Quotient(a, b) => a.is_too_long() || b.is_too_long(),
+                _ => f.inner().iter().any(|d| d.is_too_long()),
             })
         })
     }
@@ -341,10 +357,7 @@ impl Dim {
                 for f in m.0.keys() {
                     match f {
                         Factor::Symbol(s) => out.push(s.clone()),
-                        Factor::Quotient(a, b) => {
-                            walk(a, out);
-                            walk(b, out);
-                        }
+                        _ => f.inner().into_iter().for_each(|d| walk(d, out)),
                     }
                 }
             }
@@ -365,6 +378,11 @@ impl Dim {
                 let v = match factor {
                     Factor::Symbol(s) => f(s).unwrap_or_else(|| Dim::factor(factor.clone())),
                     Factor::Quotient(a, b) => a.substitute(f)?.div(&b.substitute(f)?)?,
+                    Factor::Floor(a, b) => a.substitute(f)?.floor_div(&b.substitute(f)?)?,
+                    Factor::Min(all) | Factor::Max(all) => {
+                        let all = all.iter().map(|d| d.substitute(f)).collect::<Option<Vec<Dim>>>()?;
+                        Dim::extremum(all, matches!(factor, Factor::Min(_)))
+                    }
                 };
                 for _ in 0..e.unsigned_abs() {
                     t = if *e > 0 { t.mul(&v) } else { t.div(&v)? };
@@ -396,6 +414,18 @@ impl Dim {
                 let value = match factor {
                     Factor::Symbol(s) => f(s).ok_or_else(|| DimError::Unbound(s.clone()))?,
                     Factor::Quotient(a, b) => exact(a.eval(f)?, b.eval(f)?)?,
+                    Factor::Floor(a, b) => {
+                        let (a, b) = (a.eval(f)?, b.eval(f)?);
+                        if b < 1 {
+                            return Err(DimError::DivisionByZero);
+                        }
+                        a.div_euclid(b)
+                    }
+                    Factor::Min(all) | Factor::Max(all) => {
+                        let all = all.iter().map(|d| d.eval(f)).collect::<Result<Vec<i64>, DimError>>()?;
+                        let found = if matches!(factor, Factor::Min(_)) { all.iter().min() } else { all.iter().max() };
+                        found.copied().unwrap_or(0)
+                    }
                 };
                 for _ in 0..*exponent {
                     product = Some(match product {
@@ -418,10 +448,7 @@ impl Dim {
     /// most where every symbol is 1.
     pub fn magnitude(&self) -> i128 {
         let inner = |m: &Monomial| {
-            let of = |f: &Factor| match f {
-                Factor::Symbol(_) => 0,
-                Factor::Quotient(a, b) => a.magnitude().max(b.magnitude()),
-            };
+            let of = |f: &Factor| f.inner().iter().map(|d| d.magnitude()).max().unwrap_or(0);
             m.0.keys().map(of).max().unwrap_or(0)
         };
         let term = |(m, r): (&Monomial, &Ratio)| r.num.saturating_abs().max(r.den).max(inner(m));
@@ -430,7 +457,13 @@ impl Dim {
 
     /// Can `self >= 0` be seen from the form alone, all symbols being at least 0?
     pub fn is_provably_nonnegative(&self) -> bool {
-        self.terms.values().all(|r| r.num >= 0)
+        let sign = |m: &Monomial| m.0.iter().all(|(f, e)| e % 2 == 0 || f.is_provably_nonnegative());
+        self.terms.iter().all(|(m, r)| r.num >= 0 && sign(m))
+    }
+
+    /// What stands for a form that is too long.
+    pub(super) fn too_long() -> Dim {
+        Dim::symbol(TOO_LONG)
     }
 
     /// Can `self <= o` be seen from the forms alone?
@@ -473,8 +506,40 @@ impl fmt::Display for Factor {
         match self {
             Factor::Symbol(s) => f.write_str(s),
             Factor::Quotient(a, b) => write!(f, "(({a})/({b}))"),
+            Factor::Floor(a, b) => {
+                // `ceil_div(x, b)` is kept as `floor_div(x + b - 1, b)`.
+                let x = a.sub(b).add(&Dim::one());
+                let up = **b != Dim::one() && x.constant() == 0 && x.terms().next().is_some();
+                if up && x.terms().count() <= a.terms().count() {
+                    write!(f, "ceil_div({x}, {b})")
+                } else {
+                    write!(f, "floor_div({a}, {b})")
+                }
+            }
+            Factor::Min(all) | Factor::Max(all) => {
+                let mut list: Vec<String> = all.iter().map(Dim::to_string).collect();
+                list.sort();
+                let name = if matches!(self, Factor::Min(_)) { "min" } else { "max" };
+                write!(f, "{name}({})", list.join(", "))
+            }
         }
     }
+}
+
+/// `k * (a % b)` in a form: `k`, `a`, `b`, and the rest, which is shorter.
+fn remainder(d: &Dim) -> Option<(i128, Dim, Dim, Dim)> {
+    let floors = d.terms.keys().flat_map(|m| m.0.keys()).filter(|f| matches!(f, Factor::Floor(..)));
+    floors.into_iter().find_map(|factor| {
+        let Factor::Floor(a, b) = factor else { return None };
+        let mut terms = b.terms.iter();
+        let (m, r) = terms.next().filter(|_| terms.next().is_none())?;
+        let at = m.mul(&Monomial(BTreeMap::from([(factor.clone(), 1)])));
+        let c = d.terms.get(&at).filter(|c| c.den == 1 && r.den == 1 && r.num != 0 && c.num % r.num == 0)?;
+        let k = c.num.checked_div(r.num)?.checked_neg().filter(|k| *k > 0)?;
+        let whole = a.sub(&b.mul(&Dim::factor(factor.clone())));
+        let rest = d.sub(&whole.mul(&Dim::term(Monomial::default(), k)));
+        (rest.terms.len() < d.terms.len()).then(|| (k, (**a).clone(), (**b).clone(), rest))
+    })
 }
 
 fn write_product(f: &mut fmt::Formatter<'_>, coef: i128, factors: &[(Factor, u32)]) -> fmt::Result {
@@ -500,6 +565,24 @@ impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.terms.is_empty() {
             return f.write_str("0");
+        }
+        if let Some((k, a, b, rest)) = remainder(self) {
+            let grouped = |d: &Dim| {
+                if d.terms.len() > 1 || d.as_symbol().is_none() && !d.is_const() {
+                    format!("({d})")
+                } else {
+                    d.to_string()
+                }
+            };
+            if k != 1 {
+                write!(f, "{k}*")?;
+            }
+            write!(f, "({} % {})", grouped(&a), grouped(&b))?;
+            return match rest.to_string() {
+                zero if zero == "0" => Ok(()),
+                rest if rest.starts_with('-') => f.write_str(&rest),
+                rest => write!(f, "+{rest}"),
+            };
         }
         let (mut numerator, (den, den_factors)) = self.as_fraction();
         // Higher degrees first; among equals the canonical order.

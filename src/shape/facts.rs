@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::Dim;
+use super::dim::{Dim, Factor, Monomial, Ratio};
+use super::lattice;
 
 /// How the two sides of a fact relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +73,29 @@ impl fmt::Display for Fact {
     }
 }
 
+impl Fact {
+    /// As an author writes it: `D % H == 0`, `D % 2 == 1`.
+    pub fn as_written(&self) -> String {
+        let group = |dim: &Dim| {
+            let text = dim.to_string();
+            let simple = text.chars().all(|c| c.is_alphanumeric() || c == '_');
+            if simple { text } else { format!("({text})") }
+        };
+        match self.relation {
+            Relation::Divisible => {
+                let rest = self.left.constant().saturating_neg();
+                let most = self.right.as_const().map_or(1, i128::from);
+                let (left, rest) = match i64::try_from(rest) {
+                    Ok(n) if n > 0 && rest < most => (self.left.add(&Dim::from(n)), n),
+                    _ => (self.left.clone(), 0),
+                };
+                format!("{} % {} == {rest}", group(&left), group(&self.right))
+            }
+            Relation::Eq | Relation::Ne | Relation::Le | Relation::Lt => self.to_string(),
+        }
+    }
+}
+
 /// The facts in force at one place of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -79,8 +103,13 @@ pub struct Facts {
     pub known: Vec<Fact>,
 }
 
+/// How many facts are combined to prove that one dimension is at most another.
+const MOST_COMBINED: u32 = 5;
+/// How many attempts that takes at most.
+const MOST_ATTEMPTS: usize = 400;
+
 impl Facts {
-    /// Does a stated fact, or the form of the expressions, prove that `b` divides `a`?
+    /// Do the facts, or the form of the expressions, prove that `b` divides `a`?
     pub fn divides(&self, a: &Dim, b: &Dim) -> bool {
         if b.terms().next().is_none() {
             return false;
@@ -89,53 +118,110 @@ impl Facts {
             return y != 0 && x.checked_rem(y) == Some(0);
         }
         let Some(q) = a.div(b) else { return false };
-        let (_, (den, factors)) = q.as_fraction();
-        if den == 1 && factors.is_empty() && !has_quotient(&q) {
-            return true;
-        }
-        // A fact `x % y == 0` makes `x / y` whole; so is any whole multiple of it, and a sum of such terms.
-        q.terms().all(|(m, r)| {
-            let term = Dim::of_term(m.clone(), *r);
-            if whole(&term) {
-                return true;
-            }
-            self.known.iter().any(|f| {
-                f.relation == Relation::Divisible
-                    && f.left
-                        .div(&f.right)
-                        .filter(|known| known.terms().next().is_some())
-                        .and_then(|known| term.div(&known))
-                        .is_some_and(|rest| whole(&rest))
-            })
-        }) || self.known.iter().any(|f| {
-            f.relation == Relation::Divisible
-                && f.left
-                    .div(&f.right)
-                    .filter(|known| known.terms().next().is_some())
-                    .and_then(|known| q.div(&known))
-                    .is_some_and(|rest| whole(&rest))
-        })
+        lattice::is_integer(&q, &[]) || lattice::is_integer(&q, &self.integers())
     }
 
-    /// Does a stated fact, or the form of the expressions, prove `a <= b`?
+    /// Do the facts prove that `b` does not divide `a`: that a number from 1 to `b - 1` remains?
+    pub fn never_divides(&self, a: &Dim, b: &Dim) -> bool {
+        let Some(most) = b.as_const().filter(|n| (2..=64).contains(n)) else { return false };
+        (1..most).any(|rest| self.divides(&a.sub(&Dim::from(rest)), b))
+    }
+
+    /// Can the facts not all hold?
+    pub fn are_contradictory(&self) -> bool {
+        let orders = || {
+            let known = self.nonnegative(&Dim::zero());
+            let opposite = |k: &Dim| k.neg().sub(&Dim::one());
+            known.iter().any(|k| follows(&opposite(k), &known, MOST_COMBINED, &mut MOST_ATTEMPTS.clone()))
+        };
+        lattice::is_contradictory(&self.integers()) || orders()
+    }
+
+    /// The quotients that the facts make integers.
+    fn integers(&self) -> Vec<Dim> {
+        let divisible = self.known.iter().filter(|f| f.relation == Relation::Divisible);
+        divisible.filter_map(|f| f.left.div(&f.right)).filter(|q| q.terms().next().is_some()).collect()
+    }
+
+    /// Do the facts, or the form of the expressions, prove `a <= b`?
     pub fn at_most(&self, a: &Dim, b: &Dim) -> bool {
         let slack = b.sub(a);
-        slack.is_provably_nonnegative()
-            || self.known.iter().any(|f| {
-                matches!(f.relation, Relation::Le | Relation::Lt | Relation::Eq)
-                    && slack.sub(&f.right.sub(&f.left)).is_provably_nonnegative()
-            })
+        if slack.is_provably_nonnegative() {
+            return true;
+        }
+        let known = self.nonnegative(&slack);
+        !known.is_empty() && follows(&slack, &known, MOST_COMBINED, &mut MOST_ATTEMPTS.clone())
+    }
+
+    /// What the facts, and the meaning of the factors in them and in `d`, say is at least 0.
+    fn nonnegative(&self, d: &Dim) -> Vec<Dim> {
+        let mut known: Vec<Dim> = Vec::new();
+        for fact in &self.known {
+            let slack = fact.right.sub(&fact.left);
+            match fact.relation {
+                Relation::Le if fact.is_fit() => {}
+                Relation::Le => known.push(slack),
+                Relation::Lt => known.push(slack.sub(&Dim::one())),
+                Relation::Eq => known.extend([slack.neg(), slack]),
+                // A divisor that is at least 0 is at least 1.
+                Relation::Divisible if fact.right.is_provably_nonnegative() => known.push(fact.right.sub(&Dim::one())),
+                Relation::Ne if slack.is_provably_nonnegative() => known.push(slack.sub(&Dim::one())),
+                Relation::Ne if slack.neg().is_provably_nonnegative() => known.push(slack.neg().sub(&Dim::one())),
+                Relation::Ne | Relation::Divisible => {}
+            }
+        }
+        let inside: Vec<Dim> = known.iter().chain([d]).flat_map(what_factors_say).collect();
+        known.extend(inside);
+        known.retain(|k| !k.is_provably_nonnegative() && !k.is_too_long());
+        known.dedup();
+        known
     }
 }
 
-fn has_quotient(d: &Dim) -> bool {
-    d.terms().any(|(m, _)| m.0.keys().any(|f| matches!(f, super::Factor::Quotient(..))))
+/// What is at least 0 by the meaning of the rounded quotients, `min` and `max` in a form.
+fn what_factors_say(d: &Dim) -> Vec<Dim> {
+    let mut out = Vec::new();
+    for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
+        let this = || Dim::factor(factor.clone());
+        match factor {
+            Factor::Symbol(_) | Factor::Quotient(..) => {}
+            Factor::Floor(a, b) => {
+                let rest = a.sub(&b.mul(&this()));
+                out.push(b.sub(&Dim::one()).sub(&rest));
+                out.push(b.sub(&Dim::one()));
+                out.push(rest);
+            }
+            Factor::Min(all) => out.extend(all.iter().map(|x| x.sub(&this()))),
+            Factor::Max(all) => out.extend(all.iter().map(|x| this().sub(x))),
+        }
+        out.extend(factor.inner().into_iter().flat_map(what_factors_say));
+    }
+    out
 }
 
-/// Whole by form: no divisor is left.
-fn whole(d: &Dim) -> bool {
-    let (_, (den, factors)) = d.as_fraction();
-    den == 1 && factors.is_empty() && !has_quotient(d)
+/// Is `d` at least 0, being a sum of multiples of `known` and of what is at least 0 by form?
+///
+/// Each step takes a term of `d` that may be negative, and subtracts the multiple of a known form that has this term.
+fn follows(d: &Dim, known: &[Dim], depth: u32, left: &mut usize) -> bool {
+    if d.is_provably_nonnegative() {
+        return true;
+    }
+    if depth == 0 || *left == 0 || d.is_too_long() {
+        return false;
+    }
+    *left -= 1;
+    let nonnegative = |m: &Monomial| m.0.iter().all(|(f, e)| e % 2 == 0 || f.is_provably_nonnegative());
+    let Some((m, r)) = d.terms().find(|(m, r)| r.num < 0 || !nonnegative(m)) else { return false };
+    known.iter().any(|k| {
+        k.terms().any(|(n, s)| {
+            let by = m.mul(&n.inverse());
+            let times = r.mul(Ratio::new(s.den, s.num));
+            if times.num <= 0 || by.0.values().any(|e| *e < 0) || !nonnegative(&by) {
+                return false;
+            }
+            follows(&d.sub(&k.mul(&Dim::of_term(by, times))), known, depth - 1, left)
+        })
+    })
 }
 
 #[cfg(test)]
@@ -164,5 +250,153 @@ mod tests {
         let facts = Facts { known: vec![Fact { left: s.clone(), relation: Relation::Le, right: t.clone() }] };
         assert!(facts.at_most(&s, &t.add(&Dim::one())));
         assert!(!facts.at_most(&t, &s));
+    }
+
+    fn s(n: &str) -> Dim {
+        Dim::symbol(n)
+    }
+
+    fn fact(left: Dim, relation: Relation, right: Dim) -> Fact {
+        Fact { left, relation, right }
+    }
+
+    fn divisible(left: Dim, right: Dim) -> Fact {
+        fact(left, Relation::Divisible, right)
+    }
+
+    #[test]
+    fn what_must_be_proved() {
+        let n = |n: i64| Dim::from(n);
+        let (d, h, g) = (s("D"), s("H"), s("G"));
+        let chain = Facts { known: vec![divisible(d.clone(), h.clone()), divisible(h.clone(), g.clone())] };
+        assert!(chain.divides(&d, &g));
+        assert!(chain.divides(&d.mul(&s("S")), &g));
+        assert!(!chain.divides(&d, &h.mul(&g)));
+        let longer = Facts { known: [chain.known.clone(), vec![divisible(g.clone(), n(4))]].concat() };
+        assert!(longer.divides(&d, &n(4)) && longer.divides(&d, &n(2)) && !longer.divides(&d, &n(8)));
+        assert!(longer.divides(&d.div(&h).unwrap().mul(&h), &n(4)));
+        let six = Facts { known: vec![divisible(d.clone(), n(2)), divisible(d.clone(), n(3))] };
+        assert!(six.divides(&d, &n(6)) && !six.divides(&d, &n(12)) && !six.divides(&d, &n(4)));
+        let twelve = Facts { known: vec![divisible(d.clone(), n(4)), divisible(d.clone(), n(6))] };
+        assert!(twelve.divides(&d, &n(12)) && !twelve.divides(&d, &n(24)));
+        let odd = Facts { known: vec![divisible(d.sub(&n(1)), n(2))] };
+        assert!(odd.divides(&d.add(&n(1)), &n(2)) && odd.divides(&d.add(&n(3)), &n(2)) && !odd.divides(&d, &n(2)));
+        assert!(odd.divides(&d.mul(&d).sub(&n(1)), &n(4)) && odd.never_divides(&d, &n(2)));
+        // Of three times as many, being even says that there is an even number of them.
+        let triple = Facts { known: vec![divisible(d.mul(&n(3)), n(2))] };
+        assert!(triple.divides(&d, &n(2)));
+        let both = Facts { known: vec![divisible(s("S"), n(2)), divisible(s("T"), n(2))] };
+        assert!(both.divides(&s("S").add(&s("T")), &n(2)) && both.divides(&s("S").mul(&s("T")), &n(4)));
+        assert!(both.divides(&s("S").sub(&n(2)), &n(2)) && !both.divides(&s("S").sub(&n(1)), &n(2)));
+    }
+
+    #[test]
+    fn orders_add_up() {
+        let n = |n: i64| Dim::from(n);
+        let (a, b, c) = (s("A"), s("B"), s("C"));
+        let le = |x: &Dim, y: &Dim| fact(x.clone(), Relation::Le, y.clone());
+        let facts = Facts { known: vec![le(&a, &b), fact(b.clone(), Relation::Lt, c.clone())] };
+        assert!(facts.at_most(&a, &c) && facts.at_most(&a.add(&n(1)), &c) && !facts.at_most(&c, &a));
+        assert!(facts.at_most(&a.mul(&n(2)), &b.add(&c)) && facts.at_most(&a.mul(&s("D")), &b.mul(&s("D"))));
+        assert!(!facts.at_most(&a.add(&n(2)), &c));
+        let none = Facts::default();
+        let half = a.floor_div(&n(2)).unwrap();
+        assert!(none.at_most(&half.mul(&n(2)), &a) && none.at_most(&a, &half.mul(&n(2)).add(&n(1))));
+        assert!(none.at_most(&half, &a) && !none.at_most(&a, &half));
+        assert!(none.at_most(&a.min_with(&b), &a) && none.at_most(&b, &a.max_with(&b)));
+        assert!(none.at_most(&a.rem(&n(8)).unwrap(), &n(7)) && none.at_most(&n(0), &a.rem(&n(8)).unwrap()));
+        let windows = a.ceil_div(&b).unwrap();
+        assert!(none.at_most(&a, &windows.mul(&b)));
+        let heads = Facts { known: vec![divisible(a.clone(), b.clone())] };
+        assert!(heads.at_most(&n(1), &b));
+    }
+
+    #[test]
+    fn contradictions_are_seen() {
+        let n = |n: i64| Dim::from(n);
+        let d = s("D");
+        let all = |known: Vec<Fact>| Facts { known }.are_contradictory();
+        let is = |rest: i64, of: i64| divisible(d.sub(&n(rest)), n(of));
+        assert!(all(vec![is(0, 2), is(1, 2)]));
+        assert!(all(vec![is(1, 4), is(2, 6)]));
+        assert!(!all(vec![is(1, 4), is(3, 6)]));
+        assert!(all(vec![is(0, 2), is(0, 3), is(3, 6)]));
+        let below = |x: &Dim, y: &Dim| fact(x.clone(), Relation::Lt, y.clone());
+        assert!(all(vec![below(&s("A"), &s("B")), below(&s("B"), &s("C")), below(&s("C"), &s("A"))]));
+        assert!(all(vec![below(&d, &n(4)), below(&n(8), &d)]));
+        assert!(!all(vec![below(&d, &n(4)), below(&n(2), &d)]));
+        assert!(!all(vec![]));
+    }
+
+    /// Random facts, and random claims: what is proved holds for all small values that satisfy the facts.
+    #[test]
+    fn what_is_proved_holds() {
+        use crate::random::Random;
+        let mut rng = Random::new(23);
+        let names = ["A", "B", "C"];
+        const MOST: i64 = 7;
+        let (mut divisions, mut orders, mut contradictions) = (0, 0, 0);
+        for _ in 0..40 {
+            let atom = |rng: &mut Random| match rng.below(4) {
+                0 => Dim::from(1 + rng.below(6) as i64),
+                _ => s(rng.pick(&names)),
+            };
+            let form = |rng: &mut Random| -> Dim {
+                let mut d = atom(rng);
+                for _ in 0..rng.below(3) {
+                    let x = atom(rng);
+                    d = match rng.below(7) {
+                        0 | 1 => d.mul(&x),
+                        2 => d.add(&x),
+                        3 => d.sub(&x),
+                        4 => d.floor_div(&x).unwrap_or(d),
+                        5 => d.min_with(&x),
+                        _ => d.max_with(&x),
+                    };
+                }
+                d
+            };
+            let claim = |rng: &mut Random| {
+                let relation = rng.pick(&[Relation::Le, Relation::Lt, Relation::Divisible, Relation::Divisible]);
+                let right = if relation == Relation::Divisible { atom(rng) } else { form(rng) };
+                fact(form(rng), relation, right)
+            };
+            let known: Vec<Fact> = (0..1 + rng.below(4)).map(|_| claim(&mut rng)).collect();
+            let facts = Facts { known: known.clone() };
+            let holds = |f: &Fact, at: &[i64; 3]| -> Option<bool> {
+                let value = |d: &Dim| d.eval(&|name| Some(at[(name.as_bytes()[0] - b'A') as usize])).ok();
+                let (a, b) = (value(&f.left)?, value(&f.right)?);
+                Fact { left: Dim::from(a), relation: f.relation, right: Dim::from(b) }.decide()
+            };
+            let all = || (0..MOST.pow(3)).map(|i| [i % MOST, i / MOST % MOST, i / MOST / MOST]);
+            let models: Vec<[i64; 3]> = all().filter(|at| known.iter().all(|f| holds(f, at) == Some(true))).collect();
+            if facts.are_contradictory() {
+                contradictions += 1;
+                assert!(models.is_empty(), "{known:?} hold at {:?}", models[0]);
+            }
+            for _ in 0..4 {
+                let c = claim(&mut rng);
+                let (proved, count) = match c.relation {
+                    Relation::Divisible => (facts.divides(&c.left, &c.right), &mut divisions),
+                    Relation::Lt => (facts.at_most(&c.left.add(&Dim::one()), &c.right), &mut orders),
+                    _ => (facts.at_most(&c.left, &c.right), &mut orders),
+                };
+                if proved {
+                    *count += usize::from(c.decide().is_none());
+                    for at in &models {
+                        // A form that has no value, a division by 0, is none that a call gets to.
+                        let given = holds(&c, at);
+                        let zero = given == Some(false)
+                            && c.relation == Relation::Divisible
+                            && c.right.eval(&|name| Some(at[(name.as_bytes()[0] - b'A') as usize])) == Ok(0);
+                        assert!(given != Some(false) || zero, "{c} does not follow from {known:?} at {at:?}");
+                    }
+                }
+                if c.relation == Relation::Divisible && facts.never_divides(&c.left, &c.right) {
+                    assert!(models.iter().all(|at| holds(&c, at) != Some(true)), "{c} may hold with {known:?}");
+                }
+            }
+        }
+        assert!(divisions > 5 && orders > 15 && contradictions > 1, "{divisions} {orders} {contradictions}");
     }
 }

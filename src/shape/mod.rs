@@ -7,6 +7,8 @@ mod dim;
 mod divide;
 mod elem;
 mod facts;
+mod lattice;
+mod rounding;
 mod tensor;
 
 pub use dim::{Dim, DimError, Factor, Monomial, Product, Ratio};

@@ -118,31 +118,35 @@ impl Body<'_> {
         fine.then_some(slots)
     }
 
-    /// Matches the arguments with the parameters; none where something does not fit.
+    /// Matches the arguments with the parameters; none where something does not fit. What is omitted stays so.
     pub(super) fn match_arguments(
         &mut self,
         item: &FunctionItem<'_>,
         what: &str,
-        values: Vec<TypedExpr>,
+        values: Vec<Option<TypedExpr>>,
         matching: &mut Matching,
-    ) -> Option<Vec<Expr>> {
+    ) -> Option<Vec<Option<Expr>>> {
         let mut args = Vec::with_capacity(values.len());
         let mut fine = true;
         let mut spans = Vec::new();
         for (index, value) in values.into_iter().enumerate() {
-            spans.push(value.span());
+            spans.push(value.as_ref().map(TypedExpr::span).unwrap_or_default());
+            let Some(value) = value else {
+                args.push(None);
+                continue;
+            };
             let Some(Some(declared)) = item.params.get(index) else {
                 fine = false;
                 continue;
             };
             match self.match_argument(item, what, index, declared, value, matching, &spans) {
-                Some(expr) => args.push(expr),
+                Some(expr) => args.push(Some(expr)),
                 None => fine = false,
             }
         }
         if fine && let Err((index, unfit)) = matching.finish(&self.scope.facts) {
             let span = spans.get(index).copied().unwrap_or_default();
-            if let (Some(Some(declared)), Some(expr)) = (item.params.get(index), args.get(index)) {
+            if let (Some(Some(declared)), Some(Some(expr))) = (item.params.get(index), args.get(index)) {
                 let given = Ty::of(&expr.ty);
                 self.unfit(item, what, index, declared, &given, span, &unfit, matching, &spans);
             }
@@ -279,9 +283,8 @@ impl Body<'_> {
                 }
             }
             Unfit::NotWhole { dividend, divisor, .. } => {
-                let diagnostic = diagnostic
-                    .note(format!("it is not known that {dividend} is a multiple of {divisor}"))
-                    .help(format!("state it: `where {} == 0`", super::dims::remainder(dividend, divisor)));
+                let diagnostic = diagnostic.note(format!("it is not known that {dividend} is a multiple of {divisor}"));
+                let diagnostic = self.scope.help_divide(diagnostic, dividend, divisor);
                 self.scope.label_origins(diagnostic, [dividend, divisor])
             }
             Unfit::Rest => {

@@ -7,12 +7,13 @@ use std::sync::LazyLock;
 
 use super::arguments::Slots;
 use super::axes::Shape;
-use super::body::Body;
+use super::body::{Body, Named};
+use super::dims::FUNCTIONS;
 use super::generics::negative_dim;
 use super::items::not_available;
 use super::operators::Elementwise;
 use super::typed::{Expr, ExprKind, Tensor, Type};
-use super::values::{TypedExpr, coerce};
+use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, shapes};
 use crate::scalar::{AxisOp, BinaryOp, CmpOp, FloatTest, ReduceKind, Scalar, UnaryOp};
@@ -41,6 +42,8 @@ pub(super) enum Builtin {
     Full,
     OneHot,
     Causal,
+    /// Of dimensions alone: they can stand in shapes too.
+    DimFunction,
     /// Known, and not in this version.
     Later,
 }
@@ -68,6 +71,8 @@ const fn row(
 /// All but what has a table of its own: operations on one element and on two, tests, reductions,
 /// operations along an axis.
 const TABLE: &[Row] = &[
+    row("floor_div", Builtin::DimFunction, &["a", "b"], 0, "a / b of dimensions, rounded down"),
+    row("ceil_div", Builtin::DimFunction, &["a", "b"], 0, "a / b of dimensions, rounded up"),
     row("where", Builtin::Where, &["condition", "a", "b"], 0, "a where the condition holds, else b, broadcast"),
     row(
         "rearrange",
@@ -150,6 +155,9 @@ impl Body<'_> {
             self.arguments_alone(args);
             return TypedExpr::error(span);
         };
+        if let Some(value) = self.dim_function(row, args, span) {
+            return value;
+        }
         if let Some(value) = self.other_arguments(row, args, span) {
             return value;
         }
@@ -220,6 +228,11 @@ impl Body<'_> {
                 if x.ty.is_error() || y.ty.is_error() {
                     return TypedExpr::error(span);
                 }
+                if let (BinaryOp::Max | BinaryOp::Min, Ty::Dim(a), Ty::Dim(b)) = (op, &x.ty, &y.ty)
+                    && let Some(value) = self.dim_arithmetic(op, a, b, name, span)
+                {
+                    return value;
+                }
                 // `pow` of two integers is a float, as every float function of dimensions is.
                 self.elementwise(Elementwise::Binary(op), what, name, x, y, span)
             }
@@ -261,7 +274,49 @@ impl Body<'_> {
                     _ => TypedExpr::error(span),
                 }
             }
-            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::Later => TypedExpr::error(span),
+            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::DimFunction | Builtin::Later => {
+                TypedExpr::error(span)
+            }
+        }
+    }
+
+    /// A function of dimensions: `floor_div` and `ceil_div` always, `min` and `max` where all arguments are dimensions.
+    fn dim_function(&mut self, row: &Row, args: &[ast::Arg], span: Span) -> Option<TypedExpr> {
+        let always = row.builtin == Builtin::DimFunction;
+        let reduces = matches!(row.builtin, Builtin::Reduce(ReduceKind::Min | ReduceKind::Max));
+        let plain = args.iter().all(|arg| arg.name.is_none()) && args.len() >= 2;
+        if !always && !(reduces && plain && args.iter().all(|arg| self.is_dim(&arg.value))) {
+            return None;
+        }
+        let values: Vec<TypedExpr> = args.iter().map(|arg| self.expr(&arg.value)).collect();
+        let dims: Vec<Option<Dim>> = values.iter().map(|value| self.dim_of(value)).collect();
+        let Some(dims) = dims.into_iter().collect::<Option<Vec<Dim>>>() else { return Some(TypedExpr::error(span)) };
+        Some(match self.scope.function(row.name, &dims, span, self.diagnostics) {
+            Some(dim) => TypedExpr::dim(self.scope.canonical(dim), span),
+            None => TypedExpr::error(span),
+        })
+    }
+
+    /// Is an expression made of dimensions and integers alone, one name at least?
+    fn is_dim(&mut self, expr: &ast::Expr) -> bool {
+        match &expr.kind {
+            ast::ExprKind::Int(_) => true,
+            ast::ExprKind::Name(name) => match self.lookup(&name.name) {
+                Some(Named::Dim(_)) => true,
+                Some(Named::Local { ty: Ty::Dim(_), .. }) => true,
+                Some(_) => false,
+                None => self.scope.names.contains_key(&name.name),
+            },
+            ast::ExprKind::Unary { operand, .. } => self.is_dim(operand),
+            ast::ExprKind::Binary { op, left, right, .. } => {
+                !op.is_comparison() && self.is_dim(left) && self.is_dim(right)
+            }
+            ast::ExprKind::Call { callee, args, .. } => {
+                let of_dims =
+                    matches!(&callee.kind, ast::ExprKind::Name(name) if FUNCTIONS.contains(&name.name.as_str()));
+                of_dims && args.iter().all(|arg| self.is_dim(&arg.value))
+            }
+            _ => false,
         }
     }
 

@@ -7,7 +7,7 @@ use super::axes::Axis;
 use super::body::{Body, MadeCall};
 use super::builtins;
 use super::generics::{GivenGenerics, generic_args};
-use super::items::{FunctionItem, not_available};
+use super::items::{ArgDefault, FunctionItem, not_available};
 use super::layer_refs::LayerRef;
 use super::matching::Matching;
 use super::typed::{
@@ -243,7 +243,8 @@ impl<'a> Body<'a> {
             None => item.ast.name.name.clone(),
         };
         let params: Vec<&str> = item.ast.params.iter().map(|param| param.name.name.as_str()).collect();
-        let slots = self.slots(&what, &params, 0, false, args, span);
+        let optional = item.defaults.iter().rev().take_while(|default| default.is_some()).count();
+        let slots = self.slots(&what, &params, optional, false, args, span);
         let bound = match self.own_generics(item, &what, generics, span) {
             Some(bound) => bound,
             None => {
@@ -254,11 +255,12 @@ impl<'a> Body<'a> {
             }
         };
         let Some(slots) = slots else { return TypedExpr::error(span) };
-        let values: Vec<TypedExpr> = slots.given.iter().flatten().map(|arg| self.expr(&arg.value)).collect();
+        let values: Vec<Option<TypedExpr>> =
+            slots.given.iter().map(|arg| arg.map(|arg| self.expr(&arg.value))).collect();
         let known = receiver.iter().flat_map(|(instance, _)| instance.dims.clone()).chain(bound.dims);
         let scope = self.scope;
         let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
-        let poisoned = values.iter().any(|value| value.ty.is_error());
+        let poisoned = values.iter().flatten().any(|value| value.ty.is_error());
         let Some(args) = self.match_arguments(item, &what, values, &mut matching) else {
             // What is wrong about an argument is said; what the call gives may be known from the others.
             return match &item.result {
@@ -287,7 +289,7 @@ impl<'a> Body<'a> {
             dims.insert(name.clone(), dim);
         }
         for fact in std::mem::take(&mut matching.conditions) {
-            let shown = super::dims::show_fact(&fact);
+            let shown = fact.as_written();
             self.require(fact, span, &|| {
                 Diagnostic::error(dimensions::NEGATIVE, format!("`{what}` requires {shown}"))
                     .at(span, "this is never true")
@@ -299,6 +301,9 @@ impl<'a> Body<'a> {
         let rest = matching.rest.unwrap_or_default();
         let Some(result) = &item.result else { return TypedExpr::error(span) };
         let Some(ty) = substitute(result, &rest, &all, self) else { return TypedExpr::error(span) };
+        let parts = args.into_iter().enumerate();
+        let args = parts.map(|(index, arg)| arg.or_else(|| self.default(item, index, &rest, &all, span)));
+        let Some(args) = args.collect::<Option<Vec<Expr>>>() else { return TypedExpr::error(span) };
         let call = Call {
             function: id,
             receiver: receiver.map(|(_, path)| path),
@@ -308,6 +313,33 @@ impl<'a> Body<'a> {
             args,
         };
         TypedExpr { ty: Ty::of(&ty), expr: Expr { kind: ExprKind::Call(Box::new(call)), ty, span } }
+    }
+
+    /// An argument that a call omits: its default for all elements. None where that is wrong, which is reported.
+    fn default(
+        &self,
+        item: &FunctionItem<'_>,
+        index: usize,
+        rest: &[Axis],
+        dims: &BTreeMap<String, Dim>,
+        span: Span,
+    ) -> Option<Expr> {
+        let declared = item.params.get(index)?.as_ref()?;
+        let value = match item.defaults.get(index)?.as_ref()? {
+            ArgDefault::Literal(value) => {
+                Expr { kind: ExprKind::Const(*value), ty: super::values::scalar(declared.elem), span }
+            }
+            ArgDefault::Dim(dim) => {
+                let dim = self.scope.canonical(dim.substitute(&|name| dims.get(name).cloned())?);
+                super::values::dim_expr(&dim, declared.elem, span)
+            }
+            ArgDefault::Error => return None,
+        };
+        let ty = substitute(&Type::Tensor(declared.clone()), rest, dims, self)?;
+        if declared.shape.is_scalar() {
+            return Some(value);
+        }
+        Some(Expr { kind: ExprKind::Full(Box::new(value)), ty, span })
     }
 
     /// The value of a call with a wrong argument, if the others fix its type.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::diagnostics::codes::{dimensions as codes, names};
+use crate::diagnostics::codes::{dimensions as codes, names, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::shape::{Dim, Fact, Facts, Relation};
 use crate::source::Span;
@@ -48,35 +48,76 @@ impl DimScope {
         dim.substitute(&|name| self.aliases.get(name).cloned()).unwrap_or(dim)
     }
 
-    /// Learns a fact.
-    pub(super) fn assume(&mut self, fact: Fact) {
-        if fact.relation == Relation::Eq {
-            let free_of = |dim: &Dim, name: &str| dim.symbols().iter().all(|s| &**s != name);
-            let (left, right) = (self.canonical(fact.left.clone()), self.canonical(fact.right.clone()));
-            let sides = [(&right, &left), (&left, &right)];
-            // A dimension of the arguments gives way to a generic; else the one that stands later to the earlier one.
-            let of_argument = |name: &str| self.names.get(name).is_some_and(|origin| origin.from_argument);
-            let candidates = || {
-                sides
-                    .iter()
-                    .filter_map(|(from, to)| from.as_symbol().filter(|name| free_of(to, name)).map(|name| (name, *to)))
-            };
-            let chosen = candidates().find(|(name, _)| of_argument(name)).or_else(|| candidates().next());
-            let alias = chosen.map(|(name, dim)| (Arc::<str>::from(name), dim.clone()));
-            if let Some((name, dim)) = alias {
-                let replaced: Vec<(Arc<str>, Dim)> = self
-                    .aliases
-                    .iter()
-                    .map(|(key, old)| {
-                        let new = old.substitute(&|s| (*s == *name).then(|| dim.clone()));
-                        (key.clone(), new.unwrap_or_else(|| old.clone()))
-                    })
-                    .collect();
-                self.aliases.extend(replaced);
-                self.aliases.insert(name, dim);
-            }
+    /// A fact with names replaced by what others say they equal.
+    fn canonical_fact(&self, fact: &Fact) -> Fact {
+        if self.aliases.is_empty() {
+            return fact.clone();
         }
-        self.facts.known.push(fact);
+        fact.substitute(&|name| self.aliases.get(name).cloned()).unwrap_or_else(|| fact.clone())
+    }
+
+    /// Learns a fact. An equality replaces a name everywhere, also in the facts that are known already; what must hold of
+    /// that which stands for the name is the result.
+    pub(super) fn assume(&mut self, fact: &Fact) -> Vec<Fact> {
+        let fact = self.canonical_fact(fact);
+        let mut implied = Vec::new();
+        if let Some((name, dim)) = self.solved(&fact) {
+            let with = |d: &Dim| d.substitute(&|s| (*s == *name).then(|| dim.clone())).unwrap_or_else(|| d.clone());
+            self.aliases.values_mut().for_each(|old| *old = with(old));
+            for known in &mut self.facts.known {
+                (known.left, known.right) = (with(&known.left), with(&known.right));
+            }
+            // The name is an integer and not negative, and so is what stands for it.
+            let (whole, divisor) = dim.as_quotient();
+            if divisor != Dim::one() {
+                implied.push(Fact { left: whole, relation: Relation::Divisible, right: divisor });
+            }
+            if !dim.is_provably_nonnegative() {
+                implied.push(Fact { left: Dim::zero(), relation: Relation::Le, right: dim.clone() });
+            }
+            self.facts.known.extend(implied.clone());
+            self.aliases.insert(name, dim);
+        } else {
+            self.facts.known.push(fact);
+        }
+        implied
+    }
+
+    /// The name that an equality fixes, and what it equals: `A` is `3*B/2` where `2*A == 3*B`.
+    ///
+    /// A name that stands alone is taken first, then one with a number before it, then one with a product; of equals, one of the
+    /// arguments before a generic, and the one that was named later.
+    fn solved(&self, fact: &Fact) -> Option<(Arc<str>, Dim)> {
+        if fact.relation != Relation::Eq {
+            return None;
+        }
+        let of_argument = |name: &str| self.names.get(name).is_some_and(|origin| origin.from_argument);
+        let free_of = |dim: &Dim, name: &str| dim.symbols().iter().all(|s| &**s != name);
+        // As it is written: `A == B` replaces the name on the right, unless only the one on the left is of an argument.
+        let sides = [(&fact.right, &fact.left), (&fact.left, &fact.right)];
+        let alone = || {
+            let names = sides.iter().filter_map(|(from, to)| Some((from.as_symbol()?, *to)));
+            names.filter(|(name, to)| free_of(to, name))
+        };
+        if let Some((name, dim)) = alone().find(|(name, _)| of_argument(name)).or_else(|| alone().next()) {
+            return Some((name.into(), dim.clone()));
+        }
+        let difference = fact.left.sub(&fact.right);
+        let mut found: Vec<((u8, bool, std::cmp::Reverse<u32>), Arc<str>, Dim)> = Vec::new();
+        for name in difference.symbols() {
+            let Some((factor, rest)) = difference.linear_in(&name) else { continue };
+            let Some(dim) = rest.neg().div(&factor).filter(|dim| free_of(dim, &name) && !dim.is_too_long()) else {
+                continue;
+            };
+            let rank = match factor.as_const() {
+                Some(1 | -1) => 0,
+                Some(_) => 1,
+                None => 2,
+            };
+            let place = self.names.get(&*name).map_or(0, |origin| origin.span.start);
+            found.push(((rank, !of_argument(&name), std::cmp::Reverse(place)), name, dim));
+        }
+        found.into_iter().min_by(|(a, ..), (b, ..)| a.cmp(b)).map(|(_, name, dim)| (name, dim))
     }
 
     /// `D (768)`, `S (symbolic)`, `D/H (64)`: a dimension as messages show it.
@@ -194,11 +235,21 @@ impl DimScope {
                     BinaryOp::Sub => a.sub(&b),
                     BinaryOp::Mul => a.mul(&b),
                     BinaryOp::Div => self.divide(&a, &b, expr.span, *op_span, diagnostics)?,
+                    BinaryOp::Rem => self.rounded("%", &a, &b, *op_span, diagnostics)?,
                     _ => {
-                        diagnostics.push(not_a_dimension(expr).note("dimension expressions use `+ - * /`"));
+                        diagnostics.push(not_a_dimension(expr).note("dimension expressions use `+ - * / %`"));
                         return None;
                     }
                 }
+            }
+            ExprKind::Call { callee, generics, args }
+                if generics.is_empty() && callee_name(callee).is_some_and(|name| FUNCTIONS.contains(&name)) =>
+            {
+                let what = callee_name(callee).unwrap_or_default();
+                let given: Vec<Option<Dim>> =
+                    args.iter().map(|arg| self.dim_with(&arg.value, locals, diagnostics)).collect();
+                let given = given.into_iter().collect::<Option<Vec<Dim>>>()?;
+                self.function(what, &given, expr.span, diagnostics)?
             }
             ExprKind::Error => return None,
             _ => {
@@ -212,6 +263,64 @@ impl DimScope {
             return None;
         }
         Some(dim)
+    }
+
+    /// `floor_div(a, b)`, `ceil_div(a, b)`, `min(a, b, ..)`, `max(a, b, ..)`
+    pub(super) fn function(&self, what: &str, given: &[Dim], span: Span, diagnostics: &mut Diagnostics) -> Option<Dim> {
+        match (what, given) {
+            ("floor_div" | "ceil_div", [a, b]) => self.rounded(what, a, b, span, diagnostics),
+            ("min" | "max", [first, rest @ ..]) if !rest.is_empty() => {
+                let join = |a: Dim, b: &Dim| if what == "min" { a.min_with(b) } else { a.max_with(b) };
+                Some(rest.iter().fold(first.clone(), join))
+            }
+            _ => {
+                let takes = if matches!(what, "min" | "max") { "two dimensions or more" } else { "two dimensions" };
+                diagnostics.push(
+                    Diagnostic::error(shapes::ARGUMENT_COUNT, format!("`{what}` takes {takes}, found {}", given.len()))
+                        .at(span, format!("write `{what}(S, 2)`")),
+                );
+                None
+            }
+        }
+    }
+
+    /// A division that rounds, or what it leaves. That a divisor which is no number is at least 1 is checked on entry.
+    pub(super) fn rounded(
+        &self,
+        what: &str,
+        a: &Dim,
+        b: &Dim,
+        span: Span,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Dim> {
+        let found = match what {
+            "floor_div" => a.floor_div(b),
+            "ceil_div" => a.ceil_div(b),
+            _ => a.rem(b),
+        };
+        if found.is_none() {
+            let shown =
+                if what == "%" { format!("{} % {}", grouped(a), grouped(b)) } else { format!("{what}({a}, {b})") };
+            diagnostics.push(
+                Diagnostic::error(codes::DIVISION_BY_ZERO, format!("the divisor of `{shown}` is not positive"))
+                    .at(span, "the divisor must be at least 1"),
+            );
+        }
+        found
+    }
+
+    /// What to do where it is not known that `b` divides `a`.
+    pub(super) fn help_divide(&self, diagnostic: Diagnostic, a: &Dim, b: &Dim) -> Diagnostic {
+        let fact = Fact { left: a.clone(), relation: Relation::Divisible, right: b.clone() };
+        if self.facts.never_divides(a, b) {
+            return diagnostic.note("this division always leaves a remainder");
+        }
+        let mut with = self.facts.clone();
+        with.known.push(fact.clone());
+        if with.are_contradictory() {
+            return diagnostic.note("this division always leaves a remainder");
+        }
+        diagnostic.help(format!("state it: `where {}`", fact.as_written()))
     }
 
     /// `a / b`, if it is an integer by the facts.
@@ -243,7 +352,7 @@ impl DimScope {
         let diagnostic = if constant {
             diagnostic.help(format!("for a float, write `{a}.0 / {b}`"))
         } else {
-            diagnostic.help(format!("state it: `where {} == 0`", remainder(a, b)))
+            self.help_divide(diagnostic, a, b).help(format!("or round: `floor_div({a}, {b})`, `ceil_div({a}, {b})`"))
         };
         diagnostics.push(self.label_origins(diagnostic, [a, b]));
         None
@@ -261,17 +370,30 @@ impl DimScope {
             diagnostics.push(bad_clause(clause.span));
             return;
         }
-        // `a % b == 0`
-        for (side, zero) in [(left, right), (right, left)] {
-            let ExprKind::Binary { op: BinaryOp::Rem, left: a, right: b, .. } = &side.kind else { continue };
-            if *op != BinaryOp::Eq || zero.kind != ExprKind::Int(0) {
-                diagnostics.push(bad_clause(clause.span));
+        // `a % b == r`
+        for (side, rest) in [(left, right), (right, left)] {
+            let ExprKind::Binary { op: BinaryOp::Rem, op_span, left: a, right: b } = &side.kind else { continue };
+            if *op != BinaryOp::Eq {
+                break;
+            }
+            let given = [a, b, rest].map(|side| self.dim(side, diagnostics));
+            let [Some(a), Some(b), Some(rest)] = given else { return };
+            if rest == Dim::zero() {
+                out.push((Fact { left: a, relation: Relation::Divisible, right: b }, clause.span));
                 return;
             }
-            let (a, b) = (self.dim(a, diagnostics), self.dim(b, diagnostics));
-            if let (Some(left), Some(right)) = (a, b) {
-                out.push((Fact { left, relation: Relation::Divisible, right }, clause.span));
+            if self.rounded("%", &a, &b, *op_span, diagnostics).is_none() {
+                return;
             }
+            // What remains is at least 0 and less than the divisor.
+            let (zero, limits) = (Dim::zero(), b.sub(&rest).sub(&Dim::one()));
+            if !limits.is_provably_nonnegative() {
+                out.push((Fact { left: rest.clone(), relation: Relation::Lt, right: b.clone() }, clause.span));
+            }
+            if !rest.is_provably_nonnegative() {
+                out.push((Fact { left: zero, relation: Relation::Le, right: rest.clone() }, clause.span));
+            }
+            out.push((Fact { left: a.sub(&rest), relation: Relation::Divisible, right: b }, clause.span));
             return;
         }
         let (a, b) = (self.dim(left, diagnostics), self.dim(right, diagnostics));
@@ -292,12 +414,16 @@ impl DimScope {
         if let Some(decided) = fact.decide() {
             return Some(decided);
         }
-        let (left, right) = (self.canonical(fact.left.clone()), self.canonical(fact.right.clone()));
+        let fact = &self.canonical_fact(fact);
+        if let Some(decided) = fact.decide() {
+            return Some(decided);
+        }
+        let (left, right) = (fact.left.clone(), fact.right.clone());
         let plus_one = |dim: &Dim| dim.add(&Dim::one());
         let stated = self.facts.known.iter().any(|known| known == fact);
         let proved = stated
             || match fact.relation {
-                Relation::Eq => left == right,
+                Relation::Eq => left == right || self.facts.at_most(&left, &right) && self.facts.at_most(&right, &left),
                 Relation::Ne => {
                     self.facts.at_most(&plus_one(&left), &right) || self.facts.at_most(&plus_one(&right), &left)
                 }
@@ -315,7 +441,7 @@ impl DimScope {
             Relation::Ne => left == right,
             Relation::Le => self.facts.at_most(&plus_one(&right), &left),
             Relation::Lt => self.facts.at_most(&right, &left),
-            Relation::Divisible => false,
+            Relation::Divisible => self.facts.never_divides(&left, &right),
         };
         refuted.then_some(false)
     }
@@ -326,21 +452,19 @@ fn quotient(a: &Dim, b: &Dim) -> String {
     format!("{} / {}", grouped(a), grouped(b))
 }
 
-/// `D % H`, with parentheses where they are needed.
-pub(super) fn remainder(a: &Dim, b: &Dim) -> String {
-    format!("{} % {}", grouped(a), grouped(b))
-}
-
 fn grouped(dim: &Dim) -> String {
     let text = dim.to_string();
     if text.chars().all(|c| c.is_alphanumeric() || c == '_') { text } else { format!("({text})") }
 }
 
-/// A fact as an author writes it.
-pub(super) fn show_fact(fact: &Fact) -> String {
-    match fact.relation {
-        Relation::Divisible => format!("{} == 0", remainder(&fact.left, &fact.right)),
-        Relation::Eq | Relation::Ne | Relation::Le | Relation::Lt => fact.to_string(),
+/// The functions of dimensions.
+pub(super) const FUNCTIONS: [&str; 4] = ["floor_div", "ceil_div", "min", "max"];
+
+/// The bare name that is called.
+fn callee_name(callee: &Expr) -> Option<&str> {
+    match &callee.kind {
+        ExprKind::Name(name) => Some(&name.name),
+        _ => None,
     }
 }
 
@@ -361,5 +485,5 @@ pub(super) fn too_long(span: Span) -> Diagnostic {
 fn bad_clause(span: Span) -> Diagnostic {
     Diagnostic::error(codes::WHERE_FORM, "a `where` clause compares dimensions")
         .at(span, "not a comparison")
-        .help("write `D % H == 0`, or two dimension expressions with `==`, `!=`, `<`, `<=`, `>` or `>=` between them")
+        .help("write `D % H == 0`, `D % 2 == 1`, or two dimension expressions with `==`, `!=`, `<`, `<=`, `>` or `>=` between them")
 }

@@ -5,7 +5,6 @@
 
 use std::fmt::Write;
 
-use super::dims::show_fact;
 use super::typed::{
     Block, Bound, Call, Condition, Constant, Element, Entry, Expr, ExprKind, Field, FieldType, Function, Generic,
     GenericKind, Instance, LayerId, LayerKind, LayerPath, LocalId, Pattern, Program, Stmt, StmtKind,
@@ -423,7 +422,7 @@ fn where_clauses(conditions: &[Condition]) -> String {
     if conditions.is_empty() {
         return String::new();
     }
-    let list: Vec<String> = conditions.iter().map(|condition| show_fact(&condition.fact)).collect();
+    let list: Vec<String> = conditions.iter().map(|condition| condition.fact.as_written()).collect();
     format!(" where {}", list.join(", "))
 }
 

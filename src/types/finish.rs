@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::body::MadeCall;
-use super::dims::{DimScope, show_fact};
+use super::dims::DimScope;
 use super::items::Items;
 use super::typed::{Condition, FieldType};
 use crate::diagnostics::codes::{dimensions, names, parameters};
@@ -167,7 +167,7 @@ fn hand_over(
                 diagnostics.push(
                     Diagnostic::error(
                         dimensions::DIVISION_BY_ZERO,
-                        format!("`{}` divides by zero here", show_fact(&condition.fact)),
+                        format!("`{}` divides by zero here", condition.fact.as_written()),
                     )
                     .at(used.span, "")
                     .also(condition.span, "needed here"),
@@ -177,8 +177,8 @@ fn hand_over(
             match scope.decide(&fact) {
                 Some(true) => {}
                 Some(false) => {
-                    let shown = show_fact(&condition.fact);
-                    let here = show_fact(&fact);
+                    let shown = condition.fact.as_written();
+                    let here = fact.as_written();
                     let mut diagnostic = Diagnostic::error(
                         dimensions::WHERE_VIOLATED,
                         format!("`{here}` does not hold, and is needed here"),

@@ -9,7 +9,7 @@ use super::typed::{Condition, Constant, Generic, GenericKind};
 use crate::diagnostics::codes::{dimensions, shapes};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::scalar::Scalar;
-use crate::shape::{Dim, Elem};
+use crate::shape::{Dim, Elem, Fact};
 use crate::source::Span;
 use crate::syntax::ast::{self, ExprKind, GenericValue, TypeKind, UnaryOp};
 use std::collections::BTreeMap;
@@ -40,15 +40,20 @@ pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostic
                 continue;
             }
             for (fact, span) in facts {
-                if fact.decide() == Some(false) {
-                    diagnostics.push(
-                        Diagnostic::error(dimensions::WHERE_VIOLATED, "this `where` clause never holds")
-                            .at(span, "always false"),
-                    );
+                // An equality that follows from the others is no news; one that has to be solved is.
+                if scope.decide(&fact) == Some(false) {
+                    diagnostics.push(never_holds(&fact, span, &conditions));
                     continue;
                 }
-                scope.assume(fact.clone());
-                conditions.push(Condition { fact, span, through: Vec::new() });
+                let mut with = scope.clone();
+                let implied = with.assume(&fact);
+                if with.facts.are_contradictory() && !scope.facts.are_contradictory() {
+                    diagnostics.push(never_holds(&fact, span, &conditions));
+                    continue;
+                }
+                *scope = with;
+                let facts = std::iter::once(fact).chain(implied);
+                conditions.extend(facts.map(|fact| Condition { fact, span, through: Vec::new() }));
             }
         }
         if left.is_empty() || left.len() == before {
@@ -56,6 +61,30 @@ pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostic
             return conditions;
         }
         open = left.into_iter().map(|(clause, _)| clause).collect();
+    }
+}
+
+/// The message for a clause that is false, alone or with those before it.
+fn never_holds(fact: &Fact, span: Span, before: &[Condition]) -> Diagnostic {
+    let clashes = |with: &[&Condition]| {
+        let mut scope = DimScope::default();
+        for condition in with {
+            scope.assume(&condition.fact);
+        }
+        let refuted = scope.decide(fact) == Some(false);
+        scope.assume(fact);
+        refuted || scope.facts.are_contradictory()
+    };
+    if clashes(&[]) {
+        return Diagnostic::error(dimensions::WHERE_VIOLATED, "this `where` clause never holds")
+            .at(span, "always false");
+    }
+    let diagnostic = Diagnostic::error(dimensions::WHERE_CONFLICT, "this `where` clause contradicts the others")
+        .at(span, format!("`{}` cannot hold beside them", fact.as_written()));
+    let one = before.iter().find(|condition| clashes(&[condition]));
+    match one {
+        Some(condition) => diagnostic.also(condition.span, "because of this one"),
+        None => before.iter().take(3).fold(diagnostic, |d, condition| d.also(condition.span, "together with this")),
     }
 }
 

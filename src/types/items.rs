@@ -11,6 +11,8 @@ use super::signatures::signature;
 use super::typed::{Condition, Field, FunctionId, Generic, LayerId, LayerKind, Tensor, Type};
 use crate::diagnostics::codes::{entries, names};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
+use crate::scalar::Scalar;
+use crate::shape::Dim;
 use crate::source::Span;
 use crate::syntax::ast::{self, Ident, Item};
 use std::collections::BTreeMap;
@@ -58,10 +60,23 @@ pub(super) struct FunctionItem<'a> {
     pub(super) dims: Vec<String>,
     /// None where the type is wrong.
     pub(super) params: Vec<Option<Tensor>>,
+    /// What an argument is that a call omits, one for each parameter.
+    pub(super) defaults: Vec<Option<ArgDefault>>,
     /// None where the type is wrong; the empty tuple where there is none.
     pub(super) result: Option<Type>,
     /// Its own `where` clauses.
     pub(super) own: Vec<Condition>,
+}
+
+/// The default of an argument: one number for all elements.
+#[derive(Clone, Debug)]
+pub(super) enum ArgDefault {
+    /// A literal.
+    Literal(Scalar),
+    /// A dimension over the names of the signature.
+    Dim(Dim),
+    /// Wrong, and reported.
+    Error,
 }
 
 /// Everything that is declared.
@@ -278,6 +293,7 @@ pub(super) fn new_function<'a>(
         scope: DimScope::default(),
         dims: Vec::new(),
         params: Vec::new(),
+        defaults: Vec::new(),
         result: None,
         own: Vec::new(),
     });

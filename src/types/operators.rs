@@ -129,7 +129,14 @@ impl Body<'_> {
     }
 
     /// Arithmetic of two dimensions; none where its result is no dimension.
-    fn dim_arithmetic(&mut self, op: BinaryOp, a: &Dim, b: &Dim, op_span: Span, span: Span) -> Option<TypedExpr> {
+    pub(super) fn dim_arithmetic(
+        &mut self,
+        op: BinaryOp,
+        a: &Dim,
+        b: &Dim,
+        op_span: Span,
+        span: Span,
+    ) -> Option<TypedExpr> {
         let dim = match op {
             BinaryOp::Add => a.add(b),
             BinaryOp::Sub => a.sub(b),
@@ -138,8 +145,15 @@ impl Body<'_> {
                 Some(dim) => dim,
                 None => return Some(TypedExpr::error(span)),
             },
-            BinaryOp::Rem => Dim::from(op.eval_int(a.as_const()?, b.as_const().filter(|n| *n != 0)?)),
-            BinaryOp::Max | BinaryOp::Min => Dim::from(op.eval_int(a.as_const()?, b.as_const()?)),
+            BinaryOp::Rem if a.is_const() && b.is_const() => {
+                Dim::from(op.eval_int(a.as_const()?, b.as_const().filter(|n| *n != 0)?))
+            }
+            BinaryOp::Rem => match self.scope.rounded("%", a, b, op_span, self.diagnostics) {
+                Some(dim) => dim,
+                None => return Some(TypedExpr::error(span)),
+            },
+            BinaryOp::Max => a.max_with(b),
+            BinaryOp::Min => a.min_with(b),
             BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => return None,
         };
         Some(TypedExpr::dim(self.scope.canonical(dim), span))

@@ -234,8 +234,7 @@ impl Body<'_> {
                             diagnostic = diagnostic.also(span, "given here");
                         }
                         if !product.is_const() || !dim.is_const() {
-                            diagnostic = diagnostic
-                                .help(format!("state it: `where {} == 0`", super::dims::remainder(dim, &product)));
+                            diagnostic = scope.help_divide(diagnostic, dim, &product);
                         }
                         let diagnostic = scope.label_origins(diagnostic, [dim, &product]);
                         self.diagnostics.push(diagnostic);

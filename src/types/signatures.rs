@@ -5,14 +5,14 @@
 
 use super::axes::{Axis, Shape};
 use super::dims::{DimScope, Origin};
-use super::generics::{conditions, generics, negative_dim};
-use super::items::{Items, duplicate, not_available};
+use super::generics::{conditions, constant_of, generics, literal, negative_dim};
+use super::items::{ArgDefault, Items, duplicate};
 use super::typed::{Condition, Tensor, Type};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::shape::{Dim, Relation};
 use crate::source::Span;
-use crate::syntax::ast::{self, DimSpec, ExprKind, TypeKind};
+use crate::syntax::ast::{self, DimSpec, ExprKind, LayerKind, TypeKind};
 use std::collections::BTreeMap;
 
 /// Reads a shape whose names are all known.
@@ -107,16 +107,15 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
         TypeKind::Tensor { dims, .. } => dims.iter().any(|spec| matches!(spec, DimSpec::Rest(_))),
         _ => false,
     };
-    let rest = if ast.params.iter().any(|param| has_rest(&param.ty)) { Rest::Known } else { Rest::Unknown };
+    let needed = ast.params.iter().filter(|param| param.default.is_none());
+    let rest = if needed.into_iter().any(|param| has_rest(&param.ty)) { Rest::Known } else { Rest::Unknown };
     let params: Vec<Option<Tensor>> = ast
         .params
         .iter()
         .map(|param| {
-            if let Some(default) = &param.default {
-                diagnostics.push(not_available("a default of an argument", default.span));
-            }
+            let rest = if param.default.is_some() { rest } else { Rest::Known };
             match &param.ty.kind {
-                TypeKind::Tensor { .. } => match value_type(&param.ty, &scope, Rest::Known, diagnostics)? {
+                TypeKind::Tensor { .. } => match value_type(&param.ty, &scope, rest, diagnostics)? {
                     Type::Tensor(tensor) => Some(tensor),
                     Type::Tuple(_) => None,
                 },
@@ -134,6 +133,18 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
             }
         })
         .collect();
+    let defaults = defaults(ast, &params, &scope, diagnostics);
+    let in_model = function.owner.is_some_and(|owner| items.layer(owner).ast.kind == LayerKind::Model);
+    if let Some(param) = ast.params.iter().find(|param| param.default.is_some() && ast.is_pub && in_model) {
+        let (name, argument) = (&ast.name.name, &param.name.name);
+        diagnostics.push(
+            Diagnostic::error(entries::DEFAULT, format!("`{argument}` of the entry point `{name}` has a default"))
+                .at(param.span, "an entry point is called with all its arguments")
+                .help(format!(
+                    "add another entry point without `{argument}`, and let both call a function whose `{argument}` has the default"
+                )),
+        );
+    }
     let result = match &ast.result {
         Some(ty) => value_type(ty, &scope, rest, diagnostics),
         None => Some(Type::Tuple(Vec::new())),
@@ -150,9 +161,68 @@ pub(super) fn signature(items: &mut Items<'_>, id: usize, diagnostics: &mut Diag
         function.scope = scope;
         function.dims = dims;
         function.params = params;
+        function.defaults = defaults;
         function.result = result;
         function.own = own;
     }
+}
+
+/// Reads the defaults of the arguments.
+fn defaults(
+    ast: &ast::Function,
+    params: &[Option<Tensor>],
+    scope: &DimScope,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Option<ArgDefault>> {
+    let mut first: Option<&ast::Param> = None;
+    for param in &ast.params {
+        match (&param.default, first) {
+            (Some(_), None) => first = Some(param),
+            (None, Some(with)) => {
+                let message = format!("`{}` has no default, but `{}` before it has", param.name.name, with.name.name);
+                diagnostics.push(
+                    Diagnostic::error(entries::DEFAULT, message)
+                        .at(param.span, "needed by every call")
+                        .also(with.span, "may be omitted")
+                        .help("arguments with a default come last"),
+                );
+                break;
+            }
+            _ => {}
+        }
+    }
+    let each = |(param, tensor): (&ast::Param, &Option<Tensor>)| {
+        let default = param.default.as_ref()?;
+        let Some(tensor) = tensor else { return Some(ArgDefault::Error) };
+        let found = match literal(default) {
+            Some(value) => match constant_of(value, tensor.elem, default.span, diagnostics) {
+                Some(value) => ArgDefault::Literal(value),
+                None => ArgDefault::Error,
+            },
+            None if matches!(default.kind, ExprKind::Binary { .. } | ExprKind::Name(_) | ExprKind::Call { .. })
+                && tensor.elem != crate::shape::Elem::Bool =>
+            {
+                match scope.dim(default, diagnostics) {
+                    Some(dim) => ArgDefault::Dim(dim),
+                    None => ArgDefault::Error,
+                }
+            }
+            None => {
+                if default.kind != ExprKind::Error {
+                    diagnostics.push(
+                        Diagnostic::error(
+                            entries::DEFAULT,
+                            format!("the default of `{}` is not a constant", param.name.name),
+                        )
+                        .at(default.span, format!("expected one `{}` for all elements, or a dimension", tensor.elem)),
+                    );
+                }
+                ArgDefault::Error
+            }
+        };
+        Some(found)
+    };
+    ast.params.iter().zip(params).map(each).collect()
 }
 
 /// Takes the names that an equality replaces out of a signature: every shape has the other side in their place, so the
@@ -205,6 +275,7 @@ pub(super) fn bind_names(expr: &ast::Expr, argument: &str, scope: &mut DimScope,
             bind_names(left, argument, scope, dims);
             bind_names(right, argument, scope, dims);
         }
+        ExprKind::Call { args, .. } => args.iter().for_each(|arg| bind_names(&arg.value, argument, scope, dims)),
         _ => {}
     }
 }
@@ -223,7 +294,9 @@ pub(super) fn unsolvable(
     }
     let fixed = scope.names.keys().filter(|name| !dims.contains(name));
     let mut matching = super::matching::Matching::new(fixed.map(|name| (name.clone(), Dim::symbol(name))));
-    let shapes = || params.iter().flatten().map(|tensor| &tensor.shape);
+    // What a call may omit binds nothing.
+    let needed = params.iter().zip(&ast.params).filter(|(_, param)| param.default.is_none());
+    let shapes = || needed.clone().filter_map(|(tensor, _)| tensor.as_ref()).map(|tensor| &tensor.shape);
     let facts = crate::shape::Facts::default();
     for (index, shape) in shapes().enumerate() {
         // Matched with itself: only what can be solved for gets a value. Divisions are the call's business.
@@ -242,6 +315,9 @@ pub(super) fn unsolvable(
             format!("the dimension {name} of `{}` cannot be inferred from its arguments", ast.name.name),
         )
         .at(origin.span, "no argument has an axis of this length, or of a formula that can be solved for it");
+        if ast.params.iter().any(|param| param.default.is_some()) {
+            diagnostic = diagnostic.note("arguments with a default do not count: a call may omit them");
+        }
         diagnostic = if is_method {
             diagnostic
                 .help(format!("make {name} a generic of the layer, or add an argument with an axis of this length"))

@@ -144,6 +144,18 @@ impl<'a, 'b> Code<'a, 'b> {
         self.b.ins().select(is_zero, zero, q)
     }
 
+    /// Division that rounds down, by at least 1, which the entry has checked; by anything else it gives some number and does
+    /// not trap.
+    fn divide_rounded(&mut self, x: Value, y: Value) -> Value {
+        let one = self.int(1);
+        let y = self.b.ins().smax(y, one);
+        let q = self.b.ins().sdiv(x, y);
+        let back = self.b.ins().imul(q, y);
+        let below = self.b.ins().icmp(IntCC::SignedLessThan, x, back);
+        let less = self.b.ins().uextend(types::I64, below);
+        self.b.ins().isub(q, less)
+    }
+
     fn product(&mut self, coefficient: i128, factors: &[(Factor, u32)]) -> Result<Value, String> {
         let n = i64::try_from(coefficient).map_err(|_| "a coefficient of a dimension is too large")?;
         let mut out = self.int(n);
@@ -155,6 +167,23 @@ impl<'a, 'b> Code<'a, 'b> {
                 Factor::Quotient(a, b) => {
                     let (a, b) = (self.dim(a)?, self.dim(b)?);
                     self.divide_exactly(a, b)
+                }
+                Factor::Floor(a, b) => {
+                    let (a, b) = (self.dim(a)?, self.dim(b)?);
+                    self.divide_rounded(a, b)
+                }
+                Factor::Min(all) | Factor::Max(all) => {
+                    let least = matches!(f, Factor::Min(_));
+                    let mut found = None;
+                    for d in all {
+                        let d = self.dim(d)?;
+                        found = Some(match found {
+                            None => d,
+                            Some(x) if least => self.b.ins().smin(x, d),
+                            Some(x) => self.b.ins().smax(x, d),
+                        });
+                    }
+                    found.ok_or("a `min` or `max` of no dimensions")?
                 }
             };
             for _ in 0..*exponent {

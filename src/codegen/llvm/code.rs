@@ -117,6 +117,20 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(b.build_select(is_zero, zero, q, "")?.into_int_value())
     }
 
+    /// Division that rounds down, by at least 1, which the entry has checked; by anything else it gives some number and does
+    /// not trap.
+    fn divide_rounded(&self, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
+        let b = &self.e.b;
+        let one = self.e.int(1);
+        let is_positive = b.build_int_compare(IntPredicate::SGT, y, self.e.int(0), "")?;
+        let y = b.build_select(is_positive, y, one, "")?.into_int_value();
+        let q = b.build_int_signed_div(x, y, "")?;
+        let back = b.build_int_mul(q, y, "")?;
+        let below = b.build_int_compare(IntPredicate::SLT, x, back, "")?;
+        let less = b.build_int_sub(q, one, "")?;
+        Ok(b.build_select(below, less, q, "")?.into_int_value())
+    }
+
     fn product(&self, coefficient: i128, factors: &[(Factor, u32)]) -> Made<IntValue<'c>> {
         let n = i64::try_from(coefficient).map_err(|_| "a coefficient of a dimension is too large")?;
         let mut out = self.e.int(n);
@@ -126,6 +140,22 @@ impl<'c> Code<'_, '_, 'c> {
                     *self.symbols.get(&**s).ok_or_else(|| format!("the dimension {s} is not known"))?
                 }
                 Factor::Quotient(a, b) => self.divide_exactly(self.dim(a)?, self.dim(b)?)?,
+                Factor::Floor(a, b) => self.divide_rounded(self.dim(a)?, self.dim(b)?)?,
+                Factor::Min(all) | Factor::Max(all) => {
+                    let order = if matches!(f, Factor::Min(_)) { IntPredicate::SLT } else { IntPredicate::SGT };
+                    let mut found: Option<IntValue<'c>> = None;
+                    for d in all {
+                        let d = self.dim(d)?;
+                        found = Some(match found {
+                            None => d,
+                            Some(x) => {
+                                let first = self.e.b.build_int_compare(order, x, d, "")?;
+                                self.e.b.build_select(first, x, d, "")?.into_int_value()
+                            }
+                        });
+                    }
+                    found.ok_or("a `min` or `max` of no dimensions")?
+                }
             };
             for _ in 0..*exponent {
                 out = self.e.b.build_int_mul(out, x, "")?;

@@ -59,7 +59,7 @@ codes! {
     /// Something else where a dimension is needed.
     NOT_A_DIMENSION = "E0409", "expected a dimension";
     rule: "Shapes, slices and the generics of layers are made of dimensions: names, integers, and formulas of\n\
-           these with `+ - * /`.";
+           these with `+ - * / %`, `floor_div(a, b)`, `ceil_div(a, b)`, `min(a, b)` and `max(a, b)`.";
     - failing: "layer L<D> {\n    weight: f32[D * 1.5]\n}\n";
     - fixed: "layer L<D> {\n    weight: f32[D * 2]\n}\n";
 
@@ -88,4 +88,11 @@ codes! {
            most 512 numbers and names, and no power above 64.";
     - failing: "fn f(x: f32[(A+B)*(C+D)*(E+F)*(G+H)*(I+J)*(K+L)*(M+N)], y: f32[A, B, C, D, E, F, G, H, I, J, K, L, M, N]) -> f32 { 0 }\n";
     - fixed: "fn f(x: f32[(A+B)*(C+D)], y: f32[A, B, C, D]) -> f32 { 0 }\n";
+
+    /// Two `where` clauses that cannot both hold.
+    WHERE_CONFLICT = "E0414", "`where` clauses contradict each other";
+    rule: "The `where` clauses of a layer or function hold together, whatever their order. Clauses that no dimensions satisfy\n\
+           are an error where they stand: nothing could ever use what has them.";
+    - failing: "fn f(x: f32[D]) -> f32[D] where D % 2 == 0, D % 4 == 1 { x }\n";
+    - fixed: "fn f(x: f32[D]) -> f32[D] where D % 2 == 1, D % 4 == 1 { x }\n";
 }

@@ -64,4 +64,12 @@ codes! {
     TAP_LENGTH = "E0612", "a tap in a loop of unknown length";
     rule: "A tap in a loop over a range is stacked along the loop. Its shape must be known when the call begins, so the ends\n\
            of the range must be dimensions.";
+
+    /// A default of an argument that cannot be one.
+    DEFAULT = "E0613", "a default of an argument that cannot be one";
+    rule: "An argument with a default may be omitted by a call, and is the default for all elements then: a literal, or a formula\n\
+           of dimensions. Such arguments come last. Dimensions that only they have cannot be inferred. An entry point is\n\
+           called from outside, with all its arguments; another entry point can omit them.";
+    - failing: "fn scaled(k: f32 = 2, x: f32[S]) -> f32[S] { x * k }\n";
+    - fixed: "fn scaled(x: f32[S], k: f32 = 2) -> f32[S] { x * k }\n";
 }

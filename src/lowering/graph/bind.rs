@@ -10,7 +10,7 @@ use crate::diagnostics::codes::{dimensions, entries, parameters};
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::ir::requirements::MAX_ELEMENTS;
 use crate::ir::{ParamDecl, Scalar, StateDecl, tensors};
-use crate::shape::{Dim, Fact, Relation, TensorType};
+use crate::shape::{Dim, Fact, TensorType};
 use crate::source::Span;
 use crate::types::axes::Axis;
 use crate::types::typed::{
@@ -221,23 +221,12 @@ pub(super) fn decide(
         // A number that is not whole satisfies nothing.
         None if !(bound.left.is_const() && bound.right.is_const()) => Ok(Decision::Open(bound)),
         Some(false) | None => {
-            let diagnostic = Diagnostic::error(dimensions::WHERE_VIOLATED, format!("`{}` does not hold", show(fact)))
-                .at(condition.span, sides(fact, &bound));
+            let diagnostic =
+                Diagnostic::error(dimensions::WHERE_VIOLATED, format!("`{}` does not hold", fact.as_written()))
+                    .at(condition.span, sides(fact, &bound));
             diagnostics.push(labels(diagnostic).help("bind other values with `--dim NAME=VALUE`"));
             Ok(Decision::Fails)
         }
-    }
-}
-
-/// A fact as an author writes it.
-fn show(fact: &Fact) -> String {
-    let group = |d: &Dim| {
-        let text = d.to_string();
-        if text.chars().all(|c| c.is_alphanumeric() || c == '_') { text } else { format!("({text})") }
-    };
-    match fact.relation {
-        Relation::Divisible => format!("{} % {} == 0", group(&fact.left), group(&fact.right)),
-        Relation::Eq | Relation::Ne | Relation::Le | Relation::Lt => fact.to_string(),
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Prover {
     table: Table,
     atoms: Vec<Bounds>,
     symbols: Vec<(String, Atom)>,
-    quotients: Vec<((Dim, Dim), Atom)>,
+    quotients: Vec<(Factor, Atom)>,
     /// Atoms below this number are symbols.
     first: Atom,
 }
@@ -131,7 +131,7 @@ impl Prover {
             for (f, e) in &m.0 {
                 let atom = match f {
                     Factor::Symbol(s) => self.symbols.iter().find(|(name, _)| **name == **s)?.1,
-                    Factor::Quotient(a, b) => self.opaque(a, b)?,
+                    Factor::Quotient(..) | Factor::Floor(..) | Factor::Min(_) | Factor::Max(_) => self.opaque(f)?,
                 };
                 factors.push((atom, *e));
             }
@@ -143,20 +143,39 @@ impl Prover {
         Some(sum)
     }
 
-    /// A quotient that does not divide out.
-    fn opaque(&mut self, a: &Dim, b: &Dim) -> Option<Atom> {
-        if let Some((_, atom)) = self.quotients.iter().find(|((x, y), _)| x == a && y == b) {
+    /// A quotient that does not divide out or is rounded, a `min` or `max`.
+    fn opaque(&mut self, f: &Factor) -> Option<Atom> {
+        if let Some((_, atom)) = self.quotients.iter().find(|(known, _)| known == f) {
             return Some(*atom);
         }
-        let natural = a.is_provably_nonnegative() && b.is_provably_nonnegative();
-        let mut bounds = Bounds { natural, ..Bounds::default() };
-        // Of a sum over a number of at least 1 both sides are known.
-        if let (Some(n), Some(p)) = (b.as_const().filter(|n| *n > 0), self.dim(a)) {
-            bounds.lower.push((i128::from(n), p.clone()));
-            bounds.upper.push((i128::from(n), p));
+        let mut bounds = Bounds { natural: f.is_provably_nonnegative(), ..Bounds::default() };
+        match f {
+            Factor::Symbol(_) => return None,
+            // Of a sum over a number of at least 1 both sides are known.
+            Factor::Quotient(a, b) => {
+                if let (Some(n), Some(p)) = (b.as_const().filter(|n| *n > 0), self.dim(a)) {
+                    bounds.lower.push((i128::from(n), p.clone()));
+                    bounds.upper.push((i128::from(n), p));
+                }
+            }
+            Factor::Floor(a, b) => {
+                let p = self.dim(a)?;
+                if let Some(n) = b.as_const().map(i128::from).filter(|n| *n > 0) {
+                    bounds.lower.push((n, p.sub(&Poly::int(n - 1))?));
+                    bounds.upper.push((n, p));
+                } else if a.is_provably_nonnegative() {
+                    bounds.upper.push((1, p));
+                }
+            }
+            Factor::Min(all) | Factor::Max(all) => {
+                let forms = all.iter().map(|d| self.dim(d)).collect::<Option<Vec<Poly>>>()?;
+                let limits = forms.iter().map(|p| (1, p.clone())).collect();
+                *(if matches!(f, Factor::Min(_)) { &mut bounds.upper } else { &mut bounds.lower }) = limits;
+                bounds.one_of = forms;
+            }
         }
         let atom = self.atom(bounds);
-        self.quotients.push(((a.clone(), b.clone()), atom));
+        self.quotients.push((f.clone(), atom));
         Some(atom)
     }
 

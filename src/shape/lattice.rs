@@ -1,0 +1,197 @@
+//! Is a dimension an integer, by what is known to be one?
+//!
+//! In: a dimension with divisors (`D/6`, `(D-1)*(D+1)/4`), and others that facts say are integers (`D/2` and `D/3`, `(D-1)/2`). Out:
+//! whether it follows that the dimension is an integer.
+//!
+//! Integers are closed under sums and products, so each polynomial in symbols and generators with integer coefficients is
+//! one. Products of few generators, times symbols, span a lattice over the monomials that matter: sums of them
+//! with integer factors. The question is whether the dimension lies in the lattice. So `D/H` and `H/G` give `D/G` (a product), `D/2`
+//! and `D/3` give `D/6` (their difference), and `(D-1)/2` gives `(D+1)/2` (it plus 1). If a number that is no integer lies in
+//! the lattice, the facts contradict each other.
+//!
+//! What is not found within the limits is not proved; nothing that is not so is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::dim::{Dim, Factor, Monomial, gcd};
+
+/// Generators of which products are made.
+const MOST_GENERATORS: usize = 12;
+/// How many generators are multiplied.
+const MOST_DEGREE: usize = 3;
+/// Products, columns and rows of the lattice at most.
+const MOST_PRODUCTS: usize = 40;
+const MOST_COLUMNS: usize = 64;
+const MOST_ROWS: usize = 48;
+/// Numbers beyond are not computed with.
+const MOST: i128 = 1 << 60;
+
+/// Are all factors of a product there with positive powers, and is each of them an integer of its own?
+fn is_whole(m: &Monomial) -> bool {
+    m.0.iter().all(|(f, e)| *e > 0 && !matches!(f, Factor::Quotient(..)))
+}
+
+/// Integer combinations of some vectors, in echelon form.
+struct Lattice {
+    /// The monomials, greatest first; the number 1 is last.
+    rows: Vec<Monomial>,
+    /// What all entries are multiplied by.
+    scale: i128,
+    /// For each row, the vector whose first entry that is not 0 is there.
+    basis: Vec<Option<Vec<i128>>>,
+}
+
+impl Lattice {
+    /// Of everything that `generators` make with monomials like those of `wanted`.
+    fn new(wanted: &Dim, generators: &[Dim]) -> Option<Lattice> {
+        let products = products(generators);
+        let mut rows: BTreeSet<Monomial> = wanted.terms().map(|(m, _)| m.clone()).collect();
+        rows.insert(Monomial::default());
+        let mut columns: Vec<Dim> = Vec::new();
+        for _ in 0..2 {
+            let now: Vec<Monomial> = rows.iter().cloned().collect();
+            for p in &products {
+                for (mp, _) in p.terms() {
+                    for target in &now {
+                        let by = target.mul(&mp.inverse());
+                        if !is_whole(&by) || columns.len() >= MOST_COLUMNS || rows.len() >= MOST_ROWS {
+                            continue;
+                        }
+                        let column = p.mul(&Dim::term(by, 1));
+                        if !column.is_too_long() && !columns.contains(&column) {
+                            rows.extend(column.terms().map(|(m, _)| m.clone()));
+                            columns.push(column);
+                        }
+                    }
+                }
+            }
+        }
+        let mut scale: i128 = 1;
+        for (_, r) in columns.iter().chain([wanted]).flat_map(Dim::terms) {
+            scale = scale.checked_mul(r.den / gcd(scale, r.den)).filter(|s| *s < MOST)?;
+        }
+        let rows: Vec<Monomial> = rows.into_iter().rev().collect();
+        let mut lattice = Lattice { basis: vec![None; rows.len()], rows, scale };
+        for at in 0..lattice.rows.len() {
+            if lattice.rows.get(at).is_some_and(is_whole) {
+                let mut unit = vec![0; lattice.rows.len()];
+                if let Some(slot) = unit.get_mut(at) {
+                    *slot = scale;
+                }
+                lattice.insert(unit);
+            }
+        }
+        for column in &columns {
+            if let Some(v) = lattice.vector(column) {
+                lattice.insert(v);
+            }
+        }
+        Some(lattice)
+    }
+
+    /// A dimension as a vector; none where a number is too large or a monomial has no row.
+    fn vector(&self, d: &Dim) -> Option<Vec<i128>> {
+        let terms: BTreeMap<&Monomial, _> = d.terms().collect();
+        let v: Vec<i128> = self
+            .rows
+            .iter()
+            .map(|m| match terms.get(m) {
+                None => Some(0),
+                Some(r) if r.num.checked_abs()? < MOST => r.num.checked_mul(self.scale / r.den),
+                Some(_) => None,
+            })
+            .collect::<Option<_>>()?;
+        terms.keys().all(|m| self.rows.contains(m)).then_some(v)
+    }
+
+    /// Adds a vector. One whose numbers grow too large is left out.
+    fn insert(&mut self, mut v: Vec<i128>) {
+        for at in 0..v.len() {
+            if v.get(at) == Some(&0) {
+                continue;
+            }
+            let Some(slot) = self.basis.get_mut(at) else { return };
+            let Some(mut pivot) = slot.take() else {
+                *slot = Some(v);
+                return;
+            };
+            let old = pivot.clone();
+            // Euclid's algorithm on the two entries.
+            while v.get(at).is_some_and(|n| *n != 0) {
+                let (Some(x), Some(y)) = (pivot.get(at), v.get(at)) else { return };
+                let Some(next) = minus(&pivot, x.div_euclid(*y), &v) else {
+                    *slot = Some(old);
+                    return;
+                };
+                pivot = std::mem::replace(&mut v, next);
+            }
+            *slot = Some(pivot);
+        }
+    }
+
+    fn contains(&self, d: &Dim) -> bool {
+        let Some(mut v) = self.vector(d) else { return false };
+        for at in 0..v.len() {
+            let Some(x) = v.get(at).copied().filter(|x| *x != 0) else { continue };
+            let Some(Some(pivot)) = self.basis.get(at) else { return false };
+            let Some(p) = pivot.get(at).copied().filter(|p| *p != 0 && x % p == 0) else { return false };
+            match minus(&v, x / p, pivot) {
+                Some(next) => v = next,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Does a number that is no integer lie in it?
+    fn is_contradictory(&self) -> bool {
+        let last = self.rows.len().saturating_sub(1);
+        let pivot = self.basis.get(last).and_then(|b| b.as_ref()?.get(last));
+        pivot.is_some_and(|p| p % self.scale != 0)
+    }
+}
+
+/// `a - times * b`
+fn minus(a: &[i128], times: i128, b: &[i128]) -> Option<Vec<i128>> {
+    let entry = |(x, y): (&i128, &i128)| x.checked_sub(times.checked_mul(*y)?).filter(|n| n.checked_abs().is_some());
+    a.iter().zip(b).map(entry).collect()
+}
+
+/// Products of at least one generator.
+fn products(generators: &[Dim]) -> Vec<Dim> {
+    let few = generators.get(..MOST_GENERATORS).unwrap_or(generators);
+    let mut all: Vec<Dim> = Vec::new();
+    let mut last = vec![(0, Dim::one())];
+    for _ in 0..MOST_DEGREE {
+        let mut next = Vec::new();
+        for (from, p) in &last {
+            for (at, g) in few.iter().enumerate().skip(*from) {
+                if all.len() >= MOST_PRODUCTS {
+                    return all;
+                }
+                let product = p.mul(g);
+                if !product.is_too_long() && !all.contains(&product) {
+                    all.push(product.clone());
+                    next.push((at, product));
+                }
+            }
+        }
+        last = next;
+    }
+    all
+}
+
+/// Is `d` an integer wherever the generators are?
+pub(super) fn is_integer(d: &Dim, generators: &[Dim]) -> bool {
+    if d.is_too_long() {
+        return false;
+    }
+    d.terms().all(|(m, r)| r.den == 1 && is_whole(m))
+        || !generators.is_empty() && Lattice::new(d, generators).is_some_and(|lattice| lattice.contains(d))
+}
+
+/// Can the generators not all be integers?
+pub(super) fn is_contradictory(generators: &[Dim]) -> bool {
+    let each = |g: &Dim| Lattice::new(g, generators).is_some_and(|lattice| lattice.is_contradictory());
+    generators.iter().any(each)
+}

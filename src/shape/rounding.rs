@@ -1,0 +1,405 @@
+//! Rounded quotients, remainders, and the smaller and larger of dimensions, in canonical form.
+//!
+//! In: dimensions. Out: dimensions in which a [`Factor::Floor`], [`Factor::Min`] or [`Factor::Max`] stands for what no polynomial
+//! says. Each opaque factor is an integer. All identities used here hold for integers under symbols that are at least 0 and
+//! divisors that are at least 1, which every evaluation checks:
+//!
+//! * `floor_div(a + q*b, b)` is `floor_div(a, b) + q`; common factors cancel; `floor_div(floor_div(a, b), c)` is
+//!   `floor_div(a, b*c)`;
+//! * `ceil_div(a, b)` is `floor_div(a + b - 1, b)`, and `a % b` is `a - b * floor_div(a, b)`;
+//! * `min` and `max` are flat lists without what another entry decides by form; what all entries have in common (a summand, a
+//!   positive factor) stands outside.
+
+use super::dim::{Dim, Factor, Monomial, Ratio, gcd};
+
+/// A coefficient beyond this is left alone: nothing that fits an `i64` comes of it.
+const MOST: i128 = 1 << 100;
+/// The most entries of a `min` or `max`.
+const MOST_ENTRIES: usize = 16;
+
+impl Factor {
+    /// Is it at least 0 by its form, wherever it has a value?
+    pub fn is_provably_nonnegative(&self) -> bool {
+        match self {
+            Factor::Symbol(_) => true,
+            Factor::Quotient(a, b) => a.is_provably_nonnegative() && b.is_provably_nonnegative(),
+            // The divisor is at least 1, so `a > -b` is enough.
+            Factor::Floor(a, b) => a.is_provably_nonnegative() || a.sub(b).add(&Dim::one()).is_provably_nonnegative(),
+            Factor::Min(all) => all.iter().all(Dim::is_provably_nonnegative),
+            Factor::Max(all) => all.iter().any(Dim::is_provably_nonnegative),
+        }
+    }
+
+    /// The dimensions inside an opaque factor.
+    pub fn inner(&self) -> Vec<&Dim> {
+        match self {
+            Factor::Symbol(_) => Vec::new(),
+            Factor::Quotient(a, b) | Factor::Floor(a, b) => vec![&**a, &**b],
+            Factor::Min(all) | Factor::Max(all) => all.iter().collect(),
+        }
+    }
+}
+
+impl Dim {
+    /// `self / o`, rounded down. `None` if `o` is a number below 1; any other divisor is at least 1 wherever this has a value.
+    pub fn floor_div(&self, o: &Dim) -> Option<Dim> {
+        if o.as_const().is_some_and(|n| n < 1) || *o == Dim::zero() {
+            return None;
+        }
+        // As integers over integers: `floor((n/d) / (m/e))` is `floor(n*e / (d*m))`.
+        let ((n, d), (m, e)) = (self.as_quotient(), o.as_quotient());
+        if !d.is_provably_nonnegative() || !e.is_provably_nonnegative() {
+            return Some(Dim::of_floor(self.clone(), o.clone()));
+        }
+        let (mut a, mut b) = (n.mul(&e), d.mul(&m));
+        let mut quotient = Dim::zero();
+        for _ in 0..8 {
+            if a.is_too_long() || b.is_too_long() || !is_small(&a) || !is_small(&b) {
+                return Some(Dim::of_floor(self.clone(), o.clone()));
+            }
+            let before = (a.clone(), b.clone());
+            match b.as_term() {
+                Some((mono, r)) => {
+                    let mut rest = Dim::zero();
+                    for (m, c) in a.terms() {
+                        let by = m.mul(&mono.inverse());
+                        if by.0.values().all(|e| *e > 0) && r.num > 0 {
+                            let (q, left) = (c.num.div_euclid(r.num), c.num.rem_euclid(r.num));
+                            quotient = quotient.add(&Dim::of_term(by, Ratio::int(q)));
+                            rest = rest.add(&Dim::of_term(m.clone(), Ratio::int(left)));
+                        } else {
+                            rest = rest.add(&Dim::of_term(m.clone(), *c));
+                        }
+                    }
+                    a = rest;
+                }
+                None => {
+                    if let Some(exact) = a.multiple_of(&b).filter(is_polynomial) {
+                        quotient = quotient.add(&exact);
+                        a = Dim::zero();
+                    } else if let Some(times) = b.last_term().and_then(|(m, r)| a.times(m, r)) {
+                        quotient = quotient.add(&Dim::from(times));
+                        a = a.sub(&b.mul(&Dim::from(times)));
+                    }
+                }
+            }
+            if a == Dim::zero() {
+                return Some(quotient);
+            }
+            (a, b) = reduced(a, b);
+            if (&a, &b) == (&before.0, &before.1) {
+                break;
+            }
+        }
+        // A negative constant is made up for by one divisor, so that `ceil_div` has one form.
+        let takes = b.last_term().is_some_and(|(m, r)| !m.0.is_empty() && r.num > 0);
+        if b.as_const().is_none() && takes && a.constant() < 0 {
+            a = a.add(&b);
+            quotient = quotient.sub(&Dim::one());
+        }
+        if let Some((x, y, rest)) = single_floor(&a)
+            && let Some(inner) = x.add(&rest.mul(&y)).floor_div(&y.mul(&b))
+        {
+            return Some(inner.add(&quotient));
+        }
+        Some(Dim::of_floor(a, b).add(&quotient))
+    }
+
+    /// `self / o`, rounded up. `None` if `o` is a number below 1.
+    pub fn ceil_div(&self, o: &Dim) -> Option<Dim> {
+        self.add(o).sub(&Dim::one()).floor_div(o)
+    }
+
+    /// What [`Dim::floor_div`] leaves. `None` if `o` is a number below 1.
+    pub fn rem(&self, o: &Dim) -> Option<Dim> {
+        Some(self.sub(&o.mul(&self.floor_div(o)?)))
+    }
+
+    /// The smaller of the two.
+    pub fn min_with(&self, o: &Dim) -> Dim {
+        extremum(vec![self.clone(), o.clone()], true)
+    }
+
+    /// The larger of the two.
+    pub fn max_with(&self, o: &Dim) -> Dim {
+        extremum(vec![self.clone(), o.clone()], false)
+    }
+
+    /// The smallest (or largest) of some; 0 of none.
+    pub(super) fn extremum(all: Vec<Dim>, least: bool) -> Dim {
+        extremum(all, least)
+    }
+
+    fn of_floor(a: Dim, b: Dim) -> Dim {
+        Dim::factor(Factor::Floor(Box::new(a), Box::new(b))).bounded()
+    }
+
+    /// A numerator of integers and a divisor, as dimensions.
+    pub fn as_quotient(&self) -> (Dim, Dim) {
+        let (terms, divisor) = self.as_fraction();
+        let dim = |(coefficient, factors): &super::dim::Product| {
+            let powers = factors.iter().map(|(f, e)| (f.clone(), i32::try_from(*e).unwrap_or(i32::MAX)));
+            Dim::term(Monomial(powers.collect()), *coefficient)
+        };
+        (terms.iter().map(dim).fold(Dim::zero(), |sum, t| sum.add(&t)), dim(&divisor))
+    }
+
+    /// The last term in canonical order.
+    fn last_term(&self) -> Option<(&Monomial, &Ratio)> {
+        self.terms().last()
+    }
+
+    /// How often `r` times a product goes into the coefficient of the product.
+    fn times(&self, m: &Monomial, r: &Ratio) -> Option<i64> {
+        let c = self.terms().find(|(n, _)| *n == m).map(|(_, c)| c.num)?;
+        if r.num > 0 { i64::try_from(c.div_euclid(r.num)).ok() } else { None }
+    }
+
+    /// The only term.
+    fn as_term(&self) -> Option<(&Monomial, &Ratio)> {
+        let mut terms = self.terms();
+        terms.next().filter(|_| terms.next().is_none())
+    }
+
+    /// The summand without factors, if it is an integer; else 0.
+    pub(super) fn constant(&self) -> i128 {
+        self.terms().find(|(m, r)| m.0.is_empty() && r.den == 1).map_or(0, |(_, r)| r.num)
+    }
+}
+
+/// Integer coefficients and no divisors.
+fn is_polynomial(d: &Dim) -> bool {
+    d.terms().all(|(m, r)| r.den == 1 && m.0.values().all(|e| *e > 0))
+}
+
+fn is_small(d: &Dim) -> bool {
+    d.terms().all(|(_, r)| r.num.saturating_abs() < MOST && r.den < MOST)
+}
+
+/// Both sides of a quotient without common factors. Under a number only the terms that vary have to have it.
+fn reduced(a: Dim, b: Dim) -> (Dim, Dim) {
+    let number = b.as_const().is_some();
+    let varying = a.terms().filter(|(m, _)| !number || !m.0.is_empty()).chain(b.terms());
+    let mut common: i128 = 0;
+    for (_, r) in varying {
+        common = if common == 0 { r.num.saturating_abs() } else { gcd(common, r.num) };
+    }
+    let (mut a, mut b) = (a, b);
+    if common > 1 {
+        let over = |d: &Dim| {
+            d.terms().fold(Dim::zero(), |sum, (m, r)| {
+                sum.add(&Dim::of_term(m.clone(), Ratio::int(r.num.div_euclid(common))))
+            })
+        };
+        (a, b) = (over(&a), over(&b));
+    }
+    let shared = shared_factors(a.terms().chain(b.terms()).map(|(m, _)| m));
+    if !shared.0.is_empty() {
+        let by = Dim::of_term(shared.inverse(), Ratio::int(1));
+        (a, b) = (a.mul(&by), b.mul(&by));
+    }
+    (a, b)
+}
+
+/// The symbols, with their powers, that all of some products have.
+fn shared_factors<'m>(mut all: impl Iterator<Item = &'m Monomial>) -> Monomial {
+    let Some(first) = all.next() else { return Monomial::default() };
+    let mut shared = first.0.clone();
+    shared.retain(|f, e| *e > 0 && matches!(f, Factor::Symbol(_)));
+    for m in all {
+        shared.retain(|f, e| {
+            *e = (*e).min(m.0.get(f).copied().unwrap_or(0));
+            *e > 0
+        });
+    }
+    Monomial(shared)
+}
+
+/// `floor_div(x, y) + rest`, the rest without rounded quotients: `x`, `y` and the rest.
+fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
+    let is_floor = |m: &Monomial| m.0.keys().any(|f| matches!(f, Factor::Floor(..)));
+    let mut with = d.terms().filter(|(m, _)| is_floor(m));
+    let (m, r) = with.next().filter(|_| with.next().is_none())?;
+    match m.0.iter().next() {
+        Some((Factor::Floor(x, y), 1)) if m.0.len() == 1 && *r == Ratio::int(1) => {
+            Some(((**x).clone(), (**y).clone(), d.sub(&Dim::of_term(m.clone(), *r))))
+        }
+        _ => None,
+    }
+}
+
+fn extremum(all: Vec<Dim>, least: bool) -> Dim {
+    let mut flat: Vec<Dim> = Vec::new();
+    for d in all {
+        match entries(&d, least) {
+            Some(list) => flat.extend(list),
+            None => flat.push(d),
+        }
+    }
+    flat.sort();
+    flat.dedup();
+    let decided = |x: &Dim, by: &Dim| if least { by.at_most_by_form(x) } else { x.at_most_by_form(by) };
+    let mut kept: Vec<Dim> = Vec::new();
+    for (at, x) in flat.iter().enumerate() {
+        // Of two that decide each other, which are equal wherever they have values, the first stays.
+        let by = flat.iter().enumerate().any(|(n, y)| n != at && decided(x, y) && (n < at || !decided(y, x)));
+        if !by {
+            kept.push(x.clone());
+        }
+    }
+    if kept.len() > MOST_ENTRIES || kept.iter().any(Dim::is_too_long) {
+        return Dim::too_long();
+    }
+    let (first, rest) = match kept.split_first() {
+        None => return Dim::zero(),
+        Some((only, [])) => return only.clone(),
+        Some((first, rest)) => (first.clone(), rest.to_vec()),
+    };
+    // What all have in common.
+    let mut common = Dim::zero();
+    for (m, r) in first.terms() {
+        let same = |d: &Dim| d.terms().any(|(n, s)| m == n && r == s);
+        if !m.0.is_empty() && rest.iter().all(same) {
+            common = common.add(&Dim::of_term(m.clone(), *r));
+        }
+    }
+    let constants = || kept.iter().map(|d| d.constant());
+    let constant = constants().min().unwrap_or(0);
+    if is_small(&first) && rest.iter().all(is_small) {
+        common = common.add(&Dim::term(Monomial::default(), constant));
+    }
+    let mut kept: Vec<Dim> = kept.iter().map(|d| d.sub(&common)).collect();
+    // A positive factor of all.
+    let terms = || kept.iter().flat_map(|d| d.terms());
+    let whole = terms().all(|(_, r)| r.den == 1);
+    let number = terms().fold(0, |n: i128, (_, r)| if n == 0 { r.num.saturating_abs() } else { gcd(n, r.num) });
+    let number = if whole && number > 1 { number } else { 1 };
+    let shared = shared_factors(terms().map(|(m, _)| m));
+    let scale = Dim::of_term(shared, Ratio::int(number));
+    if scale != Dim::one()
+        && let Some(scaled) = kept.iter().map(|d| d.div(&scale)).collect::<Option<Vec<Dim>>>()
+    {
+        // Without the factor there may be more in common.
+        return extremum(scaled, least).mul(&scale).add(&common);
+    }
+    kept.sort();
+    let factor = if least { Factor::Min(kept) } else { Factor::Max(kept) };
+    Dim::factor(factor).bounded().add(&common)
+}
+
+/// The entries of a `min` (or `max`) plus a rest, each with the rest.
+fn entries(d: &Dim, least: bool) -> Option<Vec<Dim>> {
+    d.terms().find_map(|(m, r)| {
+        let (factor, 1) = m.0.iter().next()? else { return None };
+        let list = match factor {
+            Factor::Min(list) if least => list,
+            Factor::Max(list) if !least => list,
+            _ => return None,
+        };
+        if m.0.len() != 1 || *r != Ratio::int(1) {
+            return None;
+        }
+        let rest = d.sub(&Dim::of_term(m.clone(), *r));
+        Some(list.iter().map(|x| x.add(&rest)).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn s(n: &str) -> Dim {
+        Dim::symbol(n)
+    }
+
+    fn n(n: i64) -> Dim {
+        Dim::from(n)
+    }
+
+    #[test]
+    fn forms_are_canonical() {
+        let (a, b, p) = (s("S"), s("T"), s("P"));
+        let floor = |x: &Dim, y: &Dim| x.floor_div(y).unwrap();
+        let ceil = |x: &Dim, y: &Dim| x.ceil_div(y).unwrap();
+        for (x, text) in [
+            (floor(&a, &n(2)), "floor_div(S, 2)"),
+            (floor(&a.mul(&n(4)).add(&n(3)), &n(2)), "2*S+1"),
+            (floor(&a.mul(&n(5)), &n(2)), "2*S+floor_div(S, 2)"),
+            (floor(&a.mul(&n(2)).add(&n(3)), &n(4)), "ceil_div(S, 2)"),
+            (floor(&a.mul(&p), &p), "S"),
+            (floor(&a.mul(&p).add(&b), &p), "S+floor_div(T, P)"),
+            (floor(&floor(&a, &n(2)), &n(3)), "floor_div(S, 6)"),
+            (floor(&floor(&a, &n(2)).add(&n(1)), &n(3)), "floor_div(S+2, 6)"),
+            (floor(&n(-7), &n(2)), "-4"),
+            (ceil(&a, &p), "ceil_div(S, P)"),
+            (floor(&a.sub(&n(1)), &p).add(&n(1)), "ceil_div(S, P)"),
+            (ceil(&a, &n(16)), "ceil_div(S, 16)"),
+            (a.rem(&n(2)).unwrap(), "(S % 2)"),
+            (a.mul(&n(3)).rem(&n(2)).unwrap(), "(S % 2)"),
+            (a.rem(&p).unwrap().add(&n(1)), "(S % P)+1"),
+            (a.min_with(&b), "min(S, T)"),
+            (b.min_with(&a).min_with(&p), "min(P, S, T)"),
+            (a.add(&n(1)).min_with(&b.add(&n(3))), "min(S, T+2)+1"),
+            (a.mul(&n(2)).max_with(&b.mul(&n(2))), "2*max(S, T)"),
+            (a.mul(&p).max_with(&b.mul(&p)), "P*max(S, T)"),
+            (a.min_with(&a.add(&b)), "S"),
+            (a.max_with(&n(0)), "S"),
+            (n(3).min_with(&n(5)), "3"),
+            (a.min_with(&n(64)), "min(64, S)"),
+        ] {
+            assert_eq!(x.to_string(), text);
+        }
+        assert_eq!(a.floor_div(&n(0)), None);
+        assert_eq!(a.rem(&n(-2)), None);
+    }
+
+    /// A random dimension, and what it is worth computed in another way, one operation at a time.
+    fn random(random: &mut Random, depth: usize, at: &[i128; 3]) -> Option<(Dim, i128)> {
+        if depth == 0 || random.below(6) == 0 {
+            let i = random.below(5);
+            return Some(match i {
+                0..3 => (s(["A", "B", "C"][i]), at[i]),
+                _ => {
+                    let k = random.below(9) as i64 - 2;
+                    (n(k), i128::from(k))
+                }
+            });
+        }
+        let (x, v) = self::random(random, depth - 1, at)?;
+        let (y, w) = self::random(random, depth - 1, at)?;
+        Some(match random.below(8) {
+            0 => (x.add(&y), v + w),
+            1 => (x.sub(&y), v - w),
+            2 => (x.mul(&y), v * w),
+            3 if w > 0 => (x.floor_div(&y)?, v.div_euclid(w)),
+            4 if w > 0 => (x.ceil_div(&y)?, (v + w - 1).div_euclid(w)),
+            5 if w > 0 => (x.rem(&y)?, v.rem_euclid(w)),
+            6 => (x.min_with(&y), v.min(w)),
+            _ => (x.max_with(&y), v.max(w)),
+        })
+    }
+
+    /// The canonical form is worth what its operations are, reads back, and is not negative where it says so.
+    #[test]
+    fn random_forms_are_worth_what_they_say() {
+        let mut rng = Random::new(11);
+        let (mut rounded, mut seen) = (0, 0);
+        for _ in 0..2500 {
+            let at = [0; 3].map(|_: i32| rng.below(12) as i128);
+            let depth = 1 + rng.below(4);
+            let Some((dim, value)) = random(&mut rng, depth, &at) else { continue };
+            if dim.is_too_long() {
+                continue;
+            }
+            let given = dim.eval(&|name| i64::try_from(at[(name.as_bytes()[0] - b'A') as usize]).ok());
+            assert_eq!(given.map(i128::from), Ok(value), "{dim} at {at:?}");
+            assert!(value >= 0 || !dim.is_provably_nonnegative(), "{dim} at {at:?}");
+            let again = dim.substitute(&|_| None).unwrap();
+            assert_eq!(again, dim, "{dim} rebuilt is {again}");
+            seen += 1;
+            rounded += usize::from(dim.terms().any(|(m, _)| m.0.keys().any(|f| !matches!(f, Factor::Symbol(_)))));
+        }
+        assert!(seen > 1200 && rounded > 400, "{seen} {rounded}");
+    }
+}
