@@ -7,9 +7,10 @@ use super::session::{CommandError, Session, tell};
 use super::stages::Levels;
 use crate::diagnostics::did_you_mean;
 use crate::ir::{self, ParamDecl};
-use crate::lowering::tile::{self, Loss, PackedWeight, WeightFormat};
+use crate::lowering;
 use crate::runtime::weights::{WeightsFile, members};
 use crate::tile::Cpu;
+use crate::tile::{self, Loss, PackedWeight, WeightFormat};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -74,7 +75,10 @@ pub(super) fn tell_losses(
 ) -> Result<(), CommandError> {
     s.stage("compare packed weights");
     let level = levels.all.last().copied().unwrap_or(Cpu::PORTABLE);
-    let packed = tile::packed_weights(graph, level, &levels.weights)
+    let verified = ir::verify(graph).map_err(|errors| errors.to_string());
+    let packed = verified
+        .and_then(|graph| lowering::tile::lower(graph, level))
+        .and_then(|tiles| tile::packed_weights(&tiles, level, &levels.weights))
         .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
     // That it can be read was seen when it was opened by the model.
     let Ok(file) = WeightsFile::open(weights) else { return Ok(()) };
