@@ -6,8 +6,9 @@ mod options;
 mod values;
 
 pub use options::{
-    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, ListOptions,
-    MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions, TargetOptions,
+    BenchOptions, CheckOptions, CompileOptions, CompletionsOptions, ExplainOptions, FunctionOptions, ImportOptions,
+    ListOptions, MessageOptions, OpsOptions, OptOptions, PassOptions, ProgramOptions, RunOptions, StdOptions,
+    TargetOptions,
 };
 pub use values::{
     Backend, CodeBackend, Colour, CpuTier, Emit, EmitKind, FloatMode, Input, Listed, MessageFormat, Named, OpsLevel,
@@ -111,6 +112,7 @@ impl CommandLine {
             | Command::Explain(_)
             | Command::Std(_)
             | Command::Function(_)
+            | Command::Import(_)
             | Command::Ops(_)
             | Command::List(_)
             | Command::Completions(_) => (None, [].as_slice()),
@@ -151,9 +153,12 @@ pub enum Command {
     Std(StdOptions),
     /// Print an elementary function (`exp`, `erf`) in vector IR, its source or its code for one instruction set
     Function(FunctionOptions),
+    /// Write a program for a checkpoint of the Hugging Face hub (GPT-2, BERT, Llama, T5, ViT, ...)
+    Import(ImportOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@
 //!
 //! | folder | what lives there | what it imports | what it must not know |
 //! |---|---|---|---|
-//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
+//! | `driver` | the commands of `attnc`, each one straight-line function; sessions and dumps | `bench`, `cli`, `codegen`, `diagnostics`, `files`, `import`, `interface`, `ir`, `irtext`, `lowering::graph`, `lowering::tile`, `passes`, `random`, `runtime`, `shape`, `source`, `syntax`, `table`, `tensor`, `threads`, `tile`, `types`, `vector` | how a stage works |
 //! | `cli` | the command line: options, their values and help | `diagnostics` | any stage |
 //! | `syntax` | tokens, layout of lines, grammar, AST, their dumps | `diagnostics`, `shape::Elem`, `source` | types, shapes |
 //! | `types` | the type checker: AST in, typed AST out; `std.nn`, written in attn | `diagnostics`, `scalar`, `shape`, `source`, `stack`, `syntax`, `table` | IR |
@@ -39,10 +39,11 @@
 //! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `ssa`, `tile`, `vector` | instructions, back ends |
 //! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | back ends |
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
-//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `irtext`, `scalar`, `shape`, `source`, `ssa` | tiles, instructions |
+//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
 //! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
+//! | `import` | configurations of the Hugging Face hub to programs; a template for each family |  | files, stages |
 //! | `diagnostics` | messages as data, suggested fixes, codes with explanations, rendering | `source` | any stage |
 //! | `source` | source texts, spans, and the locations that instructions carry |  | tokens, trees, IR |
 //! | `shape` | element types, dimensions in canonical form, facts about them |  | source, IR, machines |
@@ -95,9 +96,9 @@
 //! * **A run is lowered to vectors once, and printed.** Which loop an instruction stands in, how many vectors go at a time, masks
 //!   at the end of a row, accumulators and the order in which lanes are added are decided in `lowering::vector`, for any number
 //!   of lanes; `--emit vector` shows them, the interpreter of vector IR runs them on random kernels, and the leaves of 256 and
-//!   512 bits print them. What AVX2 cannot do (masked access to 8 and 16 bits) is replaced before, by a pass
-//!   (`vector::routine::legalise`). Cranelift's 128-bit code and LLVM's are still made of the tile IR itself
-//!   (`codegen/cpu/run.rs`, `codegen/llvm/run.rs`).
+//!   512 bits and LLVM (`codegen/llvm/run.rs`) print them. What AVX2 cannot do (masked access to 8 and 16 bits) is replaced
+//!   before, by a pass (`vector::routine::legalise`), except for LLVM, which does so itself. Cranelift's 128-bit code is
+//!   still made of the tile IR itself (`codegen/cpu/run.rs`).
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
 //!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
@@ -181,6 +182,7 @@ pub mod codegen;
 pub mod diagnostics;
 pub mod driver;
 pub mod files;
+pub mod import;
 pub mod interface;
 pub mod interp;
 pub mod ir;

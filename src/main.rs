@@ -55,6 +55,7 @@ fn run() -> u8 {
         Command::Completions(options) => driver::completions(&options),
         Command::Std(options) => driver::standard_library(&options),
         Command::Function(options) => driver::function(&options),
+        Command::Import(options) => driver::import(&options),
     };
     match result {
         Ok(()) => 0,

@@ -1,8 +1,9 @@
 //! Scalars: literal elements, and what `exp`, `add` or `lt` mean on one element, for every IR and interpreter.
 //!
 //! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Nothing here knows of tensors. Operations on one element
-//! are the table in `unary`; those on two, comparisons and reductions are here.
+//! are the table in `unary`, those on two the table in `binary`; comparisons and reductions are here.
 
+mod binary;
 mod unary;
 
 use std::fmt;
@@ -11,7 +12,30 @@ use std::hash::{Hash, Hasher};
 use crate::shape::Elem;
 use crate::table::Family;
 
+pub use binary::BinaryOp;
 pub use unary::{Change, UnaryOp};
+
+/// How programs write an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// As a call of its name.
+    Call,
+    /// As a call of this name.
+    CallOf(&'static str),
+    /// With this operator.
+    Operator(&'static str),
+    /// Not at all: the compiler makes it.
+    Made,
+}
+
+impl Written {
+    fn symbol(self) -> Option<&'static str> {
+        match self {
+            Written::Operator(symbol) => Some(symbol),
+            Written::Call | Written::CallOf(_) | Written::Made => None,
+        }
+    }
+}
 
 /// Declares an enum whose variants have a name in programs and dumps, and a meaning in a line. Where an operation of the IRs has
 /// another name, it is in brackets.
@@ -59,32 +83,23 @@ macro_rules! named_enum {
 }
 
 named_enum! {
-    /// Operations on two elements of one type, with a result of that type.
-    BinaryOp {
-        Add = "add", "the sum; integers wrap";
-        Sub = "sub", "the difference; integers wrap";
-        Mul = "mul", "the product; integers wrap";
-        Div = "div", "the quotient; integers round down, and a zero divisor gives 0";
-        /// Of floats it is exact, rounded once, and a zero has the divisor's sign too; what is finite by an infinite divisor is
-        /// itself, or that infinity where the signs differ; by 0, or of an infinity, it is NaN. An integer zero divisor gives 0.
-        Rem = "rem", "the remainder with the sign of the divisor";
-        Pow = "pow", "x to the power of y";
-        Max = "max", "the greater; NaN if either is NaN";
-        Min = "min", "the lesser; NaN if either is NaN";
-        And = "and", "are both true";
-        Or = "or", "is one true";
+    /// Comparisons of two elements of one type; the result is a truth value. NaN compares as in IEEE 754.
+    CmpOp {
+        Eq = "eq", "true where the two are equal";
+        Ne = "ne", "true where they are not equal";
+        Lt = "lt", "true where the first is less";
+        Le = "le", "true where the first is at most the second";
+        Gt = "gt", "true where the first is greater";
+        Ge = "ge", "true where the first is at least the second";
     }
 }
 
 named_enum! {
-    /// Comparisons of two elements of one type; the result is a truth value. NaN compares as in IEEE 754.
-    CmpOp {
-        Eq = "eq", "are they equal";
-        Ne = "ne", "are they not equal";
-        Lt = "lt", "is the first less";
-        Le = "le", "is the first less or equal";
-        Gt = "gt", "is the first greater";
-        Ge = "ge", "is the first greater or equal";
+    /// Questions about a float, which programs ask by calls. Lowering makes comparisons of them.
+    FloatTest {
+        IsNan = "isnan", "true where the element is NaN";
+        IsInf = "isinf", "true where the element is infinite";
+        IsFinite = "isfinite", "true where the element is neither infinite nor NaN";
     }
 }
 
@@ -92,13 +107,13 @@ named_enum! {
     /// Reductions over axes. Of an empty axis: sum 0, max -inf, min +inf, all true, any false, mean NaN; argmax has none.
     ReduceKind {
         Sum = "sum" ["reduce_sum"], "the sum over axes";
-        Mean = "mean" ["reduce_mean"], "the sum divided by the number of elements";
+        Mean = "mean" ["reduce_mean"], "the mean over axes";
         Max = "max" ["reduce_max"], "the greatest element; NaN if any is NaN";
         Min = "min" ["reduce_min"], "the least element; NaN if any is NaN";
-        All = "all" ["reduce_all"], "is every element true";
-        Any = "any" ["reduce_any"], "is any element true";
+        All = "all" ["reduce_all"], "true if every element is";
+        Any = "any" ["reduce_any"], "true if any element is";
         /// An index (i32). An axis of more than [`ARGMAX_LENGTH`] elements is an error of the call.
-        ArgMax = "argmax", "where the greatest element is: the first of equals, the first NaN if there is one";
+        ArgMax = "argmax", "the index of the greatest element: of the first among equals, or of the first NaN";
     }
 }
 
@@ -218,90 +233,19 @@ pub fn erf(x: f64) -> f64 {
     magnitude.copysign(x)
 }
 
-/// Maximum that keeps a NaN.
-fn max_nan(x: f64, y: f64) -> f64 {
-    if x.is_nan() || x > y { x } else { y }
-}
-
-/// Minimum that keeps a NaN.
-fn min_nan(x: f64, y: f64) -> f64 {
-    if x.is_nan() || x < y { x } else { y }
-}
-
-impl BinaryOp {
-    /// Is it defined for elements of this type?
-    pub fn takes(self, elem: Elem) -> bool {
-        matches!(self, BinaryOp::And | BinaryOp::Or) == (elem == Elem::Bool)
-    }
-
-    /// The result for floats, computed in `f64`. `and` and `or` take anything but 0 as true.
-    pub fn eval_f64(self, x: f64, y: f64) -> f64 {
-        match self {
-            BinaryOp::Add => x + y,
-            BinaryOp::Sub => x - y,
-            BinaryOp::Mul => x * y,
-            BinaryOp::Div => x / y,
-            BinaryOp::Rem => {
-                // Exact, with the sign of `x`.
-                let r = x % y;
-                match (r == 0.0, (r < 0.0) != (y < 0.0)) {
-                    (true, _) => 0f64.copysign(y),
-                    (false, true) => r + y,
-                    (false, false) => r,
-                }
-            }
-            BinaryOp::Pow => x.powf(y),
-            BinaryOp::Max => max_nan(x, y),
-            BinaryOp::Min => min_nan(x, y),
-            BinaryOp::And => f64::from(u8::from(x != 0.0 && y != 0.0)),
-            BinaryOp::Or => f64::from(u8::from(x != 0.0 || y != 0.0)),
-        }
-    }
-
-    /// The result for `f32`s: the `f64` result, rounded, which for `+ - * /` is the IEEE 754 `f32` result.
-    pub fn eval_f32(self, x: f32, y: f32) -> f32 {
-        self.eval_f64(f64::from(x), f64::from(y)) as f32
-    }
-
-    /// The result for integers (before wrapping to the element type) or truth values.
-    pub fn eval_int(self, x: i64, y: i64) -> i64 {
-        match self {
-            BinaryOp::Add => x.wrapping_add(y),
-            BinaryOp::Sub => x.wrapping_sub(y),
-            BinaryOp::Mul => x.wrapping_mul(y),
-            BinaryOp::Div if y == 0 => 0,
-            BinaryOp::Div => {
-                let (q, r) = (x.wrapping_div(y), x.wrapping_rem(y));
-                if r != 0 && (r < 0) != (y < 0) { q.wrapping_sub(1) } else { q }
-            }
-            BinaryOp::Rem if y == 0 => 0,
-            BinaryOp::Rem => {
-                let r = x.wrapping_rem(y);
-                if r != 0 && (r < 0) != (y < 0) { r.wrapping_add(y) } else { r }
-            }
-            BinaryOp::Pow => {
-                let exponent = u32::try_from(y.max(0)).unwrap_or(u32::MAX);
-                x.wrapping_pow(exponent)
-            }
-            BinaryOp::Max => x.max(y),
-            BinaryOp::Min => x.min(y),
-            BinaryOp::And => i64::from(x != 0 && y != 0),
-            BinaryOp::Or => i64::from(x != 0 || y != 0),
-        }
-    }
-
-    /// Is `x op y` the same bits as `y op x`?
-    pub fn is_commutative(self) -> bool {
-        match self {
-            BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or => true,
-            // `max(-0, 0)` and NaN payloads depend on the order.
-            BinaryOp::Max | BinaryOp::Min => false,
-            BinaryOp::Sub | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow => false,
-        }
-    }
-}
-
 impl CmpOp {
+    /// The operator that programs write it with.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            CmpOp::Eq => "==",
+            CmpOp::Ne => "!=",
+            CmpOp::Lt => "<",
+            CmpOp::Le => "<=",
+            CmpOp::Gt => ">",
+            CmpOp::Ge => ">=",
+        }
+    }
+
     /// The result for two ordered things.
     pub fn eval<T: PartialOrd>(self, x: T, y: T) -> bool {
         match self {
@@ -316,19 +260,6 @@ impl CmpOp {
 }
 
 impl ReduceKind {
-    /// Its name as an operation of both IRs (`max` and `min` are the binary operations).
-    pub fn op_name(self) -> &'static str {
-        match self {
-            ReduceKind::Sum => "reduce_sum",
-            ReduceKind::Mean => "reduce_mean",
-            ReduceKind::Max => "reduce_max",
-            ReduceKind::Min => "reduce_min",
-            ReduceKind::All => "reduce_all",
-            ReduceKind::Any => "reduce_any",
-            ReduceKind::ArgMax => "argmax",
-        }
-    }
-
     /// How two partial results are combined; `None` for `argmax`, which is no operation on two values alone.
     pub fn combination(self) -> Option<BinaryOp> {
         match self {

@@ -101,17 +101,18 @@ fn plans_tell_what_is_read_next() {
     let file = |name: &str| folder.path().join(name);
     output(attnc("obj").arg("-o").arg(file("model.o")));
     std::fs::write(
-        file("door.c"),
-        "extern char attnc_model_descriptor;\nvoid *door(void) { return &attnc_model_descriptor; }\n",
+        file("exported.c"),
+        "extern char attnc_model_descriptor;\nvoid *descriptor(void) { return &attnc_model_descriptor; }\n",
     )
     .expect("a file");
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-o"]).args(["plans.so", "door.c", "model.o"].map(file)).arg("-lm");
+    cc.args(["-shared", "-fPIC", "-o"]).args(["plans.so", "exported.c", "model.o"].map(file)).arg("-lm");
     output(&mut cc);
     // SAFETY: it has no code that runs when it is opened.
     let library = unsafe { libloading::Library::new(file("plans.so")) }.expect("it opens");
     // SAFETY: the descriptor is one, and lives as long as the library.
-    let model = unsafe { &*library.get::<unsafe extern "C" fn() -> *const ModelDesc>(b"door").expect("a door")() };
+    let model =
+        unsafe { &*library.get::<unsafe extern "C" fn() -> *const ModelDesc>(b"descriptor").expect("a function")() };
 
     // The order in which a reader of the program would say that weights are read.
     let areas = packed_areas();

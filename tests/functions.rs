@@ -1,5 +1,6 @@
 //! Are the elementary functions of compiled code within their error bounds, at every level of processors that runs here?
-//! Each is called on floats of every exponent, lengths that are no multiple of any vector, and compared with `f64`.
+//! Each is called on floats of every exponent, lengths that are no multiple of any vector, and compared with `f64`. Rounding,
+//! `sign` and `isnan` are exact for every type: their values are written here.
 
 #[path = "common/compiled.rs"]
 mod compiled;
@@ -78,6 +79,78 @@ fn functions_are_within_their_bounds() {
         for op in &binary {
             let bound = bound(library::binary(*op, Type::F32));
             check(op.name(), bound, &[x.clone(), y.clone()], &|i| op.eval_f64(f64::from(xs[i]), f64::from(ys[i])));
+        }
+    }
+}
+
+/// Arguments, and what each function gives for them.
+const ROUNDED: [(&str, [f64; 17]); 6] = {
+    const I: f64 = f64::INFINITY;
+    const N: f64 = f64::NAN;
+    [
+        ("x", [0.0, -0.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 0.25, -0.75, 3.0, -3.0, 127.5, -126.5, I, -I, N]),
+        ("floor", [0.0, -0.0, 0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 0.0, -1.0, 3.0, -3.0, 127.0, -127.0, I, -I, N]),
+        ("ceil", [0.0, -0.0, 1.0, -0.0, 2.0, -1.0, 3.0, -2.0, 1.0, -0.0, 3.0, -3.0, 128.0, -126.0, I, -I, N]),
+        ("trunc", [0.0, -0.0, 0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.0, -0.0, 3.0, -3.0, 127.0, -126.0, I, -I, N]),
+        ("round", [0.0, -0.0, 0.0, -0.0, 2.0, -2.0, 2.0, -2.0, 0.0, -1.0, 3.0, -3.0, 128.0, -126.0, I, -I, N]),
+        ("sign", [0.0, -0.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, N]),
+    ]
+};
+
+#[test]
+fn rounding_signs_and_nan_are_exact_for_every_type() {
+    let floats = [Elem::F32, Elem::BF16, Elem::F16];
+    let integers = [Elem::I32, Elem::I64];
+    let mut program = "model Functions {\n".to_string();
+    for elem in floats.iter().chain(&integers) {
+        let mut functions: Vec<&str> = ROUNDED[1..].iter().map(|(name, _)| *name).collect();
+        if elem.is_float() {
+            functions.extend(["isnan", "isinf", "isfinite"]);
+        }
+        for name in functions {
+            let result = if name.starts_with("is") { Elem::Bool } else { *elem };
+            let _ = writeln!(program, "    pub fn {name}_{elem}(x: {elem}[S]) -> {result}[S] {{ {name}(x) }}");
+        }
+    }
+    program += "}\n";
+    let module = front::module("rounding.attn", &program, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    // Twice and a few more: a length that is no multiple of any vector.
+    let long = |values: &[f64]| -> Vec<f64> { values.iter().cycle().take(2 * values.len() + 5).copied().collect() };
+    let xs = long(&ROUNDED[0].1);
+    let ints = [-7, -1, 0, 1, 9, i64::from(i32::MIN), i64::from(i32::MAX), 2, -3];
+    let folder = tempfile::tempdir().unwrap();
+    for passes in [passes::Options { level: passes::Level::O0, ..Default::default() }, passes::Options::default()] {
+        let module = compiled::optimised(module.clone(), &passes);
+        for level in compiled::levels() {
+            let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
+            let mut session = model.session().unwrap();
+            let mut call = |name: &str, x: &Tensor| {
+                let entry = model.entry(&format!("{name}_{}", x.elem())).unwrap();
+                session.call(entry, std::slice::from_ref(x)).unwrap_or_else(|e| panic!("{e}")).remove(0)
+            };
+            for elem in floats {
+                let x = Tensor::from_floats(elem, vec![xs.len()], &xs).unwrap();
+                for (name, values) in &ROUNDED[1..] {
+                    for ((x, got), want) in xs.iter().zip(call(name, &x).to_f64()).zip(long(values)) {
+                        let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                        assert!(same, "{name} of {x} ({elem}) is {got}, not {want}, at {}", level.name());
+                    }
+                }
+                let is: [(&str, fn(f64) -> bool); 3] =
+                    [("isnan", |x| x != x), ("isinf", |x| x.abs() == f64::INFINITY), ("isfinite", |x| x - x == 0.0)];
+                for (name, want) in is {
+                    let want: Vec<i64> = xs.iter().map(|x| i64::from(want(*x))).collect();
+                    assert_eq!(call(name, &x).to_i64(), want, "{name} of {elem} at {}", level.name());
+                }
+            }
+            for elem in integers {
+                let x = Tensor::from_ints(elem, vec![ints.len()], &ints).unwrap();
+                for name in ["floor", "ceil", "trunc", "round"] {
+                    assert_eq!(call(name, &x).to_i64(), ints, "{name} of {elem} at {}", level.name());
+                }
+                let signs = [-1, -1, 0, 1, 1, -1, 1, 1, -1];
+                assert_eq!(call("sign", &x).to_i64(), signs, "sign of {elem} at {}", level.name());
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Does the README tell the truth? Its commands are run, its dumps compared, its flags and paths looked for.
 //!
-//! In a block of a console, `$ command` is run in a folder that holds the README's own programs and `examples/`; what
+//! In a block of a console, `$ command` is run in a folder that holds the README's own programs, `examples/` and `checkpoints/`; what
 //! follows must be its output, lines of `...` standing for any lines. Programs are blocks that begin with `// name`.
 
 use std::collections::BTreeSet;
@@ -35,7 +35,9 @@ struct Sandbox {
 impl Sandbox {
     fn new() -> Sandbox {
         let folder = tempfile::tempdir().expect("a folder");
-        std::os::unix::fs::symlink(Path::new(ROOT).join("examples"), folder.path().join("examples")).expect("a link");
+        for (there, here) in [("examples", "examples"), ("tests/fixtures/checkpoints", "checkpoints")] {
+            std::os::unix::fs::symlink(Path::new(ROOT).join(there), folder.path().join(here)).expect("a link");
+        }
         let own = PathBuf::from(env!("CARGO_BIN_EXE_attnc"));
         let mut folders = vec![own.parent().expect("attnc lies in a folder").to_path_buf()];
         folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));

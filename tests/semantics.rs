@@ -418,7 +418,7 @@ model M<D = 2> {
 }
 
 #[test]
-fn checks_at_the_door() {
+fn arguments_are_checked_on_entry() {
     let source = "model M<T = 4> {\n    p: f32[T]\n    pub fn f(x: f32[S]) -> f32[S] where S <= T { x + p[0..S] }\n}\n";
     let params = [("p", numbers(&[4]))];
     assert!(call(source, "f", &[numbers(&[4])], &params).is_ok());

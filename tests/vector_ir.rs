@@ -6,7 +6,7 @@ use std::process::Command;
 
 use attnc::random::Random;
 use attnc::shape::Elem;
-use attnc::vector::routine::interp::{Memory, Pointer, Val, run};
+use attnc::vector::routine::interp::{Memory, Pointer, RuntimeValue, run};
 use attnc::vector::routine::{Type, text, verify};
 
 /// Rows with a sum, a maximum, a function, elements of 16 bits, and columns that are no whole vector.
@@ -146,14 +146,14 @@ fn no_text_does_harm() {
             right += 1;
             let printed = text::print(&p.routine);
             assert_eq!(text::print(&text::parse(&printed).expect("what is printed")[0].routine), printed);
-            let args: Vec<Val> = p
+            let args: Vec<RuntimeValue> = p
                 .routine
                 .params
                 .iter()
                 .map(|(v, _)| match p.routine.body.ty(*v) {
-                    Type::Address => Val::Address(Pointer { storage: 0, at: 64 }),
-                    Type::Index => Val::Index(2),
-                    Type::Lanes(elem, _) => Val::Lanes(vec![u64::from(*elem == Elem::Bool)]),
+                    Type::Address => RuntimeValue::Address(Pointer { storage: 0, at: 64 }),
+                    Type::Index => RuntimeValue::Index(2),
+                    Type::Lanes(elem, _) => RuntimeValue::Lanes(vec![u64::from(*elem == Elem::Bool)]),
                 })
                 .collect();
             ended += usize::from(run(&p.routine, &args, &mut Small(vec![0; 1 << 12]), &mut 10_000).is_ok());

@@ -73,7 +73,7 @@ pub struct RunOptions {
     /// The program, or IR text; `-` is stdin
     #[arg(help_heading = "Arguments")]
     pub file: PathBuf,
-    /// The weights, a safetensors file
+    /// The weights: a safetensors file, or the index of several (`model.safetensors.index.json`)
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// An argument: a NumPy file, or the value itself: `n=3`, `x=[[1, 2], [3, 4]]`
@@ -124,7 +124,7 @@ pub struct BenchOptions {
     /// The value of a run-time dimension in the calls; `batch=N` for leading axes [default: 1]
     #[arg(long, value_name = "NAME=N", value_delimiter = ',')]
     pub size: Vec<Named<u64>>,
-    /// The weights, a safetensors file; random if omitted
+    /// The weights: a safetensors file or the index of several; random if omitted
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// The function to call, if the model has several
@@ -205,6 +205,22 @@ pub struct FunctionOptions {
     /// Show the straight-line code of the leaf functions for this instruction set, instead of the source with all its versions
     #[arg(long, value_name = "SET")]
     pub cpu: Option<CpuTier>,
+}
+
+/// `attnc import bert-base-uncased -o bert.attn`
+#[derive(Args, Debug, Clone)]
+pub struct ImportOptions {
+    /// The folder with `config.json` and `model.safetensors` (or `model.safetensors.index.json`)
+    pub folder: PathBuf,
+    /// The program; stdout if omitted
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// A field of `config.json` that changes nothing in the results; may be repeated
+    #[arg(long, value_name = "FIELD")]
+    pub ignore: Vec<String>,
+    /// Messages.
+    #[command(flatten)]
+    pub messages: MessageOptions,
 }
 
 /// What a program does not fix itself.

@@ -18,7 +18,8 @@ use crate::tensor::Tensor;
 use crate::tile::WeightChoice;
 use crate::tile::{Cpu, PlanVariant, cost};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 
 /// The largest NumPy file that is read.
 const MAX_INPUT: u64 = 16 << 30;
@@ -298,6 +299,32 @@ impl<'a> Reader<'a> {
     fn push(&mut self, word: &'a str) -> Vec<usize> {
         self.words.push(word);
         Vec::new()
+    }
+}
+
+/// The given weights, or a file of random ones; none for a model without parameters.
+pub(super) fn weights_file(
+    s: &mut Session,
+    model: &ModelDescriptor,
+    given: Option<&Path>,
+    seed: u64,
+    folder: &Path,
+) -> Result<Option<PathBuf>, CommandError> {
+    if given.is_some() || model.params.is_empty() {
+        return Ok(given.map(Path::to_path_buf));
+    }
+    let path = folder.join("weights.safetensors");
+    let write = || {
+        let mut file = BufWriter::with_capacity(1 << 20, std::fs::File::create(&path)?);
+        bench::write_weights(&mut Random::new(seed), &model.params, &mut file)?;
+        file.flush()
+    };
+    match write() {
+        Ok(()) => Ok(Some(path)),
+        Err(error) => {
+            let message = format!("cannot write random weights to `{}`: {}", path.display(), reason(&error));
+            Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)))
+        }
     }
 }
 

@@ -5,24 +5,24 @@
 //! JSON and a picture. Arguments are drawn at random, the same ones every time, and so are weights where none are given.
 
 use super::arguments;
-use super::call::{call_failed, converted, function, read_graph, show, unused};
+use super::call::{call_failed, converted, function, read_graph, unused};
+use super::levels::Levels;
 use super::passes::pass_options;
-use super::session::{CommandError, Session, command_line_error, reason};
-use super::stages::{self, Levels, Tiers};
+use super::session::{CommandError, Session, command_line_error, show};
+use super::stages::{self, Tiers};
 use crate::bench::{self, Products, Report, Site};
 use crate::cli::BenchOptions;
 use crate::codegen::cpu::EmitOptions;
-use crate::diagnostics::codes::{driver as codes, weights};
+use crate::diagnostics::codes::weights;
 use crate::diagnostics::{Diagnostic, did_you_mean};
 use crate::random::Random;
-use crate::runtime::descriptor::{Entry, ModelDescriptor};
+use crate::runtime::descriptor::Entry;
 use crate::runtime::load::{CompiledModel, LoadError};
 use crate::tensor::Tensor;
 use crate::tile::cost::{self, PlanCost};
 use crate::tile::{self, Cpu, DotMode, PlanVariant};
 use std::collections::BTreeMap;
-use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Warm-up calls, which are not timed.
@@ -75,7 +75,7 @@ fn bench_in(s: &mut Session, options: &BenchOptions) -> Result<(), CommandError>
     stages::link(s, &code, &so, false)?;
 
     s.stage("load");
-    let given = weights_file(s, &model, options.weights.as_deref(), 1, folder.path())?;
+    let given = arguments::weights_file(s, &model, options.weights.as_deref(), 1, folder.path())?;
     let threads = options.threads.map_or_else(usual_threads, |n| usize::try_from(n).unwrap_or(1)).max(1);
     let asked = i32::try_from(threads).unwrap_or(i32::MAX);
     // SAFETY: the file was just linked from code of our own.
@@ -173,32 +173,6 @@ fn sizes(entry: &Entry, options: &BenchOptions) -> Result<BTreeMap<String, i64>,
 fn count(tiles: &tile::Module, name: &str, sizes: &BTreeMap<String, i64>) -> Result<PlanCost, CommandError> {
     cost::plan(tiles, name, PlanVariant::Plain, sizes)
         .map_err(|message| command_line_error(&format!("the work of `{name}` cannot be counted: {message}")))
-}
-
-/// The given weights, or a file of random ones; none for a model without parameters.
-pub(super) fn weights_file(
-    s: &mut Session,
-    model: &ModelDescriptor,
-    given: Option<&Path>,
-    seed: u64,
-    folder: &Path,
-) -> Result<Option<PathBuf>, CommandError> {
-    if given.is_some() || model.params.is_empty() {
-        return Ok(given.map(Path::to_path_buf));
-    }
-    let path = folder.join("weights.safetensors");
-    let write = || {
-        let mut file = BufWriter::with_capacity(1 << 20, std::fs::File::create(&path)?);
-        bench::write_weights(&mut Random::new(seed), &model.params, &mut file)?;
-        file.flush()
-    };
-    match write() {
-        Ok(()) => Ok(Some(path)),
-        Err(error) => {
-            let message = format!("cannot write random weights to `{}`: {}", path.display(), reason(&error));
-            Err(s.fail(Diagnostic::error(codes::UNWRITABLE, message)))
-        }
-    }
 }
 
 /// Random arguments of the right shapes; those that are used as indices are in range.

@@ -4,12 +4,12 @@
 //! as NumPy files. A failing call is an error of the program; weights that do not match are one of the environment.
 
 use super::arguments;
-use super::bench::weights_file;
-use super::keep::tell_losses;
+use super::keep::{matches, tell_losses};
+use super::levels::Levels;
 use super::outputs::Source;
 use super::passes::pass_options;
-use super::session::{CommandError, Session, command_line_error, message, print, reason, stdout_failed, tell};
-use super::stages::{self, Levels, Tiers};
+use super::session::{CommandError, Session, command_line_error, message, reason, show, tell};
+use super::stages::{self, Tiers};
 use crate::cli::{Backend, EmitKind, ProgramOptions, RunOptions};
 use crate::codegen::{Generator, cpu::EmitOptions};
 use crate::diagnostics::codes::{driver as codes, weights};
@@ -21,7 +21,7 @@ use crate::runtime::npy;
 use crate::runtime::weights::WeightsFile;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
-use crate::tile::{WeightChoice, WeightFormat};
+use crate::tile::{Cpu, WeightChoice, WeightFormat};
 use crate::types;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -65,7 +65,7 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
     }
     let folder = stages::temporary(s)?;
     let weights = match options.random {
-        Some(seed) => weights_file(s, &model, options.weights.as_deref(), seed, folder.path())?,
+        Some(seed) => arguments::weights_file(s, &model, options.weights.as_deref(), seed, folder.path())?,
         None => options.weights.clone(),
     };
     let args = arguments::all(s, given, &graph, &model, &name, options)?;
@@ -85,7 +85,8 @@ fn run_in(s: &mut Session, options: &RunOptions) -> Result<(), CommandError> {
             let values = compiled(s, &graph, &model, &call, &levels, (generator, options.threads))?;
             // Random weights have no file.
             if let Some(path) = options.weights.as_deref().filter(|_| levels.weights.format != WeightFormat::F32) {
-                tell_losses(s, &graph, &levels, path, options.messages.verbose)?;
+                let level = levels.all.last().copied().unwrap_or(Cpu::PORTABLE);
+                tell_losses(s, &graph, level, &levels.weights, path, options.messages.verbose)?;
             }
             values
         }
@@ -123,11 +124,6 @@ pub(super) fn read_graph(
             Err(command_line_error(&format!("`{command}` takes .attn and .air files")))
         }
     }
-}
-
-/// Prints a text on stdout; a closed reader is not an error.
-pub(super) fn show(text: &str) -> Result<(), CommandError> {
-    print(text.as_bytes()).map_err(|error| stdout_failed(&error))
 }
 
 /// The call to make.
@@ -351,22 +347,6 @@ fn named(results: Vec<Tensor>, taps: Values) -> Values {
     results.chain(taps).collect()
 }
 
-/// Does a path match a pattern in which `*` matches any text?
-pub(super) fn matches(pattern: &str, path: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
-    let mut rest = rest;
-    let parts: Vec<&str> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
-
 /// Results are written to `.npy` files or into a directory; the extension of another format is likely a mistake.
 fn results_agree(path: &Path) -> Result<(), String> {
     const FILES: [&str; 8] = ["npz", "txt", "json", "csv", "safetensors", "pt", "bin", "attn"];
@@ -467,22 +447,6 @@ mod tests {
         assert!(differences(&of(&[0.0]), &of(&[0.0])).contains("at most 0.00e0"));
         let ints = vec![("i".to_string(), Tensor::from_ints(Elem::I32, vec![1], &[1]).unwrap())];
         assert_eq!(differences(&ints, &ints), "");
-    }
-
-    #[test]
-    fn patterns_stand_for_any_text() {
-        for (pattern, path, fits) in [
-            ("a.b", "a.b", true),
-            ("a.b", "a.bc", false),
-            ("*", "h.3.attn.weights", true),
-            ("h.*.attn.weights", "h.11.attn.weights", true),
-            ("h.*.attn.weights", "h.11.attn.scores", false),
-            ("*weights", "weights", true),
-            ("h.*.*", "h.1.x", true),
-            ("h.*.*x", "h.x", false),
-        ] {
-            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
-        }
     }
 
     #[test]

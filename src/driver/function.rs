@@ -3,9 +3,8 @@
 //!
 //! In: the library of functions and an instruction set level. Out: text on stdout.
 
-use super::call::show;
-use super::session::{CommandError, command_line_error};
-use super::stages::level;
+use super::levels::level;
+use super::session::{CommandError, command_line_error, show};
 use crate::cli::FunctionOptions;
 use crate::codegen::cpu::math::features;
 use crate::diagnostics::did_you_mean;

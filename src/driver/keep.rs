@@ -1,16 +1,13 @@
-//! Which weights `--keep` excludes from packing, and how much precision the others lose.
+//! Patterns of names; which weights `--keep` excludes from packing by them, and how much precision the others lose.
 //!
 //! In: the patterns of `--keep`, the parameters of a model, a weights file. Out: names of parameters, and a table of errors.
 
-use super::call::matches;
 use super::session::{CommandError, Session, tell};
-use super::stages::Levels;
 use crate::diagnostics::did_you_mean;
 use crate::ir::{self, ParamDecl};
 use crate::lowering;
 use crate::runtime::weights::{WeightsFile, members};
-use crate::tile::Cpu;
-use crate::tile::{self, Loss, PackedWeight, WeightFormat};
+use crate::tile::{self, Cpu, Loss, PackedWeight, WeightChoice, WeightFormat};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -65,20 +62,36 @@ fn meant(pattern: &str, params: &[ParamDecl]) -> String {
     }
 }
 
+/// Does a path match a pattern in which `*` matches any text?
+pub(super) fn matches(pattern: &str, path: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| path.strip_prefix(first)) else { return false };
+    let mut rest = rest;
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
 /// Prints for each quantised or rounded parameter how far it is from the one in the file.
 pub(super) fn tell_losses(
     s: &mut Session,
     graph: &ir::Module,
-    levels: &Levels,
+    level: Cpu,
+    choice: &WeightChoice,
     weights: &Path,
     verbose: bool,
 ) -> Result<(), CommandError> {
     s.stage("compare packed weights");
-    let level = levels.all.last().copied().unwrap_or(Cpu::PORTABLE);
     let verified = ir::verify(graph).map_err(|errors| errors.to_string());
     let packed = verified
         .and_then(|graph| lowering::tile::lower(graph, level))
-        .and_then(|tiles| tile::packed_weights(&tiles, level, &levels.weights))
+        .and_then(|tiles| tile::packed_weights(&tiles, level, choice))
         .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
     // That it can be read was seen when it was opened by the model.
     let Ok(file) = WeightsFile::open(weights) else { return Ok(()) };
@@ -122,6 +135,22 @@ fn table(rows: &mut [(&PackedWeight, Loss)], verbose: bool) -> String {
 mod tests {
     use super::*;
     use crate::shape::{Dim, Elem, TensorType};
+
+    #[test]
+    fn patterns_stand_for_any_text() {
+        for (pattern, path, fits) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.bc", false),
+            ("*", "h.3.attn.weights", true),
+            ("h.*.attn.weights", "h.11.attn.weights", true),
+            ("h.*.attn.weights", "h.11.attn.scores", false),
+            ("*weights", "weights", true),
+            ("h.*.*", "h.1.x", true),
+            ("h.*.*x", "h.x", false),
+        ] {
+            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
+        }
+    }
 
     #[test]
     fn patterns_choose_parameters() {

@@ -2,11 +2,10 @@
 //!
 //! In: the tables that the compiler itself reads. Out: text on stdout, a line for each entry.
 
-use super::call::show;
 use super::function;
+use super::levels::native;
 use super::ops;
-use super::session::{CommandError, stdout_failed};
-use super::stages::native;
+use super::session::{CommandError, columns, show, stdout_failed};
 use crate::cli::{CommandLine, CompletionsOptions, CpuTier, EmitKind, ListOptions, Listed, OpsLevel};
 use crate::codegen::cpu::machine_operations;
 use crate::diagnostics::codes;
@@ -40,7 +39,7 @@ pub fn list(options: &ListOptions) -> Result<(), CommandError> {
             modules::MODULES.iter().map(|module| (module.path.to_string(), first_line(module.text))).collect()
         }
     };
-    show(&table(&rows))
+    show(&columns(&rows))
 }
 
 /// The first line of a module's own comment.
@@ -67,12 +66,6 @@ fn cpus() -> Vec<(String, String)> {
         (name, help + &here)
     };
     CpuTier::value_variants().iter().map(row).collect()
-}
-
-/// Two columns; the second begins at the same place unless a first one is very wide.
-pub(super) fn table(rows: &[(String, String)]) -> String {
-    let width = rows.iter().map(|(first, _)| first.chars().count()).max().unwrap_or(0).min(48);
-    rows.iter().map(|(first, second)| format!("{first:width$}  {second}\n")).collect()
 }
 
 /// `attnc completions SHELL`

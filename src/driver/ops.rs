@@ -3,10 +3,8 @@
 //! In: the tables that the compiler itself reads. Out: text on stdout: a line for each operation, or all that is known of those
 //! of one name.
 
-use super::call::show;
 use super::function;
-use super::list::table as columns;
-use super::session::{CommandError, command_line_error};
+use super::session::{CommandError, columns, command_line_error, show};
 use crate::cli::{OpsLevel, OpsOptions};
 use crate::diagnostics::did_you_mean;
 use crate::table::{Gives, Row};
@@ -55,7 +53,7 @@ fn entries(level: OpsLevel) -> Vec<Entry> {
             .into_iter()
             .map(|op| {
                 let name = op.form.split(['(', '<']).next().unwrap_or_default().to_string();
-                Entry { level, name, form: op.form, meaning: op.summary.to_string(), more: Vec::new() }
+                Entry { level, name, form: op.form, meaning: op.summary, more: Vec::new() }
             })
             .collect(),
         OpsLevel::Graph => ir::Op::table().iter().map(|row| entry(level, row, "class", row.class.text())).collect(),

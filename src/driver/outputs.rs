@@ -2,8 +2,8 @@
 //!
 //! In: the options of `compile`. Out: a path for each requested output format. Nothing is compiled here.
 
+use super::levels;
 use super::session::{CommandError, Session};
-use super::stages;
 use crate::cli::{CompileOptions, EmitKind, FloatMode, WeightPacking};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -173,7 +173,7 @@ fn command(options: &CompileOptions) -> String {
     }
     if let Some(level) = options.target.cpu {
         // `native` is another one elsewhere.
-        let _ = write!(text, " --cpu {}", stages::tier(level).name());
+        let _ = write!(text, " --cpu {}", levels::tier(level).name());
     }
     if options.target.pack != WeightPacking::F32 {
         let _ = write!(text, " --pack {}", options.target.pack.name());

@@ -314,3 +314,14 @@ pub(super) fn reason(error: &io::Error) -> String {
 pub fn whole(sources: &SourceMap, file: FileId) -> Span {
     Span::new(file, 0, sources.get(file).map_or(0, |source| source.text().len() as u32))
 }
+
+/// Prints a text on stdout; a closed reader is not an error.
+pub(super) fn show(text: &str) -> Result<(), CommandError> {
+    print(text.as_bytes()).map_err(|error| stdout_failed(&error))
+}
+
+/// Two columns; the second begins at the same place unless a first one is very wide.
+pub(super) fn columns(rows: &[(String, String)]) -> String {
+    let width = rows.iter().map(|(first, _)| first.chars().count()).max().unwrap_or(0).min(48);
+    rows.iter().map(|(first, second)| format!("{first:width$}  {second}\n")).collect()
+}

@@ -4,11 +4,11 @@
 //! In: a session, and the input of a stage. Out: its output, or a [`CommandError`], already reported.
 
 use super::bugs::{Saved, bug};
-use super::keep;
+use super::levels::Levels;
 use super::passes::{Dumps, broken_pass};
 use super::session::{CommandError, Session, command_line_error, reason};
-use crate::cli::{CodeBackend, CpuTier, PassOptions, ProgramOptions, TargetOptions, WeightPacking};
-use crate::codegen::cpu::{self, Arch, Compiled, EmitOptions, Tier, clif};
+use crate::cli::{CodeBackend, PassOptions, ProgramOptions};
+use crate::codegen::cpu::{Arch, Compiled, EmitOptions, Tier, clif};
 use crate::codegen::descriptor;
 use crate::codegen::{self, Generator};
 use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as ir_codes};
@@ -17,13 +17,12 @@ use crate::files::Folder;
 use crate::interface::{Interface, tensors};
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
-use crate::runtime::descriptor::{ModelDescriptor, features_of};
+use crate::runtime::descriptor::ModelDescriptor;
 use crate::runtime::link;
-use crate::runtime::processor::can_run;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{Cpu, Feature, WeightChoice, WeightFormat, Width};
+use crate::tile::{Cpu, WeightChoice, Width};
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
 use crate::{ir, irtext, syntax, threads, tile};
@@ -234,98 +233,6 @@ fn model_name(file: &str) -> String {
     let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     let name: String = words.map(capital).collect();
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { format!("Model{name}") }
-}
-
-/// The best level that this machine supports.
-pub(super) fn native() -> Cpu {
-    let runs = |level: &Cpu| features_of(&level.name()).is_some_and(can_run);
-    Cpu::NAMED.into_iter().rev().find(runs).unwrap_or(Cpu::PORTABLE)
-}
-
-/// The level of each name of `--cpu`.
-const TIERS: [(CpuTier, Cpu); 7] = [
-    (CpuTier::Portable, Cpu::PORTABLE),
-    (CpuTier::Avx2, Cpu::AVX2),
-    (CpuTier::Avx2vnni, Cpu::AVX2_VNNI),
-    (CpuTier::Avx512, Cpu::AVX512),
-    (CpuTier::Avx512bf16, Cpu::AVX512_BF16),
-    (CpuTier::Amx, Cpu::AMX),
-    (CpuTier::Neon, Cpu::PORTABLE),
-];
-
-/// The level that an option means, with its own name.
-pub(super) fn tier(asked: CpuTier) -> CpuTier {
-    match asked {
-        CpuTier::Native => TIERS.into_iter().find(|(_, cpu)| *cpu == native()).map_or(CpuTier::Portable, |(t, _)| t),
-        _ => asked,
-    }
-}
-
-/// The machine that an option asks for.
-pub(super) fn level(asked: CpuTier) -> Cpu {
-    let own = TIERS.into_iter().find(|(t, _)| *t == tier(asked));
-    own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)
-}
-
-/// The instruction set levels that code is generated for.
-#[derive(Clone, Debug)]
-pub(super) struct Levels {
-    /// Every level that gets its own code, best first.
-    pub(super) all: Vec<Cpu>,
-    /// The one that dumps show: by default the same on every machine.
-    pub(super) shown: Cpu,
-    /// The format of packed weights.
-    pub(super) weights: WeightChoice,
-    /// The architecture.
-    pub(super) arch: Arch,
-}
-
-impl Levels {
-    /// The levels up to the one of `--cpu`.
-    pub(super) fn of(target: &TargetOptions) -> Levels {
-        let asked = target.cpu.map(level);
-        let arch = if target.cpu == Some(CpuTier::Neon) { Arch::Aarch64 } else { Arch::host() };
-        let every = [cpu::bf16_levels(), cpu::byte_levels(), cpu::levels()].concat();
-        let is_wanted = |l: &Cpu| every.contains(l) && asked.is_none_or(|a| a.includes(*l));
-        let all: Vec<Cpu> = Cpu::NAMED.into_iter().rev().filter(is_wanted).collect();
-        let shown = asked.and_then(|_| all.first().copied()).unwrap_or(Cpu::PORTABLE);
-        let weights = match target.pack {
-            WeightPacking::F32 => WeightFormat::F32,
-            WeightPacking::Bf16 => WeightFormat::Bf16,
-            WeightPacking::Int8 => WeightFormat::Int8,
-            WeightPacking::Int4 => WeightFormat::Int4,
-        };
-        Levels { all, shown, weights: weights.into(), arch }
-    }
-
-    /// With the parameters that `--keep` excludes from packing.
-    pub(super) fn keeping(mut self, target: &TargetOptions, graph: &ir::Module) -> Result<Levels, CommandError> {
-        self.weights.kept = keep::parameters(&target.keep, &graph.params).map_err(|text| command_line_error(&text))?;
-        Ok(self)
-    }
-
-    /// Fails if the code could not be linked and run on this machine.
-    pub(super) fn run_here(&self) -> Result<(), CommandError> {
-        if self.arch == Arch::host() {
-            return Ok(());
-        }
-        let message = "`--cpu neon` is for aarch64; on this machine it supports only `--emit obj`, `asm` and `clif`";
-        Err(command_line_error(message))
-    }
-
-    /// Those that make a difference: the `bf16` levels only if there are products of `bf16`, the one for AMX only for the back
-    /// end that supports it, the one for byte dot products only if weights are integers.
-    pub(super) fn for_graph(mut self, graph: &ir::Module, generator: Generator) -> Levels {
-        let bf16 = lowering::tile::multiplies_bf16(graph);
-        let whole = matches!(self.weights.format, WeightFormat::Int8 | WeightFormat::Int4) && !graph.params.is_empty();
-        self.all.retain(|cpu| {
-            let tiles = !cpu.has(Feature::Amx) || generator == Generator::Cranelift;
-            *cpu == cpu.vectors() || (if cpu.has(Feature::Bf16) { bf16 && tiles } else { whole })
-        });
-        // The best of the remaining ones.
-        self.shown = self.all.iter().copied().find(|cpu| self.shown.includes(*cpu)).unwrap_or(self.shown);
-        self
-    }
 }
 
 /// Does the same for each level, on at most one thread each; the results in order, or the first error.

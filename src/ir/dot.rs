@@ -1,9 +1,9 @@
-//! A module as a picture: the DOT language of Graphviz.
+//! A module as a graph in the DOT language of Graphviz.
 //!
 //! In: a module. Out: a text for `dot -Tsvg`: a frame for each function, a frame for each block in it, a node for each
-//! argument and for each line of the module's text. Solid arrows lead from values to what uses them, those that a jump hands
-//! over to the argument that they become; dashed ones are jumps, and end at the frame of their block. The same module gives
-//! the same text.
+//! argument and for each line of the module's text. Solid edges lead from values to their uses, and from the
+//! operands of a jump to the block arguments that they become; dashed edges are jumps, and end at the frame of their block. The
+//! text is deterministic.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

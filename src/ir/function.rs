@@ -1,4 +1,4 @@
-//! Modules and functions: the SSA body (`ssa`) with the operations and types of the graph IR, and what stands around it.
+//! Modules and functions: the SSA body (`ssa`) with the operations and types of the graph IR, and declarations.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Which values a function needs whether or not a call asks for taps.
 //!
-//! In: a function. Out: for each value whether it is needed. What only a tap needs is computed in a call that asks for the
-//! tap, and in no other: passes keep such instructions apart from the others (`passes::separate_taps`), and lowering puts
+//! In: a function. Out: for each value whether it is needed. What only a tap needs is computed only in calls that request
+//! the tap: passes keep such instructions apart from the others (`passes::separate_taps`), and lowering puts
 //! them after a jump.
 
 use cranelift_entity::SecondaryMap;

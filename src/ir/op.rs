@@ -3,7 +3,7 @@
 //! [`Op`] carries an operation's attributes; the table below it has a row for each (the columns are explained in
 //! `crate::table`): name, operands, attributes, class, effects, shape rule, meaning. Printer, parser, verifier, passes and
 //! the operation reference read it. An operation is added by a variant and a row; every `match` on [`Op`] that decides
-//! something lists all of them, so that the compiler says what else must know it.
+//! something lists all of them, so the errors of the compiler lead to the other places.
 
 use std::fmt;
 

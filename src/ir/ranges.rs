@@ -1,11 +1,11 @@
-//! Which indices are in range by the form of the loops around them.
+//! Range analysis: which indices are in range by the form of the loops around them.
 //!
-//! In: a function, a place in it, an index value and an extent. Out: whether the index is at least 0 and below the extent
-//! wherever the place is reached. What this cannot prove is checked when the program runs.
+//! In: a function, a block, an index value and an extent. Out: whether the index is at least 0 and below the extent whenever the
+//! block is reached. What this cannot prove is checked at run time.
 //!
-//! Proved are numbers, and counters of loops as lowering makes them: an argument of a block that begins at a number or a
-//! dimension that is not negative, grows by a small number each time around, and is compared with a bound before the
-//! place is reached.
+//! Proved are constants, and induction variables as lowering makes them: an argument of a block that begins at a constant or a
+//! dimension that is not negative, grows by a small constant in each iteration, and is compared with a bound before the block is
+//! reached.
 //!
 //! ```text
 //! ^bb0:

@@ -1,12 +1,12 @@
-//! What a function asks of the dimensions of a call: that no extent is negative or broken, that every slice and padding
-//! lies in its axis, and that every size fits 64 bits.
+//! The preconditions of a function on the dimensions of a call: no extent is negative or fractional, every slice and padding is
+//! within its axis, and every size fits 64 bits.
 //!
 //! In: a function. Out: the facts that its `where` lines do not already imply, each with the place of the instruction that
 //! needs it. [`entry_checks`] are a function's own and these; the interpreter checks them on entry, and so do
 //! compiled models, for they are the checks of [`super::entries`]. So no text of the IR, however it was made, has
 //! an access out of range that a dimension decides; what a loop counter or an element decides is checked where it is used.
 //!
-//! # What is asked
+//! # What is required
 //!
 //! * of every tensor, and of the scores of an attention: each extent is whole and not negative, and the bytes fit an
 //!   `i64` ([`MOST_BYTES`]; an element counts as [`LEAST_SIZE`] bytes at least, its size in computation);

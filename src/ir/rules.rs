@@ -1,8 +1,8 @@
 //! Shape rules: the type of an operation's result from its operands' types.
 //!
 //! In: an operation, the types of its operands, and the declared type where the operands do not fix the result. Out: the
-//! type of the result, or an error in words. The builder, the parser and the verifier all ask here, so a rule stands
-//! once. Which rule is an operation's, and how many operands it takes, says its row in the table (`op`).
+//! type of the result, or an error message. The builder, the parser and the verifier all use these rules. The row of an
+//! operation in the table (`op`) says which rule is its own, and how many operands it takes.
 
 use super::{Function, FusionKind, MaskKind, Op, Scalar, Terminator, Type};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};

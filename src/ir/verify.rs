@@ -1,7 +1,7 @@
 //! The verifier: the contract of the graph IR.
 //!
-//! In: a module, from anywhere. Out: [`Verified`], which interpreters and lowerings ask for, or every error found, each
-//! with the thing it is about; [`Errors`] prints them under the lines of the module's text. It runs after every pass.
+//! In: a module, from anywhere. Out: [`Verified`], which the interpreter and lowering require, or every error found, each with
+//! what it is about; [`Errors`] prints them under the lines of the module's text. It runs after every pass.
 //!
 //! # What is checked, in this order
 //!
@@ -106,7 +106,7 @@ impl<'a> Verifier<'a> {
         let mut names = BTreeSet::new();
         for (i, p) in self.module.params.iter().enumerate() {
             if p.name.is_empty() || !names.insert(&p.name) {
-                self.error(At::Param(i), format!("the parameter's name \"{}\" is not its own", p.name));
+                self.error(At::Param(i), format!("the parameter's name \"{}\" is empty or duplicate", p.name));
             }
             self.extents(At::Param(i), &p.ty);
             let all = p.ty.shape.iter().map(Dim::magnitude).chain(p.counts.iter().map(|n| i128::from(*n)));
@@ -122,7 +122,7 @@ impl<'a> Verifier<'a> {
         for (i, f) in self.module.functions.iter().enumerate() {
             self.function = Some(i);
             if f.name.is_empty() || !names.insert((&f.name, f.tapped)) {
-                self.error(At::Head, format!("the function's name `{}` is not its own", f.name));
+                self.error(At::Head, format!("the function's name `{}` is empty or duplicate", f.name));
             }
             self.symbols =
                 f.args.iter().flat_map(|a| a.ty.shape.iter().flat_map(Dim::symbols)).collect::<BTreeSet<Arc<str>>>();

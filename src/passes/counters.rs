@@ -1,14 +1,14 @@
 //! Recognising `causal` where an author counts rows and columns by hand.
 //!
-//! In: a condition over scores `[.., S, T]`. Out: is it `j <= i + T - S` for row i and column j? Integers alone, followed
+//! In: a condition over scores `[.., S, T]`. Out: is it `j <= i + T - S` for row i and column j? Only integers are traced,
 //! through `iota`, views that only add axes of 1 or repeat, sums, differences, and values of dimensions.
 //!
 //! ```text
 //!   rearrange(iota(S), "s -> s 1") >= iota(S)          // causal(S, S)
 //! ```
 //!
-//! Counters are `i32` or `i64` and must not wrap: constants beyond 2^30 are refused, and of dimensions it is taken for
-//! granted that S + T fits an `i32`, for the matrix has S * T elements.
+//! Counters are `i32` or `i64` and must not wrap: constants beyond 2^30 are rejected, and S + T is assumed to
+//! fit an `i32`, because the matrix has S * T elements.
 
 use super::rewrite::made_by;
 use crate::ir::{Function, Op, Scalar, Value};

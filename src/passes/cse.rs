@@ -1,4 +1,4 @@
-//! cse: what was computed before is not computed again (common subexpressions).
+//! cse: common subexpression elimination: what was computed before is not computed again.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S], %1 "y": f32[S], %2 "c": bool[]) -> (f32[S]) {
@@ -35,11 +35,11 @@
 //! Two instructions are the same if operation, attributes, operands and type are; the operands of a commutative
 //! operation in either order. The earlier one is in a block that dominates the later one's (or before it in the same
 //! block). Operations without an effect depend on nothing else: parameters do not change during a call. What only taps need is
-//! merged with its like alone: calls that do not ask for the tap do not compute it. It is exact.
+//! merged only with other such operations: calls that do not request the tap do not compute it. It is exact.
 //!
 //! # What it does not do
 //!
-//! What is computed on two ways that meet is not moved before them. Taps stay, each for its own path. Fused regions are
+//! What is computed on both branches is not moved before them (no partial redundancy elimination). Taps stay, each for its own path. Fused regions are
 //! compared as a whole; constants are compared too, which the text, where they are in the lines of their users, does not show.
 
 use super::separate_taps::apart;

@@ -1,4 +1,4 @@
-//! dce: what nothing needs goes.
+//! dce: dead code elimination: operations and block arguments that nothing needs are removed.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S]) -> (f32[S]) {
@@ -35,12 +35,12 @@
 //! # Conditions
 //!
 //! Needed are operations with an effect (taps), conditions of jumps, returned values, and the operands of what is needed;
-//! an argument of a block needs what every jump to the block gives for it. All else goes, arguments that only feed
-//! themselves around a loop among it. It is exact. An index out of range is an error only where its result is needed.
+//! an argument of a block needs what every jump to the block passes for it. All else is removed, including arguments that only
+//! feed themselves around a loop. It is exact. An index out of range is an error only where its result is needed.
 //!
 //! # What it does not do
 //!
-//! A loop whose results are not needed stays, for its end is not proved. The entry's arguments stay: they are the
+//! A loop whose results are not needed stays, because its termination is not proved. The entry's arguments stay: they are the
 //! function's signature. It does not look into fused regions, whose makers leave nothing unused.
 
 use super::{Changed, Context};

@@ -1,4 +1,4 @@
-//! fold-constants: what is computed from literals alone is computed now.
+//! fold-constants: operations on literals are evaluated at compile time.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S, 4]) -> (f32[S, 4], bool[S]) {

@@ -1,4 +1,4 @@
-//! licm: what is the same in every iteration of a loop is computed before it (loop-invariant code motion).
+//! licm: loop-invariant code motion: what is the same in every iteration of a loop is computed before it.
 //!
 //! ```text
 //! param "h.*.w"[12]                       : f32[64, 64]
@@ -60,8 +60,8 @@
 //!
 //! # What it does not do
 //!
-//! A loop that is entered from several places, or conditionally, stays as it is: the lowering makes no such. Nothing is
-//! moved after a loop. Memory is not weighed: a hoisted value lives through the loop.
+//! A loop that is entered from several places, or conditionally, stays as it is: lowering makes none. Nothing is
+//! moved after a loop. Memory is not considered: a hoisted value is live throughout the loop.
 
 use std::collections::BTreeSet;
 

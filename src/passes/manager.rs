@@ -1,7 +1,7 @@
 //! What surrounds a pass when it runs: dumps, verification, bisection, times, counters.
 //!
-//! In: a verified module, options, and a sink for texts. Out: the module after its passes, the remarks they made, and a
-//! line for each thing that was requested. What a pass does is its own business.
+//! In: a verified module, options, and a sink for texts. Out: the module after its passes, their remarks, and the requested
+//! dumps and reports. What this must not know: what a pass does.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};

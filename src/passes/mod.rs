@@ -1,4 +1,4 @@
-//! Passes on the graph IR: a formula comes in, the same formula in fewer and larger steps goes out.
+//! Passes on the graph IR: a formula becomes the same formula in fewer and larger steps.
 //!
 //! What lives here: the passes, each a function in a file of its own that opens with what it does, a before and after,
 //! the conditions under which it is legal, and what it leaves alone; the pipeline (`pipeline`: one function, read from

@@ -1,6 +1,6 @@
 //! The options of a run of passes: the level, the float mode, and what to print around the passes.
 //!
-//! In: names as the command line spells them. Out: plain values that `manager` and `pipeline` read.
+//! In: names as on the command line. Out: plain values that `manager` and `pipeline` read.
 
 use std::fmt;
 

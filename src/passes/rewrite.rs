@@ -1,4 +1,4 @@
-//! Small tools that the passes share: questions about values, and edits in the middle of a block.
+//! Helpers that the passes share: questions about values, and edits in the middle of a block.
 //!
 //! In: a function and one of its values or instructions. Out: an answer, or the function with an instruction more. No
 //! rewrite is decided here.

@@ -1,5 +1,4 @@
-//! simplify-cfg: jumps that are decided, blocks that are never reached or only passed through, arguments that are always
-//! the same.
+//! simplify-cfg: folds constant branches, removes unreachable blocks and redundant arguments, merges blocks.
 //!
 //! ```text
 //! func @f(%0 "x": f32[S]) -> (f32[S]) {
@@ -40,8 +39,8 @@
 //!
 //! | name | rewrite | where |
 //! |---|---|---|
-//! | decided | `br_if true, a, b` to `br a`; also where both ways are the same | the condition is a literal |
-//! | unreachable | the block goes | no way leads to it from the entry |
+//! | decided | `br_if true, a, b` to `br a`; also where both targets are the same | the condition is a literal |
+//! | unreachable | the block is removed | no path leads to it from the entry |
 //! | same-argument | the argument of a block is what every jump to it gives | all give one value (or the argument itself), or literals that are equal |
 //! | merge | a block and the only one it jumps to become one | nothing else jumps there |
 //!

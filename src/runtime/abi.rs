@@ -2,7 +2,7 @@
 //!
 //! The compiler writes a [`ModelDesc`] into `model.o` (as bytes and relocations, see `descriptor.rs`) under the symbol
 //! [`DESCRIPTOR_SYMBOL`]; the support library, linked into the same `model.so`, reads it. This file is compiled into
-//! both, so it uses `core` alone and knows of nothing else.
+//! both, so it uses only `core` and knows of nothing else.
 //!
 //! Every field is 8 bytes wide and 8-aligned, so that the layout has no padding and is the same for every 64-bit target.
 
@@ -444,6 +444,8 @@ pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, s
 
 /// Runs a kernel over the grid points `0..total`, in parallel where that pays, and returns when all are done:
 /// 0, or non-zero once something has failed; the plan then returns that at once. `total <= 0` does nothing.
+/// Each launch may ask the caller of the entry point whether to go on; one whose `args` is null does nothing else, whatever
+/// `kernel` is, and is not timed.
 ///
 /// Two prefetch hints, which never affect results: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie
 /// `next_bytes` bytes of packed weights, which a later launch will read in the order of its grid points (0 bytes if none

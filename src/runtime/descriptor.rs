@@ -207,8 +207,30 @@ pub fn id_of(bytes: &[u8]) -> u64 {
 impl ModelDescriptor {
     /// What no other model's library has in its symbols: the name in lower case, and the id.
     pub fn symbol(&self) -> String {
-        format!("{}_{:016x}", super::header::snake_case(&self.name), self.id)
+        format!("{}_{:016x}", snake_case(&self.name), self.id)
     }
+}
+
+/// The letters, digits and `_` of a name; `_` for all else.
+pub(super) fn word(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
+}
+
+/// `MiniLm` as `mini_lm`: the prefix of a model's functions.
+pub(super) fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    let mut before = '_';
+    for c in word(name).chars() {
+        if c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit()) {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+        before = c;
+    }
+    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
+        out.insert_str(0, "model");
+    }
+    out
 }
 
 /// Where a relocation of the descriptor points.

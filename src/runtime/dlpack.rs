@@ -1,6 +1,6 @@
 //! DLPack's structs, as its header declares them, and its codes for our element types.
 //!
-//! Compiled into both the compiler (to call a `model.so`) and the support library (to be called); `core` alone.
+//! Compiled into both the compiler (to call a `model.so`) and the support library (to be called); it uses only `core`.
 
 #![allow(dead_code, reason = "the compiler and the support library each use their half")]
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::abi::{LIBRARY_PREFIX, LIBRARY_SYMBOL};
-use super::descriptor::{DimText, Entry, ModelDescriptor, Tensor};
+use super::descriptor::{DimText, Entry, ModelDescriptor, Tensor, snake_case, word};
 use crate::shape::Elem;
 
 /// The part that is the same for every model.
@@ -266,11 +266,6 @@ fn c_type(elem: Elem) -> &'static str {
     }
 }
 
-/// The letters, digits and `_` of a name; `_` for all else.
-fn word(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
-}
-
 /// A name that C and C++ take.
 fn identifier(name: &str) -> String {
     let mut out = word(name);
@@ -279,23 +274,6 @@ fn identifier(name: &str) -> String {
     }
     if TAKEN.contains(&out.as_str()) {
         out.push('_');
-    }
-    out
-}
-
-/// `MiniLm` as `mini_lm`: the prefix of a model's functions.
-pub(super) fn snake_case(name: &str) -> String {
-    let mut out = String::new();
-    let mut before = '_';
-    for c in word(name).chars() {
-        if c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit()) {
-            out.push('_');
-        }
-        out.push(c.to_ascii_lowercase());
-        before = c;
-    }
-    if out.is_empty() || out.starts_with(|c: char| c.is_ascii_digit()) {
-        out.insert_str(0, "model");
     }
     out
 }

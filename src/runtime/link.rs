@@ -1,8 +1,8 @@
 //! Links `model.o` with the support library into `model.so`.
 //!
 //! In: the object file that `codegen` made, which defines [`abi::DESCRIPTOR_SYMBOL`](super::abi::DESCRIPTOR_SYMBOL).
-//! Out: a shared object that exports the `attnc_` functions alone, with nothing undefined but the C library. The same
-//! objects and the same linker give the same bytes; the output appears whole or not at all ([`crate::files`]).
+//! Out: a shared object that exports only the `attnc_` functions and imports only the C library. The same objects and the same
+//! linker give the same bytes; the output is written atomically ([`crate::files`]).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

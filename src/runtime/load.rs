@@ -8,6 +8,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libloading::Library;
 
@@ -88,6 +89,7 @@ functions! {
     attnc_session_open: fn(*const c_void, *mut *mut c_void) -> i32;
     attnc_session_close: fn(*mut c_void);
     attnc_session_reset: fn(*mut c_void) -> i32;
+    attnc_session_poll: fn(*mut c_void, Option<unsafe extern "C" fn(*mut c_void) -> i32>, *mut c_void) -> i32;
     attnc_session_copy_error: fn(*const c_void, *mut c_char, u64) -> u64;
     attnc_session_profile: fn(*mut c_void, i32) -> i32;
     attnc_launch_count: fn(*const c_void) -> u64;
@@ -374,6 +376,23 @@ impl Session<'_> {
     pub fn reset(&mut self) -> Result<(), LoadError> {
         // SAFETY: a live handle.
         match unsafe { (self.model.functions.attnc_session_reset)(self.handle) } {
+            0 => Ok(()),
+            status => Err(self.error(status)),
+        }
+    }
+
+    /// Calls end, with an error, soon after `stop` becomes true.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn end_when(&mut self, stop: &'static AtomicBool) -> Result<(), LoadError> {
+        unsafe extern "C" fn ask(stop: *mut c_void) -> i32 {
+            // SAFETY: what `end_when` gave, which lives for ever and is only read.
+            i32::from(unsafe { &*stop.cast::<AtomicBool>().cast_const() }.load(Ordering::Relaxed))
+        }
+        let context = std::ptr::from_ref(stop).cast_mut().cast();
+        // SAFETY: a live handle; `ask` may be called with `context` at any time.
+        match unsafe { (self.model.functions.attnc_session_poll)(self.handle, Some(ask), context) } {
             0 => Ok(()),
             status => Err(self.error(status)),
         }

@@ -1,11 +1,11 @@
-//! What a compiled model is besides its code: the descriptor, the support library, linking, and the ways in from
-//! C, Python and Rust.
+//! Everything of a compiled model but its code: the descriptor, the support library, linking, and the interfaces to C,
+//! Python and Rust.
 //!
 //! In: a [`descriptor::ModelDescriptor`] and an object file with kernels and plans, both from `codegen`.
 //! Out: `model.so`, `model.h`, `model.py`; and, for `attnc run`, loading a `model.so` and calling it.
 //!
-//! The support library (`support/`) is a `no_std` program of its own: `build.rs` compiles it with the same rustc, the
-//! compiler carries its bytes, and `link` puts them into every `model.so`. The two meet in `abi`, and nowhere else.
+//! The support library (`support/`) is a separate `no_std` crate: `build.rs` compiles it with the same rustc, the compiler
+//! embeds its bytes, and `link` puts them into every `model.so`. The two share `abi`, and nothing else.
 //! Nothing here knows of IR, types or Cranelift functions.
 
 pub mod abi;

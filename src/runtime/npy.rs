@@ -1,7 +1,7 @@
 //! NumPy's `.npy` files: what `attnc run` reads its inputs from and writes its results to.
 //!
-//! In: bytes of an untrusted file. Out: a [`Tensor`] in row-major order, or why it is none; and back. The header is a
-//! Python dict with exactly three keys, which is read as just that.
+//! In: bytes of an untrusted file. Out: a [`Tensor`] in row-major order, or an error; and back. The header is a Python dict with
+//! exactly three keys; the reader accepts nothing else.
 
 use crate::shape::Elem;
 use crate::tensor::Tensor;

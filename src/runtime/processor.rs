@@ -1,7 +1,8 @@
-//! What this processor has.
+//! Feature detection of the processor.
 //!
-//! In: nothing. Out: the bits of [`feature`](super::abi::feature) that it offers, and whether its system lets a process use
-//! what must be requested. The support library chooses a model's code by it; so do tests, which run what can run.
+//! In: nothing. Out: the bits of [`feature`](super::abi::feature) that the processor supports, and whether the system permits
+//! those that a process must request (AMX tiles). The support library selects a model's code by them; tests run the levels that
+//! the machine supports.
 
 /// Bits of [`feature`](super::abi::feature) that this processor and its operating system offer.
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! `model.py`: the wrapper that calls a `model.so` from Python, with ctypes and NumPy alone.
+//! `model.py`: the wrapper that calls a `model.so` from Python, which needs only ctypes and NumPy.
 //!
 //! In: the descriptor. Out: the module's text: `wrapper.py`, which is the same for every model, and after it the model's
 //! entry points as methods. It must not need the library to be loaded to be read.

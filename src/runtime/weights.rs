@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use memmap2::Mmap;
@@ -14,9 +15,14 @@ use super::descriptor::Param;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
-/// A safetensors file, mapped into memory.
+/// The end of the name of an index, which says over which files the tensors of a checkpoint are spread.
+const INDEX: &str = ".json";
+/// The longest index that is read.
+const MAX_INDEX: u64 = 64 << 20;
+
+/// A safetensors file, or the several that an index names, mapped into memory.
 pub struct WeightsFile {
-    map: Mmap,
+    maps: Vec<Mmap>,
 }
 
 /// The parameters of a model.
@@ -29,47 +35,47 @@ pub struct Read {
 }
 
 impl WeightsFile {
-    /// Opens a file and checks its header.
+    /// Opens a file and checks its header; those that it names, if it is an index (`*.json`).
     ///
     /// # Errors
     /// A file that cannot be read or is no safetensors file, in words.
     pub fn open(path: &Path) -> Result<WeightsFile, String> {
+        if !path.as_os_str().as_encoded_bytes().ends_with(INDEX.as_bytes()) {
+            return Ok(WeightsFile { maps: vec![mapped(path)?] });
+        }
         let shown = path.display();
-        let unreadable = |e: std::io::Error| format!("cannot read weights file `{shown}`: {e}");
-        if path.is_dir() {
-            return Err(format!("cannot read weights file `{shown}`: it is a directory"));
+        let (mut maps, mut names) = (Vec::new(), BTreeSet::new());
+        for file in indexed(path)? {
+            let map = mapped(&path.with_file_name(file))?;
+            let tensors = SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
+            for name in tensors.names() {
+                if !names.insert(name.to_owned()) {
+                    let name = name.escape_debug();
+                    return Err(format!("weights file `{shown}`: two of its files have a tensor `{name}`"));
+                }
+            }
+            maps.push(map);
         }
-        // Asked before it is opened, which would wait for somebody to write to a pipe.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
-        }
-        let file = File::open(path).map_err(unreadable)?;
-        // SAFETY: the map is read only; a file that is changed while it is mapped is the user's fault, as in a model.so.
-        let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
-        if let Some(name) = twice(&map) {
-            return Err(format!("weights file `{shown}`: it has two tensors `{}`", name.escape_debug()));
-        }
-        SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
-        Ok(WeightsFile { map })
+        Ok(WeightsFile { maps })
     }
 
-    fn tensors(&self) -> Option<SafeTensors<'_>> {
-        // It was read before, in `open`.
-        SafeTensors::deserialize(&self.map).ok()
+    /// What is in each file. They were read before, in `open`.
+    fn files(&self) -> Vec<SafeTensors<'_>> {
+        self.maps.iter().filter_map(|map| SafeTensors::deserialize(map).ok()).collect()
     }
 
     /// Names of all tensors, sorted.
     pub fn names(&self) -> Vec<String> {
-        let tensors = self.tensors();
-        let mut names: Vec<String> = tensors.iter().flat_map(|t| t.names()).map(str::to_owned).collect();
+        let files = self.files();
+        let mut names: Vec<String> = files.iter().flat_map(|file| file.names()).map(str::to_owned).collect();
         names.sort();
         names
     }
 
     /// The tensor of this name, if it is there with an element type of the language. Truth values are made 0 or 1.
     pub fn tensor(&self, name: &str) -> Option<Tensor> {
-        let tensors = self.tensors()?;
-        let view = tensors.tensor(name).ok()?;
+        let files = self.files();
+        let view = files.iter().find_map(|file| file.tensor(name).ok())?;
         let elem = elem_of(view.dtype())?;
         let mut bytes = view.data().to_vec();
         if elem == Elem::Bool {
@@ -85,14 +91,14 @@ impl WeightsFile {
     /// All that is missing or of another shape or type, one on a line.
     pub fn read(&self, params: &[Param]) -> Result<Read, String> {
         let (mut found, mut wrong) = (Read::default(), Vec::new());
-        let Some(tensors) = self.tensors() else { return Err("the weights file has changed".to_owned()) };
+        let files = self.files();
         for p in params {
             let shape: Option<Vec<usize>> =
                 p.dims.iter().map(|d| d.dim.as_const().and_then(|n| usize::try_from(n).ok())).collect();
             let Some(shape) = shape else { return Err(format!("the shape of {} is not known", p.pattern)) };
             for name in members(&p.pattern, &p.extents) {
                 let wanted = format!("{}{shape:?}", p.elem);
-                let Ok(view) = tensors.tensor(&name) else {
+                let Some(view) = files.iter().find_map(|file| file.tensor(&name).ok()) else {
                     wrong.push(format!("missing: {name}: {wanted}"));
                     continue;
                 };
@@ -118,6 +124,54 @@ impl WeightsFile {
         }
         Err(text)
     }
+}
+
+/// Maps a safetensors file and checks its header.
+fn mapped(path: &Path) -> Result<Mmap, String> {
+    let shown = path.display();
+    let file = regular(path)?;
+    // SAFETY: the map is read only; a file that is changed while it is mapped is the user's fault, as in a model.so.
+    let map = unsafe { Mmap::map(&file) }.map_err(|e| format!("cannot read weights file `{shown}`: {e}"))?;
+    if let Some(name) = twice(&map) {
+        return Err(format!("weights file `{shown}`: it has two tensors `{}`", name.escape_debug()));
+    }
+    SafeTensors::deserialize(&map).map_err(|e| format!("weights file `{shown}`: {e}"))?;
+    Ok(map)
+}
+
+/// Opens a regular file.
+fn regular(path: &Path) -> Result<File, String> {
+    let shown = path.display();
+    let unreadable = |e: std::io::Error| format!("cannot read weights file `{shown}`: {e}");
+    if path.is_dir() {
+        return Err(format!("cannot read weights file `{shown}`: it is a directory"));
+    }
+    // Asked before it is opened, which would wait for somebody to write to a pipe.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
+    }
+    File::open(path).map_err(unreadable)
+}
+
+/// The files that an index names, each once; they stand beside it.
+fn indexed(path: &Path) -> Result<Vec<String>, String> {
+    let shown = path.display();
+    let mut text = String::new();
+    let read = regular(path)?.take(MAX_INDEX).read_to_string(&mut text);
+    read.map_err(|e| format!("cannot read weights file `{shown}`: {e}"))?;
+    let index: serde_json::Value =
+        serde_json::from_str(&text).map_err(|e| format!("weights file `{shown}`: it is not JSON: {e}"))?;
+    let Some(map) = index.get("weight_map").and_then(|map| map.as_object()) else {
+        return Err(format!("weights file `{shown}`: it has no object `weight_map`"));
+    };
+    let mut files = BTreeSet::new();
+    for file in map.values() {
+        let Some(name) = file.as_str().filter(|name| !name.is_empty() && !name.contains(['/', '\0'])) else {
+            return Err(format!("weights file `{shown}`: it names the file `{file}`, which is not beside it"));
+        };
+        files.insert(name.to_owned());
+    }
+    Ok(files.into_iter().collect())
 }
 
 /// Is it a float in two bytes?

@@ -7,29 +7,18 @@
 //! The columns of a row:
 //!
 //! * variant and name, the same in programs, graph IR, tile IR and as a file of vector IR;
-//! * how programs write it: `call`, by an `operator`, or not at all (`made` by the compiler);
+//! * how programs write it ([`Written`]);
 //! * how floats are computed: by an `instruction` of every machine, or by a `function` of vector IR;
 //! * how a result changes with its element ([`Change`]);
 //! * is a result `-inf` for some element ([`Bottom`]; NaN is no matter);
-//! * the result for a float, and for an integer (or a truth value, for `not`), if it takes these;
+//! * the result for a float, and for an integer or truth value ([`Integers`]);
 //! * what it gives, in a line.
 
 use std::fmt;
 
-use super::erf;
+use super::{Written, erf};
 use crate::shape::Elem;
 use crate::table::Family;
-
-/// How programs write an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
-    /// As a call, by its name.
-    Call,
-    /// With an operator.
-    Operator,
-    /// Not at all: the compiler makes it.
-    Made,
-}
 
 /// How floats are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +43,7 @@ enum Bottom {
 pub enum Change {
     /// By as much as the element at most, and the result is exact.
     Exact,
-    /// In steps of 1, at integers.
+    /// In steps: it is exact, monotone, and constant between a few points.
     Steps,
     /// In proportion to the result: an error of the element becomes a relative one.
     Exponential,
@@ -68,6 +57,19 @@ pub enum Change {
     Gated,
 }
 
+/// The result for integers.
+#[derive(Clone, Copy, Debug)]
+enum Integers {
+    /// It is for floats only.
+    Refused,
+    /// The integer, limited to a range. All back ends compute it from the range.
+    Clamped(i64, i64),
+    /// The integer: it is rounded already.
+    Unchanged,
+    /// An instruction that each back end has.
+    By(fn(i64) -> i64),
+}
+
 /// What a row says, except for the operation itself.
 struct Row {
     name: &'static str,
@@ -76,13 +78,13 @@ struct Row {
     change: Change,
     bottom: Bottom,
     float: fn(f64) -> f64,
-    int: Option<fn(i64) -> i64>,
+    int: Integers,
     meaning: &'static str,
 }
 
 /// Declares the operations and their rows.
 macro_rules! rows {
-    ($($variant:ident $name:literal $written:ident $by:ident $change:ident$(($bound:literal))? $bottom:ident $float:expr, $int:expr, $meaning:literal;)*) => {
+    ($($variant:ident $name:literal $written:ident$(($symbol:literal))? $by:ident $change:ident$(($bound:literal))? $bottom:ident $float:expr, $int:expr, $meaning:literal;)*) => {
         /// Operations on one element.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum UnaryOp {
@@ -96,7 +98,7 @@ macro_rules! rows {
             fn row(self) -> &'static Row {
                 const ROWS: &[Row] = &[$(Row {
                     name: $name,
-                    written: Written::$written,
+                    written: Written::$written$(($symbol))?,
                     by: By::$by,
                     change: Change::$change$(($bound))?,
                     bottom: Bottom::$bottom,
@@ -111,48 +113,56 @@ macro_rules! rows {
 }
 
 rows! {
-    Neg "neg" Operator Instruction Exact Maybe |x| -x, Some(i64::wrapping_neg),
+    Neg "neg" Operator("-") Instruction Exact Maybe |x| -x, Integers::By(i64::wrapping_neg),
         "each element negated";
-    Abs "abs" Call Instruction Exact Never f64::abs, Some(i64::wrapping_abs),
+    Abs "abs" Call Instruction Exact Never f64::abs, Integers::By(i64::wrapping_abs),
         "the absolute value of each element";
-    Exp "exp" Call Function Exponential Never f64::exp, None,
+    Exp "exp" Call Function Exponential Never f64::exp, Integers::Refused,
         "e to the power of each element";
-    Exp2 "exp2" Made Function Exponential Never f64::exp2, None,
+    Exp2 "exp2" Made Function Exponential Never f64::exp2, Integers::Refused,
         "2 to the power of each element";
-    Expm1 "expm1" Call Function Exponential Never f64::exp_m1, None,
+    Expm1 "expm1" Call Function Exponential Never f64::exp_m1, Integers::Refused,
         "exp(x) - 1 for each element, accurate near 0";
-    Log "log" Call Function Above(0.0) Maybe f64::ln, None,
+    Log "log" Call Function Above(0.0) Maybe f64::ln, Integers::Refused,
         "the natural logarithm of each element";
-    Log1p "log1p" Call Function Above(-1.0) Maybe f64::ln_1p, None,
+    Log1p "log1p" Call Function Above(-1.0) Maybe f64::ln_1p, Integers::Refused,
         "log(1 + x) for each element, accurate near 0";
-    Sqrt "sqrt" Call Instruction Above(0.0) Never f64::sqrt, None,
+    Sqrt "sqrt" Call Instruction Above(0.0) Never f64::sqrt, Integers::Refused,
         "the square root of each element";
-    Rsqrt "rsqrt" Call Function Above(0.0) Maybe |x| 1.0 / x.sqrt(), None,
+    Rsqrt "rsqrt" Call Function Above(0.0) Maybe |x| 1.0 / x.sqrt(), Integers::Refused,
         "1 / sqrt(x) for each element";
-    Sin "sin" Call Function Periodic Never f64::sin, None,
+    Sin "sin" Call Function Periodic Never f64::sin, Integers::Refused,
         "the sine of each element";
-    Cos "cos" Call Function Periodic Never f64::cos, None,
+    Cos "cos" Call Function Periodic Never f64::cos, Integers::Refused,
         "the cosine of each element";
-    Tanh "tanh" Call Function Monotone Never f64::tanh, None,
+    Tanh "tanh" Call Function Monotone Never f64::tanh, Integers::Refused,
         "the hyperbolic tangent of each element";
-    Erf "erf" Call Function Monotone Never erf, None,
+    Erf "erf" Call Function Monotone Never erf, Integers::Refused,
         "the error function of each element";
-    Sigmoid "sigmoid" Call Function Monotone Never |x| 1.0 / (1.0 + (-x).exp()), None,
+    Sigmoid "sigmoid" Call Function Monotone Never |x| 1.0 / (1.0 + (-x).exp()), Integers::Refused,
         "1 / (1 + exp(-x)) for each element";
-    Softplus "softplus" Call Function Monotone Never |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), None,
+    Softplus "softplus" Call Function Monotone Never |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), Integers::Refused,
         "log(1 + exp(x)) for each element";
     // Not `x.max(0.0)`, which would lose a NaN.
-    Relu "relu" Call Function Exact Never |x| if x < 0.0 { 0.0 } else { x }, Some(|x| x.max(0)),
+    Relu "relu" Call Function Exact Never |x| if x < 0.0 { 0.0 } else { x }, Integers::Clamped(0, i64::MAX),
         "maximum(x, 0) for each element";
-    Gelu "gelu" Call Function Gated Never gelu, None,
+    Gelu "gelu" Call Function Gated Never gelu, Integers::Refused,
         "x * Phi(x) for each element, with erf";
-    GeluTanh "gelu_tanh" Call Function Gated Never gelu_tanh, None,
+    GeluTanh "gelu_tanh" Call Function Gated Never gelu_tanh, Integers::Refused,
         "the tanh approximation of gelu";
-    Silu "silu" Call Function Gated Never silu, None,
+    Silu "silu" Call Function Gated Never silu, Integers::Refused,
         "x * sigmoid(x) for each element";
-    Floor "floor" Call Function Steps Maybe f64::floor, Some(|x| x),
+    Floor "floor" Call Function Steps Maybe f64::floor, Integers::Unchanged,
         "each element rounded down";
-    Not "not" Operator Instruction Exact Maybe |x| f64::from(u8::from(x == 0.0)), Some(|x| i64::from(x == 0)),
+    Ceil "ceil" Call Function Steps Maybe f64::ceil, Integers::Unchanged,
+        "each element rounded up";
+    Trunc "trunc" Call Function Steps Maybe f64::trunc, Integers::Unchanged,
+        "each element rounded towards 0";
+    Round "round" Call Function Steps Maybe f64::round_ties_even, Integers::Unchanged,
+        "each element rounded to the nearest integer, ties to even";
+    Sign "sign" Call Function Steps Never sign, Integers::Clamped(-1, 1),
+        "-1, 0 or 1 by the sign of each element; of a zero or NaN, itself";
+    Not "not" Operator("not") Instruction Exact Maybe |x| f64::from(u8::from(x == 0.0)), Integers::By(|x| i64::from(x == 0)),
         "logical negation";
 }
 
@@ -172,6 +182,11 @@ fn silu(x: f64) -> f64 {
     if x == f64::NEG_INFINITY { -0.0 } else { x / (1.0 + (-x).exp()) }
 }
 
+/// The sign.
+fn sign(x: f64) -> f64 {
+    if x.abs() > 0.0 { x.signum() } else { x }
+}
+
 impl UnaryOp {
     /// Name in programs and dumps.
     pub fn name(self) -> &'static str {
@@ -186,6 +201,11 @@ impl UnaryOp {
     /// Do programs write it as a call of its name?
     pub fn is_call(self) -> bool {
         self.row().written == Written::Call
+    }
+
+    /// The operator that programs write it with, if it is one.
+    pub fn symbol(self) -> Option<&'static str> {
+        self.row().written.symbol()
     }
 
     /// Is it computed by a function of vector IR, of its name? Else it is an instruction on every machine.
@@ -207,7 +227,7 @@ impl UnaryOp {
     pub fn takes(self, elem: Elem) -> bool {
         match elem {
             Elem::Bool => self == UnaryOp::Not,
-            Elem::I8 | Elem::I32 | Elem::I64 => self != UnaryOp::Not && self.row().int.is_some(),
+            Elem::I8 | Elem::I32 | Elem::I64 => self != UnaryOp::Not && self.eval_int(0).is_some(),
             Elem::F32 | Elem::BF16 | Elem::F16 => self != UnaryOp::Not,
         }
     }
@@ -224,7 +244,23 @@ impl UnaryOp {
 
     /// The result for an integer or truth value; `None` where the operation is for floats only.
     pub fn eval_int(self, x: i64) -> Option<i64> {
-        self.row().int.map(|f| f(x))
+        match self.row().int {
+            Integers::Refused => None,
+            Integers::Clamped(low, high) => Some(x.clamp(low, high)),
+            Integers::Unchanged => Some(x),
+            Integers::By(f) => Some(f(x)),
+        }
+    }
+
+    /// The range that integers are limited to, where that is all it does to them: a bound that is `None` limits nothing.
+    pub fn integer_range(self) -> Option<[Option<i64>; 2]> {
+        match self.row().int {
+            Integers::Clamped(low, high) => {
+                Some([Some(low).filter(|n| *n != i64::MIN), Some(high).filter(|n| *n != i64::MAX)])
+            }
+            Integers::Unchanged => Some([None, None]),
+            Integers::Refused | Integers::By(_) => None,
+        }
     }
 }
 

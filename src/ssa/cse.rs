@@ -1,4 +1,4 @@
-//! Common subexpressions: what was computed before is not computed again.
+//! Common subexpression elimination: what was computed before is not computed again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};

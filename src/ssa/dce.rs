@@ -1,4 +1,4 @@
-//! Dead code: what nothing needs.
+//! Dead code elimination.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! What an IR says of itself for a body to be made of its operations and types.
+//! What an IR must define for a body of its operations and types.
 
 use std::fmt;
 use std::hash::Hasher;

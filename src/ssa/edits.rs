@@ -1,4 +1,4 @@
-//! Edits of a body: what builders, parsers and passes do to it.
+//! Edits of a body, for builders, parsers and passes.
 
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 

@@ -1,4 +1,4 @@
-//! The SSA body that the IRs have in common: blocks with arguments, instructions, values, jumps.
+//! The SSA body that all IRs share: blocks with arguments, instructions, values, jumps.
 //!
 //! What lives here: [`Body`] with its edits (`edits`), its jumps ([`Terminator`]), what holds of every body's structure
 //! (`verify`), and the passes that need no more of an operation than its [`Effects`] (`cse`, `dce`). What comes in:
@@ -11,7 +11,7 @@
 //! ([`Body::layout`]), so that an instruction is moved by moving its number. One that is in no block any more is dead:
 //! nothing points to it, and printing renumbers.
 //!
-//! The order of blocks, dominators and loops are answered by [`crate::cfg`], which knows of jumps alone.
+//! [`crate::cfg`] computes orders of blocks, dominators and loops; it knows only of jumps.
 
 mod body;
 mod cse;

@@ -1,4 +1,4 @@
-//! How blocks end.
+//! Terminators: how blocks end.
 
 use std::convert::Infallible;
 

@@ -1,8 +1,8 @@
-//! What holds of every body, whatever its operations: structure, dominance, jumps.
+//! Checks of every body, whatever its operations: structure, dominance, jumps.
 //!
 //! In: a body, perhaps a broken one, and the values that are there from the start. Out: every error, with the thing
-//! it is about. It comes in two steps: what is wrong with the [`structure`] makes it meaningless to ask for dominators,
-//! so [`uses`] is for a body whose structure is right. What operations demand is for each IR to say.
+//! it is about. There are two steps: dominators are meaningless where the [`structure`] is wrong, so [`uses`] is for a body whose
+//! structure is right. Each IR checks the rules of its own operations.
 
 use cranelift_entity::SecondaryMap;
 

@@ -1,12 +1,12 @@
-//! Slots of a plan that share memory.
+//! Memory planning: slots of a plan that share memory, by liveness.
 //!
 //! In: a plan in which every buffer between kernels has a slot of its own. Out: the same plan with fewer slots. Two slots
 //! may be one if they never hold something that is still needed at the same time; one of the two sizes must provably be
 //! the larger for all run-time dimensions.
 //!
-//! A slot is live where a later launch may read what an earlier one wrote. A launch that writes a whole slot ends its
-//! life backwards; one that writes part of it does not, so a slot that is put together from parts inside a loop lives
-//! through all of the loop. What a launch reads and what it writes never share, for kernels read while they write.
+//! A slot is live where a later launch may read what an earlier one wrote. Liveness is computed backwards: a launch that
+//! writes a whole slot kills it; one that writes part of it does not, so a slot that is written in parts inside a loop is live
+//! throughout the loop. What a launch reads and what it writes never share memory, because kernels read while they write.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The SSA body (`ssa`) with the operations and types of the tile IR: what kernels and plans have.
+//! The SSA body (`ssa`) of kernels and plans, with the operations and types of the tile IR.
 //!
 //! The instructions of a `run` are in the same body and listed by the `run` alone.
 

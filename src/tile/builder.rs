@@ -1,7 +1,7 @@
-//! Builders of kernels and plans: an instruction a call, types by rule.
+//! Builders of kernels and plans: one call per instruction, with result types from the type rules.
 //!
-//! In: what the lowering decides. Out: well-typed bodies. Operands of the wrong kind are a bug in attnc; the builder
-//! gives the result a best guess, and the verifier complains.
+//! In: what lowering decides. Out: well-typed bodies. Operands of the wrong kind are a bug in attnc: the builder guesses the
+//! result type, and the verifier reports the error.
 
 use super::{
     Block, BlockCall, Body, BufferType, Extent, GridAxis, Kernel, Op, Param, ParamMode, Plan, PlanVariant, SlotData,

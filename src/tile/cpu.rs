@@ -1,10 +1,10 @@
-//! CPUs as kernels are scheduled for them: how wide a vector is, and which instructions there are beside the plain ones.
+//! The CPUs that kernels are scheduled for: vector width and instruction set extensions.
 //!
 //! In: names (`--cpu`, `cpu(..)` of a text). Out: a [`Cpu`], and answers to what it has. What it must not know: how a
 //! library asks the processor (`runtime`), and how an instruction is encoded.
 //!
-//! Two machines need not be comparable: one has wider vectors, the other sums of products of bytes. So nothing here has an
-//! order but the width; whether code for one machine runs on another is [`Cpu::includes`].
+//! CPUs are only partially ordered: one has wider vectors, another has byte dot products. Only the width has an order here;
+//! whether code for one CPU runs on another is [`Cpu::includes`].
 
 use std::fmt;
 

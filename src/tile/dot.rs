@@ -1,6 +1,6 @@
-//! How a product sums: the modes of [`Op::Dot`], and what each asks of the CPU and of the operands.
+//! How a product is summed: the modes of [`Op::Dot`], and what each requires of the CPU and of the operands.
 //!
-//! In: a `dot` whose tiles have their places, and the CPU that its kernel is scheduled for. Out: whether a mode can be its own,
+//! In: a `dot` whose tiles have their spaces, and the CPU that its kernel is scheduled for. Out: whether a mode is possible,
 //! and the best one. The schedule writes the mode, the verifier checks it by the same rule, the interpreter executes it to the
 //! bit, and a back end prints it without asking the CPU again. What it must not know: instructions and registers.
 

@@ -1,9 +1,9 @@
-//! What a kernel, a plan or a module says, as bytes: equal bytes exactly where the texts are equal except for names of values
-//! and blocks, at a small part of a text's cost.
+//! A canonical encoding of kernels, plans and modules as bytes. Bytes are equal exactly where the texts are equal up to the
+//! names of values and blocks, and they cost far less than a text.
 //!
 //! In: any kernel, plan or module. Out: bytes to compare and to hash; they mean nothing outside of the process that made
-//! them, and nothing reads them back. Values and blocks are numbered in the order in which they are met, so that it does not
-//! matter how a body came to be, by lowering or from a text. What this must not know: what an operation does.
+//! them, and nothing reads them back. Values and blocks are numbered in order of first occurrence, so it does not matter whether
+//! a body was made by lowering or read from a text. What this must not know: what an operation does.
 
 use std::hash::{Hash, Hasher};
 

@@ -2,7 +2,7 @@
 //!
 //! What lives here: the data structures, the operations ([`Op`], one table), builders, the text form, the verifier, the
 //! interpreter, the schedule. What comes in: kernels and plans from `lowering::tile`, or text. What goes out: scheduled
-//! kernels, which back ends print dully. What it must not know: the graph IR's operations, source syntax, Cranelift.
+//! kernels, which back ends translate instruction by instruction. What it must not know: the graph IR's operations, source syntax, Cranelift.
 //!
 //! # The IR in one page
 //!
@@ -10,8 +10,8 @@
 //! the kernel's run-time dimensions. Its grid is what may run in parallel. Its body is SSA in CFG form; values are
 //! indices (64-bit), scalars and *tiles* of rank 2. An extent of a tile is a number, or *bounded*: `%r<=64` is the
 //! run-time value `%r`, at most 64. Elements past a bounded extent do not exist, so the last tile of an axis is merely
-//! smaller: no masks, and an empty axis has tiles of no rows. A schedule for a machine that computes whole tiles turns
-//! bounds into masks.
+//! smaller: there are no masks, and an empty axis has tiles without rows. A schedule for a machine that computes whole tiles
+//! turns bounds into masks.
 //!
 //! A [`Plan`] is the host program of an entry point: it takes arguments, results, parameters and slots of the arena as
 //! buffers, makes views of them, and launches kernels, with loops and branches of its own.
@@ -21,11 +21,11 @@
 //! (`@l1(OFFSET)`), where `dot` and `transpose` find their operands. Nothing is left to decide.
 //!
 //! The same text carries schedules for wider CPUs (packed panels, accumulators that stay in vector registers) and for GPUs
-//! (shared memory, fragments, what is under way and its waits, barriers, roles of warps). No stage makes these yet; the
-//! programs in `tests/witnesses` are written by hand, and the verifier refuses what is wrong with them. What is under way
-//! has a type of its own (`slot`, `pending`, `group`), is used once, and only a wait makes a tile of it.
+//! (shared memory, fragments, asynchronous copies and waits, barriers, warp specialisation). No stage makes these yet; the
+//! programs in `tests/witnesses` are written by hand, and the verifier rejects incorrect ones. Asynchronous operations have
+//! linear types (`slot`, `pending`, `group`): each value is used exactly once, and only a wait makes a tile of it.
 //!
-//! The contract is the text of [`verify`]; the spelling is in [`text`]; what a program does, by definition, in [`interp`].
+//! The contract is the text of [`verify`]; the syntax is in [`text`]; the semantics, by definition, in [`interp`].
 
 mod arena;
 mod body;

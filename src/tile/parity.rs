@@ -1,8 +1,8 @@
-//! Which indices are even, whatever a kernel is given: what takes steps in pairs asks.
+//! Which indices are even for all inputs of a kernel: products that take steps in pairs need to know.
 //!
-//! In: a body and an index or an extent of it. Out: a proof, or none. An index is even where all that it is made of is: an
-//! argument of a block, if every jump gives an even one, taking for granted that it was even before (what a loop starts
-//! with and what it adds are even). What it must not know: products, levels.
+//! In: a body and an index or an extent of it. Out: whether it is proved even. An index is even if its operands are; a block
+//! argument is if every jump passes an even value, by induction over the iterations of a loop. What it must not know: products,
+//! instruction sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! Type rules: which operands an operation takes, and what its result is.
 //!
 //! In: an operation, the types of its operands, and the declared type of its result where the operands do not fix it.
-//! Out: the type that the result must have, or an error in words. Where tiles live is not looked at here: the space of
-//! a result is taken from the declaration, and judged by `verify`. What a body, a kernel or the order of instructions
-//! decides is judged by the verifier too.
+//! Out: the type that the result must have, or an error message. Spaces of tiles are not checked here: the space of a result
+//! is taken from its declaration and checked by `verify`, as is everything that depends on the body, the kernel or the order of
+//! instructions.
 
 use super::types::{Fragment, Queue, Space, computed};
 use super::{BufferType, DotMode, Extent, GROUP, Inst, Op, TileType, Type};

@@ -1,7 +1,7 @@
-//! Indices and scalars in few words: what is computed from numbers alone is a number, and nothing is computed twice.
+//! Constant folding, CSE and DCE of indices and scalars.
 //!
-//! In: the body of a kernel or plan as lowering makes it, where each part computes what it needs. Out: the same, without what
-//! is known, repeated or unused; so a dump says `const 128` once. What it must not know: machines and schedules.
+//! In: the body of a kernel or plan as lowering makes it, where each part computes what it needs. Out: the same without constant
+//! expressions, repeated or unused operations; so a dump says `const 128` once. What it must not know: machines and schedules.
 //!
 //! ```text
 //! %3 = const 128        : index            %3 = const 128        : index
@@ -12,8 +12,8 @@
 //! %8 = min %7, %5       : index            %8 = min %7, %3       : index
 //! ```
 //!
-//! Tiles stay as they are: how often one is computed, and where, is for the schedule to say. So do buffers, whose places in a
-//! plan are where they are used.
+//! Operations on tiles are left alone: the schedule decides where and how often each is computed. So are buffers, which a plan
+//! defines where they are used.
 
 use super::body::InstData;
 use super::{Body, Op, Type, Value};

@@ -48,7 +48,7 @@ fn of_expr(expr: &Expr, name: &str) -> usize {
 }
 
 /// Does an expression name it, outside of blocks?
-fn reads(expr: &Expr, name: &str) -> bool {
+pub(super) fn reads(expr: &Expr, name: &str) -> bool {
     let any = |parts: &[Expr]| parts.iter().any(|part| reads(part, name));
     match &expr.kind {
         ExprKind::Name(other) => other.name == name,

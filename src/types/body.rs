@@ -83,6 +83,8 @@ pub(super) struct Body<'a> {
     /// For each loop and branch that is open: the number of variables before it, and those of them it assigns.
     pub(super) regions: Vec<(usize, BTreeSet<LocalId>)>,
     pub(super) taps: BTreeMap<String, Span>,
+    /// For each loop that is open, innermost last: is there a `break` of it so far?
+    pub(super) loops: Vec<bool>,
     /// Is this a look at what an advice would give, and no part of the program?
     pub(super) aside: bool,
     /// The parts of the file that could not be read.
@@ -110,6 +112,7 @@ pub(super) fn check(items: &Items<'_>, id: FunctionId, sources: &SourceMap, diag
         calls: Vec::new(),
         regions: Vec::new(),
         taps: BTreeMap::new(),
+        loops: Vec::new(),
         aside: false,
         unread,
     };
@@ -188,6 +191,9 @@ impl<'a> Body<'a> {
     pub(super) fn block(&mut self, block: &ast::Block) -> (Block, Ty) {
         self.frames.push(BTreeMap::new());
         let mut statements = self.statements(&block.statements);
+        if let (Some(value), Some(last)) = (&block.value, statements.last().filter(|last| last.kind.breaks())) {
+            self.unreached(value.span, last.span);
+        }
         let value = block.value.as_deref().map(|value| self.tail(value));
         self.pop_frame();
         match value {

@@ -15,7 +15,7 @@ use super::typed::{Expr, ExprKind, Tensor, Type};
 use super::values::{TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, shapes};
-use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, FloatTest, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::source::Span;
 use crate::syntax::ast;
@@ -25,6 +25,7 @@ use crate::table::Family;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Builtin {
     Unary(UnaryOp),
+    Test(FloatTest),
     Binary(BinaryOp),
     Reduce(ReduceKind),
     Softmax,
@@ -65,32 +66,8 @@ const fn row(
     Row { name, builtin, params, optional, summary }
 }
 
-const REDUCE: &[&str] = &["x", "axis", "keep"];
-
-/// All but the functions of one element, which are in their own table ([`UnaryOp`]).
+/// All but what has a table of its own: operations on one element and on two, tests, reductions.
 const TABLE: &[Row] = &[
-    row("pow", Builtin::Binary(BinaryOp::Pow), &["x", "y"], 0, "x to the power of y, elementwise"),
-    row("maximum", Builtin::Binary(BinaryOp::Max), &["x", "y"], 0, "the larger of two, elementwise"),
-    row("minimum", Builtin::Binary(BinaryOp::Min), &["x", "y"], 0, "the smaller of two, elementwise"),
-    row("sum", Builtin::Reduce(ReduceKind::Sum), REDUCE, 2, "the sum over an axis, by default the last"),
-    row("mean", Builtin::Reduce(ReduceKind::Mean), REDUCE, 2, "the mean over an axis, by default the last"),
-    row("max", Builtin::Reduce(ReduceKind::Max), REDUCE, 2, "the largest element along an axis, by default the last"),
-    row("min", Builtin::Reduce(ReduceKind::Min), REDUCE, 2, "the smallest element along an axis, by default the last"),
-    row("any", Builtin::Reduce(ReduceKind::Any), REDUCE, 2, "is any element true, along an axis, by default the last"),
-    row(
-        "all",
-        Builtin::Reduce(ReduceKind::All),
-        REDUCE,
-        2,
-        "are all elements true, along an axis, by default the last",
-    ),
-    row(
-        "argmax",
-        Builtin::Reduce(ReduceKind::ArgMax),
-        REDUCE,
-        2,
-        "where the greatest element of an axis is, the first of equals",
-    ),
     row("softmax", Builtin::Softmax, &["x", "axis"], 1, "exp(x - max) / sum over an axis, by default the last"),
     row("log_softmax", Builtin::LogSoftmax, &["x", "axis"], 1, "the logarithm of the softmax"),
     row("where", Builtin::Where, &["condition", "a", "b"], 0, "a where the condition holds, else b, broadcast"),
@@ -125,11 +102,17 @@ const TABLE: &[Row] = &[
     row("scatter_add", Builtin::Later, &[], 0, ""),
 ];
 
-/// The table: functions of one element first.
+/// The table: what the tables of scalar operations list, then the others.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let unary = UnaryOp::ALL.iter().filter(|op| op.is_call());
     let unary = unary.map(|op| row(op.name(), Builtin::Unary(*op), &["x"], 0, op.meaning()));
-    unary.chain(TABLE.iter().copied()).collect()
+    let tests = FloatTest::ALL.iter().map(|test| row(test.name(), Builtin::Test(*test), &["x"], 0, test.meaning()));
+    let binary =
+        BinaryOp::ALL.iter().filter_map(|op| Some(row(op.call()?, Builtin::Binary(*op), &["x", "y"], 0, op.meaning())));
+    let reductions = ReduceKind::ALL
+        .iter()
+        .map(|kind| row(kind.name(), Builtin::Reduce(*kind), &["x", "axis", "keep"], 2, kind.meaning()));
+    unary.chain(tests).chain(binary).chain(reductions).chain(TABLE.iter().copied()).collect()
 });
 
 /// The operation of a name.
@@ -228,6 +211,10 @@ impl Body<'_> {
                 let x = self.expr(first);
                 self.unary_function(op, what, x, span)
             }
+            Builtin::Test(test) => {
+                let x = self.expr(first);
+                self.float_test(test, what, x, span)
+            }
             Builtin::Binary(op) => {
                 let Some(second) = arg(1) else { return TypedExpr::error(span) };
                 let (x, y) = (self.expr(first), self.expr(second));
@@ -316,6 +303,35 @@ impl Body<'_> {
             return TypedExpr::error(span);
         }
         TypedExpr::tensor(ExprKind::Unary(op, Box::new(x.expr)), tensor.elem, tensor.shape, span)
+    }
+
+    /// `isnan(x)` and the like: comparisons with infinity, each of which uses `x` once. NaN fails every one but `!=`.
+    fn float_test(&mut self, test: FloatTest, what: &str, x: TypedExpr, span: Span) -> TypedExpr {
+        if !self.is_value(&x) {
+            return TypedExpr::error(span);
+        }
+        let (elem, shape) = match x.as_tensor().cloned() {
+            Some(tensor) if !tensor.elem.is_float() => {
+                self.needs_floats(what, &tensor, x.span());
+                return TypedExpr::error(span);
+            }
+            Some(tensor) => (tensor.elem, tensor.shape),
+            None => (Elem::F32, Shape::scalar()),
+        };
+        let Ok(x) = coerce(x, elem) else { return TypedExpr::error(span) };
+        let typed = |kind: ExprKind, elem: Elem, shape: &Shape| TypedExpr::tensor(kind, elem, shape.clone(), span).expr;
+        let infinity = typed(ExprKind::Const(Scalar::Float(f64::INFINITY)), elem, &Shape::scalar());
+        let compare = |op: CmpOp, x: Expr| ExprKind::Compare(op, Box::new(x), Box::new(infinity.clone()));
+        let size = |x: Expr| typed(ExprKind::Unary(UnaryOp::Abs, Box::new(x)), elem, &shape);
+        let kind = match test {
+            FloatTest::IsNan => {
+                let is_number = typed(compare(CmpOp::Le, x), Elem::Bool, &shape);
+                ExprKind::Unary(UnaryOp::Not, Box::new(is_number))
+            }
+            FloatTest::IsInf => compare(CmpOp::Eq, size(x)),
+            FloatTest::IsFinite => compare(CmpOp::Lt, size(x)),
+        };
+        TypedExpr::tensor(kind, Elem::Bool, shape, span)
     }
 
     pub(super) fn needs_floats(&mut self, what: &str, tensor: &Tensor, span: Span) {

@@ -174,6 +174,15 @@ impl<'a> Dump<'a> {
                 self.nested(|dump| dump.block(body));
                 self.line("}");
             }
+            StmtKind::While { condition, carried, body } => {
+                let head = format!("while{} {{", self.names(carried));
+                self.line(&head);
+                self.nested(|dump| dump.expr(condition, "condition "));
+                self.line("} do {");
+                self.nested(|dump| dump.block(body));
+                self.line("}");
+            }
+            StmtKind::Break => self.line("break"),
             StmtKind::If { condition, then, otherwise, carried } => self.if_(condition, then, otherwise, carried, ""),
             StmtKind::Expr(expr) => self.expr(expr, ""),
         }

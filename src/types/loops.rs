@@ -1,7 +1,8 @@
-//! `for` over numbers and over arrays of layers.
+//! Loops: `for` over numbers and over arrays of layers, `while`, `break`.
 //!
 //! In: loops as written. Out: typed loops with the variables from outside that they assign.
 
+use super::assigned;
 use super::body::{Body, Named};
 use super::layer_refs::LayerRef;
 use super::typed::{Block, Bound, Element, Local, LocalId, Step, StmtKind, Tensor};
@@ -88,8 +89,64 @@ impl Body<'_> {
         id
     }
 
+    /// `while condition { .. }`
+    pub(super) fn while_(&mut self, condition: &ast::Expr, body: &ast::Block) -> Option<StmtKind> {
+        let ((test, block, has_break), carried) = self.region(|this| {
+            let test = this.condition(condition, "`while`");
+            this.loops.push(false);
+            let (block, ty) = this.block(body);
+            let has_break = this.loops.pop() == Some(true);
+            (test, this.without_value(block, &ty), has_break)
+        });
+        let test = test?;
+        let changes = |id: &LocalId| {
+            let local = self.locals.get(id.0 as usize);
+            local.is_some_and(|local| assigned::reads(condition, &local.name))
+        };
+        let simple = !matches!(condition.kind, ast::ExprKind::Block(_) | ast::ExprKind::If { .. });
+        if simple && !has_break && !carried.iter().any(changes) {
+            self.diagnostics.push(
+                Diagnostic::error(shapes::ENDLESS, "this loop never ends once it has begun")
+                    .at(condition.span, "the body assigns nothing that this depends on")
+                    .help("assign a `var` of the condition in the body, or leave the loop with `break`"),
+            );
+            return None;
+        }
+        Some(StmtKind::While { condition: test, carried, body: block })
+    }
+
+    /// `break`
+    pub(super) fn break_(&mut self, span: Span) -> Option<StmtKind> {
+        if let Some(has_break) = self.loops.last_mut() {
+            *has_break = true;
+            return Some(StmtKind::Break);
+        }
+        self.diagnostics.push(
+            Diagnostic::error(shapes::BREAK_OUTSIDE, "`break` outside of a loop")
+                .at(span, "there is no `for` or `while` around this"),
+        );
+        None
+    }
+
+    /// Reports what stands after a `break`; true once it is told.
+    pub(super) fn unreached(&mut self, span: Span, last: Span) -> bool {
+        self.diagnostics.push(
+            Diagnostic::error(shapes::UNREACHED, "nothing reaches this")
+                .at(span, "never executed")
+                .also(last, "the loop always ends here"),
+        );
+        true
+    }
+
     pub(super) fn loop_block(&mut self, body: &ast::Block) -> Block {
-        let (mut block, ty) = self.block(body);
+        self.loops.push(false);
+        let (block, ty) = self.block(body);
+        self.loops.pop();
+        self.without_value(block, &ty)
+    }
+
+    /// The body of a loop, whose value nothing uses.
+    fn without_value(&mut self, mut block: Block, ty: &Ty) -> Block {
         if let Some(value) = block.value.take()
             && !ty.is_error()
         {

@@ -169,8 +169,7 @@ impl Body<'_> {
             _ => Elem::I32,
         };
         let fits = match op {
-            Elementwise::Binary(BinaryOp::And | BinaryOp::Or) => elem == Elem::Bool,
-            Elementwise::Binary(_) => elem != Elem::Bool,
+            Elementwise::Binary(op) => op.takes(elem),
             Elementwise::Compare(CmpOp::Eq | CmpOp::Ne) => true,
             Elementwise::Compare(_) => elem != Elem::Bool,
         };
@@ -255,7 +254,7 @@ impl Body<'_> {
     }
 
     fn elem_kind(&mut self, text: &str, op_span: Span, op: Elementwise, left: &TypedExpr, right: &TypedExpr) {
-        let logic = matches!(op, Elementwise::Binary(BinaryOp::And | BinaryOp::Or));
+        let logic = matches!(op, Elementwise::Binary(op) if op.is_logical());
         let wanted = if logic { "`bool`" } else { "numbers" };
         let shown = |value: &TypedExpr| value.ty.to_string();
         let mut diagnostic = Diagnostic::error(

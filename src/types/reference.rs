@@ -1,8 +1,10 @@
 //! The operations of the language with a line about each, for `attnc list ops`.
 //!
-//! In: the table of calls (`builtins`). Out: names, arguments, and what is computed. Nothing is checked by it.
+//! In: the tables of scalar operations and of calls (`builtins`). Out: names, arguments, and what is computed. Nothing is checked by it.
 
 use super::builtins::{self, Builtin, Row};
+use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
+use crate::table::Family;
 
 /// An operation as a reader finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,24 +12,33 @@ pub struct Operation {
     /// How it is written, with its arguments; those in brackets may be omitted.
     pub form: String,
     /// What it returns.
-    pub summary: &'static str,
+    pub summary: String,
 }
 
-/// Operators.
-const OPERATORS: &[(&str, &str)] = &[
+/// What is written with symbols, and is no operation on single elements.
+const FORMS: &[(&str, &str)] = &[
     ("a @ b", "matrix product over the last two axes, leading axes broadcast"),
-    ("a + b, a - b, a * b, a / b, a % b", "elementwise, broadcast"),
-    ("a == b, a != b, a < b, a <= b, a > b, a >= b", "elementwise comparison, broadcast"),
-    ("a and b, a or b, not a", "elementwise logic on `bool`"),
     ("x.T", "the last two axes swapped"),
     ("x[i]", "one slice of the first axis; with a tensor of integers, a gather"),
 ];
 
-/// All operations: operators first, then calls in the order of their table.
+/// All operations: operators first, then calls in the order of their table. The operands of elementwise ones are broadcast.
 pub fn operations() -> Vec<Operation> {
-    let operators = OPERATORS.iter().map(|(form, summary)| Operation { form: (*form).to_string(), summary });
-    let calls = builtins::available().map(|row| Operation { form: form(row), summary: row.summary });
-    operators.chain(calls).collect()
+    let operation = |form: String, summary: &str| Operation { form, summary: summary.to_string() };
+    let forms = FORMS.iter().map(|(form, summary)| operation((*form).to_string(), summary));
+    let unary = UnaryOp::ALL.iter().filter_map(|op| {
+        let symbol = op.symbol()?;
+        // `not` is a word.
+        let gap = if symbol.ends_with(char::is_alphabetic) { " " } else { "" };
+        Some(operation(format!("{symbol}{gap}x"), op.meaning()))
+    });
+    let binary = BinaryOp::ALL.iter().filter_map(|op| Some(operation(format!("a {} b", op.symbol()?), op.meaning())));
+    let comparisons = CmpOp::ALL.iter().map(|op| operation(format!("a {} b", op.symbol()), op.meaning()));
+    let calls = builtins::available().map(|row| match row.builtin {
+        Builtin::Reduce(_) => operation(form(row), &format!("{}; the last axis by default", row.summary)),
+        _ => operation(form(row), row.summary),
+    });
+    forms.chain(unary).chain(binary).chain(comparisons).chain(calls).collect()
 }
 
 fn form(row: &Row) -> String {

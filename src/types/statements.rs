@@ -1,6 +1,6 @@
 //! Statements: `let`, `var`, assignments and `tap`.
 //!
-//! In: statements as written. Out: typed statements; the names that they bind are known from there on. `for` is in `loops`.
+//! In: statements as written. Out: typed statements; the names that they bind are known from there on. Loops are in `loops`.
 
 use super::assigned;
 use super::body::{Binding, Body, Named};
@@ -16,8 +16,13 @@ use crate::syntax::ast;
 
 impl Body<'_> {
     pub(super) fn statements(&mut self, statements: &[ast::Stmt]) -> Vec<Stmt> {
-        let mut out = Vec::with_capacity(statements.len());
+        let mut out: Vec<Stmt> = Vec::with_capacity(statements.len());
+        let mut told = false;
         for stmt in statements {
+            if let Some(last) = out.last().filter(|last| !told && last.kind.breaks()) {
+                let last = last.span;
+                told = self.unreached(stmt.span, last);
+            }
             if let Some(kind) = self.statement(stmt) {
                 out.push(Stmt { kind, span: stmt.span });
             }
@@ -36,17 +41,8 @@ impl Body<'_> {
                 None
             }
             ast::StmtKind::For { pattern, iterable, body } => self.for_(pattern, iterable, body),
-            ast::StmtKind::While { condition, body } => {
-                let span = Span::new(stmt.span.file, stmt.span.start, stmt.span.start + 5);
-                self.diagnostics.push(not_available("`while`", span));
-                self.condition(condition, "`while`");
-                self.region(|this| this.block(body));
-                None
-            }
-            ast::StmtKind::Break => {
-                self.diagnostics.push(not_available("`break`", stmt.span));
-                None
-            }
+            ast::StmtKind::While { condition, body } => self.while_(condition, body),
+            ast::StmtKind::Break => self.break_(stmt.span),
             ast::StmtKind::Expr(expr) => self.expression_statement(expr),
             ast::StmtKind::Error => {
                 self.poison_words(stmt.span);

@@ -248,6 +248,13 @@ pub struct Block {
     pub value: Option<Box<Expr>>,
 }
 
+impl Block {
+    /// Does control never come to the end of the block, because every way through it breaks a loop?
+    pub fn breaks(&self) -> bool {
+        self.statements.last().is_some_and(|last| last.kind.breaks())
+    }
+}
+
 /// A statement.
 #[derive(Clone, Debug)]
 pub struct Stmt {
@@ -287,6 +294,17 @@ pub enum StmtKind {
         /// True for a loop over an array of layers, whose calls are tapped by their path; false for a loop over numbers.
         over_layers: bool,
     },
+    /// A loop for as long as a condition holds, tested before each iteration.
+    While {
+        /// A `bool` scalar.
+        condition: Expr,
+        /// The variables from outside that the condition or the body assigns, in order.
+        carried: Vec<LocalId>,
+        /// The body; its value is the empty tuple.
+        body: Block,
+    },
+    /// The end of the innermost loop around. Nothing follows it in its block.
+    Break,
     /// An `if` without value.
     If {
         /// A `bool` scalar.
@@ -300,6 +318,25 @@ pub enum StmtKind {
     },
     /// A block for its effects, or an expression without value.
     Expr(Expr),
+}
+
+impl StmtKind {
+    /// Does control never come to what follows the statement?
+    pub fn breaks(&self) -> bool {
+        match self {
+            StmtKind::Break => true,
+            StmtKind::If { then, otherwise, .. } => then.breaks() && otherwise.breaks(),
+            StmtKind::Expr(Expr { kind: ExprKind::Block(block), .. }) => block.breaks(),
+            StmtKind::Expr(Expr { kind: ExprKind::If { then, otherwise, .. }, .. }) => {
+                then.breaks() && otherwise.breaks()
+            }
+            StmtKind::Set { .. }
+            | StmtKind::Tap { .. }
+            | StmtKind::For { .. }
+            | StmtKind::While { .. }
+            | StmtKind::Expr(_) => false,
+        }
+    }
 }
 
 /// An end of the range of a loop.

@@ -1,6 +1,6 @@
-//! From a function of the library to the straight line that a back end prints.
+//! Inlines and expands a function of the library to the straight-line code that a back end prints.
 //!
-//! In: a function's name and what the machine has. Out: a [`Function`] without calls and polynomials, and without `fma`
+//! In: a function's name and the machine's features. Out: a [`Function`] without calls and polynomials, and without `fma`
 //! where there is none. Three rewrites, in one walk:
 //!
 //! * a call is replaced by the body of what it calls, of the version for these features;

@@ -1,4 +1,4 @@
-//! The meaning of vector IR: one lane of a function, computed as compiled code computes it, bit for bit.
+//! The interpreter of elementary functions: one lane of a function, computed as compiled code computes it, bit for bit.
 //!
 //! In: a function as [`super::expand`] makes it, and the bits of its arguments. Out: the bits of its result. A mask is 0 or 1.
 

@@ -1,4 +1,4 @@
-//! Vector IR: what vectors of lanes go through, written once for all back ends and all widths.
+//! Vector IR: operations on vectors of any number of lanes, for all back ends and all widths.
 //!
 //! It has two parts. [`routine`] has control flow, memory and reductions: what a loop nest over tiles becomes. The rest is about
 //! elementary functions, which routines name by their operation (`exp`).

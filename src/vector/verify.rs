@@ -1,7 +1,7 @@
 //! What must hold of a function: operands exist before they are used and have the types of the table, shifts are by
 //! constants, the result has the declared type.
 //!
-//! In: a function. Out: nothing, or what is wrong, in words.
+//! In: a function. Out: nothing, or an error message.
 
 use super::{Function, Inst, Op, Type, Value};
 

@@ -3,6 +3,7 @@
 
 use attnc::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp, round_to};
 use attnc::shape::Elem;
+use attnc::tensor::Tensor;
 
 #[test]
 fn special_floats() {
@@ -23,6 +24,15 @@ fn special_floats() {
         assert_eq!(op.eval_f64(inf), inf, "{op}");
         assert!(op.eval_f64(nan).is_nan(), "{op}");
     }
+    // NaN fails every comparison but `!=`, and no float is beyond infinity.
+    let x = Tensor::from_f32(vec![4], &[f32::NAN, f32::NEG_INFINITY, f32::MAX, -0.0]).unwrap();
+    for (name, want) in [("isnan", [1, 0, 0, 0]), ("isinf", [0, 1, 0, 0]), ("isfinite", [0, 0, 1, 1])] {
+        let source = format!("model M {{ pub fn f(x: f32[4]) -> bool[4] {{ {name}(x) }} }}");
+        let run = super::call(&source, "f", std::slice::from_ref(&x), &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(run.results[0].to_i64(), want, "{name}");
+    }
+    let rounded = |x: f64| [UnaryOp::Ceil, UnaryOp::Trunc, UnaryOp::Round, UnaryOp::Sign].map(|op| op.eval_f64(x));
+    assert_eq!([2.5, -2.5, 3.5].map(rounded), [[3.0, 2.0, 2.0, 1.0], [-2.0, -2.0, -2.0, -1.0], [4.0, 3.0, 4.0, 1.0]]);
     assert_eq!(UnaryOp::Sigmoid.eval_f64(-inf), 0.0);
     assert_eq!(UnaryOp::Rsqrt.eval_f64(4.0), 0.5);
     assert_eq!((UnaryOp::Exp2.eval_f64(3.0), UnaryOp::Floor.eval_f64(-0.5)), (8.0, -1.0));

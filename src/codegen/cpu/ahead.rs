@@ -1,12 +1,11 @@
-//! What a launch tells the runtime of its memory: how much it is given, and which packed weights are read after it.
+//! Prefetch hints of launches: which packed weights are read next, and how much memory a launch reads.
 //!
-//! In: a launch's place in a plan. Out: CLIF values, for the hints of the runtime's `Launch`. Threads that wait for others
-//! fetch the beginning of those weights meanwhile, so where they lie must be known before the launch that reads them. The
-//! plan is followed from the launch on, as it will run: jumps give blocks their arguments, indices are computed with
-//! these, and where the way parts both are followed, so that at the end of a loop's body it is the next iteration's
-//! weights or those after the loop.
+//! In: the position of a launch in a plan. Out: CLIF values, for the hints of the runtime's `Launch`. Idle threads prefetch the
+//! beginning of those weights, so their addresses must be known before the launch that reads them. The plan is followed from
+//! the launch on, as it will run: jumps pass arguments to blocks, indices are computed from these, and both targets of a
+//! branch are followed, so at the end of a loop's body the hint is the next iteration's weights or those after the loop.
 //!
-//! It never affects results: where the way is too long, or takes what cannot be computed twice, there is no hint.
+//! Hints never affect results: where the path is too long, or contains what cannot be computed twice, there is none.
 
 use cranelift_codegen::ir::{InstBuilder, Value};
 

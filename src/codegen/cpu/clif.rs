@@ -1,7 +1,7 @@
 //! CLIF as text: functions under their names, printed and read back.
 //!
 //! In: a text as `--emit clif` writes it: functions, each after a comment with its name. Out: the functions, verified by
-//! Cranelift, as text again or as assembly. A text has functions alone; the model around them is not in it.
+//! Cranelift, as text again or as assembly. A text has only functions, without the model around them.
 
 use std::collections::BTreeMap;
 

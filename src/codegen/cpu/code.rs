@@ -1,4 +1,4 @@
-//! What kernels and plans have in common: run-time dimensions, indices, scalars, buffers.
+//! Code generation that kernels and plans share: run-time dimensions, indices, scalars, buffers.
 //!
 //! In: single instructions of a body. Out: CLIF. An index is an `I64`; a scalar is a single [`Lane`]; a buffer is the
 //! address of its first element and its strides.

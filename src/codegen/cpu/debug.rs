@@ -1,8 +1,8 @@
 //! Line tables: which line of the program each piece of machine code comes from, as debuggers and profilers read it (DWARF 5).
 //!
-//! In: an object that is all but written, and what its functions come from. Out: the sections `.debug_line`, `.debug_info` and
+//! In: an object before it is written, and what its functions come from. Out: the sections `.debug_line`, `.debug_info` and
 //! those that they need, in the object: one unit, named as the program's file, with a function for each kernel, plan and leaf.
-//! Files have base names alone, so the bytes do not depend on where the program lies.
+//! Files have only base names, so the bytes do not depend on the program's directory.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! One function: from a kernel or a plan to machine code.
 //!
 //! In: what it is made from, and the numbers of the kernels that a plan launches. Out: bytes, what they refer to, and on request
-//! their text. Nothing here depends on another function or on the object, so functions are made on several threads; what
-//! a function calls has names that the object resolves ([`Callee`]).
+//! their text. Nothing here depends on another function or on the object, so functions are compiled on several threads; what
+//! a function calls is a symbol that the object resolves ([`Callee`]).
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Kernels: a scheduled kernel as a function over a range of its grid.
 //!
 //! In: a kernel scheduled for this back end. Out: a CLIF function of the runtime's `Kernel` type. Its `args` are the
-//! run-time dimensions that it names, in order, then its parameters (addresses and indices). It goes through the flat
-//! range of grid points, works out each point's place, and runs the body, whose blocks are CLIF blocks.
+//! run-time dimensions that it names, in order, then its parameters (addresses and indices). It iterates over the flat range
+//! of grid points, computes the indices of each, and runs the body, whose blocks are CLIF blocks.
 
 use cranelift_codegen::ir::{InstBuilder, types};
 use cranelift_entity::SecondaryMap;

@@ -199,12 +199,19 @@ impl Lanes<'_, '_> {
             (Elem::Bool, _) => b.ins().bnot(x.value),
             (_, UnaryOp::Neg) => b.ins().ineg(x.value),
             (_, UnaryOp::Abs) => b.ins().iabs(x.value),
-            (_, UnaryOp::Relu) => {
-                let zero = self.zero_like(x);
-                self.builder.ins().smax(x.value, zero)
+            (_, _) => {
+                let [low, high] = op.integer_range().ok_or_else(|| format!("{op} is not defined for integers"))?;
+                let mut value = x.value;
+                if let Some(low) = low {
+                    let low = self.constant(Scalar::Int(low), x.elem, x.width).value;
+                    value = self.builder.ins().smax(value, low);
+                }
+                if let Some(high) = high {
+                    let high = self.constant(Scalar::Int(high), x.elem, x.width).value;
+                    value = self.builder.ins().smin(value, high);
+                }
+                value
             }
-            // The floor of an integer; the rest is not defined for integers, and refused by the verifier.
-            (_, _) => x.value,
         };
         Ok(Lane { value, ..x })
     }

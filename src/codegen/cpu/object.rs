@@ -1,12 +1,12 @@
 //! From functions to an object file.
 //!
-//! In: modules scheduled for levels of processors, and the descriptor without code. Out: the object, in which everything is
-//! local but the descriptor; on request the CLIF of each function, its machine code as text, and a line table in the object. A level is a variant of the
-//! descriptor, with kernels and plans of its own; what is the same at two levels is there once.
+//! In: modules scheduled for instruction set levels, and the descriptor without code. Out: the object, in which everything is
+//! local but the descriptor; on request the CLIF of each function, its machine code as text, and a line table in the object. A
+//! level is a variant of the descriptor, with its own kernels and plans; code that two levels share is there once.
 //!
-//! Three steps: all functions are declared, so that they have numbers by which they call each other; each is made by itself, and
-//! then each leaf that they call, on as many threads as there are; and all of it is put into the object in the order of the
-//! modules. So the same input gives the same bytes, whatever the number of threads.
+//! Three steps: all functions are declared, so that they can refer to each other; each is compiled independently, and then each
+//! leaf that they call, on all threads; finally all of them are defined in the object in the order of the modules. So the same
+//! input gives the same bytes for any number of threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;

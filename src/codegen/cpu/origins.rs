@@ -1,8 +1,8 @@
 //! What the code of each function comes from: operations of the tile IR, and lines of the program.
 //!
-//! In: the functions of an object, and for each the bytes at which the code of another operation begins ([`Places`]). Out:
+//! In: the functions of an object, and for each the offsets at which the code of another operation begins ([`Places`]). Out:
 //! the comments of a listing, and the rows of a line table. Code of no single operation (loops over the grid, addresses) is
-//! told apart; in a table it belongs to the line before. A leaf that several functions call, or one function at several
+//! marked as such; in a table it belongs to the line before. A leaf that several functions call, or one function at several
 //! places, is shown as what the first of them requested.
 
 use std::collections::BTreeMap;

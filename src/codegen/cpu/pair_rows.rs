@@ -1,7 +1,7 @@
 //! `pair_rows`: rows of a tile in scratch as `bf16`, two of them side by side.
 //!
-//! In: two tiles in scratch, the result over the operand or apart from it. Out: CLIF. A pair is written when both of its rows
-//! have been read, and lies over rows that were read already. Rows that the operand does not have are zeros.
+//! In: two tiles in scratch; the result may be in place of the operand. Out: CLIF. A pair is written after both of its rows have
+//! been read, so it only overwrites rows that were read already. Missing rows of the operand are zeros.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};

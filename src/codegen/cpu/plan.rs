@@ -1,8 +1,10 @@
 //! Plans: the host program of an entry point as a function of the runtime's `Plan` type.
 //!
 //! In: a plan and the kernels that it launches. Out: a CLIF function. Slots follow each other in the arena, each start
-//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime,
-//! which it tells what will be read next (`ahead`).
+//! rounded up to 64 bytes; a launch writes its arguments into a stack slot and calls the runtime, with hints of what is read
+//! next (`ahead`).
+
+use std::collections::BTreeSet;
 
 use cranelift_codegen::ir::{InstBuilder, SigRef, StackSlotData, StackSlotKind, Value, types};
 use cranelift_entity::SecondaryMap;
@@ -28,6 +30,20 @@ pub(super) fn arena(plan: &Plan) -> Option<Expr> {
         sum = sum.plus(Expr::from_dim(&s.bytes, &plan.symbols)?.round_up(64));
     }
     Some(sum)
+}
+
+/// The headers of loops that may go around without a launch, at which a caller who wants the call to end would not be asked.
+fn silent_loops(body: &tile::Body) -> BTreeSet<tile::Block> {
+    let launches = |b: tile::Block| body.block(b).insts.iter().any(|i| matches!(body.inst(*i).op, Op::Launch { .. }));
+    let cfg = body.cfg();
+    let mut headers = BTreeSet::new();
+    for l in cfg.loops() {
+        let mut back = cfg.predecessors(l.header).iter().filter(|b| l.blocks.contains(b));
+        if !launches(l.header) && back.any(|b| !launches(*b)) {
+            headers.insert(l.header);
+        }
+    }
+    headers
 }
 
 impl Code<'_, '_> {
@@ -69,8 +85,12 @@ impl Code<'_, '_> {
                 self.b.ins().jump(b, &[]);
             }
         }
+        let silent = silent_loops(body);
         for block in body.reverse_postorder() {
             self.b.switch_to_block(blocks[block].ok_or("a block without a counterpart")?);
+            if silent.contains(&block) {
+                self.ask_to_go_on(launching);
+            }
             for (at, inst) in body.block(block).insts.iter().enumerate() {
                 let data = body.inst(*inst).clone();
                 self.at(Some(*inst));
@@ -91,6 +111,20 @@ impl Code<'_, '_> {
         self.b.switch_to_block(finish);
         self.b.seal_block(finish);
         Ok(())
+    }
+
+    /// Asks the caller whether to go on, as each launch does: a launch of nothing, told by its arguments being null.
+    fn ask_to_go_on(&mut self, launching: &Launching<'_>) {
+        let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);
+        let zero = self.int(0);
+        // The kernel's address is not null, but nothing calls it.
+        let args = [self.context, launch, zero, zero, zero, zero, zero];
+        let call = self.b.ins().call_indirect(launching.launch, launch, &args);
+        let failed = self.b.inst_results(call)[0];
+        let go_on = self.b.create_block();
+        self.b.ins().brif(failed, self.stop, &[], go_on, &[]);
+        self.b.switch_to_block(go_on);
+        self.b.seal_block(go_on);
     }
 
     /// An address out of a table of the context.

@@ -1,4 +1,4 @@
-//! What code is made for and what is emitted: the architecture, its instruction sets, Cranelift's settings, the options.
+//! The target and the options of code generation: the architecture, its instruction sets, Cranelift's settings.
 
 use std::num::NonZero;
 

@@ -1,6 +1,6 @@
 //! `transpose`: rows and columns of a tile in scratch exchanged, in blocks of four by four.
 //!
-//! In: two tiles in scratch that do not overlap. Out: CLIF. What is left at the edges, and elements of 8 bytes, go singly:
+//! In: two tiles in scratch that do not overlap. Out: CLIF. Edges and elements of 8 bytes are moved one by one:
 //! no element past the last row or column is read or written.
 
 use cranelift_codegen::ir::{ConstantData, InstBuilder, Type, Value, types};

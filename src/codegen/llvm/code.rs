@@ -1,7 +1,7 @@
 //! What the rooms of a kernel have in common: run-time dimensions, indices, scalars, buffers, loops.
 //!
 //! In: single instructions of a body. Out: LLVM IR. An index is an `i64`; a scalar is a [`Lane`] of one; a buffer is the
-//! address of its first element and its strides. Tiles are not here: they are in scratch, or inside a run.
+//! address of its first element and its strides. Tiles are not here: they are in scratch, or inside of a routine.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ use inkwell::values::{IntValue, PointerValue};
 use super::emit::{Emit, Made};
 use super::lanes::Lane;
 use crate::runtime::abi::context;
-use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem, Factor};
 use crate::tile::{self, Body, BufferType, Extent, InstData, Op, TileType, Type};
 
@@ -176,19 +175,6 @@ impl<'c> Code<'_, '_, 'c> {
         Ok(at)
     }
 
-    /// `floor(a / b)`, the remainder, or another operation on two indices.
-    fn index_binary(&self, op: BinaryOp, a: IntValue<'c>, b: IntValue<'c>) -> Made<IntValue<'c>> {
-        match op {
-            BinaryOp::Add => Ok(self.e.b.build_int_add(a, b, "")?),
-            BinaryOp::Sub => Ok(self.e.b.build_int_sub(a, b, "")?),
-            BinaryOp::Mul => Ok(self.e.b.build_int_mul(a, b, "")?),
-            _ => {
-                let y = self.e.lane_binary(op, self.e.one(a, Elem::I64)?, self.e.one(b, Elem::I64)?)?;
-                self.e.first_int(y)
-            }
-        }
-    }
-
     /// An instruction on indices and scalars. False if it is none of those.
     pub(super) fn simple(&mut self, data: &InstData) -> Made<bool> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
@@ -207,7 +193,7 @@ impl<'c> Code<'_, '_, 'c> {
                 CodeValue::Scalar(e.lane_narrow(self.scalar(operand(0)?)?, *elem)?)
             }
             (Op::Binary(op), Type::Index) => {
-                CodeValue::Index(self.index_binary(*op, self.index(operand(0)?)?, self.index(operand(1)?)?)?)
+                CodeValue::Index(e.index_binary(*op, self.index(operand(0)?)?, self.index(operand(1)?)?)?)
             }
             (Op::Binary(op), Type::Scalar(_)) => {
                 CodeValue::Scalar(e.lane_binary(*op, self.scalar(operand(0)?)?, self.scalar(operand(1)?)?)?)

@@ -229,10 +229,10 @@ impl<'c> Code<'_, '_, 'c> {
             let value = self.e.b.build_load(ty, *sum, "")?.into_vector_value();
             let mut x = Lane { value, elem: p.elem };
             if p.start.is_none() {
-                let acc = self.e.load_scratch(p.elem, *home, p.lanes, None)?;
+                let acc = self.e.load_scratch(p.elem, *home, p.lanes)?;
                 x = self.e.lane_binary(BinaryOp::Add, acc, x)?;
             }
-            self.e.store_scratch(x, *home, None)?;
+            self.e.store_scratch(x, *home)?;
         }
         Ok(())
     }

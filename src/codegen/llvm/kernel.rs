@@ -93,7 +93,7 @@ impl<'c> Code<'_, '_, 'c> {
             for inst in &body.block(block).insts {
                 let data = body.inst(*inst).clone();
                 match &data.op {
-                    Op::Run { rows, cols, insts } => self.run(*rows, *cols, insts, scratch)?,
+                    Op::Run { rows, cols, insts } => self.run((*rows, *cols), insts, scratch)?,
                     Op::Dot { mode: Some(mode) } => self.dot(&data, *mode, scratch)?,
                     Op::Transpose => self.transpose(&data, scratch)?,
                     Op::PairRows => self.pair_rows(&data, scratch)?,
@@ -103,7 +103,7 @@ impl<'c> Code<'_, '_, 'c> {
                         };
                         let t = self.tile(*x)?;
                         let at = self.in_scratch(&t, scratch)?;
-                        self.values[v] = Some(CodeValue::Scalar(self.e.load_scratch(t.elem, at, 1, None)?));
+                        self.values[v] = Some(CodeValue::Scalar(self.e.load_scratch(t.elem, at, 1)?));
                     }
                     // It is read where it is used.
                     Op::Window { .. } | Op::LoadScaled { .. } | Op::LoadPairs => {}

@@ -20,6 +20,30 @@ pub(super) struct Lane<'c> {
     pub(super) elem: Elem,
 }
 
+/// The predicate of a comparison of integers with signs.
+fn signed(op: CmpOp) -> IntPredicate {
+    match op {
+        CmpOp::Eq => IntPredicate::EQ,
+        CmpOp::Ne => IntPredicate::NE,
+        CmpOp::Lt => IntPredicate::SLT,
+        CmpOp::Le => IntPredicate::SLE,
+        CmpOp::Gt => IntPredicate::SGT,
+        CmpOp::Ge => IntPredicate::SGE,
+    }
+}
+
+/// The predicate of a comparison of integers without signs.
+fn unsigned(op: CmpOp) -> IntPredicate {
+    match op {
+        CmpOp::Eq => IntPredicate::EQ,
+        CmpOp::Ne => IntPredicate::NE,
+        CmpOp::Lt => IntPredicate::ULT,
+        CmpOp::Le => IntPredicate::ULE,
+        CmpOp::Gt => IntPredicate::UGT,
+        CmpOp::Ge => IntPredicate::UGE,
+    }
+}
+
 impl Lane<'_> {
     /// How many.
     pub(super) fn count(&self) -> u32 {
@@ -130,20 +154,43 @@ impl<'c> Emit<'_, 'c> {
 
     /// A unary operation.
     pub(super) fn lane_unary(&self, op: UnaryOp, x: Lane<'c>) -> Made<Lane<'c>> {
-        let zero = self.constant(Scalar::Int(0), x.elem, x.count()).value;
+        let number = |n: i64| self.constant(Scalar::Int(n), x.elem, x.count()).value;
         let value = match (x.elem, op) {
             (Elem::F32, _) => self.float_unary(op, x.value)?,
             (Elem::Bool, _) => self.b.build_not(x.value, "")?,
             (_, UnaryOp::Neg) => self.b.build_int_neg(x.value, "")?,
-            (_, UnaryOp::Abs | UnaryOp::Relu) => {
-                let below = self.b.build_int_compare(IntPredicate::SLT, x.value, zero, "")?;
-                let other = if op == UnaryOp::Relu { zero } else { self.b.build_int_neg(x.value, "")? };
-                self.choose(below, other, x.value)?
+            (_, UnaryOp::Abs) => {
+                let below = self.b.build_int_compare(IntPredicate::SLT, x.value, number(0), "")?;
+                self.choose(below, self.b.build_int_neg(x.value, "")?, x.value)?
             }
-            // The floor of an integer; the rest is not defined for integers, and refused by the verifier.
-            (_, _) => x.value,
+            (_, _) => {
+                let [low, high] = op.integer_range().ok_or_else(|| format!("{op} is not defined for integers"))?;
+                let mut value = x.value;
+                for (beyond, bound) in [(IntPredicate::SLT, low), (IntPredicate::SGT, high)] {
+                    if let Some(bound) = bound.map(number) {
+                        let is_beyond = self.b.build_int_compare(beyond, value, bound, "")?;
+                        value = self.choose(is_beyond, bound, value)?;
+                    }
+                }
+                value
+            }
         };
         Ok(Lane { value, ..x })
+    }
+
+    /// An operation on two indices; divisions and remainders round down.
+    pub(super) fn index_binary(&self, op: BinaryOp, a: IntValue<'c>, b: IntValue<'c>) -> Made<IntValue<'c>> {
+        match (op, b.get_sign_extended_constant()) {
+            (BinaryOp::Add, _) => Ok(self.b.build_int_add(a, b, "")?),
+            (BinaryOp::Sub, _) => Ok(self.b.build_int_sub(a, b, "")?),
+            (BinaryOp::Mul, _) => Ok(self.b.build_int_mul(a, b, "")?),
+            (BinaryOp::Min | BinaryOp::Max, _) => {
+                let is_first = self.compare_ints(if op == BinaryOp::Min { CmpOp::Lt } else { CmpOp::Gt }, a, b)?;
+                Ok(self.b.build_select(is_first, a, b, "")?.into_int_value())
+            }
+            (BinaryOp::Rem, Some(n)) if n > 0 && n & (n - 1) == 0 => Ok(self.b.build_and(a, self.int(n - 1), "")?),
+            _ => self.first_int(self.lane_binary(op, self.one(a, Elem::I64)?, self.one(b, Elem::I64)?)?),
+        }
     }
 
     /// A binary operation.
@@ -231,6 +278,11 @@ impl<'c> Emit<'_, 'c> {
         Ok(p)
     }
 
+    /// A comparison of two integers.
+    pub(super) fn compare_ints(&self, op: CmpOp, x: IntValue<'c>, y: IntValue<'c>) -> Made<IntValue<'c>> {
+        Ok(self.b.build_int_compare(signed(op), x, y, "")?)
+    }
+
     /// A comparison.
     pub(super) fn lane_compare(&self, op: CmpOp, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
         let value = if x.elem == Elem::F32 {
@@ -245,16 +297,7 @@ impl<'c> Emit<'_, 'c> {
             self.b.build_float_compare(predicate, x.value, y.value, "")?
         } else {
             // A single bit has its order without a sign.
-            let is_bool = x.elem == Elem::Bool;
-            let order = |signed, unsigned| if is_bool { unsigned } else { signed };
-            let predicate = match op {
-                CmpOp::Eq => IntPredicate::EQ,
-                CmpOp::Ne => IntPredicate::NE,
-                CmpOp::Lt => order(IntPredicate::SLT, IntPredicate::ULT),
-                CmpOp::Le => order(IntPredicate::SLE, IntPredicate::ULE),
-                CmpOp::Gt => order(IntPredicate::SGT, IntPredicate::UGT),
-                CmpOp::Ge => order(IntPredicate::SGE, IntPredicate::UGE),
-            };
+            let predicate = if x.elem == Elem::Bool { unsigned(op) } else { signed(op) };
             self.b.build_int_compare(predicate, x.value, y.value, "")?
         };
         Ok(Lane { value, elem: Elem::Bool })
@@ -288,20 +331,9 @@ impl<'c> Emit<'_, 'c> {
         Ok(Lane { value, elem: to })
     }
 
-    /// What a reduction of no elements gives.
-    pub(super) fn identity(&self, kind: ReduceKind, elem: Elem, n: u32) -> Lane<'c> {
-        self.constant(Scalar::identity(kind, elem), elem, n)
-    }
-
-    /// Two partial results of a reduction as one.
-    pub(super) fn combine(&self, kind: ReduceKind, x: Lane<'c>, y: Lane<'c>) -> Made<Lane<'c>> {
-        // Of an argmax the maximum.
-        let op = kind.combination().unwrap_or(BinaryOp::Max);
-        self.lane_binary(op, x, y)
-    }
-
     /// All lanes of a reduction as one: the upper half onto the lower, until one is left.
     pub(super) fn fold(&self, kind: ReduceKind, mut x: Lane<'c>) -> Made<Lane<'c>> {
+        let op = kind.combination().ok_or("a reduction that is none of lanes")?;
         while x.count() > 1 {
             let half = x.count() / 2;
             let low: Vec<u32> = (0..half).collect();
@@ -309,7 +341,7 @@ impl<'c> Emit<'_, 'c> {
             let part = |lanes: &[u32]| {
                 Ok::<_, super::emit::Error>(Lane { value: self.shuffle(x.value, x.value, lanes)?, ..x })
             };
-            x = self.combine(kind, part(&low)?, part(&high)?)?;
+            x = self.lane_binary(op, part(&low)?, part(&high)?)?;
         }
         Ok(x)
     }

@@ -65,11 +65,15 @@ impl<'c> Emit<'_, 'c> {
         self.floats_intrinsic("llvm.copysign", &[a, x])
     }
 
+    /// What functions may ask for.
+    pub(super) fn features(&self) -> Features {
+        // LLVM makes more than one instruction of its conversions to integers: `round` is no gain here.
+        Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN }
+    }
+
     /// A function of the library, printed.
     fn function(&self, name: &str, args: &[VectorValue<'c>]) -> Made<VectorValue<'c>> {
-        // LLVM makes more than one instruction of its conversions to integers: `round` is no gain here.
-        let features = Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN };
-        let f = &library::expanded(name, features)?.function;
+        let f = &library::expanded(name, self.features())?.function;
         let n = args.first().ok_or("a function of nothing")?.get_type().get_size();
         let mut values = args.to_vec();
         for inst in &f.insts {

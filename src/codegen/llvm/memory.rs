@@ -93,6 +93,14 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
+    /// Fetches the line of an address, to be written.
+    pub(super) fn prefetch(&self, at: PointerValue<'c>) -> Made<()> {
+        let number = |n: u64| self.cx.i32_type().const_int(n, false).into();
+        // For writing, into all levels, of data.
+        self.intrinsic("llvm.prefetch", &[self.pointer().into()], &[at.into(), number(1), number(3), number(1)])?;
+        Ok(())
+    }
+
     /// So many bytes, side by side.
     pub(super) fn load_bytes(&self, at: PointerValue<'c>, n: u32) -> Made<VectorValue<'c>> {
         self.load_raw(self.raw(Elem::I8, n), at, None)
@@ -153,21 +161,10 @@ impl<'c> Emit<'_, 'c> {
         Ok(())
     }
 
-    /// The mask that scratch needs: rows are padded to the widest vector of 4-byte elements, so only `i64` may reach past.
-    fn scratch_mask(elem: Elem, mask: Option<VectorValue<'c>>) -> Option<VectorValue<'c>> {
-        mask.filter(|_| elem == Elem::I64)
-    }
-
     /// Reads lanes from scratch, where truth values are masks of 4 bytes.
-    pub(super) fn load_scratch(
-        &self,
-        elem: Elem,
-        at: PointerValue<'c>,
-        n: u32,
-        mask: Option<VectorValue<'c>>,
-    ) -> Made<Lane<'c>> {
+    pub(super) fn load_scratch(&self, elem: Elem, at: PointerValue<'c>, n: u32) -> Made<Lane<'c>> {
         let stored = if elem == Elem::Bool { Elem::I32 } else { elem };
-        let value = self.load_raw(self.lanes_of(stored, n), at, Self::scratch_mask(elem, mask))?;
+        let value = self.load_raw(self.lanes_of(stored, n), at, None)?;
         if elem != Elem::Bool {
             return Ok(Lane { value, elem });
         }
@@ -176,12 +173,12 @@ impl<'c> Emit<'_, 'c> {
     }
 
     /// Writes lanes to scratch.
-    pub(super) fn store_scratch(&self, x: Lane<'c>, at: PointerValue<'c>, mask: Option<VectorValue<'c>>) -> Made<()> {
+    pub(super) fn store_scratch(&self, x: Lane<'c>, at: PointerValue<'c>) -> Made<()> {
         let value = match x.elem {
             Elem::Bool => self.b.build_int_s_extend(x.value, self.lanes_of(Elem::I32, x.count()), "")?,
             _ => x.value,
         };
-        self.store_raw(value, at, Self::scratch_mask(x.elem, mask))
+        self.store_raw(value, at, None)
     }
 
     /// The nearest value of a narrower type: `bf16` and `f16` to nearest even, `i8` wraps.

@@ -8,7 +8,8 @@
 //!
 //! * `object`: modules, target machines, LLVM's `default<O2>` pipeline, object files;
 //! * `code`: run-time dimensions, indices, scalars, buffers; `kernel`: grid and blocks;
-//! * `run`, `dot`, `transpose`, `pair_rows`: the operations on tiles; `panels`, `dot_whole`: products by narrow numbers;
+//! * `run`: routines of vector IR, which `lowering::vector` makes of runs;
+//! * `dot`, `transpose`, `pair_rows`: the other operations on tiles; `panels`, `dot_whole`: products by narrow numbers;
 //! * `lanes`, `memory`, `math`: operations on vectors of elements, on which `emit` has the grip.
 //!
 //! What it must not know: Cranelift, plans, the runtime beyond offsets in the context. Nothing is decided here: LLVM's

@@ -38,7 +38,7 @@ impl<'c> Code<'_, '_, 'c> {
             code.counted(zero, cols, i64::from(lanes), |code, col| {
                 let mut bits = Vec::new();
                 for (start, mask) in &both {
-                    let x = code.e.load_scratch(Elem::F32, code.steps(*start, col, code.e.int(4))?, lanes, None)?;
+                    let x = code.e.load_scratch(Elem::F32, code.steps(*start, col, code.e.int(4))?, lanes)?;
                     let x = code.e.as_ints(code.e.lane_narrow(x, Elem::BF16)?.value)?;
                     bits.push(code.e.b.build_and(x, mask.value, "")?);
                 }
@@ -46,7 +46,7 @@ impl<'c> Code<'_, '_, 'c> {
                 let low = code.e.b.build_right_shift(*first, code.e.ints(16, lanes), false, "")?;
                 let value = code.e.b.build_or(low, *second, "")?;
                 let at = code.steps(to, col, code.e.int(4))?;
-                code.e.store_scratch(Lane { value, elem: Elem::I32 }, at, None)
+                code.e.store_scratch(Lane { value, elem: Elem::I32 }, at)
             })?;
             Ok(())
         })?;

@@ -64,8 +64,8 @@ impl<'c> Code<'_, '_, 'c> {
     }
 
     fn single(&self, elem: Elem, x: ScratchTile<'c>, y: ScratchTile<'c>, r: IntValue<'c>, c: IntValue<'c>) -> Made<()> {
-        let element = self.e.load_scratch(elem, self.element(x, r, c)?, 1, None)?;
-        self.e.store_scratch(element, self.element(y, c, r)?, None)
+        let element = self.e.load_scratch(elem, self.element(x, r, c)?, 1)?;
+        self.e.store_scratch(element, self.element(y, c, r)?)
     }
 
     /// A square block: in each round, rows at a distance exchange the parts that lie at that distance.
@@ -81,7 +81,7 @@ impl<'c> Code<'_, '_, 'c> {
         let mut rows = Vec::new();
         for i in 0..i64::from(side) {
             let at = self.e.offset(from, self.e.int(i * pitch))?;
-            rows.push(self.e.load_scratch(elem, at, side, None)?.value);
+            rows.push(self.e.load_scratch(elem, at, side)?.value);
         }
         let mut distance = 1;
         while distance < side {
@@ -97,7 +97,7 @@ impl<'c> Code<'_, '_, 'c> {
         }
         for (i, value) in (0..).zip(rows) {
             let at = self.e.offset(to, self.e.int(i * to_pitch))?;
-            self.e.store_scratch(Lane { value, elem }, at, None)?;
+            self.e.store_scratch(Lane { value, elem }, at)?;
         }
         Ok(())
     }

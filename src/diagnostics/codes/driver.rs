@@ -37,4 +37,10 @@ codes! {
     rule: "Tile IR is specific to one instruction set, that of `--cpu`, or `portable`. A program or its graph IR is compiled for\n\
            several, and the best one that the processor supports runs. This is a note: the library works on every processor\n\
            with that instruction set.";
+
+    /// A checkpoint that cannot be imported.
+    NOT_IMPORTED = "E0008", "a checkpoint cannot be imported";
+    rule: "`attnc import` writes a program that computes what the checkpoint's configuration says, or none. The message names\n\
+           the field of `config.json` that it would not follow, or the tensor that is missing. Supported values of `model_type`\n\
+           are listed in the message about it. `--ignore FIELD` states that a field changes nothing in the results.";
 }

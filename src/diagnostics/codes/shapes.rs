@@ -220,4 +220,24 @@ codes! {
            0)`, `split(x, parts = 2)`. The elementwise maximum, `max(x, 0)` in other languages, is `maximum(x, 0)`.";
     - failing: "fn f(x: f32[S, D]) -> f32[S, D] { max(x, 0) }\n";
     - fixed: "fn f(x: f32[S, D]) -> f32[S, D] { maximum(x, 0) }\n";
+
+    /// A `break` that no loop is around.
+    BREAK_OUTSIDE = "E0340", "`break` outside of a loop";
+    rule: "`break` ends the innermost `for` or `while` around it, in the same function.";
+    - failing: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    if any(y > 8) { break }\n    y\n}\n";
+    - fixed: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    for i in 0..4 {\n        if any(y > 8) { break }\n        y = y * 2\n    }\n    y\n}\n";
+
+    /// Statements after a `break`.
+    UNREACHED = "E0341", "nothing reaches this statement";
+    rule: "What follows `break` in its block is never executed, and neither is what follows an `if` of which both branches\n\
+           break.";
+    - failing: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    for i in 0..4 {\n        break\n        y = y * 2\n    }\n    y\n}\n";
+    - fixed: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    for i in 0..4 {\n        y = y * 2\n        break\n    }\n    y\n}\n";
+
+    /// A `while` whose condition stays what it is.
+    ENDLESS = "E0342", "a loop that never ends";
+    rule: "The condition of a `while` depends on a variable that the body assigns, or the body leaves the loop with `break`. Else\n\
+           the loop would run for ever once its condition holds.";
+    - failing: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    while any(x < 8) { y = y * 2 }\n    y\n}\n";
+    - fixed: "fn f(x: f32[S]) -> f32[S] {\n    var y = x\n    while any(y < 8) { y = y * 2 }\n    y\n}\n";
 }

@@ -141,10 +141,7 @@ impl Real for Bounded {
         let f = |v: f64| op.eval_f64(v);
         match op.change() {
             Change::Exact => Bounded { value, error: x.error }.passed_on(elem),
-            Change::Steps => {
-                let jumps = x.error > 0.0 && f(x.value - x.error) != f(x.value + x.error);
-                Bounded { value, error: if jumps { x.error + 1.0 } else { 0.0 } }
-            }
+            Change::Steps => Bounded { value, error: if x.value.is_finite() { x.spread(f) } else { x.error } },
             Change::Exponential => {
                 let reduction = if x.value.is_finite() { x.value.abs() } else { 0.0 };
                 made(value, x.spread(f), FUNCTION + reduction, elem)

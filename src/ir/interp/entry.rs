@@ -1,7 +1,7 @@
-//! Entering a call: what must hold before anything runs.
+//! Checks on entry: what must hold before a call runs.
 //!
 //! In: an entry point and host tensors. Out: arrays of the declared types with leading axes collapsed, and the value of
-//! each symbol; or what does not fit. Results get their leading axes back.
+//! each symbol; or an error. Results get their leading axes back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The machine: goes through the blocks of a function and does each instruction.
+//! The interpreter's loop: executes the instructions of a function, block by block.
 //!
 //! In: a function, its arguments, the symbols' values. Out: its results; taps on the way. Work and sizes are counted
 //! before anything is allocated.

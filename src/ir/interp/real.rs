@@ -1,4 +1,4 @@
-//! In what numbers floats are computed.
+//! The number types that floats are computed in.
 //!
 //! In: elements. Out: the results of element operations and sums, in the numbers of a [`Real`]: `f32` is the exact mode,
 //! bit for bit what the language says (`bf16` and `f16` are `f32`s that were rounded after each operation; sums and

@@ -249,7 +249,7 @@ fn loops_read_parameters_and_fill_taps() {
 }
 
 #[test]
-fn the_door_refuses_what_does_not_fit() {
+fn arguments_that_do_not_fit_are_refused() {
     let fails =
         |args: &[Tensor], params: &BTreeMap<String, Tensor>| call::<f32>(LOOP, args, params).unwrap_err().message;
     assert!(fails(&[], &weights()).contains("takes 1 arguments"));

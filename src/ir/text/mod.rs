@@ -41,6 +41,7 @@
 //!   its steps too, as far as they are known: `loc(9:5, scores 6:13, scale 6:21, causal 7:9, softmax 8:9)`.
 //! * A region: `%9 = fused matmul(%10 = %7, %11 = %8) : f32[S, 64] { ... yield %12 }`, its arguments named as bound.
 
+mod operand;
 mod operations;
 mod parse;
 mod print;

@@ -1,24 +1,14 @@
-//! What the heads of statements mean: operations with their operands and attributes.
+//! Parsing of operations with their operands and attributes.
 //!
-//! In: a statement's phrases. Out: an [`Op`] and its operands. Most are read as the table of operations says; here are those
-//! with a form of their own. How statements hang together is `parse`'s business.
+//! In: a statement's phrases. Out: an [`Op`] and its operands. Most are read by the table of operations; here are those with
+//! a special form. `parse` reads the structure around them.
 
-use super::parse::{Site, fail, fit, form};
+use super::operand::{Site, fail, fit, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::ir::{MaskKind, Op, Scalar, Type, Value};
 use crate::irtext::{CompareKind, Expr, ExprKind, Statement, TextSpan, read};
 use crate::shape::Elem;
 use crate::table::{self, Attributes, CodedError};
-
-/// A float rounded to an element type.
-pub(super) fn round(x: f64, elem: Elem) -> Scalar {
-    Scalar::Float(match elem {
-        Elem::BF16 => half::bf16::from_f32(x as f32).to_f64(),
-        Elem::F16 => half::f16::from_f32(x as f32).to_f64(),
-        Elem::F32 => f64::from(x as f32),
-        Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => x,
-    })
-}
 
 fn elem_of(ty: Option<&Type>, place: TextSpan) -> Result<Elem, CodedError> {
     match ty {

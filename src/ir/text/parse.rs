@@ -1,20 +1,18 @@
 //! The parser: a text as a module.
 //!
-//! In: a text. Out: the module with the place of each thing in the text, or every error found. Types are taken as they
-//! are written; whether they are right is for the verifier to say, and its errors are shown at these places.
+//! In: a text. Out: the module, with the span of each part of it, or every error found. Types are taken as they are written;
+//! the verifier checks them, and its errors are shown at these spans.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::operand::{Literals, Scope, Site, fail, form};
 use super::operations;
 use super::print::{Anchor, At};
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{
-    ArgDecl, Block, BlockCall, Function, FusionKind, Inst, Loc, Module, Op, ParamDecl, ResultDecl, Scalar, Terminator,
-    Type, Value,
+    ArgDecl, Block, BlockCall, Function, FusionKind, Inst, Loc, Module, Op, ParamDecl, ResultDecl, Terminator, Type,
+    Value,
 };
 use crate::irtext::{self, Expr, ExprKind, Line, LocText, Phrase, Statement, TextError, TextSpan, read};
-use crate::shape::{Elem, TensorType};
 use crate::source::{FileId, Span};
 use crate::table::CodedError;
 
@@ -38,105 +36,6 @@ pub fn parse(text: &str, file: FileId) -> Result<Parsed, Diagnostics> {
         Err(e) => p.error(codes::SYNTAX, e),
     }
     if p.errors.has_errors() { Err(p.errors) } else { Ok(p.out) }
-}
-
-/// An error about something that is spelled right and means nothing.
-pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -> Result<T, CodedError> {
-    Err((code, TextError::new(place, message)))
-}
-
-/// Something stands on what was reported already; to say more would only confuse.
-fn reported<T>(place: TextSpan) -> Result<T, CodedError> {
-    fail(codes::UNKNOWN_NAME, place, "")
-}
-
-/// An error of the shared readers is one about form.
-pub(super) fn form<T>(r: Result<T, TextError>) -> Result<T, CodedError> {
-    r.map_err(|e| (codes::FORM, e))
-}
-
-/// The literals that stand as operands in a block: the instruction made for each.
-type Literals = BTreeMap<(u8, u64, Option<Elem>), Value>;
-
-/// Names of one function or region.
-#[derive(Default)]
-struct Scope {
-    values: BTreeMap<String, Value>,
-    blocks: BTreeMap<String, Block>,
-    /// Values whose definition is wrong, which has been said.
-    broken: BTreeSet<String>,
-    fused: Option<Inst>,
-}
-
-/// Where operands are read: the function that is made, the block, and the literals it has so far.
-pub(super) struct Site<'a> {
-    f: &'a mut Function,
-    scope: &'a Scope,
-    block: Block,
-    literals: &'a mut Literals,
-}
-
-impl Site<'_> {
-    /// A value, or a literal, for which an instruction is made.
-    pub(super) fn operand(&mut self, e: &Expr) -> Result<Value, CodedError> {
-        if let ExprKind::Value(name) = &e.kind {
-            return match self.scope.values.get(name) {
-                Some(v) => Ok(*v),
-                None if self.scope.broken.contains(name) => reported(e.place),
-                None => fail(codes::UNKNOWN_NAME, e.place, format!("there is no value `%{name}`")),
-            };
-        }
-        let (scalar, elem) = literal(e)?;
-        let key = match scalar {
-            Scalar::Float(x) => (0, x.to_bits(), elem),
-            Scalar::Int(n) => (1, n.cast_unsigned(), elem),
-            Scalar::Bool(b) => (2, u64::from(b), elem),
-        };
-        if let Some(v) = self.literals.get(&key) {
-            return Ok(*v);
-        }
-        let ty = elem.map_or(Type::Index, |e| Type::Tensor(TensorType::scalar(e)));
-        let Some(v) = self.f.push(self.block, Op::Const(scalar), Vec::new(), Some(ty), Loc::default()) else {
-            return fail(codes::FORM, e.place, "a literal has a value");
-        };
-        self.literals.insert(key, v);
-        Ok(v)
-    }
-}
-
-/// A literal operand and its element type; none for an index.
-fn literal(e: &Expr) -> Result<(Scalar, Option<Elem>), CodedError> {
-    if let ExprKind::Call(name, args) = &e.kind {
-        let elem = form(read::elem(name))?;
-        let [arg] = args.as_slice() else {
-            return fail(codes::FORM, e.place, "one literal belongs in the brackets");
-        };
-        let arg = form(read::single(arg))?;
-        return Ok((fit(arg, elem)?, Some(elem)));
-    }
-    match read::literal(e) {
-        Some(read::Literal::Int(n)) => Ok((Scalar::Int(n), None)),
-        Some(read::Literal::Float(_)) => Ok((fit(e, Elem::F32)?, Some(Elem::F32))),
-        Some(read::Literal::Bool(b)) => Ok((Scalar::Bool(b), Some(Elem::Bool))),
-        None => fail(codes::FORM, e.place, "a value or a literal belongs here"),
-    }
-}
-
-/// A literal as an element of a type, rounded to it.
-pub(super) fn fit(e: &Expr, elem: Elem) -> Result<Scalar, CodedError> {
-    let wrong = || fail(codes::LITERAL, e.place, format!("the literal is no {elem}"));
-    let Some(x) = read::literal(e) else {
-        return fail(codes::FORM, e.place, "a literal belongs here");
-    };
-    match (x, elem) {
-        (read::Literal::Float(x), Elem::F32 | Elem::BF16 | Elem::F16) => Ok(operations::round(x, elem)),
-        (read::Literal::Int(n), Elem::F32 | Elem::BF16 | Elem::F16) => Ok(operations::round(n as f64, elem)),
-        (read::Literal::Bool(b), Elem::Bool) => Ok(Scalar::Bool(b)),
-        (read::Literal::Int(n), Elem::I64) => Ok(Scalar::Int(n)),
-        (read::Literal::Int(n), Elem::I32) if i32::try_from(n).is_ok() => Ok(Scalar::Int(n)),
-        (read::Literal::Int(n), Elem::I8) if i8::try_from(n).is_ok() => Ok(Scalar::Int(n)),
-        (read::Literal::Int(_) | read::Literal::Float(_) | read::Literal::Bool(_), _) => wrong(),
-    }
 }
 
 struct Parser {

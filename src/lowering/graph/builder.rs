@@ -10,7 +10,7 @@ use crate::ir::requirements::{is_too_large, too_large};
 use crate::ir::{Block, BlockCall, Function, Loc, Op, Scalar, Terminator, Type, Value};
 use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
 use crate::source::{FileId, SourceMap, Span};
-use crate::types::typed::{FunctionId, Program};
+use crate::types::typed::{FunctionId, LocalId, Program};
 
 /// The most instructions that a function may have.
 const MAX_INSTRUCTIONS: usize = 100_000;
@@ -54,6 +54,10 @@ pub(super) struct Loop {
     pub(super) counter: Option<Value>,
     /// First value and one past the last, where they are known from the dimensions.
     pub(super) range: Option<(Dim, Dim)>,
+    /// The blocks that end with a `break` of it, each with what the loop's variables are there.
+    pub(super) breaks: Vec<(Block, Vec<Value>)>,
+    /// The variables from outside that it assigns.
+    pub(super) carried: Vec<LocalId>,
 }
 
 /// A function under construction.
@@ -70,6 +74,8 @@ pub(super) struct Builder<'a> {
     pub(super) f: Function,
     /// Where instructions go.
     pub(super) block: Block,
+    /// Has control left the code being made, by a `break`? Then nothing more is made until a block that is reached.
+    pub(super) has_left: bool,
     /// The loops around, outermost first.
     pub(super) loops: Vec<Loop>,
     /// The functions being inlined, outermost first.
@@ -102,6 +108,7 @@ impl<'a> Builder<'a> {
             files,
             f,
             block,
+            has_left: false,
             loops: Vec::new(),
             calls: Vec::new(),
             with_taps: false,

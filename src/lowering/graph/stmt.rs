@@ -14,6 +14,9 @@ impl<'a> Builder<'a> {
     pub(super) fn block(&mut self, frame: &mut Frame<'a>, block: &'a Block) -> Res<Local> {
         for statement in &block.statements {
             self.stmt(frame, statement)?;
+            if self.has_left {
+                return Ok(Local::unit());
+            }
         }
         match &block.value {
             Some(value) => self.expr(frame, value),
@@ -57,6 +60,19 @@ impl<'a> Builder<'a> {
                     self.value_loop(frame, *counter, (start, end), carried, body, span)
                 }
             },
+            StmtKind::While { condition, carried, body } => self.while_loop(frame, condition, carried, body, span),
+            StmtKind::Break => {
+                let Some(carried) = self.loops.last().map(|l| l.carried.clone()) else {
+                    return Err(self.bug(span, "a break outside of a loop"));
+                };
+                let (_, values) = self.carried(frame, &carried, span)?;
+                let block = self.block;
+                if let Some(around) = self.loops.last_mut() {
+                    around.breaks.push((block, values));
+                }
+                self.has_left = true;
+                Ok(())
+            }
             StmtKind::If { condition, then, otherwise, carried } => {
                 self.branch(frame, condition, [then, otherwise], carried, span)?;
                 Ok(())
@@ -137,15 +153,15 @@ impl<'a> Builder<'a> {
         }
         let first = self.index(&start, span)?;
         let last = self.index(&end, span)?;
-        let make = |this: &mut Self, frame: &mut Frame<'a>, i: Value| {
+        let around = Loop { counter: None, range: Some((start, end)), breaks: Vec::new(), carried: carried.to_vec() };
+        self.counted_loop(frame, (first, last), around, span, |this, frame, i| {
             frame.set(counter, Local::Counter(i));
-            this.loops.push(Loop { counter: Some(i), range: Some((start, end)) });
-            let result = this.block(frame, body);
-            this.loops.pop();
-            result?;
-            this.index(&Dim::one(), span)
-        };
-        self.any_loop(frame, (first, last), carried, span, make)
+            if let Some(around) = this.loops.last_mut() {
+                around.counter = Some(i);
+            }
+            this.block(frame, body)?;
+            if this.has_left { Ok(i) } else { this.index(&Dim::one(), span) }
+        })
     }
 
     /// `for i in a..b` with computed ends: the counter is a scalar.
@@ -158,51 +174,111 @@ impl<'a> Builder<'a> {
         body: &'a Block,
         span: Span,
     ) -> Res<()> {
-        let make = |this: &mut Self, frame: &mut Frame<'a>, i: Value| {
+        let around = Loop { counter: None, range: None, breaks: Vec::new(), carried: carried.to_vec() };
+        self.counted_loop(frame, ends, around, span, |this, frame, i| {
             let elem = this.tensor(i, span)?.elem;
             let value = this.cast(i, Elem::I32, span)?;
             frame.set(counter, Local::Tensor(value));
-            this.loops.push(Loop { counter: None, range: None });
-            let result = this.block(frame, body);
-            this.loops.pop();
-            result?;
-            this.scalar(Scalar::Int(1), elem, span)
-        };
-        self.any_loop(frame, ends, carried, span, make)
+            this.block(frame, body)?;
+            if this.has_left { Ok(i) } else { this.scalar(Scalar::Int(1), elem, span) }
+        })
     }
 
     /// The blocks of a counted loop: a head that tests, a body that comes back to it, and what follows. `make` makes the
     /// body's code and returns the step.
-    fn any_loop(
+    fn counted_loop(
         &mut self,
         frame: &mut Frame<'a>,
         (first, last): (Value, Value),
-        carried: &[LocalId],
+        around: Loop,
         span: Span,
         make: impl FnOnce(&mut Self, &mut Frame<'a>, Value) -> Res<Value>,
     ) -> Res<()> {
-        let (shapes, before) = self.carried(frame, carried, span)?;
-        let initial: Vec<Value> = [first].into_iter().chain(before).collect();
-        let (head, args) = self.block_like(&initial);
-        let (Some(i), values) = (args.first().copied(), args.get(1..).unwrap_or_default()) else {
-            return Err(self.bug(span, "a loop has no counter"));
+        let mut counter = None;
+        let test = |this: &mut Self, _: &mut Frame<'a>, args: &[Value]| {
+            let Some(i) = args.first().copied() else { return Err(this.bug(span, "a loop has no counter")) };
+            counter = Some(i);
+            this.emit(Op::Compare(CmpOp::Lt), vec![i, last], None, span)
         };
+        let body = |this: &mut Self, frame: &mut Frame<'a>, args: &[Value]| {
+            let Some(i) = args.first().copied() else { return Err(this.bug(span, "a loop has no counter")) };
+            let step = make(this, frame, i)?;
+            if this.has_left {
+                return Ok(None);
+            }
+            this.emit(Op::Binary(BinaryOp::Add), vec![i, step], None, span).map(Some)
+        };
+        self.any_loop(frame, Some(first), around, span, test, body)
+    }
+
+    /// `while`: a head that computes the condition, a body that comes back to it, and what follows.
+    fn while_loop(
+        &mut self,
+        frame: &mut Frame<'a>,
+        condition: &'a Expr,
+        carried: &[LocalId],
+        body: &'a Block,
+        span: Span,
+    ) -> Res<()> {
+        let around = Loop { counter: None, range: None, breaks: Vec::new(), carried: carried.to_vec() };
+        let test = |this: &mut Self, frame: &mut Frame<'a>, _: &[Value]| this.value(frame, condition);
+        let make = |this: &mut Self, frame: &mut Frame<'a>, _: &[Value]| this.block(frame, body).map(|_| None);
+        self.any_loop(frame, None, around, span, test, make)
+    }
+
+    /// The blocks of a loop: a head that tests, a body that comes back to it, and what follows, where the ways out meet. The
+    /// head's arguments are the counter, if there is one, and the variables that the loop assigns. `test` makes the condition;
+    /// `make` the body's code, and returns the next counter.
+    fn any_loop(
+        &mut self,
+        frame: &mut Frame<'a>,
+        first: Option<Value>,
+        around: Loop,
+        span: Span,
+        test: impl FnOnce(&mut Self, &mut Frame<'a>, &[Value]) -> Res<Value>,
+        make: impl FnOnce(&mut Self, &mut Frame<'a>, &[Value]) -> Res<Option<Value>>,
+    ) -> Res<()> {
+        let carried = around.carried.clone();
+        let (shapes, before) = self.carried(frame, &carried, span)?;
+        let initial: Vec<Value> = first.into_iter().chain(before).collect();
+        let (head, args) = self.block_like(&initial);
+        let values = args.get(usize::from(first.is_some())..).unwrap_or_default();
         let body = self.f.add_block();
         let after = self.f.add_block();
         self.finish_block(Terminator::Br(Self::to(head, initial)), head);
-        let condition = self.emit(Op::Compare(CmpOp::Lt), vec![i, last], None, span)?;
+        self.set_carried(frame, &carried, &shapes, values, span)?;
+        let condition = self.nested(span, |this| test(this, frame, &args))?;
+        let (_, at_test) = self.carried(frame, &carried, span)?;
+        let tested = self.block;
         let (then, otherwise) = (Self::to(body, Vec::new()), Self::to(after, Vec::new()));
-        self.finish_block(Terminator::BrIf { condition, then, otherwise }, body);
+        self.finish_block(Terminator::BrIf { condition, then: then.clone(), otherwise }, body);
+        self.place_last(body);
 
-        self.set_carried(frame, carried, &shapes, values, span)?;
-        let step = self.nested(span, |this| make(this, frame, i))?;
-        let next = self.emit(Op::Binary(BinaryOp::Add), vec![i, step], None, span)?;
-        let (_, made) = self.carried(frame, carried, span)?;
-        self.same_types(values, &made, span)?;
-        let back: Vec<Value> = [next].into_iter().chain(made).collect();
-        self.finish_block(Terminator::Br(Self::to(head, back)), after);
+        self.loops.push(around);
+        let next = self.nested(span, |this| make(this, frame, &args));
+        let breaks = self.loops.pop().map(|l| l.breaks).unwrap_or_default();
+        let next = next?;
+        if !std::mem::take(&mut self.has_left) {
+            let (_, made) = self.carried(frame, &carried, span)?;
+            self.same_types(values, &made, span)?;
+            let back: Vec<Value> = next.into_iter().chain(made).collect();
+            self.f.terminate(self.block, Terminator::Br(Self::to(head, back)));
+        }
+        self.block = after;
         self.place_last(after);
-        self.set_carried(frame, carried, &shapes, values, span)
+        // Where the test is the only way out, what it saw is seen after it.
+        let mut at_end = at_test.clone();
+        if !breaks.is_empty() {
+            let types: Vec<Type> = at_test.iter().map(|v| self.f.ty(*v).clone()).collect();
+            at_end = types.into_iter().map(|ty| self.f.add_block_arg(after, ty)).collect();
+            let otherwise = Self::to(after, at_test.clone());
+            self.f.terminate(tested, Terminator::BrIf { condition, then, otherwise });
+            for (block, values) in breaks {
+                self.same_types(&at_test, &values, span)?;
+                self.f.terminate(block, Terminator::Br(Self::to(after, values)));
+            }
+        }
+        self.set_carried(frame, &carried, &shapes, &at_end, span)
     }
 
     fn same_types(&mut self, a: &[Value], b: &[Value], span: Span) -> Res<()> {
@@ -255,12 +331,19 @@ impl<'a> Builder<'a> {
             self.block = start;
             self.place_last(start);
             self.set_carried(frame, carried, &shapes, &before, span)?;
-            value = self.nested(span, |this| this.block(frame, branch))?;
+            let made = self.nested(span, |this| this.block(frame, branch))?;
+            if std::mem::take(&mut self.has_left) {
+                continue;
+            }
+            value = made;
             let (_, mut made) = self.carried(frame, carried, span)?;
             made.extend(self.flatten(&value, span)?);
             ends.push((self.block, made));
         }
-        let Some((_, sample)) = ends.first().cloned() else { return Ok(value) };
+        let Some((_, sample)) = ends.first().cloned() else {
+            self.has_left = true;
+            return Ok(value);
+        };
         let (meet, args) = self.block_like(&sample);
         for (end, made) in ends {
             self.same_types(&sample, &made, span)?;

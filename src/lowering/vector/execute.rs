@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::{Declined, Lowered, Word};
 use crate::tile::interp::{RunMemory, Runs, SCRATCH};
 use crate::tile::{Cpu, Inst, Kernel};
-use crate::vector::routine::interp::{self, Memory, Pointer, Val};
+use crate::vector::routine::interp::{self, Memory, Pointer, RuntimeValue};
 use crate::vector::routine::{Type, verify};
 
 /// The most instructions that one run executes.
@@ -45,14 +45,16 @@ impl Runs for Routines {
         let mut args = Vec::new();
         for ((v, _), word) in routine.params.iter().zip(&lowered.words) {
             args.push(match (word, routine.body.ty(*v)) {
-                (Word::Scalar(v), Type::Lanes(..)) => Val::Lanes(vec![memory.scalar(*v)?]),
-                (Word::Index(v), Type::Index) => Val::Index(memory.index(*v)?),
-                (Word::StrideBytes { buffer, axis }, Type::Index) => Val::Index(memory.stride_bytes(*buffer, *axis)?),
+                (Word::Scalar(v), Type::Lanes(..)) => RuntimeValue::Lanes(vec![memory.scalar(*v)?]),
+                (Word::Index(v), Type::Index) => RuntimeValue::Index(memory.index(*v)?),
+                (Word::StrideBytes { buffer, axis }, Type::Index) => {
+                    RuntimeValue::Index(memory.stride_bytes(*buffer, *axis)?)
+                }
                 (Word::Address { buffer, indices }, Type::Address) => {
                     let (storage, at) = memory.address(*buffer, indices)?;
-                    Val::Address(Pointer { storage, at })
+                    RuntimeValue::Address(Pointer { storage, at })
                 }
-                (Word::Scratch, Type::Address) => Val::Address(Pointer { storage: SCRATCH, at: 0 }),
+                (Word::Scratch, Type::Address) => RuntimeValue::Address(Pointer { storage: SCRATCH, at: 0 }),
                 _ => return Err("a parameter of another type than its word".to_string()),
             });
         }

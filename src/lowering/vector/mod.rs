@@ -116,11 +116,11 @@ impl fmt::Display for Declined {
     }
 }
 
-/// The routine of a run.
+/// The routine of a run, for a back end that takes what the instructions of a machine cannot do as well.
 ///
 /// # Errors
 /// Why it has none.
-fn lower(
+pub fn lower(
     name: &str,
     body: &Body,
     (rows, cols): (Extent, Extent),

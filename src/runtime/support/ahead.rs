@@ -1,10 +1,10 @@
-//! What a thread fetches while it waits for others: the beginning of its part of the weights that are read next.
+//! Prefetching by idle threads: while a thread waits for others, it prefetches the beginning of its part of the next weights.
 //!
-//! In: where they lie, as the plan says with each launch. Out: lines in the second-level cache. A launch of few rows waits for
-//! memory alone, and memory rests while threads wait for each other or do something small; so the next
-//! launch begins with what was fetched meanwhile. It never affects results, nor does what lies there: nothing is read.
+//! In: their addresses, which the plan passes with each launch. Out: lines in the second-level cache. A launch of few rows is
+//! bound by memory bandwidth, which is unused while threads wait for each other or do something small; so the next launch
+//! starts with cached weights. It never affects results: a prefetch loads no value.
 //!
-//! A thread's part is that of `ranges`: weights are gone through in the order of the points, to each point as much as to another.
+//! A thread's part is that of `ranges`: weights are stored in the order of the grid points, equally many bytes for each.
 //!
 //! What it must not know: what the weights are.
 

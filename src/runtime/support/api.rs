@@ -1,8 +1,8 @@
-//! Functions of the interface that open, ask and close handles: models, sessions, taps. Those that can fail return a [`Status`]
+//! Functions of the interface that open, query and close handles: models, sessions, taps. Those that can fail return a [`Status`]
 //! as a number, and the handle has the text. (Calls are in `entry.rs`.)
 //!
-//! Nothing here crashes for a bad call, as far as a callee can see: null pointers, wrong counts and shapes that overflow
-//! are errors. What cannot be seen from here: pointers to memory that is not there, and handles used after closing.
+//! A bad call is an error, not a crash, as far as a callee can detect it: null pointers, wrong counts, shapes that overflow.
+//! What it cannot detect: dangling pointers, and handles used after closing.
 
 use core::ffi::{c_char, c_void};
 use core::ptr::{null, null_mut};

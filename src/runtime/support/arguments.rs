@@ -1,5 +1,5 @@
-//! Tensors on entry: what a caller passes becomes what generated code may take for granted (row-major, contiguous,
-//! aligned, of the declared type), by a copy where it is not so already; results go out the same way.
+//! Tensors on entry: arguments become what generated code assumes (row-major, contiguous, aligned, of the declared type), by a
+//! copy where they are not; results are returned the same way.
 
 use alloc::string::String;
 use alloc::vec::Vec;

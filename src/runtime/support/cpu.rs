@@ -1,4 +1,4 @@
-//! How a processor is used best, by its maker; what it has is in `../processor.rs`.
+//! Tuning by the processor's vendor; its features are in `../processor.rs`.
 
 /// Is code for these features slower here than what the features below it give? Intel's processors have the BF16 products of
 /// AVX-512 at half the speed of FMA, or a quarter; code for tiles takes those for its products.

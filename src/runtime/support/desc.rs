@@ -1,4 +1,4 @@
-//! Reading the model's descriptor, which the compiler wrote and the linker put beside us.
+//! Reads the model's descriptor, which the compiler wrote and the linker placed in the same library.
 
 use core::fmt;
 

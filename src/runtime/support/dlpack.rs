@@ -1,4 +1,4 @@
-//! DLPack tensors from outside: checking their structs, and reading and writing through shape and strides.
+//! DLPack tensors of callers: checks of their structs, and strided reads and writes.
 
 use core::fmt;
 

@@ -1,7 +1,7 @@
-//! Functions of the interface that call an entry point, or ask what a call would give.
+//! Functions of the interface that call an entry point, or compute the shapes of its results.
 //!
-//! In: lists of tensors from outside, as DLPack or as bare pointers. Out: a status; results in the caller's tensors or in
-//! tensors of the runtime's. What may be wrong with a tensor is for `arguments.rs` and `bind.rs`.
+//! In: lists of the caller's tensors, as DLPack or as bare pointers. Out: a status; results in the caller's tensors or in
+//! tensors of the runtime. `arguments.rs` and `bind.rs` check the tensors.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
-//! What the environment may say when a model is opened: `ATTNC_CPU` and `ATTNC_THREADS`.
+//! The environment variables that are read when a model is opened: `ATTNC_CPU` and `ATTNC_THREADS`.
 //!
-//! In: the variables. Out: the highest instruction set level whose code may run, and a number of threads. A value that is
-//! not understood is an error of the call; nothing is guessed.
+//! In: the variables. Out: the highest instruction set level whose code may run, and a number of threads. An invalid
+//! value is an error of the call.
 
 use crate::abi::{VariantDesc, level};
 use crate::error::{Result, fail};

@@ -1,5 +1,4 @@
-//! Names with stars: those of families (`h.*.ln_1.weight`, a star is an index) and those a user asks by (a star is any
-//! run of characters).
+//! Names with `*`: those of families (`h.*.ln_1.weight`, `*` is an index) and patterns of users (`*` matches any characters).
 
 use alloc::string::String;
 use alloc::vec::Vec;

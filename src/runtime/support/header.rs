@@ -1,7 +1,8 @@
-//! The JSON of a safetensors header: an object of `name: {"dtype", "shape", "data_offsets"}`, read strictly.
+//! The JSON of a safetensors header: an object of `name: {"dtype", "shape", "data_offsets"}`, read strictly; and that of an index,
+//! which says over which files the tensors of a checkpoint are spread.
 //!
-//! In: text from an untrusted file. Out: what it says of each tensor, or the place where it is wrong. Whether the
-//! numbers make sense is for `safetensors.rs`.
+//! In: text from an untrusted file. Out: the entry of each tensor, or the position of a syntax error. `safetensors.rs` checks
+//! the numbers.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,6 +20,8 @@ pub(crate) struct Entry {
 
 /// Axes that a tensor may have.
 const MAX_RANK: usize = 64;
+/// Files that an index may name.
+const MAX_FILES: usize = 4096;
 /// Nesting of values that nobody reads.
 const MAX_DEPTH: u32 = 32;
 
@@ -33,11 +36,36 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
         let entry = tensor(c, name)?;
         push(&mut entries, entry, "the header")
     })?;
-    c.space();
-    if c.at != text.len() {
-        return c.wrong("the end of the header");
-    }
+    c.end()?;
     Ok(entries)
+}
+
+/// Reads a list of files (`model.safetensors.index.json`): the names in its `weight_map`, each once, in the order in which they come.
+pub(crate) fn parse_index(text: &str) -> Result<Vec<String>> {
+    let mut c = Cursor { text, at: 0 };
+    let (mut files, mut found) = (Vec::new(), false);
+    c.object(&mut |c, key| {
+        if key != "weight_map" {
+            return c.skip(MAX_DEPTH);
+        }
+        found = true;
+        c.object(&mut |c, _| {
+            let file = c.string()?;
+            // The tensors of a file mostly stand together.
+            if files.last() == Some(&file) || files.contains(&file) {
+                return Ok(());
+            }
+            if files.len() == MAX_FILES {
+                fail!(Weights, "it names more than {MAX_FILES} files");
+            }
+            push(&mut files, file, "the names of files")
+        })
+    })?;
+    c.end()?;
+    if !found {
+        fail!(Weights, "it has no object `weight_map`");
+    }
+    Ok(files)
 }
 
 fn tensor(c: &mut Cursor<'_>, name: String) -> Result<Entry> {
@@ -102,6 +130,12 @@ impl Cursor<'_> {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
+    }
+
+    /// Nothing but space may follow.
+    fn end(&mut self) -> Result<()> {
+        self.space();
+        if self.at != self.text.len() { self.wrong("the end of the header") } else { Ok(()) }
     }
 
     /// Takes `byte` after any space, if it is there.

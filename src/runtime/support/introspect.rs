@@ -1,4 +1,4 @@
-//! Functions of the interface that tell what model this is. They need no handle, and give null, 0 or -1 for what is not there.
+//! Functions of the interface that describe the model. They need no handle, and return null, 0 or -1 for what does not exist.
 
 use core::ffi::c_char;
 use core::ptr::null;

@@ -4,9 +4,9 @@
 //! functions (`table.rs`), those of `api.rs`, `entry.rs`, `introspect.rs` and `profile.rs`. It opens weights, checks the arguments of calls, gives the
 //! model's plans their memory and runs them. It knows no tensor operation.
 //!
-//! A `no_std`, `panic = "abort"` program of its own that needs libc alone: `build.rs` compiles it, and the compiler
-//! carries the one object file that comes out. Nothing in it may panic on any input: what comes from outside is never
-//! indexed, and its arithmetic is checked; nor where there is no memory (`memory.rs`).
+//! It is a separate `no_std`, `panic = "abort"` crate that needs only libc: `build.rs` compiles it to one object file, which the
+//! compiler embeds. It must not panic on any input: untrusted data is never indexed unchecked, its arithmetic is checked, and
+//! running out of memory is an error (`memory.rs`).
 
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -47,6 +47,7 @@ mod safetensors;
 mod sys;
 mod table;
 mod taps;
+mod weight_files;
 mod weights;
 
 /// A bug in this library: says so and stops the process.

@@ -1,9 +1,9 @@
-//! Rust's allocator, on the C library's; and a reserve for the time when that has no more.
+//! Rust's global allocator, on top of the C library's; with a reserve for when that is exhausted.
 //!
-//! What may be large, and what lives as long as a handle does, is requested with an error on refusal (`try_reserve`,
-//! [`Buffer`](crate::sys::Buffer), [`try_box`](crate::sys::try_box)). What is small and lives as long as a call does, lists of
-//! a few pointers and the text of an error, has no such way in Rust: it comes from the reserve, which it goes back to, so that
-//! a call that finds no memory ends with a status and a text.
+//! What may be large, and what lives as long as a handle, is allocated fallibly (`try_reserve`,
+//! [`Buffer`](crate::sys::Buffer), [`try_box`](crate::sys::try_box)). Small allocations that live as long
+//! as a call, such as lists of a few pointers and the text of an error, cannot fail in Rust: they come from the reserve, and
+//! return to it, so a call that runs out of memory ends with a status and a text.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;

@@ -1,14 +1,14 @@
 //! The threads of a model: a launch's grid points are handed out to them in ranges (`ranges`).
 //!
-//! A pool has one thread less than the model was opened with; the calling thread works too. One launch has the pool at
-//! a time, and another session's launch meanwhile runs on its own thread alone: which thread does what changes no
-//! result, because grid points are independent. The caller never waits for a thread that has not begun, so that a
-//! process that was forked, and has lost the threads, only loses time.
+//! A pool has one thread less than the model was opened with; the calling thread works too. One launch at a time uses the
+//! pool; a concurrent launch of another session runs only on its calling thread. Which thread runs a grid point never affects
+//! results, because grid points are independent. The caller never waits for a thread that has not begun, so a forked process,
+//! which has lost the threads, is only slower.
 //!
-//! A token goes through a hundred launches in a millisecond or some, so a launch costs few transfers of cache lines from core
-//! to core, each of which takes as long as reading memory where cores have no cache in common. What a launch is, and which
-//! threads are in it, stands on one line ([`Board`]), which threads that have nothing to do watch; locks are for
-//! those who sleep. Meanwhile they fetch what they will read next (`ahead`). What is small the caller does alone.
+//! A token needs a hundred launches in a few milliseconds, so a launch must transfer few cache lines between cores; each
+//! transfer takes as long as reading memory where cores share no cache. The description of a launch, and which threads are in
+//! it, is one cache line ([`Board`]), which idle threads poll; only sleeping threads use locks. While they poll, threads
+//! prefetch what they will read next (`ahead`). The caller runs small launches alone.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

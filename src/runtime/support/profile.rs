@@ -1,7 +1,7 @@
-//! How long each launch of a session's last call took, for callers that ask; and the functions of the interface that tell.
+//! Profiling: how long each launch of a session's last call took, and the functions of the interface that return it.
 //!
-//! A launch is known by its place in the order of the call, which the plan alone decides. Where nobody asks, a call does
-//! not look at the clock for it.
+//! A launch is identified by its position in the call, which only the plan decides. Without profiling, a call does not read the
+//! clock for it.
 
 use alloc::vec::Vec;
 

@@ -2,11 +2,11 @@
 //!
 //! In: how many points there are. Out: ranges, each point in one of them.
 //!
-//! Every thread has a part of its own, as long as the others', and takes from its front, a quarter of what is left of it at a time.
-//! When nothing is left, it takes half of what the thread with most has left, and that is its part now (affinity
-//! scheduling; Markatos and LeBlanc 1994). So a thread goes through memory in order nearly to the end, which is what a product of few rows
-//! waits for: with ranges off one counter, each begins anew at a place that the processor has not fetched ahead, and
-//! half bytes were read a fifth slower. And threads look at a line of their own until they run out.
+//! This is affinity scheduling with work stealing (Markatos and LeBlanc 1994). All threads begin with parts of equal length. A
+//! thread takes a quarter of its remaining part at a time, from the front; when it has none left, it steals half of the longest
+//! remaining part. So a thread reads memory in order nearly to the end, which a product of few rows needs: with ranges from one
+//! shared counter, each begins at addresses that no prefetcher has seen, and 4-bit weights were read a fifth slower. And until
+//! they run out, threads use only their own cache line.
 //!
 //! What it must not know: what is done with the points.
 

@@ -104,11 +104,6 @@ impl Table {
         &self.entries
     }
 
-    /// Index of the tensor of this name.
-    pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.entries.binary_search_by(|e| e.name.as_str().cmp(name)).ok()
-    }
-
     /// The data of a tensor of `file`, from which the table was read.
     pub(crate) fn data<'a>(&self, file: &'a [u8], e: &Entry) -> &'a [u8] {
         let range = self.data.saturating_add(e.begin as usize)..self.data.saturating_add(e.end as usize);

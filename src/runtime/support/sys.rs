@@ -1,4 +1,4 @@
-//! The C library: memory, files, locks. All other modules reach the system through these few functions.
+//! The C library: memory, files, locks. All other modules use the system only through these functions.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! What the library exports: one function, which gives the table of all others.
+//! The exported interface: one function, which returns the table of all others.
 //!
 //! In: nothing. Out: [`Functions`], in the order of [`FUNCTIONS`]. A program that is linked with several models would bind
 //! functions of the same name to the first of their libraries, so none is exported by its name: a program asks this library

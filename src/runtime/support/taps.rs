@@ -74,7 +74,7 @@ impl Taps {
 }
 
 /// What is requested, before the call.
-pub(crate) struct Wanted {
+pub(crate) struct Requested {
     /// For each family of taps the members that are requested.
     members: Vec<Vec<u64>>,
     buffers: Vec<Buffer>,
@@ -90,7 +90,7 @@ pub(crate) struct Wanted {
 ///
 /// # Safety
 /// `globs` is null or has `count` pointers, each null or a C string.
-pub(crate) unsafe fn want(entry: &EntryDesc, bound: &Bound, globs: *const *const c_char, count: u64) -> Result<Wanted> {
+pub(crate) unsafe fn want(entry: &EntryDesc, bound: &Bound, globs: *const *const c_char, count: u64) -> Result<Requested> {
     let name = entry.name.get();
     let mut patterns = Vec::new();
     if count > 0 && globs.is_null() {
@@ -109,7 +109,7 @@ pub(crate) unsafe fn want(entry: &EntryDesc, bound: &Bound, globs: *const *const
         }
     }
     let mut out =
-        Wanted { members: Vec::new(), buffers: Vec::new(), flags: Vec::new(), asked: Vec::new(), data: Vec::new() };
+        Requested { members: Vec::new(), buffers: Vec::new(), flags: Vec::new(), asked: Vec::new(), data: Vec::new() };
     for t in entry.taps.get() {
         let extents = t.extents.get();
         let Some(size) = family_size(extents) else { fail!(Internal, "too many taps") };
@@ -166,9 +166,9 @@ fn steps_of(t: &TapDesc, shape: &[i64]) -> Result<u64> {
 }
 
 /// The tensors of a call that has run; a handle.
-pub(crate) fn collect(entry: &EntryDesc, bound: &Bound, wanted: Wanted) -> Result<*mut Taps> {
+pub(crate) fn collect(entry: &EntryDesc, bound: &Bound, wanted: Requested) -> Result<*mut Taps> {
     let mut tensors = Vec::new();
-    let Wanted { members, buffers, flags, .. } = wanted;
+    let Requested { members, buffers, flags, .. } = wanted;
     for (((t, members), buffer), flags) in entry.taps.get().iter().zip(&members).zip(&buffers).zip(&flags) {
         let shape = bound.shape(t.batch != 0, t.dims.get())?;
         let each = bytes(&shape, t.elem)?;

@@ -11,8 +11,9 @@ use crate::error::{CText, Error, List, Result, Shown, Status, fail, push};
 use crate::expr::eval;
 use crate::glob::{family_size, member_name};
 use crate::header::Entry;
-use crate::safetensors::{self, Table};
+use crate::safetensors;
 use crate::sys::{self, Buffer, Mapping};
+use crate::weight_files::Files;
 
 /// Bytes of a path that a message has.
 const LONGEST_PATH: usize = 1 << 12;
@@ -34,7 +35,7 @@ pub(crate) struct Weights {
     /// Names of those that were converted to `f32`, in the order of the parameters.
     converted: Vec<CText>,
     /// What `tables` points into.
-    _file: Option<Mapping>,
+    _files: Vec<Mapping>,
     _copies: Vec<Buffer>,
 }
 
@@ -76,24 +77,19 @@ impl Weights {
         let shown = unsafe { sys::c_bytes(path) };
         let shown = String::from_utf8_lossy(shown.get(..LONGEST_PATH).unwrap_or(shown)).into_owned();
         // SAFETY: as above.
-        let file = match unsafe { Mapping::open(path) } {
-            Ok(file) => file,
-            Err(why) => fail!(File, "cannot read weights file `{}`: {why}", Shown(&shown)),
-        };
+        let files = unsafe { Files::open(path, &shown) }?;
         let place =
             |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(&shown), e.text) };
-        let table = safetensors::parse(file.bytes()).map_err(place)?;
-        let (found, used) = resolve(model, &table).map_err(place)?;
+        let (found, used) = resolve(model, &files).map_err(place)?;
         let mut weights = Weights::none();
-        for (e, _) in table.entries().iter().zip(&used).filter(|(_, used)| !**used) {
+        for (e, _) in files.entries().zip(&used).filter(|(_, used)| !**used) {
             let Some(name) = CText::try_new(&e.name) else { return Err(Error::memory(e.name.len() as u64, NAMES)) };
             push(&mut weights.unused, name, NAMES)?;
         }
         for (p, members) in params.iter().zip(found) {
             let mut pointers = Vec::new();
             for index in members {
-                let Some(e) = table.entries().get(index) else { fail!(Internal, "a tensor is not in the file") };
-                let data = table.data(file.bytes(), e);
+                let Some((e, data)) = files.tensor(index) else { fail!(Internal, "a tensor is not in the file") };
                 let pointer = match narrower(&e.dtype, p.elem) {
                     Some(widen) => weights.convert(&e.name, data, widen)?,
                     None => weights.place(p.elem, data)?,
@@ -103,7 +99,7 @@ impl Weights {
             push(&mut weights.roots, pointers.as_ptr(), TABLES)?;
             push(&mut weights.tables, pointers, TABLES)?;
         }
-        weights._file = Some(file);
+        weights._files = files.into_mappings()?;
         Ok(weights)
     }
 
@@ -113,7 +109,7 @@ impl Weights {
             roots: Vec::new(),
             unused: Vec::new(),
             converted: Vec::new(),
-            _file: None,
+            _files: Vec::new(),
             _copies: Vec::new(),
         }
     }
@@ -182,13 +178,13 @@ impl Problems {
     }
 }
 
-/// The indices in `table` of every family's members, and which tensors of the file are used at all.
-fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>, Vec<bool>)> {
+/// The indices in `files` of every family's members, and which tensors of them are used at all.
+fn resolve(model: &'static ModelDesc, files: &Files) -> Result<(Vec<Vec<usize>>, Vec<bool>)> {
     let mut used = Vec::new();
-    if used.try_reserve_exact(table.entries().len()).is_err() {
-        return Err(Error::memory(table.entries().len() as u64, TABLES));
+    if used.try_reserve_exact(files.len()).is_err() {
+        return Err(Error::memory(files.len() as u64, TABLES));
     }
-    used.resize(table.entries().len(), false);
+    used.resize(files.len(), false);
     let mut found = Vec::new();
     // The first that are missing, and how many there are.
     let mut absent: Vec<(&ParamDesc, String)> = Vec::new();
@@ -200,14 +196,14 @@ fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>,
         let mut members = Vec::new();
         for i in 0..count {
             let name = member_name(p.pattern.get(), p.extents.get(), i);
-            let Some(index) = table.find(&name) else {
+            let Some(index) = files.find(&name) else {
                 if absent.len() <= MOST_LINES {
                     absent.push((p, name));
                 }
                 absent_count += 1;
                 continue;
             };
-            if let (Some(u), Some(e)) = (used.get_mut(index), table.entries().get(index)) {
+            if let (Some(u), Some((e, _))) = (used.get_mut(index), files.tensor(index)) {
                 *u = true;
                 compare(p, &shape, e, &mut unfit);
             }
@@ -219,7 +215,7 @@ fn resolve(model: &'static ModelDesc, table: &Table) -> Result<(Vec<Vec<usize>>,
         return Ok((found, used));
     }
     let mut unused: Vec<&Entry> = Vec::new();
-    for (e, _) in table.entries().iter().zip(&used).filter(|(_, used)| !**used) {
+    for (e, _) in files.entries().zip(&used).filter(|(_, used)| !**used) {
         push(&mut unused, e, NAMES)?;
     }
     let mut missing = Problems::default();

@@ -1,4 +1,4 @@
-//! The walk over one kernel: every grid point, with indices alone.
+//! The cost of one kernel: every grid point is evaluated, on indices alone.
 //!
 //! In: a kernel, values of its dimensions and index parameters. Out: operations, and of each parameter the box that is
 //! read and the box that is written.

@@ -1,18 +1,18 @@
-//! What a plan's kernels have to do: floating-point operations, and bytes that must be moved at least.
+//! The cost of a plan's kernels: floating-point operations, and the least number of bytes to move.
 //!
 //! In: a verified module, the name of a plan, values of its run-time dimensions. Out: for each launch, in order, what it
-//! costs. Loops and branches are walked with the indices alone, so that the numbers are exact without any data; where
-//! data decides (the rows that a gather takes), they are bounds, and say so. It knows no machine and no time.
+//! costs. Loops and branches are evaluated on indices alone, so the numbers are exact without any data; where they depend on
+//! data (the rows that a gather takes), they are bounds and marked as such. It knows no machine and no time.
 //!
 //! # What is counted
 //!
 //! * **Operations.** `dot`: two for each product, `2 * rows * inner * columns`, of whatever element type. `neg`, `exp`,
-//!   `add`, `max`, .. on tiles of floats: one for each element of the result, however much a machine has to do for an
-//!   `exp`. A reduction of floats: one for each element that it takes in. Nothing else counts: neither comparing,
+//!   `add`, `max`, .. on tiles of floats: one for each element of the result, however many instructions an `exp`
+//!   takes. A reduction of floats: one for each element that it takes in. Nothing else counts: neither comparing,
 //!   choosing, converting and copying, nor integers, nor what is computed once for a whole tile.
 //!   It is what the kernel does, not what the formula asks for: half of a block that a causal mask crosses is counted,
 //!   a block that is skipped is not.
-//! * **Bytes.** What must be moved if caches were without end: of each buffer of a launch the smallest box around all
+//! * **Bytes.** What must be moved if caches were infinite: of each buffer of a launch the smallest box around all
 //!   elements that are read, once, and around those that are written, once. Rows that a gather takes by data count each
 //!   time, up to the whole buffer. A buffer that comes in twice is read once.
 

@@ -1,4 +1,4 @@
-//! The walk over a plan: its loops with indices alone, and what each launch costs.
+//! The cost of a plan: its control flow is evaluated on indices alone, and each launch is counted.
 //!
 //! In: a plan of a module, values of its dimensions. Out: a [`PlanCost`].
 

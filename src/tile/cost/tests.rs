@@ -1,4 +1,4 @@
-//! Costs beside numbers worked out by hand, and beside what the interpreter does.
+//! Costs compared with numbers computed by hand, and with what the interpreter counts.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Elements of products, to the bit: what each [`DotMode`] says.
+//! Elements of products, bit for bit as each [`DotMode`] defines them.
 //!
-//! In: a row of the left operand and a column of the right one, and what their sum starts with. Out: the sum. What it must
-//! not know: where operands lie, and which CPU has which mode.
+//! In: a row of the left operand, a column of the right one, the initial value of their sum. Out: the sum. What it must not
+//! know: where operands are stored, and which CPU has which mode.
 
 use crate::tile::{DotMode, GROUP};
 

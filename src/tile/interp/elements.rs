@@ -1,4 +1,4 @@
-//! Elements in computation, and what the operations do to them.
+//! Elements in the types they are computed in, and the scalar operations on them.
 
 use super::{EvalError, broken, fail};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};

@@ -303,6 +303,7 @@ impl KernelRun<'_> {
         }
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn operation(&mut self, body: &Body, data: &InstData, frame: &Frame) -> Result<Option<RuntimeValue>, EvalError> {
         self.budget.spend(1)?;
         if let Some(x) = scalar_operation(body, data, frame, self.symbols, self.sites)? {
@@ -399,7 +400,36 @@ impl KernelRun<'_> {
                 Ok(Some(RuntimeValue::Tile(Tile { rows, cols, data: Rc::new(out) })))
             }
             Op::Dot { .. } | Op::DotPanels { .. } => self.dot(body, data, frame, elem).map(Some),
-            _ => broken(format!("{} is not run", data.op.info().name)),
+            // Done before (`scalar_operation`), of a whole run (`runs`), of a plan, or of a kernel for a GPU, which is not run.
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::CheckIndex { .. }
+            | Op::Run { .. }
+            | Op::SharedSlot { .. }
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+            | Op::Wgmma { .. }
+            | Op::NamedBarrier { .. }
+            | Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Param { .. }
+            | Op::Slot(_)
+            | Op::Packed { .. }
+            | Op::View { .. }
+            | Op::Launch { .. } => broken(format!("{} is not run", data.op.info().name)),
         }
     }
 

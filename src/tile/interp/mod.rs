@@ -1,16 +1,15 @@
 //! The interpreter: what plans and kernels of the tile IR do, by definition.
 //!
 //! In: a verified module, the name of a plan, values of its run-time dimensions, host tensors. Out: results and taps, or an
-//! error as a value. It is the oracle of the schedule and of every back end, so it is plain: grid points one after
-//! another, each instruction as its definition says, floats in `f32`, sums in order. Kernels that are not scheduled and
-//! kernels scheduled for a CPU give the same bits where the schedule is right: the latter read and write their scratch,
-//! so that a tile which was overwritten too early shows.
+//! error as a value. It is the oracle for the schedule and every back end, so it is plain: grid points one after another, each
+//! instruction as its definition says, floats in `f32`, sums in order. If the schedule is correct, a kernel gives the same bits
+//! before and after it: scheduled kernels read and write their scratch, so a tile that is overwritten too early shows.
 //!
 //! Every access is checked: indices against the buffer's extents, bytes against their storage, and that what is read was
 //! written before. Kernels scheduled for a GPU are not run.
 //!
-//! In a `run`, tiles in scratch that were made before it are read first, and what it makes there is written at its end:
-//! a tile may take the place of another that only the run reads.
+//! A `run` reads tiles in scratch that were made before it first, and writes those that it makes at its end: a tile may take the
+//! place of another that only this run reads.
 
 mod dot;
 mod elements;

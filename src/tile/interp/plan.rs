@@ -135,6 +135,7 @@ impl<'a> Runner<'a> {
         Ok(Out { storage, ty: contiguous, shape: view.shape })
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn instruction(&mut self, data: &InstData, frame: &mut Frame) -> Result<Option<RuntimeValue>, EvalError> {
         self.budget.spend(1)?;
         let plan = self.plan;
@@ -242,7 +243,45 @@ impl<'a> Runner<'a> {
                     _ => broken("a cast of no scalar"),
                 };
             }
-            op => return broken(format!("{} in a plan", op.info().name)),
+            // Done before (`scalar_operation`), or of kernels.
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Unary(_)
+            | Op::Select
+            | Op::Narrow { .. }
+            | Op::CheckIndex { .. }
+            | Op::Load { .. }
+            | Op::Store { .. }
+            | Op::Full
+            | Op::Copy
+            | Op::Iota { .. }
+            | Op::Reduce { .. }
+            | Op::Element
+            | Op::Transpose
+            | Op::LoadScaled { .. }
+            | Op::LoadPairs
+            | Op::PairRows
+            | Op::Dot { .. }
+            | Op::Run { .. }
+            | Op::Window { .. }
+            | Op::DotPanels { .. }
+            | Op::SharedSlot { .. }
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+            | Op::Wgmma { .. }
+            | Op::NamedBarrier { .. } => return broken(format!("{} in a plan", data.op.info().name)),
         };
         let Some(ty) = declared else { return broken("a buffer without a type") };
         Ok(Some(RuntimeValue::Buffer(Rc::new(View::new(storage, start, ty, symbols)?))))

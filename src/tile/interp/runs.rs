@@ -1,7 +1,7 @@
-//! Runs that are done by someone else, on this interpreter's memory.
+//! A hook for executing runs by other means, such as vector IR, on this interpreter's memory.
 //!
-//! In: a run that a kernel comes to. Out: what [`Runs`] is shown of the kernel at that point ([`RunMemory`]): its scalars,
-//! where its buffers lie, bytes. Whoever it is leaves in scratch what the run's definition says.
+//! In: a run that a kernel reaches. Out: the state of the kernel at that point, as [`RunMemory`] shows it to an implementation of
+//! [`Runs`]: scalars, addresses of buffers, bytes. The implementation leaves in scratch what the run's definition says.
 
 use super::kernel::{Frame, KernelRun, RuntimeValue, buffer, get, index, indices};
 use super::{EvalError, broken};
@@ -11,19 +11,19 @@ use crate::tile::{Body, Inst, Value};
 /// The number of the worker's scratch among storage.
 pub const SCRATCH: usize = usize::MAX;
 
-/// Whoever does runs.
+/// Executes runs in the interpreter's place.
 pub trait Runs {
-    /// Does a run.
+    /// Executes a run.
     ///
     /// # Errors
-    /// What went wrong, in words.
+    /// A message that says what went wrong.
     fn execute(&self, run: Inst, memory: &mut dyn RunMemory) -> Result<(), String>;
 }
 
-/// Who does the runs of a kernel, by its name.
+/// What executes the runs of a kernel, by the kernel's name; `None` for the interpreter itself.
 pub type RunsOf<'a> = &'a dyn Fn(&str) -> Option<&'a dyn Runs>;
 
-/// What a kernel's run works on.
+/// The values and the memory that a run works on.
 pub trait RunMemory {
     /// The value of an index.
     ///

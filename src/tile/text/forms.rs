@@ -1,6 +1,7 @@
-//! What several statements have in common: clauses, names, operations with a literal.
+//! Forms that several statements share: clauses, names, operations with a literal.
 
-use super::types::Names;
+use std::collections::BTreeMap;
+
 use crate::diagnostics::Code;
 use crate::diagnostics::codes::ir as codes;
 use crate::interface::ParamDecl;
@@ -20,6 +21,21 @@ pub(super) fn fail<T>(code: Code, place: TextSpan, message: impl Into<String>) -
 /// An error of the shared readers is one about form.
 pub(super) fn form<T>(r: Result<T, TextError>) -> Read<T> {
     r.map_err(|e| (codes::FORM, e))
+}
+
+/// Values by name.
+#[derive(Default)]
+pub(super) struct Names(pub(super) BTreeMap<String, Value>);
+
+impl Names {
+    /// The value that a term names.
+    pub(super) fn value(&self, e: &Expr) -> Read<Value> {
+        let name = form(read::value(e))?;
+        match self.0.get(name) {
+            Some(v) => Ok(*v),
+            None => fail(codes::UNKNOWN_NAME, e.place, format!("%{name} is no value of this body")),
+        }
+    }
 }
 
 /// A call by a bare name: `grid(...)`.

@@ -1,8 +1,7 @@
 //! The text form of the tile IR: [`print`] writes it, [`parse`] reads it back.
 //!
-//! The syntax is that of [`crate::irtext`]: a module is a list of statements, one a line, those of kernels and plans in
-//! braces. Values without a name and blocks without one are numbered in the order of the text. `attributes` ties an
-//! operation to its spelling, both ways.
+//! The syntax is that of [`crate::irtext`]: a module is a list of statements, one per line, those of kernels and plans in
+//! braces. Unnamed values and blocks are numbered in the order of the text.
 //!
 //! ```text
 //! module "gpt2.attn"

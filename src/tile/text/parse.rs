@@ -1,17 +1,19 @@
 //! The parser: a text as a module.
 //!
-//! In: a text. Out: the module with the place of each thing in the text, or every error found. Types are taken as they
-//! are written; whether they are right is for the verifier to say, and its errors are shown at these places.
+//! In: a text. Out: the module, with the span of each part of it, or every error found. Types are taken as they are written;
+//! the verifier checks them, and its errors are shown at these spans.
 //!
-//! A body is read twice: first every block, value and instruction gets its number, then the lines are understood. So a
-//! line may use what is below it; whether it may is the verifier's business too.
+//! A body is read twice: first every block, value and instruction gets its number, then the lines are parsed. So a line may
+//! refer to what is below it; the verifier checks dominance.
 
 use std::collections::BTreeMap;
 
 use super::entries;
-use super::forms::{CodedError, Read, call, fail, form, global, header, literal_operation, only, param, values, words};
+use super::forms::{
+    CodedError, Names, Read, call, fail, form, global, header, literal_operation, only, param, values, words,
+};
 use super::print::{Anchor, At, Owner, is_name};
-use super::types::{self, Names};
+use super::types;
 use crate::diagnostics::codes::ir as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::irtext::{

@@ -1,27 +1,10 @@
 //! Reading types.
 
-use std::collections::BTreeMap;
-
-use super::forms::{Read, fail, form};
+use super::forms::{Names, Read, fail, form};
 use crate::diagnostics::codes::ir as codes;
 use crate::irtext::syntax::{CompareKind, Expr, ExprKind, Phrase};
 use crate::irtext::{TextSpan, read};
-use crate::tile::{BufferType, Extent, Fragment, ParamMode, Queue, Space, TileType, Type, Value, row_major};
-
-/// Values by name.
-#[derive(Default)]
-pub(super) struct Names(pub(super) BTreeMap<String, Value>);
-
-impl Names {
-    /// The value that a term names.
-    pub(super) fn value(&self, e: &Expr) -> Read<Value> {
-        let name = form(read::value(e))?;
-        match self.0.get(name) {
-            Some(v) => Ok(*v),
-            None => fail(codes::UNKNOWN_NAME, e.place, format!("%{name} is no value of this body")),
-        }
-    }
-}
+use crate::tile::{BufferType, Extent, Fragment, ParamMode, Queue, Space, TileType, Type, row_major};
 
 /// The phrases of a call.
 fn call(e: &Expr) -> Option<(&Expr, &[Phrase])> {

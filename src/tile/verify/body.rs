@@ -1,4 +1,4 @@
-//! What holds of every body: structure, dominance, types, jumps, symbols, places of operations.
+//! Checks of every body: structure, dominance, types, jumps, symbols, where operations may stand.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What holds of kernels for a CPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is needed.
+//! Checks of kernels for a CPU: spaces of tiles, runs, and that nothing in scratch is overwritten while it is live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,6 +150,7 @@ impl Checker<'_, '_> {
         }
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn between_runs(&mut self, i: Inst) {
         let data = self.body.inst(i);
         let name = data.op.info().name;
@@ -222,10 +223,52 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), "window: the buffer is `in`");
                 }
             }
-            _ if result.is_some() || matches!(data.op, Op::Store { .. }) => {
-                self.sink.error(At::Inst(i), format!("{name}: work on elements stands in a run"));
+            Op::Store { .. } => self.sink.error(At::Inst(i), "store: work on elements stands in a run"),
+            // Of indices and scalars they may stand anywhere. Those of a GPU and of plans are refused before.
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Narrow { .. }
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::Load { .. }
+            | Op::Copy
+            | Op::Iota { .. }
+            | Op::Reduce { .. }
+            | Op::Run { .. }
+            | Op::SharedSlot { .. }
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+            | Op::Wgmma { .. }
+            | Op::NamedBarrier { .. }
+            | Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Param { .. }
+            | Op::Slot(_)
+            | Op::Packed { .. }
+            | Op::View { .. }
+            | Op::Launch { .. } => {
+                if result.is_some() {
+                    self.sink.error(At::Inst(i), format!("{name}: work on elements stands in a run"));
+                }
             }
-            _ => {}
         }
     }
 
@@ -276,6 +319,7 @@ impl Checker<'_, '_> {
         }
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn in_run(&mut self, i: Inst, rows: Extent, cols: Extent) {
         let data = self.body.inst(i);
         let name = data.op.info().name;
@@ -298,7 +342,44 @@ impl Checker<'_, '_> {
                     self.sink.error(At::Inst(i), format!("{name}: its operand has the extents of the run"));
                 }
             }
-            _ => {
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::Element
+            | Op::Transpose
+            | Op::LoadScaled { .. }
+            | Op::LoadPairs
+            | Op::PairRows
+            | Op::Dot { .. }
+            | Op::Run { .. }
+            | Op::Window { .. }
+            | Op::DotPanels { .. }
+            | Op::SharedSlot { .. }
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+            | Op::Wgmma { .. }
+            | Op::NamedBarrier { .. }
+            | Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Param { .. }
+            | Op::Slot(_)
+            | Op::Packed { .. }
+            | Op::View { .. }
+            | Op::Launch { .. } => {
                 self.sink.error(At::Inst(i), format!("{name}: does not stand in a run"));
                 return;
             }
@@ -314,7 +395,14 @@ impl Checker<'_, '_> {
             Some(t) => match t.space {
                 Space::L1(_) => self.in_scratch(At::Inst(i), &t),
                 Space::Reg if !matches!(data.op, Op::Reduce { .. }) => {}
-                _ => self.sink.error(At::Inst(i), format!("{name}: the result is in no space of a run")),
+                Space::Reg
+                | Space::Any
+                | Space::Window
+                | Space::Vector(_)
+                | Space::Shared { .. }
+                | Space::Fragment(_) => {
+                    self.sink.error(At::Inst(i), format!("{name}: the result is in no space of a run"))
+                }
             },
             None => self.sink.error(At::Inst(i), format!("{name}: scalars are computed between runs")),
         }

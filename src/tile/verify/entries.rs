@@ -1,4 +1,4 @@
-//! What holds of entry points: each has its plan, and the plan takes and gives what is declared.
+//! Checks of entry points: each has its plan, with the declared arguments and results.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(super) fn module(module: &Module, sink: &mut Sink) {
     let mut names = BTreeSet::new();
     for e in &module.entries {
         if e.name.is_empty() || !names.insert(&e.name) {
-            sink.error(At::Head, format!("the entry point's name `{}` is not its own", e.name));
+            sink.error(At::Head, format!("the entry point's name `{}` is empty or duplicate", e.name));
         }
         if !module.plans.iter().any(|p| p.name == e.name && p.variant == PlanVariant::Plain) {
             sink.error(At::Head, format!("the entry point @{} has no plan", e.name));

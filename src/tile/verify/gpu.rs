@@ -1,4 +1,4 @@
-//! What holds of kernels for a GPU: where tiles live, what fits the units, and what is under way.
+//! Checks of kernels for a GPU: spaces of tiles, the shapes of matrix units, asynchronous operations.
 
 mod flow;
 
@@ -106,6 +106,7 @@ impl Checker<'_, '_> {
         matches!(self.space(i, n), Some(Space::Fragment(f)) if wanted.contains(&f))
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn operation(&mut self, block: Block, i: Inst) {
         let data = self.body.inst(i);
         let name = data.op.info().name;
@@ -214,7 +215,34 @@ impl Checker<'_, '_> {
             Op::NamedBarrier { threads, .. } if threads % 32 != 0 || *threads == 0 || *threads > 32 * self.warps => {
                 wrong("whole warps of the block take part".into());
             }
-            _ => {}
+            // Those of other kernels and of plans are refused before.
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::Run { .. }
+            | Op::Window { .. }
+            | Op::DotPanels { .. }
+            | Op::SharedSlot { .. }
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::WgmmaFence
+            | Op::NamedBarrier { .. }
+            | Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Param { .. }
+            | Op::Slot(_)
+            | Op::Packed { .. }
+            | Op::View { .. }
+            | Op::Launch { .. } => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! The verifier: the contract of the tile IR.
 //!
-//! In: a module, from anywhere. Out: [`Verified`], which back ends and the interpreter ask for, or every error found, each
-//! with the thing it is about; [`Errors`] prints them under the lines of the module's text.
+//! In: a module, from anywhere. Out: [`Verified`], which back ends and the interpreter require, or every error found, each with
+//! what it is about; [`Errors`] prints them under the lines of the module's text.
 //!
 //! # What is checked, in this order
 //!
@@ -20,7 +20,7 @@
 //! 5. Operands and result fit the operation (`rules`).
 //! 6. Extents are positive where they are static, and bounded by indices; buffers have a stride for each axis.
 //! 7. Jumps give as many values as the target has arguments, of the same types; conditions are scalars of `bool`.
-//! 8. Operations stand where the table allows them. Dimensions use the kernel's or plan's symbols alone.
+//! 8. Operations stand where the table allows them. Dimensions use only the symbols of the kernel or plan.
 //! 9. Sites are those of the module. Kernels do not write what they take as `in`, nor read what they take as `out`.
 //!
 //! Of unscheduled kernels (`cpu`):
@@ -48,14 +48,14 @@
 //!     tile takes.
 //!
 //! Of kernels scheduled for a GPU (`gpu`):
-//! 17. Slots, what is pending, and groups are used exactly once on every path, in order: groups are waited for first
-//!     come, first served, and a wait leaves exactly `pending` later groups of its queue under way.
+//! 17. Slots, pending tiles and groups are used exactly once on every path: groups are waited for in the order in which they
+//!     were committed, and a wait leaves exactly `pending` later groups of its queue in flight.
 //! 18. Fragments have a layout that fits the operation; operands of products in shared memory are swizzled as the unit
-//!     asks. A tile of shared memory is not read after its release; what a product under way reads is not released before
-//!     its wait; a slot that was released is filled only after the block has met.
+//!     requires. A tile of shared memory is not read after its release; what a product in flight reads is not released before
+//!     its wait; a released slot is filled only after a barrier of the block.
 //! 19. Registers that were written since the last fence are not read by a `wgmma`.
-//! 20. Roles part the warps of the block without rest, and share no block; barriers have places in shared memory that
-//!     overlap nothing; rings are made before the warps part.
+//! 20. Roles partition the warps of the block and share no basic block; barriers have places in shared memory that overlap
+//!     nothing; rings are made before the warps diverge.
 //!
 //! Of plans (`plan`):
 //! 21. Launches name a kernel of the module and give it its parameters: buffers of the same types, indices; the plan has
@@ -78,7 +78,7 @@
 //!     caller's, and no parameter.
 //! 27. A dimension with a divisor is whole by the conditions of the entry point.
 //!
-//! What is not proved is refused. A plan can make it provable by `check_index`, an error of the call where it fails: what it
+//! What cannot be proved is rejected. A plan can make it provable by `check_index`, an error of the call where it fails: what it
 //! checks of dimensions before its first launch is known in its kernels too.
 //!
 //! # What is not checked
@@ -214,7 +214,7 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
     let mut names = BTreeSet::new();
     for p in &module.params {
         if p.name.is_empty() || !names.insert(&p.name) {
-            sink.error(At::Head, format!("the parameter's name \"{}\" is not its own", p.name));
+            sink.error(At::Head, format!("the parameter's name \"{}\" is empty or duplicate", p.name));
         }
         if p.name.matches('*').count() != p.counts.len() {
             sink.error(At::Head, format!("the parameter \"{}\" has not one extent for each `*`", p.name));
@@ -225,7 +225,7 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
     for (i, k) in module.kernels.iter().enumerate() {
         sink.owner = Owner::Kernel(i);
         if k.name.is_empty() || !names.insert(&k.name) {
-            sink.error(At::Head, format!("the kernel's name `{}` is not its own", k.name));
+            sink.error(At::Head, format!("the kernel's name `{}` is empty or duplicate", k.name));
         }
         let accesses = match proofs {
             Proofs::All => true,
@@ -242,7 +242,7 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
     for (i, p) in module.plans.iter().enumerate() {
         sink.owner = Owner::Plan(i);
         if p.name.is_empty() || !names.insert((&p.name, p.variant)) {
-            sink.error(At::Head, format!("the plan's name `{}` is not its own", p.name));
+            sink.error(At::Head, format!("the plan's name `{}` is empty or duplicate", p.name));
         }
         let before = sink.list.len();
         body::check(module, body::Unit::Plan(p), &mut sink);

@@ -1,4 +1,4 @@
-//! What holds of plans: launches, slots, taps and parameters refer to what is there.
+//! Checks of plans: launches, slots, taps and parameters refer to declarations that exist.
 
 use super::Sink;
 use crate::interface::param_named;
@@ -9,6 +9,7 @@ use crate::tile::{BufferType, Module, Op, ParamMode, Plan, PlanVariant, TapPart,
 const MAX_PACKED: u64 = 1 << 48;
 
 /// Checks a plan whose body is in order.
+#[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
     for (_, i, data) in plan.body.insts() {
         let mut error = |message: String| sink.error(At::Inst(i), message);
@@ -76,7 +77,54 @@ pub(super) fn check(module: &Module, plan: &Plan, sink: &mut Sink) {
                     }
                 }
             },
-            _ => {}
+            // Those of kernels are refused before; of the others there is nothing more to check.
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Narrow { .. }
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::Load { .. }
+            | Op::Store { .. }
+            | Op::Full
+            | Op::Copy
+            | Op::Iota { .. }
+            | Op::Reduce { .. }
+            | Op::Element
+            | Op::Transpose
+            | Op::LoadScaled { .. }
+            | Op::LoadPairs
+            | Op::PairRows
+            | Op::Dot { .. }
+            | Op::Run { .. }
+            | Op::Window { .. }
+            | Op::DotPanels { .. }
+            | Op::SharedSlot { .. }
+            | Op::CopyAsync { .. }
+            | Op::Commit
+            | Op::Wait { .. }
+            | Op::Release
+            | Op::Barrier
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::RingAcquire
+            | Op::TmaLoad { .. }
+            | Op::RingWait
+            | Op::RingRelease
+            | Op::WgmmaFence
+            | Op::Wgmma { .. }
+            | Op::NamedBarrier { .. }
+            | Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Slot(_)
+            | Op::View { .. } => {}
         }
     }
     if plan.variant == PlanVariant::Prepare

@@ -1,13 +1,13 @@
 //! Building a routine instruction by instruction.
 //!
 //! In: calls, from lowering. Out: a [`Routine`], and for each of its instructions what it is made from. Constants are at
-//! the beginning of the entry, each once. An operation that does not fit its operands is noted, and said at the end.
+//! the beginning of the entry, each once. An operation that does not fit its operands is recorded, and reported at the end.
 
 use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Body, Op, Place, Routine, Terminator, Type};
+use super::{AddressMode, Body, Op, Routine, Terminator, Type};
 use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
 use crate::shape::Elem;
@@ -212,25 +212,25 @@ pub struct At {
     /// An index, where the place has a scale.
     pub index: Option<Value>,
     /// The rest.
-    pub place: Place,
+    pub place: AddressMode,
 }
 
 impl At {
     /// An address itself.
     pub fn new(base: Value) -> At {
-        At { base, index: None, place: Place::HERE }
+        At { base, index: None, place: AddressMode::HERE }
     }
 
     /// So many bytes further.
     #[must_use]
     pub fn plus(self, bytes: i32) -> At {
-        At { place: Place { offset: self.place.offset.wrapping_add(bytes), ..self.place }, ..self }
+        At { place: AddressMode { offset: self.place.offset.wrapping_add(bytes), ..self.place }, ..self }
     }
 
     /// An index further, times a scale.
     #[must_use]
     pub fn indexed(self, index: Value, scale: u8) -> At {
-        At { index: Some(index), place: Place { scale, ..self.place }, ..self }
+        At { index: Some(index), place: AddressMode { scale, ..self.place }, ..self }
     }
 
     /// Its operands.

@@ -1,4 +1,4 @@
-//! The meaning of a routine: what it does to memory, lane by lane, with the bits of compiled code.
+//! The interpreter of routines: what a routine does to memory, lane by lane, bit for bit as compiled code does it.
 //!
 //! In: a routine, its arguments, and a [`Memory`] that checks each access. Out: memory. Elementary functions are computed
 //! by the interpreter of vector IR ([`crate::vector::interp`]), so their bits are those that compiled code gives. (Where one
@@ -6,7 +6,7 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Body, InstData, Op, Place, Routine, Terminator, Type};
+use super::{AddressMode, Body, InstData, Op, Routine, Terminator, Type};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
@@ -39,7 +39,7 @@ pub trait Memory {
 
 /// A value of a routine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Val {
+pub enum RuntimeValue {
     /// The bits of each lane; a truth value is 0 or 1.
     Lanes(Vec<u64>),
     /// An index.
@@ -48,10 +48,10 @@ pub enum Val {
     Address(Pointer),
 }
 
-struct Machine<'a> {
+struct Interpreter<'a> {
     body: &'a Body,
     features: Features,
-    values: SecondaryMap<Value, Option<Val>>,
+    values: SecondaryMap<Value, Option<RuntimeValue>>,
     memory: &'a mut dyn Memory,
 }
 
@@ -59,9 +59,9 @@ struct Machine<'a> {
 ///
 /// # Errors
 /// Arguments that do not fit, an access that the memory refuses, too much work.
-pub fn run(routine: &Routine, args: &[Val], memory: &mut dyn Memory, work: &mut u64) -> Result<(), String> {
+pub fn run(routine: &Routine, args: &[RuntimeValue], memory: &mut dyn Memory, work: &mut u64) -> Result<(), String> {
     let body = &routine.body;
-    let mut m = Machine { body, features: routine.features, values: SecondaryMap::new(), memory };
+    let mut m = Interpreter { body, features: routine.features, values: SecondaryMap::new(), memory };
     if args.len() != routine.params.len() {
         return Err(format!(
             "@{} has {} parameters, and {} were given",
@@ -106,24 +106,24 @@ fn wrong<T>() -> Result<T, String> {
     Err("a value of another type".to_string())
 }
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     /// Takes a jump: the target's arguments get their values all at once.
     fn jump(&mut self, call: &BlockCall) -> Result<(), String> {
-        let given = call.args.iter().map(|v| self.value(*v).cloned()).collect::<Result<Vec<Val>, String>>()?;
+        let given = call.args.iter().map(|v| self.value(*v).cloned()).collect::<Result<Vec<RuntimeValue>, String>>()?;
         for (arg, x) in self.body.block(call.block).args.iter().zip(given) {
             self.values[*arg] = Some(x);
         }
         Ok(())
     }
 
-    fn value(&self, v: Value) -> Result<&Val, String> {
+    fn value(&self, v: Value) -> Result<&RuntimeValue, String> {
         self.values[v].as_ref().ok_or_else(|| format!("{v} has no value"))
     }
 
     fn lanes(&self, v: Value) -> Result<&[u64], String> {
         match self.value(v)? {
-            Val::Lanes(x) => Ok(x),
-            Val::Index(_) | Val::Address(_) => wrong(),
+            RuntimeValue::Lanes(x) => Ok(x),
+            RuntimeValue::Index(_) | RuntimeValue::Address(_) => wrong(),
         }
     }
 
@@ -134,20 +134,20 @@ impl Machine<'_> {
 
     fn index(&self, v: Value) -> Result<i64, String> {
         match self.value(v)? {
-            Val::Index(n) => Ok(*n),
-            Val::Lanes(_) | Val::Address(_) => wrong(),
+            RuntimeValue::Index(n) => Ok(*n),
+            RuntimeValue::Lanes(_) | RuntimeValue::Address(_) => wrong(),
         }
     }
 
     fn pointer(&self, v: Value) -> Result<Pointer, String> {
         match self.value(v)? {
-            Val::Address(p) => Ok(*p),
-            Val::Lanes(_) | Val::Index(_) => wrong(),
+            RuntimeValue::Address(p) => Ok(*p),
+            RuntimeValue::Lanes(_) | RuntimeValue::Index(_) => wrong(),
         }
     }
 
     /// The address of a place, and the operands that are left.
-    fn place<'o>(&self, place: Place, operands: &'o [Value]) -> Result<(Pointer, &'o [Value]), String> {
+    fn place<'o>(&self, place: AddressMode, operands: &'o [Value]) -> Result<(Pointer, &'o [Value]), String> {
         let (of_place, rest) = operands.split_at(place.operands().min(operands.len()));
         let Some(base) = of_place.first() else { return wrong() };
         let mut p = self.pointer(*base)?;
@@ -158,7 +158,7 @@ impl Machine<'_> {
         Ok((p, rest))
     }
 
-    fn instruction(&mut self, inst: &InstData) -> Result<Option<Val>, String> {
+    fn instruction(&mut self, inst: &InstData) -> Result<Option<RuntimeValue>, String> {
         let operand = |n: usize| inst.operands.get(n).copied().map_or_else(wrong, Ok);
         let elem_of = |n: usize| Ok::<_, String>(self.body.ty(operand(n)?).elem());
         let ty = inst.result.map(|v| *self.body.ty(v));
@@ -166,10 +166,10 @@ impl Machine<'_> {
             Some(Type::Lanes(_, n)) => n as usize,
             _ => 0,
         };
-        let lanes = |x: Vec<u64>| Ok(Some(Val::Lanes(x)));
+        let lanes = |x: Vec<u64>| Ok(Some(RuntimeValue::Lanes(x)));
         match &inst.op {
             Op::Const(s) => match ty {
-                Some(Type::Index) => Ok(Some(Val::Index(s.as_i64()))),
+                Some(Type::Index) => Ok(Some(RuntimeValue::Index(s.as_i64()))),
                 Some(Type::Lanes(elem, n)) => lanes(vec![bits_of(*s, elem); n as usize]),
                 _ => wrong(),
             },
@@ -179,9 +179,11 @@ impl Machine<'_> {
                 lanes(x.iter().map(|x| unary(*op, elem, *x, self.features)).collect::<Result<_, _>>()?)
             }
             Op::Binary(op) => match (self.value(operand(0)?)?, self.value(operand(1)?)?) {
-                (Val::Index(a), Val::Index(b)) => Ok(Some(Val::Index(op.eval_int(*a, *b)))),
-                (Val::Address(p), Val::Index(n)) => Ok(Some(Val::Address(Pointer { at: p.at.wrapping_add(*n), ..*p }))),
-                (Val::Lanes(x), Val::Lanes(y)) => {
+                (RuntimeValue::Index(a), RuntimeValue::Index(b)) => Ok(Some(RuntimeValue::Index(op.eval_int(*a, *b)))),
+                (RuntimeValue::Address(p), RuntimeValue::Index(n)) => {
+                    Ok(Some(RuntimeValue::Address(Pointer { at: p.at.wrapping_add(*n), ..*p })))
+                }
+                (RuntimeValue::Lanes(x), RuntimeValue::Lanes(y)) => {
                     let Some(elem) = elem_of(0)? else { return wrong() };
                     let pairs = x.iter().zip(y);
                     lanes(pairs.map(|(x, y)| binary(*op, elem, *x, *y, self.features)).collect::<Result<_, _>>()?)
@@ -189,8 +191,8 @@ impl Machine<'_> {
                 _ => wrong(),
             },
             Op::Compare(op) => match (self.value(operand(0)?)?, self.value(operand(1)?)?) {
-                (Val::Index(a), Val::Index(b)) => lanes(vec![u64::from(op.eval(*a, *b))]),
-                (Val::Lanes(x), Val::Lanes(y)) => {
+                (RuntimeValue::Index(a), RuntimeValue::Index(b)) => lanes(vec![u64::from(op.eval(*a, *b))]),
+                (RuntimeValue::Lanes(x), RuntimeValue::Lanes(y)) => {
                     let Some(elem) = elem_of(0)? else { return wrong() };
                     lanes(x.iter().zip(y).map(|(x, y)| u64::from(compare(*op, elem, *x, *y))).collect())
                 }
@@ -232,8 +234,10 @@ impl Machine<'_> {
                 lanes(pairs.map(|(x, y)| u64::from(beats(*x, *y))).collect())
             }
             Op::Splat => match (self.value(operand(0)?)?, ty) {
-                (Val::Lanes(x), _) => lanes(vec![x.first().copied().map_or_else(wrong, Ok)?; count]),
-                (Val::Index(n), Some(Type::Lanes(elem, _))) => lanes(vec![bits_of(Scalar::Int(*n), elem); count]),
+                (RuntimeValue::Lanes(x), _) => lanes(vec![x.first().copied().map_or_else(wrong, Ok)?; count]),
+                (RuntimeValue::Index(n), Some(Type::Lanes(elem, _))) => {
+                    lanes(vec![bits_of(Scalar::Int(*n), elem); count])
+                }
                 _ => wrong(),
             },
             Op::LanesBelow => {
@@ -255,12 +259,16 @@ impl Machine<'_> {
                 lanes(x)
             }
             Op::First => lanes(vec![self.lane(operand(0)?)?]),
+            Op::Extract(lane) => {
+                lanes(vec![self.lanes(operand(0)?)?.get(*lane as usize).copied().map_or_else(wrong, Ok)?])
+            }
+            Op::Build => lanes(inst.operands.iter().map(|v| self.lane(*v)).collect::<Result<_, _>>()?),
             Op::Exchange(distance) => {
                 let x = self.lanes(operand(0)?)?;
                 let other = |n: usize| x.get(n ^ *distance as usize).copied().map_or_else(wrong, Ok);
                 lanes((0..x.len()).map(other).collect::<Result<_, _>>()?)
             }
-            Op::Address(place) => Ok(Some(Val::Address(self.place(*place, &inst.operands)?.0))),
+            Op::Address(place) => Ok(Some(RuntimeValue::Address(self.place(*place, &inst.operands)?.0))),
             Op::Load { elem, place, masked } => {
                 let (p, rest) = self.place(*place, &inst.operands)?;
                 let mask = rest.first().filter(|_| *masked).map(|v| self.lanes(*v)).transpose()?;

@@ -1,4 +1,4 @@
-//! What a machine cannot do well is replaced by what it can, before a back end prints a routine.
+//! Legalisation: operations that a machine does not support well are replaced, before a back end prints a routine.
 //!
 //! In: a routine, and which machine it is for. Out: the routine with other instructions that do the same.
 //!
@@ -11,10 +11,13 @@
 //!   %7 = load_apart bf16, %6, %2, count=%4      : f32x8       // %2 = const 2
 //! ```
 
-use super::{Body, Op, Routine, Type};
-use crate::scalar::Scalar;
+use std::collections::BTreeMap;
+
+use super::{Body, Op, AddressMode, Routine, Type};
+use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
-use crate::ssa::{Inst, Value};
+use crate::source::Loc;
+use crate::ssa::{Block, Inst, Value};
 
 /// Accesses of 8 and 16 bits that need a mask, or a vector of narrow elements to be stored, become accesses of one element
 /// after another: AVX2 has neither such masks nor instructions that narrow (except for `f16`). The mask must be made by
@@ -60,7 +63,7 @@ fn count_of(body: &Body, mask: Value) -> Option<Value> {
 /// An instruction before another one.
 fn insert(
     routine: &mut Routine,
-    block: crate::ssa::Block,
+    block: Block,
     before: Inst,
     op: Op,
     operands: Vec<Value>,
@@ -72,4 +75,255 @@ fn insert(
     routine.body.insert_before(block, before, inst);
     made(inst, before);
     routine.body.inst(inst).result
+}
+
+/// Prefetches go, for a machine without such an instruction.
+pub fn drop_prefetches(routine: &mut Routine) {
+    routine.body.remove_insts(|_, data| matches!(data.op, Op::Prefetch(_)));
+}
+
+/// Accesses under a mask, and those of elements that lie apart, become accesses of single elements: SSE2 and NEON have
+/// neither. A mask must be made by `lanes_below` of at least 1; one that is not is left, and no back end of such a machine
+/// takes it. `made`: as in [`part_narrow_accesses`].
+///
+/// How many elements there are may be known only when the routine runs. Then those beyond are accessed where the last one
+/// lies, without branches: what is loaded for them is replaced by 0, and the stores go from the last lane to the first, so
+/// that the last element's is the last one there. (So elements that lie apart must not lie at the same place.)
+///
+/// ```text
+///   %5 = lanes_below %4                         : boolx4
+///   store f32, %0 + 64, %2, mask=%5
+/// ->
+///   %6 = add %4, %minus_one                     : index
+///   %7 = min %three, %6                         : index
+///   %8 = extract %2, 3                          : f32
+///   store f32, %0 + 4*%7 + 64, %8
+///   ..
+///   %13 = extract %2, 0                         : f32
+///   store f32, %0 + 64, %13
+/// ```
+pub fn split_accesses(routine: &mut Routine, made: impl FnMut(Inst, Inst)) {
+    let mut split = Split { routine, made, constants: BTreeMap::new(), clamped: BTreeMap::new() };
+    for b in split.routine.body.layout.clone() {
+        split.clamped.clear();
+        for i in std::mem::take(&mut split.routine.body.block_mut(b).insts) {
+            split.access(b, i);
+        }
+    }
+    // Constants stand before everything else.
+    let entry = split.routine.body.entry();
+    let constants: Vec<Inst> = split.constants.values().map(|(i, _)| *i).collect();
+    split.routine.body.block_mut(entry).insts.splice(0..0, constants);
+}
+
+/// Where the elements of an access lie.
+#[derive(Clone, Copy)]
+enum Elements {
+    /// Side by side from this place on, which has an index where there is a second value.
+    Unit(AddressMode, Value, Option<Value>),
+    /// From an address on, so many bytes apart.
+    Apart(Value, Value),
+}
+
+struct Split<'a, F> {
+    routine: &'a mut Routine,
+    made: F,
+    /// Numbers that were needed.
+    constants: BTreeMap<i64, (Inst, Value)>,
+    /// In this block, for a count: the number of a lane, or of the last one.
+    clamped: BTreeMap<(Value, u32), Value>,
+}
+
+impl<F: FnMut(Inst, Inst)> Split<'_, F> {
+    /// An instruction, put at the end of a block: as it is, or in parts.
+    fn access(&mut self, b: Block, i: Inst) {
+        if self.parts(b, i).is_none() {
+            self.routine.body.block_mut(b).insts.push(i);
+        }
+    }
+
+    fn parts(&mut self, b: Block, i: Inst) -> Option<()> {
+        let data = self.routine.body.inst(i).clone();
+        let (elem, is_store) = match data.op {
+            Op::Load { elem, masked: true, .. } | Op::LoadApart(elem) => (elem, false),
+            Op::Store { elem, masked: true, .. } | Op::StoreApart(elem) => (elem, true),
+            _ => return None,
+        };
+        let (elements, rest) = match (data.op.place(), data.operands.as_slice()) {
+            (Some(place), operands) => {
+                let (of_place, rest) = operands.split_at_checked(place.operands())?;
+                (Elements::Unit(place, *of_place.first()?, of_place.get(1).copied()), rest)
+            }
+            (None, [start, step, rest @ ..]) => (Elements::Apart(*start, *step), rest),
+            (None, _) => return None,
+        };
+        let (x, limit) = if is_store { (rest.first().copied(), rest.get(1)) } else { (None, rest.first()) };
+        // A mask, or the count itself.
+        let count = match (limit, data.op.place()) {
+            (Some(mask), Some(_)) => Some(count_of(&self.routine.body, *mask)?),
+            (limit, _) => limit.copied(),
+        };
+        let ty = *self.routine.body.ty(x.or(data.result)?);
+        let Type::Lanes(computed, lanes) = ty else { return None };
+        let known = match count {
+            Some(count) => self.number(count).map(|n| u32::try_from(n).unwrap_or(0).min(lanes)),
+            None => Some(lanes),
+        };
+        // In a routine of single lanes an access is one as it is.
+        let scalar = Type::Lanes(computed, 1);
+        if let Some(x) = x {
+            let forwards = 0..known.unwrap_or(0);
+            let backwards = (0..if known.is_none() { lanes } else { 0 }).rev();
+            for lane in forwards.chain(backwards) {
+                let (place, mut operands) = self.lane(b, i, elements, elem, lane, count.filter(|_| known.is_none()))?;
+                operands.push(if lanes == 1 { x } else { self.put(b, i, Op::Extract(lane), vec![x], Some(scalar))? });
+                self.put(b, i, Op::Store { elem, place, masked: false }, operands, None);
+            }
+            return Some(());
+        }
+        let mut scalars = Vec::new();
+        for lane in 0..known.unwrap_or(lanes) {
+            let (place, operands) = self.lane(b, i, elements, elem, lane, count.filter(|_| known.is_none()))?;
+            scalars.push(self.put(b, i, Op::Load { elem, place, masked: false }, operands, Some(scalar))?);
+        }
+        let zero = || if computed == Elem::F32 { Op::Const(Scalar::Float(0.0)) } else { Op::Const(Scalar::Int(0)) };
+        if scalars.len() < usize::try_from(lanes).ok()? {
+            let mut nothing = self.put(b, i, zero(), Vec::new(), Some(number_type(computed, 1)))?;
+            if computed == Elem::Bool {
+                nothing = self.put(b, i, Op::MaskOfBits, vec![nothing], Some(scalar))?;
+            }
+            scalars.resize(usize::try_from(lanes).ok()?, nothing);
+        }
+        let build = Op::Build;
+        match (known, count) {
+            (None, Some(count)) => {
+                let mask_type = Type::Lanes(Elem::Bool, lanes);
+                let mask = self.put(b, i, Op::LanesBelow, vec![count], Some(mask_type))?;
+                let x = self.put(b, i, build, scalars, Some(ty))?;
+                let operands = if computed == Elem::Bool {
+                    vec![x, mask]
+                } else {
+                    let nothing = self.put(b, i, zero(), Vec::new(), Some(ty))?;
+                    vec![mask, x, nothing]
+                };
+                let op = if computed == Elem::Bool { Op::Binary(BinaryOp::And) } else { Op::Select };
+                self.become_of(b, i, op, operands)
+            }
+            _ => self.become_of(b, i, build, scalars),
+        }
+    }
+
+    /// The instruction itself, with its result, is something else now.
+    fn become_of(&mut self, b: Block, i: Inst, op: Op, operands: Vec<Value>) -> Option<()> {
+        let data = self.routine.body.inst_mut(i);
+        (data.op, data.operands) = (op, operands);
+        self.routine.body.block_mut(b).insts.push(i);
+        Some(())
+    }
+
+    /// Where the element of a lane lies; with a count, that of the last lane at most.
+    fn lane(
+        &mut self,
+        b: Block,
+        i: Inst,
+        elements: Elements,
+        elem: Elem,
+        lane: u32,
+        count: Option<Value>,
+    ) -> Option<(AddressMode, Vec<Value>)> {
+        let size = i64::try_from(elem.size()).ok()?;
+        let further = |place: AddressMode, bytes: i64| {
+            let offset = i32::try_from(i64::from(place.offset).checked_add(bytes)?).ok()?;
+            Some(AddressMode { offset, ..place })
+        };
+        let number = match count.filter(|_| lane > 0) {
+            Some(count) => Some(self.clamp(b, i, lane, count)?),
+            None => None,
+        };
+        match (elements, number) {
+            (Elements::Unit(place, base, index), None) => {
+                let operands = std::iter::once(base).chain(index).collect();
+                Some((further(place, size * i64::from(lane))?, operands))
+            }
+            (Elements::Unit(place, base, None), Some(n)) => {
+                Some((AddressMode { scale: u8::try_from(size).ok()?, ..place }, vec![base, n]))
+            }
+            (Elements::Unit(place, base, Some(index)), Some(n)) => {
+                let start = Op::Address(AddressMode { offset: 0, ..place });
+                let start = self.put(b, i, start, vec![base, index], Some(Type::Address))?;
+                Some((AddressMode { scale: u8::try_from(size).ok()?, offset: place.offset }, vec![start, n]))
+            }
+            (Elements::Apart(start, step), n) => {
+                let known = self.number(step).and_then(|step| further(AddressMode::HERE, step.checked_mul(i64::from(lane))?));
+                if let (Some(place), None) = (known, n) {
+                    return Some((place, vec![start]));
+                }
+                if lane == 0 {
+                    return Some((AddressMode::HERE, vec![start]));
+                }
+                let n = match n {
+                    Some(n) => n,
+                    None => self.constant(i64::from(lane)),
+                };
+                let mul = Op::Binary(BinaryOp::Mul);
+                let distance = self.put(b, i, mul, vec![n, step], Some(Type::Index))?;
+                let add = Op::Binary(BinaryOp::Add);
+                let at = self.put(b, i, add, vec![start, distance], Some(Type::Address))?;
+                Some((AddressMode::HERE, vec![at]))
+            }
+        }
+    }
+
+    /// The number of a lane, or of the last of so many.
+    fn clamp(&mut self, b: Block, i: Inst, lane: u32, count: Value) -> Option<Value> {
+        if let Some(v) = self.clamped.get(&(count, lane)) {
+            return Some(*v);
+        }
+        let last = match self.clamped.get(&(count, u32::MAX)) {
+            Some(last) => *last,
+            None => {
+                let minus = self.constant(-1);
+                let last = self.put(b, i, Op::Binary(BinaryOp::Add), vec![count, minus], Some(Type::Index))?;
+                self.clamped.insert((count, u32::MAX), last);
+                last
+            }
+        };
+        let lane_number = self.constant(i64::from(lane));
+        let v = self.put(b, i, Op::Binary(BinaryOp::Min), vec![lane_number, last], Some(Type::Index))?;
+        self.clamped.insert((count, lane), v);
+        Some(v)
+    }
+
+    /// What an index is, if it is a constant.
+    fn number(&self, v: Value) -> Option<i64> {
+        match self.routine.body.def_inst(v)?.op {
+            Op::Const(s) => Some(s.as_i64()),
+            _ => None,
+        }
+    }
+
+    /// An index.
+    fn constant(&mut self, n: i64) -> Value {
+        let body = &mut self.routine.body;
+        let (_, v) = self.constants.entry(n).or_insert_with(|| {
+            let i = body.make_inst(Op::Const(Scalar::Int(n)), Vec::new(), Some(Type::Index), Loc::default());
+            (i, body.inst(i).result.unwrap_or(Value::from_u32(0)))
+        });
+        *v
+    }
+
+    /// An instruction at the end of a block, in place of another one.
+    fn put(&mut self, b: Block, old: Inst, op: Op, operands: Vec<Value>, ty: Option<Type>) -> Option<Value> {
+        let body = &mut self.routine.body;
+        let loc = body.inst(old).loc;
+        let i = body.make_inst(op, operands, ty, loc);
+        body.block_mut(b).insts.push(i);
+        (self.made)(i, old);
+        body.inst(i).result
+    }
+}
+
+/// The type of constants of lanes: truth values have none, and are made of integers.
+fn number_type(elem: Elem, lanes: u32) -> Type {
+    Type::Lanes(if elem == Elem::Bool { Elem::I32 } else { elem }, lanes)
 }

@@ -47,7 +47,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 pub use builder::{At, Builder};
-pub use op::{Op, Place};
+pub use op::{AddressMode, Op};
 pub use verify::{Error, verify};
 
 use super::Features;

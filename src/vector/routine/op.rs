@@ -5,23 +5,23 @@
 
 use std::fmt;
 
-use crate::scalar::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Effects;
+use crate::table::Family;
 
-/// A place in memory, from an address on: `%base + scale * %index + offset`.
+/// An address in memory: `%base + scale * %index + offset`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct AddressMode {
     /// What an index is multiplied by, 1, 2, 4 or 8; 0 where there is no index.
     pub scale: u8,
     /// Bytes further.
     pub offset: i32,
 }
 
-impl Place {
+impl AddressMode {
     /// The address itself.
-    pub const HERE: Place = Place { scale: 0, offset: 0 };
+    pub const HERE: AddressMode = AddressMode { scale: 0, offset: 0 };
 
     /// How many operands it takes: the address, and perhaps an index.
     pub fn operands(self) -> usize {
@@ -38,7 +38,7 @@ pub enum Op {
     Lanes,
     /// An operation on each lane.
     Unary(UnaryOp),
-    /// An operation on pairs of lanes; of indices `add`, `mul` and `rem`; `add` of an address and an index.
+    /// An operation on pairs of lanes; of indices `add`, `mul`, `rem` and `min`; `add` of an address and an index.
     Binary(BinaryOp),
     /// A comparison of pairs of lanes, or of indices.
     Compare(CmpOp),
@@ -73,16 +73,20 @@ pub enum Op {
     Reduce(ReduceKind),
     /// The first lane.
     First,
+    /// The lane of a number.
+    Extract(u32),
+    /// A vector of these scalars, one for each lane.
+    Build,
     /// Each lane gets that of the lane whose number differs in one bit.
     Exchange(u32),
     /// The address of a place.
-    Address(Place),
+    Address(AddressMode),
     /// Reads neighbours; other lanes than those of the mask are 0. Operands: place, mask where it is masked.
     Load {
         /// Type of elements in memory.
         elem: Elem,
         /// Where.
-        place: Place,
+        place: AddressMode,
         /// Is there a mask?
         masked: bool,
     },
@@ -91,7 +95,7 @@ pub enum Op {
         /// Type of elements in memory.
         elem: Elem,
         /// Where.
-        place: Place,
+        place: AddressMode,
         /// Is there a mask?
         masked: bool,
     },
@@ -101,7 +105,7 @@ pub enum Op {
     /// Writes elements that lie apart. Operands: address, distance in bytes, lanes, and a count where not all are written.
     StoreApart(Elem),
     /// Fetches a line into the cache, to be written. It never affects results.
-    Prefetch(Place),
+    Prefetch(AddressMode),
 }
 
 impl Op {
@@ -126,8 +130,10 @@ impl Op {
             Op::LanesBelow => "lanes_below",
             Op::MaskBits => "mask_bits",
             Op::MaskOfBits => "mask_of_bits",
-            Op::Reduce(kind) => kind.op_name(),
+            Op::Reduce(kind) => kind.operation(),
             Op::First => "first",
+            Op::Extract(_) => "extract",
+            Op::Build => "build",
             Op::Exchange(_) => "exchange",
             Op::Address(_) => "address",
             Op::Load { .. } => "load",
@@ -148,7 +154,7 @@ impl Op {
     }
 
     /// The place that it reads, writes or names.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<AddressMode> {
         match self {
             Op::Address(place) | Op::Prefetch(place) | Op::Load { place, .. } | Op::Store { place, .. } => Some(*place),
             _ => None,

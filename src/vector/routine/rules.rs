@@ -45,7 +45,7 @@ pub(super) fn result_type(op: &Op, operands: &[Type], declared: Option<Type>) ->
         (Op::Lanes, []) => Lanes(Elem::I32, lanes_of(Elem::I32)?),
         (Op::Unary(op), [x @ Lanes(elem, _)]) if is_unary(*op, *elem) => *x,
         (Op::Binary(BinaryOp::Add), [Address, Index]) => Address,
-        (Op::Binary(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Rem), [Index, Index]) => Index,
+        (Op::Binary(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Rem | BinaryOp::Min), [Index, Index]) => Index,
         (Op::Binary(op), [x @ Lanes(elem, _), y]) if x == y && is_binary(*op, *elem) => *x,
         (Op::Compare(_), [Index, Index]) => BOOL,
         (Op::Compare(_), [x @ Lanes(_, n), y]) if x == y => Lanes(Elem::Bool, *n),
@@ -70,6 +70,11 @@ pub(super) fn result_type(op: &Op, operands: &[Type], declared: Option<Type>) ->
         (Op::MaskOfBits, [Lanes(Elem::I32, n)]) => Lanes(Elem::Bool, *n),
         (Op::Reduce(kind), [Lanes(elem, _)]) if is_reduction(*kind, *elem) => Lanes(*elem, 1),
         (Op::First, [Lanes(elem, _)]) => Lanes(*elem, 1),
+        (Op::Extract(lane), [Lanes(elem, n)]) if lane < n => Lanes(*elem, 1),
+        (Op::Build, [first @ Lanes(elem, 1), rest @ ..]) if rest.iter().all(|x| x == first) => match lanes_of(*elem)? {
+            n if usize::try_from(n) == Ok(operands.len()) => Lanes(*elem, n),
+            n => return Err(format!("gives {n} lanes and takes {} scalars", operands.len())),
+        },
         (Op::Exchange(distance), [x @ Lanes(_, n)]) if distance.is_power_of_two() && distance < n => *x,
         (Op::Address(_), []) => Address,
         (Op::Load { elem, masked: false, .. }, []) => Lanes(elem.computed(), lanes_of(elem.computed())?),
@@ -109,8 +114,7 @@ fn is_unary(op: UnaryOp, elem: Elem) -> bool {
 }
 
 fn is_binary(op: BinaryOp, elem: Elem) -> bool {
-    let is_logical = matches!(op, BinaryOp::And | BinaryOp::Or);
-    is_logical == (elem == Elem::Bool)
+    op.takes(elem)
 }
 
 fn is_reduction(kind: ReduceKind, elem: Elem) -> bool {

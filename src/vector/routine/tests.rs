@@ -1,8 +1,8 @@
-//! Routines by hand: what they print, what they compute, what is refused.
+//! Hand-written routines: their text, their results, errors.
 
-use super::interp::{Memory, Pointer, Val, run};
-use super::legalise::part_narrow_accesses;
-use super::{Routine, text, verify};
+use super::interp::{Memory, Pointer, RuntimeValue, run};
+use super::legalise::{drop_prefetches, part_narrow_accesses, split_accesses};
+use super::{Op, Routine, text, verify};
 
 /// Bytes, of which none outside may be touched.
 struct Bytes(Vec<u8>);
@@ -46,7 +46,11 @@ fn four(lines: &str) -> Routine {
 }
 
 fn execute(routine: &Routine, n: i64, s: f32, memory: &mut Bytes) -> Result<(), String> {
-    let args = [Val::Address(Pointer { storage: 0, at: 0 }), Val::Index(n), Val::Lanes(vec![u64::from(s.to_bits())])];
+    let args = [
+        RuntimeValue::Address(Pointer { storage: 0, at: 0 }),
+        RuntimeValue::Index(n),
+        RuntimeValue::Lanes(vec![u64::from(s.to_bits())]),
+    ];
     run(routine, &args, memory, &mut 100_000)
 }
 
@@ -188,6 +192,62 @@ fn narrow_accesses_are_parted() {
 }
 
 #[test]
+fn partial_accesses_are_split() {
+    let dynamic = "  %m = lanes_below %n : boolx4\n  %i = const 2 : index\n  %eight = const 8 : index\n  \
+        %x = load f32, %p + 4*%i + 4, mask=%m : f32x4\n  %y = load bf16, %p + 6, mask=%m : f32x4\n  \
+        %z = load_apart i32, %p, %eight, count=%n : i32x4\n  %t = load bool, %p + 3, mask=%m : boolx4\n  \
+        %u = not %t : boolx4\n  store f32, %p + 40, %x\n  store f16, %p + 2*%i + 60, %y, mask=%m\n  \
+        store_apart i8, %p, %n, %z, count=%n\n  store bool, %p + 4*%n + 80, %u\n  store bool, %p + 100, %u, mask=%m\n";
+    let fixed = "  %two = const 2 : index\n  %m = lanes_below %two : boolx4\n  %far = const 12 : index\n  \
+        %x = load f32, %p + 8, mask=%m : f32x4\n  %y = load_apart f16, %p, %far : f32x4\n  \
+        %z = load bool, %p + 4, mask=%m : boolx4\n  store f32, %p + 40, %y, mask=%m\n  prefetch %p + 64\n  \
+        store_apart f32, %p, %far, %x, count=%two\n  store_apart bf16, %p, %n, %y\n  store bool, %p + 60, %z\n";
+    let mut shown = String::new();
+    for lines in [dynamic, fixed] {
+        let whole = four(lines);
+        let mut split = whole.clone();
+        drop_prefetches(&mut split);
+        split_accesses(&mut split, |_, _| {});
+        verify(&split).unwrap_or_else(|e| panic!("{e:?}\n{}", text::print(&split)));
+        for (_, _, inst) in split.body.insts() {
+            let partial = matches!(inst.op, Op::Load { masked: true, .. } | Op::Store { masked: true, .. });
+            let apart = matches!(inst.op, Op::LoadApart(_) | Op::StoreApart(_) | Op::Prefetch(_));
+            assert!(!partial && !apart, "{}", text::print(&split));
+        }
+        shown += &format!("{}->\n{}", text::print(&whole), text::print(&split));
+        for n in 1..=4 {
+            let start = || Bytes((0..120).map(|n: u8| n.wrapping_mul(7) & 0x3f).collect());
+            let (mut a, mut b) = (start(), start());
+            assert_eq!(execute(&whole, n, 0.0, &mut a), execute(&split, n, 0.0, &mut b));
+            assert_eq!(a.0, b.0, "{n} of\n{}", text::print(&split));
+        }
+    }
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots/vector"),
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, {
+        insta::assert_snapshot!("split_accesses", shown);
+    });
+}
+
+#[test]
+fn lanes_are_taken_out_and_put_together() {
+    let turned = "  %a = extract %x, 0 : i32\n  %b = extract %x, 3 : i32\n  %z = build %b, %a, %a, %b : i32x4\n  \
+        store i32, %p + 32, %z";
+    assert_eq!(result("i32", turned, [1, 2, 3, 4], [0; 4]), [4, 1, 1, 4]);
+    let least = "  %two = const 2 : index\n  %k = min %n, %two : index\n  %z = splat %k : i32x4\n  store i32, %p, %z";
+    assert_eq!(after(least, 7, 0.0, &[0; 4]), [2; 4]);
+    assert_eq!(after(least, -7, 0.0, &[0; 4]), [(-7_i32).cast_unsigned(); 4]);
+    // With one lane, a vector is a scalar.
+    let single = "run @one(%p: address, %n: index, %s: f32) lanes(1) {\n^bb0:\n  %x = load i64, %p + 8 : i64\n  \
+        %y = splat %n : i64\n  %z = pow %x, %y : i64\n  store i64, %p, %z\n  return\n}";
+    let mut memory = Bytes([0_i64, 3].iter().flat_map(|n| n.to_le_bytes()).collect());
+    execute(&routine(single), 30, 0.0, &mut memory).expect("a power");
+    assert_eq!(memory.0[..8], 205_891_132_094_649_i64.to_le_bytes());
+}
+
+#[test]
 fn wrong_texts_are_refused() {
     let with =
         |line: &str| format!("run @t(%p: address, %n: index, %s: f32) lanes(4) {{\n^bb0:\n  {line}\n  return\n}}");
@@ -200,6 +260,9 @@ fn wrong_texts_are_refused() {
         ("%x = add %p, %p : address", "does not take (address, address)"),
         ("%x = not %s : f32", "does not take (f32)"),
         ("%x = exchange %s, 1 : f32", "does not take (f32)"),
+        ("%x = extract %s, 1 : f32", "does not take (f32)"),
+        ("%x = build %s, %s : f32x4", "gives 4 lanes and takes 2 scalars"),
+        ("%x = build %s, %n : f32x4", "does not take (f32, index)"),
         ("store bf16, %p, %n", "does not take (address, index)"),
         ("%x = add %n, %n : f32", "gives index"),
         ("%x = load i32, %p, mask=%s : i32x4", "does not take (address, f32)"),

@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 
 use cranelift_entity::SecondaryMap;
 
-use super::{Body, Op, Place, Routine, Terminator, Type};
+use super::{AddressMode, Body, Op, Routine, Terminator, Type};
 use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan};
 use crate::irtext::{float32_text, quoted, read};
 use crate::scalar::Scalar;
@@ -78,7 +78,7 @@ impl Names<'_> {
     }
 
     /// A place, and the operands that are left.
-    fn place<'a>(&self, place: Place, operands: &'a [Value]) -> (String, &'a [Value]) {
+    fn place<'a>(&self, place: AddressMode, operands: &'a [Value]) -> (String, &'a [Value]) {
         let (of_place, rest) = operands.split_at(place.operands().min(operands.len()));
         let mut text = of_place.first().map_or(String::new(), |v| self.value(*v));
         if let Some(index) = of_place.get(1) {
@@ -103,6 +103,7 @@ impl Names<'_> {
             Op::Const(s) => format!("{name} {}", s.as_i64()),
             Op::Lanes => name.to_string(),
             Op::Narrow(elem) => format!("{name} {elem}, {}", self.list(operands)),
+            Op::Extract(lane) => format!("{name} {}, {lane}", self.list(operands)),
             Op::Exchange(distance) => format!("{name} {}, {distance}", self.list(operands)),
             Op::Address(place) | Op::Prefetch(place) => format!("{name} {}", self.place(*place, operands).0),
             Op::Load { elem, place, .. } => {
@@ -321,6 +322,7 @@ fn plain(name: &str) -> Option<Op> {
         Op::MaskBits,
         Op::MaskOfBits,
         Op::First,
+        Op::Build,
     ];
     let kinds = [ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::All, ReduceKind::Any];
     own.into_iter()
@@ -382,10 +384,10 @@ impl Parser {
     }
 
     /// `%base + 4*%index + 64`: the place, and its operands.
-    fn place(&self, e: &Expr) -> Read<(Place, Vec<Value>)> {
+    fn place(&self, e: &Expr) -> Read<(AddressMode, Vec<Value>)> {
         const FORM: &str = "a place is `%address + 4*%index + 64`";
-        let ExprKind::Chain(first, rest) = &e.kind else { return Ok((Place::HERE, vec![self.value(e)?])) };
-        let mut place = Place::HERE;
+        let ExprKind::Chain(first, rest) = &e.kind else { return Ok((AddressMode::HERE, vec![self.value(e)?])) };
+        let mut place = AddressMode::HERE;
         let mut operands = vec![self.value(first)?];
         let mut rest = rest.as_slice();
         if let [(BinaryKind::Add, Expr { kind: ExprKind::Chain(scale, index), .. }), more @ ..] = rest {
@@ -434,6 +436,7 @@ impl Parser {
             ("lanes", []) => (Op::Lanes, Vec::new()),
             ("narrow", [e, x]) => (Op::Narrow(elem(e)?), vec![self.value(x)?]),
             ("exchange", [x, distance]) => (Op::Exchange(read::integer(distance)?), vec![self.value(x)?]),
+            ("extract", [x, lane]) => (Op::Extract(read::integer(lane)?), vec![self.value(x)?]),
             ("address", [at]) => {
                 let (place, operands) = self.place(at)?;
                 (Op::Address(place), operands)

@@ -4,7 +4,7 @@
 //!
 //! # What is checked, in this order
 //!
-//! 1. Vectors have a power of two of lanes, 2 to 64.
+//! 1. Vectors have a power of two of lanes, 1 to 64.
 //! 2. Parameters are scalars, indices and addresses, all different.
 //! 3. Blocks, instructions and jumps are what [`crate::ssa::verify`] asks of every body; the entry has no arguments, and a
 //!    routine returns nothing. Definitions dominate uses.
@@ -32,7 +32,7 @@ pub type Error = (At, String);
 pub fn verify(routine: &Routine) -> Result<(), Vec<Error>> {
     let mut errors: Vec<Error> = Vec::new();
     let body = &routine.body;
-    if !routine.lanes.is_power_of_two() || !(2..=rules::MAX_LANES).contains(&routine.lanes) {
+    if !routine.lanes.is_power_of_two() || !(1..=rules::MAX_LANES).contains(&routine.lanes) {
         errors.push((At::Head, format!("a vector of {} lanes", routine.lanes)));
     }
     for (n, (v, _)) in routine.params.iter().enumerate() {

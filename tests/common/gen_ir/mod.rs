@@ -376,8 +376,18 @@ impl Gen {
         self.block = body;
         self.depth += 1;
         self.indices.push((i, limit));
-        let length = 2 + self.rng.below(7);
-        self.statements(length);
+        // Ways out at the beginning of the body, and in its middle.
+        for length in [self.rng.below(3), 2 + self.rng.below(5)] {
+            if self.rng.chance(20)
+                && let Some(condition) = self.condition()
+            {
+                let rest = self.f.add_block();
+                let (then, otherwise) = if self.rng.chance(50) { (go(rest), go(after)) } else { (go(after), go(rest)) };
+                self.f.terminate(self.block, Terminator::BrIf { condition, then, otherwise });
+                self.block = rest;
+            }
+            self.statements(length);
+        }
         let next: Vec<Value> = inside
             .iter()
             .map(|v| {

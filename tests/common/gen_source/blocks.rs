@@ -71,6 +71,43 @@ impl Gen {
         Some(self.keep(var))
     }
 
+    /// A loop that ends when its variable has grown, after some iterations, or in the middle of one.
+    pub(super) fn until(&mut self) -> Option<Var> {
+        let x = self.choose_float(|v| v.rank() >= 1 && !v.rest)?;
+        let (v, n) = (self.name("v"), self.name("n"));
+        let most = self.random.below(5);
+        let bound = self.random.pick(&["0.25", "1.5", "40"]);
+        self.lines.push(format!("var {v} = {}", x.name));
+        self.lines.push(format!("var {n} = 0"));
+        let step = match self.random.below(3) {
+            0 => format!("{v} * 0.5 + 0.25"),
+            1 => format!("tanh({v}) * 1.25"),
+            _ => format!("{v} - sigmoid({v}) * 0.5"),
+        };
+        // `any` reduces one axis.
+        let any = |condition: &str| format!("{}{condition}{}", "any(".repeat(x.rank()), ")".repeat(x.rank()));
+        let (head, more) = match self.random.below(4) {
+            0 => (format!("while {n} < {most} {{"), String::new()),
+            1 => (format!("while {n} < {most} and not {} {{", any(&format!("abs({v}) > {bound}"))), String::new()),
+            2 => (format!("for _ in 0..{most} {{"), format!("if {n} == 2 {{ break }}")),
+            _ => ("while true {".to_string(), format!("if {n} >= {most} {{ break }}")),
+        };
+        self.lines.push(head);
+        if !more.is_empty() {
+            self.lines.push(format!("    {more}"));
+        }
+        self.lines.push(format!("    {v} = {step}"));
+        self.lines.push(format!("    {n} = {n} + 1"));
+        if self.random.chance(30) {
+            self.lines
+                .push(format!("    if {} {{ break }} else {{ {v} = {v} * 0.75 }}", any(&format!("abs({v}) > 100"))));
+        }
+        self.lines.push("}".to_string());
+        let count = Var { name: n, elem: Elem::I32, rest: false, shape: Vec::new(), size: 3.0 };
+        self.vars.push(count);
+        Some(self.keep(Var { name: v, size: x.size.max(1.0) + 1.0, ..x }))
+    }
+
     /// One of two ways, by an argument; around what may be fused, or in a loop.
     pub(super) fn branch(&mut self) -> Option<Var> {
         self.choose(|v| v.name == "flag")?;

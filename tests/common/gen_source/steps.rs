@@ -8,7 +8,7 @@ impl Gen {
     /// Writes one step, of a kind that fits what there is.
     pub(super) fn step(&mut self) {
         for _ in 0..8 {
-            let done = match self.random.below(27) {
+            let done = match self.random.below(28) {
                 0 | 1 => self.unary(),
                 2 | 3 => self.scale(),
                 4..=6 => self.binary(),
@@ -29,6 +29,7 @@ impl Gen {
                 22 => self.layers(),
                 23 => self.branch(),
                 24 => self.products(),
+                25 => self.until(),
                 _ => self.attention(),
             };
             if done.is_some() {

@@ -1,7 +1,7 @@
-//! The text of machine code for aarch64, as the code generator writes it.
+//! Assembly for aarch64, as Cranelift prints it.
 //!
-//! In: its text of a function. Out: the same, in which blocks have one name: where they begin they are called `block3`, where
-//! jumps lead to them `label3`.
+//! In: its text of a function. Out: the same with one name for each block: Cranelift calls a block `block3` where it begins, and
+//! `label3` where a jump refers to it.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,9 @@
-//! How an instruction is written so that the GNU assembler makes the bytes of it that are there.
+//! Instructions as text from which the GNU assembler makes exactly the same bytes.
 //!
-//! In: a decoded instruction, its bytes, its text. Out: the text, with what the assembler must be told where it would choose
-//! another of several encodings; or that only the bytes will do, with the text as a comment. The assembler takes the
-//! shortest jump, displacement and immediate, VEX before EVEX, a prefix of two bytes before one of three, and of two
-//! registers the second one as the source of the form that stores; `{disp32}`, `{evex}`, `{vex3}`, `{load}` and others say otherwise.
+//! In: a decoded instruction, its bytes, its text. Out: the text, with a pseudo-prefix where the assembler would choose another
+//! encoding; or `.byte` with the text as a comment, where no prefix helps. The assembler prefers the shortest jump, displacement
+//! and immediate, VEX to EVEX, a prefix of two bytes to one of three, and for two registers the store form; `{disp32}`, `{evex}`,
+//! `{vex3}`, `{load}` and others override that.
 
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 

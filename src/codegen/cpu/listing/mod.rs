@@ -1,13 +1,13 @@
-//! Machine code as text: what is in an object, function by function, in the words of an assembler.
+//! Disassembly: the functions of an object as text for an assembler.
 //!
 //! In: functions as they are in an object ([`Function`]): bytes, references, and what the pieces of their code come from.
-//! Out: a text that the GNU assembler takes, and makes the same bytes of. Each instruction has its address, each target of a
-//! jump and each constant a label, and a comment is placed wherever the code of another tile operation begins.
+//! Out: a text from which the GNU assembler makes the same bytes. Each instruction has its address, each target of a jump and
+//! each constant a label, and a comment stands wherever the code of another tile operation begins.
 //!
-//! * `read`: functions out of the bytes of an object file;
-//! * `x86`: the text of x86-64;
-//! * `asm_text`: how an instruction is written so that the assembler chooses the bytes that are there;
-//! * `arm`: the text of aarch64, which is the code generator's own.
+//! * `read`: the functions of an object file;
+//! * `x86`: x86-64;
+//! * `asm_text`: instructions as text that assembles to the same bytes;
+//! * `arm`: aarch64, as Cranelift prints it.
 
 mod arm;
 mod asm_text;

@@ -1,7 +1,7 @@
-//! Functions out of an object file.
+//! Reads functions from an object file.
 //!
 //! In: the bytes of an ELF object for x86-64. Out: its functions by their names, each with its bytes and what they refer to. A
-//! reference by a section and a place in it is told as one to the symbol that is there.
+//! relocation against a section and an offset is shown as the symbol at that offset.
 
 use std::collections::BTreeMap;
 

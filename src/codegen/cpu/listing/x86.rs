@@ -1,9 +1,8 @@
 //! The text of a function for x86-64.
 //!
-//! In: its bytes, and the comments that go with them. Out: lines for the GNU assembler, in Intel's syntax. What is an
-//! instruction is found by following the code from where it is entered: through calls and conditional jumps, and to where
-//! jumps lead. What is left are constants and the room between them. A constant is as wide, and of the type, as the
-//! instruction says that reads it.
+//! In: its bytes, and the comments that go with them. Out: lines for the GNU assembler, in Intel's syntax. Recursive descent
+//! finds the instructions: control flow is followed from the entry, past calls and conditional jumps and to the targets of
+//! jumps. The rest are constants and padding. The width and type of a constant are those of the instruction that reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,11 +1,11 @@
 //! Loads and stores of a vector of elements.
 //!
 //! In: where a tile lies, and how many lanes are there. Out: instructions. Whole vectors of neighbours are read and
-//! written at once; at the end of a row, under a mask. What does not lie side by side, and what has no masked
-//! instruction at this width, goes element by element through the frame. Nothing beyond the lanes requested is touched in
+//! written at once; at the end of a row, under a mask. Elements that are not contiguous, and types without masked instructions at
+//! this width, go one by one through the frame. Nothing beyond the lanes requested is touched in
 //! a buffer; in scratch, the padding of a row may be.
 
-use super::machine::{Class, Machine, Mem, Op, Operand, Reg, When};
+use super::machine::{Builder, Class, Mem, Op, Operand, Reg, When};
 use crate::shape::Elem;
 
 /// A distance in bytes.
@@ -26,7 +26,7 @@ pub(super) enum Spot {
     Apart(Reg, Distance),
 }
 
-impl Machine {
+impl Builder {
     fn zeroed(&mut self, op: Op, mask: Option<Reg>, srcs: Vec<Operand>) -> Reg {
         match mask {
             Some(k) => self.masked(op, k, true, srcs),
@@ -94,7 +94,7 @@ impl Machine {
         })
     }
 
-    /// Writes elements to memory, as [`Machine::load`] reads them.
+    /// Writes elements to memory, as [`Builder::load`] reads them.
     pub(super) fn store(
         &mut self,
         elem: Elem,

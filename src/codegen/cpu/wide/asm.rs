@@ -1,8 +1,8 @@
-//! An assembler for leaf functions: instructions on physical registers, labels, constants, and comments on what was written.
+//! An assembler for leaf functions: instructions on physical registers, labels, constants, and comments.
 //!
-//! In: `iced-x86` instructions in order, and places in the code that they refer to. Out: the bytes, free of relocations, and the
-//! comments by byte. Each instruction becomes bytes at once: a jump back is as short as it may be, what refers to a place
-//! further on has four bytes for the distance, which are filled in at the end. It knows nothing of tiles.
+//! In: `iced-x86` instructions in order, and labels that they refer to. Out: the bytes, without relocations, and the comments by
+//! offset. Each instruction is encoded at once: a backward jump is as short as possible, a forward reference has a displacement
+//! of four bytes, which is patched at the end. It knows nothing of tiles.
 
 use iced_x86::{Code, Encoder, IcedError, Instruction};
 

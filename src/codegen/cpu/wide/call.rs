@@ -1,8 +1,8 @@
 //! Calls of leaf functions from kernels: where an operation of a scheduled kernel has a leaf, its words are put into a
-//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level. Of a product
-//! its mode says which it is.
+//! stack slot and the leaf is called; where it has none, the caller emits the same code as at the portable level. The mode of a
+//! product selects its leaf.
 //!
-//! In: an operation of a kernel for a wide level. Out: CLIF, and the leaf among those that the function calls.
+//! In: an operation of a kernel for 256 or 512 bits. Out: CLIF, and an entry in the list of leaves that the function calls.
 
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
@@ -36,7 +36,7 @@ fn lanes(width: Width) -> i32 {
 
 /// Lines of a row of the result that are fetched meanwhile. Wide tiles would fetch much, and again for each two vectors of
 /// columns.
-fn lines(shape: &DotShape, place: Place, width: Width) -> i32 {
+fn lines(shape: &DotShape, place: Destination, width: Width) -> i32 {
     let bytes = place.size * shape.vectors * lanes(width);
     if shape.far && shape.vectors <= 2 { (bytes + LINE - 1) / LINE } else { 0 }
 }
@@ -71,7 +71,7 @@ pub(in crate::codegen::cpu) enum Dotted {
 
 /// Where a kernel's result goes: its first element, the bytes from row to row and those of an element.
 #[derive(Clone, Copy)]
-struct Place {
+struct Destination {
     start: Value,
     pitch: Value,
     size: i32,
@@ -160,7 +160,7 @@ impl Code<'_, '_> {
     }
 
     /// Where the instruction after a product stores it, if that is all there is done with it, as it is.
-    fn stored_at(&mut self, product: &InstData, next: Inst) -> Result<Option<Place>, String> {
+    fn stored_at(&mut self, product: &InstData, next: Inst) -> Result<Option<Destination>, String> {
         let Op::Run { insts, .. } = &self.body.inst(next).op else { return Ok(None) };
         let [store] = insts.as_slice() else { return Ok(None) };
         let store = self.body.inst(*store);
@@ -178,7 +178,7 @@ impl Code<'_, '_> {
 
     /// Where the kernel's result goes: of its only store, if elements lie side by side along its columns and the kernel
     /// begins with the indices of it.
-    fn result_place(&mut self) -> Result<Option<Place>, String> {
+    fn result_place(&mut self) -> Result<Option<Destination>, String> {
         let mut stores = self.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
         let (Some((_, _, store)), None) = (stores.next(), stores.next()) else { return Ok(None) };
         let store = store.clone();
@@ -193,7 +193,7 @@ impl Code<'_, '_> {
     }
 
     /// Where a store begins, if elements lie side by side along its columns; its indices are known.
-    fn store_place(&mut self, store: &InstData) -> Result<Option<Place>, String> {
+    fn store_place(&mut self, store: &InstData) -> Result<Option<Destination>, String> {
         let (Op::Store { rows, cols: Some(cols) }, [buffer, indices @ .., _]) = (&store.op, store.operands.as_slice())
         else {
             return Ok(None);
@@ -203,7 +203,7 @@ impl Code<'_, '_> {
         let (Some(Stride::Const(1)), Ok(size)) = (along(*cols), i32::try_from(elem.size())) else { return Ok(None) };
         let pitch = rows.and_then(along).unwrap_or(Stride::Const(0));
         let (start, pitch) = (self.address(*buffer, indices)?, self.stride_bytes(pitch, elem));
-        Ok(Some(Place { start, pitch, size }))
+        Ok(Some(Destination { start, pitch, size }))
     }
 
     /// How memory is best read, for a leaf.

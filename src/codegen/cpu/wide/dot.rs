@@ -2,15 +2,15 @@
 //!
 //! In: the width and what is known of the three tiles' layout ([`DotShape`]). Out: code that takes words: `a`, the stride
 //! of `a` (in bytes, along its axis that is not dense), `b`, `acc`, rows, inner, the scales of `b` where it has any (rows
-//! of as many as `b` has columns), the number that the sums start with where they are not read, how this processor's
-//! memory is best read (`dot_few`), and, where asked for, the place of the result and the bytes from row to row there.
+//! of as many as `b` has columns), the initial value of the sums where they are not read, the order of prefetches for this
+//! processor (`dot_few`), and, where requested, the address of the result and the bytes from row to row there.
 //!
 //! A register tile is `h` rows by up to two vectors of columns, `h` at most 14 (AVX-512: 28 accumulators, two registers
 //! for a row of `b`, two for elements of `a`) or 6 (AVX2: 12, two, one). Rows are split evenly: `rows` in
-//! `ceil(rows / MR)` tiles whose heights differ by at most one, so no tile is left so low that its few chains of sums
-//! wait for the latency of an FMA. Each height has its own code. Within a tile the whole inner extent is gone through,
-//! four steps written out; a step loads one row of `b` and spreads one element of each row of `a` over a register:
-//! spreading costs a load that a plain FMA does not wait for, and each is used by two FMAs.
+//! `ceil(rows / MR)` tiles whose heights differ by at most one, so no tile has so few chains of sums that it is bound by the
+//! latency of an FMA. Each height has its own code. A tile's loop runs over the whole inner extent, unrolled by four; a step
+//! loads one row of `b` and broadcasts one element of each row of `a`: a broadcast is a load that an FMA does not wait for, and
+//! each is used by two FMAs.
 //!
 //! Every element is one chain `fma(a, b, sum)` from 0 in the order of the inner index, whatever the tile, and what lies in
 //! the accumulator's place is added to its end (`tile::Op::Dot`). Pairs of `bf16` go through `vdpbf16ps`, the odd step of
@@ -21,22 +21,21 @@
 //! twelve: tiles then have fewer rows than that ([`ALIASED_ROWS`]), and the lines stay while their elements are used.
 //!
 //! Where the result goes from the accumulator's place is known to most kernels before the product ([`DotShape::result`]).
-//! Its lines are fetched for writing meanwhile, a row in each turn of the inner loop, or all the stores of a kernel's tile
-//! would come at once and wait for memory. At AVX-512 the sums of a kernel that does nothing else with them go there at
+//! Its lines are prefetched for writing meanwhile, a row in each iteration of the inner loop, or all the stores of a kernel's
+//! tile would come at once and wait for memory. At AVX-512 the sums of a kernel that does nothing else with them go there at
 //! once ([`DotShape::direct`]), each register tile's while the next one is computed; masks leave out what is beyond the
 //! last column.
 //!
 //! Where one tile has all rows and `b` comes from memory, it is read by code of its own (`dot_few`).
 //!
-//! `b` may be narrower than what is computed ([`Right`]): it is widened where it is loaded, so that a product of few rows
-//! reads fewer bytes. Whole numbers are multiplied by their column's scale, which changes every [`GROUP`] steps; two
+//! `b` may be narrower in memory than in computation ([`Right`]): it is widened where it is loaded, so that a product of few rows
+//! reads fewer bytes. Integers are multiplied by their column's scale, which changes every [`GROUP`] steps; two
 //! registers hold the scales, and the tiles are lower by two rows.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::super::origins::Comments;
 use super::asm::Asm;
-use super::dot_few::Way;
 use super::registers::{self, at, vector};
 use crate::tile::Width;
 
@@ -173,9 +172,20 @@ enum Spare {
 /// # Errors
 /// A form that cannot be encoded: a bug in attnc, or a layout too large for a displacement.
 pub(super) fn dot(width: Width, shape: DotShape, commented: bool) -> Result<(Vec<u8>, Comments), String> {
-    let mut d = Dot { asm: Asm::new(commented), width, shape, way: Way::Pages };
+    let mut d = Dot { asm: Asm::new(commented), width, shape, prefetch: Prefetch::Pages };
     d.function();
     d.asm.finish()
+}
+
+/// In which order the next steps are prefetched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prefetch {
+    /// At several pages at once.
+    Pages,
+    /// In the order of addresses.
+    Order,
+    /// In the order of addresses, past the caches.
+    Passing,
 }
 
 pub(super) struct Dot {
@@ -183,7 +193,7 @@ pub(super) struct Dot {
     pub(super) width: Width,
     pub(super) shape: DotShape,
     /// How what comes next is fetched, in the code that is being made.
-    pub(super) way: Way,
+    pub(super) prefetch: Prefetch,
 }
 
 impl Dot {

@@ -1,9 +1,9 @@
-//! The part of the `dot` leaf for panels of integers at 256 bits: sums of products of bytes (AVX-VNNI).
+//! The micro-kernel of the `dot` leaf for panels of quantised weights at 256 bits: byte dot products (AVX-VNNI).
 //!
-//! In: a product whose right operand is bytes or half bytes with scales, where the left one is rounded in groups. Out: code for any number
-//! of rows, where the inner extent is whole groups; else the other part of the leaf goes on, which widens the numbers to
-//! `f32`. What is computed is that of `dot_whole`, bit for bit; how it is done differs, for there are 16 registers and no
-//! permutation of bytes across a register:
+//! In: a product whose right operand is 8-bit or 4-bit integers with scales, and whose left one is quantised in groups. Out: code
+//! for any number of rows, where the inner extent is a multiple of the group; else the other part of the leaf is used, which
+//! widens the weights to `f32`. The result is that of `dot_whole`, bit for bit; the code differs, because there are only 16
+//! registers and no permutation of bytes across a register:
 //!
 //! ```text
 //! for each 16 rows, for each group of 32 steps
@@ -14,11 +14,11 @@
 //!
 //! * A panel's row has 16 columns, one half of a register. Two rows are loaded at a time, one to each half, and four such
 //!   pairs are interleaved by bytes and then by pairs of bytes: each half of a register then has four steps of four columns,
-//!   the even steps in one and the odd ones in the other (half bytes: the even and the odd rows of the panel). The sums of
+//!   the even steps in one and the odd ones in the other (4 bits: the even and the odd rows of the panel). The sums of
 //!   both halves are added at the end. No step crosses from half to half.
-//! * So that a row's bytes come in the order of the columns', they are put in order once for each group; the blocks of
-//!   eight steps are those whose bytes then lie in one place of each half.
-//! * Half bytes are moved to the upper half of their byte: sixteen times their value, sign included.
+//! * The bytes of a row of the left operand are permuted into the same order once for each group; a block of eight steps is
+//!   those whose bytes then have the same position in each half.
+//! * 4-bit weights are moved to the upper half of their byte: sixteen times their value, sign included.
 //! * The sums of `f32` stay in memory, where each group adds to them once: in the accumulator's place, or, where they are to be
 //!   added to what lies there, on the stack until they are whole.
 //! * Memory is read as in `dot_few`.

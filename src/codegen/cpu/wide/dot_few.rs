@@ -1,27 +1,29 @@
-//! The part of the `dot` leaf for few rows: one register tile has them all, and `b` is read from memory once.
+//! The micro-kernel of the `dot` leaf for few rows (GEMV and the like): one register tile has all rows, and `b` is read from
+//! memory once.
 //!
-//! In: a product whose right operand comes from memory, in panels that follow each other. Out: code for each number of rows
-//! up to the height of a register tile; more rows go on to the other part of the leaf, and the sums are the same.
+//! In: a product whose right operand is read from memory, in consecutive panels. Out: code for each number of rows up to the
+//! height of a register tile; for more rows the other part of the leaf is used, and the sums are the same.
 //!
-//! Such a product waits for memory alone, and how it asks for memory is all there is to it. Processors differ in what they
-//! read fastest, so each way has code, and a word of the leaf says which (`PlanContext::in_order`; what is computed is the same):
+//! Such a product is bound by memory bandwidth, so only the order of prefetches matters. Processors differ in what is fastest,
+//! so there is code for each order, and a word of the leaf selects it (`PlanContext::in_order`; the result is the same):
 //!
-//! * at several places at once, for Intel's: one stream of addresses does not keep memory busy there, a core of a Sapphire
-//!   Rapids then reads some 14 GB/s where it gets 22 at several places. A panel is one stream. So memory is taken as windows
-//!   of [`PLACES`] pages, and while one is multiplied, the one behind it is fetched at all its pages in turn: what is left of
-//!   the panel and the panels after it, wherever they begin. Places less than a page apart are a quarter slower (the
-//!   processor's own prefetchers keep to a page each), larger windows and more places no faster;
-//! * in the order of addresses, for AMD's: a core of a Zen 5 reads 36 GB/s of one stream without any help, 30 at four pages and 21
-//!   at sixteen. What lies a page behind is fetched, where its prefetchers begin anew; one and a half are 2 % slower, but
-//!   a page is too late for half bytes ([`Dot::ahead`]). Weights that are more than caches hold are fetched past them (`prefetchnta`):
-//!   what is not kept need not be written from cache to cache, which is 1 % of the time for `f32` and 2 % for `bf16`.
+//! * in several pages at once, on Intel's: one stream of addresses does not saturate memory there, a core of a Sapphire Rapids
+//!   then reads some 14 GB/s, and 22 from several pages. A panel is one stream. So memory is treated as windows of [`PLACES`]
+//!   pages, and while one is multiplied, the next one is prefetched in all its pages in turn: the rest of the panel and the
+//!   panels after it, wherever they begin. Streams less than a page apart are a quarter slower (a hardware prefetcher stays
+//!   within a page), larger windows and more streams no faster;
+//! * in the order of addresses, on AMD's: a core of a Zen 5 reads 36 GB/s of one stream without any prefetch, 30 from four pages
+//!   and 21 from sixteen. The prefetch distance is a page, where the hardware prefetchers start anew; one and a half are 2 %
+//!   slower, but a page is too short for 4-bit weights ([`Dot::ahead`]). Weights that exceed the caches are prefetched past them
+//!   (`prefetchnta`): lines that are not kept are not evicted from cache to cache, which saves 1 % of the time for `f32` and 2 %
+//!   for `bf16`.
 //!
-//! What it must not know: how many panels there are. The last one's successor is fetched in vain.
+//! What it must not know: how many panels there are. What follows the last one is prefetched in vain.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::asm::Label;
-use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Right, STEPS, STRIDE, UNROLL, WORDS};
+use super::dot::{ACC, B_ROW, Dot, INNER, LINE, POINTERS, Prefetch, Right, STEPS, STRIDE, UNROLL, WORDS};
 use super::registers::at;
 
 /// Places at which is fetched in turn, a page apart.
@@ -35,17 +37,6 @@ const PASSING_ROWS: i32 = 4;
 /// The window that is multiplied, and how far into each page of the next one is fetched.
 const HERE: Register = Register::RCX;
 const NEXT: Register = Register::R9;
-
-/// How what comes next is fetched.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// At several pages at once.
-    Pages,
-    /// In the order of addresses.
-    Order,
-    /// In the order of addresses, past the caches.
-    Passing,
-}
 
 impl Dot {
     /// Is there such a part?
@@ -87,7 +78,7 @@ impl Dot {
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, Register::RAX, passing));
         self.asm.jump(Code::Jg_rel32_64, kept);
         self.asm.comment("memory past the caches");
-        self.way = Way::Passing;
+        self.prefetch = Prefetch::Passing;
         self.heights(passing, vectors, done);
         self.asm.bind(kept);
         self.in_both_ways(|d| d.heights(height, vectors, done));
@@ -117,7 +108,7 @@ impl Dot {
 
     /// Code that does not go on behind, for both ways to fetch. `WORDS` is as the leaf was given it.
     pub(super) fn in_both_ways(&mut self, code: impl Fn(&mut Self)) {
-        self.way = Way::Pages;
+        self.prefetch = Prefetch::Pages;
         let in_order = self.asm.label();
         self.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, at(WORDS, 64), 0));
         self.asm.jump(Code::Jne_rel32_64, in_order);
@@ -125,7 +116,7 @@ impl Dot {
         code(self);
         self.asm.bind(in_order);
         self.asm.comment("memory in the order of addresses");
-        self.way = Way::Order;
+        self.prefetch = Prefetch::Order;
         code(self);
     }
 
@@ -158,15 +149,15 @@ impl Dot {
     /// Bytes from what is multiplied to what is fetched, in order.
     fn ahead(&self) -> i32 {
         let narrow = self.shape.right != Right::F32;
-        if self.shape.right.scaled() || (narrow && self.way == Way::Passing) { PAGE + PAGE / 2 } else { PAGE }
+        if self.shape.right.scaled() || (narrow && self.prefetch == Prefetch::Passing) { PAGE + PAGE / 2 } else { PAGE }
     }
 
     /// Fetches part `part` of `parts` of as many bytes of what comes next as are being multiplied, from `B_ROW` on.
     pub(super) fn fetch_part(&mut self, bytes: i32, part: i32, parts: i32) {
         let lines = bytes / LINE;
         let lines = part * lines / parts..(part + 1) * lines / parts;
-        if self.way != Way::Pages {
-            let code = if self.way == Way::Passing { Code::Prefetchnta_m8 } else { Code::Prefetcht0_m8 };
+        if self.prefetch != Prefetch::Pages {
+            let code = if self.prefetch == Prefetch::Passing { Code::Prefetchnta_m8 } else { Code::Prefetcht0_m8 };
             for n in lines {
                 self.asm.emit(Instruction::with1(code, at(B_ROW, self.ahead() + n * LINE)));
             }

@@ -1,25 +1,25 @@
-//! The part of the `dot` leaf for panels of integers at AVX-512: sums of products of bytes (VNNI).
+//! The micro-kernel of the `dot` leaf for panels of quantised weights at AVX-512: byte dot products (VNNI).
 //!
-//! In: a product whose right operand is bytes or half bytes with scales. Out: code for any number of rows, where the inner
-//! extent is whole groups; else the other part of the leaf goes on, which widens the numbers to `f32`.
+//! In: a product whose right operand is 8-bit or 4-bit integers with scales. Out: code for any number of rows, where the inner
+//! extent is a multiple of the group; else the other part of the leaf is used, which widens the weights to `f32`.
 //!
-//! Widened, each number costs an FMA of its own, and a chain of them is longer than the time in which memory brings the
-//! bytes. Here the elements of a row of `a` are rounded to integers too: in each group of [`GROUP`] steps,
+//! Widened, each weight costs an FMA, and the chain of FMAs takes longer than reading the bytes from memory. Here the elements of
+//! a row of `a` are quantised to 8 bits too: in each group of [`GROUP`] steps,
 //! `t = max |a| / 127`, `q = round(a / t)`. One instruction then adds four products, in 32-bit integers without error, and
 //!
 //! ```text
 //! sum = fma(sum of q * w, t * scale, sum)        for each group, in order
 //! ```
 //!
-//! so that an element depends on its own row and column alone, as everywhere. What the rounding does to a result is bounded
-//! in `lowering::tile::quantise`. Groups below 1e-30 are rounded coarser, `t` is at least that of 1e-30; a NaN or an infinity
-//! in a group makes `t` NaN, and the result.
+//! so an element depends only on its row and column, as everywhere. The quantisation error of a result is bounded in
+//! `lowering::tile::quantise`. `t` is at least that of a group with maximum 1e-30, so smaller groups are rounded more coarsely; a
+//! NaN or an infinity in a group makes `t` and the result NaN.
 //!
-//! * The instruction multiplies unsigned bytes by signed ones: `q + 128` by `w`. What that adds, `128 w`, is summed along and
-//!   taken off, once for all rows.
-//! * A panel's rows are steps; the instruction wants four steps of a column side by side. One permutation (VBMI) gathers
-//!   them from two rows of 32 columns. Half bytes are moved to the upper half of their byte and masked: sixteen times
-//!   their value, sign included.
+//! * The instruction multiplies unsigned bytes by signed ones: `q + 128` by `w`. The excess, the sum of `128 w`, is computed too
+//!   and subtracted, once for all rows.
+//! * A panel's rows are steps; the instruction takes four steps of a column side by side. One permutation (VBMI) gathers them
+//!   from two rows of 32 columns. 4-bit weights are moved to the upper half of their byte and masked: sixteen times their value,
+//!   sign included.
 //! * Up to four rows of `a` at a time: two integer and two `f32` sums each.
 //! * Memory is read as in `dot_few`.
 

@@ -1,6 +1,6 @@
 //! Encoding: bytes, with `iced-x86`.
 //!
-//! In: a function whose registers have their numbers. Out: machine code that follows the System V calling convention
+//! In: a function over physical registers. Out: machine code that follows the System V calling convention
 //! (`rdi` points to the words), constants after the code, addressed relative to `rip`; and where the code of each operation begins.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};

@@ -1,9 +1,9 @@
-//! Operations on a vector of elements, the same calls at both widths.
+//! Instruction selection for operations on a vector of elements, at both widths.
 //!
-//! In: registers of a [`Machine`]. Out: registers. `f32` and `i32` are vectors; a truth value for each lane ([`Machine::truth`])
+//! In: registers of a [`Builder`]. Out: registers. `f32` and `i32` are vectors; a truth value for each lane ([`Builder::truth`])
 //! is a mask register at AVX-512 and a vector of all ones or zeros at AVX2. NaN is treated as in `codegen::cpu::lanes`.
 
-use super::machine::{Class, Machine, Op, Operand, Reg};
+use super::machine::{Builder, Class, Op, Operand, Reg};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::vector::{self, library};
@@ -24,7 +24,7 @@ fn float_predicate(op: CmpOp) -> i32 {
     }
 }
 
-impl Machine {
+impl Builder {
     /// Class of truth values.
     pub(super) fn truth(&self) -> Class {
         if self.wide() { Class::Mask } else { Class::Vector }
@@ -169,11 +169,17 @@ impl Machine {
                 self.two(Op::SubI, zero, x)
             }
             (Elem::I32, UnaryOp::Abs) => self.vector(Op::AbsI, vec![x.into()]),
-            (Elem::I32, UnaryOp::Relu) => {
-                let zero = self.int(0);
-                self.two(Op::MaxI, x, zero)
+            (Elem::I32, _) => {
+                let [low, high] = op.integer_range()?;
+                let mut y = x;
+                for (op, bound) in [(Op::MaxI, low), (Op::MinI, high)] {
+                    if let Some(bound) = bound {
+                        let bound = self.int(i32::try_from(bound).ok()?);
+                        y = self.two(op, y, bound);
+                    }
+                }
+                y
             }
-            (Elem::I32, UnaryOp::Floor) => x,
             _ => return None,
         })
     }

@@ -1,7 +1,7 @@
 //! The leaf functions of an object: each is made once and put into the object as bytes.
 //!
-//! In: what the functions of the object call ([`LeafCalls`]), by what a leaf shall do, or by its code. Out: the functions to
-//! call. Two leaves with the same code are one.
+//! In: the leaves that the functions of the object call ([`LeafCalls`]), each by its kind or its code. Out: the functions to
+//! call. Two leaves with the same code become one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ impl Kind {
 
 /// A leaf that a function calls.
 #[derive(Clone, Debug)]
-enum Wanted {
+enum Request {
     /// By what it does.
     Kind(Kind),
     /// By its code.
@@ -77,11 +77,11 @@ enum Wanted {
     },
 }
 
-impl Wanted {
+impl Request {
     fn name(&self) -> String {
         match self {
-            Wanted::Kind(kind) => kind.name(),
-            Wanted::Code { name, .. } => name.clone(),
+            Request::Kind(kind) => kind.name(),
+            Request::Code { name, .. } => name.clone(),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Wanted {
 #[derive(Clone, Debug)]
 pub(in crate::codegen::cpu) struct LeafCalls {
     /// Each with the operation that it is made from.
-    list: Vec<(Wanted, Option<Inst>)>,
+    list: Vec<(Request, Option<Inst>)>,
     /// The operations that have none, and why.
     declined: Vec<(Inst, String)>,
     origins: bool,
@@ -120,17 +120,17 @@ impl LeafCalls {
 
     /// Asks for the leaf of a kind; its place among those of the function.
     pub(super) fn of_kind(&mut self, kind: Kind) -> usize {
-        self.ask(Wanted::Kind(kind))
+        self.ask(Request::Kind(kind))
     }
 
     /// Asks for the leaf with this code.
     pub(super) fn of_code(&mut self, leaf: Leaf) -> usize {
         let Leaf { name, code, places, stages, words: _ } = leaf;
         let stages = self.origins.then(|| Box::new(stages));
-        self.ask(Wanted::Code { name, code, places, stages })
+        self.ask(Request::Code { name, code, places, stages })
     }
 
-    fn ask(&mut self, wanted: Wanted) -> usize {
+    fn ask(&mut self, wanted: Request) -> usize {
         self.list.push((wanted, self.now));
         self.list.len() - 1
     }
@@ -176,8 +176,8 @@ impl Leaves {
         for call in calls {
             commented |= call.origins;
             kinds.extend(call.list.iter().filter_map(|(wanted, _)| match wanted {
-                Wanted::Kind(kind) => Some(*kind),
-                Wanted::Code { .. } => None,
+                Request::Kind(kind) => Some(*kind),
+                Request::Code { .. } => None,
             }));
         }
         // The widest first: they are the longest.
@@ -203,8 +203,8 @@ impl Leaves {
         let mut ids = Vec::new();
         for (wanted, inst) in calls.list {
             let (code, comments) = match &wanted {
-                Wanted::Kind(kind) => self.kinds.get(kind).map(|(code, c)| (code, c.as_slice())),
-                Wanted::Code { code, .. } => Some((code, [].as_slice())),
+                Request::Kind(kind) => self.kinds.get(kind).map(|(code, c)| (code, c.as_slice())),
+                Request::Code { code, .. } => Some((code, [].as_slice())),
             }
             .ok_or("a leaf that was not made")?;
             let id = match self.defined.get(code) {
@@ -215,8 +215,8 @@ impl Leaves {
                     if let Some(inst) = inst.filter(|_| calls.origins) {
                         let comments = comments.to_vec();
                         let (places, stages) = match &wanted {
-                            Wanted::Kind(_) => (Places::new(), None),
-                            Wanted::Code { places, stages, .. } => (places.clone(), stages.clone()),
+                            Request::Kind(_) => (Places::new(), None),
+                            Request::Code { places, stages, .. } => (places.clone(), stages.clone()),
                         };
                         let origin = LeafOrigin { name, inst, callers: Vec::new(), places, comments, stages };
                         self.origins.insert(id, origin);

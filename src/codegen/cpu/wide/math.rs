@@ -1,12 +1,12 @@
 //! Elementary functions on a vector of `f32`: vector IR, printed as instructions.
 //!
-//! In: a function of `vector::library` and a register of a [`Machine`]. Out: a register. What a function computes, and its
-//! error, stands in its text; here is one case for each operation.
+//! In: a function of `vector::library` and a register of a [`Builder`]. Out: a register. What a function computes, and its
+//! error, is in its text; here is one case for each operation.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
 use super::super::math::features;
-use super::machine::{Machine, Op, Operand, Reg};
+use super::machine::{Builder, Op, Operand, Reg};
 use crate::scalar::CmpOp;
 use crate::shape::Elem;
 use crate::vector::expand::{self, Expanded, Need};
@@ -19,7 +19,7 @@ const DOWNWARDS: i32 = 9;
 const EQUAL: i32 = 0x00;
 const LESS: i32 = 0x11;
 
-impl Machine {
+impl Builder {
     /// A function of the library. A text that is wrong is noted, so that making the leaf fails.
     pub(super) fn function(&mut self, name: &str, args: &[Reg]) -> Option<Reg> {
         match library::expanded(name, features(self.width())) {

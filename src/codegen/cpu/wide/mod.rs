@@ -1,22 +1,21 @@
 //! Leaf functions: machine code of our own for what a kernel does innermost, at the full width of the processor.
 //!
-//! Cranelift has no vector wider than 128 bits on x86-64. From 256 bits on the loops of a
-//! kernel are still Cranelift's; each `run`, `dot`, `transpose` and `pair_rows` becomes a call of a *leaf*: `extern "C" fn(words: *const
-//! u64)`, specialised for extents, places in scratch, strides and element types. What is known only when the program
-//! runs stands in the words, which the kernel fills in before the call.
+//! Cranelift has no vector wider than 128 bits on x86-64. From 256 bits on, Cranelift still compiles the loops of a kernel; each `run`, `dot`, `transpose` and `pair_rows` becomes a call of a *leaf*: `extern "C" fn(words: *const
+//! u64)`, specialised for extents, offsets in scratch, strides and element types. What is known only at run time is in the words,
+//! which the kernel writes before the call.
 //!
 //! In: an instruction of a scheduled kernel. Out: a [`Leaf`], or why the leaf generator declines; the kernel then has
-//! Cranelift's code inline, which reads and writes the same scratch, and a remark says so. What the generators must not know: Cranelift,
-//! plans, the runtime; `call` and `leaves` alone put leaves into kernels and objects.
+//! Cranelift's code inline, which reads and writes the same scratch, and a remark says so. What the generators must not know:
+//! Cranelift, plans, the runtime; only `call` and `leaves` put leaves into kernels and objects.
 //!
-//! * `registers`: what registers and plain instructions there are at each width;
+//! * `registers`: the registers and basic instructions of each width;
 //! * `asm`: instructions, labels and their encoding;
-//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by integers), `amx`, `transpose`, `pair_rows`: leaves whose registers follow from
-//!   the shape alone; `pairs`: which of them a product of `bf16` calls;
+//! * `dot` (`dot_few`: of few rows; `dot_whole`, `dot_bytes`: by quantised weights), `amx`, `transpose`, `pair_rows`: leaves whose
+//!   registers follow from the shape alone; `pairs`: which of them a product of `bf16` calls;
 //! * `run`: the routine of vector IR that `lowering::vector` makes of a run, printed over virtual registers (`lanes`, `math`,
 //!   `access`);
-//! * `machine`: code over registers, blocks with parameters, with a text form (`--emit mir`); `allocate` gives virtual registers physical ones, `encode` makes
-//!   bytes of them;
+//! * `machine`: code over registers, blocks with parameters, with a text form (`--emit mir`); `allocate` gives virtual registers
+//!   physical ones, `encode` makes bytes of them;
 //! * `leaves`: what functions call; each leaf is made once;
 //! * `call`: from a kernel to a leaf.
 //!

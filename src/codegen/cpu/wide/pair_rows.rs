@@ -2,11 +2,11 @@
 //! steps.
 //!
 //! In: the tiles' layout ([`PairRowsShape`]). Out: code that takes four words: the addresses of the operand and of the result,
-//! the rows that are there, and the rows of the result. Columns are whole vectors; what lies in the padding goes along.
+//! the rows of the operand, and the rows of the result. Columns are whole vectors; padding is converted along with them.
 //!
 //! `vcvtne2ps2bf16`, which processors with tiles have too, rounds two vectors to one, to nearest even, with the second row's
-//! elements in the upper half; a permutation brings each beside its neighbour. Subnormals become 0, as the product takes
-//! them. The result may lie over the operand: a pair goes over rows that have been read. A row that is not there is zeros.
+//! elements in the upper half; a permutation interleaves them. Subnormals become 0, as the product takes them. The result may be
+//! in place of the operand: a pair overwrites only rows that have been read. A missing row is zeros.
 
 use iced_x86::{Code, Instruction, Register};
 

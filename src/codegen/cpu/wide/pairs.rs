@@ -1,7 +1,7 @@
 //! Calls of the leaves of `bf16` products: both operands `bf16`, the right one in pairs of steps.
 //!
 //! In: a `dot` in the modes [`DotMode::Pairs`](crate::tile::DotMode) or [`DotMode::Tiles`](crate::tile::DotMode), or a
-//! `pair_rows`, in a kernel for a wide level. Out: CLIF, and the leaf in the object: `vdpbf16ps`, or tiles. What it must not know: which
+//! `pair_rows`, in a kernel for 512 bits. Out: CLIF, and the leaf in the object: `vdpbf16ps`, or AMX tiles. What it must not know: which
 //! products have these modes (`tile::dot`).
 
 use cranelift_codegen::ir::{InstBuilder, Value};

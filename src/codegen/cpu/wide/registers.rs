@@ -1,4 +1,4 @@
-//! The vector registers and the plain instructions of each width.
+//! The vector registers and the basic instructions of each width.
 
 use iced_x86::{Code, MemoryOperand, Register};
 

@@ -1,8 +1,8 @@
 //! Leaves of runs: vector IR, printed as instructions.
 //!
-//! In: a `run`. Out: its leaf. The loops, and which instruction stands in which, are `lowering::vector`'s; here is one case for
-//! each operation of a routine. A scalar is a vector with the same in every lane. What a parameter is used for decides
-//! whether it is read from its word there, or kept in a register from the beginning (addresses).
+//! In: a `run`. Out: its leaf. `lowering::vector` made the loops and placed the instructions; here is one case for each operation
+//! of a routine. A scalar is broadcast to a vector. An address is loaded to a register at the beginning; other parameters are
+//! loaded from their words where they are used.
 //!
 //! Declined are `i64`, powers of integers, stores along an axis that repeats, distances in memory of 2^31 bytes and more, and a run
 //! that reduces along both axes.
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use cranelift_entity::SecondaryMap;
 
 use super::access::{Distance, Spot};
-use super::machine::{Block, Class, Constant, Machine, Mem, Op as Do, Operand, Reg, When};
+use super::machine::{Block, Builder, Class, Constant, Mem, Op as Do, Operand, Reg, When};
 use super::{Leaf, Stages};
 use crate::lowering::vector::{Declined, Lowered, declined, lower_for};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
 use crate::shape::Elem;
 use crate::ssa::{self, BlockCall, Value};
 use crate::tile::{Body, Cpu, Extent, Feature, Inst};
-use crate::vector::routine::{InstData, Op, Place, Routine, Terminator, Type};
+use crate::vector::routine::{AddressMode, InstData, Op, Routine, Terminator, Type};
 
 /// The leaf of a run on a CPU that has leaves, or why it has none.
 pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Result<Leaf, Declined> {
@@ -27,7 +27,7 @@ pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts:
         return Err(reason);
     }
     let Lowered { routine, words, origins } = lower_for(level, "run", body, (rows, cols), insts)?;
-    let mut m = Machine::new(level.width());
+    let mut m = Builder::new(level.width());
     m.shortens = level.has(Feature::Bf16);
     let mut p =
         Print { m, routine: &routine, held: SecondaryMap::new(), blocks: BTreeMap::new(), known: BTreeMap::new() };
@@ -74,7 +74,7 @@ enum Held {
 type Known = (Value, usize);
 
 struct Print<'a> {
-    m: Machine,
+    m: Builder,
     routine: &'a Routine,
     held: SecondaryMap<Value, Option<Held>>,
     blocks: BTreeMap<ssa::Block, Block>,
@@ -234,7 +234,7 @@ impl Print<'_> {
     }
 
     /// A place in memory, and the operands that are left.
-    fn place<'o>(&mut self, place: Place, operands: &'o [Value]) -> Option<(Mem, &'o [Value])> {
+    fn place<'o>(&mut self, place: AddressMode, operands: &'o [Value]) -> Option<(Mem, &'o [Value])> {
         let (of_place, rest) = operands.split_at_checked(place.operands())?;
         let mut mem = Mem::at(self.reg(*of_place.first()?)?).plus(place.offset);
         if let Some(index) = of_place.get(1) {

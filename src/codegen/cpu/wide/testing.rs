@@ -1,4 +1,4 @@
-//! For tests: runs leaf functions in this process, and looks at what they are made of.
+//! For tests: runs leaf functions in this process, and disassembles them.
 
 use iced_x86::{CpuidFeature, Decoder, DecoderOptions, Formatter as _, IntelFormatter, Mnemonic};
 

@@ -3,10 +3,10 @@
 //! In: the width and the tiles' layout ([`TransposeShape`]). Out: code that takes two words: the addresses of the operand
 //! and of the result. Elements are of 4 bytes.
 //!
-//! A block of 16 x 16 (AVX-512) or 8 x 8 (AVX2) is loaded by rows, and goes through registers alone: pairs of rows are
+//! A block of 16 x 16 (AVX-512) or 8 x 8 (AVX2) is loaded by rows and transposed in registers: pairs of rows are
 //! interleaved by elements, then by pairs, which puts a block of 4 x 4 in each 128-bit lane in its final order, then the
-//! 128-bit lanes are exchanged. That is one shuffle for each register and stage, 64 or 24 in all. What a block
-//! has past the last row or column is read from rows that are there, and is written to padding or not at all.
+//! 128-bit lanes are exchanged. That is one shuffle for each register and stage, 64 or 24 in all. For the rows and columns of a
+//! block past the last ones, existing rows are read, and the results are written to padding or not at all.
 
 use iced_x86::{Code, Instruction, Register};
 

@@ -1,14 +1,13 @@
-//! Index values of a body as forms, and what the way to a block says of them.
+//! Index values of a body as polynomials, and the facts that hold in each block.
 //!
-//! In: a body whose structure is in order, block by block, each after those that dominate it. Out: for each value of type
-//! `index` its form, and for each block the facts that hold in it: conditions of the branches that lead there, and what
-//! `check_index` has let through.
+//! In: a well-formed body, block by block, each after those that dominate it. Out: for each value of type `index` its form, and
+//! for each block the facts that hold in it: conditions of the branches that lead there, and what `check_index` has checked.
 //!
-//! A loop's counter, an argument of a block that every path round raises by the same number, is where it starts plus that
-//! number times a new atom. What is not understood is an atom that may be anything.
+//! An induction variable, an argument of a block that every path around the loop increases by the same number, is its initial
+//! value plus that number times a new atom. Any other value is an atom without bounds.
 //!
-//! Forms are exact, and the machine counts modulo 2^64. Sums and products are the same modulo 2^64, so where a result is
-//! proved to be small it is right; what compares or divides asks that its operands fit ([`Flow::fits`]). Dimensions, and the
+//! Forms are exact, and the machine computes modulo 2^64. Sums and products agree modulo 2^64, so a result that is proved to be
+//! small is right; comparisons and divisions require that their operands fit ([`Flow::fits`]). Dimensions, and the
 //! sizes that are made of them, count as numbers that fit: entry points refuse others.
 
 use cranelift_entity::SecondaryMap;

@@ -1,9 +1,9 @@
 //! That a kernel stays in its buffers, and its tiles in their extents.
 //!
-//! In: a kernel whose structure and types are in order, and what its plans say of the dimensions. Out: an error for each
+//! In: a kernel whose structure and types are checked, and what its plans say of the dimensions. Out: an error for each
 //! access that is not proved to lie in its buffer, for each extent that may be below 0 or above its largest value, and for
-//! each axis of the grid that may be negative. A tile without elements accesses nothing, so an access is judged where each
-//! extent is at least 1.
+//! each axis of the grid that may be negative. A tile without elements accesses nothing, so an access is checked assuming
+//! that each extent is at least 1.
 
 use std::collections::BTreeSet;
 

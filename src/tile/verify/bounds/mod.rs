@@ -1,11 +1,12 @@
 //! That accesses stay in their buffers, proved for all values of the dimensions.
 //!
-//! In: a module whose kernels and plans are in order otherwise. Out: errors for what is not proved. The parts: forms of
-//! indices (`poly`), proofs (`prove`), what the control flow says (`flow`), what kernels and plans owe (`kernel`, `plan`).
+//! In: a module whose kernels and plans are otherwise well formed. Out: errors for what is not proved. The parts: indices as
+//! polynomials (`poly`), proofs (`prove`), facts from control flow (`flow`), what is to be proved of kernels and plans (`kernel`,
+//! `plan`).
 //!
 //! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the
-//! entry point's conditions hold; and what a plan checks by `check_index` before its first launch does. A kernel is checked once for each set of facts of the plans that launch it, and without facts
-//! if none does. An extent with a divisor counts as exact only where the conditions make it whole.
+//! entry point's conditions hold; and what a plan checks by `check_index` before its first launch does. A kernel is checked once
+//! for each set of facts of the plans that launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions make it whole.
 
 mod flow;
 mod kernel;

@@ -1,9 +1,9 @@
 //! That the buffers of a plan lie in what they are made of, and that it writes only what may be written.
 //!
-//! In: a plan whose structure and types are in order, and what its entry point says of the dimensions. Out: an error for each
+//! In: a plan whose structure and types are checked, and what its entry point says of the dimensions. Out: an error for each
 //! buffer that is not proved to lie inside of its argument, result, parameter, tap, slot or packed area, for each slot whose size
-//! may be negative, for each launch that writes what is not to be written, and for each index that may be out of range. A
-//! buffer without elements is nowhere, so a buffer is judged where each extent is at least 1.
+//! may be negative, for each launch that writes read-only memory, and for each index that may be out of range. A
+//! buffer without elements takes no memory, so a buffer is checked assuming that each extent is at least 1.
 
 use cranelift_entity::SecondaryMap;
 

@@ -3,11 +3,11 @@
 //! In: atoms with bounds (`i` of a grid is at least 0, and `64*i` at most `S - 1`), facts (forms that are at least 0 at a
 //! place), a form. Out: is the form at least 0 for all values of the atoms that obey them? "No" means: not found.
 //!
-//! The atom that was made last is eliminated first: where its coefficient is at least 0 it is replaced by a lower bound, where
-//! it is at most 0 by an upper one, and of several bounds each is tried. What is one of several forms (a `min`, or what a
+//! As in Fourier-Motzkin elimination, atoms are eliminated one by one, the newest first. Where its coefficient is at least 0 it is replaced
+//! by a lower bound, where it is at most 0 by an upper one, and of several bounds each is tried. What is one of several forms (a `min`, or what a
 //! block is given) must be right for each of them, unless it is bounded by any of them. As bounds are forms of earlier atoms, this ends.
 //! What is left has symbols alone; a negative term is then cancelled by a multiple of a fact that has it too, and what is a
-//! multiple of a fact is divided by it. Each step is an implication, so what is found is a proof, whatever is missed.
+//! multiple of a fact is divided by it. Each step is an implication: the prover is sound, but not complete.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
-//! What is under way at each point of a kernel for a GPU, along every path.
+//! Asynchronous operations in flight at each point of a kernel for a GPU, along every path: a forward data-flow analysis.
 //!
-//! The state of a point says which groups of asynchronous operations are under way and in which order, which slots and
+//! The state of a point says which groups of asynchronous operations are in flight and in which order, which slots and
 //! pending tiles are still to be used, which tiles of shared memory may no longer be read, and which registers the
-//! products do not see yet. A block begins in one state, whichever way it is reached; a jump gives the block's arguments
-//! the states of what it hands over.
+//! products do not see yet. A block begins in one state on every path to it; a jump passes the states of its operands on to the
+//! block's arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,6 +136,7 @@ impl State {
         }
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn step(&mut self, body: &Body, i: Inst) -> Result<(), String> {
         let data = body.inst(i);
         for v in &data.operands {
@@ -240,7 +241,45 @@ impl State {
                     self.reads.insert(v, reads);
                 }
             }
-            _ => self.unseen.extend(data.result.filter(|v| is_fragment(body, *v))),
+            // They have no part in the protocols; what they write to fragments, products must not read without a fence.
+            Op::Const(_)
+            | Op::DimValue(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Narrow { .. }
+            | Op::LoadScalar
+            | Op::CheckIndex { .. }
+            | Op::Load { .. }
+            | Op::Store { .. }
+            | Op::Full
+            | Op::Copy
+            | Op::Iota { .. }
+            | Op::Reduce { .. }
+            | Op::Element
+            | Op::Transpose
+            | Op::LoadScaled { .. }
+            | Op::LoadPairs
+            | Op::PairRows
+            | Op::Dot { .. }
+            | Op::Run { .. }
+            | Op::Window { .. }
+            | Op::DotPanels { .. }
+            | Op::LoadFragment
+            | Op::Pack
+            | Op::Mma
+            | Op::Ring { .. }
+            | Op::NamedBarrier { .. }
+            | Op::Arg(_)
+            | Op::Out(_)
+            | Op::Tap { .. }
+            | Op::Param { .. }
+            | Op::Slot(_)
+            | Op::Packed { .. }
+            | Op::View { .. }
+            | Op::Launch { .. } => self.unseen.extend(data.result.filter(|v| is_fragment(body, *v))),
         }
         // A block that is run again makes its values anew.
         if let Some(v) = data.result {

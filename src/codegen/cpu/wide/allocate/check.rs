@@ -1,14 +1,13 @@
-//! Is an allocation right? A proof for one function, which knows nothing of how registers were chosen.
+//! The allocation checker: proves for one function that its register allocation is correct, independently of the allocator.
 //!
-//! In: the function over virtual registers and the one over physical ones. Out: what is wrong, if anything is. The latter is
-//! gone through symbolically: for each place (a register, a part of the frame) it is known which virtual registers' values it
-//! holds, on every path that leads there. An instruction that was in the function must read each operand from a place that
-//! holds it; a move, load or store of the allocator's carries what its source holds. Where paths meet, a place holds what it
-//! holds on all of them. This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A New
+//! In: the function over virtual registers and the one over physical ones. Out: an error, if there is one. The latter is
+//! executed symbolically: for each location (a register, a slot of the frame) it is known which virtual registers' values it
+//! holds, on every path. An instruction of the original function must read each operand from a location that holds it; a move,
+//! load or store of the allocator copies what its source holds. Where paths meet, a location holds what it holds on all of them. This is the checker of Cranelift's allocator (regalloc2, `src/checker.rs`; "Cranelift, Part 4: A New
 //! Register Allocator", C. Fallin 2022).
 //!
-//! What also must hold: nothing of the function is omitted but copies and constants, ties are kept, `rdi`, `rbp`, `rsp` and
-//! what the function itself has in the frame are left alone, and what is written of others is among what is saved.
+//! Also: nothing is omitted but copies and constants, tied operands share a register, `rdi`, `rbp`, `rsp` and the function's own
+//! frame are left alone, and all callee-saved registers that are written are saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +19,7 @@ use crate::codegen::cpu::wide::machine::{
 
 /// Where a value can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Location {
     /// A register.
     Register(Physical),
     /// In the frame.
@@ -30,7 +29,7 @@ enum Place {
 }
 
 /// Which values each place holds.
-type State = BTreeMap<Place, BTreeSet<Reg>>;
+type State = BTreeMap<Location, BTreeSet<Reg>>;
 
 struct Checker<'a> {
     function: &'a Function,
@@ -105,21 +104,21 @@ impl Checker<'_> {
     }
 
     /// What a place in memory is.
-    fn place_of(&self, m: &Mem<Physical>) -> Result<Place, String> {
+    fn place_of(&self, m: &Mem<Physical>) -> Result<Location, String> {
         match (m.base, m.index) {
             (Base::Frame, None) if m.offset >= self.function.frame && m.offset < self.allocated.frame => {
-                Ok(Place::Slot(m.offset))
+                Ok(Location::Slot(m.offset))
             }
-            (Base::Pool(n), None) => Ok(Place::Pool(n)),
+            (Base::Pool(n), None) => Ok(Location::Pool(n)),
             _ => Err(format!("{m:?} is no place of the allocator's")),
         }
     }
 
     /// Does a place hold a register's value?
-    fn holds(&self, state: &State, place: Place, r: Reg) -> Result<(), String> {
+    fn holds(&self, state: &State, place: Location, r: Reg) -> Result<(), String> {
         let held = match place {
-            Place::Pool(n) => self.constants[r.index()] == Some(n),
-            Place::Register(p) if p.class != self.function.class(r) => false,
+            Location::Pool(n) => self.constants[r.index()] == Some(n),
+            Location::Register(p) if p.class != self.function.class(r) => false,
             place => state.get(&place).is_some_and(|set| set.contains(&r)),
         };
         if held { Ok(()) } else { Err(format!("{place:?} holds {:?}, not {r:?}", state.get(&place))) }
@@ -132,25 +131,25 @@ impl Checker<'_> {
         }
         let (to, class, from) = match (inst.op, inst.dst, inst.srcs.as_slice()) {
             (Op::Copy | Op::MaskCopy | Op::Mov, Some(to), [Operand::Reg(from)]) => {
-                (Place::Register(to), from.class, Place::Register(*from))
+                (Location::Register(to), from.class, Location::Register(*from))
             }
             (Op::Load | Op::Spread | Op::MaskCopy | Op::Mov, Some(to), [Operand::Mem(from)]) => {
                 let from = self.place_of(from)?;
-                if matches!(from, Place::Pool(_)) != (inst.op == Op::Spread) {
+                if matches!(from, Location::Pool(_)) != (inst.op == Op::Spread) {
                     return Err(format!("{inst:?} does not read what is there"));
                 }
-                (Place::Register(to), self.carried(inst.op)?, from)
+                (Location::Register(to), self.carried(inst.op)?, from)
             }
             (Op::Store | Op::MaskSpill | Op::Spill, None, [Operand::Mem(to), Operand::Reg(from)]) => {
-                (self.place_of(to)?, from.class, Place::Register(*from))
+                (self.place_of(to)?, from.class, Location::Register(*from))
             }
             _ => return Err(format!("{inst:?} is no move")),
         };
-        if self.carried(inst.op)? != class || matches!(to, Place::Register(p) if p.class != class) {
+        if self.carried(inst.op)? != class || matches!(to, Location::Register(p) if p.class != class) {
             return Err(format!("{inst:?} is of another class than its registers"));
         }
         let values = match from {
-            Place::Pool(n) => self.constant(n)?,
+            Location::Pool(n) => self.constant(n)?,
             from => state.get(&from).cloned().unwrap_or_default(),
         };
         state.insert(to, values);
@@ -194,19 +193,19 @@ impl Checker<'_> {
     /// Is an operand where it is read?
     fn operand(&self, state: &State, virt: &Operand, phys: &Operand<Physical>) -> Result<(), String> {
         match (virt, phys) {
-            (Operand::Reg(r), Operand::Reg(p)) => self.holds(state, Place::Register(*p), *r),
+            (Operand::Reg(r), Operand::Reg(p)) => self.holds(state, Location::Register(*p), *r),
             (Operand::Reg(r), Operand::Mem(m)) => self.holds(state, self.place_of(m)?, *r),
             (Operand::Imm(a), Operand::Imm(b)) if a == b => Ok(()),
             (Operand::Mem(a), Operand::Mem(b)) if a.offset == b.offset => {
                 match (a.base, b.base) {
-                    (Base::Reg(r), Base::Reg(p)) => self.holds(state, Place::Register(p), r)?,
+                    (Base::Reg(r), Base::Reg(p)) => self.holds(state, Location::Register(p), r)?,
                     (Base::Words, Base::Words) | (Base::Frame, Base::Frame) => {}
                     (Base::Pool(m), Base::Pool(n)) if m == n => {}
                     _ => return Err(format!("{b:?} is not {a:?}")),
                 }
                 match (a.index, b.index) {
                     (None, None) => Ok(()),
-                    (Some((r, s)), Some((p, t))) if s == t => self.holds(state, Place::Register(p), r),
+                    (Some((r, s)), Some((p, t))) if s == t => self.holds(state, Location::Register(p), r),
                     _ => Err(format!("{b:?} is not {a:?}")),
                 }
             }
@@ -244,7 +243,7 @@ impl Checker<'_> {
         result?;
         match (virt.mask, phys.mask) {
             (None, None) => Ok(()),
-            (Some((r, zero)), Some((p, other))) if zero == other => self.holds(state, Place::Register(p), r),
+            (Some((r, zero)), Some((p, other))) if zero == other => self.holds(state, Location::Register(p), r),
             _ => Err("the mask is another one".into()),
         }
     }
@@ -253,7 +252,7 @@ impl Checker<'_> {
         self.reads(state, virt, phys)?;
         match (virt.tied, phys.tied) {
             (None, None) => {}
-            (Some(r), Some(p)) if phys.dst == Some(p) => self.holds(state, Place::Register(p), r)?,
+            (Some(r), Some(p)) if phys.dst == Some(p) => self.holds(state, Location::Register(p), r)?,
             _ => return Err("the tied operand is not in the register of the result".into()),
         }
         let (dst, p) = match (virt.dst, phys.dst) {
@@ -262,12 +261,12 @@ impl Checker<'_> {
             _ => return Err("the result is of another class".into()),
         };
         let mut values = match (copied(virt), phys.srcs.as_slice()) {
-            (Some(_), [Operand::Reg(from)]) => state.get(&Place::Register(*from)).cloned().unwrap_or_default(),
+            (Some(_), [Operand::Reg(from)]) => state.get(&Location::Register(*from)).cloned().unwrap_or_default(),
             _ => BTreeSet::new(),
         };
         state.values_mut().for_each(|set| _ = set.remove(&dst));
         values.insert(dst);
-        state.insert(Place::Register(p), values);
+        state.insert(Location::Register(p), values);
         Ok(())
     }
 

@@ -1,12 +1,12 @@
-//! Registers that shall be one: what a jump gives to a parameter and the parameter, and what goes from turn to turn of a loop.
+//! Coalescing: arguments of jumps with block parameters, and loop-carried values.
 //!
-//! In: live ranges. Out: bundles of registers that are never live at once, so that each can have one place. Tried in order:
-//! the arguments of jumps with the parameters, where the argument is no constant (constants are better left in memory); then,
-//! where a value comes back to a loop's beginning, the values that it goes through on the way by one operation, as a sum
-//! that several instructions add to. Copies are not looked at here: `scan` tries to give both the same register.
+//! In: live ranges. Out: bundles of registers that are never live at once, so that each bundle can have one location. Tried in
+//! order: the arguments of jumps with the parameters, where the argument is not a constant (constants are better left in
+//! memory); then, for a loop-carried value, the chain of tied operations that computes the next one, such as a sum that several
+//! instructions add to. Copies are not considered here: `scan` tries to give both the same register.
 //!
 //! This is the plain form of what Boissinot, Darte, Rastello, de Dinechin & Guillon (2009, "Revisiting Out-of-SSA Translation
-//! for Correctness, Code Quality, and Efficiency") do: ranges that meet are never put together, even where the values are the
+//! for Correctness, Code Quality, and Efficiency") do: ranges that interfere are never coalesced, even where the values are the
 //! same.
 
 use super::liveness::{Range, Segment};

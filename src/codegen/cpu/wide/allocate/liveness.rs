@@ -1,12 +1,12 @@
-//! Where each register is live: between what writes it and what reads it last, along every path through the function.
+//! Live ranges: where each register is live, between its definition and its last uses, along every path through the function.
 //!
 //! In: a function, and its instructions with ties as copies. Out: for each register its range, as points of the code in
-//! order. What is live at a block's beginning is found by going backwards until nothing changes (Aho, Lam, Sethi & Ullman,
-//! *Compilers*, 9.2.5).
+//! order. Live-in sets are computed by backward data-flow analysis to a fixed point (Aho, Lam, Sethi & Ullman, *Compilers*,
+//! 9.2.5).
 //!
-//! An instruction has two points: it reads at the first and writes at the second, so that what it reads last and what it
-//! writes may share a register. What a jump gives to a block's parameters is read at the block's last point; they are written
-//! at the first point of theirs.
+//! An instruction has two points: it reads at the first and writes at the second, so an operand whose last use it is
+//! and its result may share a register. The arguments of a jump are read at the last point of its block; the parameters are
+//! written at the first point of theirs.
 
 use super::Step;
 use crate::codegen::cpu::wide::machine::{Function, Inst, Reg};

@@ -5,15 +5,15 @@
 //!
 //! 1. here, an operand that is tied to a result is copied into the result's register first ([`two_address`]);
 //! 2. `liveness`: where each register is live;
-//! 3. `coalesce`: registers that shall be one, so that jumps and copies need no moves: *bundles*;
+//! 3. `coalesce`: *bundles* of registers that share a location, so that jumps and copies need no moves;
 //! 4. `scan`: a register for each bundle, or none;
-//! 5. `rewrite`: the code, with what is left of the copies, and spills.
+//! 5. `rewrite`: the code, with spills and the remaining moves.
 //!
-//! `check` proves for one function that the result does what was given; tests ask it of every leaf, and of random functions.
+//! `check` proves an allocation correct; tests run it on every leaf, and on random functions.
 //!
 //! Where registers run out, the bundle that costs least for its length is spilled whole: a constant to the
-//! pool, from where its uses fold it as an operand, anything else to the frame. Only if something must be spilled are a few
-//! registers kept back to carry it.
+//! pool, from where its uses fold it as an operand, anything else to the frame. Only if something is spilled, a few registers are
+//! reserved for reloads.
 
 #[cfg(test)]
 mod check;

@@ -1,9 +1,9 @@
-//! The code over physical registers: spills, and the moves that are left.
+//! The code over physical registers: spills, and the remaining moves.
 //!
-//! In: a function and a place for each bundle. Out: its instructions with these places. What lies in memory is folded into
-//! the instruction where that takes such an operand, else it is loaded into a carrier before it and stored behind it. What a
-//! jump gives to parameters in other places is moved, all at once in effect: at the end of the block that jumps there, if it
-//! does nothing else; else at the beginning of the one it goes to, if nobody else goes there; else in a block between.
+//! In: a function and a location for each bundle. Out: its instructions with these locations. An operand in memory is folded into
+//! an instruction that takes one, else it is loaded into a reserved register before the instruction and stored after it. The
+//! arguments of a jump are moved to the parameters by a parallel move: at the end of the block that jumps, if that is its only
+//! successor; else at the beginning of the target, if that is its only predecessor; else the edge is split.
 
 use super::coalesce::Bundles;
 use super::scan::copied;
@@ -15,7 +15,7 @@ use crate::tile;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Location {
     Register(Physical),
     Memory(Mem<Physical>),
 }
@@ -28,7 +28,7 @@ struct Rewrite<'a> {
     bundles: &'a Bundles,
     carriers: &'a [Vec<u8>; 3],
     /// The place of each bundle.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<Location>>,
     /// Bytes of the frame.
     frame: i32,
     /// The block that is being made.
@@ -48,7 +48,7 @@ pub(super) fn rewrite(
     assignment: &Assignment,
 ) -> Option<Allocated> {
     let physical = |(r, n): (usize, &Option<u8>)| {
-        n.map(|number| Place::Register(Physical { class: registers.classes[r], number }))
+        n.map(|number| Location::Register(Physical { class: registers.classes[r], number }))
     };
     let mut r = Rewrite {
         registers,
@@ -65,7 +65,7 @@ pub(super) fn rewrite(
             Some(n) => Mem::pool(n),
             None => r.room(),
         };
-        r.places[bundle.index()] = Some(Place::Memory(place));
+        r.places[bundle.index()] = Some(Location::Memory(place));
     }
     let mut predecessors = vec![0; function.blocks.len()];
     for target in function.blocks.iter().flat_map(|b| b.end.targets()) {
@@ -157,7 +157,7 @@ impl Rewrite<'_> {
         Mem::frame(at)
     }
 
-    fn place(&self, r: Reg) -> Option<Place> {
+    fn place(&self, r: Reg) -> Option<Location> {
         self.places[self.bundles.of(r).index()]
     }
 
@@ -168,7 +168,7 @@ impl Rewrite<'_> {
     /// Where a register is in memory, if it is.
     fn memory(&self, o: Option<&Operand>) -> Option<Mem<Physical>> {
         match (o, o.and_then(|o| o.regs().next()).and_then(|r| self.place(r))) {
-            (Some(Operand::Reg(_)), Some(Place::Memory(m))) => Some(m),
+            (Some(Operand::Reg(_)), Some(Location::Memory(m))) => Some(m),
             _ => None,
         }
     }
@@ -183,7 +183,7 @@ impl Rewrite<'_> {
         }
         let dst = match inst.dst {
             // A constant that lies in memory is there.
-            Some(d) if matches!(self.place(d)?, Place::Memory(Mem { base: Base::Pool(_), .. })) => return Some(()),
+            Some(d) if matches!(self.place(d)?, Location::Memory(Mem { base: Base::Pool(_), .. })) => return Some(()),
             dst => dst,
         };
         let mut done = self.instruction(inst.clone())?;
@@ -192,13 +192,13 @@ impl Rewrite<'_> {
             return Some(());
         };
         let place = match self.place(d)? {
-            Place::Register(p) => {
+            Location::Register(p) => {
                 done.dst = Some(p);
                 done.tied = inst.tied.map(|_| p);
                 self.out.push((done, step.from));
                 return Some(());
             }
-            Place::Memory(m) => m,
+            Location::Memory(m) => m,
         };
         let class = self.class(d);
         let through = match self.carried.iter().find(|(r, _)| *r == d) {
@@ -282,8 +282,8 @@ impl Rewrite<'_> {
     /// The register that a value is in, or a carrier with it.
     fn fetch(&mut self, r: Reg) -> Option<Physical> {
         let place = match self.place(r)? {
-            Place::Register(p) => return Some(p),
-            Place::Memory(m) => m,
+            Location::Register(p) => return Some(p),
+            Location::Memory(m) => m,
         };
         if let Some((_, c)) = self.carried.iter().find(|(carried, _)| *carried == r) {
             return Some(*c);
@@ -304,7 +304,7 @@ impl Rewrite<'_> {
             }
         }
         while !open.is_empty() {
-            let is_read = |to: &Place| open.iter().any(|(_, _, from)| from == to);
+            let is_read = |to: &Location| open.iter().any(|(_, _, from)| from == to);
             match open.iter().position(|(_, to, _)| !is_read(to)) {
                 Some(n) => {
                     let (class, to, from) = open.swap_remove(n);
@@ -313,7 +313,7 @@ impl Rewrite<'_> {
                 None => {
                     // All that are left go round: one of them is put aside.
                     let (class, to, _) = *open.first()?;
-                    let aside = Place::Memory(self.room());
+                    let aside = Location::Memory(self.room());
                     self.move_(class, aside, to)?;
                     open.iter_mut().filter(|(_, _, from)| *from == to).for_each(|(_, _, from)| *from = aside);
                 }
@@ -322,14 +322,14 @@ impl Rewrite<'_> {
         Some(())
     }
 
-    fn move_(&mut self, class: Class, to: Place, from: Place) -> Option<()> {
+    fn move_(&mut self, class: Class, to: Location, from: Location) -> Option<()> {
         let code = match (to, from) {
-            (Place::Register(to), Place::Register(from)) => {
+            (Location::Register(to), Location::Register(from)) => {
                 vec![plain(class.copy(), Some(to), vec![Operand::Reg(from)])]
             }
-            (Place::Register(to), Place::Memory(from)) => vec![load(to, from)],
-            (Place::Memory(to), Place::Register(from)) => vec![store(class, to, from)],
-            (Place::Memory(to), Place::Memory(from)) => {
+            (Location::Register(to), Location::Memory(from)) => vec![load(to, from)],
+            (Location::Memory(to), Location::Register(from)) => vec![store(class, to, from)],
+            (Location::Memory(to), Location::Memory(from)) => {
                 let number = *self.carriers[class as usize].last()?;
                 let c = Physical { class, number };
                 vec![load(c, from), store(class, to, c)]

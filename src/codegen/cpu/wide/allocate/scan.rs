@@ -1,8 +1,8 @@
-//! A register for each bundle, where there is one.
+//! Linear scan: a register for each bundle, or a spill.
 //!
-//! In: bundles with their ranges. Out: for each its number, or that it is spilled. Bundles come in the order in which they
-//! begin, and each holds its register from its first point to its last. Where none is free, the one that costs least gives
-//! way: what its instructions would cost, each eight times for a loop around it, by how long it is.
+//! In: bundles with their ranges. Out: for each the number of its register, or that it is spilled. Bundles come in the order in
+//! which they begin, and each holds its register from its first point to its last. Where none is free, the bundle with the
+//! lowest spill weight is spilled: the number of its uses, times eight for each loop around them, divided by its length.
 
 use super::coalesce::Bundles;
 use super::{GENERAL, Registers, Step, depths};

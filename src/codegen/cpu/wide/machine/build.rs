@@ -1,7 +1,7 @@
-//! Making a function: instructions are appended to the block at hand, blocks follow in the order in which they are started.
+//! Building a function: instructions are appended to the current block; blocks follow in the order in which they are started.
 //!
-//! In: calls, from instruction selection. Out: a [`Function`] without what nobody reads. What this must not know: tiles,
-//! which registers there are.
+//! In: calls, from instruction selection. Out: a [`Function`] without dead instructions. What this must not know: tiles, which
+//! physical registers there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{Block, BlockData, Class, Constant, Function, Inst, Mem, Op, Operand,
 use crate::tile::{self, Width};
 
 /// A function being made.
-pub(in super::super) struct Machine {
+pub(in super::super) struct Builder {
     function: Function,
     /// The block that is at hand.
     now: usize,
@@ -30,12 +30,12 @@ pub(in super::super) struct Machine {
     known: BTreeMap<Constant, Reg>,
 }
 
-impl Machine {
+impl Builder {
     /// An empty function.
-    pub(in super::super) fn new(width: Width) -> Machine {
+    pub(in super::super) fn new(width: Width) -> Builder {
         let entry = BlockData { params: Vec::new(), insts: Vec::new(), end: Terminator::Return };
         let (classes, pool) = (Vec::new(), Vec::new());
-        Machine {
+        Builder {
             function: Function { width, blocks: vec![entry], classes, pool, frame: 0 },
             now: 0,
             layout: vec![0],
@@ -256,7 +256,7 @@ impl Machine {
 
     /// The function, whose last block returns: blocks in order, constants first, and nothing that is not read.
     pub(in super::super) fn finish(self) -> Function {
-        let Machine { mut function, layout, mut prelude, .. } = self;
+        let Builder { mut function, layout, mut prelude, .. } = self;
         let mut places = vec![0; function.blocks.len()];
         for (place, block) in (0u32..).zip(&layout) {
             places[*block] = place;

@@ -1,11 +1,11 @@
 //! Code over registers: blocks with parameters, each with instructions and a terminator.
 //!
-//! In: calls of [`Machine`]'s methods (`build`), from instruction selection. Out: a [`Function`] over virtual registers,
-//! which `allocate` makes one over physical registers of, and `encode` bytes. `print` writes either as text, `verify` checks what
-//! is said here. What this must not know: tiles.
+//! In: calls of [`Builder`]'s methods (`build`), from instruction selection. Out: a [`Function`] over virtual registers,
+//! of which `allocate` makes one over physical registers, and `encode` bytes. `print` writes either as text, `verify` checks the
+//! rules below. What this must not know: tiles.
 //!
-//! Virtual registers are SSA: each is written once, by an instruction or as a parameter of a block, and what is written
-//! dominates what is read. A jump gives the parameters of the block that it goes to their values. Registers are of three
+//! Virtual registers are SSA: each is defined once, by an instruction or as a parameter of a block, and the definition dominates
+//! the uses. A jump passes arguments to the parameters of its target. Registers are of three
 //! classes: vectors of the whole width, masks (at AVX-512 only) and general registers of 64 bits.
 //!
 //! An instruction writes at most one register. Where the machine's instruction also reads what it writes (`FMA`, additions
@@ -31,7 +31,7 @@ use std::fmt;
 
 use cranelift_entity::entity_impl;
 
-pub(super) use build::Machine;
+pub(super) use build::Builder;
 pub(super) use op::{Op, View};
 pub(super) use print::{Note, print, print_allocated};
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The instructions: one table of names, operands, meanings and encodings.
 //!
-//! In: an operation and a width. Out: its encoding, the classes and views of its operands. `attnc list mir` shows the table.
+//! In: an operation and a width. Out: its encoding, the register classes and views of its operands. `attnc list mir` shows the table.
 //! What this must not know: what instructions are selected for, which registers they get.
 
 use iced_x86::Code;

@@ -1,8 +1,7 @@
 //! The text form, as `--emit mir` shows it.
 //!
-//! In: a function over virtual or physical registers, and what is said of the operation that code is made from. Out: text. That
-//! of virtual registers reads back (`read`), but for its comments. Virtual registers have numbers in the order in which they
-//! are written.
+//! In: a function over virtual or physical registers, and comments on the operations that its code comes from. Out: text. That of
+//! virtual registers reads back (`read`), without comments. Virtual registers are numbered in the order of their definitions.
 //!
 //! ```text
 //! leaf @leaf.run.avx512.0, vectors=512, frame=0 {

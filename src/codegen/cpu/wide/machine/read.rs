@@ -1,7 +1,6 @@
-//! Reading the text form back, to show that it says everything.
+//! Reads the text form back, to show that it is complete.
 //!
-//! In: the text of leaves over virtual registers. Out: their names and functions, without what their code is made from, which
-//! stands in comments alone.
+//! In: the text of leaves over virtual registers. Out: their names and functions, without the comments.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! What holds of every function over virtual registers.
+//! The verifier of functions over virtual registers.
 //!
-//! In: a function. Out: what is wrong, if anything is: registers are written once, on every path before they are read; operands are of
-//! the class that the instruction takes; where it reads what it writes, an operand is tied; jumps give each parameter a
-//! value.
+//! In: a function. Out: an error, if there is one. Checked: registers are defined once, and the definition dominates the uses;
+//! operands are of the class that the instruction takes; where an instruction reads what it writes, an operand is tied; jumps
+//! pass an argument to each parameter.
 
 use super::op::Kind;
 use super::{Base, Block, Function, Inst, Mem, Op, Operand, Reg, Terminator};

@@ -57,7 +57,7 @@ impl Guarded {
 
 /// What a value is while a kernel of one block is gone through.
 #[derive(Clone)]
-enum Val {
+enum LeafOperand {
     Index(i64),
     Scalar(u64),
     Buffer(u64, Vec<i64>, Elem),
@@ -85,17 +85,17 @@ fn run_leaves(
 ) -> Option<Vec<Argument>> {
     let dim = |d: &Dim| d.eval(&|s| symbols.get(s).copied()).expect("a dimension");
     let mut memory: Vec<Option<Guarded>> = Vec::new();
-    let mut values: BTreeMap<Value, Val> = BTreeMap::new();
+    let mut values: BTreeMap<Value, LeafOperand> = BTreeMap::new();
     for (p, a) in k.params.iter().zip(args) {
         match (k.body.ty(p.value), a) {
             (Type::Buffer(ty), Argument::Buffer(bytes)) => {
                 let mut guarded = Guarded::new(bytes);
                 let strides = ty.strides.iter().map(dim).collect();
-                values.insert(p.value, Val::Buffer(guarded.address(), strides, ty.elem));
+                values.insert(p.value, LeafOperand::Buffer(guarded.address(), strides, ty.elem));
                 memory.push(Some(guarded));
             }
             (_, Argument::Index(n)) => {
-                values.insert(p.value, Val::Index(*n));
+                values.insert(p.value, LeafOperand::Index(*n));
                 memory.push(None);
             }
             _ => panic!("an argument does not fit"),
@@ -111,10 +111,10 @@ fn run_leaves(
             Op::Const(s) => {
                 let v = data.result.expect("a constant");
                 let x = match k.body.ty(v) {
-                    Type::Index => Val::Index(s.as_i64()),
-                    Type::Scalar(Elem::F32) => Val::Scalar(u64::from((s.as_f64() as f32).to_bits())),
-                    Type::Scalar(Elem::Bool) => Val::Scalar(u64::from(s.as_f64() != 0.0)),
-                    _ => Val::Scalar(u64::from((s.as_i64() as i32).cast_unsigned())),
+                    Type::Index => LeafOperand::Index(s.as_i64()),
+                    Type::Scalar(Elem::F32) => LeafOperand::Scalar(u64::from((s.as_f64() as f32).to_bits())),
+                    Type::Scalar(Elem::Bool) => LeafOperand::Scalar(u64::from(s.as_f64() != 0.0)),
+                    _ => LeafOperand::Scalar(u64::from((s.as_i64() as i32).cast_unsigned())),
                 };
                 values.insert(v, x);
             }
@@ -123,7 +123,7 @@ fn run_leaves(
                     .unwrap_or_else(|e| panic!("{e:?}:\n{}", text::print_kernel(k, &[])));
                 leaves(&super::testing::listing(&leaf.code, &Vec::new()));
                 let index = |v: &Value| match values.get(v) {
-                    Some(Val::Index(n)) => *n,
+                    Some(LeafOperand::Index(n)) => *n,
                     _ => panic!("{v} is no index"),
                 };
                 let words: Vec<u64> = leaf
@@ -132,18 +132,20 @@ fn run_leaves(
                     .map(|w| match w {
                         Word::Index(v) => index(v).cast_unsigned(),
                         Word::Scalar(v) => match values.get(v) {
-                            Some(Val::Scalar(x)) => *x,
+                            Some(LeafOperand::Scalar(x)) => *x,
                             _ => panic!("{v} is no scalar"),
                         },
                         Word::Address { buffer, indices } => {
-                            let Some(Val::Buffer(start, strides, elem)) = values.get(buffer) else {
+                            let Some(LeafOperand::Buffer(start, strides, elem)) = values.get(buffer) else {
                                 panic!("no buffer")
                             };
                             let at: i64 = indices.iter().map(index).zip(strides).map(|(i, s)| i * s).sum();
                             start.wrapping_add_signed(at * i64::try_from(elem.size()).expect("a size"))
                         }
                         Word::StrideBytes { buffer, axis } => {
-                            let Some(Val::Buffer(_, strides, elem)) = values.get(buffer) else { panic!("no buffer") };
+                            let Some(LeafOperand::Buffer(_, strides, elem)) = values.get(buffer) else {
+                                panic!("no buffer")
+                            };
                             (strides[*axis] * i64::try_from(elem.size()).expect("a size")).cast_unsigned()
                         }
                         Word::Scratch => scratch_address,

@@ -14,7 +14,7 @@ const COLS: i64 = 109;
 
 /// A tile, or a scalar.
 #[derive(Clone)]
-struct Val {
+struct RandomValue {
     name: String,
     elem: Elem,
     /// Has it the run's rows and columns?
@@ -35,7 +35,7 @@ struct Gen {
     lines: Vec<String>,
     params: Vec<String>,
     args: Vec<Argument>,
-    vals: Vec<Val>,
+    vals: Vec<RandomValue>,
     rows: String,
     cols: String,
     most: (i64, i64),
@@ -149,7 +149,7 @@ impl Gen {
         format!("{name}{access}")
     }
 
-    fn add(&mut self, text: &str, mut val: Val, in_scratch: bool) {
+    fn add(&mut self, text: &str, mut val: RandomValue, in_scratch: bool) {
         val.name = self.name("v");
         let mut space = " @reg".to_string();
         if in_scratch {
@@ -176,7 +176,7 @@ impl Gen {
     }
 
     /// Has it the extents of the run?
-    fn whole(&self, v: &Val) -> bool {
+    fn whole(&self, v: &RandomValue) -> bool {
         (v.rows || self.rows == "1") && (v.cols || self.cols == "1")
     }
 
@@ -192,13 +192,21 @@ impl Gen {
             other => other,
         };
         let bound = (!special).then_some(8.0);
-        let val =
-            Val { name: String::new(), elem: computed, rows, cols, bound, unsure: false, place: None, old: false };
+        let val = RandomValue {
+            name: String::new(),
+            elem: computed,
+            rows,
+            cols,
+            bound,
+            unsure: false,
+            place: None,
+            old: false,
+        };
         let in_scratch = self.r.below(3) == 0;
         self.add(&format!("load {access}"), val, in_scratch);
     }
 
-    fn operand(&mut self, elem: Elem) -> Option<Val> {
+    fn operand(&mut self, elem: Elem) -> Option<RandomValue> {
         let all: Vec<usize> = (0..self.vals.len()).filter(|n| self.vals[*n].elem == elem).collect();
         if all.is_empty() {
             return None;
@@ -210,7 +218,7 @@ impl Gen {
     fn operation(&mut self, reduce: usize) -> Option<()> {
         let elem = self.r.pick(&[Elem::F32, Elem::F32, Elem::F32, Elem::I32, Elem::Bool]);
         let x = self.operand(elem).filter(|x| !x.name.starts_with("%s"))?;
-        let made = |elem, from: &[&Val], bound| Val {
+        let made = |elem, from: &[&RandomValue], bound| RandomValue {
             name: String::new(),
             elem,
             rows: from.iter().any(|v| v.rows),
@@ -221,7 +229,7 @@ impl Gen {
             old: false,
         };
         let in_scratch = self.r.below(3) == 0;
-        let both = |x: &Val, y: &Val, f: fn(f64, f64) -> f64| Some(f(x.bound?, y.bound?));
+        let both = |x: &RandomValue, y: &RandomValue, f: fn(f64, f64) -> f64| Some(f(x.bound?, y.bound?));
         let compare = ["eq", "ne", "lt", "le", "gt", "ge"];
         match (self.r.below(8), elem) {
             (0, _) => {
@@ -285,7 +293,7 @@ impl Gen {
                 // It can be used after the run only.
                 self.add(&format!("reduce_{op} {}, axis={reduce}", x.name), val, true);
                 let last = self.vals.pop()?;
-                self.vals.push(Val { elem: Elem::I64, name: format!("{}|{}", last.name, last.elem), ..last });
+                self.vals.push(RandomValue { elem: Elem::I64, name: format!("{}|{}", last.name, last.elem), ..last });
             }
             (_, Elem::Bool) => {
                 let y = self.operand(elem)?;
@@ -361,7 +369,7 @@ impl Gen {
     fn kernel(mut self) -> (String, Vec<Argument>) {
         for (name, elem, text) in [("%s1", Elem::F32, "1.5"), ("%s2", Elem::I32, "-3"), ("%s3", Elem::Bool, "true")] {
             self.lines.push(format!("  {name} = const {text} : {elem}"));
-            let val = Val {
+            let val = RandomValue {
                 name: name.to_string(),
                 elem,
                 rows: false,

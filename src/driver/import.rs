@@ -1,0 +1,97 @@
+//! `attnc import DIR`: from a folder of the Hugging Face hub to a program.
+//!
+//! In: the folder, with its `config.json` and safetensors files. Out: the program of [`crate::import`], checked against the
+//! tensors that are there: each of its parameters has one of its name.
+
+use super::session::{CommandError, Session};
+use super::stages;
+use crate::cli::{ImportOptions, ProgramOptions};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::codes::{driver as codes, weights};
+use crate::import::{self, Config, Names, Refusal};
+use crate::runtime::weights::{WeightsFile, members};
+use crate::types;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The files of a checkpoint: all tensors in one, or a list of which file has which.
+const WHOLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// `attnc import DIR -o model.attn`
+pub fn import(options: &ImportOptions) -> Result<(), CommandError> {
+    let mut session = Session::new(&options.messages);
+    let result = import_in(&mut session, options);
+    session.report();
+    result
+}
+
+fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandError> {
+    let stdout = PathBuf::from("-");
+    let output = options.output.as_ref().unwrap_or(&stdout);
+    let config_path = options.folder.join("config.json");
+    let file = s.read(&config_path)?;
+    let (weights, names) = checkpoint(s, &options.folder)?;
+    s.claim(output)?;
+    let refused = |s: &mut Session, about: &Path, refusal: Refusal| {
+        let message = format!("cannot import `{}`: {}", about.display(), refusal.message);
+        let diagnostic = Diagnostic::error(codes::NOT_IMPORTED, message);
+        s.fail(refusal.help.into_iter().fold(diagnostic, Diagnostic::help))
+    };
+    let text = s.text(file);
+    let config = Config::parse(&text, &options.ignore).map_err(|refusal| refused(s, &config_path, refusal))?;
+    let of: Names = names.iter().cloned().collect();
+    let made = import::import(&config, &of).map_err(|refusal| refused(s, &config_path, refusal))?;
+
+    let shown =
+        output.file_name().filter(|_| *output != stdout).map_or("model.attn".into(), |name| name.to_string_lossy());
+    let head = format!(
+        "// {} as a program: made by `attnc import` of {}.\n// It runs with that checkpoint as it is:\n//\n//     attnc run {shown} --weights {} ...\n\n",
+        made.model,
+        in_a_comment(&config_path),
+        in_a_comment(&weights),
+    );
+    let program = format!("{head}{}", made.text);
+    let missing = missing(s, &program, &names)?;
+    if let Some(first) = missing.first() {
+        let more = if missing.len() > 1 { format!(", and {} more", missing.len() - 1) } else { String::new() };
+        let message = format!("the checkpoint has no tensor `{first}`{more}, which a {} needs", made.model);
+        return Err(refused(s, &options.folder, Refusal { message, help: None }));
+    }
+    s.write(output, program.as_bytes())
+}
+
+/// A path in a comment of one line.
+fn in_a_comment(path: &Path) -> String {
+    path.display().to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The weights of a folder, and the names of their tensors.
+fn checkpoint(s: &mut Session, folder: &Path) -> Result<(PathBuf, BTreeSet<String>), CommandError> {
+    let (whole, index) = (folder.join(WHOLE), folder.join(INDEX));
+    let Some(path) = [whole, index].into_iter().find(|path| path.exists()) else {
+        let message = format!("`{}` has neither `{WHOLE}` nor `{INDEX}`", folder.display());
+        let help = "other formats of weights (`pytorch_model.bin`) are programs of their own; save the model with \
+                    `save_pretrained(..., safe_serialization=True)`";
+        return Err(s.fail(Diagnostic::error(codes::NOT_IMPORTED, message).help(help)));
+    };
+    let files = WeightsFile::open(&path).map_err(|text| s.fail(Diagnostic::error(weights::WEIGHTS, text)))?;
+    s.reads(&path);
+    Ok((path, files.names().into_iter().collect()))
+}
+
+/// Names of parameters of the program that are not among those of the tensors.
+fn missing(s: &mut Session, program: &str, names: &BTreeSet<String>) -> Result<Vec<String>, CommandError> {
+    let file = s.sources.add("the imported program", program);
+    let tree = stages::parse(s, file);
+    let typed = types::check(&tree, &mut s.sources, &mut s.diagnostics);
+    s.stop_on_errors()?;
+    let module = stages::lower(s, &typed, &ProgramOptions::default())?;
+    // An array of more layers than there are tensors lacks one of the first that many.
+    let enough = names.len() as u64 + 1;
+    let all = module.params.iter().flat_map(|param| {
+        let counts: Vec<u64> = param.counts.iter().map(|count| (*count).min(enough)).collect();
+        members(&param.name, &counts)
+    });
+    Ok(all.filter(|name| !names.contains(name)).collect())
+}

@@ -1,0 +1,286 @@
+//! A `config.json`, read field by field.
+//!
+//! In: its text, which is untrusted. Out: values of the types that a family asks for, and at the end the proof that every field
+//! with a meaning was asked for ([`Config::all_known`]): a field that nobody read might be one that changes the results.
+
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+/// Fields that change nothing in what a model computes from tokens or pixels when it is not trained: what they are for is said
+/// behind them.
+const WITHOUT_EFFECT: [&str; 84] = [
+    // Where the file comes from.
+    "_name_or_path",
+    "_commit_hash",
+    "_attn_implementation",
+    "_attn_implementation_autoset",
+    "auto_map",
+    "transformers_version",
+    "transformers.js_config",
+    "finetuning_task",
+    "language",
+    "license",
+    // How numbers are stored, and how a framework runs the model.
+    "dtype",
+    "torch_dtype",
+    "torchscript",
+    "use_bfloat16",
+    "tf_legacy_loss",
+    "use_cache",
+    "pretraining_tp",
+    "chunk_size_feed_forward",
+    "gradient_checkpointing",
+    "low_cpu_mem_usage",
+    "reorder_and_upcast_attn",
+    "return_dict",
+    "return_dict_in_generate",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "output_past",
+    "hybrid_kernel",
+    // Training alone.
+    "initializer_range",
+    "initializer_factor",
+    "init_std",
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "attn_pdrop",
+    "embd_pdrop",
+    "resid_pdrop",
+    "dropout",
+    "dropout_rate",
+    "activation_dropout",
+    "hidden_dropout_prob",
+    "classifier_dropout",
+    "seq_classif_dropout",
+    "qa_dropout",
+    "encoder_layerdrop",
+    "decoder_layerdrop",
+    "router_aux_loss_coef",
+    "apply_spec_augment",
+    "mask_time_prob",
+    "mask_time_length",
+    "mask_time_min_masks",
+    "mask_feature_prob",
+    "mask_feature_length",
+    "mask_feature_min_masks",
+    "median_filter_width",
+    "problem_type",
+    "sinusoidal_pos_embds",
+    "gradient_accumulation_steps",
+    // Tokens and labels with a meaning for who calls the model.
+    "bos_token_id",
+    "eos_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "mask_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "task_specific_params",
+    "tokenizer_class",
+    "prefix",
+    "id2label",
+    "label2id",
+    "n_ctx",
+    "max_length",
+    "summary_type",
+    "summary_use_proj",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_activation_fn",
+    "encoder_stride",
+    "is_encoder_decoder",
+    "max_window_layers",
+    "cache_implementation",
+];
+
+/// Why a checkpoint is not imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// A way out, if there is one.
+    pub help: Option<String>,
+}
+
+impl Refusal {
+    /// About the tensors.
+    pub(super) fn checkpoint(message: String) -> Refusal {
+        Refusal { message, help: None }
+    }
+
+    fn config(message: String) -> Refusal {
+        Refusal { message, help: None }
+    }
+}
+
+/// The fields of a configuration. It remembers which of them were asked for.
+#[derive(Debug)]
+pub struct Config {
+    fields: Map<String, Value>,
+    read: RefCell<BTreeSet<String>>,
+    ignored: BTreeSet<String>,
+}
+
+impl Config {
+    /// Reads a configuration. Fields of `ignored` are taken for such that change nothing.
+    ///
+    /// # Errors
+    /// A text that is no JSON object; an ignored field that is not there.
+    pub fn parse(text: &str, ignored: &[String]) -> Result<Config, Refusal> {
+        let value: Value = serde_json::from_str(text).map_err(|e| Refusal::config(format!("it is not JSON: {e}")))?;
+        let Value::Object(fields) = value else {
+            return Err(Refusal::config("it is JSON, but not an object".to_owned()));
+        };
+        if let Some(name) = ignored.iter().find(|name| !fields.contains_key(*name)) {
+            return Err(Refusal::config(format!("it has no field `{name}` that could be ignored")));
+        }
+        Ok(Config { fields, read: RefCell::default(), ignored: ignored.iter().cloned().collect() })
+    }
+
+    /// The value of a field; none if it is missing or `null`.
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.read.borrow_mut().insert(name.to_owned());
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    fn needed(&self, name: &str) -> Result<&Value, Refusal> {
+        self.get(name).ok_or_else(|| Refusal::config(format!("it has no field `{name}`")))
+    }
+
+    /// Is the field there, and not `null`?
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The refusal of a field's value.
+    pub(super) fn refuse(&self, name: &str, wanted: &str) -> Refusal {
+        let mut shown = self.get(name).map_or("nothing".to_owned(), Value::to_string);
+        if shown.chars().count() > 60 {
+            shown = shown.chars().take(57).chain("...".chars()).collect();
+        }
+        Refusal::config(format!("its field `{name}` is {shown}; attnc can import {wanted}"))
+    }
+
+    /// A size: an integer from 1 to 2^31 - 1.
+    pub(super) fn size(&self, name: &str) -> Result<i64, Refusal> {
+        let value = self.needed(name)?.as_i64().filter(|n| (1..=i64::from(i32::MAX)).contains(n));
+        value.ok_or_else(|| self.refuse(name, "an integer from 1 to 2147483647"))
+    }
+
+    /// A size, or what it is if it is not given.
+    pub(super) fn size_or(&self, name: &str, default: i64) -> Result<i64, Refusal> {
+        if self.has(name) { self.size(name) } else { Ok(default) }
+    }
+
+    /// A token, if there is one: an integer from 0 to 2^31 - 1.
+    pub(super) fn token(&self, name: &str) -> Result<Option<i64>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let token = value.as_i64().filter(|n| (0..=i64::from(i32::MAX)).contains(n));
+        token.map(Some).ok_or_else(|| self.refuse(name, "an integer from 0 to 2147483647"))
+    }
+
+    /// A finite number, or what it is if it is not given.
+    pub(super) fn number_or(&self, name: &str, default: f64) -> Result<f64, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(default) };
+        let found = value.as_f64().filter(|x| (*x as f32).is_finite());
+        found.ok_or_else(|| self.refuse(name, "a number"))
+    }
+
+    /// A truth value, or what it is if it is not given.
+    pub(super) fn flag_or(&self, name: &str, default: bool) -> Result<bool, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.refuse(name, "true or false"))
+    }
+
+    /// A text.
+    pub(super) fn text(&self, name: &str) -> Result<String, Refusal> {
+        let text = self.needed(name)?.as_str().map(str::to_owned);
+        text.ok_or_else(|| self.refuse(name, "a text"))
+    }
+
+    /// A text, or what it is if it is not given.
+    pub(super) fn text_or(&self, name: &str, default: &str) -> Result<String, Refusal> {
+        if self.has(name) { self.text(name) } else { Ok(default.to_owned()) }
+    }
+
+    /// A list of texts; none if it is not given.
+    pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let list: Option<Vec<String>> =
+            value.as_array().and_then(|list| list.iter().map(|v| v.as_str().map(str::to_owned)).collect());
+        list.map(Some).ok_or_else(|| self.refuse(name, "a list of texts"))
+    }
+
+    /// The fields of a field that is an object, as a configuration of its own; none if it is not given.
+    pub(super) fn object(&self, name: &str) -> Result<Option<Config>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let Value::Object(fields) = value else { return Err(self.refuse(name, "an object")) };
+        Ok(Some(Config { fields: fields.clone(), read: RefCell::default(), ignored: BTreeSet::new() }))
+    }
+
+    /// How many fields there are.
+    pub(super) fn count(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Refuses a truth value other than this one.
+    pub(super) fn only(&self, name: &str, wanted: bool) -> Result<(), Refusal> {
+        match self.flag_or(name, wanted)? == wanted {
+            true => Ok(()),
+            false => Err(self.refuse(name, if wanted { "only true" } else { "only false" })),
+        }
+    }
+
+    /// What follows the family's name in `architectures`, one of `known`; the first of them if the field is not given.
+    pub(super) fn architecture(&self, known: &[&'static str]) -> Result<&'static str, Refusal> {
+        let Some(list) = self.texts("architectures")? else { return Ok(known.first().unwrap_or(&"")) };
+        let found = list.first().and_then(|name| known.iter().copied().find(|end| name.ends_with(end)));
+        found
+            .filter(|_| list.len() == 1)
+            .ok_or_else(|| self.refuse("architectures", &format!("one that ends with {}", known.join(" or "))))
+    }
+
+    /// Every field with a meaning was asked for.
+    pub(super) fn all_known(&self) -> Result<(), Refusal> {
+        let read = self.read.borrow();
+        let means_nothing = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(list) => list.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            Value::Bool(true) | Value::Number(_) | Value::String(_) => false,
+        };
+        let unknown: Vec<&str> = self
+            .fields
+            .iter()
+            .filter(|(name, value)| {
+                let name = name.as_str();
+                !read.contains(name)
+                    && !WITHOUT_EFFECT.contains(&name)
+                    && !self.ignored.contains(name)
+                    && !means_nothing(value)
+            })
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let Some(first) = unknown.first() else { return Ok(()) };
+        let message = match unknown.as_slice() {
+            [one] => format!("attnc does not know its field `{one}`, which may change what the model computes"),
+            several => {
+                let list: Vec<String> = several.iter().take(12).map(|name| format!("`{name}`")).collect();
+                let more = if several.len() > 12 { ", ..." } else { "" };
+                format!(
+                    "attnc does not know its fields {}{more}, which may change what the model computes",
+                    list.join(", ")
+                )
+            }
+        };
+        let help = format!("if a field changes nothing in the results, add `--ignore {first}`");
+        Err(Refusal { message, help: Some(help) })
+    }
+}

@@ -1,0 +1,120 @@
+//! From a folder of the Hugging Face hub to a program: what `attnc import` writes.
+//!
+//! In: the text of a `config.json` and the names of a checkpoint's tensors, both untrusted. Out: the text of a program whose
+//! dimensions have the checkpoint's sizes as defaults and whose parameters have the names of its tensors, so that it runs with the
+//! checkpoint as it is. A configuration that the program would not follow is refused, by the name of its field.
+//!
+//! A family of models has one file here and one or more templates (`*.attn`): programs with `$name` for what a configuration
+//! says, and with lines that are kept or left out ([`template`]). This folder must not know files, the compiler's stages, or the
+//! command line.
+
+mod bert;
+mod config;
+mod gpt2;
+mod llama;
+mod t5;
+mod template;
+mod vit;
+mod whisper;
+
+pub use config::{Config, Refusal};
+
+use std::collections::BTreeSet;
+use template::Template;
+
+/// A program made from a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The program.
+    pub text: String,
+    /// The name of its model.
+    pub model: String,
+}
+
+/// How a family is imported: its name in `model_type`, and what makes the program.
+type Family = (&'static str, fn(&Config, &Names) -> Result<String, Refusal>);
+
+/// Families, in the order of messages.
+const FAMILIES: [Family; 13] = [
+    ("gpt2", gpt2::program),
+    ("bert", bert::program),
+    ("roberta", bert::program),
+    ("distilbert", bert::distilled),
+    ("llama", llama::program),
+    ("mistral", llama::program),
+    ("qwen2", llama::program),
+    ("qwen3", llama::program),
+    ("gemma", llama::program),
+    ("gemma2", llama::program),
+    ("t5", t5::program),
+    ("vit", vit::program),
+    ("whisper", whisper::program),
+];
+
+/// The values of `model_type` that can be imported.
+pub fn families() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|(name, _)| *name)
+}
+
+/// The names of a checkpoint's tensors.
+#[derive(Clone, Debug, Default)]
+pub struct Names(BTreeSet<String>);
+
+impl FromIterator<String> for Names {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Names {
+        Names(names.into_iter().collect())
+    }
+}
+
+impl Names {
+    /// Is there a tensor of this name?
+    fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    /// The first of these prefixes with which there is a tensor `name`. A checkpoint of a whole model says `transformer.wte`
+    /// where one of its base says `wte`.
+    fn prefix(&self, prefixes: &[&'static str], name: &str) -> Result<&'static str, Refusal> {
+        let found = prefixes.iter().copied().find(|prefix| self.has(&format!("{prefix}{name}")));
+        found.ok_or_else(|| {
+            Refusal::checkpoint(format!("the checkpoint has no tensor `{}{name}`", prefixes.first().unwrap_or(&"")))
+        })
+    }
+}
+
+/// Makes the program of a configuration.
+///
+/// # Errors
+/// What the program would not follow: a family or a value that is not supported, a field that is not known, a tensor that is
+/// missing.
+pub fn import(config: &Config, names: &Names) -> Result<Imported, Refusal> {
+    let family = config.text("model_type")?;
+    let Some((_, make)) = FAMILIES.iter().find(|(name, _)| *name == family) else {
+        let known: Vec<&str> = families().collect();
+        return Err(config.refuse("model_type", &format!("one of {}", known.join(", "))));
+    };
+    let text = make(config, names)?;
+    config.all_known()?;
+    let model = text.lines().find_map(|line| line.strip_prefix("model ")).unwrap_or_default();
+    let model = model.split('<').next().unwrap_or_default().to_owned();
+    Ok(Imported { text, model })
+}
+
+/// The language's name for an activation function of the hub.
+fn activation(config: &Config, field: &str, default: &str) -> Result<&'static str, Refusal> {
+    Ok(match config.text_or(field, default)?.as_str() {
+        "gelu" => "gelu",
+        "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => "gelu_tanh",
+        "relu" => "relu",
+        "silu" | "swish" => "silu",
+        "tanh" => "tanh",
+        _ => return Err(config.refuse(field, "gelu, gelu_new, gelu_pytorch_tanh, relu, silu or tanh")),
+    })
+}
+
+/// A number as the language writes one of type `f32`.
+fn number(value: f64) -> String {
+    let text = format!("{value:?}");
+    // `1e-5` and `10000.0` are both literals of the language.
+    if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
+}

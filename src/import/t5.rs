@@ -1,0 +1,58 @@
+//! T5 and Flan-T5: encoder and decoder, or the encoder alone.
+
+use super::{Config, Names, Refusal, Template, activation, number};
+
+pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
+    let kind = config.architecture(&["ForConditionalGeneration", "EncoderModel", "Model"])?;
+    let (decodes, head) = (kind != "EncoderModel", kind == "ForConditionalGeneration");
+    let (d, layers) = (config.size("d_model")?, config.size("num_layers")?);
+    let feed = config.text_or("feed_forward_proj", "relu")?;
+    let (gated, act) = match feed.as_str() {
+        "relu" => (false, "relu"),
+        "gated-gelu" => (true, "gelu_tanh"),
+        "gated-silu" => (true, "silu"),
+        "gelu" => (false, "gelu"),
+        _ => return Err(config.refuse("feed_forward_proj", "relu, gelu, gated-gelu or gated-silu")),
+    };
+    // They repeat `feed_forward_proj`.
+    config.flag_or("is_gated_act", gated)?;
+    activation(config, "dense_act_fn", "relu")?;
+    config.token("pad_token_id")?;
+    config.only("is_decoder", false)?;
+    names.prefix(&[""], "shared.weight")?;
+    let tied = config.flag_or("tie_word_embeddings", true)?;
+    // Since version 5 of transformers the scale of tied logits is a field of its own.
+    let scaled = config.flag_or("scale_decoder_outputs", tied)?;
+    let buckets = config.size_or("relative_attention_num_buckets", 32)?;
+    if buckets % 4 != 0 {
+        return Err(config.refuse("relative_attention_num_buckets", "a multiple of 4"));
+    }
+    let distance = config.size_or("relative_attention_max_distance", 128)?;
+    if distance <= buckets / 2 {
+        return Err(config.refuse("relative_attention_max_distance", "more than half of the buckets"));
+    }
+    let decoder_layers = config.size_or("num_decoder_layers", layers)?;
+    Ok(Template::new(include_str!("t5.attn"))
+        .word("L", layers)
+        .word("M", decoder_layers)
+        .word("D", d)
+        .word("H", config.size("num_heads")?)
+        .word("E", config.size("d_kv")?)
+        .word("F", config.size("d_ff")?)
+        .word("V", config.size("vocab_size")?)
+        .word("eps", number(config.number_or("layer_norm_epsilon", 1e-6)?))
+        .word("buckets", buckets)
+        .word("half", buckets / 2)
+        .word("exact", buckets / 2)
+        .word("half_exact", buckets / 4)
+        .word("distance", format!("{distance}.0"))
+        .word("act", act)
+        .word("out", if head { "V" } else { "D" })
+        .word("what", if head { "the logits of the next token at each position" } else { "the last hidden states" })
+        .word("head_scale", if scaled { number((d as f64).powf(-0.5)) } else { "1.0".to_owned() })
+        .flag("gated", gated)
+        .flag("decodes", decodes)
+        .flag("head", head)
+        .flag("own_head", head && !tied)
+        .program())
+}

@@ -1,0 +1,217 @@
+//! Operations on two elements, a row each: all that the compiler knows of them but how they are computed.
+//!
+//! In: nothing. Out: [`BinaryOp`] and its rows, from which come the names in programs and dumps, the types that an operation
+//! takes, its reference results, and the operation reference. The columns of a row:
+//!
+//! * variant and name in dumps;
+//! * how programs write it ([`Written`]): by an operator, or as a call, if that has another name than the operation;
+//! * does it take numbers or truth values ([`Takes`])?
+//! * does `x op y` have the same bits as `y op x` ([`Order`])?
+//! * the result for floats, and for integers or truth values;
+//! * what it gives, in a line.
+
+use std::fmt;
+
+use super::Written;
+use crate::shape::Elem;
+use crate::table::Family;
+
+/// The elements that an operation is defined for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// Floats and integers.
+    Numbers,
+    /// `bool`.
+    Truth,
+}
+
+/// Does the order of the operands matter?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// No bit of a result depends on it.
+    Free,
+    /// It does. (Of `max` and `min` it decides between zeros of different signs, and between NaNs.)
+    Fixed,
+}
+
+/// What a row says, except for the operation itself.
+struct Row {
+    name: &'static str,
+    written: Written,
+    takes: Takes,
+    order: Order,
+    float: fn(f64, f64) -> f64,
+    int: fn(i64, i64) -> i64,
+    meaning: &'static str,
+}
+
+/// Declares the operations and their rows.
+macro_rules! rows {
+    ($($(#[$note:meta])* $variant:ident $name:literal $written:ident($symbol:literal) $takes:ident $order:ident $float:expr, $int:expr, $meaning:literal;)*) => {
+        /// Operations on two elements of one type, with a result of that type.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum BinaryOp {
+            $(#[doc = $meaning] $(#[$note])* $variant,)*
+        }
+
+        impl BinaryOp {
+            /// Every operation, in the order of the table.
+            pub const ALL: &'static [BinaryOp] = &[$(BinaryOp::$variant,)*];
+
+            fn row(self) -> &'static Row {
+                const ROWS: &[Row] = &[$(Row {
+                    name: $name,
+                    written: Written::$written($symbol),
+                    takes: Takes::$takes,
+                    order: Order::$order,
+                    float: $float,
+                    int: $int,
+                    meaning: $meaning,
+                },)*];
+                &ROWS[self as usize]
+            }
+        }
+    };
+}
+
+rows! {
+    Add "add" Operator("+") Numbers Free |x, y| x + y, i64::wrapping_add,
+        "the sum; integers wrap";
+    Sub "sub" Operator("-") Numbers Fixed |x, y| x - y, i64::wrapping_sub,
+        "the difference; integers wrap";
+    Mul "mul" Operator("*") Numbers Free |x, y| x * y, i64::wrapping_mul,
+        "the product; integers wrap";
+    Div "div" Operator("/") Numbers Fixed |x, y| x / y, divide,
+        "the quotient; integers round down, and a zero divisor gives 0";
+    /// Of floats it is exact, rounded once, and a zero has the divisor's sign too; what is finite by an infinite divisor is
+    /// itself, or that infinity where the signs differ; by 0, or of an infinity, it is NaN. An integer zero divisor gives 0.
+    Rem "rem" Operator("%") Numbers Fixed remainder, integer_remainder,
+        "the remainder with the sign of the divisor";
+    Pow "pow" CallOf("pow") Numbers Fixed f64::powf, power,
+        "x to the power of y";
+    Max "max" CallOf("maximum") Numbers Fixed max_nan, i64::max,
+        "the greater; NaN if either is NaN";
+    Min "min" CallOf("minimum") Numbers Fixed min_nan, i64::min,
+        "the lesser; NaN if either is NaN";
+    And "and" Operator("and") Truth Free |x, y| truth(x != 0.0 && y != 0.0), |x, y| i64::from(x != 0 && y != 0),
+        "true where both are";
+    Or "or" Operator("or") Truth Free |x, y| truth(x != 0.0 || y != 0.0), |x, y| i64::from(x != 0 || y != 0),
+        "true where either is";
+}
+
+fn truth(x: bool) -> f64 {
+    f64::from(u8::from(x))
+}
+
+/// Maximum that keeps a NaN.
+fn max_nan(x: f64, y: f64) -> f64 {
+    if x.is_nan() || x > y { x } else { y }
+}
+
+/// Minimum that keeps a NaN.
+fn min_nan(x: f64, y: f64) -> f64 {
+    if x.is_nan() || x < y { x } else { y }
+}
+
+fn remainder(x: f64, y: f64) -> f64 {
+    // Exact, with the sign of `x`.
+    let r = x % y;
+    match (r == 0.0, (r < 0.0) != (y < 0.0)) {
+        (true, _) => 0f64.copysign(y),
+        (false, true) => r + y,
+        (false, false) => r,
+    }
+}
+
+fn divide(x: i64, y: i64) -> i64 {
+    if y == 0 {
+        return 0;
+    }
+    let (q, r) = (x.wrapping_div(y), x.wrapping_rem(y));
+    if r != 0 && (r < 0) != (y < 0) { q.wrapping_sub(1) } else { q }
+}
+
+fn integer_remainder(x: i64, y: i64) -> i64 {
+    if y == 0 {
+        return 0;
+    }
+    let r = x.wrapping_rem(y);
+    if r != 0 && (r < 0) != (y < 0) { r.wrapping_add(y) } else { r }
+}
+
+fn power(x: i64, y: i64) -> i64 {
+    x.wrapping_pow(u32::try_from(y.max(0)).unwrap_or(u32::MAX))
+}
+
+impl BinaryOp {
+    /// Name in dumps.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The operation of this name.
+    pub fn from_name(name: &str) -> Option<BinaryOp> {
+        BinaryOp::ALL.iter().copied().find(|op| op.name() == name)
+    }
+
+    /// The operator that programs write it with, if it is one.
+    pub fn symbol(self) -> Option<&'static str> {
+        self.row().written.symbol()
+    }
+
+    /// The name that programs call it by, if it is a call.
+    pub fn call(self) -> Option<&'static str> {
+        match self.row().written {
+            Written::CallOf(name) => Some(name),
+            Written::Call | Written::Operator(_) | Written::Made => None,
+        }
+    }
+
+    /// Does it combine truth values, and nothing else?
+    pub fn is_logical(self) -> bool {
+        self.row().takes == Takes::Truth
+    }
+
+    /// Is it defined for elements of this type?
+    pub fn takes(self, elem: Elem) -> bool {
+        self.is_logical() == (elem == Elem::Bool)
+    }
+
+    /// The result for floats, computed in `f64`. `and` and `or` take anything but 0 as true.
+    pub fn eval_f64(self, x: f64, y: f64) -> f64 {
+        (self.row().float)(x, y)
+    }
+
+    /// The result for `f32`s: the `f64` result, rounded, which for `+ - * /` is the IEEE 754 `f32` result.
+    pub fn eval_f32(self, x: f32, y: f32) -> f32 {
+        self.eval_f64(f64::from(x), f64::from(y)) as f32
+    }
+
+    /// The result for integers (before wrapping to the element type) or truth values.
+    pub fn eval_int(self, x: i64, y: i64) -> i64 {
+        (self.row().int)(x, y)
+    }
+
+    /// Is `x op y` the same bits as `y op x`?
+    pub fn is_commutative(self) -> bool {
+        self.row().order == Order::Free
+    }
+}
+
+impl fmt::Display for BinaryOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Family for BinaryOp {
+    const MEMBERS: &'static [BinaryOp] = BinaryOp::ALL;
+
+    fn operation(self) -> &'static str {
+        self.name()
+    }
+
+    fn meaning(self) -> &'static str {
+        self.row().meaning
+    }
+}

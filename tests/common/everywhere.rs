@@ -1,0 +1,144 @@
+//! A program run wherever programs run: the interpreter of the graph IR as written and after the passes, that of the tile IR
+//! before and after the schedule, and compiled code, with optimisation and without. All must agree.
+//!
+//! A test file takes it in by `#[path = "common/everywhere.rs"] mod everywhere;`, beside `compiled` and `front`.
+
+#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+
+use std::collections::BTreeMap;
+
+use attnc::ir::{self, Module, interp};
+use attnc::lowering::graph::Options;
+use attnc::passes::{self, Level};
+use attnc::tensor::Tensor;
+use attnc::tile::{self, Cpu, PlanVariant};
+
+use crate::{compiled, front};
+
+/// What a call gives, or its error.
+pub(crate) type Given = Result<Vec<Tensor>, String>;
+
+/// How far results of two ways may differ, relative to 1 or to the larger of them.
+const NEAR: f64 = 1e-5;
+
+/// A program as written and after the passes, with its parameters.
+pub(crate) struct Everywhere {
+    /// As written.
+    pub(crate) written: Module,
+    /// After all passes.
+    pub(crate) optimised: Module,
+    params: BTreeMap<String, Tensor>,
+}
+
+impl Everywhere {
+    /// Of a source text and its parameters.
+    pub(crate) fn of(source: &str, params: &[(&str, Tensor)]) -> Everywhere {
+        let written = front::module("m.attn", source, &Options::default()).unwrap_or_else(|e| panic!("{source}\n{e}"));
+        Everywhere::of_module(written, params)
+    }
+
+    /// Of a module.
+    pub(crate) fn of_module(written: Module, params: &[(&str, Tensor)]) -> Everywhere {
+        let params = params.iter().map(|(name, x)| ((*name).to_string(), x.clone())).collect();
+        let optimised = compiled::optimised(written.clone(), &passes::Options::default());
+        Everywhere { written, optimised, params }
+    }
+
+    /// The results of a sequence of calls, each of an entry point: in compiled code those of one session. Every way but the first
+    /// must agree with it.
+    pub(crate) fn calls(&self, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
+        let unoptimised = passes::Options { level: Level::O0, ..passes::Options::default() };
+        let plain = compiled::optimised(self.written.clone(), &unoptimised);
+        let want = self.interpreted(&self.written, calls);
+        same("the interpreter after the passes", &want, &self.interpreted(&self.optimised, calls));
+        for (what, module) in [("as written", &plain), ("after the passes", &self.optimised)] {
+            for scheduled in [false, true] {
+                let got = self.tiled(module, scheduled, calls);
+                same(&format!("tile IR {what}, scheduled: {scheduled}"), &want, &got);
+            }
+        }
+        let levels = compiled::levels();
+        for (what, module, level) in [("-O0", &plain, levels[levels.len() - 1]), ("-O2", &self.optimised, levels[0])] {
+            let folder = tempfile::tempdir().unwrap();
+            let model = compiled::load_at(level, module, &self.params, folder.path());
+            let mut session = model.session().unwrap();
+            let call = |(name, args): &(&str, Vec<Tensor>)| {
+                session.call(model.entry(name).unwrap(), args).map_err(|e| e.to_string())
+            };
+            let got: Vec<Given> = calls.iter().map(call).collect();
+            same(&format!("compiled code {what} for {}", level.name()), &want, &got);
+        }
+        want
+    }
+
+    /// The results of one call.
+    pub(crate) fn call(&self, name: &str, args: &[Tensor]) -> Given {
+        self.calls(&[(name, args.to_vec())]).remove(0)
+    }
+
+    fn interpreted(&self, module: &Module, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
+        let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
+        let run = |(function, args): &(&str, Vec<Tensor>)| {
+            let call = interp::Call { function, args, params: &self.params, limits: Default::default() };
+            let out = interp::run::<f32>(verified, &call).map_err(|e| e.to_string())?;
+            Ok(out.results.iter().map(|x| x.to_tensor().unwrap()).collect())
+        };
+        calls.iter().map(run).collect()
+    }
+
+    fn tiled(&self, module: &Module, scheduled: bool, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
+        let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
+        let mut tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{e}"));
+        if scheduled {
+            let weights = tile::WeightChoice::default();
+            tiles = tile::schedule(&tiles, Cpu::PORTABLE, &weights).unwrap_or_else(|e| panic!("{e}"));
+        }
+        let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
+        let run = |(plan, args): &(&str, Vec<Tensor>)| {
+            let f = module.functions.iter().find(|f| f.name == *plan && !f.tapped).expect("an entry point");
+            let mut symbols = BTreeMap::new();
+            for (decl, arg) in f.args.iter().zip(args) {
+                for (dim, n) in decl.ty.shape.iter().zip(arg.shape()) {
+                    if let [only] = dim.symbols().iter().collect::<Vec<_>>().as_slice() {
+                        symbols.insert(only.to_string(), i64::try_from(*n).unwrap());
+                    }
+                }
+            }
+            let call = tile::interp::Call {
+                plan,
+                variant: PlanVariant::Plain,
+                symbols: &symbols,
+                args,
+                params: &self.params,
+                limits: Default::default(),
+            };
+            tile::interp::run(verified, &call).map(|o| o.results).map_err(|e| e.to_string())
+        };
+        calls.iter().map(run).collect()
+    }
+}
+
+/// Two ways give the same: both errors, or results that are nearly equal.
+fn same(what: &str, want: &[Given], got: &[Given]) {
+    for (n, (want, got)) in want.iter().zip(got).enumerate() {
+        match (want, got) {
+            (Ok(want), Ok(got)) => {
+                assert_eq!(want.len(), got.len(), "{what}, call {n}");
+                for (x, y) in want.iter().zip(got) {
+                    near(&format!("{what}, call {n}"), x, y);
+                }
+            }
+            (Err(_), Err(_)) => {}
+            (want, got) => panic!("{what}, call {n}: expected {want:?}, found {got:?}"),
+        }
+    }
+}
+
+/// Two tensors are nearly equal.
+pub(crate) fn near(what: &str, x: &Tensor, y: &Tensor) {
+    assert_eq!((x.elem(), x.shape()), (y.elem(), y.shape()), "{what}");
+    for (i, (a, b)) in x.to_f64().into_iter().zip(y.to_f64()).enumerate() {
+        let fits = a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= NEAR * a.abs().max(1.0);
+        assert!(fits, "{what}: element {i}: {b}, not {a}");
+    }
+}
