@@ -1,7 +1,7 @@
 //! Scalars: literal elements, and what `exp`, `add` or `lt` mean on one element, for every IR and interpreter.
 //!
 //! In: elements as `f32`, `f64` or `i64`. Out: their reference results. Nothing here knows of tensors. Operations on one element
-//! are the table in `unary`, those on two the table in `binary`; comparisons and reductions are here.
+//! are the table in `unary`, those on two the table in `binary`; comparisons, reductions and operations along an axis are here.
 
 mod binary;
 mod unary;
@@ -114,6 +114,14 @@ named_enum! {
         Any = "any" ["reduce_any"], "true if any element is";
         /// An index (i32). An axis of more than [`ARGMAX_LENGTH`] elements is an error of the call.
         ArgMax = "argmax", "the index of the greatest element: of the first among equals, or of the first NaN";
+    }
+}
+
+named_enum! {
+    /// Operations along an axis whose result has the shape of the operand.
+    AxisOp {
+        Softmax = "softmax", "exp(x - max) / sum over an axis";
+        LogSoftmax = "log_softmax", "the logarithm of the softmax over an axis";
     }
 }
 

@@ -15,7 +15,7 @@ use super::typed::{Expr, ExprKind, Tensor, Type};
 use super::values::{TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, shapes};
-use crate::scalar::{BinaryOp, CmpOp, FloatTest, ReduceKind, Scalar, UnaryOp};
+use crate::scalar::{AxisOp, BinaryOp, CmpOp, FloatTest, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem};
 use crate::source::Span;
 use crate::syntax::ast;
@@ -28,8 +28,7 @@ pub(super) enum Builtin {
     Test(FloatTest),
     Binary(BinaryOp),
     Reduce(ReduceKind),
-    Softmax,
-    LogSoftmax,
+    Along(AxisOp),
     Where,
     Rearrange,
     Einsum,
@@ -66,10 +65,9 @@ const fn row(
     Row { name, builtin, params, optional, summary }
 }
 
-/// All but what has a table of its own: operations on one element and on two, tests, reductions.
+/// All but what has a table of its own: operations on one element and on two, tests, reductions,
+/// operations along an axis.
 const TABLE: &[Row] = &[
-    row("softmax", Builtin::Softmax, &["x", "axis"], 1, "exp(x - max) / sum over an axis, by default the last"),
-    row("log_softmax", Builtin::LogSoftmax, &["x", "axis"], 1, "the logarithm of the softmax"),
     row("where", Builtin::Where, &["condition", "a", "b"], 0, "a where the condition holds, else b, broadcast"),
     row(
         "rearrange",
@@ -112,7 +110,8 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let reductions = ReduceKind::ALL
         .iter()
         .map(|kind| row(kind.name(), Builtin::Reduce(*kind), &["x", "axis", "keep"], 2, kind.meaning()));
-    unary.chain(tests).chain(binary).chain(reductions).chain(TABLE.iter().copied()).collect()
+    let along = AxisOp::ALL.iter().map(|op| row(op.name(), Builtin::Along(*op), &["x", "axis"], 1, op.meaning()));
+    unary.chain(tests).chain(binary).chain(reductions).chain(along).chain(TABLE.iter().copied()).collect()
 });
 
 /// The operation of a name.
@@ -225,7 +224,7 @@ impl Body<'_> {
                 self.elementwise(Elementwise::Binary(op), what, name, x, y, span)
             }
             Builtin::Reduce(kind) => self.reduce(kind, what, first, arg(1), arg(2), span),
-            Builtin::Softmax | Builtin::LogSoftmax => self.softmax(builtin, what, first, arg(1), span),
+            Builtin::Along(op) => self.along_axis(op, what, first, arg(1), span),
             Builtin::Where => {
                 let (Some(a), Some(b)) = (arg(1), arg(2)) else { return TypedExpr::error(span) };
                 self.where_(first, a, b, name, span)

@@ -232,8 +232,7 @@ impl<'a> Dump<'a> {
             | ExprKind::Full(x)
             | ExprKind::OneHot(x, _)
             | ExprKind::Reduce { x, .. }
-            | ExprKind::Softmax(x, _)
-            | ExprKind::LogSoftmax(x, _) => self.expr(x, ""),
+            | ExprKind::Along(_, x, _) => self.expr(x, ""),
             ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) | ExprKind::Matmul(a, b) => {
                 self.expr(a, "");
                 self.expr(b, "");
@@ -322,8 +321,7 @@ impl<'a> Dump<'a> {
                 let keep = if *keep { " keep" } else { "" };
                 format!("{} axis={}{keep}", kind.name(), axes.join(","))
             }
-            ExprKind::Softmax(_, axis) => format!("softmax axis={axis}"),
-            ExprKind::LogSoftmax(_, axis) => format!("log_softmax axis={axis}"),
+            ExprKind::Along(op, _, axis) => format!("{op} axis={axis}"),
             ExprKind::Call(call) => self.call(call),
             ExprKind::Tuple(_) => "tuple".to_string(),
             ExprKind::If { .. } => "if".to_string(),

@@ -350,10 +350,7 @@ impl Body<'_> {
 
 /// Operations of one tensor, whose other arguments are given by name.
 fn takes_named(builtin: Builtin) -> bool {
-    matches!(
-        builtin,
-        Builtin::Reduce(_) | Builtin::Softmax | Builtin::LogSoftmax | Builtin::Split | Builtin::Unbind | Builtin::Pad
-    )
+    matches!(builtin, Builtin::Reduce(_) | Builtin::Along(_) | Builtin::Split | Builtin::Unbind | Builtin::Pad)
 }
 
 /// What an argument of another library is called here.

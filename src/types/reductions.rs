@@ -3,12 +3,11 @@
 //! In: a tensor, an axis by its number or by the name of its dimension. Out: the typed operation.
 
 use super::body::Body;
-use super::builtins::Builtin;
 use super::typed::{ExprKind, Tensor};
 use super::values::{Ty, TypedExpr};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::shapes;
-use crate::scalar::ReduceKind;
+use crate::scalar::{AxisOp, ReduceKind};
 use crate::shape::{Dim, Elem};
 use crate::source::Span;
 use crate::syntax::ast;
@@ -186,9 +185,9 @@ impl Body<'_> {
         }
     }
 
-    pub(super) fn softmax(
+    pub(super) fn along_axis(
         &mut self,
-        builtin: Builtin,
+        op: AxisOp,
         what: &str,
         x: &ast::Expr,
         axis: Option<&ast::Expr>,
@@ -202,8 +201,6 @@ impl Body<'_> {
             return TypedExpr::error(span);
         }
         let Some(axis) = axis else { return TypedExpr::error(span) };
-        let x = Box::new(x);
-        let kind = if builtin == Builtin::Softmax { ExprKind::Softmax(x, axis) } else { ExprKind::LogSoftmax(x, axis) };
-        TypedExpr::tensor(kind, tensor.elem, tensor.shape, span)
+        TypedExpr::tensor(ExprKind::Along(op, Box::new(x), axis), tensor.elem, tensor.shape, span)
     }
 }

@@ -35,7 +35,9 @@ pub fn operations() -> Vec<Operation> {
     let binary = BinaryOp::ALL.iter().filter_map(|op| Some(operation(format!("a {} b", op.symbol()?), op.meaning())));
     let comparisons = CmpOp::ALL.iter().map(|op| operation(format!("a {} b", op.symbol()), op.meaning()));
     let calls = builtins::available().map(|row| match row.builtin {
-        Builtin::Reduce(_) => operation(form(row), &format!("{}; the last axis by default", row.summary)),
+        Builtin::Reduce(_) | Builtin::Along(_) => {
+            operation(form(row), &format!("{}; the last axis by default", row.summary))
+        }
         _ => operation(form(row), row.summary),
     });
     forms.chain(unary).chain(binary).chain(comparisons).chain(calls).collect()

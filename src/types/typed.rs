@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::axes::{Axis, Shape};
 use super::pattern;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
+use crate::scalar::{AxisOp, BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::{Dim, Elem, Fact};
 use crate::source::Span;
 pub use crate::syntax::ast::LayerKind;
@@ -496,10 +496,8 @@ pub enum ExprKind {
         /// Do the axes stay, with length 1?
         keep: bool,
     },
-    /// Over an axis.
-    Softmax(Box<Expr>, usize),
-    /// Over an axis.
-    LogSoftmax(Box<Expr>, usize),
+    /// Along an axis.
+    Along(AxisOp, Box<Expr>, usize),
     /// A call.
     Call(Box<Call>),
     /// Several values.

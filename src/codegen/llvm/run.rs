@@ -21,7 +21,7 @@ use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::Elem;
 use crate::ssa::{Block, BlockCall, Value};
 use crate::tile::{Extent, Inst};
-use crate::vector::routine::{Body, InstData, Op, Place, Terminator, Type};
+use crate::vector::routine::{AddressMode, Body, InstData, Op, Terminator, Type};
 
 /// What a value of a routine is in LLVM IR.
 #[derive(Clone, Copy)]
@@ -185,7 +185,7 @@ impl<'c> Print<'_, '_, 'c> {
     }
 
     /// The address of a place, and the operands that are left.
-    fn place<'o>(&self, place: Place, operands: &'o [Value]) -> Made<(PointerValue<'c>, &'o [Value])> {
+    fn place<'o>(&self, place: AddressMode, operands: &'o [Value]) -> Made<(PointerValue<'c>, &'o [Value])> {
         let (of_place, rest) = operands.split_at_checked(place.operands()).ok_or("a place without an address")?;
         let e = self.e;
         let mut at = self.address(*of_place.first().ok_or("a place without an address")?)?;

@@ -4,7 +4,7 @@ use super::Res;
 use super::builder::Builder;
 use super::call::{Frame, Local};
 use crate::ir::{Op, Type, Value};
-use crate::scalar::CmpOp;
+use crate::scalar::{AxisOp, CmpOp};
 use crate::shape::{Dim, Elem, TensorType};
 use crate::source::Span;
 use crate::types::axes::{Axis, Shape};
@@ -203,15 +203,14 @@ impl<'a> Builder<'a> {
                     self.emit(Op::Reduce { kind: *kind, axes, keep: *keep }, vec![x], None, span)?
                 }
             }
-            ExprKind::Softmax(x, axis) => {
+            ExprKind::Along(op, x, axis) => {
                 let axis = self.axis(frame, x, *axis)?;
                 let x = self.value(frame, x)?;
-                self.emit(Op::Softmax { axis }, vec![x], None, span)?
-            }
-            ExprKind::LogSoftmax(x, axis) => {
-                let axis = self.axis(frame, x, *axis)?;
-                let x = self.value(frame, x)?;
-                self.emit(Op::LogSoftmax { axis }, vec![x], None, span)?
+                let op = match op {
+                    AxisOp::Softmax => Op::Softmax { axis },
+                    AxisOp::LogSoftmax => Op::LogSoftmax { axis },
+                };
+                self.emit(op, vec![x], None, span)?
             }
         };
         Ok(Local::Tensor(value))

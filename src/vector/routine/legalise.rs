@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Body, Op, AddressMode, Routine, Type};
+use super::{AddressMode, Body, Op, Routine, Type};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
 use crate::source::Loc;
@@ -254,7 +254,8 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
                 Some((AddressMode { scale: u8::try_from(size).ok()?, offset: place.offset }, vec![start, n]))
             }
             (Elements::Apart(start, step), n) => {
-                let known = self.number(step).and_then(|step| further(AddressMode::HERE, step.checked_mul(i64::from(lane))?));
+                let known =
+                    self.number(step).and_then(|step| further(AddressMode::HERE, step.checked_mul(i64::from(lane))?));
                 if let (Some(place), None) = (known, n) {
                     return Some((place, vec![start]));
                 }
