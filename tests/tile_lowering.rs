@@ -360,7 +360,10 @@ fn unscheduled_texts_are_the_same_for_every_target() {
     let bare = Cpu::from_name("512+fma").unwrap();
     let all = Cpu::NAMED.into_iter().chain([bare]);
     let attends = |f: &ir::Function| {
-        f.insts().any(|(_, _, d)| matches!(d.op, ir::Op::Fused { kind: ir::FusionKind::Attention, .. }))
+        let is_one = |op: &ir::Op| {
+            matches!(op, ir::Op::Attention { .. } | ir::Op::Fused { kind: ir::FusionKind::Attention, .. })
+        };
+        f.insts().any(|(_, _, d)| is_one(&d.op))
     };
     let mut same = 0;
     for level in Level::ALL {
