@@ -81,7 +81,7 @@ fn compile_in(s: &mut Session, options: &CompileOptions) -> Result<(), CommandEr
             s.stage("parse");
             let tiles = stages::tile_text(s, file)?;
             let model = stages::describe(s, &tiles.interface(), &tiles.model, &tiles.doc)?;
-            let tiers = Tiers::given(s, tiles, levels.shown)?;
+            let tiers = Tiers::given(s, tiles, levels.shown, &levels.weights)?;
             if is_code {
                 stages::tell_what_lacks(s, &tiers, &levels, file);
             }

@@ -9,9 +9,11 @@
 //!   typed AST     types/            names resolved, shapes inferred with symbolic dimensions (shape/)
 //!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
-//!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled
+//!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled: but for fused attention, one text
+//!                                   for every target
 //!     simplify    tile/simplify.rs  merges repeated operations on indices and scalars, folds constants
-//!     schedule    tile/schedule.rs  which operations share a loop nest, where each tile lives
+//!     schedule    tile/schedule.rs  what products read (panels, packed before all calls or just before) and in which tiles,
+//!                                   which operations share a loop nest, where each tile lives
 //!   vector IR     vector/           what a `run` does, vector by vector (made by lowering/vector/), and the elementary
 //!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
@@ -82,9 +84,10 @@
 //!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the
 //!   plain variant. So attention stays fused whatever is requested, and its weights are computed separately (unless there is a
 //!   sink: `passes::separate_taps`).
-//! * **One way for all levels of processors.** Lowering and schedule are written once. Lowering takes a machine's numbers, and
-//!   how its products take their operands (`tile::Target`), and asks nothing else; the schedule takes its lanes, registers and
-//!   features. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
+//! * **One way for all levels of processors.** Lowering and schedule are written once. Unscheduled products read buffers as
+//!   they lie, in tiles that say nothing of a machine; panels, packing, pairs of `bf16` steps and the sizes of tiles are steps of the
+//!   schedule (`tile/schedule/panels.rs`), which takes a machine's numbers (`tile::Target`), lanes, registers and features. Of these
+//!   numbers lowering asks for attention alone: how many queries a tile has, and which form of the kernel a call takes. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
 //!   a set of features. Levels are only partially ordered: code for one runs wherever all of its features are present. A library has kernels and
 //!   plans for each level; which of them run is decided when a model is opened, by what the processor has.
 //! * **Functions are compiled independently.** Code generation declares all functions, compiles each from its kernel or plan
@@ -126,7 +129,8 @@
 //!   then others than among many. At the levels for `bf16` they also differ on either side of 64 queries: from there on attention of
 //!   `bf16` multiplies pairs, below it computes in `f32`.
 //! * **Weights are packed when a model is opened.** Products read parameters from panels, stored in the order of access; a
-//!   separate plan (`prepare`) packs them, once for all sessions. The projections to queries, keys and values become one
+//!   separate plan (`prepare`) packs them, once for all sessions. The schedule chooses that, from the launches of a plan: a
+//!   product's right operand is found to be a window of a parameter, or of parameters one after another. The projections to queries, keys and values become one
 //!   product by concatenated parameters, though a program has three.
 //! * **Idle threads prefetch the next weights.** Decoding a token is bound by memory bandwidth: a hundred launches in some
 //!   milliseconds. With each launch, a plan passes which packed weights come next (`codegen::cpu::ahead` finds them), and threads

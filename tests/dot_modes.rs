@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use attnc::ir::Module;
 use attnc::ir::interp::Limits;
 use attnc::lowering::graph::Options;
-use attnc::lowering::tile::WeightFormat;
 use attnc::passes;
 use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
+use attnc::tile::WeightFormat;
 use attnc::tile::{self, Cpu, DotMode, Op, PlanVariant};
 
 fn module(source: &str) -> Module {

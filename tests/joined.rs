@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use attnc::ir::interp::{self, Bounded};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph;
-use attnc::lowering::tile::{WeightChoice, WeightFormat};
 use attnc::passes::{Level, Options};
 use attnc::tensor::Tensor;
 use attnc::tile::{self, Cpu, Op, PlanVariant};
+use attnc::tile::{WeightChoice, WeightFormat};
 
 fn module(source: &str, level: Level) -> Module {
     let module = front::module("joined.attn", source, &graph::Options::default()).unwrap_or_else(|e| panic!("{e}"));

@@ -18,7 +18,7 @@ use attnc::lowering::vector::execute::Routines;
 use attnc::passes::Options;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::Runs;
-use attnc::tile::{self, Cpu, PlanVariant};
+use attnc::tile::{self, Cpu, PlanVariant, WeightChoice};
 use gen_ir::{Program, program};
 
 /// The bound is for each operation alone; a named rewrite may add a few roundings of its own.
@@ -78,19 +78,15 @@ fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, 
 fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
     let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}")), Cpu::PORTABLE)
     {
-        Ok(t) => t.into_module(),
+        Ok(t) => t,
         Err(e) => return Some(format!("is not lowered: {e}")),
     };
     for scheduled in [false, true] {
         if scheduled {
-            for k in &mut tiles.kernels {
-                if let Err(e) = tile::schedule(k, Cpu::PORTABLE) {
-                    return Some(format!("{} is not scheduled: {e}", k.name));
-                }
-            }
-            for plan in &mut tiles.plans {
-                tile::share_slots(plan, &tiles.kernels);
-            }
+            tiles = match tile::schedule(&tiles, Cpu::PORTABLE, &WeightChoice::default()) {
+                Ok(tiles) => tiles,
+                Err(e) => return Some(format!("is not scheduled: {e}")),
+            };
         }
         let verified = match tile::verify::verify(&tiles) {
             Ok(v) => v,

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use attnc::ir::interp::{self, Bounded};
 use attnc::ir::{Module, verify};
 use attnc::lowering::graph::Options;
-use attnc::lowering::tile::WeightFormat;
 use attnc::passes;
 use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
+use attnc::tile::WeightFormat;
 use attnc::tile::{self, Cpu, Op, PlanVariant};
 
 fn module(source: &str) -> Module {

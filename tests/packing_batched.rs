@@ -9,9 +9,9 @@ mod front;
 use std::collections::BTreeMap;
 
 use attnc::lowering::graph::Options;
-use attnc::lowering::tile::WeightFormat;
 use attnc::passes;
 use attnc::tensor::Tensor;
+use attnc::tile::WeightFormat;
 
 const WIDTH: usize = 40;
 

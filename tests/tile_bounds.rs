@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use attnc::ir::interp::Limits;
-use attnc::lowering::tile::{WeightFormat, lower_packed};
+use attnc::lowering::tile::lower;
 use attnc::passes::{Collected, Options, optimise};
 use attnc::random::Random;
 use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Call, run};
-use attnc::tile::{self, Cpu, Module, PlanVariant, text, verify};
+use attnc::tile::{self, Cpu, Module, PlanVariant, WeightFormat, text, verify};
 
 /// GPT-2 of some width as a text, without places.
 fn gpt2(layers: i64, width: i64, heads: i64, words: i64, weights: WeightFormat) -> String {
@@ -27,13 +27,8 @@ fn gpt2(layers: i64, width: i64, heads: i64, words: i64, weights: WeightFormat) 
 fn printed(source: &str, dims: &[(&str, i64)], weights: WeightFormat) -> String {
     let mut graph = front::module("bounds.attn", source, &front::options(dims)).unwrap();
     optimise(&mut graph, &Options::default(), &mut Collected::default()).unwrap();
-    let mut tiles = lower_packed(attnc::ir::verify(&graph).unwrap(), Cpu::PORTABLE, weights).unwrap().into_module();
-    for k in &mut tiles.kernels {
-        tile::schedule(k, Cpu::PORTABLE).unwrap();
-    }
-    for p in &mut tiles.plans {
-        tile::share_slots(p, &tiles.kernels);
-    }
+    let tiles = lower(attnc::ir::verify(&graph).unwrap(), Cpu::PORTABLE).unwrap();
+    let tiles = tile::schedule(&tiles, Cpu::PORTABLE, &weights.into()).unwrap();
     without_places(&text::print(&tiles))
 }
 

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use attnc::ir::interp::{self, Array, Call, Data, Limits, run_tapped};
 use attnc::ir::{self, Module};
-use attnc::lowering::tile::{WeightFormat, lower_packed};
-use attnc::passes::{Collected, Options, optimise};
+use attnc::lowering::tile::lower;
+use attnc::passes::{Collected, Level, Options, optimise};
 use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Cpu, PlanVariant};
+use attnc::tile::{self, Cpu, PlanVariant, WeightChoice, WeightFormat};
 
 /// Numbers from -2 to 2, or such as index an axis of three.
 fn tensor(random: &mut Random, elem: Elem, shape: Vec<usize>) -> Tensor {
@@ -90,7 +90,6 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
     let oracle = run_tapped::<f32>(verified, &call).unwrap_or_else(|e| panic!("{name}: {e}"));
 
     let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let mut tiles = tiles.into_module();
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let run = |m: &tile::Module, state: &str| {
         let verified = tile::verify::verify(m).unwrap_or_else(|e| panic!("{name}, {state}:\n{e}"));
@@ -115,9 +114,8 @@ fn check(name: &str, module: &Module, symbols: &[(&str, i64)]) {
     for (i, (got, want)) in open.results.iter().zip(&oracle.results).enumerate() {
         close(&format!("{name}: result {i} at {symbols:?}"), got, &floats(want));
     }
-    for k in &mut tiles.kernels {
-        tile::schedule(k, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
-    }
+    let tiles =
+        tile::schedule(&tiles, Cpu::PORTABLE, &WeightChoice::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
     let scheduled = run(&tiles, "scheduled");
     let bits = |o: &tile::interp::Outcome| o.results.iter().chain(o.taps.values()).cloned().collect::<Vec<_>>();
     for (a, b) in bits(&open).iter().zip(&bits(&scheduled)) {
@@ -311,6 +309,10 @@ fn narrow_types() {
 
 /// Every example after the passes, with its name.
 fn examples() -> Vec<(String, Module)> {
+    examples_at(Level::O2)
+}
+
+fn examples_at(level: Level) -> Vec<(String, Module)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "attn"));
@@ -319,7 +321,8 @@ fn examples() -> Vec<(String, Module)> {
         let name = path.file_name().unwrap().to_string_lossy().to_string();
         let source = std::fs::read_to_string(&path).unwrap();
         let mut module = front::module(&name, &source, &front::options(&[])).unwrap_or_else(|e| panic!("{e}"));
-        optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let options = Options { level, ..Options::default() };
+        optimise(&mut module, &options, &mut Collected::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         (name, module)
     };
     paths.into_iter().map(optimised).collect()
@@ -331,13 +334,8 @@ fn examples_become_kernels() {
     for (name, module) in examples() {
         let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
         let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let mut tiles = tiles.into_module();
-        for scheduled in [false, true] {
-            if scheduled {
-                for k in &mut tiles.kernels {
-                    tile::schedule(k, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{name}: {}: {e}", k.name));
-                }
-            }
+        let scheduled = tile::schedule(&tiles, Cpu::PORTABLE, &WeightChoice::default());
+        for tiles in [tiles, scheduled.unwrap_or_else(|e| panic!("{name}: {e}"))] {
             tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{name}:\n{e}"));
             let text = tile::text::print(&tiles);
             let mut sources = SourceMap::new();
@@ -350,24 +348,89 @@ fn examples_become_kernels() {
     }
 }
 
-/// Lowering knows a machine by its target: what its products by weights that are integers compute, how many steps they sum at
-/// a time, and what a program has no products of, changes nothing of the unscheduled text.
+/// Where attention is unfused, no kernel depends on a machine: the unscheduled text is the same for all. Where it is fused, it
+/// is the same for machines whose targets are equal: what products by weights that are integers compute, and how many steps
+/// they sum at a time, changes nothing.
 #[test]
-fn unscheduled_texts_differ_only_where_targets_do() {
+fn unscheduled_texts_are_the_same_for_every_target() {
+    let text = |name: &str, module: &Module, cpu: Cpu| {
+        let tiles = lower(ir::verify(module).unwrap_or_else(|e| panic!("{name}: {e}")), cpu);
+        tile::text::print(&tiles.unwrap_or_else(|e| panic!("{name}: {e}")))
+    };
     let bare = Cpu::from_name("512+fma").unwrap();
-    // No example multiplies `bf16`.
-    let same =
-        [(Cpu::AVX2, Cpu::AVX2_VNNI), (Cpu::AVX512, bare), (Cpu::AVX512, Cpu::AVX512_BF16), (Cpu::AVX512, Cpu::AMX)];
-    let examples = examples();
-    for ((name, module), format) in examples.iter().flat_map(|e| WeightFormat::ALL.map(|format| (e, format))) {
-        let text = |cpu: Cpu| {
-            let tiles = lower_packed(ir::verify(module).unwrap_or_else(|e| panic!("{name}: {e}")), cpu, format)
-                .unwrap_or_else(|e| panic!("{name}: {e}"));
-            tile::text::print(&tiles)
+    let all = Cpu::NAMED.into_iter().chain([bare]);
+    let attends = |f: &ir::Function| {
+        let is_one = |op: &ir::Op| {
+            matches!(op, ir::Op::Attention { .. } | ir::Op::Fused { kind: ir::FusionKind::Attention, .. })
         };
-        for (one, other) in same {
-            assert!(text(one) == text(other), "{name}, {format:?}: {one} and {other}");
+        f.insts().any(|(_, _, d)| is_one(&d.op))
+    };
+    let mut same = 0;
+    for level in Level::ALL {
+        for (name, module) in examples_at(level) {
+            let fused = module.functions.iter().any(attends);
+            for cpu in all.clone() {
+                // No example multiplies `bf16`.
+                let like = if fused { cpu.vectors() } else { Cpu::PORTABLE };
+                assert!(text(&name, &module, cpu) == text(&name, &module, like), "{name}: {cpu}");
+            }
+            same += usize::from(!fused);
         }
+    }
+    assert!(same >= 18, "{same} programs have one text");
+}
+
+/// An unscheduled text says all: read back and scheduled, it becomes what the module becomes that it was printed of.
+#[test]
+fn texts_are_scheduled_as_modules_are() {
+    for (name, module) in examples() {
+        for cpu in [Cpu::PORTABLE, Cpu::AVX512, Cpu::AMX] {
+            let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let tiles = lower(verified, cpu).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let text = tile::text::print(&tiles);
+            let file = SourceMap::new().add("test.tir", text.as_str());
+            let Ok(read) = tile::text::parse(&text, file) else { panic!("{name} is not read back") };
+            let read = tile::verify::VerifiedModule::new(read.module).unwrap_or_else(|e| panic!("{name}: {e}"));
+            for weights in WeightFormat::ALL.map(WeightChoice::from) {
+                let schedule = |tiles| {
+                    let scheduled = tile::schedule(tiles, cpu, &weights).unwrap_or_else(|e| panic!("{name}: {e}"));
+                    tile::text::print(&scheduled)
+                };
+                assert!(schedule(&tiles) == schedule(&read), "{name}, {cpu}, {weights:?}");
+            }
+        }
+    }
+}
+
+/// Products whose kernels have another form than those of the lowering keep their tiles and operands.
+#[test]
+fn other_products_stay_as_they_are() {
+    let source = "module \"m\"\n\nkernel @p.0(%a: in f32[S, 16], %b: in f32[16, 128], %y: out f32[S, 128]) symbols(S) \
+                  grid(%i: ceil(S, 64), %j: ceil(128, 64)) {\n^bb0:\n  %z = const 0 : index\n  %n = const 64 : index\n  \
+                  %r = mul %i, %n : index\n  %c = mul %j, %n : index\n  %s = dim S : index\n  %d = sub %s, %r : index\n  \
+                  %m = min %d, %n : index\n  %x = load %a[%r, %z], rows=0, cols=1 : tile f32[%m<=64, 16]\n  \
+                  %w = load %b[%z, %c], rows=0, cols=1 : tile f32[16, 64]\n  %f = const 0.0 : f32\n  \
+                  %t = full %f : tile f32[%m<=64, 64]\n  %p = dot %x, %w, %t : tile f32[%m<=64, 64]\n  \
+                  %q = add %p, %p : tile f32[%m<=64, 64]\n  store %y[%r, %c], %q, rows=0, cols=1\n  return\n}\n";
+    let grid = |source: &str| {
+        let file = SourceMap::new().add("test.tir", source);
+        let module = tile::text::parse(source, file).unwrap_or_else(|d| panic!("{:?}", d.sorted())).module;
+        let module = tile::verify::VerifiedModule::new(module).unwrap_or_else(|e| panic!("{e}"));
+        let tiles = tile::schedule(&module, Cpu::AVX2, &WeightChoice::default()).unwrap_or_else(|e| panic!("{e}"));
+        tiles.kernels[0].grid.iter().map(|g| g.step).collect::<Vec<i64>>()
+    };
+    assert_eq!(grid(source), [256, 16]);
+    for (from, to) in [
+        // Columns are counted from another place, the whole tile is reduced, the grid point is used twice.
+        (
+            "%q = add %p, %p : tile",
+            "%k = add %c, %z : index\n  %o = iota %k, axis=1 : tile i32[1, 64]\n  %q = add %p, %p : tile",
+        ),
+        ("%q = add %p, %p :", "%k = reduce_max %p, axis=1 : tile f32[%m<=64, 1]\n  %q = add %p, %k :"),
+        ("%f = const 0.0", "%k = add %j, %j : index\n  %f = const 0.0"),
+        ("%w = load %b[%z, %c]", "%w = load %b[%z, %z]"),
+    ] {
+        assert_eq!(grid(&source.replace(from, to)), [64, 64], "{to}");
     }
 }
 
@@ -386,16 +449,14 @@ fn the_schedule_says_how_many_steps_are_summed() {
         (WeightFormat::Int4, Cpu::AVX512, 1024, "groups"),
     ] {
         let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{cpu}: {e}"));
-        let mut tiles = lower_packed(verified, cpu, format).unwrap_or_else(|e| panic!("{cpu}: {e}")).into_module();
+        let tiles = lower(verified, cpu).unwrap_or_else(|e| panic!("{cpu}: {e}"));
         let kernel = |tiles: &tile::Module| {
             let found = tiles.kernels.iter().find(|k| k.name.starts_with("matmul")).cloned();
             tile::text::print_kernel(&found.unwrap(), &[])
         };
         let open = kernel(&tiles);
         assert!(open.contains("4608]\n") && !open.contains("^bb1"), "{cpu}: {open}");
-        for k in &mut tiles.kernels {
-            tile::schedule(k, cpu).unwrap_or_else(|e| panic!("{cpu}: {}: {e}", k.name));
-        }
+        let tiles = tile::schedule(&tiles, cpu, &format.into()).unwrap_or_else(|e| panic!("{cpu}: {e}"));
         tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{cpu}:\n{e}"));
         let text = kernel(&tiles);
         let block = if 4608 % steps == 0 { format!(", {steps}] @window") } else { format!("<={steps}] @window") };

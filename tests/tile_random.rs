@@ -22,7 +22,7 @@ use attnc::source::SourceMap;
 use attnc::tensor::Tensor;
 use attnc::tile::interp::{Argument, run_kernel, run_kernel_by};
 use attnc::tile::{
-    Cpu, DotMode, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule, text, verify,
+    Cpu, DotMode, Kernel, Module, Op, ParamMode, PlanBuilder, PlanVariant, State, Type, schedule_kernel, text, verify,
 };
 use gen_tile::{BUFFERS, buffer, contents, make, sizes};
 
@@ -53,7 +53,7 @@ fn the_schedule_keeps_every_bit_but_for_modes() {
         let before = verified(&open, &format!("kernel {seed}, unscheduled"));
         let level = Cpu::NAMED[(seed % 3) as usize];
         let mut scheduled = open.clone();
-        if let Err(e) = schedule(&mut scheduled, level) {
+        if let Err(e) = schedule_kernel(&mut scheduled, level) {
             panic!("kernel {seed}: {e}\n{before}");
         }
         assert_eq!(scheduled.state, State::Cpu(level));
@@ -86,7 +86,7 @@ fn vector_ir_computes_what_tile_ir_does() {
     for seed in 0..KERNELS {
         let mut kernel = make("random", &mut Random::new(seed), true);
         let level = levels[(seed % 3) as usize];
-        schedule(&mut kernel, level).unwrap_or_else(|e| panic!("kernel {seed}: {e}"));
+        schedule_kernel(&mut kernel, level).unwrap_or_else(|e| panic!("kernel {seed}: {e}"));
         let Some(routines) = Routines::of(&kernel, level).unwrap_or_else(|e| panic!("kernel {seed}: {e}")) else {
             continue;
         };
@@ -160,7 +160,7 @@ fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
     let open: Vec<Kernel> = seeds.iter().map(|seed| make(&format!("k{seed}"), &mut Random::new(*seed), true)).collect();
     let mut module = with_entries(open.clone());
     for k in &mut module.kernels {
-        schedule(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
+        schedule_kernel(k, level).unwrap_or_else(|e| panic!("{}: {e}", k.name));
     }
     verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
     let target = cpu::Arch::host().triple().to_string();

@@ -5,9 +5,9 @@
 use super::session::{CommandError, Session, tell};
 use crate::diagnostics::did_you_mean;
 use crate::ir::{self, ParamDecl};
-use crate::lowering::tile::{self, Loss, PackedWeight, WeightChoice, WeightFormat};
+use crate::lowering::tile::lower;
 use crate::runtime::weights::{WeightsFile, members};
-use crate::tile::Cpu;
+use crate::tile::{self, Cpu, Loss, PackedWeight, WeightChoice, WeightFormat};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -88,7 +88,10 @@ pub(super) fn tell_losses(
     verbose: bool,
 ) -> Result<(), CommandError> {
     s.stage("compare packed weights");
-    let packed = tile::packed_weights(graph, level, choice)
+    let verified = ir::verify(graph).map_err(|errors| errors.to_string());
+    let packed = verified
+        .and_then(|graph| lower(graph, level))
+        .and_then(|tiles| tile::packed_weights(&tiles, level, choice))
         .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
     // That it can be read was seen when it was opened by the model.
     let Ok(file) = WeightsFile::open(weights) else { return Ok(()) };

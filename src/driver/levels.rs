@@ -9,13 +9,10 @@ use crate::cli::{CpuTier, TargetOptions, WeightPacking};
 use crate::codegen::Generator;
 use crate::codegen::cpu::{self, Arch};
 use crate::ir;
-use crate::lowering::{
-    self,
-    tile::{WeightChoice, WeightFormat},
-};
+use crate::lowering;
 use crate::runtime::descriptor::features_of;
 use crate::runtime::processor::can_run;
-use crate::tile::{Cpu, Feature};
+use crate::tile::{Cpu, Feature, WeightChoice, WeightFormat};
 
 /// The best level that this machine supports.
 pub(super) fn native() -> Cpu {

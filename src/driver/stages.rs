@@ -15,7 +15,6 @@ use crate::diagnostics::codes::{driver as codes, entries as entries_codes, ir as
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity, did_you_mean};
 use crate::files::Folder;
 use crate::interface::{Interface, tensors};
-use crate::lowering::tile::WeightChoice;
 use crate::lowering::{self, graph};
 use crate::passes::{self, Options};
 use crate::runtime::descriptor::ModelDescriptor;
@@ -24,6 +23,7 @@ use crate::source::{FileId, Span};
 use crate::syntax::ast;
 use crate::tile::Cpu;
 use crate::tile::verify::VerifiedModule;
+use crate::tile::WeightChoice;
 use crate::types::typed::Program;
 use crate::vector::routine::{self, Routine};
 use crate::{ir, irtext, syntax, threads, tile};
@@ -257,25 +257,25 @@ impl Tiers {
     ) -> Result<Tiers, CommandError> {
         s.stage("lower to tile IR");
         let graph = ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?;
-        let mut lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level, weights)?)))?;
-        // The level for byte dot products needs weights that became integers.
-        lowered.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
+        let lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level)?)))?;
         s.stage("schedule");
-        let tiers = at_once(lowered, |(level, tiles)| Ok((level, schedule(tiles, level)?)))?;
+        let mut tiers = at_once(lowered, |(level, tiles)| Ok((level, schedule(&tiles, level, weights)?)))?;
+        // The level for byte dot products needs weights that became integers.
+        tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         Ok(Tiers { list: tiers, is_text: false })
     }
 
     /// Takes a given module: its unscheduled kernels are scheduled for `level`. Its code is for a processor that supports
     /// everything that one of its kernels is scheduled for.
-    pub(super) fn given(s: &mut Session, tiles: VerifiedModule, level: Cpu) -> Result<Tiers, CommandError> {
+    pub(super) fn given(
+        s: &mut Session,
+        tiles: VerifiedModule,
+        level: Cpu,
+        weights: &WeightChoice,
+    ) -> Result<Tiers, CommandError> {
         s.stage("schedule");
-        let scheduled = tiles.changed(|module| {
-            module.kernels.iter_mut().try_for_each(|kernel| {
-                let done = tile::schedule(kernel, level);
-                done.map_err(|complaint| format!("kernel @{} has no schedule: {complaint}", kernel.name))
-            })
-        });
-        let tiles = scheduled.map_err(|(_, complaint)| no_code(s, &complaint))?;
+        let scheduled = tile::schedule(&tiles, level, weights);
+        let tiles = scheduled.map_err(|complaint| no_code(s, &complaint))?;
         let of = |k: &tile::Kernel| match k.state {
             tile::State::Cpu(level) => Some(level),
             tile::State::Unscheduled | tile::State::Gpu { .. } => None,
@@ -317,8 +317,8 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
 }
 
 /// Kernels and plans, not scheduled yet.
-fn lower_to_tiles(graph: ir::Verified<'_>, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, CommandError> {
-    lowering::tile::lower_packed(graph, level, weights.clone()).map_err(|complaint| {
+fn lower_to_tiles(graph: ir::Verified<'_>, level: Cpu) -> Result<VerifiedModule, CommandError> {
+    lowering::tile::lower(graph, level).map_err(|complaint| {
         let text = ir::text::print(&graph);
         bug(
             "lowering to tile IR",
@@ -328,19 +328,10 @@ fn lower_to_tiles(graph: ir::Verified<'_>, level: Cpu, weights: &WeightChoice) -
     })
 }
 
-/// Schedules each kernel and lets slots of the arena share their bytes.
-fn schedule(tiles: VerifiedModule, level: Cpu) -> Result<VerifiedModule, CommandError> {
-    let before = tiles.kernels.clone();
-    let scheduled = tiles.changed(|module| {
-        for kernel in &mut module.kernels {
-            tile::schedule(kernel, level).map_err(|complaint| format!("kernel {}: {complaint}", kernel.name))?;
-        }
-        module.plans.iter_mut().for_each(|plan| tile::share_slots(plan, &module.kernels));
-        Ok(())
-    });
-    scheduled.map_err(|(mut tiles, complaint)| {
-        tiles.kernels = before;
-        let saved = Saved { text: &tile::text::print(&tiles), ending: "tir", arguments: "--emit tile=-" };
+/// Schedules a module for a level.
+fn schedule(tiles: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, CommandError> {
+    tile::schedule(tiles, level, weights).map_err(|complaint| {
+        let saved = Saved { text: &tile::text::print(tiles), ending: "tir", arguments: "--emit tile=-" };
         bug("scheduling", &complaint, Some(&saved))
     })
 }

@@ -422,25 +422,16 @@ impl KernelBuilder {
 
     /// The kernel. Its run-time dimensions are those that occur in it.
     pub fn finish(mut self) -> Kernel {
-        let mut names: Vec<String> = Vec::new();
-        let mut add = |d: &Dim| names.extend(d.symbols().iter().map(|s| s.to_string()));
-        self.inner.grid.iter().for_each(|g| add(&g.extent));
-        for p in &self.inner.params {
-            if let Type::Buffer(b) = self.inner.body.ty(p.value) {
-                b.shape.iter().chain(&b.strides).for_each(&mut add);
-            }
-        }
-        for b in &self.inner.body.layout {
-            for i in &self.inner.body.block(*b).insts {
-                if let Op::DimValue(d) = &self.inner.body.inst(*i).op {
-                    add(d);
-                }
-            }
-        }
-        names.sort();
-        names.dedup();
-        self.inner.symbols = names;
+        self.inner.find_symbols();
         self.inner
+    }
+}
+
+/// How much of an axis a tile takes: all of it where it is known and at most `max`, else `max`.
+pub(crate) fn tile_size(extent: &Dim, max: i64) -> i64 {
+    match extent.as_const() {
+        Some(n) if n <= max => n.max(1),
+        _ => max,
     }
 }
 

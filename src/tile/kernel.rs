@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Body, Cpu, Op, Value};
+use super::{Body, Cpu, Op, Type, Value};
 use crate::interface::{EntryDecl, Interface, ParamDecl, StateDecl};
 use crate::shape::Dim;
 use crate::source::Loc;
@@ -96,6 +96,26 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Sets the names of its run-time dimensions: those that occur in it.
+    pub(crate) fn find_symbols(&mut self) {
+        let mut names: Vec<String> = Vec::new();
+        let mut add = |d: &Dim| names.extend(d.symbols().iter().map(|s| s.to_string()));
+        self.grid.iter().for_each(|g| add(&g.extent));
+        for p in &self.params {
+            if let Type::Buffer(b) = self.body.ty(p.value) {
+                b.shape.iter().chain(&b.strides).for_each(&mut add);
+            }
+        }
+        for (_, _, data) in self.body.insts() {
+            if let Op::DimValue(d) = &data.op {
+                add(d);
+            }
+        }
+        names.sort();
+        names.dedup();
+        self.symbols = names;
+    }
+
     /// Does it multiply by integers with scales?
     pub fn loads_scaled(&self) -> bool {
         self.body.insts().any(|(_, _, d)| matches!(d.op, Op::LoadScaled { .. }))

@@ -1,6 +1,11 @@
-//! The schedule for a CPU: which operations share a loop nest, and where each tile lives.
+//! The schedule for a CPU: how operands of products lie, which operations share a loop nest, and where each tile lives.
 //!
-//! In: an unscheduled kernel. Out: the same kernel scheduled. What it does, in order:
+//! In: an unscheduled module. Out: the same module scheduled. What it does, in order:
+//!
+//! 0. **Panels.** Products get panels for right operands, packed before all calls or just before, and tiles of the machine's
+//!    sizes (`panels`).
+//!
+//! Then, of each kernel:
 //!
 //! 1. **Steps.** A product over many steps becomes a loop over blocks of them, whose sums are added (`steps`).
 //! 2. **Windows.** What products can read in place is not copied (`windows`), and sums that start with a number are not
@@ -18,8 +23,16 @@
 //!
 //! 6. **Sum.** Each product gets the best mode that the CPU has and its operands fit ([`DotMode`]): how its sums are rounded.
 //!
-//! What it does not do: choose the rows and columns of tiles (the lowering did), pass tiles over a conditional jump. That it refuses.
+//! What it does not do: choose the rows and columns of tiles but for products (the lowering did), pass tiles over a conditional jump. That it refuses.
 
+mod formats;
+mod joined;
+mod losses;
+mod packing;
+mod pairs;
+mod panels;
+mod products;
+mod quantise;
 mod sharing;
 mod steps;
 mod windows;
@@ -28,21 +41,70 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_entity::SecondaryMap;
 
+use super::verify::VerifiedModule;
 use super::{
-    Block, Body, Cpu, DotMode, Extent, Inst, Kernel, Op, Space, State, Terminator, TileType, Type, Value, ValueDef,
+    Block, Body, Cpu, DotMode, Extent, Inst, Kernel, Op, Space, State, Target, Terminator, TileType, Type, Value,
+    ValueDef, share_slots,
 };
 use crate::source::Loc;
+pub use formats::{WeightChoice, WeightFormat};
+pub use losses::{Loss, PackedWeight};
+pub(crate) use packing::{in_columns, with_repeats, without_repeats};
 use sharing::{Sharing, insts_of, step_back};
 
-/// Schedules a kernel for a level; one that is scheduled already stays as it is.
+/// Schedules a module for a level: what its products read, its kernels, and which slots of the arena share memory. Packed
+/// weights are kept as `weights` says. Kernels that are scheduled already stay as they are.
 ///
 /// # Errors
 /// What this schedule cannot express, in words.
-pub fn schedule(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
+pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> Result<VerifiedModule, String> {
+    let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
+    let scheduled = module.clone().changed(|module| {
+        // Kernels that access something else than before.
+        let (_, mut changed) = panels::choose(module, &Target::from(level), weights)?;
+        for kernel in &mut module.kernels {
+            match schedule_in_steps(kernel, level) {
+                Ok(false) => {}
+                Ok(true) => drop(changed.insert(kernel.name.clone())),
+                Err(e) => return Err(format!("kernel @{} has no schedule: {e}", kernel.name)),
+            }
+        }
+        if is_open {
+            module.plans.iter_mut().for_each(|plan| share_slots(plan, &module.kernels));
+        }
+        Ok(changed)
+    });
+    scheduled.map_err(|(_, complaint)| complaint)
+}
+
+/// The parameters that a schedule for a level would pack in fewer bytes, each with what is packed of it, in order of name.
+///
+/// # Errors
+/// As [`schedule`].
+pub fn packed_weights(
+    module: &VerifiedModule,
+    level: Cpu,
+    weights: &WeightChoice,
+) -> Result<Vec<PackedWeight>, String> {
+    let (packing, _) = panels::choose(&mut (**module).clone(), &Target::from(level), weights)?;
+    Ok(losses::packed(&packing))
+}
+
+/// Schedules a kernel for a level, as it is: its operands stay where they lie, and its tiles as large as they are. One that is
+/// scheduled already stays as it is.
+///
+/// # Errors
+/// What this schedule cannot express, in words.
+pub fn schedule_kernel(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
+    schedule_in_steps(kernel, level).map(|_| ())
+}
+
+/// The same; whether a product was put into a loop.
+fn schedule_in_steps(kernel: &mut Kernel, level: Cpu) -> Result<bool, String> {
     if kernel.state != State::Unscheduled {
-        return Ok(());
+        return Ok(false);
     }
-    steps::split(kernel, level);
+    let split = steps::split(kernel, level);
     windows::make_windows(kernel, level);
     start_with_scalars(&mut kernel.body);
     let copies = copy_arguments(&mut kernel.body)?;
@@ -55,7 +117,7 @@ pub fn schedule(kernel: &mut Kernel, level: Cpu) -> Result<(), String> {
     kernel.scratch = s.place()?;
     choose_modes(&mut kernel.body, level);
     kernel.state = State::Cpu(level);
-    Ok(())
+    Ok(split)
 }
 
 /// Gives each product its mode, which depends on where its tiles lie.

@@ -1,8 +1,8 @@
-//! What lowering knows of a machine: tile sizes, and how products take their operands.
+//! What the layout of operands depends on: a machine's numbers, and how its products take their operands.
 //!
-//! In: a machine that kernels are scheduled for. Out: a [`Target`], which is data. Lowering knows no machine but this, so what a
-//! machine has (features, registers, widths) is considered only here and in the schedule, and machines whose targets are equal
-//! have the same unscheduled text. What it must not know: kernels.
+//! In: a machine that kernels are scheduled for. Out: a [`Target`], which is data: what the schedule chooses panels by, and
+//! lowering the form of attention, which knows no machine but this. So what a machine has in hand (features, registers, widths)
+//! is compared here and in the schedule alone. What it must not know: kernels.
 
 use super::{Cpu, Feature, Width};
 
@@ -13,7 +13,7 @@ pub struct PairsOfSteps {
     pub odd: bool,
 }
 
-/// A machine as lowering sees it.
+/// A machine as the layout of operands sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Columns of a product's register tile: those of a panel, and the queries of a tile of attention.

@@ -10,14 +10,14 @@ use std::path::Path;
 use attnc::codegen::{self, Generator, cpu, descriptor};
 use attnc::ir::interp::{Array, Bounded, Data};
 use attnc::ir::{self, Module};
-use attnc::lowering::{self, tile::WeightChoice, tile::WeightFormat};
+use attnc::lowering;
 use attnc::passes::{self, Collected, Options};
 use attnc::runtime::descriptor::{ModelDescriptor, features_of};
 use attnc::runtime::load::CompiledModel;
 use attnc::runtime::{link, processor};
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Cpu};
+use attnc::tile::{self, Cpu, WeightChoice, WeightFormat};
 use safetensors::tensor::{Dtype, TensorView};
 
 /// The module after the whole pipeline.
@@ -34,15 +34,9 @@ pub(crate) fn scheduled(module: &Module, level: Cpu) -> tile::Module {
 /// The same, with packed weights in a format.
 pub(crate) fn scheduled_with(module: &Module, level: Cpu, weights: impl Into<WeightChoice>) -> tile::Module {
     let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
-    let tiles = lowering::tile::lower_packed(verified, level, weights).unwrap_or_else(|e| panic!("lowering: {e}"));
-    let mut tiles = tiles.into_module();
-    for kernel in &mut tiles.kernels {
-        tile::schedule(kernel, level).unwrap_or_else(|e| panic!("schedule of {}: {e}", kernel.name));
-    }
-    for plan in &mut tiles.plans {
-        tile::share_slots(plan, &tiles.kernels);
-    }
-    tiles
+    let tiles = lowering::tile::lower(verified, level).unwrap_or_else(|e| panic!("lowering: {e}"));
+    let tiles = tile::schedule(&tiles, level, &weights.into()).unwrap_or_else(|e| panic!("schedule: {e}"));
+    tiles.into_module()
 }
 
 /// A level and the module for it, which is verified.

@@ -91,15 +91,10 @@ impl Everywhere {
 
     fn tiled(&self, module: &Module, scheduled: bool, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
         let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
-        let mut tiles =
-            attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{e}")).into_module();
+        let mut tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{e}"));
         if scheduled {
-            for k in &mut tiles.kernels {
-                tile::schedule(k, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{}: {e}", k.name));
-            }
-            for plan in &mut tiles.plans {
-                tile::share_slots(plan, &tiles.kernels);
-            }
+            let weights = tile::WeightChoice::default();
+            tiles = tile::schedule(&tiles, Cpu::PORTABLE, &weights).unwrap_or_else(|e| panic!("{e}"));
         }
         let verified = tile::verify::verify(&tiles).unwrap_or_else(|e| panic!("{e}"));
         let mut states = BTreeMap::new();

@@ -115,9 +115,8 @@ fn every_f16_becomes_the_same_f32() {
                 %1 = param \"w\" : f32[65536]\n  return %1\n}\n";
     let module = attnc::ir::text::parse(text, Default::default()).unwrap_or_else(|e| panic!("{:?}", e.sorted())).module;
     let tiles = attnc::lowering::tile::lower(attnc::ir::verify(&module).unwrap(), Cpu::PORTABLE).unwrap();
-    let scheduled = tiles
-        .changed(|tiles| tiles.kernels.iter_mut().try_for_each(|kernel| attnc::tile::schedule(kernel, Cpu::PORTABLE)));
-    let tiles = scheduled.unwrap_or_else(|(_, complaint)| panic!("{complaint}"));
+    let tiles = attnc::tile::schedule(&tiles, Cpu::PORTABLE, &attnc::tile::WeightChoice::default())
+        .unwrap_or_else(|complaint| panic!("{complaint}"));
     let model =
         descriptor::describe(&module.interface(), "Halves", "", &cpu::Arch::host().triple().to_string()).unwrap();
     let tier = cpu::Tier { level: Cpu::PORTABLE, module: tiles.verified() };

@@ -75,12 +75,11 @@ mod keys;
 use std::f64::consts::LOG2_E;
 
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, literal, tile_size};
-use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, InstData, Loc, MaskKind, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, round_to};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, Extent, KernelBuilder, ParamMode, Target, computed};
+use crate::tile::{self, Extent, KernelBuilder, ParamMode, View, computed};
 
 /// Widest head that is one tile.
 const WIDTH: i64 = 256;
@@ -164,7 +163,7 @@ fn places(d: &InstData, masks: &[MaskKind]) -> (Places, Vec<Loc>) {
 /// What the parts of the kernel share.
 struct Attention {
     places: Places,
-    form: QueryLayout,
+    layout: QueryLayout,
     /// Rank of the buffers; the last two axes are rows and columns.
     rank: usize,
     /// The place along the leading axes.
@@ -191,17 +190,18 @@ struct Attention {
     sink: Option<Source>,
 }
 
-/// The kernel that computes a body of one attention and elementwise operations on its result into `out`.
+/// The kernel that computes a body of one attention and elementwise operations on its result into `out`, as many queries to a tile
+/// where they are in lanes.
 ///
 /// # Errors
 /// A body of another form, a bug in attnc.
 pub(super) fn attention(
     name: &str,
-    machine: &Target,
+    tile_queries: i64,
     body: &Function,
     operands: &[Operand],
     out: &View,
-    form: QueryLayout,
+    layout: QueryLayout,
     panels: Option<&View>,
 ) -> Result<Call, String> {
     let (masks, attention) = body
@@ -303,8 +303,8 @@ pub(super) fn attention(
         let start = kb.times(point, size);
         (start, kb.extent_at(extent, start, size))
     };
-    let (row, queries) = match form {
-        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &s, machine.columns),
+    let (row, queries) = match layout {
+        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &s, tile_queries),
         QueryLayout::KeysInLanes => (kb.grid_axis(&s, 1), ONE),
     };
     let (col, width) = tile_of(&mut kb, &e, WIDTH);
@@ -329,7 +329,7 @@ pub(super) fn attention(
     let last_cap = written.iter().rposition(|m| m.kind == MaskKind::Cap);
     let behind_cap = last_cap.map_or(0, |n| n + 1);
     kb.at(places.scale);
-    let scale = match form {
+    let scale = match layout {
         QueryLayout::InLanes | QueryLayout::KeysInLanes => scale_of(&mut kb, &scale, &written, behind_cap),
         QueryLayout::InLanePairs => scale_of_pairs(&mut kb, &scale, &written, behind_cap, sink.is_some()),
     };
@@ -342,11 +342,11 @@ pub(super) fn attention(
         read.push(Mask { kind, loc, operand, number });
     }
     kb.at(places.values);
-    let copied = form == QueryLayout::InLanes && !(in_place(&kb, bk) && in_place(&kb, bv));
+    let copied = layout == QueryLayout::InLanes && !(in_place(&kb, bk) && in_place(&kb, bv));
     let block = if copied { COPIED_KEYS } else { KEYS };
     let parts = Attention {
         places,
-        form,
+        layout,
         rank,
         points,
         q: bq,
@@ -374,7 +374,7 @@ pub(super) fn attention(
     let mean = kb.binary(BinaryOp::Mul, acc, inverse);
     let y = kb.select(empty, zero, mean);
     kb.at(places.values);
-    let y = if form == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
+    let y = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
     let elem = body.tensor(attention_value).ok_or("an attention of indices")?.elem;
     let mut env = Env::new();
     env[attention_value] = Some(kb.narrow(y, elem));

@@ -6,9 +6,8 @@
 //! ```
 
 use super::region::{buffer_type, tile_size};
-use super::views::View;
 use super::{Call, output_buffer};
-use crate::tile::{Extent, KernelBuilder, ParamMode};
+use crate::tile::{Extent, KernelBuilder, ParamMode, View};
 
 /// Columns of a tile.
 const COLS: i64 = 1024;

@@ -1,18 +1,47 @@
 //! Parameters that stand one after another (`concat`), row-major in the packed area.
 //!
-//! In: windows of parameters, and the axis along which they follow each other. Out: where all of them lie, and the launches
-//! of the plan that packs, a copy for each window; of arrays of layers, for each layer. So what a program puts together from
+//! In: windows of parameters, and the axis along which they follow each other. Out: where all of them lie, and the plan that
+//! puts them there, a copy for each window; of arrays of layers, for each layer. So what a program puts together from
 //! parameters alone is put together when a model is opened, not in each call.
 
-use super::packing::{Area, Packing, Part, Source, launch_for_each, same};
-use super::views::View;
 use super::{Shared, map};
 use crate::ir::{ParamDecl, Value};
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, BufferType, PlanBuilder, row_major};
+use crate::tile::packed_area::{Area, launch_for_each};
+use crate::tile::{self, BufferType, PlanBuilder, PlanVariant, View, row_major};
+
+/// A window of a parameter, its root meaning nothing.
+type Source = (String, View);
+
+/// What the packed area holds.
+#[derive(Default)]
+pub(super) struct PackedArea {
+    joined: Vec<Joined>,
+    pub(super) bytes: u64,
+}
+
+/// A part of the packed area.
+pub(super) struct Part {
+    /// Start in the packed area, in bytes.
+    pub(super) offset: u64,
+    /// Everything that lies there: `[layers.., shape..]`.
+    pub(super) whole: BufferType,
+    /// That of one layer.
+    pub(super) shape: Vec<Dim>,
+    /// Its strides.
+    pub(super) strides: Vec<Dim>,
+}
+
+/// Are these the same windows?
+fn same(one: &[Source], other: &[Source]) -> bool {
+    let alike = |((a, v), (b, w)): (&Source, &Source)| {
+        a == b && v.elem == w.elem && v.offset == w.offset && v.shape == w.shape && v.strides == w.strides
+    };
+    one.len() == other.len() && one.iter().zip(other).all(alike)
+}
 
 /// Windows that lie one after another.
-pub(super) struct Joined {
+struct Joined {
     /// The parameters' names and the windows.
     parts: Vec<Source>,
     /// How many tensors each parameter has.
@@ -24,7 +53,7 @@ pub(super) struct Joined {
     shape: Vec<Dim>,
 }
 
-impl Packing {
+impl PackedArea {
     /// Makes space for windows one after another along an axis; `None` where that is known at run time only, or where there is
     /// nothing to put there. The windows are of one shape except for that axis.
     pub(super) fn join(&mut self, windows: &[(&ParamDecl, View)], axis: usize) -> Option<Part> {
@@ -58,17 +87,18 @@ impl Packing {
     }
 }
 
-/// Adds the copies to the plan that packs.
+/// Adds the plan that puts parameters one after another; nothing where none are.
 ///
 /// # Errors
 /// A parameter that is not declared, a bug in attnc.
-pub(super) fn finish(
-    shared: &mut Shared,
-    out: &mut tile::Module,
-    b: &mut PlanBuilder,
-    joined: &[Joined],
-) -> Result<(), String> {
-    for j in joined {
+pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
+    let area = std::mem::take(&mut shared.area);
+    if area.joined.is_empty() {
+        return Ok(());
+    }
+    out.packed = area.bytes;
+    let mut b = PlanBuilder::new("weights", PlanVariant::Prepare, Vec::new(), Vec::new());
+    for j in &area.joined {
         let mut start = Dim::zero();
         for (name, from) in &j.parts {
             let mut from = from.clone();
@@ -80,10 +110,11 @@ pub(super) fn finish(
             let [from, to] = call.buffers.as_slice() else { return Err("a copy has two operands".into()) };
             let area = Area { offset: j.offset, whole: j.shape.clone(), start: to.offset.clone(), part: to.clone() };
             let sources = std::slice::from_ref(from);
-            let kernel = shared.kernel(out, call.kernel);
-            launch_for_each(b, out, (name, &j.counts), &kernel, sources, vec![area])?;
+            let kernel = shared.kernels.add(call.kernel);
+            launch_for_each(&mut b, &out.params, (name, &j.counts), &kernel, sources, vec![area])?;
             start = stop;
         }
     }
+    out.plans.push(b.finish());
     Ok(())
 }

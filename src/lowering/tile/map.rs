@@ -6,10 +6,9 @@
 //! ```
 
 use super::region::{Operand, Position, Region, Role, counts_along_axes, merge_axes, tile_size};
-use super::views::View;
 use super::{Call, output_buffer};
 use crate::ir::{Function, Terminator};
-use crate::tile::{Extent, KernelBuilder};
+use crate::tile::{Extent, KernelBuilder, View};
 
 /// Columns of a tile.
 const COLS: i64 = 256;

@@ -4,83 +4,36 @@
 //! tall product.
 //!
 //! ```text
-//! grid (batch.., ceil(M, ROWS), ceil(N, NR))
-//!   acc = 0 + A tile @ B panel;  epilogue;  store
+//! grid (batch.., ceil(M, 64), ceil(N, 64))
+//!   acc = 0 + A tile @ B tile;  epilogue;  store
 //! ```
 //!
-//! How many of a known number of steps are summed at a time is the schedule's to say (`tile::schedule`, its `steps`). Where the number is
+//! The right operand is read as it lies, in tiles that say nothing of a machine: the schedule gives them other sizes and the
+//! operand another layout (`tile::schedule`, its `panels`).
+//!
+//! How many of a known number of steps are summed at a time is the schedule's to say too (its `steps`). Where the number is
 //! known at run time alone, they are summed 512 at a time, in a loop; without an epilogue the last of them come after it,
-//! next to the store. The sum of STEPS products begins with 0 ([`tile::Op::Dot`]), and these are added in order: an element is
+//! next to the store. The sum of STEPS products begins with 0 ([`Op::Dot`](crate::tile::Op::Dot)), and these are added in order: an element is
 //! off by at most `(STEPS + K / STEPS) 2^-24` times the sum of its products' sizes, and by less as a rule, where one chain
 //! would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone, so an element's bits depend on neither
 //! rows nor tiles.
-//!
-//! A tile is one panel wide: NR columns, as many as a register tile of the target has. The sizes follow from where the
-//! operands have to lie while they are used again and again:
-//!
-//! * the tile's rows of A, all K steps of them, are gone through once for each panel, by the grid points that follow each
-//!   other, so they should stay in the second-level cache, beside panels that pass through it: `ROWS` is 64, 128 or 256,
-//!   such that `ROWS x K` floats take at most 384 KiB, a fifth to a third of that cache (but not below 64 rows);
-//! * a panel of B is gone through once for each register tile of rows, from the second-level cache: a register tile of
-//!   14 rows takes 14 cycles for a step's 128 bytes. It comes from memory once for each `ROWS` rows, half a byte to two
-//!   bytes in a cycle; while one panel is used, the leaf function fetches the next one (`far`), or every first
-//!   register tile would wait for memory. `STEPS` bounds what is fetched ahead: 512 x 32 floats are 64 KiB;
-//! * the accumulator goes to scratch and back once for each STEPS steps, one cycle in some hundred;
-//! * a panel that is not packed yet is copied once for each ROWS rows: at 128 rows two cycles in a hundred, if it is near.
-//!   Parameters are packed before all calls, and what many rows are multiplied by just before (`packing`).
-//!
-//! Where both operands are `bf16` and the target multiplies such pairs, panels have the steps in pairs (`pairs`), the left
-//! operand is read as it lies, and as many bytes are twice the steps.
 
-use super::packing::Panels;
-use super::pairs;
 use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
-use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Scalar, Terminator};
-use crate::scalar::BinaryOp;
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, Extent, KernelBuilder, ParamMode, Target, Type, computed};
+use crate::tile::{Extent, KernelBuilder, ParamMode, View, computed};
 
-/// Rows of a tile of the result, at least and at most.
-const LEAST_ROWS: i64 = 64;
-const MOST_ROWS: i64 = 256;
-/// Elements of the left operand that a tile may read, all steps together.
-const LEFT_ELEMENTS: i64 = 128 * 768;
+/// Rows and columns of a tile of the result.
+const TILE: i64 = 64;
 /// How much of the inner dimension is taken at a time where it is not known.
 const STEPS: i64 = 512;
-/// What it is taken for then.
-const UNKNOWN_STEPS: i64 = 1024;
 
-/// The same of a product of `bf16` that is: twice as many bytes, for it takes steps several times as fast, and panels must
-/// come from memory so much more seldom.
-const LEFT_PAIRS: i64 = 4 * LEFT_ELEMENTS;
-
-/// Rows of a tile of the result of a product with so many steps.
-fn tile_rows(k: &Dim, in_pairs: bool) -> i64 {
-    let steps = k.as_const().unwrap_or(UNKNOWN_STEPS).max(1);
-    let most = if in_pairs { LEFT_PAIRS } else { LEFT_ELEMENTS };
-    let mut rows = MOST_ROWS;
-    while rows > LEAST_ROWS && rows.saturating_mul(steps) > most {
-        rows /= 2;
-    }
-    rows
-}
-
-/// The kernel that computes a body of one matmul and elementwise operations on its result into `out`. `panels` gives the
-/// right operand `[batch.., K, N]` of so many rows as packed panels `[batch.., P, K, NR]`, if it has them; in pairs, if that
-/// is asked for and can be. Panels of integers have scales for groups of steps, of which STEPS is a multiple.
+/// The kernel that computes a body of one matmul and elementwise operations on its result into `out`.
 ///
 /// # Errors
 /// A body of another form, a bug in attnc.
-pub(super) fn matmul(
-    name: &str,
-    machine: &Target,
-    body: &Function,
-    operands: &[Operand],
-    out: &View,
-    panels: impl FnOnce(&View, &Dim, bool) -> Result<Option<Panels>, String>,
-) -> Result<Call, String> {
+pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
     let (_, _, product) =
         body.insts().find(|(_, _, d)| d.op == Op::Matmul).ok_or("a matmul region without a matmul")?;
     let product_value = product.result.ok_or("a matmul without a result")?;
@@ -158,39 +111,22 @@ pub(super) fn matmul(
         }
     }
 
-    let wanted = pairs::are_wanted(machine, &a2, &b2);
-    let packed = panels(&b2, &shape[rank - 2], wanted)?;
-    let in_pairs = packed.as_ref().is_some_and(|p| p.in_pairs);
-    let mut scales = packed.as_ref().and_then(|p| p.scales.clone());
-    let mut own: Vec<usize> = (0..rank - 2).collect();
-    if let Some(p) = &packed {
-        b2 = p.numbers.clone();
-        // Panels of integers have axes of known extents alone: those along which they repeat are left out.
-        if let Some((view, _)) = &mut scales {
-            for i in (0..rank - 2).rev().filter(|i| p.numbers.strides.get(*i) == Some(&zero())) {
-                (b2, *view) = (b2.select(i, &zero()), view.select(i, &zero()));
-                own.remove(i);
-            }
-        }
-    }
     let mut kb = KernelBuilder::new(name);
     kb.at(product.loc);
     let buffer_a = kb.buffer(buffer_type(&a2), ParamMode::In);
     let buffer_b = kb.buffer(buffer_type(&b2), ParamMode::In);
-    let scales = scales.as_ref().map(|(view, bits)| (view, kb.buffer(buffer_type(view), ParamMode::In), *bits));
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
-    let (mut axes, mut grid) = (Vec::new(), Vec::new());
+    let mut axes = Vec::new();
     let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
     for (i, extent) in shape.iter().enumerate() {
         let (role, max) = match rank - i {
-            1 => (Role::Cols, tile_size(extent, machine.columns)),
-            2 => (Role::Rows, tile_size(extent, tile_rows(&k, in_pairs))),
+            1 => (Role::Cols, tile_size(extent, TILE)),
+            2 => (Role::Rows, tile_size(extent, TILE)),
             _ => (Role::Point, 1),
         };
         let point = kb.grid_axis(extent, max);
-        grid.push(point);
         let start = kb.times(point, max);
         match role {
             Role::Cols => cols = kb.extent_at(extent, start, max),
@@ -199,8 +135,6 @@ pub(super) fn matmul(
         }
         axes.push((role, start));
     }
-    // Along the last axis each point has a panel.
-    let panel = *grid.last().ok_or("a matmul without axes")?;
     let at = Position { axes, rows, cols };
     let starts = at.starts();
     let (points, row_start, col_start) = (&starts[..rank - 2], starts[rank - 2], starts[rank - 1]);
@@ -212,33 +146,8 @@ pub(super) fn matmul(
     let product_at = |kb: &mut KernelBuilder, kk, inner: Extent, acc| {
         let ia = [points, &[row_start, kk]].concat();
         let ta = kb.load(buffer_a, &ia, (Some(rank - 2), Some(rank - 1)), rows, inner);
-        let tb = match (&packed, scales) {
-            (_, Some((_, scales, bits))) => {
-                // Bytes of half numbers have two steps.
-                let steps = kb.index(i64::from(8 / bits));
-                let (row, first) = (kb.index_binary(BinaryOp::Div, kk, steps), kb.index(0));
-                let points: Vec<tile::Value> = own.iter().map(|i| points[*i]).collect();
-                let operands = [&[buffer_b], points.as_slice(), &[panel, row, first, scales]].concat();
-                let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, inner, cols));
-                kb.value(tile::Op::LoadScaled { bits }, operands, ty)
-            }
-            (Some(_), None) if in_pairs => {
-                let (two, first) = (kb.index(2), kb.index(0));
-                let pair = kb.index_binary(BinaryOp::Div, kk, two);
-                let operands = [&[buffer_b], points, &[panel, pair, first, first]].concat();
-                let ty = Type::Tile(KernelBuilder::tile_type(Elem::F32, inner, cols));
-                kb.value(tile::Op::LoadPairs, operands, ty)
-            }
-            (Some(_), None) => {
-                let first = kb.index(0);
-                let ib = [points, &[panel, kk, first]].concat();
-                kb.load(buffer_b, &ib, (Some(rank - 1), Some(rank)), inner, cols)
-            }
-            (None, None) => {
-                let ib = [points, &[kk, col_start]].concat();
-                kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols)
-            }
-        };
+        let ib = [points, &[kk, col_start]].concat();
+        let tb = kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols);
         kb.dot(ta, tb, acc)
     };
     // The last steps of a product with which nothing else is done stand right before its store, so that the sums need not
@@ -259,7 +168,6 @@ pub(super) fn matmul(
     let tile = as_tile(&mut kb, tile, &at);
     kb.store(buffer, &starts, at.tile_axes(), tile);
     let mut buffers = vec![a2, b2];
-    buffers.extend(scales.map(|(view, ..)| view.clone()));
     buffers.extend(region.declared());
     buffers.push(target);
     Ok(Call { kernel: kb.finish(), buffers })

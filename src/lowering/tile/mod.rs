@@ -1,38 +1,27 @@
 //! From graph IR to tile IR: each instruction or fused region that computes becomes a kernel, the function becomes a plan
 //! that launches them, and movement becomes strided views.
 //!
-//! In: graph IR after the passes, and the numbers of a machine ([`Target`]). Out: unscheduled tile IR. Decided here: which values need storage and where it lies
-//! (`views`, `plan`), each kernel's loops over tiles (`map`, `rows`, `matmul`, `attention`, `gather`; what they share in
-//! `region`), which parameters are packed before all calls, and in how many bytes (`packing`, `pairs`,
-//! `quantise`, `join`; what that loses: `precision`).
-//! Not decided here: what a tile becomes on a machine, and which buffers share memory.
+//! In: graph IR after the passes, and for attention alone the numbers of a machine ([`Target`]). Out: unscheduled tile IR.
+//! Decided here: which values need storage and where it lies (`plan`), each kernel's loops over tiles (`map`, `rows`,
+//! `matmul`, `attention`, `gather`; what they share in `region`), which parameters lie one after another (`join`).
+//! Not decided here: what a tile becomes on a machine, how the operands of products lie, what is packed, and which buffers
+//! share memory.
 
 mod attention;
 mod gather;
 mod join;
 mod map;
 mod matmul;
-mod packing;
-mod pairs;
 mod plan;
-mod precision;
 mod prepare;
-mod quantise;
 mod region;
 mod rows;
-mod views;
-
-use std::collections::{BTreeMap, HashMap};
 
 use crate::ir;
-use crate::tile::encode::{self, Encoding};
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, Kernel, KernelBuilder, ParamMode, Target, Type};
-use packing::Packing;
-pub use packing::{WeightChoice, WeightFormat};
-pub use precision::{Loss, PackedWeight};
+use crate::tile::{self, Kernel, KernelBuilder, Kernels, ParamMode, Target, Type, View};
+use join::PackedArea;
 use region::Position;
-use views::View;
 
 /// A kernel and the view behind each of its parameters, in order; the last one is what it writes.
 struct Call {
@@ -41,32 +30,12 @@ struct Call {
 }
 
 /// What the functions of a module share.
+#[derive(Default)]
 struct Shared {
-    /// The names of the kernels so far, by what they are without name and places.
-    known: HashMap<Vec<u8>, String>,
-    /// How many kernels there are of each kind.
-    counts: BTreeMap<String, usize>,
-    /// The parameters that are packed.
-    packing: Packing,
-}
-
-impl Shared {
-    /// The name of a kernel in the module: one that is there already is not added again.
-    fn kernel(&mut self, out: &mut tile::Module, mut kernel: Kernel) -> String {
-        tile::simplify(&mut kernel.body);
-        let kind = kernel.name.clone();
-        let bytes = encode::kernel(&kernel, Encoding { name: false, places: false, state: kernel.state });
-        if let Some(name) = self.known.get(&bytes) {
-            return name.clone();
-        }
-        let number = self.counts.entry(kind.clone()).or_default();
-        kernel.name = format!("{kind}.{number}");
-        *number += 1;
-        let name = kernel.name.clone();
-        self.known.insert(bytes, name.clone());
-        out.kernels.push(kernel);
-        name
-    }
+    /// The kernels so far.
+    kernels: Kernels,
+    /// Parameters that lie one after another.
+    area: PackedArea,
 }
 
 /// Declares the buffer that a kernel writes.
@@ -102,45 +71,15 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
     module.functions.iter().any(in_function)
 }
 
-/// Lowers a module whose functions went through the passes, with the numbers of a target. Packed weights stay
-/// as they are.
+/// Lowers a module whose functions went through the passes, with the numbers of a target.
 ///
 /// # Errors
 /// A form that the lowering does not know, or what it made is wrong; a bug in attnc, for the verifier accepted the module.
 pub fn lower(module: ir::Verified<'_>, target: impl Into<Target>) -> Result<VerifiedModule, String> {
-    lower_packed(module, target, WeightFormat::F32)
+    VerifiedModule::new(lowered(&module, target.into())?).map_err(|errors| errors.to_string())
 }
 
-/// The same, with packed weights in a format of the caller's choice.
-///
-/// # Errors
-/// As [`lower`].
-pub fn lower_packed(
-    module: ir::Verified<'_>,
-    target: impl Into<Target>,
-    weights: impl Into<WeightChoice>,
-) -> Result<VerifiedModule, String> {
-    let out = lowered(&module, target.into(), &weights.into())?.0;
-    VerifiedModule::new(out).map_err(|errors| errors.to_string())
-}
-
-/// The parameters that a module would pack in fewer bytes, each with what is packed of it, in order of name.
-///
-/// # Errors
-/// As [`lower`].
-pub fn packed_weights(
-    module: &ir::Module,
-    target: impl Into<Target>,
-    weights: &WeightChoice,
-) -> Result<Vec<PackedWeight>, String> {
-    Ok(lowered(module, target.into(), weights)?.1)
-}
-
-fn lowered(
-    module: &ir::Module,
-    target: Target,
-    weights: &WeightChoice,
-) -> Result<(tile::Module, Vec<PackedWeight>), String> {
+fn lowered(module: &ir::Module, target: Target) -> Result<tile::Module, String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -151,15 +90,14 @@ fn lowered(
         states: module.states.clone(),
         ..tile::Module::default()
     };
-    let packing = Packing::new(target.columns, weights.clone());
-    let mut shared = Shared { known: HashMap::new(), counts: BTreeMap::new(), packing };
+    let mut shared = Shared::default();
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
         plan::lower(&f, target, &mut shared, &mut out)?;
     }
-    let packed = precision::packed(&shared.packing);
-    packing::finish(&mut shared, &mut out)?;
+    join::finish(&mut shared, &mut out)?;
+    out.kernels = shared.kernels.list;
     out.plans.iter_mut().for_each(|plan| tile::simplify(&mut plan.body));
-    Ok((out, packed))
+    Ok(out)
 }

@@ -25,13 +25,11 @@ use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
-use super::packing::Panels;
 use super::region::{Operand, buffer_type};
-use super::views::View;
-use super::{Call, Shared, gather, map, matmul, packing, rows};
+use super::{Call, Shared, gather, map, matmul, rows};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, PlanBuilder, PlanVariant, Target};
+use crate::tile::{self, PlanBuilder, PlanVariant, Target, View};
 use parameters::Join;
 use storage::Storage;
 use taps::ForTaps;
@@ -269,25 +267,9 @@ impl Lowering<'_> {
         for v in &call.buffers {
             operands.push(self.buffer(v)?);
         }
-        let name = self.shared.kernel(self.out, call.kernel);
+        let name = self.shared.kernels.add(call.kernel);
         self.builder.launch(&name, operands);
         Ok(())
-    }
-
-    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, anything
-    /// else now, unless there are few rows.
-    fn panels(&mut self, window: &View, rows: &Dim, pairs: bool) -> Result<Option<Panels>, String> {
-        if let Some(panels) = self.parameter_panels(window, pairs) {
-            return Ok(Some(panels));
-        }
-        let root = self.fresh_root();
-        let few = rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
-        let Some(packed) = packing::now(self.target.columns, window, root, pairs)?.filter(|_| !few) else {
-            return Ok(None);
-        };
-        self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
-        self.launch(packed.call)?;
-        Ok(Some(Panels { numbers: packed.panels, scales: None, in_pairs: pairs }))
     }
 
     /// Where a tensor lies; what is not in memory yet is put there.
@@ -605,17 +587,7 @@ impl Lowering<'_> {
         let call = match kind {
             FusionKind::Map => map::map("map", body, &operands, &to)?,
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
-            FusionKind::Matmul => {
-                let target = self.target;
-                for (operands, to) in self.pieces(body, operands, &to) {
-                    let call = matmul::matmul("matmul", &target, body, &operands, &to, |window, rows, pairs| {
-                        self.panels(window, rows, pairs)
-                    })?;
-                    self.launch(call)?;
-                }
-                self.places[v] = Some(to);
-                return Ok(());
-            }
+            FusionKind::Matmul => matmul::matmul("matmul", body, &operands, &to)?,
             FusionKind::Attention => {
                 self.attention(body, &operands, &to)?;
                 self.places[v] = Some(to);

@@ -8,11 +8,11 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::views::View;
 use crate::ir::{self, Function, Op, Scalar};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-use crate::tile::{self, BufferType, Extent, KernelBuilder, ParamMode, computed};
+pub(super) use crate::tile::tile_size;
+use crate::tile::{self, BufferType, Extent, KernelBuilder, ParamMode, View, computed};
 
 /// What an argument of a region is bound to.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl Position {
 
 /// The type of a view as a kernel's buffer.
 pub(super) fn buffer_type(v: &View) -> BufferType {
-    BufferType { elem: v.elem, shape: v.shape.clone(), strides: v.strides.clone() }
+    v.buffer_type()
 }
 
 /// A region being lowered: its body, the bindings of its arguments, and the kernel's buffers for them.
@@ -350,12 +350,4 @@ pub(super) fn merge_axes(
 /// Does the body count along axes (with `iota` or `causal`)? Then its axes must stay as they are.
 pub(super) fn counts_along_axes(body: &Function) -> bool {
     body.insts().any(|(_, _, d)| matches!(d.op, Op::Iota { .. } | Op::Causal))
-}
-
-/// How much of an axis a tile takes: all of it where it is known and at most `max`, else `max`.
-pub(super) fn tile_size(extent: &Dim, max: i64) -> i64 {
-    match extent.as_const() {
-        Some(n) if n <= max => n.max(1),
-        _ => max,
-    }
 }

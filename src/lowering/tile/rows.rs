@@ -18,12 +18,11 @@
 use cranelift_entity::SecondaryMap;
 
 use super::region::{Env, Operand, Position, Region, Role, counts_along_axes, merge_axes, tile_size};
-use super::views::View;
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{self, Function, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
 use crate::shape::{Dim, Elem, broadcast};
-use crate::tile::{self, Extent, KernelBuilder, Type, computed};
+use crate::tile::{self, Extent, KernelBuilder, Type, View, computed};
 
 /// Longest row that is one tile.
 const WHOLE_ROW: i64 = 4096;

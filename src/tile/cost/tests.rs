@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Cost, Launch, kernel, plan};
 use crate::ir::{self, interp::Limits};
 use crate::tensor::Tensor;
+use crate::tile::verify::VerifiedModule;
 use crate::tile::{self, Cpu, Module, PlanVariant, interp};
 
 const ROWS: &str = r#"module "test.attn"
@@ -165,9 +166,9 @@ func @forward(%0 "x": f32[S, 40], %1 "t": i32[S], %2 "e": f32[9, 40]) -> (f32[S,
 }
 "#;
 
-fn tiles(source: &str, level: Cpu) -> Module {
+fn tiles(source: &str, level: Cpu) -> VerifiedModule {
     let graph = ir::text::parse(source, Default::default()).unwrap().module;
-    crate::lowering::tile::lower(ir::verify(&graph).unwrap(), level).unwrap().into_module()
+    crate::lowering::tile::lower(ir::verify(&graph).unwrap(), level).unwrap()
 }
 
 /// The walk counts what the interpreter does, before and after scheduling.
@@ -200,9 +201,7 @@ fn the_walk_counts_what_the_interpreter_does() {
                 // The tokens are indices below nine.
                 assert_eq!(walked.bounds, BTreeMap::from([(1, 9)]), "{state}");
             }
-            for k in &mut module.kernels {
-                tile::schedule(k, level).unwrap();
-            }
+            module = tile::schedule(&module, level, &tile::WeightChoice::default()).unwrap();
         }
     }
 }

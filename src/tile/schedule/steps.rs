@@ -41,12 +41,12 @@ const OF_TILES: i64 = 2048;
 const _: () =
     assert!(CHAIN % GROUP as i64 == 0 && OF_GROUPS % GROUP as i64 == 0 && CHAIN % 2 == 0 && OF_TILES % 2 == 0);
 
-/// Puts a kernel's product into a loop over blocks of steps, if it is over too many.
-pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) {
-    if let Some(product) = Product::find(&kernel.body, cpu) {
-        *kernel = product.rebuild(kernel);
-        simplify(&mut kernel.body);
-    }
+/// Puts a kernel's product into a loop over blocks of steps, if it is over too many. Was it?
+pub(super) fn split(kernel: &mut Kernel, cpu: Cpu) -> bool {
+    let Some(product) = Product::find(&kernel.body, cpu) else { return false };
+    *kernel = product.rebuild(kernel);
+    simplify(&mut kernel.body);
+    true
 }
 
 /// A product to be put into a loop.

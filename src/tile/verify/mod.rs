@@ -130,7 +130,7 @@ impl VerifiedModule {
     /// # Errors
     /// Every invariant that does not hold.
     pub fn new(module: Module) -> Result<VerifiedModule, Errors> {
-        check(&module, true).map(|()| VerifiedModule(module))
+        check(&module, &Proofs::All).map(|()| VerifiedModule(module))
     }
 
     /// The module as interpreters and back ends take it.
@@ -143,16 +143,17 @@ impl VerifiedModule {
         self.0
     }
 
-    /// Changes the module in a way that keeps accesses inside of what they were, as a schedule does, which reads parts of what
-    /// was read: rules 24 to 27 hold as before, and all others are checked again.
+    /// Changes the module in a way that keeps accesses as they were, but for those of the kernels whose names the change gives:
+    /// of these, rule 24 is proved again, and if there are any, rules 25 to 27 of the plans. All others are checked again.
     ///
     /// # Errors
     /// What the change complains of, or the invariants that do not hold after it; and the module as it was left.
     pub fn changed(
         mut self,
-        change: impl FnOnce(&mut Module) -> Result<(), String>,
+        change: impl FnOnce(&mut Module) -> Result<BTreeSet<String>, String>,
     ) -> Result<VerifiedModule, (Box<Module>, String)> {
-        let changed = change(&mut self.0).and_then(|()| verify_form(&self.0).map_err(|errors| errors.to_string()));
+        let changed = change(&mut self.0)
+            .and_then(|names| check(&self.0, &Proofs::Of(names)).map_err(|errors| errors.to_string()));
         match changed {
             Ok(()) => Ok(self),
             Err(complaint) => Err((Box::new(self.0), complaint)),
@@ -188,18 +189,27 @@ impl Sink {
 /// # Errors
 /// Every invariant that does not hold.
 pub fn verify(module: &Module) -> Result<Verified<'_>, Errors> {
-    check(module, true).map(|()| Verified(module))
+    check(module, &Proofs::All).map(|()| Verified(module))
 }
 
 /// Checks a module but for rules 24 to 27.
 ///
 /// # Errors
 /// Every other invariant that does not hold.
+#[cfg(test)]
 pub(crate) fn verify_form(module: &Module) -> Result<(), Errors> {
-    check(module, false)
+    check(module, &Proofs::Of(BTreeSet::new()))
 }
 
-fn check(module: &Module, accesses: bool) -> Result<(), Errors> {
+/// Of what it is proved that accesses are in bounds.
+enum Proofs {
+    /// Of everything.
+    All,
+    /// Of the kernels of these names.
+    Of(BTreeSet<String>),
+}
+
+fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
     let mut sink = Sink { owner: Owner::Module, list: Vec::new() };
     let mut names = BTreeSet::new();
     for p in &module.params {
@@ -223,6 +233,10 @@ fn check(module: &Module, accesses: bool) -> Result<(), Errors> {
         if k.name.is_empty() || !names.insert(&k.name) {
             sink.error(At::Head, format!("the kernel's name `{}` is empty or duplicate", k.name));
         }
+        let accesses = match proofs {
+            Proofs::All => true,
+            Proofs::Of(names) => names.contains(&k.name),
+        };
         kernel(module, k, accesses, &mut sink);
     }
     plan::packed_area(module, &mut sink);
@@ -240,7 +254,11 @@ fn check(module: &Module, accesses: bool) -> Result<(), Errors> {
         body::check(module, body::Unit::Plan(p), &mut sink);
         if sink.list.len() == before {
             plan::check(module, p, &mut sink);
-            if accesses && sink.list.len() == before {
+            let proved = match proofs {
+                Proofs::All => true,
+                Proofs::Of(names) => !names.is_empty(),
+            };
+            if proved && sink.list.len() == before {
                 bounds::plan(module, p, &mut sink);
             }
             let entry = module.entries.iter().find(|e| e.name == p.name && p.variant != PlanVariant::Prepare);

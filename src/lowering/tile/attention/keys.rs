@@ -80,7 +80,7 @@ impl Attention {
         // Of a finite number 0, else NaN.
         let rest = kb.binary(BinaryOp::Sub, quick.result, quick.result);
         let mut is_special = kb.compare(CmpOp::Ne, rest, nothing);
-        if self.form != QueryLayout::KeysInLanes {
+        if self.layout != QueryLayout::KeysInLanes {
             is_special = kb.reduce(ReduceKind::Any, 0, is_special);
         }
         let is_special = kb.reduce(ReduceKind::Any, 1, is_special);
@@ -93,7 +93,7 @@ impl Attention {
         kb.switch_to(finite);
         kb.br(done, &both);
         kb.switch_to(careful);
-        let queries = match self.form {
+        let queries = match self.layout {
             QueryLayout::InLanes | QueryLayout::KeysInLanes => queries,
             // As they were before they lay in pairs.
             QueryLayout::InLanePairs => kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Careful)),
@@ -112,18 +112,18 @@ impl Attention {
         let last = self.masks.len().saturating_sub(1);
         // A single query does not visit what a causal mask hides, if that is the last one.
         let visited =
-            |n: usize, m: &Mask| !(self.form == QueryLayout::KeysInLanes && m.kind == MaskKind::Causal && n == last);
+            |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && m.kind == MaskKind::Causal && n == last);
         self.masks.iter().enumerate().any(|(n, m)| m.kind != MaskKind::Cap && visited(n, m))
     }
 
     /// Do keys go one by one?
     fn by_key(&self, pass: Pass) -> bool {
-        pass == Pass::Careful && self.form != QueryLayout::KeysInLanes
+        pass == Pass::Careful && self.layout != QueryLayout::KeysInLanes
     }
 
     /// The loops over keys.
     fn rounds(&self, kb: &mut KernelBuilder, queries: Option<Value>, pass: Pass) -> Result<Running, String> {
-        let empty = |kb: &mut KernelBuilder| match self.form {
+        let empty = |kb: &mut KernelBuilder| match self.layout {
             QueryLayout::InLanes | QueryLayout::InLanePairs => {
                 kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries)
             }
@@ -147,7 +147,7 @@ impl Attention {
         let last_is_causal = self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal);
         // A single query sees all keys before the end.
         let causal = self.masks.iter().any(|m| m.kind == MaskKind::Causal)
-            && !(last_is_causal && self.form == QueryLayout::KeysInLanes);
+            && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
         let block = if self.by_key(pass) { 1 } else { self.block };
         // Where no block is whole, one loop is enough.
         if pass == Pass::Quick && causal && self.t.as_const().is_none_or(|n| n > block) {
@@ -182,7 +182,7 @@ impl Attention {
                 let varies = kb.ty(*b).buffer().is_some_and(|b| b.strides[query].as_const() != Some(0));
                 let zero = kb.index(0);
                 let at = self.at(self.row, zero);
-                let x = match varies && self.form != QueryLayout::KeysInLanes {
+                let x = match varies && self.layout != QueryLayout::KeysInLanes {
                     true => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
                     false => kb.load(*b, &at, (None, None), ONE, ONE),
                 };
@@ -211,7 +211,7 @@ impl Attention {
     /// A part of the heads of all queries: `[part, queries]`, and `[1, part]` of a single one.
     fn some_queries(&self, kb: &mut KernelBuilder, start: Value, part: Extent, pass: Pass) -> Value {
         let (axes, at) = ((self.rank - 1, self.rank - 2), self.at(self.row, start));
-        match self.form {
+        match self.layout {
             QueryLayout::InLanes => {
                 let factor = self.scale.queries.map(|factor| (factor, self.places.scale));
                 load_turned(kb, self.q, &at, axes, (part, self.queries), factor)
@@ -335,7 +335,7 @@ impl Attention {
             let more = kb.reduce(ReduceKind::Sum, 0, products);
             return kb.binary(BinaryOp::Add, sum, more);
         }
-        match self.form {
+        match self.layout {
             QueryLayout::InLanes => {
                 let k = self.left(kb, self.k, at, axes, of);
                 kb.dot(k, q, sum)
@@ -358,7 +358,7 @@ impl Attention {
     fn add_values(&self, kb: &mut KernelBuilder, weights: Value, first: Value, keys: Extent, sum: Value) -> Value {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
-        match self.form {
+        match self.layout {
             QueryLayout::InLanes => {
                 let values = self.left(kb, self.v, &at, (col, row), (self.width, keys));
                 kb.dot(values, weights, sum)
@@ -393,7 +393,7 @@ impl Attention {
     ) -> Value {
         let (row, col) = (self.rank - 2, self.rank - 1);
         let at = self.at(first, self.col);
-        let values = match self.form {
+        let values = match self.layout {
             QueryLayout::InLanes => kb.load(self.v, &at, (Some(col), None), self.width, ONE),
             QueryLayout::InLanePairs => {
                 let block = kb.index(self.block);
@@ -405,7 +405,7 @@ impl Attention {
             QueryLayout::KeysInLanes => kb.load(self.v, &at, (Some(row), Some(col)), keys, self.width),
         };
         let mut more = self.scaled_carefully(kb, values, weights);
-        if self.form == QueryLayout::KeysInLanes {
+        if self.layout == QueryLayout::KeysInLanes {
             more = kb.reduce(ReduceKind::Sum, 0, more);
         }
         kb.binary(BinaryOp::Add, sum, more)
@@ -465,8 +465,8 @@ impl Attention {
         let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
         let (same_queries, same_keys) = (same(query), same(key));
         let at = self.at(self.row, first);
-        match (same_queries || self.form == QueryLayout::KeysInLanes, same_keys) {
-            (_, true) if self.form == QueryLayout::KeysInLanes => kb.load(*b, &at, (None, None), ONE, ONE),
+        match (same_queries || self.layout == QueryLayout::KeysInLanes, same_keys) {
+            (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(*b, &at, (None, None), ONE, ONE),
             (true, _) => kb.load(*b, &at, (Some(key), None), keys, ONE),
             (false, true) => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
             (false, false) => load_turned(kb, *b, &at, (key, query), (keys, self.queries), None),

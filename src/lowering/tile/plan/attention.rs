@@ -11,12 +11,12 @@
 
 use super::super::attention::{self, QueryLayout};
 use super::super::region::{Operand, buffer_type};
-use super::super::views::View;
-use super::super::{map, packing};
+use super::super::{Call, map};
 use super::Lowering;
 use crate::ir::{self, Function, Op, Terminator, Value};
 use crate::scalar::CmpOp;
 use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::{View, in_columns, with_repeats, without_repeats};
 
 /// From so many queries on, keys and values that lie apart are copied. Measured on 12 heads of 64: of the time with all in
 /// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
@@ -162,11 +162,13 @@ impl Lowering<'_> {
         let mut turned: Vec<usize> = (0..rank).collect();
         turned.swap(rank - 1, rank - 2);
         let root = self.fresh_root();
-        let packed = packing::in_columns("values", attention::KEYS, &v.transpose(&turned), root);
+        let packed = in_columns("values", attention::KEYS, &v.transpose(&turned), root);
         self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
-        self.launch(packed.call)?;
-        let form = QueryLayout::InLanePairs;
-        let call = attention::attention("attention", &self.target, body, &operands, to, form, Some(&packed.panels))?;
+        let buffers = [packed.sources, vec![packed.whole]].concat();
+        self.launch(Call { kernel: packed.kernel, buffers })?;
+        let layout = QueryLayout::InLanePairs;
+        let call =
+            attention::attention("attention", self.target.columns, body, &operands, to, layout, Some(&packed.panels))?;
         self.launch(call)
     }
 
@@ -176,9 +178,9 @@ impl Lowering<'_> {
         body: &Function,
         operands: &[Operand],
         to: &View,
-        form: QueryLayout,
+        layout: QueryLayout,
     ) -> Result<(), String> {
-        let call = attention::attention("attention", &self.target, body, operands, to, form, None)?;
+        let call = attention::attention("attention", self.target.columns, body, operands, to, layout, None)?;
         self.launch(call)
     }
 
@@ -201,7 +203,7 @@ impl Lowering<'_> {
 
     /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it repeats.
     fn row_after_row(&mut self, view: &View, elem: Elem) -> Result<View, String> {
-        let (from, kept) = packing::without_repeats(view);
+        let (from, kept) = without_repeats(view);
         let root = self.fresh_root();
         let whole = View::whole(root, &TensorType::new(elem, from.shape.clone()));
         self.add_slot(root, &whole);
@@ -209,7 +211,7 @@ impl Lowering<'_> {
         let (from, to) = (from.transpose(&order), whole.transpose(&order));
         let call = map::map("heads", &as_elements(&from, elem)?, &[Operand::View(from)], &to)?;
         self.launch(call)?;
-        let (shape, strides) = packing::with_repeats(view, &kept, &whole.shape, &whole.strides);
+        let (shape, strides) = with_repeats(view, &kept, &whole.shape, &whole.strides);
         Ok(View { shape, strides, ..whole })
     }
 }

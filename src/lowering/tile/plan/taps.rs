@@ -11,11 +11,10 @@ use cranelift_entity::SecondaryMap;
 
 use super::super::map;
 use super::super::region::buffer_type;
-use super::super::views::View;
 use super::Lowering;
 use crate::ir::{self, Function, Inst, Op, Scalar, Terminator, Use, Value, arrays_of};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, TapPart};
+use crate::tile::{self, TapPart, View};
 
 /// The most instructions that are computed for one tap alone: what more taps than one need, each of them computes, and a long
 /// chain of taps would make a plan that grows with its square. Beyond, they are computed in every call that asks for a tap.

@@ -62,11 +62,11 @@ fn leaves_of_examples_read_back() {
         optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
         for level in [Cpu::AVX512, Cpu::AVX2] {
             let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{example}: {e}"));
-            let tiles = lowering::tile::lower_packed(verified, level, lowering::tile::WeightFormat::F32);
-            let mut tiles = tiles.unwrap_or_else(|e| panic!("{example}: {e}")).into_module();
+            let tiles = lowering::tile::lower(verified, level).unwrap_or_else(|e| panic!("{example}: {e}"));
+            let tiles = tile::schedule(&tiles, level, &tile::WeightChoice::default());
+            let tiles = tiles.unwrap_or_else(|e| panic!("{example}: {e}"));
             let mut count = 0;
-            for kernel in &mut tiles.kernels {
-                tile::schedule(kernel, level).unwrap_or_else(|e| panic!("{example}: {e}"));
+            for kernel in &tiles.kernels {
                 count += leaves_read_back(level, kernel);
             }
             assert!(count > 3, "{example} has {count} leaves");

@@ -24,12 +24,10 @@
 //! their own: the bits do not depend on how many there are. With weights in 4 bits this is a twentieth of the error
 //! that there is already; in 8 bits both are of one size. `attnc run --pack` tells the error of a call, with all of it.
 
-use super::region::{buffer_type, tile_size};
-use super::views::View;
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, Extent, GROUP, Kernel, KernelBuilder, ParamMode};
+use crate::tile::{self, Extent, GROUP, Kernel, KernelBuilder, ParamMode, View, tile_size};
 
 /// What packs a weight.
 pub(super) struct Quantised {
@@ -80,10 +78,10 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
     let sources: Vec<View> = if halves { (0..k.min(2)).map(every_other).collect() } else { vec![from.clone()] };
 
     let mut kb = KernelBuilder::new(if halves { "pack_int4" } else { "pack_int8" });
-    let buffers: Vec<tile::Value> = sources.iter().map(|v| kb.buffer(buffer_type(v), ParamMode::In)).collect();
+    let buffers: Vec<tile::Value> = sources.iter().map(|v| kb.buffer(v.buffer_type(), ParamMode::In)).collect();
     let mode = if sources.len() > 1 { ParamMode::InOut } else { ParamMode::Out };
-    let to = kb.buffer(buffer_type(&panels), mode);
-    let to_scales = kb.buffer(buffer_type(&scales), ParamMode::Out);
+    let to = kb.buffer(panels.buffer_type(), mode);
+    let to_scales = kb.buffer(scales.buffer_type(), ParamMode::Out);
     let points: Vec<tile::Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
     let panel = kb.grid_axis(&Dim::from(count), 1);
     let group = kb.grid_axis(&Dim::from(groups(k)), 1);

@@ -9,14 +9,13 @@
 //!   zeros where panel or pairs are not full;  the even steps: load, store;  the odd steps: load, store
 //! ```
 
-use super::output_buffer;
 use super::packing::room;
-use super::region::{buffer_type, tile_size};
-use super::views::View;
 use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, Extent, Kernel, KernelBuilder, ParamMode, Target, Type, row_major};
+use crate::tile::{
+    self, BufferType, Extent, Kernel, KernelBuilder, ParamMode, Target, Type, View, row_major, tile_size,
+};
 
 /// Pairs that are packed at a time.
 const PAIRS: i64 = 64;
@@ -28,7 +27,7 @@ pub(super) fn of(steps: i64) -> i64 {
 
 /// Should a product of these operands, `[batch.., M, K]` and `[batch.., K, N]`, have panels of pairs? Both are `bf16`, the
 /// steps of the left one are dense, and their number is known; where products read pairs of the left one too, it is even.
-pub(super) fn are_wanted(target: &Target, a: &View, b: &View) -> bool {
+pub(super) fn are_wanted(target: &Target, a: &BufferType, b: &BufferType) -> bool {
     let steps = a.shape.last().and_then(Dim::as_const).filter(|k| *k > 0);
     let dense = a.strides.last().and_then(Dim::as_const) == Some(1);
     let fits = target.pairs.is_some_and(|pairs| steps.is_some_and(|k| k % 2 == 0 || pairs.odd));
@@ -75,8 +74,8 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let sources: Vec<View> = (0..k.min(2)).map(half).collect();
 
     let mut kb = KernelBuilder::new("pack_pairs");
-    let buffers: Vec<tile::Value> = sources.iter().map(|v| kb.buffer(buffer_type(v), ParamMode::In)).collect();
-    let to = output_buffer(&mut kb, &panels);
+    let buffers: Vec<tile::Value> = sources.iter().map(|v| kb.buffer(v.buffer_type(), ParamMode::In)).collect();
+    let to = kb.buffer(panels.buffer_type(), ParamMode::Out);
     let points: Vec<tile::Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
     let most = tile_size(n, columns);
     let step = all.min(PAIRS);

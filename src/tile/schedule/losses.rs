@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::packing::{Packing, WeightFormat};
-use super::views::View;
+use super::formats::WeightFormat;
+use super::packing::Packing;
 use crate::shape::{Dim, Elem};
-use crate::tile::GROUP;
+use crate::tile::{GROUP, View};
 
 /// A parameter that is packed in fewer bytes.
 #[derive(Clone, Debug)]

@@ -21,20 +21,20 @@
 //!   zeros where the panel is not full;  load 64 x NR (or 256, turned);  store
 //! ```
 //!
-//! Panels of integers are made by `quantise`; parameters that lie joined, but in no panels, are in `join`.
+//! Panels of integers are made by `quantise`; parameters that lie one after another, but in no panels, are found by `joined`.
 
-use std::collections::BTreeSet;
-
-use super::join::{self, Joined};
+use super::formats::{WeightChoice, WeightFormat};
+use super::joined::{Joined, PlacedJoin};
 use super::pairs::{self, Pairs};
 use super::quantise::{self, Quantised, quantise};
-use super::region::{buffer_type, tile_size};
-use super::views::View;
-use super::{Call, Shared, output_buffer};
-use crate::ir::{ParamDecl, Scalar, Value, param_named};
-use crate::scalar::CmpOp;
+use crate::interface::ParamDecl;
+use crate::scalar::{CmpOp, Scalar};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::{self, BufferType, Extent, Kernel, KernelBuilder, ParamMode, PlanBuilder, PlanVariant, Type};
+use crate::tile::packed_area::{Area, launch_for_each};
+use crate::tile::{
+    self, BufferType, Extent, Kernel, KernelBuilder, Kernels, ParamMode, Plan, PlanBuilder, PlanVariant, Type, Value,
+    View, tile_size,
+};
 
 /// Steps of the inner dimension that are packed at a time: few, for each is a page of its own.
 const STEPS: i64 = 64;
@@ -44,65 +44,6 @@ const TURNED_STEPS: i64 = 256;
 /// A product of fewer rows does not pack a right operand that is no parameter before it starts: packing reads and writes
 /// each element once, at the speed of memory, and then each tile of rows reads it in order.
 pub(super) const MANY_ROWS: i64 = 512;
-
-/// What packed weights are kept as. Computation stays in `f32`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum WeightFormat {
-    /// As they are.
-    #[default]
-    F32,
-    /// The nearest `bf16`.
-    Bf16,
-    /// Whole numbers from -127 to 127, times a scale for each column of 32 steps.
-    Int8,
-    /// Whole numbers from -7 to 7, times a scale for each column of 32 steps.
-    Int4,
-}
-
-impl WeightFormat {
-    /// Every format.
-    pub const ALL: [WeightFormat; 4] = [WeightFormat::F32, WeightFormat::Bf16, WeightFormat::Int8, WeightFormat::Int4];
-
-    /// Elements in the packed area.
-    fn elem(self) -> Elem {
-        match self {
-            WeightFormat::F32 => Elem::F32,
-            WeightFormat::Bf16 => Elem::BF16,
-            WeightFormat::Int8 | WeightFormat::Int4 => Elem::I8,
-        }
-    }
-
-    /// Bits of the integers, if it has them.
-    fn bits(self) -> Option<u8> {
-        match self {
-            WeightFormat::F32 | WeightFormat::Bf16 => None,
-            WeightFormat::Int8 => Some(8),
-            WeightFormat::Int4 => Some(4),
-        }
-    }
-}
-
-/// What packed weights are kept as, and which stay as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WeightChoice {
-    /// What they are kept as.
-    pub format: WeightFormat,
-    /// The parameters that stay as they are: names as in the IR, with `*` for the layers of an array.
-    pub kept: BTreeSet<String>,
-}
-
-impl From<WeightFormat> for WeightChoice {
-    fn from(format: WeightFormat) -> WeightChoice {
-        WeightChoice { format, kept: BTreeSet::new() }
-    }
-}
-
-impl WeightChoice {
-    /// What a parameter of `f32` is kept as where it is packed.
-    pub fn of(&self, parameter: &str) -> WeightFormat {
-        if self.kept.contains(parameter) { WeightFormat::F32 } else { self.format }
-    }
-}
 
 /// A window of a parameter, its root meaning nothing.
 pub(super) type Source = (String, View);
@@ -129,7 +70,8 @@ pub(super) struct Packing {
     columns: i64,
     pub(super) choice: WeightChoice,
     pub(super) weights: Vec<Weight>,
-    pub(super) joined: Vec<Joined>,
+    /// What else of it is read: parameters one after another.
+    pub(super) joined: Vec<PlacedJoin>,
     pub(super) bytes: u64,
 }
 
@@ -165,10 +107,39 @@ pub(super) struct Panels {
     pub(super) in_pairs: bool,
 }
 
+impl Panels {
+    /// The panels without the batch axes along which those of integers repeat, and the places of the others among the batch
+    /// axes: panels of integers have axes of known extents alone.
+    pub(super) fn without_repeats(&self) -> (Panels, Vec<usize>) {
+        let mut points: Vec<usize> =
+            (0..self.numbers.shape.len().saturating_sub(if self.in_pairs { 4 } else { 3 })).collect();
+        let mut numbers = self.numbers.clone();
+        let mut scales = self.scales.clone();
+        if let Some((scales, _)) = &mut scales {
+            for i in (0..points.len()).rev().filter(|i| self.numbers.strides.get(*i) == Some(&Dim::zero())) {
+                (numbers, *scales) = (numbers.select(i, &Dim::zero()), scales.select(i, &Dim::zero()));
+                points.remove(i);
+            }
+        }
+        (Panels { numbers, scales, in_pairs: self.in_pairs }, points)
+    }
+}
+
 impl Packing {
     /// An empty area of panels of so many columns.
     pub(super) fn new(columns: i64, choice: WeightChoice) -> Packing {
         Packing { columns, choice, weights: Vec::new(), joined: Vec::new(), bytes: 0 }
+    }
+
+    /// Makes room for what is read as it lies, one of those that are known; its start. `None` where there is no more room.
+    pub(super) fn join(&mut self, number: usize, bytes: u64) -> Option<u64> {
+        if let Some(known) = self.joined.iter().find(|j| j.number == number) {
+            return Some(known.offset);
+        }
+        let offset = self.bytes;
+        self.bytes = offset.checked_add(bytes)?.checked_next_multiple_of(64)?;
+        self.joined.push(PlacedJoin { number, offset });
+        Some(offset)
     }
 
     /// Makes room for a window `[batch.., K, N]` of a parameter, or for several, `[K, N]` each, one after another; the steps
@@ -244,7 +215,7 @@ impl Packing {
 }
 
 /// A window without the batch axes along which it repeats, and the axes that it keeps: nothing is packed twice.
-pub(super) fn without_repeats(window: &View) -> (View, Vec<usize>) {
+pub(crate) fn without_repeats(window: &View) -> (View, Vec<usize>) {
     let rank = window.shape.len();
     let repeats = |i: &usize| *i + 2 < rank && window.strides.get(*i).is_some_and(|s| *s == Dim::zero());
     let kept: Vec<usize> = (0..rank).filter(|i| !repeats(i)).collect();
@@ -253,7 +224,7 @@ pub(super) fn without_repeats(window: &View) -> (View, Vec<usize>) {
 }
 
 /// The shape and strides of a window's panels with the axes along which it repeats put back.
-pub(super) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
+pub(crate) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
     let (mut shape, mut strides) = (shape.to_vec(), strides.to_vec());
     let lead = window.shape.len().saturating_sub(2);
     for (i, d) in window.shape.iter().enumerate().take(lead).filter(|(i, _)| !kept.contains(i)) {
@@ -264,15 +235,17 @@ pub(super) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides
 }
 
 /// A window packed by a launch.
-pub(super) struct Packed {
-    /// The launch: reads the window, writes `panels`.
-    pub(super) call: Call,
+pub(crate) struct Packed {
+    /// What the launch runs: it reads the sources and writes `whole`.
+    pub(crate) kernel: Kernel,
+    /// The windows that it reads.
+    pub(crate) sources: Vec<View>,
     /// The panels, `[batch.., P, K, NR]`, with the root that was given.
-    pub(super) panels: View,
+    pub(crate) panels: View,
     /// All of their room, for the launch to write.
-    pub(super) whole: View,
+    pub(crate) whole: View,
     /// Bytes of it.
-    pub(super) bytes: Dim,
+    pub(crate) bytes: Dim,
 }
 
 /// Packs a window of anything, its steps in pairs or not, into panels of so many columns, in room that `root` stands for; `None` where it is better read
@@ -301,12 +274,11 @@ pub(super) fn now(columns: i64, window: &View, root: Value, in_pairs: bool) -> R
     let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
     let room = room(n, columns);
     let bytes = Dim::product(lead).mul(&rows).mul(&room).mul(&Dim::from(4));
-    let call = Call { kernel, buffers: [sources, vec![whole.clone()]].concat() };
-    Ok(Some(Packed { call, panels, whole, bytes }))
+    Ok(Some(Packed { kernel, sources, panels, whole, bytes }))
 }
 
 /// Packs a window `[batch.., K, N]` of `bf16` as it is, into panels of so many columns in room that `root` stands for.
-pub(super) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -> Packed {
+pub(crate) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -> Packed {
     let (from, kept) = without_repeats(window);
     let (kernel, mut whole) = pack(name, columns, &from, Elem::BF16);
     whole.root = root;
@@ -315,8 +287,7 @@ pub(super) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -
     let last = |n: usize| from.shape.iter().rev().nth(n).cloned().unwrap_or_default();
     let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
     let bytes = Dim::product(lead).mul(&last(1)).mul(&room(&last(0), columns)).mul(&Dim::from(2));
-    let call = Call { kernel, buffers: vec![from, whole.clone()] };
-    Packed { call, panels, whole, bytes }
+    Packed { kernel, sources: vec![from], panels, whole, bytes }
 }
 
 /// Columns that the panels of `n` columns take at most, of so many each.
@@ -335,16 +306,19 @@ pub(super) fn same(one: &[Source], other: &[Source]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(alike)
 }
 
-/// Adds the plan that packs to the module, with its kernels; nothing where nothing is packed.
+/// The plan that fills the packed area, its kernels added to the others; none where nothing is packed.
 ///
 /// # Errors
 /// A parameter that is not declared, a bug in attnc.
-pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
-    let packing = std::mem::replace(&mut shared.packing, Packing::new(0, WeightChoice::default()));
+pub(super) fn prepare(
+    packing: &Packing,
+    known: &[Joined],
+    (params, old): (&[ParamDecl], &[Kernel]),
+    kernels: &mut Kernels,
+) -> Result<Option<Plan>, String> {
     if packing.weights.is_empty() && packing.joined.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    out.packed = packing.bytes;
     let mut b = PlanBuilder::new("weights", PlanVariant::Prepare, Vec::new(), Vec::new());
     for w in &packing.weights {
         let mut calls = Vec::new();
@@ -378,7 +352,7 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
         let count = count.fold(Dim::zero(), |sum, n| sum.add(&n));
         let mut first = Dim::zero();
         for (name, axis, (kernel, sources, targets)) in calls {
-            let kernel = shared.kernel(out, kernel);
+            let kernel = kernels.add(kernel);
             let here = panels(axis, &targets).unwrap_or_default();
             let mut areas = Vec::new();
             for (part, offset) in targets {
@@ -389,95 +363,14 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
                 let start = part.strides.get(axis).map_or(Dim::zero(), |s| s.mul(&first));
                 areas.push(Area { offset, whole, part, start });
             }
-            launch_for_each(&mut b, out, (name, &w.counts), &kernel, &sources, areas)?;
+            launch_for_each(&mut b, params, (name, &w.counts), &kernel, &sources, areas)?;
             first = first.add(&here);
         }
     }
-    join::finish(shared, out, &mut b, &packing.joined)?;
-    out.plans.push(b.finish());
-    Ok(())
-}
-
-/// What a launch writes of the packed area, for one tensor of an array: a part of so large a whole.
-pub(super) struct Area {
-    /// Start of what all tensors of the array have there.
-    pub(super) offset: u64,
-    /// The extents of what one has.
-    pub(super) whole: Vec<Dim>,
-    /// What the kernel takes, the strides being those of the whole.
-    pub(super) part: View,
-    /// Its first element in the whole.
-    pub(super) start: Dim,
-}
-
-/// Launches a kernel for each tensor of a parameter, of which there are so many: it reads windows of it and writes areas.
-///
-/// # Errors
-/// A parameter that is not declared, a bug in attnc.
-pub(super) fn launch_for_each(
-    b: &mut PlanBuilder,
-    out: &tile::Module,
-    (name, counts): (&str, &[i64]),
-    kernel: &str,
-    sources: &[View],
-    areas: Vec<Area>,
-) -> Result<(), String> {
-    let param = param_named(&out.params, name).ok_or("a weight that is no parameter")?;
-    let source = buffer_type(&View::whole(Value::from_u32(0), &param.ty));
-    let mut targets = Vec::new();
-    for Area { offset, whole, part, start } in areas {
-        let mut all: Vec<Dim> = counts.iter().copied().map(Dim::from).collect();
-        all.extend(whole);
-        let whole = View::whole(part.root, &TensorType::new(part.elem, all));
-        targets.push((b.packed(offset, buffer_type(&whole)), whole.strides, start, buffer_type(&part)));
+    for place in &packing.joined {
+        place.copy(known, params, old, kernels, &mut b)?;
     }
-    let (indices, ends) = open_loops(b, counts);
-    let op = tile::Op::Param { name: name.to_string() };
-    let from = b.value(op, indices.clone(), Type::Buffer(source.clone()));
-    let mut operands = Vec::new();
-    for view in sources {
-        let same = source == buffer_type(view) && view.offset == Dim::zero();
-        operands.push(if same { from } else { b.view(from, view.offset.clone(), &[], buffer_type(view)) });
-    }
-    for (to, strides, start, ty) in targets {
-        let dynamic: Vec<(tile::Value, Dim)> = indices.iter().copied().zip(strides).collect();
-        let same = dynamic.is_empty() && start == Dim::zero() && b.ty(to).buffer() == Some(&ty);
-        operands.push(if same { to } else { b.view(to, start, &dynamic, ty) });
-    }
-    b.launch(kernel, operands);
-    close_loops(b, ends);
-    Ok(())
-}
-
-/// A loop that is being built: its head, what follows it, its counter.
-type Loop = (tile::Block, tile::Block, tile::Value);
-
-/// Opens a loop for each count, outermost first; the counters, and what closes the loops.
-fn open_loops(b: &mut PlanBuilder, counts: &[i64]) -> (Vec<tile::Value>, Vec<Loop>) {
-    let (mut indices, mut loops) = (Vec::new(), Vec::new());
-    for count in counts {
-        let zero = b.index(0);
-        let (head, args) = b.new_block(vec![Type::Index]);
-        let (inner, _) = b.new_block(Vec::new());
-        let (done, _) = b.new_block(Vec::new());
-        b.br(head, &[zero]);
-        b.switch_to(head);
-        let end = b.index(*count);
-        let more = b.compare_scalars(CmpOp::Lt, args[0], end);
-        b.br_if(more, (inner, &[]), (done, &[]));
-        b.switch_to(inner);
-        indices.push(args[0]);
-        loops.push((head, done, args[0]));
-    }
-    (indices, loops)
-}
-
-fn close_loops(b: &mut PlanBuilder, loops: Vec<Loop>) {
-    for (head, done, counter) in loops.into_iter().rev() {
-        let next = b.plus(counter, 1);
-        b.br(head, &[next]);
-        b.switch_to(done);
-    }
+    Ok(Some(b.finish()))
 }
 
 /// The kernel that copies a window `[batch.., K, N]` into panels of `elem`, and where it writes: `[batch.., P, K, NR]`.
@@ -502,9 +395,9 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     }
 
     let mut kb = KernelBuilder::new(name);
-    let source = kb.buffer(buffer_type(from), ParamMode::In);
-    let buffer = output_buffer(&mut kb, &target);
-    let points: Vec<tile::Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
+    let source = kb.buffer(from.buffer_type(), ParamMode::In);
+    let buffer = kb.buffer(target.buffer_type(), ParamMode::Out);
+    let points: Vec<Value> = lead.iter().map(|d| kb.grid_axis(d, 1)).collect();
     let is_dense = |axis: usize| from.strides.get(axis).and_then(Dim::as_const) == Some(1);
     let turned = is_dense(rank - 2) && !is_dense(rank - 1);
     let most = tile_size(&n, columns);

@@ -1,16 +1,15 @@
 //! Where a tensor's elements lie: a strided window into the storage of some value.
 //!
-//! In: shapes and the movement operations of the graph IR. Out: [`View`]s, so that transposing, slicing, indexing,
+//! In: shapes, and what moves elements without copying them. Out: [`View`]s, so that transposing, slicing, indexing,
 //! broadcasting and most reshapes move nothing; a kernel reads through the strides. A reshape that no strides can
 //! express gives `None`, and the caller copies first. This module knows nothing of kernels or of slots.
 
-use crate::ir::Value;
+use super::{Body, BufferType, Op, Value, row_major};
 use crate::shape::{Dim, Elem, TensorType};
-use crate::tile::row_major;
 
 /// A strided window. Strides and offset count elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct View {
+pub(crate) struct View {
     /// The value that owns the storage: an argument, a parameter, or the result of a kernel.
     pub root: Value,
     /// Element type.
@@ -27,7 +26,7 @@ pub(super) struct View {
 
 impl View {
     /// All of a value that lies in row-major order.
-    pub(super) fn whole(root: Value, ty: &TensorType) -> View {
+    pub(crate) fn whole(root: Value, ty: &TensorType) -> View {
         View {
             root,
             elem: ty.elem,
@@ -38,25 +37,46 @@ impl View {
         }
     }
 
+    /// The window that a buffer of a plan is, found through the views before it; its root is the value that is no view.
+    pub(crate) fn of(body: &Body, buffer: Value) -> Option<View> {
+        let ty = body.ty(buffer).buffer()?;
+        let (elem, shape, strides) = (ty.elem, ty.shape.clone(), ty.strides.clone());
+        let mut view = View { root: buffer, elem, offset: Dim::zero(), dynamic: Vec::new(), shape, strides };
+        while let Some(data) = body.def_inst(view.root)
+            && let (Op::View { offset, strides }, [from, indices @ ..]) = (&data.op, data.operands.as_slice())
+        {
+            view.offset = view.offset.add(offset);
+            let before = indices.iter().copied().zip(strides.iter().cloned());
+            view.dynamic = before.chain(std::mem::take(&mut view.dynamic)).collect();
+            view.root = *from;
+        }
+        Some(view)
+    }
+
+    /// The window as the type of a buffer.
+    pub(crate) fn buffer_type(&self) -> BufferType {
+        BufferType { elem: self.elem, shape: self.shape.clone(), strides: self.strides.clone() }
+    }
+
     /// Do the elements lie in row-major order without gaps, starting at the root's first?
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.offset == Dim::zero() && self.dynamic.is_empty() && self.is_contiguous()
     }
 
     /// Do the elements lie in row-major order without gaps? Strides of axes of extent 1 do not matter.
-    pub(super) fn is_contiguous(&self) -> bool {
+    pub(crate) fn is_contiguous(&self) -> bool {
         let want = row_major(&self.shape);
         self.shape.iter().zip(self.strides.iter().zip(&want)).all(|(d, (s, w))| s == w || d.as_const() == Some(1))
     }
 
     /// Axes in another order.
-    pub(super) fn transpose(&self, perm: &[usize]) -> View {
+    pub(crate) fn transpose(&self, perm: &[usize]) -> View {
         let pick = |list: &[Dim]| perm.iter().filter_map(|i| list.get(*i).cloned()).collect();
         View { shape: pick(&self.shape), strides: pick(&self.strides), ..self.clone() }
     }
 
     /// Elements `start..stop` along an axis.
-    pub(super) fn slice(&self, axis: usize, start: &Dim, stop: &Dim) -> View {
+    pub(crate) fn slice(&self, axis: usize, start: &Dim, stop: &Dim) -> View {
         let mut out = self.clone();
         if let (Some(d), Some(s)) = (out.shape.get_mut(axis), self.strides.get(axis)) {
             *d = stop.sub(start);
@@ -66,14 +86,14 @@ impl View {
     }
 
     /// One element along an axis, known from dimensions alone; the axis goes.
-    pub(super) fn select(&self, axis: usize, at: &Dim) -> View {
+    pub(crate) fn select(&self, axis: usize, at: &Dim) -> View {
         let mut out = self.slice(axis, at, &at.add(&Dim::one()));
         out.drop_axis(axis);
         out
     }
 
     /// One element along an axis, known at run time; the axis goes.
-    pub(super) fn select_at(&self, axis: usize, at: Value) -> View {
+    pub(crate) fn select_at(&self, axis: usize, at: Value) -> View {
         let mut out = self.clone();
         if let Some(s) = self.strides.get(axis) {
             out.dynamic.push((at, s.clone()));
@@ -100,7 +120,7 @@ impl View {
     }
 
     /// Repeated to a larger shape, right-aligned.
-    pub(super) fn broadcast(&self, shape: &[Dim]) -> View {
+    pub(crate) fn broadcast(&self, shape: &[Dim]) -> View {
         let lead = shape.len().saturating_sub(self.shape.len());
         let strides = shape
             .iter()
@@ -116,7 +136,7 @@ impl View {
     /// The same elements in row-major order under another shape, if strides can express it. The two shapes are cut into
     /// the smallest groups of axes with equal products; a group can be re-cut if its axes follow each other without
     /// gaps.
-    pub(super) fn reshape(&self, shape: &[Dim]) -> Option<View> {
+    pub(crate) fn reshape(&self, shape: &[Dim]) -> Option<View> {
         // Of no elements, any strides are right.
         if self.shape.iter().chain(shape).any(|d| d.as_const() == Some(0)) {
             return Some(View { shape: shape.to_vec(), strides: row_major(shape), ..self.clone() });

@@ -1,0 +1,78 @@
+//! The kernels of a module that is being made: each is there once.
+//!
+//! In: kernels whose names are their kinds. Out: the names that they have in the module, kinds with numbers, and the kernels in
+//! the order in which they came. What it must not know: what a kernel does.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::encode::{self, Encoding};
+use super::{Kernel, simplify};
+
+/// Kernels with names of their own.
+#[derive(Default)]
+pub(crate) struct Kernels {
+    /// The names of the kernels so far, by what they are without name and places.
+    known: HashMap<Vec<u8>, String>,
+    /// The next number of each kind.
+    counts: BTreeMap<String, usize>,
+    /// Names that others have.
+    taken: BTreeSet<String>,
+    /// The kernels.
+    pub(crate) list: Vec<Kernel>,
+}
+
+impl Kernels {
+    /// None yet, beside others that have these names.
+    pub(crate) fn beside(taken: BTreeSet<String>) -> Kernels {
+        Kernels { taken, ..Kernels::default() }
+    }
+
+    /// Takes a kernel with the name that it has, unless it is there; the name.
+    pub(crate) fn keep(&mut self, kernel: &Kernel) -> String {
+        if !self.list.iter().any(|k| k.name == kernel.name) {
+            self.list.push(kernel.clone());
+        }
+        kernel.name.clone()
+    }
+
+    /// The name of a kernel that was made of another and has its name still, in the module: the same kind, with a number if it
+    /// had one.
+    pub(crate) fn add_again(&mut self, mut kernel: Kernel) -> String {
+        if self.taken.contains(&kernel.name) {
+            return self.keep(&kernel);
+        }
+        let numbered = kernel.name.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()));
+        match numbered.map(|(kind, _)| kind.to_string()) {
+            Some(kind) => kernel.name = kind,
+            // The first one keeps its name.
+            None if !self.taken.contains(&kernel.name) && !self.list.iter().any(|k| k.name == kernel.name) => {
+                simplify(&mut kernel.body);
+                self.list.push(kernel.clone());
+                return kernel.name;
+            }
+            None => {}
+        }
+        self.add(kernel)
+    }
+
+    /// The name of a kernel in the module: one that is there already is not added again.
+    pub(crate) fn add(&mut self, mut kernel: Kernel) -> String {
+        simplify(&mut kernel.body);
+        let bytes = encode::kernel(&kernel, Encoding { name: false, places: false, state: kernel.state });
+        if let Some(name) = self.known.get(&bytes) {
+            return name.clone();
+        }
+        let number = self.counts.entry(kernel.name.clone()).or_default();
+        let name = loop {
+            let name = format!("{}.{number}", kernel.name);
+            *number += 1;
+            if !self.taken.contains(&name) && !self.list.iter().any(|k| k.name == name) {
+                break name;
+            }
+        };
+        kernel.name = name.clone();
+        self.known.insert(bytes, name.clone());
+        self.list.push(kernel);
+        name
+    }
+}

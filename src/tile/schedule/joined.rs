@@ -1,0 +1,204 @@
+//! Which parts of the packed area hold parameters one after another, as lowering lays a `concat` of parameters
+//! (`lowering::tile::join`).
+//!
+//! In: the plan that prepares an unscheduled module. Out: for each part of the packed area the windows of parameters that it
+//! is copied from, so that a product by it can have panels of the windows themselves; and, for what reads it as it lies, the
+//! same copies to another place. It is found by what launches read and write: each copies a window of a parameter, of each
+//! layer of an array, to a window of one part. A plan with any other launch has none.
+
+use super::packing::Source;
+use crate::interface::{ParamDecl, param_named};
+use crate::shape::{Dim, Elem};
+use crate::tile::packed_area::{Area, launch_for_each};
+use crate::tile::{
+    Body, BufferType, InstData, Kernel, Kernels, Module, Op, ParamMode, PlanBuilder, PlanVariant, Value, View,
+    row_major,
+};
+
+/// A copy of a parameter's window into a part of the packed area.
+struct Copy {
+    /// The kernel that copies.
+    kernel: String,
+    /// The parameter, the window that is read, and the one that is written.
+    parameter: String,
+    from: View,
+    to: View,
+}
+
+/// Parameters one after another.
+pub(super) struct Joined {
+    /// Where it starts, in bytes.
+    pub(super) offset: u64,
+    /// How many tensors each parameter has.
+    pub(super) counts: Vec<i64>,
+    /// All layers, `[layers.., shape..]`, row-major.
+    whole: BufferType,
+    copies: Vec<Copy>,
+    /// The windows of one layer, in order, along this axis.
+    pub(super) parts: Vec<Source>,
+    pub(super) axis: usize,
+}
+
+/// Where a schedule puts what is read as it lies: which of those that are known, and its start.
+pub(super) struct PlacedJoin {
+    pub(super) number: usize,
+    pub(super) offset: u64,
+}
+
+/// What the plan that prepares puts one after another; `None` where it does anything else.
+pub(super) fn find(module: &Module) -> Option<Vec<Joined>> {
+    let mut found: Vec<Joined> = Vec::new();
+    let Some(plan) = module.plans.iter().find(|p| p.variant == PlanVariant::Prepare) else { return Some(found) };
+    let body = &plan.body;
+    for (_, _, data) in body.insts() {
+        let Op::Launch { kernel } = &data.op else { continue };
+        let kernel = module.kernels.iter().find(|k| k.name == *kernel).filter(|k| copies(k))?;
+        let [from, to] = data.operands.as_slice() else { return None };
+        let (from, to) = (View::of(body, *from)?, View::of(body, *to)?);
+        let (Op::Param { name }, layers) = made_by(body, from.root)? else { return None };
+        let (Op::Packed { offset }, _) = made_by(body, to.root)? else { return None };
+        let param = param_named(&module.params, name)?;
+        let counts = param.counts.iter().map(|n| i64::try_from(*n).ok()).collect::<Option<Vec<i64>>>()?;
+        let whole = body.ty(to.root).buffer()?.clone();
+        // The window of a layer: the counters of the loops around choose it there as here, and all of them are gone through.
+        let strides = whole.strides.iter().cloned();
+        let of_layer: Vec<(Value, Dim)> = layers.iter().copied().zip(strides).collect();
+        let is_row_major = whole.strides == row_major(&whole.shape);
+        let layered = whole.shape.iter().zip(&counts).all(|(d, n)| d.as_const() == Some(*n));
+        if to.dynamic != of_layer || !from.dynamic.is_empty() || !is_row_major || !layered {
+            return None;
+        }
+        let copy = Copy { kernel: kernel.name.clone(), parameter: name.clone(), from, to };
+        match found.iter_mut().find(|j| j.offset == *offset) {
+            Some(known) if known.whole == whole && known.counts == counts => known.copies.push(copy),
+            Some(_) => return None,
+            None => {
+                let parts = Vec::new();
+                found.push(Joined { offset: *offset, counts, whole, copies: vec![copy], parts, axis: 0 });
+            }
+        }
+    }
+    for joined in &mut found {
+        let axes = 0..joined.shape().len();
+        let (axis, parts) = axes.into_iter().find_map(|axis| Some((axis, joined.along(axis)?)))?;
+        (joined.axis, joined.parts) = (axis, parts);
+    }
+    Some(found)
+}
+
+fn made_by(body: &Body, v: Value) -> Option<(&Op, &[Value])> {
+    body.def_inst(v).map(|d| (&d.op, d.operands.as_slice()))
+}
+
+/// Does a kernel write nothing but elements of its first buffer at the same places of its second one?
+fn copies(kernel: &Kernel) -> bool {
+    let [from, to] = kernel.params.as_slice() else { return false };
+    let elem = |v: Value| kernel.body.ty(v).buffer().map(|b| b.elem);
+    let modes = from.mode == ParamMode::In && to.mode == ParamMode::Out && elem(from.value) == elem(to.value);
+    let mut stores = kernel.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Store { .. }));
+    let (Some((_, _, store)), None, [_]) = (stores.next(), stores.next(), kernel.body.layout.as_slice()) else {
+        return false;
+    };
+    let (Op::Store { rows, cols }, [buffer, at @ .., tile]) = (&store.op, store.operands.as_slice()) else {
+        return false;
+    };
+    let same = |d: &InstData| match &d.op {
+        Op::Load { rows: r, cols: c } => (r, c) == (rows, cols) && d.operands == [&[from.value], at].concat(),
+        _ => false,
+    };
+    // Rounding to the type that an element has already changes nothing.
+    let mut stored = *tile;
+    while let Some(InstData { op: Op::Narrow { .. }, operands, .. }) = kernel.body.def_inst(stored)
+        && let [x] = operands.as_slice()
+    {
+        stored = *x;
+    }
+    modes && *buffer == to.value && kernel.body.def_inst(stored).is_some_and(same)
+}
+
+impl Joined {
+    /// The kernels that copy.
+    pub(super) fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.copies.iter().map(|c| c.kernel.as_str())
+    }
+
+    /// What one layer has.
+    fn shape(&self) -> &[Dim] {
+        self.whole.shape.get(self.counts.len()..).unwrap_or_default()
+    }
+
+    /// The windows in order, if they follow each other along an axis and fill it.
+    fn along(&self, axis: usize) -> Option<Vec<Source>> {
+        let (shape, strides) = (self.shape(), row_major(self.shape()));
+        let (all, step) = (shape.get(axis)?.as_const()?, strides.get(axis)?.as_const().filter(|n| *n > 0)?);
+        let mut parts = Vec::new();
+        let mut next = 0i64;
+        for copy in &self.copies {
+            // How much of the axis a window takes: copies merge axes, so that its number of elements says it.
+            let others = shape.iter().enumerate().filter(|(n, _)| *n != axis).map(|(_, d)| d);
+            let (elements, others) = (Dim::product(&copy.to.shape).as_const()?, Dim::product(others).as_const()?);
+            let extent = elements.checked_div(others).filter(|n| n.checked_mul(others) == Some(elements))?;
+            let mut own = shape.to_vec();
+            *own.get_mut(axis)? = Dim::from(extent);
+            let to = copy.to.reshape(&own)?;
+            let spread = |d: &Dim| d.as_const() == Some(1);
+            let fits = to.strides.iter().zip(&strides).zip(&own).all(|((a, b), d)| a == b || spread(d));
+            if !fits || to.offset.as_const() != next.checked_mul(step) {
+                return None;
+            }
+            let mut from = copy.from.reshape(&own)?;
+            from.root = Value::from_u32(0);
+            parts.push((copy.parameter.clone(), from));
+            next = next.checked_add(extent)?;
+        }
+        (next == all).then_some(parts)
+    }
+
+    /// All of one layer as a window of a root.
+    pub(super) fn window(&self, root: Value, elem: Elem) -> View {
+        let shape = self.shape().to_vec();
+        View { root, elem, offset: Dim::zero(), dynamic: Vec::new(), strides: row_major(&shape), shape }
+    }
+
+    /// The strides of layers.
+    pub(super) fn layer_strides(&self) -> &[Dim] {
+        self.whole.strides.get(..self.counts.len()).unwrap_or_default()
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        let size = i64::try_from(self.whole.elem.size()).ok()?;
+        let bytes = self.whole.shape.iter().try_fold(size, |bytes, n| bytes.checked_mul(n.as_const()?))?;
+        u64::try_from(bytes).ok()
+    }
+}
+
+impl PlacedJoin {
+    /// Adds the copies to the plan that packs.
+    ///
+    /// # Errors
+    /// A parameter that is not declared, a bug in attnc.
+    pub(super) fn copy(
+        &self,
+        known: &[Joined],
+        params: &[ParamDecl],
+        old: &[Kernel],
+        kernels: &mut Kernels,
+        b: &mut PlanBuilder,
+    ) -> Result<(), String> {
+        let joined = known.get(self.number).ok_or("a part of the packed area that is not known")?;
+        for copy in &joined.copies {
+            let kernel = old.iter().find(|k| k.name == copy.kernel).ok_or("a copy without its kernel")?;
+            let kernel = kernels.add_again(kernel.clone());
+            let area = Area {
+                offset: self.offset,
+                whole: joined.shape().to_vec(),
+                start: copy.to.offset.clone(),
+                part: View { dynamic: Vec::new(), ..copy.to.clone() },
+            };
+            let sources = std::slice::from_ref(&copy.from);
+            launch_for_each(b, params, (&copy.parameter, &joined.counts), &kernel, sources, vec![area])?;
+        }
+        Ok(())
+    }
+}

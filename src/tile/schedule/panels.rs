@@ -1,0 +1,488 @@
+//! How the right operands of products lie: the step of the schedule that chooses panels, packs what is to lie in them, and
+//! gives products tiles as wide as a panel.
+//!
+//! In: an unscheduled module, whose products read buffers as they lie, and a machine's numbers. Out: the same module with
+//! tiles of the machine's sizes (`products`), in which
+//!
+//! * a product by a parameter, or by several one after another (`joined`), reads panels of the packed area, and the plan that
+//!   prepares fills them (`packing`, and `quantise` where weights are kept as integers);
+//! * a product by anything else reads panels that a launch before it packs, unless it is known to have few rows;
+//! * panels have their steps in pairs where the machine multiplies pairs of `bf16` steps, and both operands are `bf16`
+//!   (`pairs`).
+//!
+//! ```text
+//!   %1 = param "w"         : buf f32[768, 2304]            %1 = packed 0     : buf f32[72, 768, 32]
+//!   launch @matmul.0(%x, %1, %y)                     ->    launch @matmul.0(%x, %1, %y)
+//!                                                          ... and in the plan that prepares:
+//!                                                            launch @pack.0(param "w", packed 0)
+//! ```
+//!
+//! A product by parameters one after another, where one's end is not a panel's end, or one is kept as it is and others are
+//! not, is cut: a launch for each, with its columns of the result. One that counts its columns is not cut; it packs the row-major matrix
+//! in each call. (No pass makes such a `concat`: merge-matmuls joins only what fills panels.)
+//!
+//! What is packed already stays: a module whose plan that prepares does anything but lay parameters one after another gets no
+//! other packed area.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::formats::WeightChoice;
+use super::joined::{self, Joined};
+use super::packing::{self, Packing, Panels, Part};
+use super::pairs;
+use super::products::{Product, tile_rows};
+use crate::interface::{ParamDecl, param_named};
+use crate::shape::Dim;
+use crate::source::Loc;
+use crate::tile::{
+    Block, Body, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, SlotData, Target, Type, Value, View,
+    row_major, simplify,
+};
+
+/// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
+///
+/// # Errors
+/// A form that the verifier refuses, a bug in attnc.
+pub(super) fn choose(
+    module: &mut Module,
+    target: &Target,
+    weights: &WeightChoice,
+) -> Result<(Packing, BTreeSet<String>), String> {
+    let products: BTreeMap<String, Product> =
+        module.kernels.iter().filter_map(|k| Some((k.name.clone(), Product::find(k)?))).collect();
+    let joined = joined::find(module);
+    let mut packing = Packing::new(target.columns, weights.clone());
+    if products.is_empty() {
+        return Ok((packing, BTreeSet::new()));
+    }
+    let old = std::mem::take(&mut module.kernels);
+    let launched: BTreeSet<String> = module.plans.iter().flat_map(|p| p.launched()).map(str::to_string).collect();
+    let other = |p: &&Plan| p.variant != PlanVariant::Prepare;
+    let called: BTreeSet<&str> = module.plans.iter().filter(other).flat_map(Plan::launched).collect();
+    let copies: BTreeSet<String> = joined.iter().flatten().flat_map(Joined::kernels).map(str::to_string).collect();
+    let copies: BTreeSet<String> = copies.into_iter().filter(|name| !called.contains(name.as_str())).collect();
+    // What is made again gets a number of its own.
+    let renamed =
+        |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name) || copies.contains(&k.name);
+    let taken = old.iter().filter(|k| !renamed(k)).map(|k| k.name.clone()).collect();
+    let mut new = New { target, params: &module.params, old: &old, products: &products, joined, made: BTreeMap::new() };
+    let mut kernels = Kernels::beside(taken);
+    for plan in module.plans.iter_mut().filter(|p| p.variant != PlanVariant::Prepare) {
+        let (packed, placed) = (BTreeMap::new(), BTreeSet::new());
+        let (new, kernels, packing) = (&mut new, &mut kernels, &mut packing);
+        let mut walk = Walk { new, kernels, packing, packed, placed, added: BTreeSet::new(), plan };
+        walk.run()?;
+        simplify(&mut plan.body);
+    }
+    let New { made, joined, .. } = new;
+    if let Some(joined) = &joined {
+        let plan = packing::prepare(&packing, joined, (&module.params, &old), &mut kernels)?;
+        module.plans.retain(|p| p.variant != PlanVariant::Prepare);
+        module.packed = packing.bytes;
+        module.plans.extend(plan.map(|mut plan| {
+            simplify(&mut plan.body);
+            plan
+        }));
+    }
+    // In the order of what they were made of, then those of the plan that prepares.
+    let (mut ordered, mut changed) = (Kernels::default(), BTreeSet::new());
+    for k in &old {
+        if let Some(names) = made.get(&k.name) {
+            let of = |name: &String| kernels.list.iter().find(|k| k.name == *name);
+            names.iter().filter_map(of).for_each(|k| drop(ordered.keep(k)));
+        } else if let Some(product) = products.get(&k.name) {
+            // Nothing launches it.
+            let mut k = k.clone();
+            let steps = product.operands(&k).and_then(|[a, _]| a.shape.last().cloned()).unwrap_or_default();
+            product.retile(&mut k, tile_rows(&steps, false), target.columns);
+            simplify(&mut k.body);
+            changed.insert(ordered.keep(&k));
+        } else if !copies.contains(&k.name) {
+            ordered.keep(k);
+        }
+    }
+    kernels.list.iter().for_each(|k| drop(ordered.keep(k)));
+    changed.extend(kernels.list.into_iter().map(|k| k.name));
+    module.kernels = ordered.list;
+    Ok((packing, changed))
+}
+
+/// What all plans of a module share.
+struct New<'a> {
+    target: &'a Target,
+    params: &'a [ParamDecl],
+    old: &'a [Kernel],
+    products: &'a BTreeMap<String, Product>,
+    /// What the packed area held; none where it is something else, and stays.
+    joined: Option<Vec<Joined>>,
+    /// The names of what was made of each kernel, in order.
+    made: BTreeMap<String, Vec<String>>,
+}
+
+/// A plan whose launches are gone through.
+struct Walk<'a, 'b> {
+    new: &'a mut New<'b>,
+    kernels: &'a mut Kernels,
+    packing: &'a mut Packing,
+    /// The buffer of each part of the packed area.
+    packed: BTreeMap<u64, Value>,
+    /// The buffers of what is read as it lies that have their new places.
+    placed: BTreeSet<Value>,
+    /// What was put into the entry block.
+    added: BTreeSet<Inst>,
+    plan: &'a mut Plan,
+}
+
+/// Columns of a product with the window that gives them.
+struct Piece {
+    start: Dim,
+    window: View,
+}
+
+impl Walk<'_, '_> {
+    fn run(&mut self) -> Result<(), String> {
+        for block in self.plan.body.reverse_postorder() {
+            for inst in self.plan.body.block(block).insts.clone() {
+                let data = self.plan.body.inst(inst);
+                let name = match &data.op {
+                    Op::Launch { kernel } => kernel.clone(),
+                    Op::View { .. } => continue,
+                    _ => {
+                        self.place_joined(&data.operands.clone())?;
+                        continue;
+                    }
+                };
+                if self.new.products.contains_key(&name) {
+                    self.product(block, inst, &name)?;
+                } else {
+                    self.place_joined(&data.operands.clone())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room for what some buffers have of the packed area, as it lies.
+    fn place_joined(&mut self, buffers: &[Value]) -> Result<(), String> {
+        let Some(joined) = &self.new.joined else { return Ok(()) };
+        for v in buffers {
+            let Some(view) = View::of(&self.plan.body, *v) else { continue };
+            let Some((inst, data)) = self.plan.body.definition(view.root) else { continue };
+            let Op::Packed { offset } = data.op else { continue };
+            if self.packed.values().any(|p| *p == view.root) || !self.placed.insert(view.root) {
+                continue;
+            }
+            let number =
+                joined.iter().position(|j| j.offset == offset).ok_or("a part of the packed area is not filled")?;
+            let bytes = joined.get(number).and_then(Joined::bytes).ok_or("a part of the packed area is too large")?;
+            let offset = self.packing.join(number, bytes).ok_or("the packed area is too large")?;
+            self.plan.body.inst_mut(inst).op = Op::Packed { offset };
+        }
+        Ok(())
+    }
+
+    /// A launch of a product: its panels, and its kernel.
+    fn product(&mut self, block: Block, inst: Inst, name: &str) -> Result<(), String> {
+        let data = self.plan.body.inst(inst).clone();
+        let old = self.new.old;
+        let kernel = old.iter().find(|k| k.name == name).ok_or("a launch of no kernel")?;
+        let product = self.new.products.get(name).ok_or("a product that is none")?;
+        let (right, [a, _]) = (product.right, product.operands(kernel).ok_or("a product without operands")?);
+        let operand = *data.operands.get(right).ok_or("a product without its right operand")?;
+        let window = View::of(&self.plan.body, operand).ok_or("a product by something that is no buffer")?;
+        let at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+        let mut own = self.take_views(block, inst);
+        let pieces = self.cut(product, kernel, &window, at);
+        let sliced = pieces.is_some();
+        let pieces = pieces.unwrap_or_else(|| vec![Piece { start: Dim::zero(), window }]);
+        let count = pieces.len();
+        for (number, piece) in pieces.into_iter().enumerate() {
+            let mut made = kernel.clone();
+            let columns = piece.window.shape.last().cloned().unwrap_or_default();
+            let with_columns = if sliced { product.with_columns(kernel) } else { None }.unwrap_or_default();
+            product.narrow(&mut made, &columns, &with_columns);
+            let pairs = pairs::are_wanted(self.new.target, a, &piece.window.buffer_type());
+            let panels = self.panels(&piece.window, &product.row_count(kernel), pairs, at, name)?;
+            let in_pairs = panels.as_ref().is_some_and(|p| p.in_pairs);
+            let steps = a.shape.last().cloned().unwrap_or_default();
+            product.retile(&mut made, tile_rows(&steps, in_pairs), self.new.target.columns);
+            // The operands, with their views in order.
+            let body = &mut self.plan.body;
+            let mut operands = Vec::new();
+            for (i, v) in data.operands.iter().enumerate() {
+                match &panels {
+                    Some(panels) if i == right => {
+                        let (panels, points) = panels.without_repeats();
+                        product.read_panels(&mut made, &panels, &points);
+                        operands.push(buffer(body, at, &panels.numbers));
+                        if let Some((scales, _)) = &panels.scales {
+                            operands.push(buffer(body, at, scales));
+                        }
+                    }
+                    None if i == right && sliced => operands.push(buffer(body, at, &piece.window)),
+                    _ if with_columns.contains(&i) => {
+                        let whole = View::of(body, *v).ok_or("a product of something that is no buffer")?;
+                        let last = whole.shape.len().saturating_sub(1);
+                        let part = whole.slice(last, &piece.start, &piece.start.add(&columns));
+                        operands.push(buffer(body, at, &part));
+                    }
+                    _ => {
+                        put_back(body, at, &mut own, *v);
+                        operands.push(*v);
+                    }
+                }
+            }
+            // The others are used by what follows, or not at all.
+            while let Some(v) = own.first().and_then(|view| body.inst(*view).result) {
+                put_back(body, at, &mut own, v);
+            }
+            self.place_joined(&operands)?;
+            made.find_symbols();
+            let made = self.kernels.add_again(made);
+            self.note(name, &made);
+            let op = Op::Launch { kernel: made };
+            if number + 1 == count {
+                let launch = self.plan.body.inst_mut(inst);
+                (launch.op, launch.operands) = (op, operands);
+            } else {
+                let launch = self.plan.body.make_inst(op, operands, None, data.loc);
+                self.plan.body.insert_before(block, inst, launch);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the views right before a launch, its own, out of their block.
+    fn take_views(&mut self, block: Block, launch: Inst) -> Vec<Inst> {
+        let body = &mut self.plan.body;
+        let list = &body.block(block).insts;
+        let end = list.iter().position(|i| *i == launch).unwrap_or(list.len());
+        let is_view = |i: &&Inst| matches!(body.inst(**i).op, Op::View { .. });
+        let count = list.iter().take(end).rev().take_while(is_view).count();
+        body.block_mut(block).insts.drain(end - count..end).collect()
+    }
+
+    /// Remembers what was made of a kernel.
+    fn note(&mut self, old: &str, new: &str) {
+        let names = self.new.made.entry(old.to_string()).or_default();
+        if !names.iter().any(|n| n == new) {
+            names.push(new.to_string());
+        }
+    }
+
+    /// The right operand of a product of so many rows as packed panels: a parameter is packed before all calls, anything
+    /// else now, unless there are few rows.
+    fn panels(
+        &mut self,
+        window: &View,
+        rows: &Dim,
+        pairs: bool,
+        at: At,
+        kernel: &str,
+    ) -> Result<Option<Panels>, String> {
+        if let Some(panels) = self.parameter_panels(window, pairs, at) {
+            return Ok(Some(panels));
+        }
+        let few = rows.as_const().is_some_and(|n| n < packing::MANY_ROWS);
+        let root = Value::from_u32(0);
+        let Some(packed) = packing::now(self.new.target.columns, window, root, pairs)?.filter(|_| !few) else {
+            return Ok(None);
+        };
+        let slot = self.slot(packed.bytes, packed.whole.buffer_type(), at);
+        let mut operands = Vec::new();
+        for source in &packed.sources {
+            operands.push(buffer(&mut self.plan.body, at, source));
+        }
+        operands.push(slot);
+        self.place_joined(&operands)?;
+        let name = self.kernels.add(packed.kernel);
+        self.note(kernel, &name);
+        let launch = self.plan.body.make_inst(Op::Launch { kernel: name }, operands, None, at.loc);
+        self.plan.body.insert_before(at.block, at.inst, launch);
+        let numbers = View { root: slot, ..packed.panels };
+        Ok(Some(Panels { numbers, scales: None, in_pairs: pairs }))
+    }
+
+    /// The windows of parameters, columns after columns, that a matrix is made of, and the layer that all are of.
+    fn columns(&self, window: &View) -> Option<(Vec<(&ParamDecl, View)>, Vec<Value>)> {
+        let joined = self.new.joined.as_ref()?;
+        let data = self.plan.body.def_inst(window.root)?;
+        match &data.op {
+            Op::Param { name } => {
+                let param = param_named(self.new.params, name)?;
+                Some((vec![(param, window.clone())], data.operands.clone()))
+            }
+            Op::Packed { offset } if !self.placed.contains(&window.root) => {
+                let joined = joined.iter().find(|j| j.offset == *offset)?;
+                self.joined_columns(joined, window)
+            }
+            // It has its new place already, which says which it was.
+            Op::Packed { offset } => {
+                let place = self.packing.joined.iter().find(|j| j.offset == *offset)?;
+                self.joined_columns(joined.get(place.number)?, window)
+            }
+            _ => None,
+        }
+    }
+
+    fn joined_columns(&self, joined: &Joined, window: &View) -> Option<(Vec<(&ParamDecl, View)>, Vec<Value>)> {
+        let (layers, strides): (Vec<Value>, Vec<Dim>) = window.dynamic.iter().cloned().unzip();
+        // The axes that are not repeats.
+        let lead = window.shape.len().checked_sub(2)?;
+        let repeats = window.strides.get(..lead)?.iter().all(|s| *s == Dim::zero());
+        let (shape, own) = (window.shape.get(lead..)?, window.strides.get(lead..)?);
+        let whole = joined.window(window.root, window.elem);
+        if !repeats || whole.shape.len() != 2 || window.offset != Dim::zero() || strides != joined.layer_strides() {
+            return None;
+        }
+        let turned = whole.transpose(&[1, 0]);
+        let lies = |v: &View| v.shape == shape && v.strides == own;
+        let is_turned = match joined.axis {
+            1 if lies(&whole) => false,
+            0 if lies(&turned) => true,
+            _ => return None,
+        };
+        let mut windows = Vec::new();
+        for (name, part) in &joined.parts {
+            let part = if is_turned { part.transpose(&[1, 0]) } else { part.clone() };
+            let mut shape = window.shape.clone();
+            if let (Some(n), Some(own)) = (shape.last_mut(), part.shape.last()) {
+                *n = own.clone();
+            }
+            windows.push((param_named(self.new.params, name)?, part.broadcast(&shape)));
+        }
+        Some((windows, layers))
+    }
+
+    /// The pieces of a product by parameters whose panels cannot follow each other; none where it stays whole.
+    fn cut(&mut self, product: &Product, kernel: &Kernel, window: &View, at: At) -> Option<Vec<Piece>> {
+        let (windows, layers) = self.columns(window)?;
+        let ((_, first), panel) = (windows.split_last()?, self.new.target.columns);
+        let width = |v: &View| v.shape.last().and_then(Dim::as_const);
+        let mut formats = windows.iter().map(|(p, _)| self.packing.choice.of(&p.name));
+        let format = formats.next();
+        // Those that stay as they are have panels of their own.
+        let alike = formats.all(|other| Some(other) == format);
+        let aligned = first.iter().all(|(_, w)| width(w).is_some_and(|n| n % panel == 0));
+        if aligned && alike {
+            return None;
+        }
+        product.with_columns(kernel)?;
+        let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
+        let (mut pieces, mut start) = (Vec::new(), Dim::zero());
+        for (param, part) in windows {
+            let next = start.add(part.shape.last()?);
+            let ty = BufferType { elem: param.ty.elem, strides: row_major(&param.ty.shape), shape: param.ty.shape };
+            let op = Op::Param { name: param.name };
+            let body = &mut self.plan.body;
+            let root = made_before(body, at, op, layers.clone(), ty);
+            pieces.push(Piece { start, window: View { root, ..part } });
+            start = next;
+        }
+        Some(pieces)
+    }
+
+    /// A window of a parameter, or of several, as panels of the packed area.
+    fn parameter_panels(&mut self, window: &View, pairs: bool, at: At) -> Option<Panels> {
+        let (windows, layers) = self.columns(window)?;
+        let windows: Vec<(ParamDecl, View)> = windows.into_iter().map(|(p, v)| (p.clone(), v)).collect();
+        let windows: Vec<(&ParamDecl, View)> = windows.iter().map(|(p, v)| (p, v.clone())).collect();
+        let place = self.packing.place(&windows, pairs)?;
+        let numbers = self.packed_view(place.panels, &layers, at);
+        let scales = place.scales.map(|(part, bits)| (self.packed_view(part, &layers, at), bits));
+        Some(Panels { numbers, scales, in_pairs: place.in_pairs })
+    }
+
+    /// A part of the packed area, of a layer.
+    fn packed_view(&mut self, part: Part, layers: &[Value], at: At) -> View {
+        let known = self.packed.get(&part.offset).copied();
+        let root = known.unwrap_or_else(|| {
+            let root = self.in_entry(Op::Packed { offset: part.offset }, part.whole.clone(), at);
+            self.packed.insert(part.offset, root);
+            root
+        });
+        let (elem, offset) = (part.whole.elem, Dim::zero());
+        let dynamic = layers.iter().copied().zip(part.whole.strides).collect();
+        View { root, elem, offset, dynamic, shape: part.shape, strides: part.strides }
+    }
+
+    /// A slot of its own, after that of a launch's result.
+    fn slot(&mut self, bytes: Dim, ty: BufferType, at: At) -> Value {
+        let body = &self.plan.body;
+        let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
+        let number = match root.map(|d| &d.op) {
+            Some(Op::Slot(n)) => n.saturating_add(1),
+            _ => u32::try_from(self.plan.slots.len()).unwrap_or(u32::MAX),
+        };
+        for inst in self.plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
+            if let Op::Slot(n) = &mut self.plan.body.inst_mut(inst).op
+                && *n >= number
+            {
+                *n += 1;
+            }
+        }
+        let place = usize::try_from(number).unwrap_or(usize::MAX).min(self.plan.slots.len());
+        self.plan.slots.insert(place, SlotData { bytes });
+        self.in_entry(Op::Slot(number), ty, at)
+    }
+
+    /// A buffer made in the entry block, which dominates everything: after that of a launch's result, if it is there.
+    fn in_entry(&mut self, op: Op, ty: BufferType, at: At) -> Value {
+        let body = &mut self.plan.body;
+        let entry = body.entry();
+        let root = at.out.and_then(|v| View::of(body, v)).map(|v| v.root);
+        let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty)), at.loc);
+        let list = &body.block(entry).insts;
+        let after = root.and_then(|v| body.definition(v)).and_then(|(i, _)| list.iter().position(|x| *x == i));
+        let launch = if at.block == entry { list.iter().position(|i| *i == at.inst) } else { None };
+        let is_added = |i: &&Inst| self.added.contains(i);
+        let after = after.map(|i| i + 1 + list.iter().skip(i + 1).take_while(is_added).count());
+        let place = after.or(launch).unwrap_or(list.len());
+        self.added.insert(made);
+        body.block_mut(entry).insts.insert(place, made);
+        match body.inst(made).result {
+            Some(v) => v,
+            None => unreachable!("an instruction that is given a type has a result"),
+        }
+    }
+}
+
+/// A launch: its block and place, and the buffer of its result.
+#[derive(Clone, Copy)]
+struct At {
+    block: Block,
+    inst: Inst,
+    loc: Loc,
+    out: Option<Value>,
+}
+
+/// The buffer that an operation makes, before a launch.
+fn made_before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: BufferType) -> Value {
+    let made = body.make_inst(op, operands, Some(Type::Buffer(ty)), at.loc);
+    body.insert_before(at.block, at.inst, made);
+    match body.inst(made).result {
+        Some(v) => v,
+        None => unreachable!("an instruction that is given a type has a result"),
+    }
+}
+
+/// Puts a view that was taken out before a launch, after those that it is a view of.
+fn put_back(body: &mut Body, at: At, taken: &mut Vec<Inst>, v: Value) {
+    let Some(n) = taken.iter().position(|view| body.inst(*view).result == Some(v)) else { return };
+    let view = taken.remove(n);
+    for operand in body.inst(view).operands.clone() {
+        put_back(body, at, taken, operand);
+    }
+    body.insert_before(at.block, at.inst, view);
+}
+
+/// The buffer of a window, before a launch: the root itself where it is the same, else a view of it.
+fn buffer(body: &mut Body, at: At, view: &View) -> Value {
+    let ty = view.buffer_type();
+    if body.ty(view.root).buffer() == Some(&ty) && view.offset == Dim::zero() && view.dynamic.is_empty() {
+        return view.root;
+    }
+    let (indices, strides): (Vec<Value>, Vec<Dim>) = view.dynamic.iter().cloned().unzip();
+    let operands = std::iter::once(view.root).chain(indices).collect();
+    made_before(body, at, Op::View { offset: view.offset.clone(), strides }, operands, ty)
+}
