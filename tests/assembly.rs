@@ -137,6 +137,9 @@ fn texts_assemble_to_the_bytes_of_the_object() {
             "07_encoder",
             "08_gpt2",
             "09_minilm",
+            "13_recurrent",
+            "15_encoder_decoder",
+            "19_llama",
         ]
     } else {
         &["03_masks", "06_encoder_layer"]

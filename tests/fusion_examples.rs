@@ -18,6 +18,9 @@ const EXAMPLES: &[(&str, usize)] = &[
     ("07_encoder", 1),
     ("08_gpt2", 1),
     ("09_minilm", 1),
+    ("13_recurrent", 0),
+    ("15_encoder_decoder", 3),
+    ("19_llama", 1),
 ];
 
 fn lowered(name: &str) -> Module {

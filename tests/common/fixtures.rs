@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 9] = [
+pub(crate) const EXAMPLES: [&str; 12] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -78,6 +78,9 @@ pub(crate) const EXAMPLES: [&str; 9] = [
     "07_encoder",
     "08_gpt2",
     "09_minilm",
+    "13_recurrent",
+    "15_encoder_decoder",
+    "19_llama",
 ];
 
 /// The path of an example's program.
