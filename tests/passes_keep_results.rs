@@ -90,17 +90,21 @@ fn check(name: &str, module: &Module, cases: &[Case], float: Float) -> Vec<Remar
     let options = Options { float, dump_files: true, ..Options::default() };
     let mut sink = Collected::default();
     let remarks = optimise(&mut optimised, &options, &mut sink).unwrap_or_else(|e| panic!("{name}: {e}\n{}", e.before));
-    for case in cases {
-        let mut last = outcome::<f32>(module, case);
-        let mut last_text = before.as_str();
-        let bounds = outcome::<Bounded>(module, case).ok();
-        for (file, text) in &sink.files {
-            if text == last_text {
-                continue;
-            }
+    let mut stages = Vec::new();
+    let mut last = before.as_str();
+    for (file, text) in &sink.files {
+        if text != last {
             let pass = find_pass(file[3..].trim_end_matches(".air")).expect("files are named by their passes");
             let module = text::parse(text, Default::default()).expect("a dump reads back").module;
-            let now = outcome::<f32>(&module, case);
+            stages.push((pass, module, last, text));
+            last = text;
+        }
+    }
+    for case in cases {
+        let mut last = outcome::<f32>(module, case);
+        let bounds = outcome::<Bounded>(module, case).ok();
+        for (pass, module, before, after) in &stages {
+            let now = outcome::<f32>(module, case);
             let bounds = bounds.as_deref().filter(|_| !pass.exact && float != Float::Strict);
             let verdict = match (&now, &last) {
                 (Ok(now), Ok(last)) => agree(now, last, bounds),
@@ -108,9 +112,9 @@ fn check(name: &str, module: &Module, cases: &[Case], float: Float) -> Vec<Remar
                 (now, last) => Err(format!("{:?} was {:?}", now.as_ref().err(), last.as_ref().err())),
             };
             if let Err(difference) = verdict {
-                panic!("{name} after {}: {difference}\nbefore the pass:\n{last_text}\nafter it:\n{text}", pass.name);
+                panic!("{name} after {}: {difference}\nbefore the pass:\n{before}\nafter it:\n{after}", pass.name);
             }
-            (last, last_text) = (now, text);
+            last = now;
         }
     }
     remarks

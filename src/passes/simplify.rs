@@ -38,7 +38,7 @@
 //! | square | `x^2` to `x * x`; `x * -1` to `-x` |
 //! | same-way | `where(c, x, x)`: `x`; `where(c, true, false)`: `c`; `where(true, x, y)`: `x` |
 //! | there-and-back | a cast to the same type; to a type that holds every value, and back |
-//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one; `reshape` and `transpose` of a `broadcast` scalar: `broadcast` |
+//! | compose | `transpose` of `transpose`, `reshape` of `reshape`, `broadcast` of `broadcast`, `slice` of `slice` of one axis: one; `transpose` of a `broadcast` scalar, `reshape` of a `broadcast` that leaves the axes of its operand: `broadcast` |
 //! | no-move | `transpose` in order, `reshape` and `broadcast` to the same shape, `slice` of all, `pad` by nothing, `concat` of one |
 //! | implicit-broadcast | an operand of an elementwise operation that was broadcast, where the result's shape is the same without |
 //!
@@ -182,7 +182,9 @@ fn find(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
             }
             match made_by(f, x)? {
                 (_, Op::Reshape, [y]) => Some(("compose", Rewrite::Op(Op::Reshape, vec![*y]))),
-                (_, Op::Broadcast, [y]) if is_rank_0(f, *y) => Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y]))),
+                (_, Op::Broadcast, [y]) if leaves_last(f, x, result, f.tensor(*y)?.rank()) => {
+                    Some(("compose", Rewrite::Op(Op::Broadcast, vec![*y])))
+                }
                 _ => None,
             }
         }
@@ -243,6 +245,12 @@ fn is_rank_0(f: &Function, v: Value) -> bool {
 
 fn is_float(f: &Function, v: Value) -> bool {
     f.tensor(v).is_some_and(|t| t.elem.is_float())
+}
+
+/// Have two values the same last `n` axes? A reshape between them then changes only what comes before.
+fn leaves_last(f: &Function, from: Value, to: Value, n: usize) -> bool {
+    let last = |v: Value| f.tensor(v).and_then(|t| t.shape.get(t.rank().checked_sub(n)?..));
+    last(from).is_some_and(|axes| last(to) == Some(axes))
 }
 
 /// Is the extent of an axis a number?

@@ -68,7 +68,7 @@ pub(crate) struct Fixture {
 }
 
 /// The examples that have reference results, in learning order.
-pub(crate) const EXAMPLES: [&str; 9] = [
+pub(crate) const EXAMPLES: [&str; 28] = [
     "01_linear",
     "02_self_attention",
     "03_masks",
@@ -78,6 +78,25 @@ pub(crate) const EXAMPLES: [&str; 9] = [
     "07_encoder",
     "08_gpt2",
     "09_minilm",
+    "10_positions",
+    "11_norms",
+    "12_losses",
+    "13_recurrent",
+    "14_seq2seq",
+    "15_encoder_decoder",
+    "16_bert",
+    "17_linformer",
+    "18_windows",
+    "19_llama",
+    "20_t5",
+    "21_bart",
+    "22_vit",
+    "23_swin",
+    "24_gemma",
+    "25_mamba",
+    "26_mixture",
+    "27_bleu",
+    "28_whisper",
 ];
 
 /// The path of an example's program.

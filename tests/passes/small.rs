@@ -210,6 +210,13 @@ fn movement_in_chains() {
         "  %8 = broadcast %0 : f32[5, 4]\n  %9 = broadcast %8 : f32[S, 5, 4]",
         "broadcast",
     );
+    // Axes put before those of what was broadcast, and taken away; not one between them.
+    let source = "f32[S, 1] | f32[T]";
+    let first = "  %8 = broadcast %0 : f32[T, S, 4]\n";
+    one(source, "f32[1, T, 1, S, 4]", &format!("{first}  %9 = reshape %8 : f32[1, T, 1, S, 4]"), "broadcast");
+    one(source, "f32[S, 4]", "  %8 = broadcast %0 : f32[1, S, 4]\n  %9 = reshape %8 : f32[S, 4]", "broadcast");
+    not_one(source, "f32[T, S, 1, 4]", &format!("{first}  %9 = reshape %8 : f32[T, S, 1, 4]"));
+    not_one(source, "f32[S, T, 4]", &format!("{first}  %9 = reshape %8 : f32[S, T, 4]"));
     let twelve = "f32[12, 9] | f32[S]";
     let cut = |a: (usize, i64, i64), b: (usize, i64, i64), shapes: [&str; 2]| {
         format!(

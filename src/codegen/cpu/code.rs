@@ -70,7 +70,7 @@ impl<'a, 'b> Code<'a, 'b> {
     /// What follows is code of an operation, or of none; whose it was before.
     pub(super) fn at(&mut self, inst: Option<Inst>) -> Option<Inst> {
         if self.places {
-            self.b.set_srcloc(inst.map_or(SourceLoc::default(), |i| SourceLoc::new(i.as_u32())));
+            self.b.set_srcloc(inst.map_or(SourceLoc::default(), super::function::place));
         }
         std::mem::replace(&mut self.here, inst)
     }

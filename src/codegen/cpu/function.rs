@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, UserExternalName, UserFuncName,
-    Value, types,
+    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, SourceLoc, UserExternalName,
+    UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::{CompiledCode, Context, Final, MachSrcLoc};
@@ -159,9 +159,15 @@ fn shown(name: &str, function: &Function) -> String {
     print_function(name, &function)
 }
 
+/// An operation as a place. Cranelift keeps differences to the first place, and a difference of -1 means that there is none:
+/// so places are even.
+pub(super) fn place(inst: Inst) -> SourceLoc {
+    SourceLoc::new(2 * inst.as_u32())
+}
+
 /// Where the code of each operation begins.
 fn places(code: &CompiledCode) -> Places {
-    let place = |s: &MachSrcLoc<Final>| (s.start, (!s.loc.is_default()).then(|| Inst::from_u32(s.loc.bits())));
+    let place = |s: &MachSrcLoc<Final>| (s.start, (!s.loc.is_default()).then(|| Inst::from_u32(s.loc.bits() / 2)));
     code.buffer.get_srclocs_sorted().iter().map(place).collect()
 }
 

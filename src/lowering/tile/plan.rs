@@ -166,15 +166,21 @@ impl Lowering<'_> {
         for block in self.f.reverse_postorder() {
             self.builder.switch_to(self.blocks[block].ok_or("a block without a counterpart")?);
             self.at = block;
+            let mut last = ir::Loc::default();
             for inst in &self.f.block(block).insts {
                 let data = self.f.inst(*inst);
                 if self.is_for_taps(data) {
                     continue;
                 }
                 // Constants have no place in the text form of the graph IR, so they have none here.
-                self.builder.at(if matches!(data.op, Op::Const(_)) { ir::Loc::default() } else { data.loc });
+                let known = !matches!(data.op, Op::Const(_));
+                if known {
+                    last = data.loc;
+                }
+                self.builder.at(if known { last } else { ir::Loc::default() });
                 self.instruction(data)?;
             }
+            self.builder.at(last);
             self.terminator(&self.f.block(block).terminator)?;
         }
         Ok(())
