@@ -103,7 +103,7 @@ impl View {
     }
 
     /// So many elements along an axis, from one that is known at run time on.
-    pub(super) fn window_at(&self, axis: usize, at: Value, length: &Dim) -> View {
+    pub(crate) fn window_at(&self, axis: usize, at: Value, length: &Dim) -> View {
         let mut out = self.clone();
         if let (Some(d), Some(s)) = (out.shape.get_mut(axis), self.strides.get(axis)) {
             *d = length.clone();
