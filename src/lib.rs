@@ -61,7 +61,7 @@
 //! | `stack` | room on the stack for deep recursion |  | what recurses |
 //! | `panics` | turning a panic of a dependency into an error |  | whose it is |
 //!
-//! A folder imports what the third column lists and nothing else; `tests/tidy.rs` checks that, and that there is no circle.
+//! A folder imports what the third column lists and nothing else; `tests/project/tidy.rs` checks that, and that there is no circle.
 //!
 //! # Decisions that are not obvious
 //!

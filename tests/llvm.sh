@@ -2,7 +2,7 @@
 # Runs the tests of compiled code with kernels made by LLVM (cargo feature `llvm`).
 #
 #   tests/llvm.sh                 what .ci/run runs: few random programs
-#   tests/llvm.sh --test packing  only the tests that these arguments of `cargo test` choose
+#   tests/llvm.sh --test compiled packing::  only the tests that these arguments of `cargo test` choose
 #   tests/llvm.sh --install       only installs LLVM
 #
 # Installs LLVM 19 where the system's packages are ours to install. Where it is not there, it says that nothing was run.
@@ -21,8 +21,7 @@ fi
 
 cargo clippy --release --quiet --features llvm -- -D warnings
 if [ $# = 0 ]; then
-    set -- --test backends --test functions --test oracle_compiled --test tile_random --test rows_compiled \
-        --test attention_compiled --test c_program --test packing --test joined --test bf16 --test numbers
+    set -- --test compiled
     export ATTNC_SEEDS="${ATTNC_SEEDS:-6}"
 fi
 ATTNC_TEST_BACKEND=llvm cargo test --release --quiet --features llvm "$@"

@@ -1,8 +1,8 @@
 //! From graph IR to a loaded `model.so`, as the driver does it.
 //!
-//! A test file takes it in by `#[path = "common/compiled.rs"] mod compiled;`.
+//! A test program takes it in by `#[path = "../common/compiled.rs"] mod compiled;`.
 
-#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

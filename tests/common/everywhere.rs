@@ -1,9 +1,9 @@
 //! A program run wherever programs run: the interpreter of the graph IR as written and after the passes, that of the tile IR
 //! before and after the schedule, and compiled code, with optimisation and without. All must agree.
 //!
-//! A test file takes it in by `#[path = "common/everywhere.rs"] mod everywhere;`, beside `compiled` and `front`.
+//! A test program takes it in by `#[path = "../common/everywhere.rs"] mod everywhere;`, beside `compiled` and `front`.
 
-#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 use std::collections::BTreeMap;
 

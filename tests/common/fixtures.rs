@@ -4,9 +4,9 @@
 //! generator that tests/fixtures/prng.py describes, and its cases (inputs, results, taps).
 //! It knows nothing of the compiler: a test brings the two together.
 //!
-//! A test file takes it in by `#[path = "common/fixtures.rs"] mod fixtures;`.
+//! A test program takes it in by `#[path = "../common/fixtures.rs"] mod fixtures;`.
 
-#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! From a program's text to graph IR, as the driver does it.
 //!
-//! A test file takes it in by `#[path = "common/front.rs"] mod front;`.
+//! A test program takes it in by `#[path = "../common/front.rs"] mod front;`.
 
-#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 use attnc::diagnostics::{Diagnostics, render_all};
 use attnc::ir::Module;

@@ -1,7 +1,7 @@
 //! Kernels in tile IR made at random: loads along any axes, broadcasting, reductions along both axes, transpositions,
 //! products, loops that carry tiles, extents bounded at run time.
 //!
-//! A test file takes it in by `#[path = "common/gen_tile.rs"] mod gen_tile;`.
+//! A test program takes it in by `#[path = "../common/gen_tile.rs"] mod gen_tile;`.
 
 use std::collections::BTreeMap;
 

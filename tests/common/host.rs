@@ -1,6 +1,6 @@
 //! A tensor of a fixture as the compiler's own.
 //!
-//! A test file takes it in by `#[path = "common/host.rs"] mod host;`, beside `fixtures`.
+//! A test program takes it in by `#[path = "../common/host.rs"] mod host;`, beside `fixtures`.
 
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;

@@ -1,6 +1,6 @@
 //! Snapshots of passes: the text before, the text after, and the remarks, in one file of `snapshots/passes`.
 
-#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 use attnc::diagnostics::render_all;
 use attnc::ir::text;
@@ -44,7 +44,6 @@ pub(crate) fn before_and_after(source: &str, names: &str, float: Float) -> Strin
 }
 
 /// Asserts the snapshot `snapshots/passes/NAME.snap`.
-#[macro_export]
 macro_rules! pass_snapshot {
     ($name:expr, $passes:expr, $float:expr, $source:expr) => {
         insta::with_settings!({
@@ -52,7 +51,7 @@ macro_rules! pass_snapshot {
             prepend_module_to_snapshot => false,
             omit_expression => true,
         }, {
-            insta::assert_snapshot!($name, passes::before_and_after($source, $passes, $float));
+            insta::assert_snapshot!($name, $crate::passes::before_and_after($source, $passes, $float));
         });
     };
 }

@@ -4,10 +4,10 @@
 //! values that are there; what a shape rule refuses is dropped, so whatever comes out is well typed. It may still fail
 //! when it runs (an empty `argmax`, an index out of range): then it must fail with an error.
 //!
-//! Here: programs, values, control flow; what the operations are is in `operations` and `scores`. A test file takes it in by
-//! `#[path = "common/gen_ir/mod.rs"] mod gen_ir;`.
+//! Here: programs, values, control flow; what the operations are is in `operations` and `scores`. A test program takes it in by
+//! `#[path = "../common/gen_ir/mod.rs"] mod gen_ir;`.
 
-#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 mod operations;
 mod scores;

@@ -6,9 +6,9 @@
 //! dimensions as the compiler's own [`Dim`]s, and writes only what the rules of the language allow. Values stay of
 //! moderate size, so that errors do not grow without bound.
 //!
-//! A test file takes it in by `#[path = "common/gen_source/mod.rs"] mod gen_source;`.
+//! A test program takes it in by `#[path = "../common/gen_source/mod.rs"] mod gen_source;`.
 
-#![allow(dead_code, reason = "each test file that takes this module in uses its own part of it")]
+#![allow(dead_code, reason = "each test program that takes this module in uses its own part of it")]
 
 mod blocks;
 pub(crate) mod inputs;

@@ -1,0 +1,331 @@
+//! Do the programs that `attnc import` writes compute what `transformers` computes, and are checkpoints that they would not follow
+//! refused by the name of the field?
+//!
+//! The checkpoints stand in tests/fixtures/checkpoints, with the script that made them beside that folder.
+
+use crate::{fixtures, front, host};
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use attnc::import::{Config, Names, families};
+use attnc::ir::{interp, verify};
+use attnc::lowering::graph::Options;
+use attnc::runtime::load::CompiledModel;
+use attnc::runtime::weights::WeightsFile;
+use attnc::tensor::Tensor;
+use host::host;
+use serde_json::{Value, json};
+
+/// How far results may be from the reference; see [`fixtures::difference`].
+const TOLERANCE: f64 = 1e-5;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints")
+}
+
+fn checkpoints() -> Vec<String> {
+    let entries = std::fs::read_dir(folder()).expect("the folder of checkpoints");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The weights of a checkpoint.
+fn weights(checkpoint: &Path) -> PathBuf {
+    let whole = checkpoint.join("model.safetensors");
+    if whole.exists() { whole } else { checkpoint.join("model.safetensors.index.json") }
+}
+
+/// Exit code, stdout and stderr of a command.
+fn attnc(args: &[&str]) -> (i32, String, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_attnc")).args(args).output().expect("attnc starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (done.status.code().unwrap_or(-1), text(&done.stdout), text(&done.stderr))
+}
+
+/// One call and its result.
+struct Case {
+    name: String,
+    entry: String,
+    inputs: BTreeMap<String, Tensor>,
+    output: fixtures::Tensor,
+}
+
+fn cases(checkpoint: &str) -> Vec<Case> {
+    let stem = format!("checkpoints/{checkpoint}/expected");
+    let (tensors, metadata) = fixtures::read(&stem);
+    let of = |line: &str| {
+        let (name, entry) = line.split_once(' ').expect("a name and an entry point");
+        let at = |folder: &str| format!("{name}/{folder}");
+        let inputs = tensors.iter().filter_map(|(path, t)| Some((path.strip_prefix(&at("in/"))?.to_owned(), host(t))));
+        let output = tensors.iter().find(|(path, _)| *path == at("out")).expect("a result").1.clone();
+        Case { name: name.to_owned(), entry: entry.to_owned(), inputs: inputs.collect(), output }
+    };
+    metadata("cases").lines().map(of).collect()
+}
+
+/// Interpreted and compiled, on the weights as they lie there: of one file or of several, in f32, f16 and bf16.
+#[test]
+fn imported_programs_compute_what_transformers_computes() {
+    let mut of_families = Vec::new();
+    for checkpoint in checkpoints() {
+        let path = folder().join(&checkpoint);
+        let (code, program, err) = attnc(&["import", path.to_str().expect("UTF-8")]);
+        assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
+        let module = front::module("imported.attn", &program, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+        let config: Value =
+            serde_json::from_str(&std::fs::read_to_string(path.join("config.json")).expect("a file")).expect("JSON");
+        of_families.push(config["model_type"].as_str().expect("a family").to_owned());
+
+        let file = WeightsFile::open(&weights(&path)).unwrap_or_else(|e| panic!("{e}"));
+        let verified = verify(&module).unwrap_or_else(|e| panic!("{e}"));
+        let mut params = BTreeMap::new();
+        for name in file.names() {
+            if let Some(t) = file.tensor(&name) {
+                params.insert(name, Tensor::from_f32(t.shape().to_vec(), &t.to_f32()).expect("a tensor"));
+            }
+        }
+        let made = tempfile::tempdir().expect("a folder");
+        let (so, source) = (made.path().join("model.so"), made.path().join("model.attn"));
+        std::fs::write(&source, &program).expect("a file");
+        let line = [source.to_str(), Some("-o"), so.to_str()].map(|part| part.expect("UTF-8"));
+        let (code, _, err) = attnc(&line);
+        assert_eq!((code, err.as_str()), (0, ""), "{checkpoint}");
+        // SAFETY: it was compiled just above.
+        let model = unsafe { CompiledModel::open(&so, Some(&weights(&path)), 1) };
+        let model = model.unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+        let mut session = model.session().unwrap_or_else(|e| panic!("{e}"));
+        for case in cases(&checkpoint) {
+            let entry = model.entry(&case.entry).unwrap_or_else(|e| panic!("{e}"));
+            let args: Vec<Tensor> = model.arguments(entry).iter().map(|name| case.inputs[name].clone()).collect();
+            let call = interp::Call { function: &case.entry, args: &args, params: &params, limits: Default::default() };
+            let interpreted = interp::run::<f32>(verified, &call).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+            let results = session.call(entry, &args).unwrap_or_else(|e| panic!("{checkpoint}: {e}"));
+            for (by, result) in [
+                ("interpreter", interpreted.results[0].to_tensor().expect("a tensor")),
+                ("compiled", results[0].clone()),
+            ] {
+                assert_eq!(result.shape(), case.output.shape, "{checkpoint} {} {by}", case.name);
+                let far = fixtures::difference(&result.to_f32(), &case.output.to_f32());
+                assert!(far <= TOLERANCE, "{checkpoint} {} {by}: {far:e}", case.name);
+            }
+        }
+    }
+    // Each family has a checkpoint.
+    for family in families() {
+        assert!(of_families.iter().any(|known| known == family), "{family}");
+    }
+}
+
+/// The program of a configuration with some fields changed (`null` takes one away), or why there is none.
+fn changed(checkpoint: &str, changes: &Value) -> Result<String, String> {
+    let path = folder().join(checkpoint);
+    let mut config: Value =
+        serde_json::from_str(&std::fs::read_to_string(path.join("config.json")).expect("a file")).expect("JSON");
+    for (name, value) in changes.as_object().expect("an object") {
+        config[name] = value.clone();
+    }
+    let names: Names = WeightsFile::open(&weights(&path)).expect("weights").names().into_iter().collect();
+    let parsed = Config::parse(&config.to_string(), &[]).map_err(|refusal| refusal.message)?;
+    attnc::import::import(&parsed, &names).map(|made| made.text).map_err(|refusal| refusal.message)
+}
+
+/// What a program would not follow is refused, and the field is named.
+#[test]
+fn what_is_not_supported_is_refused_by_its_field() {
+    for (checkpoint, changes, told) in [
+        ("gpt2", json!({"model_type": "mamba"}), "its field `model_type` is \"mamba\"; attnc can import one of gpt2, "),
+        ("gpt2", json!({"model_type": null}), "no field `model_type`"),
+        ("gpt2", json!({"n_head": 5}), "`n_head` is 5; attnc can import a divisor of n_embd, 24"),
+        ("gpt2", json!({"n_head": 0}), "`n_head` is 0; attnc can import an integer from 1"),
+        ("gpt2", json!({"n_embd": -24}), "`n_embd` is -24"),
+        ("gpt2", json!({"n_embd": 1.5}), "`n_embd` is 1.5"),
+        ("gpt2", json!({"n_layer": "three"}), "`n_layer` is \"three\""),
+        ("gpt2", json!({"n_layer": 99999999999u64}), "`n_layer` is 99999999999"),
+        ("gpt2", json!({"activation_function": "mish"}), "`activation_function` is \"mish\"; attnc can import gelu, "),
+        ("gpt2", json!({"scale_attn_by_inverse_layer_idx": true}), "`scale_attn_by_inverse_layer_idx` is true"),
+        ("gpt2", json!({"architectures": ["GPT2ForTokenClassification"]}), "`architectures` is [\"GPT2ForToken"),
+        ("gpt2", json!({"a_new_scale": 2.0}), "does not know its field `a_new_scale`"),
+        ("gpt2", json!({"one": 1, "two": "x"}), "does not know its fields `one`, `two`"),
+        (
+            "llama",
+            json!({"num_key_value_heads": 3}),
+            "`num_key_value_heads` is 3; attnc can import a divisor of num_att",
+        ),
+        ("llama", json!({"mlp_bias": true}), "`mlp_bias` is true; attnc can import only false"),
+        ("llama", json!({"head_dim": 7}), "`head_dim` is 7"),
+        ("llama", json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}), "`rope_parameters` is {"),
+        ("llama", json!({"rope_parameters": {"rope_type": "default", "odd": 4.0}}), "without further fields"),
+        ("llama", json!({"rms_norm_eps": "small"}), "`rms_norm_eps` is \"small\"; attnc can import a number"),
+        ("mistral", json!({"sliding_window": 0}), "`sliding_window` is 0"),
+        ("gemma2", json!({"layer_types": ["full_attention"]}), "`layer_types` is [\"full_attention\"]"),
+        ("bert", json!({"position_embedding_type": "relative_key"}), "`position_embedding_type` is \"relative_key\""),
+        ("bert", json!({"is_decoder": true}), "`is_decoder` is true"),
+        ("t5", json!({"feed_forward_proj": "gated-mish"}), "`feed_forward_proj` is \"gated-mish\""),
+        ("t5", json!({"relative_attention_max_distance": 8}), "`relative_attention_max_distance` is 8"),
+        ("vit", json!({"patch_size": 5}), "`patch_size` is 5; attnc can import a divisor of image_size, 12"),
+        ("whisper", json!({"encoder_attention_heads": 5}), "`encoder_attention_heads` is 5"),
+    ] {
+        let made = changed(checkpoint, &changes);
+        let refused = made.expect_err(&format!("{checkpoint} {changes}"));
+        assert!(refused.contains(told), "{checkpoint} {changes}: {refused}");
+    }
+    // What says nothing is not asked about.
+    for changes in [json!({"a_new_flag": false}), json!({"a_new_list": []}), json!({"a_new_thing": null})] {
+        assert_eq!(changed("gpt2", &changes), changed("gpt2", &json!({})));
+    }
+}
+
+/// Older files say the same in other words.
+#[test]
+fn older_configurations_are_read() {
+    let now = changed("llama3", &json!({})).expect("a program");
+    let scaling = json!({"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16});
+    let before = json!({"rope_parameters": null, "rope_theta": 500000.0, "rope_scaling": scaling});
+    assert_eq!(changed("llama3", &before).as_ref(), Ok(&now));
+    assert!(now.contains("theta = 500000.0"), "{now}");
+    let gemma = changed("gemma", &json!({"hidden_act": "gelu", "hidden_activation": null})).expect("a program");
+    assert!(gemma.contains("gelu_tanh(gate_proj(x))"), "{gemma}");
+}
+
+/// Folders that are none, files that are broken, and the option that takes a field's meaning away.
+#[test]
+fn the_command_tells_what_is_wrong_with_a_folder() {
+    let made = tempfile::tempdir().expect("a folder");
+    let folder_of = |name: &str, files: &[(&str, &[u8])]| {
+        let path = made.path().join(name);
+        std::fs::create_dir(&path).expect("a folder");
+        for (file, bytes) in files {
+            std::fs::write(path.join(file), bytes).expect("a file");
+        }
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let good = folder().join("gpt2");
+    let config = std::fs::read(good.join("config.json")).expect("a file");
+    let tensors = std::fs::read(good.join("model.safetensors")).expect("a file");
+    let mut more: Value = serde_json::from_slice(&config).expect("JSON");
+    more["a_new_scale"] = json!(2.0);
+    let more = more.to_string();
+    let layers = |n: i64| {
+        let mut changed: Value = serde_json::from_slice(&config).expect("JSON");
+        changed["n_layer"] = json!(n);
+        changed.to_string()
+    };
+    let (five, very_many) = (layers(5), layers(2_000_000_000));
+    let index = |text: &str| {
+        folder_of(
+            &format!("index{}", text.len()),
+            &[("config.json", &config), ("model.safetensors.index.json", text.as_bytes())],
+        )
+    };
+    for (path, code, told) in [
+        (folder_of("empty", &[]), 3, "E0001"),
+        (folder_of("no_weights", &[("config.json", &config)]), 3, "neither `model.safetensors` nor"),
+        (folder_of("no_json", &[("config.json", b"{"), ("model.safetensors", &tensors)]), 3, "it is not JSON"),
+        (folder_of("list", &[("config.json", b"[]"), ("model.safetensors", &tensors)]), 3, "not an object"),
+        (folder_of("cut", &[("config.json", &config), ("model.safetensors", &tensors[..999])]), 3, "E0801"),
+        (
+            folder_of("five", &[("config.json", five.as_bytes()), ("model.safetensors", &tensors)]),
+            3,
+            "no tensor `transformer.h.3.",
+        ),
+        (folder_of("many", &[("config.json", very_many.as_bytes()), ("model.safetensors", &tensors)]), 1, "E0611"),
+        (
+            folder_of("more", &[("config.json", more.as_bytes()), ("model.safetensors", &tensors)]),
+            3,
+            "--ignore a_new_scale",
+        ),
+        (index("{}"), 3, "no object `weight_map`"),
+        (index(r#"{"weight_map": {"a": "../x.safetensors"}}"#), 3, "which is not beside it"),
+        (index(r#"{"weight_map": {"a": "absent.safetensors"}}"#), 3, "cannot read weights file"),
+        (index(r#"{"weight_map": {"a": 1}}"#), 3, "which is not beside it"),
+    ] {
+        let (exit, out, err) = attnc(&["import", &path]);
+        assert_eq!((exit, out.as_str()), (code, ""), "{path}: {err}");
+        assert!(err.contains(told) && !err.contains("internal error"), "{path}: {err}");
+    }
+    let path = made.path().join("more");
+    let path = path.to_str().expect("UTF-8");
+    let (code, ignoring, err) = attnc(&["import", path, "--ignore", "a_new_scale"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(ignoring.contains("model Gpt2<L = 3"), "{ignoring}");
+    let (code, _, err) = attnc(&["import", path, "--ignore", "a_new_scale", "--ignore", "another"]);
+    assert!(code == 3 && err.contains("no field `another`"), "{err}");
+}
+
+/// A library reads weights that are spread over files as the interpreter does, and refuses the same.
+#[test]
+fn weights_in_several_files() {
+    let made = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| made.path().join(name);
+    let (so, source) = (at("m.so"), at("m.attn"));
+    std::fs::write(&source, "model M { a: f32[2], b: f32[2]\n pub fn forward() -> f32[2] { a - b } }").expect("a file");
+    let (code, _, err) = attnc(&[source.to_str().expect("UTF-8"), "-o", so.to_str().expect("UTF-8")]);
+    assert_eq!(code, 0, "{err}");
+    let save = |file: &str, tensors: &[(&str, [f32; 2])]| {
+        let bytes: Vec<(String, Vec<u8>)> =
+            tensors.iter().map(|(n, v)| ((*n).to_owned(), v.iter().flat_map(|x| x.to_le_bytes()).collect())).collect();
+        let views = bytes.iter().map(|(name, data)| {
+            (name, safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![2], data).expect("a view"))
+        });
+        safetensors::serialize_to_file(views, None, &at(file)).expect("a file");
+    };
+    save("1.safetensors", &[("a", [5.0, 7.0])]);
+    save("2.safetensors", &[("b", [1.0, 2.0]), ("c", [0.0, 0.0])]);
+    save("3.safetensors", &[("a", [0.0, 0.0])]);
+    let index = |text: &str| {
+        std::fs::write(at("index.json"), text).expect("a file");
+        // SAFETY: the library was compiled above.
+        unsafe { CompiledModel::open(&so, Some(&at("index.json")), 1) }
+    };
+    let (one, two, three) = ("1.safetensors", "2.safetensors", "3.safetensors");
+    let good =
+        format!(r#"{{"metadata": {{"total_size": 24}}, "weight_map": {{"a": "{one}", "b": "{two}", "c": "{two}"}}}}"#);
+    let model = index(&good).unwrap_or_else(|e| panic!("{e}"));
+    let entry = model.entry("forward").unwrap_or_else(|e| panic!("{e}"));
+    let result = model.session().and_then(|mut s| s.call(entry, &[])).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(result[0].to_f32(), [4.0, 5.0]);
+    assert_eq!(model.unused_weights(), ["c"]);
+    let file = WeightsFile::open(&at("index.json")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(file.names(), ["a", "b", "c"]);
+    for (text, told) in [
+        (format!(r#"{{"weight_map": {{"a": "{one}"}}}}"#), "missing: b"),
+        (
+            format!(r#"{{"weight_map": {{"a": "{one}", "b": "{two}", "x": "{three}"}}}}"#),
+            "two of its files have a tensor `a`",
+        ),
+        (r#"{"weight_map": {"a": "absent"}}"#.to_owned(), "cannot read weights file"),
+        (r#"{"weight_map": {"a": "sub/1.safetensors"}}"#.to_owned(), "which is not beside it"),
+        (r#"{"weight_map": {"a": ""}}"#.to_owned(), "which is not beside it"),
+        (r#"{"weight_map": {"a": ".."}}"#.to_owned(), "directory"),
+        (r#"{"weight_map": {"a": "m.so"}}"#.to_owned(), "m.so"),
+        (r#"{"weight_map": []}"#.to_owned(), ""),
+        (r#"{"other": {}}"#.to_owned(), "weight_map"),
+        ("{".to_owned(), ""),
+        ("[".repeat(100_000), ""),
+    ] {
+        let Err(error) = index(&text) else { panic!("{text} was opened") };
+        assert!(error.text.contains(told), "{text}: {}", error.text);
+        if told != "missing: b" {
+            let Err(error) = WeightsFile::open(&at("index.json")) else { panic!("{text} was opened") };
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+}
+
+/// The used tensors of a checkpoint are in f32 for the interpreter, whatever the file has: as the library converts them.
+#[test]
+fn the_checkpoints_cover_the_element_types() {
+    let elems = |name: &str| {
+        let file = WeightsFile::open(&weights(&folder().join(name))).unwrap_or_else(|e| panic!("{e}"));
+        file.names()
+            .iter()
+            .filter_map(|n| Some(file.tensor(n)?.elem().name()))
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(elems("llama").contains("bf16") && elems("qwen2").contains("f16") && elems("gpt2").contains("f32"));
+}

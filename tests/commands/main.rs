@@ -1,0 +1,16 @@
+//! The commands of `attnc` as a user runs them: options, outputs, messages, exit statuses.
+
+mod bench_command;
+mod command_line;
+mod dumps;
+#[path = "../common/fixtures.rs"]
+mod fixtures;
+#[path = "../common/front.rs"]
+mod front;
+mod help;
+#[path = "../common/host.rs"]
+mod host;
+mod import;
+mod outputs;
+mod run_arguments;
+mod run_command;

@@ -1,0 +1,30 @@
+//! Compiled code against interpreters and references. `tests/llvm.sh` runs all of this with LLVM's code too.
+
+mod attention_compiled;
+mod backends;
+mod bf16;
+mod c_program;
+#[path = "../common/compiled.rs"]
+mod compiled;
+mod control_flow;
+#[path = "../common/everywhere.rs"]
+mod everywhere;
+#[path = "../common/fixtures.rs"]
+mod fixtures;
+#[path = "../common/front.rs"]
+mod front;
+mod functions;
+#[path = "../common/gen_source/mod.rs"]
+mod gen_source;
+#[path = "../common/gen_tile.rs"]
+mod gen_tile;
+#[path = "../common/host.rs"]
+mod host;
+mod joined;
+mod numbers;
+mod oracle_compiled;
+mod packing;
+mod rows_compiled;
+mod state;
+mod tile_random;
+mod update;

@@ -1,0 +1,189 @@
+//! Does what the graph IR becomes compute what the graph IR says?
+//!
+//! Random well-typed programs of the graph IR, which reach further than any source text does (empty axes, narrow types,
+//! operations at odd places), as tile IR under its interpreter, with the runs of kernels under that of vector IR, and as
+//! compiled code: within the bound of a running error analysis of the program as written, and failing where it fails. `ATTNC_ORACLE=5000 cargo test --release --test
+//! oracle_ir` runs more of them, `ATTNC_ORACLE_FIRST=7` begins at another seed.
+
+use crate::{compiled, gen_ir};
+
+use std::collections::BTreeMap;
+
+use attnc::ir::interp::{self, Bounded, Data, EvalError, Limits, Outcome};
+use attnc::ir::{Module, text, verify};
+use attnc::lowering::vector::execute::Routines;
+use attnc::passes::Options;
+use attnc::tensor::Tensor;
+use attnc::tile::interp::Runs;
+use attnc::tile::{self, Cpu, PlanVariant, WeightChoice};
+use gen_ir::{Program, program};
+
+/// The bound is for each operation alone; a named rewrite may add a few roundings of its own.
+const SLACK: f64 = 4.0;
+
+/// So many wrong programs are enough.
+const ENOUGH: usize = 3;
+
+/// So many programs; fewer without optimisation, where all of it is slow.
+fn seeds(programs: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let first = number("ATTNC_ORACLE_FIRST").unwrap_or(0);
+    let programs = if cfg!(debug_assertions) { programs / 10 } else { programs };
+    first..first + number("ATTNC_ORACLE").unwrap_or(programs)
+}
+
+fn limits() -> Limits {
+    Limits { elements: 1 << 16, work: 1 << 26 }
+}
+
+fn expected(module: &Module, p: &Program) -> Result<Outcome<Bounded>, EvalError> {
+    let call = interp::Call { function: "main", args: &p.args, params: &p.params, limits: limits() };
+    interp::run_tapped(verify(module).unwrap_or_else(|e| panic!("{e}")), &call)
+}
+
+/// The first element that is not within its bound.
+fn differ(want: &Outcome<Bounded>, got: &[Tensor]) -> Option<String> {
+    for (n, (want, have)) in want.results.iter().zip(got).enumerate() {
+        if want.shape != have.shape() {
+            return Some(format!("result {n} has shape {:?}, not {:?}", have.shape(), want.shape));
+        }
+        for (i, h) in have.to_f64().iter().enumerate() {
+            let (fits, means) = match &want.data {
+                Data::Float(xs) => (xs[i].admits(*h, SLACK), format!("{} +- {:e}", xs[i].value, xs[i].error)),
+                Data::Int(xs) => (xs[i] as f64 == *h, xs[i].to_string()),
+                Data::Bool(xs) => (f64::from(u8::from(xs[i])) == *h, xs[i].to_string()),
+            };
+            if !fits {
+                return Some(format!("result {n}, element {i}: {h}, not {means}"));
+            }
+        }
+    }
+    None
+}
+
+/// What is wrong, if anything is.
+fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, String>) -> Option<String> {
+    match (want, got) {
+        (Ok(want), Ok(got)) if want.certain => differ(want, &got),
+        (Ok(want), Err(e)) if want.certain => Some(format!("failed: {e}")),
+        // What fails may be dead, and removed.
+        (Ok(_) | Err(_), _) => None,
+    }
+}
+
+/// Tile IR of a module, unscheduled, and scheduled with slots that share memory; then with its runs as vector IR for a CPU.
+fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
+    let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}")), Cpu::PORTABLE)
+    {
+        Ok(t) => t,
+        Err(e) => return Some(format!("is not lowered: {e}")),
+    };
+    for scheduled in [false, true] {
+        if scheduled {
+            tiles = match tile::schedule(&tiles, Cpu::PORTABLE, &WeightChoice::default()) {
+                Ok(tiles) => tiles,
+                Err(e) => return Some(format!("is not scheduled: {e}")),
+            };
+        }
+        let verified = match tile::verify::verify(&tiles) {
+            Ok(v) => v,
+            Err(e) => return Some(format!("scheduled: {scheduled}\n{e}")),
+        };
+        let call = tile::interp::Call {
+            plan: "main",
+            variant: PlanVariant::Plain,
+            symbols: &p.symbols,
+            args: &p.args,
+            params: &p.params,
+            limits: limits(),
+        };
+        let got = tile::interp::run(verified, &call).map(|o| o.results).map_err(|e| e.to_string());
+        if let Some(e) = compare(want, got) {
+            return Some(format!("scheduled: {scheduled}: {e}"));
+        }
+        if !scheduled {
+            continue;
+        }
+        let mut routines: BTreeMap<&str, Routines> = BTreeMap::new();
+        for k in &tiles.kernels {
+            match Routines::of(k, cpu) {
+                Ok(found) => routines.extend(found.map(|found| (k.name.as_str(), found))),
+                Err(e) => return Some(e),
+            }
+        }
+        let runs = |kernel: &str| routines.get(kernel).map(|r| r as &dyn Runs);
+        let got = tile::interp::run_by(verified, &call, &runs).map(|o| o.results).map_err(|e| e.to_string());
+        if let Some(e) = compare(want, got) {
+            return Some(format!("vector IR for {}: {e}", cpu.name()));
+        }
+    }
+    None
+}
+
+fn report(wrong: &[String], count: usize) {
+    for w in wrong {
+        println!("{}", w.lines().take_while(|l| !l.starts_with('{')).collect::<Vec<_>>().join(" | "));
+    }
+    let shown: Vec<String> = wrong.iter().take(3).map(|w| w.chars().take(6000).collect()).collect();
+    assert!(wrong.is_empty(), "{} of {count} are wrong\n{}", wrong.len(), shown.join("\n"));
+}
+
+#[test]
+fn tile_ir_computes_what_graph_ir_says() {
+    let range = seeds(1000);
+    let count = range.clone().count();
+    let mut wrong = Vec::new();
+    for seed in range {
+        let p = program(seed);
+        let written = p.untapped();
+        let want = expected(&written, &p);
+        // Kernels of the portable level have runs for any number of lanes.
+        let cpu = [Cpu::PORTABLE, Cpu::AVX2, Cpu::AVX512][usize::try_from(seed % 3).unwrap()];
+        for (what, module) in
+            [("as written", written.clone()), ("after passes", compiled::optimised(written, &Options::default()))]
+        {
+            if let Some(e) = tiles(&module, &p, cpu, &want) {
+                wrong.push(format!("seed {seed}, {what}: {e}\n{:?}\n{}", p.symbols, text::print(&module)));
+                break;
+            }
+        }
+        if wrong.len() == ENOUGH {
+            break;
+        }
+    }
+    report(&wrong, count);
+}
+
+#[test]
+fn compiled_code_computes_what_graph_ir_says() {
+    let levels = compiled::levels();
+    let range = seeds(1000);
+    let count = range.clone().count();
+    let mut wrong = Vec::new();
+    for seed in range {
+        let p = program(seed);
+        let written = p.untapped();
+        let want = expected(&written, &p);
+        let module = compiled::optimised(written, &Options::default());
+        // What fails after the passes is not dead.
+        let fails = matches!(expected(&module, &p), Err(e) if e.to_string().contains("out of range"));
+        let folder = tempfile::tempdir().unwrap();
+        // The levels take turns.
+        let level = levels[usize::try_from(seed).unwrap() % levels.len()];
+        let loaded = std::panic::catch_unwind(|| compiled::load_at(level, &module, &p.params, folder.path()));
+        let Ok(model) = loaded else {
+            wrong.push(format!("seed {seed}: does not compile\n{:?}\n{}", p.symbols, text::print(&module)));
+            continue;
+        };
+        let entry = model.entry("main").unwrap();
+        let got = model.session().unwrap().call(entry, &p.args).map_err(|e| e.to_string());
+        let passed = got.is_ok() && fails;
+        if let Some(e) = compare(&want, got).or_else(|| passed.then(|| "should have failed".to_string())) {
+            wrong.push(format!("seed {seed}: {e}\n{:?}\n{}", p.symbols, text::print(&module)));
+        }
+        if wrong.len() == ENOUGH {
+            break;
+        }
+    }
+    report(&wrong, count);
+}

@@ -1,0 +1,18 @@
+//! What the language means and how its errors read: syntax, types, programs that are wrong.
+
+mod broken_programs;
+mod broken_syntax;
+mod explain;
+mod facts;
+#[path = "../common/fixtures.rs"]
+mod fixtures;
+#[path = "../common/front.rs"]
+mod front;
+#[path = "../common/gen_source/mod.rs"]
+mod gen_source;
+mod habits;
+mod mutations;
+mod newcomer;
+mod semantics;
+mod syntax;
+mod type_errors;

@@ -1,0 +1,33 @@
+//! The passes over graph IR: their examples, small cases, fusion with its bounds, and that results stay.
+
+#[macro_use]
+#[path = "../common/passes.rs"]
+mod passes;
+
+mod attention;
+mod essays;
+#[path = "../common/fixtures.rs"]
+mod fixtures;
+mod flow;
+mod forms;
+#[path = "../common/front.rs"]
+mod front;
+mod fusion_attention;
+mod fusion_bounds;
+mod fusion_examples;
+mod fusion_property;
+mod fusion_regions;
+mod fusion_sources;
+#[path = "../common/gen_ir/mod.rs"]
+mod gen_ir;
+#[path = "../common/gen_source/mod.rs"]
+mod gen_source;
+#[path = "../common/host.rs"]
+mod host;
+mod merge;
+mod oracle_passes;
+mod pass_manager;
+mod passes_keep_results;
+mod passes_small;
+mod small;
+mod values;

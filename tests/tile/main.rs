@@ -1,0 +1,10 @@
+//! Tile IR and vector IR: text, verifier and its proofs, lowering, schedule, witnesses.
+
+#[path = "../common/front.rs"]
+mod front;
+mod tile_bounds;
+mod tile_lowering;
+mod tile_scheduled;
+mod tile_texts;
+mod tile_witnesses;
+mod vector_ir;

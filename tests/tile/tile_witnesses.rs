@@ -1,0 +1,202 @@
+//! Can one scheduled form carry packed AVX-512 panels and Hopper's pipelines of specialised warps? Three programs written by
+//! hand say so: they parse, verify and print back the same. And what is wrong with a pipeline is seen: each change below
+//! makes a witness wrong, and the verifier must say how.
+
+use std::collections::BTreeMap;
+
+use attnc::ir::interp::Limits;
+use attnc::source::SourceMap;
+use attnc::tile::interp::{Argument, run_kernel};
+use attnc::tile::{Module, text, verify};
+
+const MATMUL: &str = include_str!("../witnesses/matmul_avx512.tir");
+const SM80: &str = include_str!("../witnesses/attention_sm80.tir");
+const SM90A: &str = include_str!("../witnesses/attention_sm90a.tir");
+
+fn parse(source: &str) -> Module {
+    let mut sources = SourceMap::new();
+    let file = sources.add("witness.tir", source);
+    match text::parse(source, file) {
+        Ok(p) => p.module,
+        Err(d) => panic!("{}", attnc::diagnostics::render_all(&d, &sources, false)),
+    }
+}
+
+/// The text without the comment at its head.
+fn code(source: &str) -> String {
+    source.lines().skip_while(|l| l.starts_with("//")).flat_map(|l| [l, "\n"]).collect()
+}
+
+#[test]
+fn witnesses_verify_and_print_back() {
+    for (name, source) in [("matmul_avx512", MATMUL), ("attention_sm80", SM80), ("attention_sm90a", SM90A)] {
+        let module = parse(source);
+        if let Err(e) = verify::verify(&module) {
+            panic!("{name}:\n{e}");
+        }
+        assert_eq!(text::print(&module), code(source), "{name}");
+    }
+}
+
+/// A change that makes a witness wrong.
+enum Change {
+    /// Every occurrence of a text becomes another.
+    All(&'static str, &'static str),
+    /// The line that has a text becomes another, or goes away.
+    Line(&'static str, &'static str),
+    /// The line that has the first text goes before the line that has the second.
+    Before(&'static str, &'static str),
+}
+use Change::{All, Before, Line};
+
+fn change(source: &str, c: &Change) -> String {
+    let at = |lines: &[&str], what: &str| match lines.iter().position(|l| l.contains(what)) {
+        Some(i) => i,
+        None => panic!("no line has {what}"),
+    };
+    let mut lines: Vec<&str> = source.lines().collect();
+    match c {
+        All(from, to) => {
+            assert!(source.contains(from), "the text has no {from}");
+            return source.replace(from, to);
+        }
+        Line(what, to) => {
+            let i = at(&lines, what);
+            lines[i] = to;
+            if to.is_empty() {
+                lines.remove(i);
+            }
+        }
+        Before(what, other) => {
+            let i = at(&lines, what);
+            let line = lines.remove(i);
+            let k = at(&lines, other);
+            lines.insert(k, line);
+        }
+    }
+    lines.iter().flat_map(|l| [*l, "\n"]).collect()
+}
+
+fn refused(source: &str, changes: &[(Change, &str)]) {
+    for (c, message) in changes {
+        let text = change(source, c);
+        match verify::verify(&parse(&text)) {
+            Ok(_) => panic!("accepted, though wrong: {message}"),
+            Err(e) => assert!(e.list.iter().any(|(_, m)| m.contains(message)), "wanted: {message}\n{e}"),
+        }
+    }
+}
+
+#[test]
+fn wrong_panels_are_refused() {
+    refused(
+        MATMUL,
+        &[
+            (All("%m<=14", "%m<=15"), "needs 33 of 32 vector registers"),
+            (All("@vector(16)", "@vector(8)"), "vector registers of 16 lanes"),
+            (All("cpu(avx512)", "cpu(portable)"), "vector registers of 4 lanes"),
+            (All("%b: in f32[P, K, 32]", "%b: inout f32[P, K, 32]"), "the buffer is `in`"),
+            (All("scratch(16384)", "scratch(16000)"), "of 16000 bytes of scratch"),
+            (All("@l1(0)", "@l1(8)"), "not aligned to 64 bytes"),
+            (
+                All("tile f32[%kc<=256, %m<=14] @l1(0)", "tile f32[%kc<=256, %m<=14] @reg"),
+                "in registers of another run",
+            ),
+            (Before("%acc1 = dot_panels", "%bp = window"), "does not dominate it"),
+            (Line("%y = gelu", "    %y = gelu %bp : tile f32[%kc<=256, %n<=32] @reg"), "does not dominate it"),
+            (All("unroll=4", "unroll=0"), "unrolled 1 to 16 times"),
+        ],
+    );
+}
+
+#[test]
+fn wrong_copies_are_refused() {
+    refused(
+        SM80,
+        &[
+            (All("load_fragment %kt", "load_fragment %kg"), "operand 0 must be a tile"),
+            (All("wait %kg, pending=1 ", "wait %kg, pending=0 "), "1 later groups are under way, not 0"),
+            (All("wait %vg, pending=1", "wait %vg, pending=2"), "1 later groups are under way, not 2"),
+            (All("wait %qgroup, pending=2", "wait %vgroup, pending=0"), "not the oldest group"),
+            (Before("%kfree1 = release %kt", "%kb = load_fragment %kt"), "was released and is read"),
+            (All("copy_async %vfree", "copy_async %kfree"), "was used already"),
+            (All("copy_async %vfree", "copy_async %kfree1"), "was used already"),
+            (Line("%vend = wait %vg", ""), "is never waited for"),
+            (
+                Line(
+                    "  return",
+                    "  %again = release %vend : slot tile bf16[64, 64] @shared(128)\n  %more1 = copy_async %again, %v[%h, %zero, %zero], rows=1, cols=2 : pending(copy) tile bf16[64, 64] @shared(128)\n  return",
+                ),
+                "may still be read: the block has not met",
+            ),
+            (All("%kg1, %vg1, %kfree1", "%vg1, %kg1, %kfree1"), "a group is under way on one way"),
+            (All("mma %qa, %kb, %s0", "mma %kb, %qa, %s0"), "mma: takes `a`, `b` or `bt`"),
+            (
+                Line("%qa = load_fragment", "  %qa = load_fragment %qtile : tile bf16[64, 64] @fragment(acc)"),
+                "into `a`, `b` or `bt`",
+            ),
+            (All("offset=32768 ", "offset=28672 "), "overlaps other shared memory"),
+            (All("offset=24576 ", "offset=24832 "), "not aligned to 1024"),
+            (All("scratch(40960)", "scratch(40000)"), "of 40000 bytes of shared memory"),
+            (All("gpu(sm_80, 4)", "gpu(sm_80, 8)"), "not made of whole tiles of the unit"),
+            (All("@shared(128)", "@shared(96)"), "0, 64 or 128 bytes, not 96"),
+            (All("reduce_max %scores, axis=1", "reduce_max %scores, axis=0"), "makes tile f32[1, 64] @fragment(row)"),
+        ],
+    );
+}
+
+#[test]
+fn wrong_pipelines_are_refused() {
+    refused(
+        SM90A,
+        &[
+            (All("mul %s1, %scale", "mul %sp, %scale"), "takes scalars and tiles, not pending(mma)"),
+            (All("wait %sg, pending=1", "wait %sg, pending=0"), "1 later groups are under way, not 0"),
+            (Line("  wgmma_fence", ""), "was written since the last `wgmma_fence`"),
+            (Before("ring_release %kring, %kt", "%s1 = wait"), "a product that is under way reads"),
+            (Before("ring_release %vring, %vt", "%acc1 = wait"), "a product that is under way reads"),
+            (Line("ring_release %vring, %vt", ""), "a tile of a ring is held on one way"),
+            (Line("ring_release %qring, %qt", ""), "is never released"),
+            (Line("ring_release %vring, %vt", "  ring_release %vring, %kt"), "did not come from this ring"),
+            (Line("tma_load %vslot", "  tma_load %kslot, %v[%h, %at, %zero], rows=1, cols=2"), "was used already"),
+            (All("registers(24) ^produce", "registers(40) ^produce"), "of 65536"),
+            (All("\"producer\" warps(4)", "\"producer\" warps(8)"), "do not part the 12 warps"),
+            (Line("^feed(%turn: index):", "^feed(%turn: index):\n  barrier"), "after its warps have parted"),
+            (All("gpu(sm_90a, 12)", "gpu(sm_80, 12)"), "sm_80 has no such unit"),
+            (All("barriers=163872", "barriers=163856"), "overlaps other shared memory"),
+            (All("wgmma %pa, %vt", "wgmma %p, %vt"), "does not dominate it"),
+            (All("threads=256, wait=true", "threads=250, wait=true"), "whole warps"),
+        ],
+    );
+}
+
+/// The AVX-512 witness computes what it says, for sizes that fill no tile.
+#[test]
+fn the_matmul_computes() {
+    let (m, k, n) = (31usize, 300usize, 45usize);
+    let panels = n.div_ceil(32);
+    let number = |i: usize, j: usize| ((i * 7 + j * 13) % 11) as f32 * 0.125 - 0.5;
+    let bytes = |xs: &[f32]| xs.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let a: Vec<f32> = (0..m * k).map(|i| number(i / k, i % k)).collect();
+    let b = |r: usize, c: usize| number(c + 3, r);
+    let packed: Vec<f32> = (0..panels * k * 32)
+        .map(|i| (i / (k * 32) * 32 + i % 32, i / 32 % k))
+        .map(|(c, r)| if c < n { b(r, c) } else { 0.0 })
+        .collect();
+    let bias: Vec<f32> = (0..n).map(|i| number(i, 1)).collect();
+    let module = parse(MATMUL);
+    let symbols: BTreeMap<String, i64> =
+        [("M", m), ("K", k), ("N", n), ("P", panels)].into_iter().map(|(s, n)| (s.to_string(), n as i64)).collect();
+    let mut args = [&a, &packed, &bias, &vec![0.0; m * n]].map(|x| Argument::Buffer(bytes(x)));
+    run_kernel(&module.kernels[0], &symbols, &mut args, Limits::default()).unwrap();
+    let Argument::Buffer(out) = &args[3] else { unreachable!("a buffer stays one") };
+    for i in 0..m {
+        for (j, shift) in bias.iter().enumerate() {
+            let sum: f64 = (0..k).map(|x| f64::from(a[i * k + x]) * f64::from(b(x, j))).sum();
+            let want = attnc::scalar::UnaryOp::Gelu.eval_f64(sum + f64::from(*shift));
+            let at = (i * n + j) * 4;
+            let got = f64::from(f32::from_le_bytes(out[at..at + 4].try_into().unwrap()));
+            assert!((got - want).abs() <= 1e-4 * (1.0 + want.abs()), "[{i}, {j}] is {got}, not {want}");
+        }
+    }
+}
