@@ -79,6 +79,10 @@
 //!   stores its result in the order that its consumer's reshape needs.
 //! * **Bounded extents instead of masks.** A tile at the end of an axis is smaller (`%r<=64`), so a row of one token costs
 //!   one row, and an empty axis nothing. A schedule for hardware that computes whole tiles could turn bounds into masks.
+//! * **An assignment at an index is a new value.** `out[t] = h` is `update %out, %h, %t`, and a `state` is read and set by
+//!   operations whose effects CSE, code motion and dead code obey: everything stays SSA. Where a value lies is decided when a plan
+//!   is made (`lowering/tile/plan/storage.rs`): values that are never needed at the same time share a slot, so a loop that stacks its
+//!   results, and a cache that is kept by a session, are written in place.
 //! * **Calls pay only for the taps they request.** An entry point with taps is compiled twice; the plain variant has none. In the
 //!   other, tapped values inside a kernel are recomputed outside of it (`passes::separate_taps`) and, like everything that only
 //!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the
@@ -87,8 +91,8 @@
 //! * **One way for all levels of processors.** Lowering and schedule are written once. Unscheduled products read buffers as
 //!   they lie, in tiles that say nothing of a machine; panels, packing, pairs of `bf16` steps and the sizes of tiles are steps of the
 //!   schedule (`tile/schedule/panels.rs`), which takes a machine's numbers (`tile::Target`), lanes, registers and features. Of these
-//!   numbers lowering asks for attention alone: how many queries a tile has, and which form of the kernel a call takes. A level is a machine with a name (`tile::Cpu`): the width of its vectors and
-//!   a set of features. Levels are only partially ordered: code for one runs wherever all of its features are present. A library has kernels and
+//!   numbers lowering asks for attention alone: how many queries a tile has, and which form of the kernel a call takes. A level is
+//!   a machine with a name (`tile::Cpu`): the width of its vectors and a set of features. Levels are only partially ordered: code for one runs wherever all of its features are present. A library has kernels and
 //!   plans for each level; which of them run is decided when a model is opened, by what the processor has.
 //! * **Functions are compiled independently.** Code generation declares all functions, compiles each from its kernel or plan
 //!   alone, and puts them into the object in order (`codegen::cpu::object`). So all cores are used, and the bytes do not depend
@@ -130,8 +134,8 @@
 //!   `bf16` multiplies pairs, below it computes in `f32`.
 //! * **Weights are packed when a model is opened.** Products read parameters from panels, stored in the order of access; a
 //!   separate plan (`prepare`) packs them, once for all sessions. The schedule chooses that, from the launches of a plan: a
-//!   product's right operand is found to be a window of a parameter, or of parameters one after another. The projections to queries, keys and values become one
-//!   product by concatenated parameters, though a program has three.
+//!   product's right operand is found to be a window of a parameter, or of parameters one after another. The projections to
+//!   queries, keys and values become one product by concatenated parameters, though a program has three.
 //! * **Idle threads prefetch the next weights.** Decoding a token is bound by memory bandwidth: a hundred launches in some
 //!   milliseconds. With each launch, a plan passes which packed weights come next (`codegen::cpu::ahead` finds them), and threads
 //!   that wait for others prefetch the beginning of their part. A thread enters and leaves a launch through one cache line,

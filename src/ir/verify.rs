@@ -121,9 +121,12 @@ impl<'a> Verifier<'a> {
         let mut names = BTreeSet::new();
         for s in &self.module.states {
             if s.name.is_empty() || !names.insert(&s.name) {
-                self.error(At::Head, format!("the state's name \"{}\" is not its own", s.name));
+                self.error(At::Head, format!("the state's name \"{}\" is empty or duplicate", s.name));
             }
             self.extents(At::Head, &s.ty);
+            if s.ty.shape.iter().any(|d| d.as_const().is_none()) {
+                self.error(At::Head, format!("the state \"{}\" has an extent that is not a number", s.name));
+            }
             if is_too_large(&s.ty.shape) {
                 self.error(At::Head, format!("the state \"{}\" is too large", s.name));
             }

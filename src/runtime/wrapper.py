@@ -322,7 +322,7 @@ class _Session:
         self._handle = handle
 
     def reset(self):
-        """Sets all states of this session to zero, as after a call that failed."""
+        """Sets all states of this session to zero. After a call that failed they are as far as it came."""
         with self._lock:
             self._check(self._library.session_reset(self._open()))
 
@@ -439,7 +439,7 @@ class _Model:
         return Session(self._library, self._handle)
 
     def reset(self):
-        """Sets all states to zero, as after a call that failed."""
+        """Sets all states to zero. After a call that failed they are as far as it came."""
         self._session().reset()
 
     @property

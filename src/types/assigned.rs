@@ -47,6 +47,17 @@ fn of_expr(expr: &Expr, name: &str) -> usize {
     }
 }
 
+/// Is an expression made of literals, operators, and names of this kind alone?
+pub(super) fn reads_only(expr: &Expr, name: &impl Fn(&str) -> bool) -> bool {
+    match &expr.kind {
+        ExprKind::Name(other) => name(&other.name),
+        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => true,
+        ExprKind::Unary { operand, .. } => reads_only(operand, name),
+        ExprKind::Binary { left, right, .. } => reads_only(left, name) && reads_only(right, name),
+        _ => false,
+    }
+}
+
 /// Does an expression name it, outside of blocks?
 pub(super) fn reads(expr: &Expr, name: &str) -> bool {
     let any = |parts: &[Expr]| parts.iter().any(|part| reads(part, name));

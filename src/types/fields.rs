@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
     let Some(layer) = items.layers.get(id) else { return };
     let mut fields = Vec::with_capacity(layer.ast.fields.len());
-    let mut stored: BTreeMap<String, Span> = BTreeMap::new();
+    // Names in the weights file, and those of states, which are none of its.
+    let (mut stored, mut kept): (BTreeMap<String, Span>, BTreeMap<String, Span>) = Default::default();
     for field in &layer.ast.fields {
         let stored_name = stored_name(field, diagnostics);
         if field.is_state {
@@ -37,13 +38,25 @@ pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mu
         let ty = field_type(items, layer, &field.ty, diagnostics);
         if field.is_state {
             fields.push(match ty {
-                Some(FieldType::Param(tensor)) => Some(Field {
-                    name: field.name.name.clone(),
-                    docs: field.docs.clone(),
-                    stored_name,
-                    ty: FieldType::State(tensor),
-                    span: field.span,
-                }),
+                Some(FieldType::Param(tensor)) => {
+                    if let Some(first) = kept.insert(stored_name.clone(), field.span)
+                        && layer.field(&field.name.name) == Some(fields.len())
+                    {
+                        let message = format!("two states have the name `{stored_name}`");
+                        diagnostics.push(
+                            Diagnostic::error(parameters::SAME_NAME, message)
+                                .at(field.span, "the same name again")
+                                .also(first, "the first one"),
+                        );
+                    }
+                    Some(Field {
+                        name: field.name.name.clone(),
+                        docs: field.docs.clone(),
+                        stored_name,
+                        ty: FieldType::State(tensor),
+                        span: field.span,
+                    })
+                }
                 Some(_) => {
                     diagnostics.push(
                         Diagnostic::error(parameters::FIELD_TYPE, "a state is a tensor")

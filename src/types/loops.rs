@@ -103,8 +103,9 @@ impl Body<'_> {
             let local = self.locals.get(id.0 as usize);
             local.is_some_and(|local| assigned::reads(condition, &local.name))
         };
-        let simple = !matches!(condition.kind, ast::ExprKind::Block(_) | ast::ExprKind::If { .. });
-        if simple && !has_break && !carried.iter().any(changes) {
+        // A condition that a call or a state decides may change without an assignment that is seen here.
+        let local = |name: &str| self.locals.iter().any(|local| local.name == name);
+        if assigned::reads_only(condition, &local) && !has_break && !carried.iter().any(changes) {
             self.diagnostics.push(
                 Diagnostic::error(shapes::ENDLESS, "this loop never ends once it has begun")
                     .at(condition.span, "the body assigns nothing that this depends on")

@@ -353,7 +353,10 @@ impl<'a, 'b> Code<'a, 'b> {
 
     /// Reports an index out of range and leaves.
     fn check(&mut self, index: Value, bound: Value, site: u32) {
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, bound);
+        // A bound below 0, unsigned, would let everything in.
+        let zero = self.int(0);
+        let least = self.b.ins().smax(bound, zero);
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, least);
         let (good, bad) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(bad);
         self.b.ins().brif(inside, good, &[], bad, &[]);

@@ -282,7 +282,15 @@ impl Params<'_> {
                         self.diagnostics.push(diagnostic.help(help));
                         return Err(LowerError::Reported);
                     }
-                    self.states.insert(decl.name, TensorType::new(decl.ty.elem, shape));
+                    let ty = TensorType::new(decl.ty.elem, shape);
+                    if self.states.contains_key(&decl.name) {
+                        let message = format!("two states have the name `{}`", decl.name);
+                        let diagnostic = Diagnostic::error(parameters::SAME_NAME, message);
+                        let diagnostic = diagnostic.at(field.span, "the path of this one and its name make it");
+                        self.diagnostics.push(diagnostic.help("give one of them another `#[name = \"...\"]`"));
+                        return Err(LowerError::Reported);
+                    }
+                    self.states.insert(decl.name, ty);
                 }
                 FieldType::Layer(inner) => {
                     let inner = self.instance(instance, inner, field.span)?;

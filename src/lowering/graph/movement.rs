@@ -123,8 +123,9 @@ impl<'a> Builder<'a> {
         value: &'a Expr,
         span: Span,
     ) -> Res<Value> {
+        let (given, indices) = self.assigned(frame, entries, value)?;
         let x = self.value(frame, base)?;
-        self.update_at(frame, (x, Vec::new()), (base, entries, value), span)
+        self.update_at(frame, (x, Vec::new()), (base, indices, given), span)
     }
 
     /// A state with the part that the entries say replaced by a value; of one in arrays of layers, that part of the layer.
@@ -132,12 +133,23 @@ impl<'a> Builder<'a> {
         &mut self,
         frame: &mut Frame<'a>,
         field: usize,
-        part: (&'a Expr, &'a [Entry], &'a Expr),
+        (base, entries, value): (&'a Expr, &'a [Entry], &'a Expr),
         span: Span,
     ) -> Res<Value> {
+        let (given, entries) = self.assigned(frame, entries, value)?;
         let (at, indices) = self.state_of(frame, field, span)?;
-        let value = self.states[at].value;
-        self.update_at(frame, (value, indices), part, span)
+        let whole = self.states[at].value;
+        self.update_at(frame, (whole, indices), (base, entries, given), span)
+    }
+
+    /// What is assigned, and where: computed before the tensor is read that it changes, which either may assign as well.
+    fn assigned(&mut self, frame: &mut Frame<'a>, entries: &'a [Entry], value: &'a Expr) -> Res<(Value, Vec<Index>)> {
+        let value = self.value(frame, value)?;
+        let mut indices = Vec::with_capacity(entries.len());
+        for entry in entries {
+            indices.push(self.index_of(frame, entry)?);
+        }
+        Ok((value, indices))
     }
 
     /// The same for a tensor of which the first axes have indices already.
@@ -145,10 +157,9 @@ impl<'a> Builder<'a> {
         &mut self,
         frame: &mut Frame<'a>,
         (x, outer): (Value, Vec<Value>),
-        (base, entries, value): (&'a Expr, &'a [Entry], &'a Expr),
+        (base, entries, value): (&'a Expr, Vec<Index>, Value),
         span: Span,
     ) -> Res<Value> {
-        let value = self.value(frame, value)?;
         let ty = self.tensor(x, span)?;
         // Where the window begins, its extents, and which of its axes the value has.
         let mut starts: Vec<Option<Value>> = vec![None; ty.rank()];
@@ -157,8 +168,7 @@ impl<'a> Builder<'a> {
         for (axis, index) in outer.iter().enumerate() {
             (starts[axis], window[axis], kept[axis]) = (Some(*index), Dim::one(), false);
         }
-        for (i, entry) in entries.iter().enumerate() {
-            let index = self.index_of(frame, entry)?;
+        for (i, index) in entries.into_iter().enumerate() {
             let axis = outer.len() + self.entry_axis(frame, base, i)?;
             let Some(extent) = ty.shape.get(axis).cloned() else {
                 return Err(self.bug(span, "an axis is assigned at that is not there"));

@@ -492,29 +492,7 @@ impl Lowering<'_> {
                 self.places[v] = Some(self.window(&from, &ty, (axes, indices), data.loc)?);
                 Ok(())
             }
-            Op::Update { axes } => {
-                let v = data.result.ok_or("an update without a result")?;
-                let (target, value) = (operand(0)?, operand(1)?);
-                let (whole, part) = (self.tensor(v)?.clone(), self.tensor(value)?.clone());
-                let to = self.own_slot(v, &whole);
-                let indices = data.operands.get(2..).unwrap_or_default();
-                let window = self.window(&to, &part, (axes, indices), data.loc)?;
-                // What is read must not lie where it is written.
-                let mut aside = None;
-                if self.places[value].as_ref().is_some_and(|from| from.root == to.root) {
-                    let from = self.view(value)?;
-                    aside = Some(self.copied(&from)?);
-                }
-                if self.places[target].as_ref() != Some(&to) {
-                    self.put("update", target, &to)?;
-                }
-                match aside {
-                    Some(from) => self.launch(map::copy("update", &from, &window)?)?,
-                    None => self.put("update", value, &window)?,
-                }
-                self.places[v] = Some(to);
-                Ok(())
-            }
+            Op::Update { axes } => self.update(data, axes),
             Op::Gather { axis } => {
                 let v = data.result.ok_or("a gather without a result")?;
                 let (table, at) = (self.view(operand(0)?)?, self.view(operand(1)?)?);

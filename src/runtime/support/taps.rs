@@ -90,7 +90,12 @@ pub(crate) struct Requested {
 ///
 /// # Safety
 /// `globs` is null or has `count` pointers, each null or a C string.
-pub(crate) unsafe fn want(entry: &EntryDesc, bound: &Bound, globs: *const *const c_char, count: u64) -> Result<Requested> {
+pub(crate) unsafe fn want(
+    entry: &EntryDesc,
+    bound: &Bound,
+    globs: *const *const c_char,
+    count: u64,
+) -> Result<Requested> {
     let name = entry.name.get();
     let mut patterns = Vec::new();
     if count > 0 && globs.is_null() {

@@ -2,7 +2,6 @@
 //!
 //! In: a path, untrusted contents. Out: all their tensors in order of name, each name once. What they must be is not asked here.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::c_char;
 
@@ -40,7 +39,8 @@ impl Files {
             Ok(file) => file,
             Err(why) => fail!(File, "cannot read weights file `{}`: {why}", Shown(shown)),
         };
-        let place = |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(shown), e.text) };
+        let place =
+            |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(shown), e.text) };
         let Ok(text) = core::str::from_utf8(index.bytes()) else {
             fail!(Weights, "weights file `{}`: it is not UTF-8", Shown(shown))
         };
@@ -49,7 +49,12 @@ impl Files {
         for name in &names {
             // Files stand beside the index, and nowhere else.
             if name.is_empty() || name.contains(['/', '\0']) {
-                fail!(Weights, "weights file `{}`: it names the file `{}`, which is not beside it", Shown(shown), Shown(name));
+                fail!(
+                    Weights,
+                    "weights file `{}`: it names the file `{}`, which is not beside it",
+                    Shown(shown),
+                    Shown(name)
+                );
             }
             let mut whole = Vec::new();
             for byte in bytes.get(..folder).unwrap_or_default().iter().chain(name.as_bytes()).chain(&[0]) {

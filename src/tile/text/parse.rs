@@ -493,7 +493,7 @@ impl Parser {
                 };
                 Op::Run { rows, cols, insts }
             }
-            "const" | "dim" | "arg" | "out" | "slot" | "packed" | "tap" | "param" | "launch" => {
+            "const" | "dim" | "arg" | "out" | "slot" | "packed" | "tap" | "param" | "state" | "launch" => {
                 let Some(p) = positional.next() else {
                     return fail(codes::FORM, place, "a literal or name is missing");
                 };

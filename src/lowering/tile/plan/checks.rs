@@ -45,6 +45,39 @@ impl Lowering<'_> {
         Ok(out)
     }
 
+    /// An update: the value goes into a window of the slot that the result shares with the target, or of one that the target is
+    /// copied to.
+    pub(super) fn update(&mut self, data: &ir::InstData, axes: &[usize]) -> Result<(), String> {
+        let v = data.result.ok_or("an update without a result")?;
+        let [target, value, indices @ ..] = data.operands.as_slice() else {
+            return Err("an update without operands".into());
+        };
+        let (target, value) = (*target, *value);
+        let (whole, part) = (self.tensor(v)?.clone(), self.tensor(value)?.clone());
+        let to = self.own_slot(v, &whole);
+        let window = self.window(&to, &part, (axes, indices), data.loc)?;
+        // What is read must not lie where it is written: a part of the same slot, or another view of it (transposed, say).
+        let mut aside = None;
+        if self.places[value].as_ref().is_some_and(|from| from.root == to.root) {
+            let from = self.view(value)?;
+            aside = Some(self.copied(&from)?);
+        }
+        match self.places[target].clone() {
+            Some(from) if from == to => {}
+            Some(from) if from.root == to.root => {
+                let from = self.copied(&from)?;
+                self.launch(map::copy("update", &from, &to)?)?;
+            }
+            _ => self.put("update", target, &to)?,
+        }
+        match aside {
+            Some(from) => self.launch(map::copy("update", &from, &window)?)?,
+            None => self.put("update", value, &window)?,
+        }
+        self.places[v] = Some(to);
+        Ok(())
+    }
+
     /// A window of a tensor of this type: along each of these axes it begins at an index, which is checked.
     pub(super) fn window(
         &mut self,
