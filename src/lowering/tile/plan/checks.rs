@@ -3,7 +3,7 @@
 //! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each with the site that is
 //! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
 
-use super::{Lowering, Operand, literal_of};
+use super::{Lowering, Operand, literal_of, map};
 use crate::ir::{self, Function, Op, Value};
 use crate::scalar::{ARGMAX_LENGTH, ReduceKind};
 use crate::shape::{Dim, TensorType};
