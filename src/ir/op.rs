@@ -175,7 +175,7 @@ pub enum Op {
         high: Dim,
     },
     /// Slices of the first operand along an axis at the integers of the second, whose axes take the axis's place. An
-    /// integer out of range is an error of the call.
+    /// integer out of range is an error of the call, unless the result has no elements.
     Gather {
         /// The axis.
         axis: usize,

@@ -283,7 +283,10 @@ impl Body<'_> {
                 self.diagnostics.push(out(what));
                 return None;
             }
-            self.require(fact, span, &|| out(what.clone()));
+            // Whether the axis is long enough is asked when a window is taken: a loop over an empty axis takes none.
+            if fact.right != *length {
+                self.require(fact, span, &|| out(what.clone()));
+            }
         }
         Some((Entry::Window(start, taken.clone()), vec![Axis::Dim(taken)]))
     }

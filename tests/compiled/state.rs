@@ -188,3 +188,56 @@ fn what_was_read_stays() {
         }
     }
 }
+
+/// A method that sets a state, called on the right side of an assignment to another part of it; a loop that a state ends.
+#[test]
+fn states_that_methods_set() {
+    let program = Everywhere::of(
+        "layer Count {\n    state n: i32\n    fn more() -> bool { n < 3 }\n    fn step() -> i32 {\n        n = n + 1\n        n\n    }\n}\n\
+         model M {\n    c: Count\n    state s: f32[3]\n    fn second() -> f32 {\n        s[1] = 5.0\n        2.0\n    }\n    \
+         pub fn f() -> (f32[3], i32) {\n        s[0] = second()\n        while c.more() { let n = c.step() }\n        (s, c.step())\n    }\n}\n",
+        &[],
+    );
+    let given = program.call("f", &[]).expect("a result");
+    assert_eq!((given[0].to_f64(), given[1].to_f64()), (vec![2.0, 5.0, 0.0], vec![4.0]));
+}
+
+/// Tile IR with states is read back, and refuses states that have no size.
+#[test]
+fn texts_with_states_are_read_back() {
+    let module = front::module(
+        "m.attn",
+        "model M {\n    state s: f32[2, 3]\n    pub fn f(x: f32[3], i: i32) -> f32[2, 3] {\n        s[i] = x\n        s\n    }\n}\n",
+        &Default::default(),
+    );
+    let module = compiled::optimised(module.unwrap_or_else(|e| panic!("{e}")), &Default::default());
+    let tiles = compiled::scheduled(&module, tile::Cpu::PORTABLE);
+    let text = tile::text::print(&tiles);
+    let again = tile::text::parse(&text, Default::default()).unwrap_or_else(|_| panic!("{text}")).module;
+    assert_eq!(tile::text::print(&again), text);
+    for (from, to, told) in [
+        ("f32[2, 3]", "f32[-2, -3]", "not a number from 0 on"),
+        ("f32[2, 3]", "f32[S, 3]", "not a number from 0 on"),
+        ("f32[2, 3]", "f32[4294967296, 4294967296]", "too large"),
+    ] {
+        let line = text.lines().find(|l| l.starts_with("state ")).expect("a state");
+        let changed = text.replacen(line, &line.replace(from, to), 1);
+        // What does not even read is refused as well.
+        if let Ok(parsed) = tile::text::parse(&changed, Default::default()) {
+            let refused = tile::verify::verify(&parsed.module).expect_err(to).to_string();
+            assert!(refused.contains(told), "{refused}");
+        }
+    }
+}
+
+/// Two states of one name would be one memory.
+#[test]
+fn states_have_names_of_their_own() {
+    for source in [
+        "model M {\n    #[name = \"h\"]\n    state a: f32[2]\n    #[name = \"h\"]\n    state b: f32[2]\n    pub fn f() -> f32[2] { a + b }\n}\n",
+        "layer L {\n    state k: f32[2]\n    fn get() -> f32[2] { k }\n}\nmodel M {\n    c: L\n    #[name = \"c.k\"]\n    state d: f32[2]\n    pub fn f() -> f32[2] { c.get() + d }\n}\n",
+    ] {
+        let told = front::module("m.attn", source, &Default::default()).expect_err(source);
+        assert!(told.contains("two states have the name"), "{told}");
+    }
+}

@@ -241,3 +241,58 @@ fn taps_see_the_value_of_their_place() {
     assert_eq!(tap("after"), [3.0, 6.0]);
     assert!((tap("before")[0] - 1.0).abs() < 1e-6 && (tap("before")[1] - 2.0f64.exp()).abs() < 1e-5);
 }
+
+/// A value that is another view of the slot it is updated in: transposed in each step.
+#[test]
+fn other_views_of_the_slot_are_read_before_it_is_written() {
+    let program = program(
+        "(a: f32[3, 3]) -> f32[3, 3] {\n        var x = a * 1.0\n        for i in 0..3 {\n            x = x.T\n            x[i, 0] = 100.0\n        }\n        x\n    }",
+    );
+    let a = counted(&[3, 3]);
+    let mut want: Vec<Vec<f64>> = a.to_f64().chunks(3).map(<[f64]>::to_vec).collect();
+    for i in 0..3 {
+        want = (0..3).map(|r| (0..3).map(|c| want[c][r]).collect()).collect();
+        want[i][0] = 100.0;
+    }
+    assert_eq!(values(&program.call("f", &[a])), [want.concat()]);
+}
+
+/// The right side and the index are computed before the tensor is read: what they assign stays.
+#[test]
+fn what_the_right_side_assigns_stays() {
+    let program = program(
+        "(a: f32[3]) -> f32[3] {\n        var x = a * 1.0\n        x[0] = {\n            x[1] = 5.0\n            x[2] + 1.0\n        }\n        x\n    }",
+    );
+    assert_eq!(values(&program.call("f", &[counted(&[3])])), [vec![1.0, 5.0, 0.0]]);
+}
+
+/// A window that is longer than its axis is an error of the call, wherever it would begin, also in a text; a loop that does
+/// nothing asks for nothing.
+#[test]
+fn windows_longer_than_their_axis() {
+    let update = "module \"m\"\n\nfunc @f(%0 \"a\": f32[S], %1 \"b\": f32[T], %2 \"i\": i32[]) -> (f32[S]) {\n^bb0:\n  \
+                  %3 = update %0, %1, %2, axes=[0] : f32[S]\n  return %3\n}\n";
+    let extract = "module \"m\"\n\nfunc @f(%0 \"a\": f32[S], %1 \"b\": f32[T], %2 \"i\": i32[]) -> (f32[T]) {\n^bb0:\n  \
+                   %3 = extract %0, %2, axes=[0] : f32[T]\n  return %3\n}\n";
+    for text in [update, extract] {
+        let module = ir::text::parse(text, Default::default()).unwrap_or_else(|_| panic!("{text}")).module;
+        let program = Everywhere::of_module(module, &[]);
+        for (s, t, i, fits) in [
+            (3, 2, 1, true),
+            (3, 3, 0, true),
+            (3, 2, 2, false),
+            (3, 4, 0, false),
+            (3, 5, 0, false),
+            (0, 1, 0, false),
+            (3, 2, -1, false),
+        ] {
+            let given = program.call("f", &[counted(&[s]), counted(&[t]), int(i)]);
+            assert_eq!(given.is_ok(), fits, "{s} {t} {i}: {text}");
+        }
+    }
+    let program = program(
+        "(a: f32[S]) -> f32[S] {\n        var x = a\n        for t in 0..S { x[t..t+1] = x[t..t+1] * 2.0 }\n        x\n    }",
+    );
+    assert_eq!(values(&program.call("f", &[counted(&[0])])), [Vec::<f64>::new()]);
+    assert_eq!(values(&program.call("f", &[counted(&[3])])), [vec![-4.0, -2.0, 0.0]]);
+}

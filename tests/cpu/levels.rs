@@ -54,7 +54,7 @@ fn opened_in_another_process() {
 /// What a process says that opens a library with these variables.
 fn opened(so: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "opened_in_another_process", "--nocapture", "--test-threads", "1"]);
+    command.args(["--exact", "levels::opened_in_another_process", "--nocapture", "--test-threads", "1"]);
     command.env_remove("ATTNC_CPU").env_remove("ATTNC_THREADS").env("ATTNC_TEST_SO", so);
     let out = command.envs(variables.iter().copied()).output().expect("this test starts");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();

@@ -113,7 +113,7 @@ fn models_are_opened_and_closed_in_threads() {
 /// Starts this test program again for one question, which it must have a process for.
 fn in_another_process(question: &str) {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "asked_in_another_process", "--nocapture", "--test-threads", "1"]);
+    command.args(["--exact", "threads::asked_in_another_process", "--nocapture", "--test-threads", "1"]);
     command.env("ATTNC_TEST_QUESTION", question).env("ATTNC_TEST_SO", library(&cpu::levels()[0].name()));
     let done = command.output().expect("this test starts");
     let text = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);

@@ -223,7 +223,10 @@ impl<'a, F: Real> Interpreter<'a, F> {
             Op::Gather { axis } => {
                 let (table, at) = (x(0)?, x(1)?);
                 let n = table.shape[*axis];
-                let rows = ints(at)?.iter().map(|i| in_range(*i, n)).collect::<Result<Vec<usize>, EvalError>>()?;
+                // Of no elements nothing is read, wherever the integers point.
+                let is_empty = table.shape.iter().enumerate().any(|(i, d)| i != *axis && *d == 0);
+                let row = |i: &i64| if is_empty { Ok(0) } else { in_range(*i, n) };
+                let rows = ints(at)?.iter().map(row).collect::<Result<Vec<usize>, EvalError>>()?;
                 table.gather(*axis, &rows, &at.shape)
             }
             Op::Extract { axes } => {

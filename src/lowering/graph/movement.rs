@@ -190,10 +190,7 @@ impl<'a> Builder<'a> {
                     self.within(&at.add(&Dim::one()), &extent, span)?;
                     (self.index(&at, span)?, Dim::one(), false)
                 }
-                Index::Window(start, length) => {
-                    self.within(&length, &extent, span)?;
-                    (start, length, true)
-                }
+                Index::Window(start, length) => (start, length, true),
                 Index::At(at) => (at, Dim::one(), false),
                 Index::Gather(_) => return Err(self.bug(span, "an assignment at a tensor of indices")),
             };
@@ -270,8 +267,7 @@ impl<'a> Builder<'a> {
                 self.element(x, axis, &at, span)
             }
             (Index::At(at), Some(_)) => self.emit(Op::Index { axis }, vec![x, at], None, span),
-            (Index::Window(at, length), Some(extent)) => {
-                self.within(&length, &extent, span)?;
+            (Index::Window(at, length), Some(_)) => {
                 let mut shape = ty.shape.clone();
                 shape[axis] = length;
                 let ty = crate::ir::Type::Tensor(crate::shape::TensorType::new(ty.elem, shape));
