@@ -43,8 +43,10 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
     let of: Names = names.iter().cloned().collect();
     let made = import::import(&config, &of).map_err(|refusal| refused(s, &config_path, refusal))?;
 
-    let shown =
-        output.file_name().filter(|_| *output != stdout).map_or("model.attn".into(), |name| name.to_string_lossy());
+    let shown = output
+        .file_name()
+        .filter(|_| *output != stdout)
+        .map_or("model.attn".to_owned(), |name| in_a_comment(Path::new(name)));
     let head = format!(
         "// {} as a program: made by `attnc import` of {}.\n// It runs with that checkpoint as it is:\n//\n//     attnc run {shown} --weights {} ...\n\n",
         made.model,
@@ -56,7 +58,14 @@ fn import_in(s: &mut Session, options: &ImportOptions) -> Result<(), CommandErro
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(", and {} more", missing.len() - 1) } else { String::new() };
         let message = format!("the checkpoint has no tensor `{first}`{more}, which a {} needs", made.model);
-        return Err(refused(s, &options.folder, Refusal { message, help: None }));
+        // Checkpoints from before PyTorch have other names for the two parameters of a norm.
+        let old =
+            first.strip_suffix("LayerNorm.weight").filter(|norm| names.contains(&format!("{norm}LayerNorm.gamma")));
+        let help = old.map(|_| {
+            "norms have `gamma` and `beta` in it for `weight` and `bias`; load and save it with `transformers` once"
+                .to_owned()
+        });
+        return Err(refused(s, &options.folder, Refusal { message, help }));
     }
     s.write(output, program.as_bytes())
 }

@@ -17,7 +17,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     }
     config.only("is_decoder", false)?;
     config.only("add_cross_attention", false)?;
-    let head = head(config)?;
+    let head = head(config, if roberta { "Roberta" } else { "Bert" })?;
     let base = if roberta { "roberta." } else { "bert." };
     let prefix = names.prefix(&[base, ""], "embeddings.word_embeddings.weight")?;
     let pad = config.token("pad_token_id")?.unwrap_or(if roberta { 1 } else { 0 });
@@ -47,7 +47,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("D", d)
         .word("H", h)
         .word("F", config.size("intermediate_size")?)
-        .word("eps", number(config.number_or("layer_norm_eps", 1e-12)?))
+        .word("eps", number(config.epsilon_or("layer_norm_eps", 1e-12)?))
         .word("types_generic", ", Y")
         .word("types_argument", ", Y")
         .word("types_default", format!(", Y = {}", config.size_or("type_vocab_size", 2)?))
@@ -83,7 +83,7 @@ pub(super) fn distilled(config: &Config, names: &Names) -> Result<String, Refusa
     if d % h != 0 {
         return Err(config.refuse("n_heads", &format!("a divisor of dim, {d}")));
     }
-    let head = head(config)?;
+    let head = head(config, "DistilBert")?;
     let prefix = names.prefix(&["distilbert.", ""], "embeddings.word_embeddings.weight")?;
     let longest = config.size("max_position_embeddings")?;
     let act = activation(config, "activation", "gelu")?;
@@ -125,8 +125,8 @@ pub(super) fn distilled(config: &Config, names: &Names) -> Result<String, Refusa
     finish(template, config, prefix, pad, longest, head)
 }
 
-fn head(config: &Config) -> Result<&'static str, Refusal> {
-    if config.has("architectures") { config.architecture(&HEADS) } else { Ok("Model") }
+fn head(config: &Config, class: &str) -> Result<&'static str, Refusal> {
+    if config.has("architectures") { config.architecture(class, &HEADS) } else { Ok("Model") }
 }
 
 /// What all of them share.

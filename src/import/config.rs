@@ -9,13 +9,12 @@ use std::collections::BTreeSet;
 
 /// Fields that change nothing in what a model computes from tokens or pixels when it is not trained: what they are for is said
 /// behind them.
-const WITHOUT_EFFECT: [&str; 84] = [
+const WITHOUT_EFFECT: [&str; 85] = [
     // Where the file comes from.
     "_name_or_path",
     "_commit_hash",
     "_attn_implementation",
     "_attn_implementation_autoset",
-    "auto_map",
     "transformers_version",
     "transformers.js_config",
     "finetuning_task",
@@ -96,7 +95,9 @@ const WITHOUT_EFFECT: [&str; 84] = [
     "summary_activation_fn",
     "encoder_stride",
     "is_encoder_decoder",
-    "max_window_layers",
+    "tie_weights_",
+    "forced_decoder_ids",
+    "n_positions",
     "cache_implementation",
 ];
 
@@ -193,6 +194,26 @@ impl Config {
         found.ok_or_else(|| self.refuse(name, "a number"))
     }
 
+    /// A number above 0, or what it is if it is not given.
+    pub(super) fn positive_or(&self, name: &str, default: f64) -> Result<f64, Refusal> {
+        let found = self.number_or(name, default)?;
+        if found > 0.0 { Ok(found) } else { Err(self.refuse(name, "a number above 0")) }
+    }
+
+    /// What is added to a variance: a number from 0 on, or what it is if it is not given.
+    pub(super) fn epsilon_or(&self, name: &str, default: f64) -> Result<f64, Refusal> {
+        let found = self.number_or(name, default)?;
+        if found >= 0.0 { Ok(found) } else { Err(self.refuse(name, "a number from 0 on")) }
+    }
+
+    /// Refuses a configuration without this field: `null` is a value, and a missing field would be another.
+    pub(super) fn present(&self, name: &str) -> Result<(), Refusal> {
+        match self.fields.contains_key(name) {
+            true => Ok(()),
+            false => Err(Refusal::config(format!("it has no field `{name}`"))),
+        }
+    }
+
     /// A truth value, or what it is if it is not given.
     pub(super) fn flag_or(&self, name: &str, default: bool) -> Result<bool, Refusal> {
         let Some(value) = self.get(name) else { return Ok(default) };
@@ -225,6 +246,11 @@ impl Config {
         Ok(Some(Config { fields: fields.clone(), read: RefCell::default(), ignored: BTreeSet::new() }))
     }
 
+    /// Has it the same fields with the same values?
+    pub(super) fn says_the_same(&self, other: &Config) -> bool {
+        self.fields == other.fields
+    }
+
     /// How many fields there are.
     pub(super) fn count(&self) -> usize {
         self.fields.len()
@@ -238,13 +264,17 @@ impl Config {
         }
     }
 
-    /// What follows the family's name in `architectures`, one of `known`; the first of them if the field is not given.
-    pub(super) fn architecture(&self, known: &[&'static str]) -> Result<&'static str, Refusal> {
+    /// What follows `class` in `architectures`, one of `known`; the first of them if the field is not given.
+    pub(super) fn architecture(&self, class: &str, known: &[&'static str]) -> Result<&'static str, Refusal> {
         let Some(list) = self.texts("architectures")? else { return Ok(known.first().unwrap_or(&"")) };
-        let found = list.first().and_then(|name| known.iter().copied().find(|end| name.ends_with(end)));
-        found
-            .filter(|_| list.len() == 1)
-            .ok_or_else(|| self.refuse("architectures", &format!("one that ends with {}", known.join(" or "))))
+        let found = match list.as_slice() {
+            [one] => known.iter().copied().find(|end| one.strip_prefix(class) == Some(end)),
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            let names: Vec<String> = known.iter().map(|end| format!("{class}{end}")).collect();
+            self.refuse("architectures", &names.join(" or "))
+        })
     }
 
     /// Every field with a meaning was asked for.

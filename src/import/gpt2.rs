@@ -10,7 +10,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     config.only("scale_attn_by_inverse_layer_idx", false)?;
     config.only("add_cross_attention", false)?;
     config.token("pad_token_id")?;
-    let head = config.architecture(&["LMHeadModel", "Model"])? == "LMHeadModel";
+    let head = config.architecture("GPT2", &["LMHeadModel", "Model"])? == "LMHeadModel";
     let tied = config.flag_or("tie_word_embeddings", true)?;
     let scaled = config.flag_or("scale_attn_weights", true)?;
     Ok(Template::new(include_str!("gpt2.attn"))
@@ -20,7 +20,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("F", config.size_or("n_inner", d.saturating_mul(4))?)
         .word("V", config.size("vocab_size")?)
         .word("T", config.size("n_positions")?)
-        .word("eps", number(config.number_or("layer_norm_epsilon", 1e-5)?))
+        .word("eps", number(config.epsilon_or("layer_norm_epsilon", 1e-5)?))
         .word("act", activation(config, "activation_function", "gelu_new")?)
         .word("scale", if scaled { " / sqrt(D / H)" } else { "" })
         .word("prefix", names.prefix(&["transformer.", ""], "wte.weight")?)

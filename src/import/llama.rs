@@ -33,29 +33,49 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     if e % 2 != 0 || (!config.has("head_dim") && d % h != 0) {
         return Err(config.refuse("head_dim", "an even size"));
     }
+    // Their defaults are none that a reader would guess.
+    for field in match family.as_str() {
+        "gemma2" => {
+            &["attn_logit_softcapping", "final_logit_softcapping", "sliding_window", "query_pre_attn_scalar"][..]
+        }
+        "mistral" => &["sliding_window", "num_key_value_heads"],
+        "qwen2" => &["num_key_value_heads"],
+        "qwen3" => &["num_key_value_heads", "head_dim"],
+        _ => &[],
+    } {
+        config.present(field)?;
+    }
     let layers = config.size("num_hidden_layers")?;
     let rope = rope(config)?;
-    let head = config.architecture(&["ForCausalLM", "Model"])? == "ForCausalLM";
+    let name = match family.as_str() {
+        "llama" => "Llama",
+        "mistral" => "Mistral",
+        "qwen2" => "Qwen2",
+        "qwen3" => "Qwen3",
+        "gemma" => "Gemma",
+        _ => "Gemma2",
+    };
+    let head = config.architecture(name, &["ForCausalLM", "Model"])? == "ForCausalLM";
     let prefix = names.prefix(&["model.", ""], "embed_tokens.weight")?;
-    let own_head = head && !tied(config, gemma, names)?;
+    let own_head = own_head(config, head, gemma, names)?;
     config.only("mlp_bias", false)?;
     config.token("pad_token_id")?;
 
     let bias = config.flag_or("attention_bias", false)?;
     let (qkv_bias, out_bias) = if family == "qwen2" { (true, false) } else { (bias, bias) };
     let linear = |bias| if bias { "Linear" } else { "LinearNoBias" };
-    let eps = number(config.number_or("rms_norm_eps", 1e-6)?);
+    let eps = number(config.epsilon_or("rms_norm_eps", 1e-6)?);
     let norm = |size: &str| {
         if gemma { format!("Norm<{size}>") } else { format!("RMSNorm<{size}, eps = {eps}>") }
     };
     let window = window(config, &family, layers)?;
     let cap = |name: &str| -> Result<Option<String>, Refusal> {
         let there = family == "gemma2" && config.has(name);
-        there.then(|| config.number_or(name, 0.0).map(number)).transpose()
+        there.then(|| config.positive_or(name, 1.0).map(number)).transpose()
     };
     let (cap_scores, cap_logits) = (cap("attn_logit_softcapping")?, cap("final_logit_softcapping")?);
     let scale = match family.as_str() {
-        "gemma2" => format!("* {}", number(config.number_or("query_pre_attn_scalar", 256.0)?.powf(-0.5))),
+        "gemma2" => format!("* {}", number(config.positive_or("query_pre_attn_scalar", 256.0)?.powf(-0.5))),
         _ => "/ sqrt(E)".to_owned(),
     };
     let act = match family.as_str() {
@@ -77,17 +97,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     let llama3 = rope.llama3.as_ref();
     let of_llama3 = |f: fn(&Llama3) -> f64| llama3.map(f).map(number).unwrap_or_default();
     Ok(Template::new(include_str!("llama.attn"))
-        .word(
-            "Name",
-            match family.as_str() {
-                "llama" => "Llama",
-                "mistral" => "Mistral",
-                "qwen2" => "Qwen2",
-                "qwen3" => "Qwen3",
-                "gemma" => "Gemma",
-                _ => "Gemma2",
-            },
-        )
+        .word("Name", name)
         .word("L", layers)
         .word("D", d)
         .word("H", h)
@@ -131,42 +141,48 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .program())
 }
 
-/// Is the table of embeddings also the matrix of the logits? Gemma's always is; a checkpoint that has `lm_head.weight` beside
+/// Are the logits made by a matrix of its own, and not by the table of embeddings? A checkpoint that has `lm_head.weight` beside
 /// tied embeddings has the same numbers in it.
-fn tied(config: &Config, gemma: bool, names: &Names) -> Result<bool, Refusal> {
-    let tied = config.flag_or("tie_word_embeddings", gemma)?;
-    if !tied && !names.has("lm_head.weight") {
+fn own_head(config: &Config, head: bool, gemma: bool, names: &Names) -> Result<bool, Refusal> {
+    let own = !config.flag_or("tie_word_embeddings", gemma)? && head;
+    if own && !names.has("lm_head.weight") {
         let message = "the checkpoint has no tensor `lm_head.weight`, and `tie_word_embeddings` is false".to_owned();
         return Err(Refusal::checkpoint(message));
     }
-    Ok(tied)
+    Ok(own)
 }
 
 fn rope(config: &Config) -> Result<Rope, Refusal> {
     // `rope_parameters` since version 5 of transformers; before, `rope_theta` and `rope_scaling`.
-    let theta = config.number_or("rope_theta", 10_000.0)?;
+    let theta = config.positive_or("rope_theta", 10_000.0)?;
     let (field, inner) = match config.object("rope_parameters")? {
         Some(inner) => {
-            config.object("rope_scaling")?;
+            if config.object("rope_scaling")?.is_some_and(|other| !other.says_the_same(&inner)) {
+                return Err(config.refuse("rope_scaling", "what rope_parameters says"));
+            }
             ("rope_parameters", Some(inner))
         }
         None => ("rope_scaling", config.object("rope_scaling")?),
     };
     let Some(inner) = inner else { return Ok(Rope { theta, linear: None, llama3: None }) };
-    let theta = inner.number_or("rope_theta", theta)?;
+    let theta = inner.positive_or("rope_theta", theta)?;
     let kind = inner.text_or("rope_type", &inner.text_or("type", "default")?)?;
     inner.text_or("type", "")?;
     let mut rope = Rope { theta, linear: None, llama3: None };
     match kind.as_str() {
         "default" => {}
-        "linear" => rope.linear = Some(inner.number_or("factor", 1.0)?),
+        "linear" => rope.linear = Some(inner.positive_or("factor", 1.0)?),
         "llama3" => {
-            rope.llama3 = Some(Llama3 {
-                factor: inner.number_or("factor", 8.0)?,
-                low: inner.number_or("low_freq_factor", 1.0)?,
-                high: inner.number_or("high_freq_factor", 4.0)?,
-                context: inner.number_or("original_max_position_embeddings", 8192.0)?,
-            });
+            let found = Llama3 {
+                factor: inner.positive_or("factor", 8.0)?,
+                low: inner.positive_or("low_freq_factor", 1.0)?,
+                high: inner.positive_or("high_freq_factor", 4.0)?,
+                context: inner.positive_or("original_max_position_embeddings", 8192.0)?,
+            };
+            if found.high <= found.low {
+                return Err(config.refuse(field, "a high_freq_factor above the low_freq_factor"));
+            }
+            rope.llama3 = Some(found);
         }
         _ => return Err(config.refuse(field, "a rope_type of default, linear or llama3")),
     }
@@ -187,14 +203,31 @@ struct Window {
 }
 
 fn window(config: &Config, family: &str, layers: i64) -> Result<Option<Window>, Refusal> {
-    let used = config.flag_or("use_sliding_window", !family.starts_with("qwen"))?;
+    let qwen = family.starts_with("qwen");
+    let used = config.flag_or("use_sliding_window", !qwen)?;
+    let first = config.token("max_window_layers")?;
+    // Others have the field, perhaps, and no windows.
+    if !(qwen || ["mistral", "gemma2"].contains(&family)) {
+        config.has("sliding_window");
+        config.texts("layer_types")?;
+        return Ok(None);
+    }
     let size = if config.has("sliding_window") && used { Some(config.size("sliding_window")?) } else { None };
     let kinds = config.texts("layer_types")?;
     let default = |size| match family {
         "gemma2" => Window { size, alternating: layers > 1, first_local: true },
         _ => Window { size, alternating: false, first_local: true },
     };
-    let Some(kinds) = kinds else { return Ok(size.map(default)) };
+    let Some(kinds) = kinds else {
+        // Qwen's windows begin with a layer.
+        return match (size, first) {
+            (Some(_), Some(first)) if qwen && first >= layers => Ok(None),
+            (Some(_), first) if qwen && first != Some(0) => {
+                Err(config.refuse("max_window_layers", "0, or the number of layers, where windows are used"))
+            }
+            _ => Ok(size.map(default)),
+        };
+    };
     let local: Option<Vec<bool>> = kinds
         .iter()
         .map(|kind| match kind.as_str() {

@@ -3,7 +3,7 @@
 use super::{Config, Names, Refusal, Template, activation, number};
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {
-    let kind = config.architecture(&["ForConditionalGeneration", "EncoderModel", "Model"])?;
+    let kind = config.architecture("T5", &["ForConditionalGeneration", "EncoderModel", "Model"])?;
     let (decodes, head) = (kind != "EncoderModel", kind == "ForConditionalGeneration");
     let (d, layers) = (config.size("d_model")?, config.size("num_layers")?);
     let feed = config.text_or("feed_forward_proj", "relu")?;
@@ -40,7 +40,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("E", config.size("d_kv")?)
         .word("F", config.size("d_ff")?)
         .word("V", config.size("vocab_size")?)
-        .word("eps", number(config.number_or("layer_norm_epsilon", 1e-6)?))
+        .word("eps", number(config.epsilon_or("layer_norm_epsilon", 1e-6)?))
         .word("buckets", buckets)
         .word("half", buckets / 2)
         .word("exact", buckets / 2)

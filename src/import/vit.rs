@@ -12,7 +12,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         return Err(config.refuse("patch_size", &format!("a divisor of image_size, {size}")));
     }
     let side = size / patch;
-    let classifier = config.architecture(&["Model", "ForImageClassification"])? == "ForImageClassification";
+    let classifier = config.architecture("ViT", &["Model", "ForImageClassification"])? == "ForImageClassification";
     let prefix = names.prefix(&["vit.", ""], "embeddings.cls_token")?;
     let labels = config.object("id2label")?.map_or(2, |labels| labels.count());
     let pooled = !classifier && names.has(&format!("{prefix}pooler.dense.weight"));
@@ -28,7 +28,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         .word("P", patch)
         .word("N", side.saturating_mul(side))
         .word("size", size)
-        .word("eps", number(config.number_or("layer_norm_eps", 1e-12)?))
+        .word("eps", number(config.epsilon_or("layer_norm_eps", 1e-12)?))
         .word("act", activation(config, "hidden_act", "gelu")?)
         .word("pooler_act", activation(config, "pooler_act", "tanh")?)
         .word("Qkv", if config.flag_or("qkv_bias", true)? { "Linear" } else { "LinearNoBias" })

@@ -8,7 +8,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
         return Err(config.refuse("encoder_attention_heads", &format!("a divisor of d_model, {d}")));
     }
     let prefix = names.prefix(&["model.encoder.", "encoder.", ""], "conv1.weight")?;
-    config.architecture(&["ForConditionalGeneration", "Model", "ForAudioClassification"])?;
+    config.architecture("Whisper", &["ForConditionalGeneration", "Model", "ForAudioClassification"])?;
     // These are the decoder's, or repeat others.
     for other in ["decoder_attention_heads", "decoder_ffn_dim", "decoder_layers", "vocab_size", "max_target_positions"]
     {

@@ -167,12 +167,34 @@ fn what_is_not_supported_is_refused_by_its_field() {
         ("t5", json!({"feed_forward_proj": "gated-mish"}), "`feed_forward_proj` is \"gated-mish\""),
         ("t5", json!({"relative_attention_max_distance": 8}), "`relative_attention_max_distance` is 8"),
         ("vit", json!({"patch_size": 5}), "`patch_size` is 5; attnc can import a divisor of image_size, 12"),
+        ("gpt2", json!({"architectures": ["GPT2DoubleHeadsModel"]}), "attnc can import GPT2LMHeadModel or GPT2Model"),
+        ("bert", json!({"architectures": ["BertLMHeadModel"]}), "`architectures` is [\"BertLMHeadModel\"]"),
+        ("llama", json!({"rms_norm_eps": -1e-6}), "`rms_norm_eps` is -1e-6; attnc can import a number from 0 on"),
+        ("llama", json!({"rope_parameters": {"rope_type": "default", "rope_theta": -1.0}}), "`rope_theta` is -1.0"),
+        (
+            "llama3",
+            json!({"rope_parameters": {"rope_type": "llama3", "low_freq_factor": 4.0}}),
+            "above the low_freq_factor",
+        ),
+        ("llama", json!({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}), "`rope_scaling` is {"),
+        ("gemma2", json!({"query_pre_attn_scalar": 0}), "`query_pre_attn_scalar` is 0"),
+        ("gemma2", json!({"attn_logit_softcapping": -2.0}), "`attn_logit_softcapping` is -2.0"),
+        (
+            "qwen2",
+            json!({"use_sliding_window": true, "sliding_window": 4, "layer_types": null, "max_window_layers": 1}),
+            "`max_window_layers` is 1",
+        ),
         ("whisper", json!({"encoder_attention_heads": 5}), "`encoder_attention_heads` is 5"),
     ] {
         let made = changed(checkpoint, &changes);
         let refused = made.expect_err(&format!("{checkpoint} {changes}"));
         assert!(refused.contains(told), "{checkpoint} {changes}: {refused}");
     }
+    // Windows where the family has them, and nowhere else.
+    let windows = |checkpoint: &str, changes| changed(checkpoint, &changes).expect("a program").contains("at < 4");
+    let qwen = |first| json!({"use_sliding_window": true, "sliding_window": 4, "layer_types": null, "max_window_layers": first});
+    assert!(windows("qwen2", qwen(0)) && !windows("qwen2", qwen(28)) && windows("mistral", json!({})));
+    assert!(!windows("llama", json!({"sliding_window": 4})));
     // What says nothing is not asked about.
     for changes in [json!({"a_new_flag": false}), json!({"a_new_list": []}), json!({"a_new_thing": null})] {
         assert_eq!(changed("gpt2", &changes), changed("gpt2", &json!({})));
