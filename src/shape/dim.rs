@@ -22,6 +22,13 @@ const TOO_LONG: &str = "<too long>";
 const MAX_WEIGHT: usize = 512;
 /// The highest power of a factor.
 const MAX_POWER: u32 = 64;
+/// How deep opaque factors lie in one another at most where something is concluded from them.
+pub(super) const MOST_NESTED: usize = 8;
+/// How many factors are looked at to see the sign of a form.
+const MOST_LOOKS: usize = 2000;
+/// Numerators below this, over denominators below [`EXACT_DENOMINATOR`], are added without saturating.
+const EXACT_NUMERATOR: i128 = 1 << 64;
+const EXACT_DENOMINATOR: i128 = 1 << 60;
 /// The most products of terms that a multiplication makes.
 const MAX_PRODUCTS: usize = 4096;
 
@@ -99,6 +106,11 @@ impl Monomial {
             }
         }
         Monomial(out)
+    }
+
+    /// Is the product at least 0 by its form? Of opaque factors deeper than `depth` nothing is said.
+    pub(super) fn is_nonnegative(&self, depth: usize, looks: &mut usize) -> bool {
+        self.0.iter().all(|(f, e)| e % 2 == 0 || f.is_nonnegative(depth, looks))
     }
 
     pub(super) fn inverse(&self) -> Monomial {
@@ -248,8 +260,11 @@ impl Dim {
         (free(&factor) && free(&rest)).then_some((factor, rest))
     }
 
-    /// Sum.
+    /// Sum. Of a form that is too long it is too long, as are all results below: such a form equals nothing, itself included.
     pub fn add(&self, o: &Dim) -> Dim {
+        if self.is_too_long() || o.is_too_long() {
+            return Dim::too_long();
+        }
         let mut terms = self.terms.clone();
         for (m, r) in &o.terms {
             let slot = terms.entry(m.clone()).or_insert(Ratio::int(0));
@@ -262,7 +277,7 @@ impl Dim {
     }
 
     /// Numbers and names in the form, those of opaque quotients included.
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         let factor = |f: &Factor| f.inner().iter().map(|d| d.weight()).fold(1, usize::saturating_add);
         let term = |m: &Monomial| m.0.keys().map(factor).fold(1, usize::saturating_add);
         self.terms.keys().map(term).fold(0, usize::saturating_add)
@@ -271,7 +286,7 @@ impl Dim {
     /// The form itself, or the unknown if it is too long.
     pub(super) fn bounded(self) -> Dim {
         let high = |m: &Monomial| m.0.values().any(|e| e.unsigned_abs() > MAX_POWER);
-        if self.weight() > MAX_WEIGHT || self.terms.keys().any(high) { Dim::symbol(TOO_LONG) } else { self }
+        if self.weight() > MAX_WEIGHT || self.terms.keys().any(high) { Dim::too_long() } else { self }
     }
 
     /// Did the form, or a part of it, grow beyond what is kept? Then it has no value, and equals nothing for certain.
@@ -303,8 +318,9 @@ impl Dim {
             (Some(a), Some(b)) => return Dim::term(Monomial::default(), i128::from(a).saturating_mul(i128::from(b))),
             _ => {}
         }
-        if self.terms.len().saturating_mul(o.terms.len()) > MAX_PRODUCTS {
-            return Dim::symbol(TOO_LONG);
+        let products = self.terms.len().saturating_mul(o.terms.len());
+        if products > MAX_PRODUCTS || self.is_too_long() || o.is_too_long() {
+            return Dim::too_long();
         }
         let mut terms: BTreeMap<Monomial, Ratio> = BTreeMap::new();
         for (m, r) in &self.terms {
@@ -321,6 +337,9 @@ impl Dim {
     pub fn div(&self, o: &Dim) -> Option<Dim> {
         if o.terms.is_empty() {
             return None;
+        }
+        if self.is_too_long() || o.is_too_long() {
+            return Some(Dim::too_long());
         }
         if o.terms.len() == 1 {
             let (m, r) = o.terms.iter().next()?;
@@ -455,10 +474,26 @@ impl Dim {
         self.terms.iter().map(term).fold(0, i128::saturating_add)
     }
 
-    /// Can `self >= 0` be seen from the form alone, all symbols being at least 0?
+    /// Can `self >= 0` be seen from the form alone, all symbols being at least 0? Not of one that is too long.
     pub fn is_provably_nonnegative(&self) -> bool {
-        let sign = |m: &Monomial| m.0.iter().all(|(f, e)| e % 2 == 0 || f.is_provably_nonnegative());
-        self.terms.iter().all(|(m, r)| r.num >= 0 && sign(m))
+        self.is_nonnegative(&mut MOST_LOOKS.clone())
+    }
+
+    /// [`Dim::is_provably_nonnegative`], with as many factors looked at as there are `looks` left.
+    pub(super) fn is_nonnegative(&self, looks: &mut usize) -> bool {
+        !self.is_too_long() && self.lacking(MOST_NESTED, looks).is_none()
+    }
+
+    /// A term that may be negative. The numbers are looked at before the factors.
+    pub(super) fn lacking(&self, depth: usize, looks: &mut usize) -> Option<&Monomial> {
+        let negative = self.terms.iter().find(|(_, r)| r.num < 0);
+        negative.map(|(m, _)| m).or_else(|| self.terms.keys().find(|m| !m.is_nonnegative(depth, looks)))
+    }
+
+    /// Are the numbers small enough that adding another such form does not saturate?
+    pub(super) fn is_exact(&self) -> bool {
+        let small = |r: &Ratio| r.num.saturating_abs() < EXACT_NUMERATOR && r.den < EXACT_DENOMINATOR;
+        self.terms.values().all(small)
     }
 
     /// What stands for a form that is too long.
@@ -466,9 +501,9 @@ impl Dim {
         Dim::symbol(TOO_LONG)
     }
 
-    /// Can `self <= o` be seen from the forms alone?
+    /// Can `self <= o` be seen from the forms alone? Not of forms that are too long.
     pub fn at_most_by_form(&self, o: &Dim) -> bool {
-        o.sub(self).is_provably_nonnegative()
+        self.is_exact() && o.is_exact() && o.sub(self).is_provably_nonnegative()
     }
 
     /// As one fraction: whole-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::dim::{Dim, Factor, Monomial, Ratio};
+use super::dim::{Dim, Factor, MOST_NESTED, Ratio};
 use super::lattice;
 
 /// How the two sides of a fact relate.
@@ -42,6 +42,11 @@ impl Fact {
             Relation::Lt => a < b,
             Relation::Divisible => b != 0 && a.checked_rem(b) == Some(0),
         })
+    }
+
+    /// Is a side too long a form? Of such a fact nothing follows.
+    pub fn is_too_long(&self) -> bool {
+        self.left.is_too_long() || self.right.is_too_long()
     }
 
     /// That a size fits 64 bits.
@@ -105,13 +110,31 @@ pub struct Facts {
 
 /// How many facts are combined to prove that one dimension is at most another.
 const MOST_COMBINED: u32 = 5;
-/// How many attempts that takes at most.
+/// How many attempts a question takes at most, over all facts that it starts from.
 const MOST_ATTEMPTS: usize = 400;
+/// How many terms of facts, and numbers and names of forms, a question looks at.
+const MOST_LOOKS: usize = 10_000;
+/// How many forms that are at least 0 a question combines.
+const MOST_KNOWN: usize = 256;
+/// Numerators and denominators from here on prove nothing: arithmetic saturates, and what saturated may cancel.
+const MOST_NUMBER: i128 = 1 << 60;
+
+/// What is left for a question.
+struct Budget {
+    attempts: usize,
+    looks: usize,
+}
+
+impl Budget {
+    fn new() -> Budget {
+        Budget { attempts: MOST_ATTEMPTS, looks: MOST_LOOKS }
+    }
+}
 
 impl Facts {
     /// Do the facts, or the form of the expressions, prove that `b` divides `a`?
     pub fn divides(&self, a: &Dim, b: &Dim) -> bool {
-        if b.terms().next().is_none() {
+        if b.terms().next().is_none() || a.is_too_long() || b.is_too_long() {
             return false;
         }
         if let (Some(x), Some(y)) = (a.as_const(), b.as_const()) {
@@ -132,31 +155,37 @@ impl Facts {
         let orders = || {
             let known = self.nonnegative(&Dim::zero());
             let opposite = |k: &Dim| k.neg().sub(&Dim::one());
-            known.iter().any(|k| follows(&opposite(k), &known, MOST_COMBINED, &mut MOST_ATTEMPTS.clone()))
+            let budget = &mut Budget::new();
+            // What was stated last comes first: what was stated before it is known not to contradict itself.
+            known.iter().rev().any(|k| follows(&opposite(k), &known, MOST_COMBINED, budget))
         };
         lattice::is_contradictory(&self.integers()) || orders()
     }
 
     /// The quotients that the facts make integers.
     fn integers(&self) -> Vec<Dim> {
-        let divisible = self.known.iter().filter(|f| f.relation == Relation::Divisible);
+        let divisible = self.known.iter().filter(|f| f.relation == Relation::Divisible && !f.is_too_long());
         divisible.filter_map(|f| f.left.div(&f.right)).filter(|q| q.terms().next().is_some()).collect()
     }
 
-    /// Do the facts, or the form of the expressions, prove `a <= b`?
+    /// Do the facts, or the form of the expressions, prove `a <= b`? Of forms that are too long they prove nothing.
     pub fn at_most(&self, a: &Dim, b: &Dim) -> bool {
+        if a.is_too_long() || b.is_too_long() || !a.is_exact() || !b.is_exact() {
+            return false;
+        }
         let slack = b.sub(a);
         if slack.is_provably_nonnegative() {
             return true;
         }
         let known = self.nonnegative(&slack);
-        !known.is_empty() && follows(&slack, &known, MOST_COMBINED, &mut MOST_ATTEMPTS.clone())
+        !known.is_empty() && follows(&slack, &known, MOST_COMBINED, &mut Budget::new())
     }
 
     /// What the facts, and the meaning of the factors in them and in `d`, say is at least 0.
     fn nonnegative(&self, d: &Dim) -> Vec<Dim> {
         let mut known: Vec<Dim> = Vec::new();
-        for fact in &self.known {
+        let usable = |f: &&Fact| !f.is_too_long() && f.left.is_exact() && f.right.is_exact();
+        for fact in self.known.iter().filter(usable) {
             let slack = fact.right.sub(&fact.left);
             match fact.relation {
                 Relation::Le if fact.is_fit() => {}
@@ -170,18 +199,23 @@ impl Facts {
                 Relation::Ne | Relation::Divisible => {}
             }
         }
-        let inside: Vec<Dim> = known.iter().chain([d]).flat_map(what_factors_say).collect();
+        let mut inside = Vec::new();
+        known.iter().rev().chain([d]).rev().for_each(|k| what_factors_say(k, MOST_NESTED, &mut inside));
         known.extend(inside);
-        known.retain(|k| !k.is_provably_nonnegative() && !k.is_too_long());
+        let looks = &mut MOST_LOOKS.clone();
+        known.retain(|k| !k.is_too_long() && is_small(k) && k.lacking(MOST_NESTED, looks).is_some());
         known.dedup();
         known
     }
 }
 
-/// What is at least 0 by the meaning of the rounded quotients, `min` and `max` in a form.
-fn what_factors_say(d: &Dim) -> Vec<Dim> {
-    let mut out = Vec::new();
+/// What is at least 0 by the meaning of the rounded quotients, `min` and `max` in a form, `depth` levels down.
+fn what_factors_say(d: &Dim, depth: usize, out: &mut Vec<Dim>) {
+    let Some(depth) = depth.checked_sub(1) else { return };
     for factor in d.terms().flat_map(|(m, _)| m.0.keys()) {
+        if out.len() >= MOST_KNOWN || !factor.inner().iter().all(|d| d.is_exact()) {
+            continue;
+        }
         let this = || Dim::factor(factor.clone());
         match factor {
             Factor::Symbol(_) | Factor::Quotient(..) => {}
@@ -194,34 +228,51 @@ fn what_factors_say(d: &Dim) -> Vec<Dim> {
             Factor::Min(all) => out.extend(all.iter().map(|x| x.sub(&this()))),
             Factor::Max(all) => out.extend(all.iter().map(|x| this().sub(x))),
         }
-        out.extend(factor.inner().into_iter().flat_map(what_factors_say));
+        factor.inner().into_iter().for_each(|d| what_factors_say(d, depth, out));
     }
-    out
+}
+
+/// Are all numbers below [`MOST_NUMBER`]?
+fn is_small(d: &Dim) -> bool {
+    d.terms().all(|(_, r)| r.num.saturating_abs() < MOST_NUMBER && r.den < MOST_NUMBER)
 }
 
 /// Is `d` at least 0, being a sum of multiples of `known` and of what is at least 0 by form?
 ///
-/// Each step takes a term of `d` that may be negative, and subtracts the multiple of a known form that has this term.
-fn follows(d: &Dim, known: &[Dim], depth: u32, left: &mut usize) -> bool {
-    if d.is_provably_nonnegative() {
-        return true;
-    }
-    if depth == 0 || *left == 0 || d.is_too_long() {
+/// Each step takes a term of `d` that may be negative, and subtracts the multiple of a known form that has this term. A form that
+/// grows too long, or whose numbers grow too large, proves nothing.
+fn follows(d: &Dim, known: &[Dim], depth: u32, budget: &mut Budget) -> bool {
+    if d.is_too_long() || !is_small(d) || budget.looks == 0 {
         return false;
     }
-    *left -= 1;
-    let nonnegative = |m: &Monomial| m.0.iter().all(|(f, e)| e % 2 == 0 || f.is_provably_nonnegative());
-    let Some((m, r)) = d.terms().find(|(m, r)| r.num < 0 || !nonnegative(m)) else { return false };
-    known.iter().any(|k| {
-        k.terms().any(|(n, s)| {
-            let by = m.mul(&n.inverse());
-            let times = r.mul(Ratio::new(s.den, s.num));
-            if times.num <= 0 || by.0.values().any(|e| *e < 0) || !nonnegative(&by) {
-                return false;
-            }
-            follows(&d.sub(&k.mul(&Dim::of_term(by, times))), known, depth - 1, left)
-        })
-    })
+    let Some(m) = d.lacking(MOST_NESTED, &mut budget.looks) else { return true };
+    if depth == 0 || budget.attempts == 0 {
+        return false;
+    }
+    budget.attempts -= 1;
+    budget.looks = budget.looks.saturating_sub(d.weight());
+    let Some(r) = d.terms().find_map(|(n, r)| (m == n).then_some(r)) else { return false };
+    for (k, n, s) in known.iter().flat_map(|k| k.terms().map(move |(n, s)| (k, n, s))) {
+        if (r.num < 0) != (s.num < 0) {
+            continue;
+        }
+        let Some(looks) = budget.looks.checked_sub(1) else { return false };
+        budget.looks = looks;
+        // `n` has to divide `m`.
+        if n.0.iter().any(|(f, e)| *e > m.0.get(f).copied().unwrap_or(0)) {
+            continue;
+        }
+        budget.looks = looks.saturating_sub(k.weight());
+        let by = m.mul(&n.inverse());
+        if by.0.values().any(|e| *e < 0) || !by.is_nonnegative(MOST_NESTED, &mut budget.looks) {
+            continue;
+        }
+        let times = k.mul(&Dim::of_term(by, r.mul(Ratio::new(s.den, s.num))));
+        if is_small(&times) && !times.is_too_long() && follows(&d.sub(&times), known, depth - 1, budget) {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -326,6 +377,82 @@ mod tests {
         assert!(all(vec![below(&d, &n(4)), below(&n(8), &d)]));
         assert!(!all(vec![below(&d, &n(4)), below(&n(2), &d)]));
         assert!(!all(vec![]));
+    }
+
+    /// A product of `many` sums, of which none cancels another.
+    fn long(name: &str, many: usize) -> Dim {
+        let sum = |i: usize| s(&format!("{name}{i}")).add(&s(&format!("other{name}{i}")));
+        (0..many).fold(Dim::one(), |product, i| product.mul(&sum(i)))
+    }
+
+    #[test]
+    fn what_is_too_long_proves_nothing() {
+        let (n, none) = (|n: i64| Dim::from(n), Facts::default());
+        let (x, y) = (s("X"), s("Y"));
+        let (p, q) = (long("P", 10), long("Q", 10));
+        assert!(p.is_too_long() && q.is_too_long());
+        for (a, b) in [(&p, &q), (&p, &p), (&n(0), &p), (&p, &n(0)), (&x, &p), (&p, &x)] {
+            assert!(!none.at_most(a, b) && !a.at_most_by_form(b), "{a} <= {b}");
+            assert!(!none.divides(a, b) && !none.never_divides(a, b), "{a} % {b}");
+            for relation in [Relation::Eq, Relation::Ne, Relation::Le, Relation::Lt, Relation::Divisible] {
+                let stated = Facts { known: vec![fact(a.clone(), relation, b.clone())] };
+                assert!(!stated.are_contradictory() && !stated.at_most(&x, &y) && !stated.at_most(a, b), "{a} {b}");
+            }
+        }
+        assert!(!p.is_provably_nonnegative() && !p.mul(&p).is_provably_nonnegative());
+        assert!(p.sub(&p).is_too_long() && p.div(&p).unwrap().is_too_long());
+        assert!(p.min_with(&x).is_too_long() && p.max_with(&p).is_too_long());
+        assert!(!p.floor_div(&x).unwrap().is_provably_nonnegative());
+        // A clause whose multiples outgrow the bound, beside one that has nothing to do with it.
+        let stated =
+            Facts { known: vec![fact(n(1), Relation::Le, long("P", 4)), fact(x.clone(), Relation::Le, y.clone())] };
+        assert!(!stated.are_contradictory() && stated.at_most(&x, &y) && !stated.at_most(&y, &x));
+        for many in 1..8 {
+            let (p, q) = (long("P", many), long("Q", many));
+            assert!(!none.at_most(&p, &q) && !stated.at_most(&p, &q), "{many}");
+        }
+    }
+
+    #[test]
+    fn deep_forms_are_soon_answered() {
+        let n = |n: i64| Dim::from(n);
+        let nested = |depth: usize| {
+            let start = s("S").sub(&s("T")).floor_div(&s("P")).unwrap();
+            let by = s("z").floor_div(&s("y")).unwrap();
+            (0..depth).fold(start, |d, _| d.mul(&n(3)).add(&s("U")).floor_div(&by).unwrap())
+        };
+        let start = std::time::Instant::now();
+        for depth in [1, 4, 12, 20] {
+            let d = nested(depth);
+            let stated =
+                Facts { known: vec![fact(n(0), Relation::Le, d.clone()), fact(n(1), Relation::Le, d.clone())] };
+            assert!(!Facts::default().at_most(&n(0), &d) && !stated.are_contradictory(), "{depth}");
+        }
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+        // What is not deep is seen; from some depth on nothing is.
+        let sum =
+            |depth: usize| (0..depth).fold(s("S"), |d, _| d.add(&s("U")).floor_div(&s("P")).unwrap().min_with(&s("T")));
+        assert!(sum(1).is_provably_nonnegative() && sum(3).is_provably_nonnegative());
+        assert!(!sum(20).is_provably_nonnegative());
+    }
+
+    #[test]
+    fn numbers_that_saturate_prove_nothing() {
+        let n = |n: i64| Dim::from(n);
+        // Each is at most three times the next, and a bit: the fractions multiplied are 29, over more bits than there are.
+        let names = ["A", "B", "C", "E"].map(s);
+        let le =
+            |i: usize| fact(names[i].mul(&n(274_877_906_944)), Relation::Le, names[i + 1].mul(&n(847_288_609_443)));
+        let last = fact(names[3].clone(), Relation::Le, s("D").mul(&n(1_048_577)));
+        let facts = Facts { known: vec![le(0), le(1), le(2), last] };
+        for most in [1, 8191, 8192, 1 << 20, 1 << 24] {
+            assert!(!facts.at_most(&names[0], &s("D").mul(&n(most))), "{most}");
+        }
+        assert!(!facts.are_contradictory());
+        let huge = (0..4).fold(s("D"), |d, _| d.mul(&n(i64::MAX)));
+        assert!(!Facts::default().at_most(&huge.mul(&n(2)), &huge) && !huge.at_most_by_form(&huge.mul(&n(2))));
+        let small = Facts { known: vec![fact(s("A").mul(&n(2)), Relation::Le, s("B").mul(&n(3)))] };
+        assert!(small.at_most(&s("A").mul(&n(4)), &s("B").mul(&n(6))));
     }
 
     /// Random facts, and random claims: what is proved holds for all small values that satisfy the facts.

@@ -5,7 +5,8 @@
 //!
 //! Integers are closed under sums and products, so each polynomial in symbols and generators with integer coefficients is
 //! one. Products of few generators, times symbols, span a lattice over the monomials that matter: sums of them
-//! with integer factors. The question is whether the dimension lies in the lattice. So `D/H` and `H/G` give `D/G` (a product), `D/2`
+//! with integer factors. The question is whether the dimension lies in the lattice, whose basis is kept in Hermite normal form
+//! (each vector's first entry lies beyond that of the one before; the entries above it are not reduced). So `D/H` and `H/G` give `D/G` (a product), `D/2`
 //! and `D/3` give `D/6` (their difference), and `(D-1)/2` gives `(D+1)/2` (it plus 1). If a number that is no integer lies in
 //! the lattice, the facts contradict each other.
 //!
@@ -31,7 +32,7 @@ fn is_whole(m: &Monomial) -> bool {
     m.0.iter().all(|(f, e)| *e > 0 && !matches!(f, Factor::Quotient(..)))
 }
 
-/// Integer combinations of some vectors, in echelon form.
+/// Integer combinations of some vectors, in Hermite normal form but for the entries above the first of each vector.
 struct Lattice {
     /// The monomials, greatest first; the number 1 is last.
     rows: Vec<Monomial>,

@@ -18,15 +18,35 @@ const MOST: i128 = 1 << 100;
 const MOST_ENTRIES: usize = 16;
 
 impl Factor {
-    /// Is it at least 0 by its form, wherever it has a value?
+    /// Is it at least 0 by its form, wherever it has a value? Of a form that is too long, nothing is.
     pub fn is_provably_nonnegative(&self) -> bool {
+        Dim::factor(self.clone()).is_provably_nonnegative()
+    }
+
+    /// Of a factor without anything too long; more than `depth` levels down, or when no looks are left, nothing is seen.
+    pub(super) fn is_nonnegative(&self, depth: usize, looks: &mut usize) -> bool {
+        if let Factor::Symbol(_) = self {
+            return true;
+        }
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        let Some(left) = looks.checked_sub(1) else { return false };
+        *looks = left;
+        let mut seen = |d: &Dim| d.lacking(depth, looks).is_none();
         match self {
             Factor::Symbol(_) => true,
-            Factor::Quotient(a, b) => a.is_provably_nonnegative() && b.is_provably_nonnegative(),
-            // The divisor is at least 1, so `a > -b` is enough.
-            Factor::Floor(a, b) => a.is_provably_nonnegative() || a.sub(b).add(&Dim::one()).is_provably_nonnegative(),
-            Factor::Min(all) => all.iter().all(Dim::is_provably_nonnegative),
-            Factor::Max(all) => all.iter().any(Dim::is_provably_nonnegative),
+            Factor::Quotient(a, b) => seen(a) && seen(b),
+            Factor::Floor(a, b) => {
+                let Some(m) = a.lacking(depth, looks) else { return true };
+                // The divisor is at least 1: where `a >= b - 1`, so is `a >= 0`. Only a divisor that changes the term makes up
+                // for it, so that `a` is not asked twice.
+                let changes = m.0.is_empty() || b.terms().any(|(n, _)| n == m);
+                changes && a.is_exact() && b.is_exact() && {
+                    let above = a.sub(b).add(&Dim::one());
+                    !above.is_too_long() && above.lacking(depth, looks).is_none()
+                }
+            }
+            Factor::Min(all) => all.iter().all(seen),
+            Factor::Max(all) => all.iter().any(seen),
         }
     }
 
@@ -229,6 +249,9 @@ fn single_floor(d: &Dim) -> Option<(Dim, Dim, Dim)> {
 }
 
 fn extremum(all: Vec<Dim>, least: bool) -> Dim {
+    if all.iter().any(Dim::is_too_long) {
+        return Dim::too_long();
+    }
     let mut flat: Vec<Dim> = Vec::new();
     for d in all {
         match entries(&d, least) {

@@ -148,3 +148,53 @@ fn no_help_states_what_is_stated() {
         assert!(!fine && text.contains(says) && !text.contains(says_not), "{program}\n{text}");
     }
 }
+
+/// A product of sums that grows too long when it is multiplied neither contradicts another clause nor proves it.
+#[test]
+fn what_grows_too_long_is_no_contradiction() {
+    let program = "model M { pub fn f(a0: f32[A0], b0: f32[B0], a1: f32[A1], b1: f32[B1], a2: f32[A2], b2: f32[B2], \
+        a3: f32[A3], b3: f32[B3], x: f32[X], y: f32[Y]) -> f32[X] \
+        where 1 <= (A0+B0)*(A1+B1)*(A2+B2)*(A3+B3), X <= Y { x } }";
+    let (fine, text) = attnc(&["check"], program);
+    assert!(fine && !text.contains("E0408") && !text.contains("E0414"), "{text}");
+}
+
+/// A slice up to a product of sums, of an axis that is another one: that it is long enough is checked on entry.
+#[test]
+fn long_bounds_are_checked_on_entry() {
+    for many in [1, 2, 4, 6] {
+        let all = |f: &dyn Fn(usize) -> String, by: &str| (0..many).map(f).collect::<Vec<String>>().join(by);
+        let arguments = all(&|i| format!("a{i}: f32[A{i}], b{i}: f32[B{i}], c{i}: f32[C{i}], e{i}: f32[E{i}]"), ", ");
+        let (p, q) = (all(&|i| format!("(A{i}+B{i})"), "*"), all(&|i| format!("(C{i}+E{i})"), "*"));
+        let program = format!("model M {{ pub fn f({arguments}, x: f32[{q}]) -> f32[{p}] {{ x[0..{p}] }} }}");
+        let one = "[1]".to_string();
+        for (b, refused) in [("[]", false), ("[1]", true)] {
+            let mut inputs = vec!["x=[5]".to_string()];
+            for i in 0..many {
+                let b = if i == 0 { b } else { "[]" };
+                inputs.extend([format!("a{i}={one}"), format!("b{i}={b}"), format!("c{i}={one}"), format!("e{i}=[]")]);
+            }
+            let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+            let (first, given) = run(&program, "interp", "f", &inputs);
+            if refused {
+                assert!(first.contains("E0803"), "{many}: {first}");
+            } else {
+                assert_eq!((first.as_str(), given.as_slice()), ("result: f32[1]", [5.0].as_slice()), "{many}");
+            }
+        }
+    }
+}
+
+/// Rounded quotients in rounded quotients take no time that doubles with each.
+#[test]
+fn deep_rounding_is_soon_checked() {
+    let deep = (0..20).fold("floor_div(S-T, P)".to_string(), |d, _| format!("floor_div(3*{d}+U, floor_div(z, y))"));
+    let program = format!(
+        "model M {{ pub fn f(a: f32[S], b: f32[T], c: f32[P], d: f32[U], e: f32[z], g: f32[y]) -> f32[S] \
+         where 0 <= {deep} {{ a }} }}"
+    );
+    let start = std::time::Instant::now();
+    let (fine, text) = attnc(&["check"], &program);
+    assert!(fine, "{text}");
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+}
