@@ -285,7 +285,8 @@ impl Body<'_> {
         let always = row.builtin == Builtin::DimFunction;
         let reduces = matches!(row.builtin, Builtin::Reduce(ReduceKind::Min | ReduceKind::Max));
         let plain = args.iter().all(|arg| arg.name.is_none()) && args.len() >= 2;
-        if !always && !(reduces && plain && args.iter().all(|arg| self.is_dim(&arg.value))) {
+        let stays = always || reduces && plain && args.iter().all(|arg| self.is_dim(&arg.value));
+        if !stays {
             return None;
         }
         let values: Vec<TypedExpr> = args.iter().map(|arg| self.expr(&arg.value)).collect();

@@ -103,7 +103,7 @@ impl DimScope {
             return Some((name.into(), dim.clone()));
         }
         let difference = fact.left.sub(&fact.right);
-        let mut found: Vec<((u8, bool, std::cmp::Reverse<u32>), Arc<str>, Dim)> = Vec::new();
+        let mut found = Vec::new();
         for name in difference.symbols() {
             let Some((factor, rest)) = difference.linear_in(&name) else { continue };
             let Some(dim) = rest.neg().div(&factor).filter(|dim| free_of(dim, &name) && !dim.is_too_long()) else {

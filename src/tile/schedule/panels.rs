@@ -119,6 +119,9 @@ struct New<'a> {
     made: BTreeMap<String, Vec<String>>,
 }
 
+/// The windows of parameters that a matrix is made of, columns after columns, and the indices of the layer that all are of.
+type ColumnParts<'p> = (Vec<(&'p ParamDecl, View)>, Vec<Value>);
+
 /// A plan whose launches are gone through.
 struct Walk<'a, 'b> {
     new: &'a mut New<'b>,
@@ -304,7 +307,7 @@ impl Walk<'_, '_> {
     }
 
     /// The windows of parameters, columns after columns, that a matrix is made of, and the layer that all are of.
-    fn columns(&self, window: &View) -> Option<(Vec<(&ParamDecl, View)>, Vec<Value>)> {
+    fn columns(&self, window: &View) -> Option<ColumnParts<'_>> {
         let joined = self.new.joined.as_ref()?;
         let data = self.plan.body.def_inst(window.root)?;
         match &data.op {
@@ -325,7 +328,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn joined_columns(&self, joined: &Joined, window: &View) -> Option<(Vec<(&ParamDecl, View)>, Vec<Value>)> {
+    fn joined_columns(&self, joined: &Joined, window: &View) -> Option<ColumnParts<'_>> {
         let (layers, strides): (Vec<Value>, Vec<Dim>) = window.dynamic.iter().cloned().unzip();
         // The axes that are not repeats.
         let lead = window.shape.len().checked_sub(2)?;

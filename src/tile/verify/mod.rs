@@ -225,8 +225,8 @@ fn check(module: &Module, proofs: &Proofs) -> Result<(), Errors> {
         if s.name.is_empty() || !names.insert(&s.name) {
             sink.error(At::Head, format!("the state's name \"{}\" is empty or duplicate", s.name));
         }
-        let counts = s.ty.shape.iter().map(|d| d.as_const().and_then(|n| u64::try_from(n).ok()));
-        let bytes = counts.fold(Some(s.ty.elem.size() as u64), |all, n| all?.checked_mul(n?.max(1)));
+        let mut counts = s.ty.shape.iter().map(|d| d.as_const().and_then(|n| u64::try_from(n).ok()));
+        let bytes = counts.try_fold(s.ty.elem.size(), |all, n| all.checked_mul(n?.max(1)));
         if bytes.is_none_or(|bytes| i64::try_from(bytes).is_err()) {
             let why = "has an extent that is not a number from 0 on, or is too large";
             sink.error(At::Head, format!("the state \"{}\" {why}", s.name));

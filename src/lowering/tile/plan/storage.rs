@@ -93,10 +93,12 @@ pub(super) fn state_of(f: &Function, v: Value) -> Option<usize> {
 
 /// The state that an instruction reads or writes, and what is read or written.
 fn state_access(d: &InstData, states: &[&str]) -> Option<(usize, Value)> {
-    let (name, v) = match &d.op {
-        Op::State { name } => (name, d.result?),
-        Op::SetState { name } => (name, *d.operands.first()?),
-        _ => return None,
+    let (name, v) = if let Op::State { name } = &d.op {
+        (name, d.result?)
+    } else if let Op::SetState { name } = &d.op {
+        (name, *d.operands.first()?)
+    } else {
+        return None;
     };
     Some((states.iter().position(|s| s == name)?, v))
 }
