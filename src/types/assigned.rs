@@ -47,13 +47,18 @@ fn of_expr(expr: &Expr, name: &str) -> usize {
     }
 }
 
-/// Is an expression made of literals, operators, and names of this kind alone?
-pub(super) fn reads_only(expr: &Expr, name: &impl Fn(&str) -> bool) -> bool {
+/// Is an expression made of literals, operators, names of this kind, and calls of functions of this kind alone?
+pub(super) fn reads_only(expr: &Expr, name: &impl Fn(&str) -> bool, function: &impl Fn(&str) -> bool) -> bool {
+    let reads_only = |part: &Expr| reads_only(part, name, function);
     match &expr.kind {
+        ExprKind::Call { callee, args, .. } => match &callee.kind {
+            ExprKind::Name(called) => function(&called.name) && args.iter().all(|arg| reads_only(&arg.value)),
+            _ => false,
+        },
         ExprKind::Name(other) => name(&other.name),
         ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) => true,
-        ExprKind::Unary { operand, .. } => reads_only(operand, name),
-        ExprKind::Binary { left, right, .. } => reads_only(left, name) && reads_only(right, name),
+        ExprKind::Unary { operand, .. } => reads_only(operand),
+        ExprKind::Binary { left, right, .. } => reads_only(left) && reads_only(right),
         _ => false,
     }
 }

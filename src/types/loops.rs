@@ -4,6 +4,7 @@
 
 use super::assigned;
 use super::body::{Body, Named};
+use super::builtins;
 use super::layer_refs::LayerRef;
 use super::typed::{Block, Bound, Element, Local, LocalId, Step, StmtKind, Tensor};
 use super::values::{Ty, scalar};
@@ -105,7 +106,9 @@ impl Body<'_> {
         };
         // A condition that a call or a state decides may change without an assignment that is seen here.
         let local = |name: &str| self.locals.iter().any(|local| local.name == name);
-        if assigned::reads_only(condition, &local) && !has_break && !carried.iter().any(changes) {
+        let method = |name: &str| self.owner.is_some_and(|owner| self.items.method(owner, name).is_some());
+        let computes = |name: &str| builtins::find(name).is_some() && !local(name) && !method(name);
+        if assigned::reads_only(condition, &local, &computes) && !has_break && !carried.iter().any(changes) {
             self.diagnostics.push(
                 Diagnostic::error(shapes::ENDLESS, "this loop never ends once it has begun")
                     .at(condition.span, "the body assigns nothing that this depends on")
