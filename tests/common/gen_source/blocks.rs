@@ -139,7 +139,8 @@ impl Gen {
             _ => format!("{v}[{i}..{i}+1] = {v}[{i}..1+{i}] * 0.5"),
         };
         self.lines.push(format!("for {i} in 0..{rows} {{ {assigned} }}"));
-        if self.random.chance(30) {
+        // An axis that may be empty at run time has no first element.
+        if self.random.chance(30) && self.value(&rows).is_some_and(|n| n > 0) {
             self.lines.push(format!("{v}[0] = 1.5"));
         }
         if let Some(name) = old {
