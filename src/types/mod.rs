@@ -43,6 +43,7 @@ pub mod pattern;
 mod patterns;
 mod reductions;
 mod reference;
+mod selection;
 mod signatures;
 mod statements;
 pub mod typed;

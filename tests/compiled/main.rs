@@ -3,6 +3,7 @@
 mod attention_compiled;
 mod backends;
 mod bf16;
+mod bits;
 mod c_program;
 #[path = "../common/compiled.rs"]
 mod compiled;
@@ -25,6 +26,7 @@ mod numbers;
 mod oracle_compiled;
 mod packing;
 mod rows_compiled;
+mod selection;
 mod state;
 mod tile_random;
 mod update;
