@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 
+use super::accumulators::Sum;
 use super::frame::{Access, Count, Distance, Frame, Step, Varies};
-use super::reduce::Sum;
 use super::{Shape, Word};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
@@ -19,7 +19,7 @@ use crate::ssa::Block;
 // Values of the routine, beside those of the tile IR.
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Space, TileType, Type, Value};
-use crate::vector::expand::Expanded;
+use crate::vector::expand::{self, Expanded};
 use crate::vector::routine::{self, At, Builder, Op as Do};
 use crate::vector::{Features, library};
 
@@ -127,7 +127,7 @@ fn cost(op: &Op, features: Features) -> usize {
         Op::Unary(UnaryOp::Erf) => 45,
         Op::Unary(UnaryOp::Sin | UnaryOp::Cos) => 140,
         Op::Unary(op) => {
-            library::unary(*op).and_then(|name| library::expanded(name, features).ok()).map_or(1, Expanded::size)
+            library::unary(*op).and_then(|name| expand::expanded(name, features).ok()).map_or(1, Expanded::size)
         }
         Op::Binary(BinaryOp::Pow | BinaryOp::Rem) => 150,
         Op::Narrow { .. } => 6,
