@@ -5,8 +5,8 @@
 //! is not.
 
 use super::dims::DimScope;
-use super::fit::type_misfit;
 use super::items::{FunctionItem, Items};
+use super::misfit::type_misfit;
 use super::typed::{
     Block, Condition, FunctionId, Instance, LayerId, LayerPath, Local, LocalId, Param, Stmt, StmtKind, Type,
 };

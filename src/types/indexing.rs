@@ -5,9 +5,9 @@
 
 use super::axes::{Axis, Shape};
 use super::body::{Body, Named};
-use super::expr::axes_of;
 use super::items::not_available;
 use super::layer_refs::LayerRef;
+use super::misfit::axes_of;
 use super::typed::{Entry, ExprKind, Tensor};
 use super::values::{Ty, TypedExpr, dim_expr};
 use crate::diagnostics::codes::{names, parameters, shapes};

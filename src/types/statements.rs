@@ -5,8 +5,8 @@
 use super::assigned;
 use super::axes::Shape;
 use super::body::{Binding, Body, Named};
-use super::fit::type_misfit;
 use super::items::{duplicate, not_available};
+use super::misfit::type_misfit;
 use super::signatures::{Rest, value_type};
 use super::typed::{Entry, Expr, ExprKind, Field, FieldType, LayerPath, Pattern, Stmt, StmtKind, Tensor, Type};
 use super::values::{Ty, TypedExpr, scalar};

@@ -70,7 +70,7 @@ impl<'a, 'b> Code<'a, 'b> {
     /// What follows is code of an operation, or of none; whose it was before.
     pub(super) fn at(&mut self, inst: Option<Inst>) -> Option<Inst> {
         if self.places {
-            self.b.set_srcloc(inst.map_or(SourceLoc::default(), super::function::place));
+            self.b.set_srcloc(inst.map_or(SourceLoc::default(), place));
         }
         std::mem::replace(&mut self.here, inst)
     }
@@ -415,4 +415,15 @@ impl<'a, 'b> Code<'a, 'b> {
     pub(super) fn unknown(data: &InstData) -> Done {
         Err(format!("{} has no place here", data.op.info().name))
     }
+}
+
+/// An operation as a place. Cranelift keeps differences to the first place, and a difference of -1 means that there is none:
+/// so places are even.
+pub(super) fn place(inst: Inst) -> SourceLoc {
+    SourceLoc::new(2 * inst.as_u32())
+}
+
+/// The operation that a place stands for, if it stands for one.
+pub(super) fn inst_at(place: SourceLoc) -> Option<Inst> {
+    (!place.is_default()).then(|| Inst::from_u32(place.bits() / 2))
 }

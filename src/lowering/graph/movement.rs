@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Res;
 use super::builder::Builder;
-use super::call::{Frame, Local};
+use super::frame::{Frame, Local};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{entries, shapes};
 use crate::ir::{Op, Scalar, Value};

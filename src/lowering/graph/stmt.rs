@@ -2,7 +2,7 @@
 
 use super::Res;
 use super::builder::{Builder, Loop};
-use super::call::{Frame, Local};
+use super::frame::{Frame, Local};
 use crate::ir::{Op, Scalar, Terminator, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::kernel::{Frame, KernelRun, Next, RuntimeValue, buffer, get, indices, jump, scalar_operation, set};
+use super::frame::{Frame, RuntimeValue, buffer, get, indices, set};
+use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
 use crate::interface::param_named;

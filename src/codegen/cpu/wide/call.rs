@@ -7,8 +7,9 @@
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
 use super::super::code::{Code, CodeValue, Stride};
-use super::super::function::{Callee, signature};
+use super::super::function::Callee;
 use super::super::lanes::plain;
+use super::super::target::signature;
 use super::dot::{DotShape, LINE, Right};
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
