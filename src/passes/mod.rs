@@ -39,8 +39,9 @@ mod separate_taps;
 mod simplify;
 mod simplify_cfg;
 
-pub use manager::{Collected, OptError, PassError, Sink, optimise, optimise_text, run_passes};
+pub use manager::{Collected, PassError, Sink, run_passes};
 pub use options::{Float, Level, Options, PrintChanged, Select};
+pub use pipeline::{OptError, optimise, optimise_text};
 pub use registry::{PASSES, Pass, find_pass, parse_pass_list};
 pub use remarks::{Condition, Outcome, Remark, place_of, render_remarks};
 

@@ -387,7 +387,7 @@ fn variant(level: Cpu, module: &Module, model: &ModelDescriptor, plans: &Plans) 
     }
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
     let mut features = asked(level);
-    // Texts may have kernels for several machines.
+    // A text may have kernels for several machines.
     for k in &module.kernels {
         if let State::Cpu(own) = k.state {
             features |= asked(own);

@@ -2,7 +2,12 @@
 
 use std::num::NonZero;
 
+<<<<<<< HEAD
+use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa};
+=======
 use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
+>>>>>>> main
 use cranelift_codegen::settings::{self, Configurable};
 use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
@@ -160,4 +165,14 @@ pub fn levels() -> &'static [Cpu] {
         Arch::X86 => &[Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE],
         Arch::Aarch64 => &[Cpu::PORTABLE],
     }
+}
+
+/// `void (int64_t, ...)`, or with a status as the result.
+pub(super) fn signature(convention: CallConv, params: usize, returns: bool) -> Signature {
+    let mut s = Signature::new(convention);
+    s.params.extend(vec![AbiParam::new(types::I64); params]);
+    if returns {
+        s.returns.push(AbiParam::new(types::I32));
+    }
+    s
 }
