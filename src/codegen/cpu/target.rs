@@ -2,12 +2,8 @@
 
 use std::num::NonZero;
 
-<<<<<<< HEAD
 use cranelift_codegen::ir::{AbiParam, Signature, types};
-use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa};
-=======
-use cranelift_codegen::isa::{self, OwnedTargetIsa, TargetIsa};
->>>>>>> main
+use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
