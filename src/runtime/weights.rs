@@ -146,7 +146,7 @@ fn regular(path: &Path) -> Result<File, String> {
     if path.is_dir() {
         return Err(format!("cannot read weights file `{shown}`: it is a directory"));
     }
-    // Asked before it is opened, which would wait for somebody to write to a pipe.
+    // Checked before it is opened: opening a pipe would wait for a writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
     }

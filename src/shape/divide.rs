@@ -82,7 +82,7 @@ fn exact(a: &Dim, b: &Dim) -> Option<Dim> {
     let (mut rest, mut quotient) = (a.clone(), Dim::zero());
     for _ in 0..=MOST_TERMS {
         let Some((m, r)) = leading(&rest) else {
-            // Coefficients saturate: only what multiplies out is a quotient.
+            // Coefficients saturate: it is a quotient only if multiplying it out gives the dividend.
             return (quotient.mul(b) == *a).then_some(quotient);
         };
         let term = Dim::of_term(m.mul(&divisor.inverse()), r.mul(Ratio::new(s.den, s.num)));
@@ -92,7 +92,7 @@ fn exact(a: &Dim, b: &Dim) -> Option<Dim> {
         }
         rest = rest.sub(&term.mul(b));
         quotient = quotient.add(&term);
-        // What is too long a form equals nothing for certain.
+        // A form that is too long is not known to equal anything.
         if rest.is_too_long() {
             return None;
         }

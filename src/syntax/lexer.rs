@@ -27,7 +27,7 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
                 if is_division(&lexemes, rest, &|name| dimensions.has(name)) {
                     let place = Span::new(file, span.start, span.start + 2);
                     diagnostics.push(division(place, &lexemes, text, rest));
-                    // The quotient is not computed: nothing more is said of it. What follows is read.
+                    // The quotient is not computed, and no more errors are reported about it. What follows is read.
                     for token in [Token::Slash, Token::Missing, Token::Star] {
                         lexemes.push(Lexeme { token, span: place, tainted: true });
                     }
@@ -61,7 +61,7 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
             Ok(Token::Number(written)) => number(written, span),
             Ok(Token::OpenStr(written)) => Err((Box::new(open_string(span)), Some(Token::Str(written)))),
             Ok(Token::SingleStr(written)) => Err((Box::new(single_quotes(written, span)), Some(Token::Str(written)))),
-            // What stands on both sides of these is seen by `habits`.
+            // `habits` looks at the operands of these.
             Ok(Token::Foreign("**" | "^" | "+=" | "-=" | "*=" | "/=" | "@=" | "%=")) => {
                 token.map_err(|()| unknown_text("", ' ', span))
             }
@@ -87,7 +87,7 @@ pub fn lex<'a>(file: FileId, text: &'a str, diagnostics: &mut Diagnostics) -> Ve
                     && let Some(Lexeme { token: Token::Ident(_), span: before, .. }) = lexemes.last()
                     && before.end == start
                 {
-                    // Letters of a name that came before its first letter outside ASCII.
+                    // The letters of a name before its first letter outside ASCII.
                     start = before.start;
                     lexemes.pop();
                 }

@@ -37,7 +37,7 @@ pub type CodedError = (Code, TextError);
 
 /// Operations that differ in what is computed alone: each has a name and a meaning of its own.
 pub trait Family: Copy + 'static {
-    /// All that there are.
+    /// All of them.
     const MEMBERS: &'static [Self];
 
     /// Name as an operation of the IRs.

@@ -245,7 +245,7 @@ impl<'a> Body<'a> {
 
     /// Was a name declared in a part of the file that could not be read?
     pub(super) fn is_lost(&self, name: &ast::Ident) -> bool {
-        // After many messages nobody reads on, and each look takes time.
+        // After many messages nobody reads on, and each search takes time.
         if self.unread.is_empty() || self.aside || self.diagnostics.iter().nth(200).is_some() {
             return false;
         }

@@ -220,7 +220,7 @@ impl<'a> Body<'a> {
     /// Reports a name that is not known.
     pub(super) fn unknown_name(&mut self, name: &ast::Ident) {
         let layer = self.owner.map(|owner| self.items.layer(owner));
-        // Not collected: after many messages, nobody asks for it.
+        // Not collected: after many messages, it is not needed.
         let known = self
             .frames
             .iter()

@@ -283,7 +283,7 @@ impl Body<'_> {
                 self.diagnostics.push(out(what));
                 return None;
             }
-            // Whether the axis is long enough is asked when a window is taken: a loop over an empty axis takes none.
+            // Whether the axis is long enough is checked when a window is taken: a loop over an empty axis takes none.
             if fact.right != *length {
                 self.require(fact, span, &|| out(what.clone()));
             }

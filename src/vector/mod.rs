@@ -54,7 +54,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// All that there are.
+    /// All of them.
     pub const ALL: [Type; 3] = [Type::F32, Type::I32, Type::Mask];
 
     /// Name in the text form.

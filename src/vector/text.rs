@@ -106,7 +106,7 @@ fn function(s: &Statement) -> Read<Function> {
         let ([v], [t]) = (p.terms.as_slice(), p.types.as_slice()) else {
             return fail(p.place, "a parameter is `%name: type`");
         };
-        // Those are the names that `expand` gives.
+        // `expand` gives such names.
         if read::value(v)?.bytes().all(|b| b.is_ascii_digit()) {
             return fail(v.place, "a parameter's name is no number");
         }

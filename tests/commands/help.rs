@@ -45,7 +45,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
                 assert!(part.contains(option), "{ask:?}: {option} is not under {heading}: {help}");
             }
         }
-        // Each level of -O says what it does.
+        // The help of each level of -O.
         for level in ["0: no passes", "1: removes dead", "2: also finds"] {
             let words: Vec<&str> = help.split_whitespace().collect();
             assert!(words.join(" ").contains(level), "{level}: {help}");
@@ -239,7 +239,7 @@ fn versions_and_shells() {
             assert!(out.contains(word), "{shell}: {word}");
         }
     }
-    // The shell itself takes it, and completes a command by it.
+    // The shell itself accepts it, and completes a command with it.
     let (_, script, _) = attnc(&["completions", "bash"]);
     let ask =
         format!("{script}\nCOMP_WORDS=(attnc ch); COMP_CWORD=1; _attnc attnc ch attnc; echo \"${{COMPREPLY[@]}}\"");
@@ -287,7 +287,7 @@ fn diagnostics_are_json_in_the_form_of_rustc() {
     assert!(spans.iter().any(|span| span["label"].is_string()));
     assert!(one["children"].as_array().expect("children").iter().any(|child| child["level"] == "help"));
 
-    // What has no place is an object, too, and so is what is wrong with the command line.
+    // Diagnostics without a place are objects, too, and so are errors in the command line.
     for (args, code) in [
         (&["check", "/nowhere/at/all.attn"][..], 3),
         (&["run", EXAMPLE, "--input", "z=1"], 2),

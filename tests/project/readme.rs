@@ -129,7 +129,7 @@ fn commands_print_what_the_readme_shows() {
                     wrong += &format!("the Python fails:\n{output}\n");
                 }
             }
-            // What is fetched from the network, and what is drawn.
+            // Files from the network, and pictures.
             "sh" | "text" => {}
             other => wrong += &format!("`{other}`: a block of an unknown kind\n"),
         }

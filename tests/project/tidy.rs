@@ -171,7 +171,7 @@ fn expand<'a>(before: &str, text: &'a str, each: &mut dyn FnMut(String)) -> &'a 
     while rest.starts_with(['{', ',']) {
         rest = rest[1..].trim_start();
         if !rest.starts_with('}') {
-            // What follows is the next path, or `as` and a name before it.
+            // The next path follows, perhaps after `as` and a name.
             rest = expand(&path, rest, each).trim_start_matches(|c| c != ',' && c != '}');
         }
     }
@@ -209,7 +209,7 @@ fn folders_import_what_the_map_allows() {
             wrong.push(format!("src/lib.rs: `{folder}` no longer imports `{entry}`"));
         }
     }
-    // Those that import nothing that is left are taken away until there are none.
+    // Folders that import none of the remaining ones are removed until none is left.
     let mut left = map.clone();
     while let Some(next) = left.iter().find(|(_, imports)| {
         imports.iter().all(|entry| !left.keys().any(|f| entry == f || entry.starts_with(&format!("{f}::"))))

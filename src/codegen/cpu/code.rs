@@ -353,7 +353,7 @@ impl<'a, 'b> Code<'a, 'b> {
 
     /// Reports an index out of range and leaves.
     fn check(&mut self, index: Value, bound: Value, site: u32) {
-        // A bound below 0, unsigned, would let everything in.
+        // A negative bound, compared as unsigned, would accept everything.
         let zero = self.int(0);
         let least = self.b.ins().smax(bound, zero);
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, least);

@@ -208,7 +208,7 @@ impl Job<'_> {
         let returns = !function.signature.returns.is_empty();
         let mut kernels = BTreeMap::new();
         if let Source::Plan { plan, module, kernels: ids } = &self.source {
-            // Those that it launches alone: the functions of many entry points do not know each other's kernels.
+            // Only those that it launches: a function does not declare the kernels of other entry points.
             let launched = plan.launched();
             let all = module.kernels.iter().zip(ids.iter()).enumerate();
             for (index, (kernel, id)) in all.filter(|(_, (kernel, _))| launched.contains(kernel.name.as_str())) {

@@ -67,7 +67,7 @@ impl<'c> Emit<'_, 'c> {
 
     /// What functions may ask for.
     pub(super) fn features(&self) -> Features {
-        // LLVM makes more than one instruction of its conversions to integers: `round` is no gain here.
+        // LLVM's conversions to integers are more than one instruction: `round` gains nothing here.
         Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN }
     }
 

@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
 
     /// Makes the code of a function's body here.
     pub(super) fn inline(&mut self, id: FunctionId, frame: &mut Frame<'a>, span: Span) -> Res<Local> {
-        // The checker refuses functions that call themselves.
+        // The type checker rejects functions that call themselves.
         if self.calls.contains(&id) {
             return Err(self.bug(span, "a function calls itself"));
         }

@@ -27,7 +27,7 @@ pub(super) fn module(
     let mut failed = None;
     for id in &bound.entries {
         let mut lower = |with_taps: bool| lower(program, sources, bound, &mut files, *id, with_taps, diagnostics);
-        // Errors of one entry point do not hide those of another.
+        // Errors in one entry point do not hide those in another.
         match lower(false) {
             Ok((function, has_taps)) => {
                 functions.push(function);

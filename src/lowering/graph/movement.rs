@@ -53,7 +53,7 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        // Without a change of order one reshape does it all.
+        // If the order does not change, one reshape is enough.
         if perm.iter().enumerate().all(|(i, p)| i == *p) {
             return self.reshape(x, shape, span);
         }

@@ -243,7 +243,7 @@ impl<'a> Lower<'a> {
         let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
         self.step(0, &whole)?;
         if self.f.cols_outside {
-            // What has a single column is there even if the run has none.
+            // A value with a single column exists even if the run has no columns.
             if self.f.writes_single_columns() {
                 self.single = true;
                 self.rows(&mut |s| {
@@ -308,7 +308,7 @@ impl<'a> Lower<'a> {
             }
             Counter::Cols => all.extend(self.col.iter_mut()),
         }
-        // Sums go through the inner loop.
+        // The inner loop carries the sums.
         if (counter == Counter::Rows) == self.f.cols_outside {
             all.extend(self.sums.iter_mut().flat_map(|(_, sum)| sum.accumulators()));
         }
@@ -413,7 +413,7 @@ impl<'a> Lower<'a> {
         let first = self.b.index(0);
         self.row = Some(first);
         if self.pairs && !self.single {
-            // As long as two rows are left.
+            // While two rows remain.
             let last = match static_rows {
                 Some(n) => self.b.index(n - 1),
                 None => {
@@ -513,7 +513,7 @@ impl<'a> Lower<'a> {
                     if step > most {
                         continue;
                     }
-                    // As long as a whole step is left.
+                    // While a full step remains.
                     let less = self.b.index(1 - step);
                     let end = self.b.add(cols, less);
                     let done = self.after(Counter::Cols);

@@ -80,7 +80,7 @@ impl KernelRun<'_> {
             return done.or_else(broken);
         }
         if let Op::Run { insts, .. } = &data.op {
-            // What the run makes is written at its end.
+            // The results of the run are written at its end.
             for k in insts {
                 let inner = body.inst(*k);
                 if let Some(x) = self.operation(body, inner, frame).map_err(|e| located(e, inner.loc))?

@@ -96,7 +96,7 @@ impl RunMemory for RunView<'_> {
     fn address(&self, buffer_value: Value, at: &[Value]) -> Result<(usize, i64), String> {
         let view = message(buffer(self.frame, buffer_value))?;
         let at = message(indices(self.frame, at))?;
-        // An empty tile may lie behind the end.
+        // An empty tile may begin past the end.
         let element = at.iter().zip(&view.strides).fold(0i64, |sum, (i, s)| sum.wrapping_add(i.wrapping_mul(*s)));
         Ok((view.storage, view.start.wrapping_add(element.wrapping_mul(size(view.elem)))))
     }

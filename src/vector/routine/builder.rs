@@ -100,7 +100,7 @@ impl Builder {
 
     /// An instruction whose operands decide its type.
     pub fn inst(&mut self, op: Op, operands: &[Value]) -> Value {
-        // One without a result is a mistake that is noted.
+        // An operation without a result is an error, which is recorded.
         self.append(op, operands, None).unwrap_or(Value::from_u32(0))
     }
 

@@ -109,7 +109,7 @@ pub fn split_accesses(routine: &mut Routine, made: impl FnMut(Inst, Inst)) {
             split.access(b, i);
         }
     }
-    // Constants stand before everything else.
+    // Constants come first.
     let entry = split.routine.body.entry();
     let constants: Vec<Inst> = split.constants.values().map(|(i, _)| *i).collect();
     split.routine.body.block_mut(entry).insts.splice(0..0, constants);
@@ -166,7 +166,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         };
         let scalar = Type::Lanes(computed, 1);
         let unknown = count.filter(|_| known.is_none());
-        // The most that there can be.
+        // The largest possible count.
         let most = known.or_else(|| self.below(count?)).unwrap_or(lanes).min(lanes);
         let elements = match (elements, unknown) {
             (Elements::Unit(place, base, Some(index)), Some(_)) => {
@@ -180,7 +180,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
             let (forwards, backwards) = if unknown.is_none() { (0..most, 0..0) } else { (0..0, 0..most) };
             for lane in forwards.chain(backwards.rev()) {
                 let (place, mut operands) = self.lane(b, i, elements, elem, lane, unknown)?;
-                // In a routine of single lanes an access is one as it is.
+                // In a routine of one lane an access has one element already.
                 operands.push(if lanes == 1 { x } else { self.put(b, i, Op::Extract(lane), vec![x], Some(scalar))? });
                 self.put(b, i, Op::Store { elem, place, masked: false }, operands, None);
             }

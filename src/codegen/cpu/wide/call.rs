@@ -172,7 +172,7 @@ impl Code<'_, '_> {
         if store.operands.last().copied() != product.result || uses != 1 || goes_on {
             return Ok(None);
         }
-        // Rows are stored while others are still multiplied, whose operands are not there: nothing is read in place of a
+        // Rows are stored while others are still multiplied, so operands must not be in the same memory: nothing is read in place from a
         // buffer that is written.
         Ok(self.store_place(&store.clone())?.filter(|place| place.size == 4))
     }

@@ -308,7 +308,7 @@ impl Print<'_> {
                     let a = self.reg(*a)?;
                     Some(self.m.tied(Do::PlusImm, a, vec![imm]))
                 }
-                // A distance that was computed for this is used up.
+                // A distance that was computed for this has been consumed.
                 (Held::Reg(a), Operand::Reg(b)) => Some(self.m.tied(Do::Plus, b, vec![a.into()])),
                 (_, b) => {
                     let a = self.reg(*a)?;
@@ -387,7 +387,7 @@ impl Print<'_> {
             (Op::MaskOfBits, [x]) => Some(self.m.vector_to_mask(*x)),
             (Op::Reduce(kind @ (Reduction::All | Reduction::Any)), [x]) => self.m.across(kind.kind(), Elem::Bool, *x),
             (Op::Reduce(kind), [x]) => self.m.across(kind.kind(), to, *x),
-            // A scalar is in every lane, and what reads the first looks no further.
+            // A scalar is in every lane; whoever reads the first lane ignores the others.
             (Op::First, [x]) => Some(*x),
             (Op::Exchange(distance), [x]) => self.m.exchange(*distance, *x),
             _ => None,
