@@ -69,7 +69,7 @@ pub struct EmitOptions {
     pub level: Option<Cpu>,
     /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
     pub kernels_elsewhere: bool,
-    /// Is it told what is computed with vectors of 128 bits though there are wider ones?
+    /// Does it report what is computed with vectors of 128 bits though there are wider ones?
     pub remarks: bool,
     /// At most this many threads make it; as many as this machine runs at once where there is no number. What comes out is
     /// the same.
