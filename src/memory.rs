@@ -63,5 +63,5 @@ extern "C" fn on_abort(_: libc::c_int) {
             libc::_exit(CODE.load(Ordering::Relaxed));
         }
     }
-    // Another abort goes on when this returns.
+    // The abort continues when this returns.
 }

@@ -103,7 +103,7 @@ pub fn measure(threads: usize) -> Ceilings {
     let mut memories = vec![Memory { name: "memory", bytes: u64::MAX, bandwidth }];
     // From the farthest on: what is nearer is no slower.
     for cache in caches(threads).into_iter().rev() {
-        // Half of a cache: the other half is left to what else lies there.
+        // Half of a cache: the other half is left for other data.
         let part = cache.read.min(share) / LINES * LINES;
         let bytes = |thread: usize| own(thread).get(..part).unwrap_or_default();
         let passes = steps_of(&|passes| unit.read_again(bytes(0), passes));
@@ -195,7 +195,7 @@ fn caches(threads: usize) -> Vec<Cache> {
         let Some(name) = ["L1", "L2", "L3", "L4"].get(usize::from(level).wrapping_sub(1)).copied() else { continue };
         let sharing = sharing.clamp(1, threads);
         let nearer = found.last().map_or(0, |c| c.read);
-        // Of one that many share a part that is in none that is nearer will do.
+        // For a cache that many cores share, a part that is in no nearer cache is enough.
         let read = (size / 2 / sharing).min((4 * nearer).max(1 << 20));
         if read > nearer {
             found.push(Cache { name, bytes: (size * threads.div_ceil(sharing)) as u64, read });

@@ -69,7 +69,7 @@ const WITHOUT_EFFECT: [&str; 85] = [
     "problem_type",
     "sinusoidal_pos_embds",
     "gradient_accumulation_steps",
-    // Tokens and labels with a meaning for who calls the model.
+    // Tokens and labels that have a meaning for the caller.
     "bos_token_id",
     "eos_token_id",
     "sep_token_id",

@@ -85,7 +85,7 @@ pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<S
     let of = |shape: &[Dim]| is_too_large(shape).then(|| format!("a tensor of shape [{}] is too large", list(shape)));
     let tensor = |at: usize| operands.get(at).and_then(|t| t.tensor());
     let reached = match op {
-        // The axis as far as it would have to go.
+        // The extent that the axis would need.
         Op::Slice { axis, start, stop } => tensor(0).and_then(|x| {
             let with = |d: &Dim| {
                 let mut shape = x.shape.clone();
@@ -97,7 +97,7 @@ pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<S
         Op::Pad { axis, low, high } => tensor(0).and_then(|x| {
             let mut shape = x.shape.clone();
             let extent = shape.get_mut(*axis)?;
-            // Not their sum, in which a negative one would make up for a large one.
+            // Not their sum, in which a negative one would compensate a large one.
             *extent = Dim::from(i64::try_from(low.magnitude().saturating_add(high.magnitude())).unwrap_or(i64::MAX));
             of(&shape)
         }),
@@ -204,7 +204,7 @@ impl<'f> Requirements<'f> {
     fn value(&mut self, f: &'f Function, v: Value, loc: Loc) {
         if let Some(t) = f.tensor(v) {
             let size = bytes_of_element(t);
-            // A tensor of known extents is as large as it is.
+            // A tensor of known extents needs no condition.
             let elements =
                 t.shape.iter().map(Dim::as_const).try_fold(size, |n, d| n.checked_mul(d.filter(|d| *d >= 0)?));
             if elements.is_none() && self.seen.insert((size, t.shape.as_slice())) {
@@ -272,7 +272,7 @@ impl<'f> Requirements<'f> {
             | Op::Transpose { .. }
             | Op::Broadcast
             | Op::Index { .. }
-            // Checked where they stand, which a loop may never come to.
+            // Checked where they stand, which a loop may never reach.
             | Op::Extract { .. }
             | Op::Update { .. }
             | Op::Concat { .. }
@@ -395,9 +395,9 @@ fn smallest(ty: &TensorType) -> (Monomial, i128) {
             bytes = bytes.saturating_mul(i128::from(n.max(1)));
             continue;
         }
-        // Any one term, where none takes away from it.
+        // Any one term, where no other is negative.
         let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
-        // Of one factor alone: where it is 0, so is what it is a part of.
+        // A single factor: where it is 0, so is the product.
         let alone = |m: &Monomial| m.0.len() == 1 && m.0.keys().all(Factor::is_provably_nonnegative);
         let power = d.terms().find(|(m, _)| alone(m)).and_then(|(m, _)| m.0.iter().next());
         if let Some((factor, e)) = power.filter(|_| whole) {

@@ -143,7 +143,7 @@ impl<'a> Verifier<'a> {
             self.taps(f);
             let before = self.errors.len();
             let definitions = self.structure(f);
-            // Where the structure is broken, what stands on it cannot be asked.
+            // Where the structure is broken, the checks that rely on it are skipped.
             if self.errors.len() == before {
                 self.contents(f, &definitions);
             }

@@ -132,7 +132,7 @@ impl CompiledModel {
     /// # Safety
     /// Loading a shared object runs what is in it; `so` must be one that attnc made.
     pub unsafe fn open(so: &Path, weights: Option<&Path>, threads: i32) -> Result<CompiledModel, LoadError> {
-        // A name without a folder would be looked for in the system's library folders.
+        // A name without a folder would be searched for in the system's library folders.
         let so = std::path::absolute(so).map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
         // SAFETY: as the caller promises.
         let library = unsafe { Library::new(&so) }.map_err(|e| error(-1, format!("{}: {e}", so.display())))?;

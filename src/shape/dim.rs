@@ -14,8 +14,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::divide;
-
 /// What stands for a form that is too long; no author can write this name.
 const TOO_LONG: &str = "<too long>";
 /// The most numbers and names in a form.
@@ -331,30 +329,6 @@ impl Dim {
         }
         terms.retain(|_, r| r.num != 0);
         Dim { terms }.bounded()
-    }
-
-    /// Exact quotient. `None` if `o` is zero. Whether the program may divide here is for the caller to prove.
-    pub fn div(&self, o: &Dim) -> Option<Dim> {
-        if o.terms.is_empty() {
-            return None;
-        }
-        if self.is_too_long() || o.is_too_long() {
-            return Some(Dim::too_long());
-        }
-        if o.terms.len() == 1 {
-            let (m, r) = o.terms.iter().next()?;
-            return Some(self.mul(&Dim::of_term(m.inverse(), Ratio::new(r.den, r.num))));
-        }
-        // A multiple of the divisor divides out; anything else stays an opaque factor.
-        if let Some(quotient) = divide::exact(self, o) {
-            return Some(quotient);
-        }
-        Some(Dim::factor(Factor::Quotient(Box::new(self.clone()), Box::new(o.clone()))).bounded())
-    }
-
-    /// The dimension that times the sum `o` is this one, if there is one.
-    pub fn multiple_of(&self, o: &Dim) -> Option<Dim> {
-        divide::exact(self, o)
     }
 
     /// Product of many.

@@ -198,7 +198,7 @@ impl<'a> Layout<'_, 'a> {
                 found = Some(i);
                 break;
             }
-            // A `)` never closes what stands around a block.
+            // A `)` never closes a bracket outside of a block.
             if is_brace(open.token) {
                 break;
             }
@@ -299,7 +299,7 @@ impl<'a> Layout<'_, 'a> {
         let keep = match (lexeme.token, soft) {
             (_, Some(Token::Use | Token::Layer | Token::Model)) if in_column_one => 0,
             (Token::Fn | Token::Pub, _) => {
-                // `fn` is at home outside all brackets and among the members of a layer.
+                // `fn` belongs outside all brackets or among the members of a layer.
                 let members = self.open.iter().rposition(|open| open.token == Token::LBraceMembers);
                 members.map_or(0, |i| i + 1)
             }
@@ -341,7 +341,7 @@ impl<'a> Layout<'_, 'a> {
         self.level().prefixes = 0;
         self.emit(Lexeme { token: Token::Missing, tainted: true, ..lexeme });
         self.taint_next = true;
-        // The loop has moved on by one at least: `at` holds no closing bracket and no newline.
+        // The loop has advanced by at least one token: `at` is neither a closing bracket nor a newline.
         next.max(at + 1)
     }
 

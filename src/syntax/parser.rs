@@ -7,8 +7,9 @@
 use super::ast;
 use super::habits;
 use super::layout;
+use super::lexer::lex;
 use super::mistakes::{Around, explain_token};
-use super::token::{Lexeme, lex};
+use super::token::Lexeme;
 use super::tree::{Builder, SyntaxError};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};

@@ -171,6 +171,11 @@ impl<'a> Attributes<'a> {
         Ok(Attributes { named, place: s.place, head: &s.head })
     }
 
+    /// No attributes, as of a name alone.
+    pub fn none(head: &'a str) -> Attributes<'a> {
+        Attributes { named: BTreeMap::new(), place: TextSpan::default(), head }
+    }
+
     /// The term of an attribute, if it is given.
     ///
     /// # Errors

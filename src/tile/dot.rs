@@ -149,7 +149,7 @@ fn axis_from_end(body: &Body, load: &InstData, n: usize) -> Option<usize> {
 impl<'a> Product<'a> {
     fn of(body: &'a Body, dot: &'a InstData) -> Option<Product<'a>> {
         let [a, b, acc] = dot.operands.as_slice() else { return None };
-        // What is a number here is only known by what makes it.
+        // Whether it is a number is known only from the operation that makes it.
         let zero = |d: &InstData| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0);
         let adds = match body.ty(*acc) {
             Type::Scalar(_) => body.def_inst(*acc).is_some_and(zero),

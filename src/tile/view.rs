@@ -146,7 +146,7 @@ impl View {
     /// the smallest groups of axes with equal products; a group can be re-cut if its axes follow each other without
     /// gaps.
     pub(crate) fn reshape(&self, shape: &[Dim]) -> Option<View> {
-        // Of no elements, any strides are right.
+        // Without elements, any strides are right.
         if self.shape.iter().chain(shape).any(|d| d.as_const() == Some(0)) {
             return Some(View { shape: shape.to_vec(), strides: row_major(shape), ..self.clone() });
         }

@@ -283,7 +283,7 @@ impl<'a> Body<'a> {
         let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
         let poisoned = values.iter().flatten().any(|value| value.ty.is_error());
         let Some(args) = self.match_arguments(item, &what, values, &mut matching) else {
-            // What is wrong about an argument is said; what the call gives may be known from the others.
+            // The argument's error is reported; the type of the call may be known from the others.
             return match &item.result {
                 Some(result) if poisoned => self.result_alone(item, result, &matching, span),
                 _ => TypedExpr::error(span),

@@ -74,7 +74,7 @@ impl Body<'_> {
         let at = self.diagnostics.iter().count();
         let operands = self.operands_alone(args);
         if self.diagnostics.iter().skip(at).any(|d| d.fixes.is_empty()) {
-            // What is wrong in the arguments comes first.
+            // Errors in the arguments come first.
             return Some(TypedExpr::error(span));
         }
         let message = format!("there is no function `{}`", name.name);
@@ -320,7 +320,7 @@ impl Body<'_> {
         if let Some((meaning, text)) = as_operand {
             let is_zero = second.value.kind == ExprKind::Int(0);
             let first = readings.is_empty() || is_zero;
-            // Of `sum(x, 1)` nobody means a sum of two.
+            // `sum(x, 1)` is never meant as a sum of two values.
             if !is_axis
                 || matches!(builtin, Builtin::Reduce(crate::scalar::ReduceKind::Max | crate::scalar::ReduceKind::Min))
             {

@@ -373,7 +373,7 @@ impl Body<'_> {
                 return Some(format!("transpose one side: `{shown}.T` has shape {turned}"));
             }
         }
-        // One axis, equal to an axis of the other that is not its last: it wants axes of length 1 after it.
+        // One axis, equal to an axis of the other that is not its last: it needs axes of length 1 after it.
         let [Axis::Dim(dim)] = own.shape.axes.as_slice() else { return None };
         let at = other.shape.axes.iter().rposition(|axis| axis.dim() == Some(dim))?;
         let behind = other.shape.rank().checked_sub(at + 1)?;

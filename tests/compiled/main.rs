@@ -25,6 +25,7 @@ mod joined;
 mod numbers;
 mod oracle_compiled;
 mod packing;
+mod recurrent;
 mod rows_compiled;
 mod selection;
 mod state;

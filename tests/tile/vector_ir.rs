@@ -79,7 +79,7 @@ fn what_is_wrong_with_a_text_is_shown_at_its_place() {
     let good = dump(folder.path(), "avx512");
     for (from, to, code, message) in [
         ("reduce_sum", "reduce_sun", "E0702", "there is no operation `reduce_sun`"),
-        ("= exp ", "= exp %0, ", "E0710", "`exp` does not take"),
+        ("= exp ", "= exp %0, ", "E0710", "`exp` takes 1 operand, has 2"),
         ("lanes(16)", "lanes(17)", "E0710", "a vector of 17 lanes"),
         ("  return\n", "  return\n}}\n", "E0701", "unexpected"),
     ] {

@@ -140,7 +140,7 @@ impl Code<'_, '_> {
             Terminator::Br(call) => self.jump(call, left, replaced),
             Terminator::BrIf { condition, then, otherwise } => {
                 if self.values[*condition].is_none() {
-                    // Most calls ask for few taps, so that the way goes past them.
+                    // Most calls request few taps, so the path without them is followed.
                     let past = asks_for_a_tap(self.body, *condition);
                     return if past { self.jump(otherwise, left, replaced) } else { Ok(None) };
                 }

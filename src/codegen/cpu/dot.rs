@@ -264,7 +264,7 @@ impl Code<'_, '_> {
     fn scaled_load(&mut self, p: &Product, bits: u8, k: Value, at: Value, (scales, group): (Value, i64)) -> Lane {
         let mut x = self.narrow_load(p, Elem::I8, at);
         if bits == 4 {
-            // The half that is requested goes to the top, and down again with its sign.
+            // The requested half is shifted to the top, and arithmetically down again.
             let odd = self.b.ins().band_imm_u(k, 1);
             let odd = self.b.ins().ireduce(types::I32, odd);
             let four = self.b.ins().ishl_imm_u(odd, 2);

@@ -109,7 +109,7 @@ impl Code<'_, '_> {
                     Op::Dot { mode: Some(mode @ (DotMode::Fma | DotMode::Groups)) } => {
                         let next = all.peek().map(|next| **next);
                         if self.wide_dot(level, (*mode, &data), next, scratch)? == Dotted::Stored {
-                            // That was the next one.
+                            // That was the next point.
                             all.next();
                         }
                     }

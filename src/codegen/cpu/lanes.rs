@@ -339,7 +339,7 @@ impl Lanes<'_, '_> {
             };
             b.ins().fcmp(cc, x.value, y.value)
         } else if x.elem == Elem::Bool && x.width == Width::Four {
-            // As masks: true is -1, so the order is turned round.
+            // As masks: true is -1, so the order is reversed.
             b.ins().icmp(int_condition(op), y.value, x.value)
         } else {
             b.ins().icmp(int_condition(op), x.value, y.value)
@@ -465,7 +465,7 @@ impl Lanes<'_, '_> {
     /// The 16 bits of an `f32` that is a value of `f16`, in the low half of each lane.
     fn f16_bits(&mut self, x: Value) -> Value {
         let a = self.builder.ins().fabs(x);
-        // Scaling by 2^-112 turns the exponent of f32 into that of f16, subnormals included.
+        // Scaling by 2^-112 converts the exponent of f32 to that of f16, subnormals included.
         let scale = self.splat(f32::from_bits((127 - 112) << 23));
         let scaled = self.builder.ins().fmul(a, scale);
         let bits = self.cast_bits(types::I32X4, scaled);
@@ -616,7 +616,7 @@ impl Lanes<'_, '_> {
     }
 
     fn store_four(&mut self, elem: Elem, x: Value, address: Value, offset: i32) {
-        // Of narrow elements, integers of 32 bits that are what they are as one of 16, signed: packing them saturates.
+        // Narrow elements are 32-bit integers whose value fits 16 signed bits: packing them saturates.
         let words = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => {
                 self.builder.ins().store(plain(), x, address, offset);

@@ -2,7 +2,7 @@
 
 use super::Res;
 use super::builder::Builder;
-use super::call::{Frame, Local};
+use super::frame::{Frame, Local};
 use crate::ir::{Op, Type, Value};
 use crate::scalar::{AxisOp, CmpOp};
 use crate::shape::{Dim, Elem, TensorType};

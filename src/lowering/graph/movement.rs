@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Res;
 use super::builder::Builder;
-use super::call::{Frame, Local};
+use super::frame::{Frame, Local};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{entries, shapes};
 use crate::ir::{Op, Scalar, Value};
@@ -53,7 +53,7 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        // Without a change of order one reshape does it all.
+        // If the order does not change, one reshape is enough.
         if perm.iter().enumerate().all(|(i, p)| i == *p) {
             return self.reshape(x, shape, span);
         }

@@ -7,9 +7,10 @@
 //! A run with what has no form for several lanes (`single`) goes one element after another, as a routine of one lane.
 //!
 //! * `frame`: along what each value varies, and where it lies;
-//! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`: reductions;
+//! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`: reductions, in `accumulators`;
 //! * [`execute`]: a kernel's runs in the interpreter of vector IR, inside of the interpreter of tile IR.
 
+mod accumulators;
 pub mod execute;
 mod frame;
 mod reduce;

@@ -299,7 +299,7 @@ unsafe extern "C" fn launch(
             (*ctx).failed = 1;
         }
         let failed = (*ctx).failed != 0;
-        // A loop that launches nothing asks whether to go on.
+        // A loop that launches nothing checks whether to continue.
         if args.is_null() {
             return i32::from(failed);
         }

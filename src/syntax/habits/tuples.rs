@@ -17,7 +17,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     if !(0..lexemes.len()).any(candidate) {
         return lexemes;
     }
-    // Parentheses to put in: before which token, and is it an opening one?
+    // Parentheses to insert: before which token, and is it an opening one?
     let mut added: Vec<(usize, Token<'a>)> = Vec::new();
     let mut declared: BTreeSet<&str> = BTreeSet::new();
     let mut at = 0;

@@ -411,7 +411,7 @@ impl<'a> Words<'_, 'a> {
         }
         let is_call = self.token(at + 1) == Some(Token::LParen);
         if is_call || self.before(at) == Some(Token::Dot) {
-            // `var(x)`, `x.var(..)`: a function, of which types know more.
+            // `var(x)`, `x.var(..)`: a function; the type checker has a better message.
             self.push(Token::Ident("var"), span);
             return Some(at + 1);
         }

@@ -298,7 +298,7 @@ pub fn verify_kernel(k: &Kernel) -> Result<(), Errors> {
 fn kernel(module: &Module, k: &Kernel, accesses: bool, sink: &mut Sink) {
     let before = sink.list.len();
     body::check(module, body::Unit::Kernel(k), sink);
-    // Where the structure is broken, what stands on it cannot be asked.
+    // Where the structure is broken, the checks that rely on it are skipped.
     if sink.list.len() != before {
         return;
     }

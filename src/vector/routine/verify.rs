@@ -16,6 +16,8 @@
 //! That accesses lie in memory that the routine may touch (what made it has proved that of its tiles; the interpreter checks
 //! each), and that loops end.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 use super::{Dialect as _, Op, Routine, Terminator, Type, VectorIr, rules};
 use crate::scalar::Scalar;
 use crate::shape::Elem;

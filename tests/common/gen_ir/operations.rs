@@ -86,7 +86,7 @@ impl Gen {
         match self.rng.below(10) {
             8 | 9 => self.recut(v),
             0 => {
-                // Flat, with axes of 1 added or taken away, or with the shape of something else.
+                // Flat, with axes of 1 added or removed, or with the shape of another value.
                 let mut shape = match self.rng.below(3) {
                     0 => vec![ty.count()],
                     1 => ty.shape.iter().filter(|d| d.as_const() != Some(1)).cloned().collect(),
@@ -150,7 +150,7 @@ impl Gen {
             _ => v,
         };
         let ty = self.ty(v);
-        // Symbols first or last in a joined axis, and what is left of the numbers spread over some axes.
+        // Symbols first or last in a joined axis, and the remaining factors spread over some axes.
         let (mut shape, mut known): (Vec<Dim>, i64) = (Vec::new(), 1);
         let mut joined = Dim::one();
         for d in &ty.shape {
@@ -445,7 +445,7 @@ impl Gen {
             self.add(Op::Param { name }, &[*i], Some(ty));
             return;
         }
-        // Read again what was read before, now and then.
+        // Sometimes reads again what was read before.
         let known: Vec<ParamDecl> = self.params.iter().filter(|p| p.counts.is_empty()).cloned().collect();
         if !known.is_empty() && self.rng.chance(40) {
             let p = self.rng.pick(&known);
@@ -511,7 +511,7 @@ impl Gen {
         {
             self.add(Op::Matmul, &[*q, keys], None);
         }
-        // Each is looked at, so that none may be another's.
+        // Each is observed, so that no two may share memory.
         for (y, c) in made.into_iter().zip([2.0, 3.0, 5.0, 7.0, 11.0]) {
             let c = self.constant(Scalar::Float(c), ty.elem);
             if let Some(y) = self.add(Op::Binary(BinaryOp::Mul), &[y, c], None)

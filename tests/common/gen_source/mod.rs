@@ -267,7 +267,7 @@ impl Gen {
     }
 
     fn finish(mut self) -> Generated {
-        // What nothing uses becomes a result, so that little of the program is dead.
+        // Unused values become results, so that little of the program is dead.
         let text = self.lines.join("\n");
         let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
         let uses = |name: &str| {

@@ -117,7 +117,7 @@ impl Dot {
             d.round_rows();
             let group = d.asm.here();
             d.group_numbers(bytes);
-            // The next group is rounded before this one is multiplied: it takes long, and nothing waits for it yet.
+            // The next group is rounded before this one is multiplied: rounding has a long latency, and nothing depends on it yet.
             d.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, INNER, GROUP));
             d.asm.jump(Code::Jle_rel32_64, last);
             d.asm.emit(Instruction::with2(Code::Xor_rm64_imm32, OTHER, PLACE));

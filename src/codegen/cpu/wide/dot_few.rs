@@ -42,7 +42,7 @@ impl Dot {
     /// Is there such a part?
     pub(super) fn is_few(&self) -> bool {
         let plain = matches!(self.shape.right, Right::F32 | Right::Bf16 | Right::Pairs);
-        // The bytes of a round of steps are a line at each place, or some.
+        // The bytes of an unrolled iteration are one line at each place, or several.
         let whole = self.round() * self.shape.b_pitch % (PLACES * LINE) == 0;
         self.shape.far && self.shape.vectors <= 2 && plain && whole
     }
@@ -68,7 +68,7 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
             self.asm.jump(Code::Jle_rel32_64, done);
         }
-        // Steps of this part do not fetch on their own; what they are to fetch of the result is little.
+        // The steps of this part do not prefetch; the part of the result that they would prefetch is small.
         let shape = self.shape;
         (self.shape.far, self.shape.result) = (false, 0);
         let kept = self.asm.label();

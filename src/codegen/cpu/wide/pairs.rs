@@ -112,7 +112,7 @@ impl Code<'_, '_> {
         let (_, strides, _) = self.buffer(*buffer)?;
         let Some(Stride::Const(stride)) = strides.iter().rev().nth(2).copied() else { return Ok(None) };
         let Ok(pitch) = i32::try_from(stride.saturating_mul(2)) else { return Ok(None) };
-        // A kernel of several products comes back to its panel, and does not go on to the next one.
+        // A kernel of several products reuses its panel, and does not continue with the next one.
         let products = self.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
         let far = products.count() == 1;
         Ok(Some((self.address(*buffer, indices)?, pitch, far)))

@@ -42,7 +42,7 @@ pub(super) fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
             seen.push(known);
         }
     }
-    // What no plan launches is asked to be right whatever its dimensions are.
+    // A kernel that no plan launches must be right for all dimensions.
     if seen.is_empty() {
         seen.push(Known::default());
     }

@@ -206,7 +206,7 @@ impl Prover {
             return true;
         }
         let facts: Vec<&Poly> = facts.into_iter().collect();
-        // Where a number below 0 is at least 0, nothing happens.
+        // A number below 0 that is at least 0: this code is never reached.
         if facts.iter().any(|f| f.as_int().is_some_and(|n| n < 0)) {
             return true;
         }
@@ -249,7 +249,7 @@ impl Prover {
         } else {
             &[]
         };
-        // What is seen at once goes before what is searched.
+        // What is immediate is tried before a search.
         for (c, limit) in limits {
             if self.replaced(&a, &b, *c, limit).is_some_and(|next| self.plain(&next)) {
                 return true;

@@ -311,7 +311,7 @@ impl Rewrite<'_> {
                     self.move_(class, to, from)?;
                 }
                 None => {
-                    // All that are left go round: one of them is put aside.
+                    // All that remain form a cycle: one of them is saved first.
                     let (class, to, _) = *open.first()?;
                     let aside = Location::Memory(self.room());
                     self.move_(class, aside, to)?;

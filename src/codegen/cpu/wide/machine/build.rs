@@ -280,7 +280,7 @@ impl Builder {
 /// Leaves out parameters that are always the same: every jump gives them one value, or what they are (Braun, Buchwald, Hack,
 /// Leißa, Mallon & Zwinkau 2013, "Simple and Efficient Construction of Static Single Assignment Form").
 fn remove_unchanged(function: &mut Function) {
-    // What a register is; itself, if it is not left out.
+    // What replaces a register; itself, if it is not removed.
     let mut same: Vec<Reg> = (0u32..).map(Reg).take(function.classes.len()).collect();
     fn of(same: &[Reg], mut r: Reg) -> Reg {
         while same[r.index()] != r {

@@ -134,7 +134,7 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     let short = Argument::Buffer(short.collect());
     let empty = || Argument::Buffer(vec![0; 400]);
     check(text, &[], &[numbers(200), short, empty(), empty(), Argument::Index(0)]);
-    // Halfway between two numbers, at the end of a range, not finite, and with a sign that is all there is.
+    // Halfway between two numbers, at the end of a range, not finite, and signed zeros.
     let edges =
         [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_8000, 0x7f7f_7fff, 0x7f80_0000, 0x7fc1_2345, 0x7f80_0001]
             .into_iter()
@@ -143,7 +143,7 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     let edges: Vec<f32> = edges.cycle().take(200).map(f32::from_bits).collect();
     let zeros = || Argument::Buffer(vec![0; 400]);
     check(text, &[], &[floats(edges), zeros(), empty(), empty(), Argument::Index(0)]);
-    // Used otherwise too, what was rounded has its own value.
+    // If it is used elsewhere too, the rounded value is computed by itself.
     let used = text.replace(
         "store %z[%zero, %zero], %b",
         "%e = mul %d, %d : tile f32[5, 40] @reg\n    store %z[%zero, %zero], %e",
