@@ -83,6 +83,11 @@
 //!   operations whose effects CSE, code motion and dead code obey: everything stays SSA. Where a value lies is decided when a plan
 //!   is made (`lowering/tile/plan/storage.rs`): values that are never needed at the same time share a slot, so a loop that stacks its
 //!   results, and a cache that is kept by a session, are written in place.
+//! * **A step of an LSTM or GRU is two launches.** What is multiplied by inputs that are there before the loop is one product
+//!   before it (`passes::hoist_products`). What remains is the product of the state with its gates side by side, and one kernel
+//!   of elementwise work, though it gives a state and a cell (`lowering/tile/plan/together.rs`); what the next step needs is written where
+//!   it is read (`storage.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
+//!   threads share (`runtime/support/pool.rs`).
 //! * **Calls pay only for the taps they request.** An entry point with taps is compiled twice; the plain variant has none. In the
 //!   other, tapped values inside a kernel are recomputed outside of it (`passes::separate_taps`) and, like everything that only
 //!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the

@@ -112,7 +112,8 @@ const MOST_ROUNDS: usize = 8;
 
 impl<'a> Manager<'a> {
     pub(super) fn new(module: &'a mut Module, options: &'a Options, sink: &'a mut dyn Sink) -> Manager<'a> {
-        let context = Context::new(options.float);
+        let arrays = module.params.iter().map(|p| (p.name.clone(), p.counts.clone())).collect();
+        let context = Context { arrays, ..Context::new(options.float) };
         Manager {
             module,
             options,

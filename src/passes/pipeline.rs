@@ -60,6 +60,8 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
 
     // What is left becomes regions, one kernel each: the largest kinds first, each taking what the ones before it left.
     m.run(&registry::CANONICALISE_REDUCE)?;
+    m.run(&registry::CANONICALISE_ROW)?;
+    m.run(&registry::HOIST_PRODUCTS)?;
     m.run(&registry::MERGE_MATMULS)?;
     m.run(&registry::FUSE_EPILOGUE)?;
     m.run(&registry::FUSE_ROWS)?;

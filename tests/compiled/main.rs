@@ -24,6 +24,7 @@ mod joined;
 mod numbers;
 mod oracle_compiled;
 mod packing;
+mod recurrent;
 mod rows_compiled;
 mod state;
 mod tile_random;

@@ -181,5 +181,5 @@ fn the_first_things_come_first() {
     assert_eq!(first, ["text", "sh"]);
     assert!(text.starts_with("# attnc\n\nattnc "), "what it is");
     let commands: Vec<&str> = blocks(&text)[1].1.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(commands, ["cargo", "examples/run_minilm.sh", "tests/run.sh"]);
+    assert_eq!(commands, ["examples/run_minilm.sh", "cargo", "tests/run.sh"]);
 }

@@ -23,7 +23,7 @@ use crate::tile::{self, Kernel, KernelBuilder, Kernels, ParamMode, Target, Type,
 use join::PackedArea;
 use region::Position;
 
-/// A kernel and the view behind each of its parameters, in order; the last one is what it writes.
+/// A kernel and the view behind each of its parameters, in order; the last one is what it writes (of several results, one each).
 struct Call {
     kernel: Kernel,
     buffers: Vec<View>,

@@ -10,7 +10,8 @@
 //!   straight into the function's result it becomes;
 //! * movement is a view of its operand. Where only a copy could express a reshape, the producer is asked first: a region
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
-//! * a block argument that is a tensor has a slot, into which each jump copies;
+//! * a block argument that is a tensor has a slot, into which each jump copies (in a loop over time, what is carried on is mostly
+//!   computed there, and nothing is copied);
 //! * the result of an update has a slot, into which its target is copied; mostly it is the target's own, and nothing is copied.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
@@ -20,6 +21,7 @@ mod checks;
 mod parameters;
 mod storage;
 mod taps;
+mod together;
 
 use std::collections::BTreeMap;
 
@@ -33,6 +35,7 @@ use crate::tile::{self, PlanBuilder, PlanVariant, Target, View};
 use parameters::Join;
 use storage::Storage;
 use taps::ForTaps;
+use together::Held;
 
 /// Lowers a function for a target: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
 /// is launched again, not made again.
@@ -44,12 +47,14 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
     let taps = ir::tap_patterns(f);
     let for_taps = ForTaps::of(f);
     let states: Vec<&str> = out.states.iter().map(|s| s.name.as_str()).collect();
-    let storage = Storage::of(f, for_taps.as_ref(), &states);
+    let cfg = f.cfg();
+    let storage = Storage::of(f, &cfg, for_taps.as_ref(), &states);
+    let pairs = together::pairs(f, &cfg, |d| for_taps.as_ref().is_some_and(|t| d.result.is_some_and(|v| t.has(f, v))));
     let first_root = f.value_count() + states.len();
     let mut lowering = Lowering {
         f,
         target,
-        cfg: f.cfg(),
+        cfg,
         at: f.entry(),
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
@@ -66,6 +71,8 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
         entry: tile::Block::from_u32(0),
         for_taps,
         storage,
+        pairs,
+        held: None,
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -102,6 +109,10 @@ struct Lowering<'a> {
     for_taps: Option<ForTaps>,
     /// Which values share a slot.
     storage: Storage,
+    /// Regions that are computed with the next one, by their results.
+    pairs: BTreeMap<Value, Value>,
+    /// One that is.
+    held: Option<Held>,
 }
 
 /// Which result each value that is returned becomes; nothing where there are several ends.
@@ -569,7 +580,12 @@ impl Lowering<'_> {
         self.check_argmax(body)?;
         let to = self.destination(v)?;
         let call = match kind {
-            FusionKind::Map => map::map("map", body, &operands, &to)?,
+            FusionKind::Map => {
+                let operands = data.operands.iter().copied().zip(operands).collect();
+                self.elementwise(v, body, operands, &to)?;
+                self.places[v] = Some(to);
+                return Ok(());
+            }
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => matmul::matmul("matmul", body, &operands, &to)?,
             FusionKind::Attention => {
