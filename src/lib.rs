@@ -78,7 +78,7 @@
 //! * **Data movement becomes views.** Transposes, slices and most reshapes become strides of a kernel's buffers; a producer
 //!   stores its result in the order that its consumer's reshape needs.
 //! * **Bounded extents instead of masks.** A tile at the end of an axis is smaller (`%r<=64`), so a row of one token costs
-//!   one row, and an empty axis nothing. A schedule for hardware that computes whole tiles could turn bounds into masks.
+//!   one row, and an empty axis nothing. A schedule for hardware that computes full tiles could turn bounds into masks.
 //! * **An assignment at an index is a new value.** `out[t] = h` is `update %out, %h, %t`, and a `state` is read and set by
 //!   operations whose effects CSE, code motion and dead code obey: everything stays SSA. Where a value lies is decided when a plan
 //!   is made (`lowering/tile/plan/storage.rs`): values that are never needed at the same time share a slot, so a loop that stacks its
@@ -110,7 +110,7 @@
 //!   NEON masked access as such; LLVM does so itself. What has no form for several lanes (`i64`, powers of integers) is a
 //!   routine of one.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
-//!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
+//!   addresses, and each operation on full tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
 //!   the same scratch, and a remark says so. Leaves of runs are selected over virtual registers (`wide::machine`) and
 //!   allocated (`wide::allocate`). All others name their registers themselves: which one holds what follows from the shape. The

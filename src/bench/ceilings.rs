@@ -174,7 +174,7 @@ fn buffer_bytes() -> usize {
     wanted.min(limit).max(1 << 20) / BLOCK * BLOCK
 }
 
-/// Bytes of the processor's largest cache, as the system tells; 32 MiB where it does not.
+/// Bytes of the processor's largest cache, as the system reports; 32 MiB where it does not.
 fn largest_cache() -> usize {
     listed().into_iter().map(|(_, size, _)| size).max().unwrap_or(32 << 20)
 }
@@ -188,7 +188,7 @@ struct Cache {
     read: usize,
 }
 
-/// The caches for data, the nearest first; those of most processors where the system does not tell.
+/// The caches for data, the nearest first; those of most processors where the system does not report them.
 fn caches(threads: usize) -> Vec<Cache> {
     let mut found: Vec<Cache> = Vec::new();
     for (level, size, sharing) in listed() {
@@ -209,7 +209,7 @@ fn caches(threads: usize) -> Vec<Cache> {
     found
 }
 
-/// Levels, bytes and the number of processors that share it, of each cache for data that the system tells of.
+/// Levels, bytes and the number of processors that share it, of each cache for data that the system reports.
 fn listed() -> Vec<(u8, usize, usize)> {
     let cache = |index: u32| {
         let read = |what: &str| {

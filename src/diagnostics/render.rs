@@ -59,7 +59,7 @@ pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap, colour: bool) 
     text
 }
 
-/// The range of the whole lines that a span touches.
+/// The range of the lines that a span touches.
 fn lines_of(span: Span, file: &SourceFile) -> std::ops::Range<usize> {
     let range = shown(span, file);
     let text = file.text();

@@ -1,6 +1,6 @@
 //! A `config.json`, read field by field.
 //!
-//! In: its text, which is untrusted. Out: values of the types that a family asks for, and at the end the proof that every field
+//! In: its text, which is untrusted. Out: values of the types that a family requires, and at the end the proof that every field
 //! with a meaning was asked for ([`Config::all_known`]): a field that nobody read might be one that changes the results.
 
 use serde_json::{Map, Value};

@@ -277,7 +277,7 @@ pub enum Op {
     },
 }
 
-/// How an operation's work is shaped; passes and lowering ask for it.
+/// How an operation's work is shaped; passes and lowering use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// No tensor operands: constants, counters, parameters.

@@ -8,11 +8,11 @@
 //!
 //! # What is required
 //!
-//! * of every tensor, and of the scores of an attention: each extent is whole and not negative, and the bytes fit an
+//! * of every tensor, and of the scores of an attention: each extent is an integer and not negative, and the bytes fit an
 //!   `i64` ([`MOST_BYTES`]; an element counts as [`LEAST_SIZE`] bytes at least, its size in computation);
 //! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`; of `argsort`: `0 <= first`,
 //!   `first <=` the axis; of `windows`: the last one ends within the axis;
-//! * of a dimension that is used as a number: it is whole and fits an `i64`.
+//! * of a dimension that is used as a number: it is an integer and fits an `i64`.
 //!
 //! # What is proved
 //!
@@ -296,7 +296,7 @@ impl<'f> Requirements<'f> {
         self.fits(&t.count().mul(&Dim::from(bytes_of_element(t))), loc);
     }
 
-    /// Both are whole, and the first is at most the second.
+    /// Both are integers, and the first is at most the second.
     fn at_most(&mut self, a: &Dim, b: &Dim, loc: Loc) {
         self.whole(a, loc);
         self.whole(b, loc);

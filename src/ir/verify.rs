@@ -22,7 +22,7 @@
 //! 9. Parameters that are read are declared, with this type, and as many indices as their name has `*`.
 //! 10. Dimensions use only the symbols of the arguments' types: of types, attributes, checks and results.
 //! 11. Places are in files that the module lists.
-//! 12. No extent is a negative number; no size is beyond every machine, as far as numbers tell
+//! 12. No extent is a negative number; no size is beyond every machine, as far as constants show
 //!     (`requirements::too_large`), and no number of a check beyond 64 bits.
 //! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put after it.
 //!

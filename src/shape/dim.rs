@@ -116,7 +116,7 @@ impl Monomial {
     }
 }
 
-/// A whole coefficient and factors with positive exponents.
+/// An integer coefficient and factors with positive exponents.
 pub type Product = (i128, Vec<(Factor, u32)>);
 
 /// Why a dimension has no value.
@@ -226,7 +226,7 @@ impl Dim {
         }
     }
 
-    /// If this is `c * S + k` with whole `c != 0` and `k`: the symbol, `c` and `k`.
+    /// If this is `c * S + k` with integers `c != 0` and `k`: the symbol, `c` and `k`.
     pub fn as_linear(&self) -> Option<(&str, i64, i64)> {
         let (mut symbol, mut c, mut k) = (None, 0, 0);
         for (m, r) in &self.terms {
@@ -390,7 +390,7 @@ impl Dim {
     /// form ([`Dim::as_fraction`]), so that both refuse the same calls.
     ///
     /// # Errors
-    /// An unbound symbol, a quotient that is not whole, a zero divisor, a step beyond `i64`.
+    /// An unbound symbol, a quotient that is not an integer, a zero divisor, a step beyond `i64`.
     pub fn eval(&self, f: &dyn Fn(&str) -> Option<i64>) -> Result<i64, DimError> {
         fn exact(a: i64, b: i64) -> Result<i64, DimError> {
             match (a.checked_rem(b), a.checked_div(b)) {
@@ -480,7 +480,7 @@ impl Dim {
         self.is_exact() && o.is_exact() && o.sub(self).is_provably_nonnegative()
     }
 
-    /// As one fraction: whole-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
+    /// As one fraction: integer-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
     /// (`numerator / divisor` is exact). Terms are `(coefficient, factors with positive exponents)`.
     pub fn as_fraction(&self) -> (Vec<Product>, Product) {
         let mut den: BTreeMap<Factor, i32> = BTreeMap::new();

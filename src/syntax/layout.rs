@@ -9,7 +9,7 @@
 //! 3. `use layer model tap reset state` are keywords only at the start of an item, field or statement,
 //!    before a name; elsewhere they are names like others.
 //! 4. A bracket that is never closed ends before the next keyword that begins a statement or an item;
-//!    the missing closing brackets are put in, marked so that the parser does not complain again.
+//!    the missing closing brackets are inserted, marked so that the parser does not complain again.
 
 use super::ast::MAX_DEPTH;
 use super::token::{Lexeme, Token};
@@ -93,7 +93,7 @@ struct Layout<'t, 'a> {
 }
 
 impl<'a> Layout<'_, 'a> {
-    /// Handles the token at `at` and returns where to go on.
+    /// Handles the token at `at` and returns where to continue.
     fn step(&mut self, at: usize) -> usize {
         let lexeme = self.input[at];
         match lexeme.token {
@@ -161,7 +161,7 @@ impl<'a> Layout<'_, 'a> {
         }
         self.emit(Lexeme { token, ..lexeme });
         if token == Token::Gt && self.level().angles > 0 {
-            // This `>` closes generics, so it is no operator that goes on in the next line.
+            // This `>` closes generics, so it is no operator that continues on the next line.
             self.level().angles -= 1;
             if let Some(Token::Newline) = next {
                 let next = self.skip_newlines(at + 1);
@@ -318,7 +318,7 @@ impl<'a> Layout<'_, 'a> {
         }
     }
 
-    /// Reports nesting beyond the limit, skips what is too deep and puts a placeholder in its stead.
+    /// Reports nesting beyond the limit, skips what is too deep and puts a placeholder in its place.
     fn too_deep(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
         self.was_too_deep = true;
         self.diagnostics.push(
@@ -498,7 +498,7 @@ fn soft_keyword<'a>(name: &str) -> Option<Token<'a>> {
     }
 }
 
-/// True if a statement that ends with this token goes on in the next line.
+/// True if a statement that ends with this token continues on the next line.
 fn continues(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -529,7 +529,7 @@ fn continues(token: Token<'_>) -> bool {
     )
 }
 
-/// True if a token can only go on with what is before it.
+/// True if a token can only continue what is before it.
 fn begins_with_operator(token: Token<'_>) -> bool {
     matches!(
         token,

@@ -159,7 +159,7 @@ fn doc_string(span: Span, text: &str) -> Diagnostic {
         .fix(span, lines.join(&format!("\n{indent}")))
 }
 
-/// What is wrong, and the token to go on with.
+/// What is wrong, and the token to continue with.
 type Wrong<'a> = (Box<Diagnostic>, Option<Token<'a>>);
 
 fn number<'a>(written: &str, span: Span) -> Result<Token<'a>, Wrong<'a>> {

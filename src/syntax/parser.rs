@@ -1,4 +1,4 @@
-//! Runs lexer, layout and grammar over a text, and puts syntax errors into words.
+//! Runs lexer, layout and grammar over a text, and words syntax errors.
 //!
 //! In: a source text. Out: the tree of what could be read, and the diagnostics of what could not.
 //! LALRPOP gives an error as the token that does not fit and the list of those that would; `mistakes` finds

@@ -32,7 +32,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// What stands in square brackets, each read by itself.
+/// The items in square brackets, each read by itself.
 fn items<T>(e: &Expr, item: impl Fn(&Expr) -> Result<T, TextError>) -> Result<Vec<T>, TextError> {
     match &e.kind {
         ExprKind::List(items) => items.iter().map(|p| item(read::single(p)?)).collect(),

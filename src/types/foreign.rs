@@ -251,7 +251,7 @@ impl Body<'_> {
     }
 
     /// A call of an operation with arguments as another library has them: a second one without a name, `dim` for
-    /// `axis`, `True`, a tuple of axes. One message tells the call as it is written here.
+    /// `axis`, `True`, a tuple of axes. One message shows the call as it is written here.
     pub(super) fn other_arguments(&mut self, row: &'static Row, args: &[ast::Arg], span: Span) -> Option<TypedExpr> {
         let Row { name: what, builtin, params, .. } = *row;
         let unnamed = args.iter().filter(|arg| arg.name.is_none()).nth(1).filter(|_| takes_named(builtin));

@@ -1,7 +1,7 @@
 //! The words of other libraries, and how what they say is written here.
 //!
 //! In: the name of a function and its arguments. Out: the expression to write instead, in the author's own operands, or
-//! advice in general words where the operands do not tell.
+//! advice in general words where the operands do not decide.
 
 use super::axes::Shape;
 use super::body::Body;

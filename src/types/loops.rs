@@ -132,7 +132,7 @@ impl Body<'_> {
         None
     }
 
-    /// Reports what stands after a `break`; true once it is told.
+    /// Reports what stands after a `break`; true once it is reported.
     pub(super) fn unreached(&mut self, span: Span, last: Span) -> bool {
         self.diagnostics.push(
             Diagnostic::error(shapes::UNREACHED, "nothing reaches this")

@@ -59,7 +59,7 @@ pub fn file(name: &str) -> Result<&'static [Function], String> {
     read.as_deref().map_err(Clone::clone)
 }
 
-/// The version of a function for a machine with these features: the first of its file that asks for no others.
+/// The version of a function for a machine with these features: the first of its file that requires no others.
 ///
 /// # Errors
 /// No such function, none for these features.

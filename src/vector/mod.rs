@@ -172,7 +172,7 @@ pub struct Function {
     pub result_type: Type,
     /// What its result may be off by; parts of functions say nothing.
     pub bound: Option<Bound>,
-    /// What this body asks of a machine.
+    /// What this body requires of a machine.
     pub requires: Features,
     /// Its instructions; each may use parameters and the results of those before it.
     pub insts: Vec<Inst>,

@@ -95,7 +95,7 @@ fn scalar(x: f32) -> Tensor {
     Tensor::from_f32(Vec::new(), &[x]).unwrap()
 }
 
-/// A loop that never ends uses the interpreters' budget up, and compiled code asks whether to go on, even where it launches
+/// A loop that never ends uses the interpreters' budget up, and compiled code asks whether to continue, even where it launches
 /// nothing.
 #[test]
 fn a_loop_without_end_can_be_ended() {

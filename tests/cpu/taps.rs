@@ -234,7 +234,7 @@ fn examples_launch_the_same_kernels_beside_taps() {
     assert!(seen >= 6, "{seen}");
 }
 
-/// What only a tap needs may fail, and does so in calls that ask for it.
+/// What only a tap needs may fail, and does so in calls that request it.
 #[test]
 fn what_nobody_asks_for_does_not_fail() {
     let source = "model M {\n    w: f32[4, 3]\n    pub fn forward(x: f32[S], at: i32[N]) -> f32[S] {\n        \

@@ -9,7 +9,7 @@ use attnc::shape::Elem;
 use attnc::vector::routine::interp::{Memory, Pointer, RuntimeValue, run};
 use attnc::vector::routine::{Type, text, verify};
 
-/// Rows with a sum, a maximum, a function, elements of 16 bits, and columns that are no whole vector.
+/// Rows with a sum, a maximum, a function, elements of 16 bits, and columns that are not full vectors.
 const PROGRAM: &str = "/// Rows of 20: softmax, rounded.
 model Rows<S> {
     pub fn forward(x: f32[S, 20], y: bf16[S, 20]) -> bf16[S, 20] {

@@ -48,7 +48,7 @@ fn is_packed(body: &Body, v: tile::Value) -> bool {
     }
 }
 
-/// Is it read from what a call asks for of a tap?
+/// Is it read from the part of a tap that a call requests?
 fn asks_for_a_tap(body: &Body, v: tile::Value) -> bool {
     match body.def_inst(v) {
         Some(InstData { op: Op::Tap { name }, .. }) => TapPart::read(name).1 == TapPart::Asked,

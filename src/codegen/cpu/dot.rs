@@ -1,7 +1,7 @@
 //! `dot`: a product of tiles in scratch or in place, as register tiles of four rows by eight columns.
 //!
-//! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to whole vectors, so
-//! columns are computed in whole vectors too; what is computed past the last column is never read. A right operand may
+//! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to full vectors, so
+//! columns are computed in full vectors too; what is computed past the last column is never read. A right operand may
 //! be narrower in memory (`bf16`, or integers with scales): it is widened where it is loaded. Sums start with 0, in
 //! registers, and are added to the accumulator at their end.
 

@@ -15,7 +15,7 @@ use crate::tile::Width;
 use crate::vector::expand::{self, Expanded, Need};
 use crate::vector::{Features, Function, Inst, Op, Type, library};
 
-/// What the processors of a level have of what functions ask for.
+/// What the processors of a level have of what functions require.
 pub fn features(width: Width) -> Features {
     match width {
         Width::V128 => Features::PLAIN,

@@ -411,7 +411,7 @@ mod tests {
     use super::{Cpu, asked};
     use crate::runtime::{abi::level, descriptor::features_of};
 
-    /// The library's table of names and what it asks of a processor are those of the machines that have names.
+    /// The library's table of names and what it requires of a processor are those of the machines that have names.
     #[test]
     fn named_machines_ask_for_what_the_runtime_knows_by_their_names() {
         assert_eq!(Cpu::NAMED.map(Cpu::name), level::NAMES);

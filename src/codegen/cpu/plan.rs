@@ -113,7 +113,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Asks the caller whether to go on, as each launch does: a launch of nothing, told by its arguments being null.
+    /// Asks the caller whether to continue, as each launch does: a launch of nothing, recognised by its null arguments.
     fn ask_to_go_on(&mut self, launching: &Launching<'_>) {
         let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);
         let zero = self.int(0);

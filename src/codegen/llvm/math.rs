@@ -65,7 +65,7 @@ impl<'c> Emit<'_, 'c> {
         self.floats_intrinsic("llvm.copysign", &[a, x])
     }
 
-    /// What functions may ask for.
+    /// What functions may require.
     pub(super) fn features(&self) -> Features {
         // LLVM's conversions to integers are more than one instruction: `round` gains nothing here.
         Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN }

@@ -18,7 +18,7 @@ pub(super) struct Sum {
     pub(super) places: Vec<Operand>,
     /// The sum of the blocks before this one.
     pub(super) before: Option<Operand>,
-    /// The sum of the elements beyond the last whole vector.
+    /// The sum of the elements beyond the last full vector.
     pub(super) last: Option<Operand>,
 }
 

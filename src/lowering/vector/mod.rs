@@ -39,7 +39,7 @@ pub struct Shape {
     pub registers: u32,
     /// What instructions there are.
     pub features: Features,
-    /// Can vectors be read and written in part, under a mask? Where they cannot, the elements beyond the last whole vector of
+    /// Can vectors be read and written in part, under a mask? Where they cannot, the elements beyond the last full vector of
     /// a row are added up one after another.
     pub masks: bool,
     /// How many vectors go at a time at most. Code that a general compiler makes of a routine takes it as long as it is.

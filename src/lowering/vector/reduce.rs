@@ -7,7 +7,7 @@
 //! stay one chain over the rows. Truth values are reduced as `i32`, 0 and -1.
 //!
 //! Where vectors go singly, sums of floats along long rows are made in blocks of columns, whose sums are added. Where there
-//! are no masks, elements beyond the last whole vector are added up by themselves, in order, and to the rest at the end.
+//! are no masks, elements beyond the last full vector are added up by themselves, in order, and to the rest at the end.
 
 use super::accumulators::{Sum, sum_of};
 use super::frame::{Along, Count};
@@ -195,7 +195,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Adds up what is beyond the last whole vector.
+    /// Adds up what is beyond the last full vector.
     fn add_last(&mut self, i: Inst, x: Operand, mask: Operand) -> Option<()> {
         let (x, count) = match self.f.cols {
             Count::Static(n) => (x, n % self.lanes()),

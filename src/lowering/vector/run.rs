@@ -4,7 +4,7 @@
 //! (0), in the outer loop (1), in the inner loop (2); each instruction stands at the least depth at which its operands are
 //! known. The inner loop goes through columns, several vectors at a time, one vector's work after another's: the processor
 //! overlaps them, and few registers are live. Where rows are reduced, it is the inner loop that goes through rows, for a few
-//! vectors of columns, and the sums stay in registers. Columns that are no whole vector are done under a mask.
+//! vectors of columns, and the sums stay in registers. Columns that are not full vectors are done under a mask.
 //!
 //! What lies in scratch from before the run and is overwritten in it is read first at each place.
 
@@ -294,7 +294,7 @@ impl<'a> Lower<'a> {
         Some(())
     }
 
-    /// What changes from turn to turn of a loop.
+    /// What changes from iteration to iteration of a loop.
     fn changing(&mut self, counter: Counter) -> Vec<&mut Operand> {
         let mut all = Vec::new();
         match counter {

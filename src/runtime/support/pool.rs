@@ -29,7 +29,7 @@ const MOST_THREADS: usize = 256;
 const SPINS: u32 = 4000;
 /// No thread is woken for what would take less than this, in nanoseconds. Those that are awake take part in any case.
 const WORTHWHILE: i64 = 15_000;
-/// One in this many points tells how long the others will take.
+/// One in this many points is timed to estimate how long the others will take.
 const TRIED: u32 = 64;
 /// A kernel that is given fewer bytes is not worth telling anybody about, in any state of the threads: it takes about
 /// as long as that, or less.
@@ -268,7 +268,7 @@ pub(crate) struct Pool {
     process: i32,
 }
 
-/// What a new thread is told.
+/// What a new thread is given.
 struct Start {
     shared: *const Shared,
     worker: usize,

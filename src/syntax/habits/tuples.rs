@@ -53,7 +53,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     out
 }
 
-/// The result of a function, from its `->` on; returns where to go on.
+/// The result of a function, from its `->` on; returns where to continue.
 fn result<'a>(
     lexemes: &[Lexeme<'a>],
     scan: &Scan,
@@ -87,7 +87,7 @@ fn result<'a>(
     end.max(arrow + 1)
 }
 
-/// A statement; returns where to go on.
+/// A statement; returns where to continue.
 fn statement<'a>(
     lexemes: &[Lexeme<'a>],
     scan: &Scan,

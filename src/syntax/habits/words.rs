@@ -75,7 +75,7 @@ impl<'a> Words<'_, 'a> {
         self.out.push(Lexeme { token, span, tainted: true });
     }
 
-    /// Looks at a token; returns where to go on.
+    /// Looks at a token; returns where to continue.
     fn step(&mut self, at: usize) -> usize {
         let lexeme = self.lexemes[at];
         let place = self.scan.place(at);

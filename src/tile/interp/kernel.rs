@@ -498,7 +498,7 @@ impl KernelRun<'_> {
         Ok(RuntimeValue::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))
     }
 
-    /// Bits, and the columns of numbers with their scales, of a product that sums whole groups.
+    /// Bits, and the columns of numbers with their scales, of a product that sums full groups.
     fn numbers_of_groups(
         &mut self,
         body: &Body,

@@ -44,7 +44,7 @@
 //! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`, `load_pairs`, `pair_rows`) is the
 //!     right operand of `dot` alone; a `bf16` window may be the left one where the right one is in pairs (`load_pairs`,
 //!     `pair_rows`). A right operand in place of more than one column begins at its buffer's first column; the buffer has
-//!     a known number of columns, side by side, and at least as many as the whole vectors of the kernel's level that the
+//!     a known number of columns, side by side, and at least as many as the full vectors of the kernel's level that the
 //!     tile takes.
 //!
 //! Of kernels scheduled for a GPU (`gpu`):
@@ -76,7 +76,7 @@
 //!     negative; the packed area is no larger than what lies in it.
 //! 26. A launch writes results, taps, slots and, in the plan that prepares it, the packed area alone: no argument of the
 //!     caller's, and no parameter.
-//! 27. A dimension with a divisor is whole by the conditions of the entry point.
+//! 27. A dimension with a divisor is an integer by the conditions of the entry point.
 //!
 //! What cannot be proved is rejected. A plan can make it provable by `check_index`, an error of the call where it fails: what it
 //! checks of dimensions before its first launch is known in its kernels too.

@@ -177,13 +177,13 @@ impl Builder {
         self.routine.body.block(block).args.clone()
     }
 
-    /// The block at hand goes on at another one.
+    /// The current block jumps to another one.
     pub fn jump(&mut self, block: Block, args: &[Value]) {
         let call = BlockCall { block, args: args.to_vec() };
         self.routine.body.terminate(self.now, Terminator::Br(call));
     }
 
-    /// The block at hand goes on at the first block if the condition holds, else at the second.
+    /// The current block jumps to the first block if the condition holds, else to the second.
     pub fn branch(&mut self, condition: Value, then: (Block, &[Value]), otherwise: (Block, &[Value])) {
         let call = |(block, args): (Block, &[Value])| BlockCall { block, args: args.to_vec() };
         let (then, otherwise) = (call(then), call(otherwise));

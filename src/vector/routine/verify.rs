@@ -6,7 +6,7 @@
 //!
 //! 1. Vectors have a power of two of lanes, 1 to 64.
 //! 2. Parameters are scalars, indices and addresses, all different.
-//! 3. Blocks, instructions and jumps are what [`crate::ssa::verify`] asks of every body; the entry has no arguments, and a
+//! 3. Blocks, instructions and jumps are what [`crate::ssa::verify`] requires of every body; the entry has no arguments, and a
 //!    routine returns nothing. Definitions dominate uses.
 //! 4. Values have a type that exists; lanes are one, or as many as the routine's vectors have.
 //! 5. Operands and result fit the operation (`rules`), constants their type.

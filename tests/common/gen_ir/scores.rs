@@ -10,7 +10,7 @@ use attnc::shape::{Dim, Elem, TensorType};
 use super::Gen;
 
 impl Gen {
-    /// Something that looks like attention, now and then spelled otherwise.
+    /// Something that looks like attention, now and then written otherwise.
     pub(super) fn attention(&mut self) {
         let Some((q, k, v)) = self.operands() else { return };
         let (qt, t) = (self.ty(q), self.ty(k).shape);

@@ -141,7 +141,7 @@ fn source(cases: &[Case]) -> String {
     source + "}\n"
 }
 
-/// So many rows, all the same: whole vectors, and some left over.
+/// So many rows, all the same: full vectors, and some left over.
 const ROWS: usize = 19;
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! A tile register is 16 rows of 64 bytes. Four are sums: two bands of 16 rows by two vectors of columns; two are of `a` (a
 //! band, 32 steps), two of `b` (16 pairs of steps, a vector of columns). So each tile that is loaded is used
-//! twice, and four chains of sums run side by side: four products for four loads, each load placed right behind the product that
+//! twice, and four chains of sums run side by side: four products for four loads, each load placed right after the product that
 //! was the last to read its register. The last rows have bands that are lower, or one band.
 //!
 //! Where the sums take the accumulator's place and there are more than two bands, steps are taken in blocks of
@@ -143,12 +143,12 @@ pub(super) fn tiles(shape: TilesShape, commented: bool) -> Result<(Vec<u8>, Comm
 struct Operands {
     /// Of `a`, those of each band.
     left: [MemoryOperand; 2],
-    /// Of `b`, bytes from its row at hand.
+    /// Of `b`, bytes from its current row.
     right: i32,
 }
 
 impl Operands {
-    /// Those at hand.
+    /// The current ones.
     fn here() -> Operands {
         Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 0)), right: 0 }
     }
@@ -287,7 +287,7 @@ impl Tiles {
         self.asm.bind(done);
     }
 
-    /// Writes the configuration of whole tiles, and makes it hold.
+    /// Writes the configuration of full tiles, and makes it hold.
     fn write_configuration(&mut self) {
         let zero = Register::ZMM0;
         self.asm.comment("tiles of 16 rows of 64 bytes");

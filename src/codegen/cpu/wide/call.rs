@@ -18,7 +18,7 @@ use crate::runtime::abi::context;
 use crate::shape::Elem;
 use crate::tile::{self, Cpu, DotMode, Extent, Inst, InstData, MOST_PANEL_PITCH, Op, Space, TileType, Type, Width};
 
-/// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
+/// The vectors that a tile's columns take, if it lies in scratch in full vectors.
 pub(super) fn vectors(t: &TileType, width: Width) -> Option<i32> {
     if t.cols.is_one() || t.element_bytes() != 4 {
         return None;

@@ -52,13 +52,13 @@ pub(super) struct DotShape {
     pub(super) vectors: i32,
     /// What `b` is made of.
     pub(super) right: Right,
-    /// Are elements of `a` rounded in groups, where `b` is integers and the steps are whole groups, and multiplied as
+    /// Are elements of `a` rounded in groups, where `b` is integers and the steps are full groups, and multiplied as
     /// bytes?
     pub(super) groups: bool,
     /// Do all sums start with one number? Else they start with 0, and what lies in the accumulator's place is added.
     pub(super) filled: bool,
     /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
-    /// meanwhile, a little in each turn of the inner loop, so that the first register tile does not wait for it.
+    /// meanwhile, a little in each iteration of the inner loop, so that the first register tile does not wait for it.
     pub(super) far: bool,
     /// Lines of a row of the result that are fetched for writing while the sums are made; none if it is not known where
     /// the result goes.
@@ -113,7 +113,7 @@ pub(super) const LINE: i32 = 64;
 const PAGE: i32 = 4096;
 /// Rows of a register tile whose lines would all be in one set: of its twelve, one is left for what passes.
 const ALIASED_ROWS: i32 = 11;
-/// Lines that are fetched for later in each turn of the inner loop: half of what a turn reads of `b`, or a quarter.
+/// Lines that are fetched for later in each iteration of the inner loop: half of what an iteration reads of `b`, or a quarter.
 const FAR_LINES: i32 = 2;
 
 pub(super) const WORDS: Register = Register::RDI;

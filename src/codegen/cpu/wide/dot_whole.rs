@@ -75,7 +75,7 @@ impl Dot {
         self.width == Width::V512 && s.groups && fits
     }
 
-    /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
+    /// Does everything if the steps are full groups; else continues with what follows. `WORDS` is as the leaf was given it.
     pub(super) fn whole(&mut self, done: Label) {
         let other = self.asm.label();
         let words = [(0, A), (1, STRIDE), (2, PANEL), (3, ACC), (4, ROWS_LEFT), (5, INNER)];

@@ -6,7 +6,7 @@
 //!
 //! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the
 //! entry point's conditions hold; and what a plan checks by `check_index` before its first launch does. A kernel is checked once
-//! for each set of facts of the plans that launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions make it whole.
+//! for each set of facts of the plans that launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions make it an integer.
 
 mod flow;
 mod kernel;

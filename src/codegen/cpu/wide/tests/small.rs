@@ -3,7 +3,7 @@
 use super::{check, floats};
 use crate::tile::interp::Argument;
 
-/// Numbers that are not all alike: small whole ones, and every seventh something special.
+/// Numbers that are not all alike: small integers, and every seventh something special.
 fn numbers(n: usize) -> Argument {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-40, 3.5, 2_147_483_648.0];
     floats((0..n).map(|i| if i % 7 == 3 { special[i / 7 % 7] } else { (i * 37 % 23) as f32 - 11.0 }))
