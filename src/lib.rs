@@ -9,11 +9,10 @@
 //!   typed AST     types/            names resolved, shapes inferred with symbolic dimensions (shape/)
 //!   graph IR      ir/               SSA in CFG form, tensors as values (made by lowering/graph/)
 //!     passes      passes/           simplify, CSE, DCE, LICM, canonical forms, fusion
-//!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled: but for fused attention, one text
-//!                                   for every target
+//!   tile IR       tile/             kernels and plans (made by lowering/tile/), unscheduled: one text for every target
 //!     simplify    tile/simplify.rs  merges repeated operations on indices and scalars, folds constants
-//!     schedule    tile/schedule.rs  what products read (panels, packed before all calls or just before) and in which tiles,
-//!                                   which operations share a loop nest, where each tile lives
+//!     schedule    tile/schedule.rs  which kernels compute an attention, what products read (panels, packed before all calls or
+//!                                   just before) and in which tiles, which operations share a loop nest, where each tile lives
 //!   vector IR     vector/           what a `run` does, vector by vector (made by lowering/vector/), and the elementary
 //!                                   functions (exp, sin, pow), each written once for all widths and back ends
 //!   code          codegen/cpu/      Cranelift, 128-bit vectors; wide/: leaf functions of 256 and 512 bits, our own
@@ -95,8 +94,9 @@
 //!   sink: `passes::separate_taps`).
 //! * **One way for all levels of processors.** Lowering and schedule are written once. Unscheduled products read buffers as
 //!   they lie, in tiles that say nothing of a machine; panels, packing, pairs of `bf16` steps and the sizes of tiles are steps of the
-//!   schedule (`tile/schedule/panels.rs`), which takes a machine's numbers (`tile::Target`), lanes, registers and features. Of these
-//!   numbers lowering asks for attention alone: how many queries a tile has, and which form of the kernel a call takes. A level is
+//!   schedule (`tile/schedule/panels.rs`), which takes a machine's numbers (`tile::Target`), lanes, registers and features. So are
+//!   the forms of attention (`tile/schedule/attention.rs`): an unscheduled kernel says the algorithm alone, one key after another with an
+//!   online softmax (`tile/attention.rs`), and the schedule finds it by its structure. Lowering takes no target. A level is
 //!   a machine with a name (`tile::Cpu`): the width of its vectors and a set of features. Levels are only partially ordered: code for one runs wherever all of its features are present. A library has kernels and
 //!   plans for each level; which of them run is decided when a model is opened, by what the processor has.
 //! * **Functions are compiled independently.** Code generation declares all functions, compiles each from its kernel or plan

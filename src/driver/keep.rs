@@ -90,7 +90,7 @@ pub(super) fn tell_losses(
     s.stage("compare packed weights");
     let verified = ir::verify(graph).map_err(|errors| errors.to_string());
     let packed = verified
-        .and_then(|graph| lower(graph, level))
+        .and_then(lower)
         .and_then(|tiles| tile::packed_weights(&tiles, level, choice))
         .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
     // It is known to be readable, since the model has opened it.

@@ -257,9 +257,9 @@ impl Tiers {
     ) -> Result<Tiers, CommandError> {
         s.stage("lower to tile IR");
         let graph = ir::verify(graph).map_err(|errors| bug("the passes", &errors.to_string(), None))?;
-        let lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level)?)))?;
+        let tiles = lower_to_tiles(graph)?;
         s.stage("schedule");
-        let mut tiers = at_once(lowered, |(level, tiles)| Ok((level, schedule(&tiles, level, weights)?)))?;
+        let mut tiers = at_once(levels.to_vec(), |level| Ok((level, schedule(&tiles, level, weights)?)))?;
         // The level for byte dot products needs quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         Ok(Tiers { list: tiers, is_text: false })
@@ -317,8 +317,8 @@ pub(super) fn tell_what_lacks(s: &mut Session, tiers: &Tiers, levels: &Levels, f
 }
 
 /// Kernels and plans, not scheduled yet.
-fn lower_to_tiles(graph: ir::Verified<'_>, level: Cpu) -> Result<VerifiedModule, CommandError> {
-    lowering::tile::lower(graph, level).map_err(|complaint| {
+fn lower_to_tiles(graph: ir::Verified<'_>) -> Result<VerifiedModule, CommandError> {
+    lowering::tile::lower(graph).map_err(|complaint| {
         let text = ir::text::print(&graph);
         bug(
             "lowering to tile IR",

@@ -205,6 +205,11 @@ impl KernelBuilder {
         value
     }
 
+    /// A parameter, by its place among them.
+    pub fn param(&self, number: usize) -> Option<Value> {
+        self.inner.params.get(number).map(|p| p.value)
+    }
+
     /// Adds an axis to the grid; the number of the grid point along it.
     pub fn grid_axis(&mut self, extent: &Dim, step: i64) -> Value {
         let value = self.inner.body.add_param(Type::Index);
@@ -259,6 +264,18 @@ impl KernelBuilder {
     /// The value of a dimension as a scalar.
     pub fn dim_scalar(&mut self, d: &Dim, elem: Elem) -> Value {
         self.value(Op::DimValue(d.clone()), Vec::new(), Type::Scalar(elem))
+    }
+
+    /// A literal in the type in which it is computed, rounded to its own type.
+    pub fn literal(&mut self, value: Scalar, elem: Elem) -> Value {
+        let v = self.scalar(value, super::computed(elem));
+        self.narrow(v, elem)
+    }
+
+    /// The value of a dimension in the type in which it is computed, rounded to its own type.
+    pub fn dim_literal(&mut self, d: &Dim, elem: Elem) -> Value {
+        let v = self.dim_scalar(d, super::computed(elem));
+        self.narrow(v, elem)
     }
 
     /// A tile of one literal.

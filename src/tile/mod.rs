@@ -28,6 +28,7 @@
 //! The contract is the text of [`verify`]; the syntax is in [`text`]; the semantics, by definition, in [`interp`].
 
 mod arena;
+pub(crate) mod attention;
 mod body;
 mod builder;
 pub mod cost;
@@ -45,6 +46,7 @@ mod schedule;
 mod simplify;
 mod target;
 pub mod text;
+mod tiling;
 mod types;
 pub mod verify;
 mod view;
@@ -60,9 +62,11 @@ pub use kernel::{GpuArch, GridAxis, Kernel, Module, Param, ParamMode, Part, Plan
 pub(crate) use kernels::Kernels;
 pub(crate) use op::computed;
 pub use op::{AllowedIn, GROUP, Op, TapPart};
-pub use schedule::{Loss, PackedWeight, WeightChoice, WeightFormat, packed_weights, schedule, schedule_kernel};
-pub(crate) use schedule::{in_columns, with_repeats, without_repeats};
+pub use schedule::{
+    Loss, PackedWeight, WeightChoice, WeightFormat, choose_forms, packed_weights, schedule, schedule_kernel,
+};
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};
+pub(crate) use tiling::{AxisRole, ELEMENTWISE, Position, copy, merge_axes};
 pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};
 pub(crate) use view::View;

@@ -380,6 +380,27 @@ operations! {
 }
 
 impl Op {
+    /// Does it compute an element of a tile from those at the same place, or nothing of a tile?
+    pub(crate) fn is_elementwise(&self) -> bool {
+        matches!(
+            self,
+            Op::Const(_)
+                | Op::DimValue(_)
+                | Op::Unary(_)
+                | Op::Binary(_)
+                | Op::Compare(_)
+                | Op::Select
+                | Op::Cast
+                | Op::Narrow { .. }
+                | Op::LoadScalar
+                | Op::Load { .. }
+                | Op::Store { .. }
+                | Op::Full
+                | Op::Copy
+                | Op::Iota { .. }
+        )
+    }
+
     /// The dimensions in its attributes.
     pub fn dims(&self) -> Vec<&Dim> {
         match self {

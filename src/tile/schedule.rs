@@ -2,35 +2,39 @@
 //!
 //! In: an unscheduled module. Out: the same module scheduled. What it does, in order:
 //!
-//! 0. **Panels.** Products get panels for right operands, packed before all calls or just before, and tiles of the machine's
+//! 0. **Forms.** Attention, of which an unscheduled kernel says the algorithm alone, is computed by kernels for the machine, in the
+//!    form that fits the call (`attention`).
+//! 1. **Panels.** Products get panels for right operands, packed before all calls or just before, and tiles of the machine's
 //!    sizes (`panels`).
 //!
 //! Then, of each kernel:
 //!
-//! 1. **Steps.** A product over many steps becomes a loop over blocks of them, whose sums are added (`steps`).
-//! 2. **Windows.** What products can read in place is not copied (`windows`), and sums that start with a number are not
+//! 2. **Steps.** A product over many steps becomes a loop over blocks of them, whose sums are added (`steps`).
+//! 3. **Windows.** What products can read in place is not copied (`windows`), and sums that start with a number are not
 //!    filled with it first.
-//! 3. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
+//! 4. **Group.** The tile operations of a block go into `run` regions. An operation joins the first run of its own
 //!    iteration space (rows x columns) in which its operands are there; a reduction's result is there after its run, and a
 //!    run reduces along one axis alone. Loads, fills and counters cost no more in a second place than a detour through
 //!    scratch, so each run that uses one has its own; work on these alone that is used once goes to its use. `dot`,
 //!    `transpose` and `pair_rows` stand alone.
-//! 4. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
+//! 5. **Place.** A tile that only its own run uses is in registers. The operands and results of what stands alone, the
 //!    results of reductions, arguments of blocks and whatever a later run uses live in scratch.
-//! 5. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
+//! 6. **Share.** Tiles in scratch that are never live together share memory: first those that save a copy (a jump's
 //!    argument and what it is given; the accumulator and the result of a `dot`; an operand and a result of the same shape
 //!    in one run), then any, first fit. Each jump hands over copies; those that share with what they copy go away.
 //!
-//! 6. **Sum.** Each product gets the best mode that the CPU has and its operands fit ([`DotMode`]): how its sums are rounded.
+//! 7. **Sum.** Each product gets the best mode that the CPU has and its operands fit ([`DotMode`]): how its sums are rounded.
 //!
-//! What it does not do: choose the rows and columns of tiles but for products (the lowering did), pass tiles over a conditional jump. That it refuses.
+//! What it does not do: choose the rows and columns of tiles but for products and attention (the lowering did), pass tiles over a conditional jump. That it refuses.
 
+mod attention;
 mod formats;
 mod joined;
 mod losses;
 mod packing;
 mod pairs;
 mod panels;
+mod plans;
 mod products;
 mod quantise;
 mod sharing;
@@ -49,7 +53,6 @@ use super::{
 use crate::source::Loc;
 pub use formats::{WeightChoice, WeightFormat};
 pub use losses::{Loss, PackedWeight};
-pub(crate) use packing::{in_columns, with_repeats, without_repeats};
 use sharing::{Sharing, insts_of, step_back};
 
 /// Schedules a module for a level: what its products read, its kernels, and which slots of the arena share memory. Packed
@@ -61,7 +64,10 @@ pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> 
     let is_open = module.kernels.iter().any(|k| k.state == State::Unscheduled);
     let scheduled = module.clone().changed(|module| {
         // Kernels that access something else than before.
-        let (_, mut changed) = panels::choose(module, &Target::from(level), weights)?;
+        let target = Target::from(level);
+        let attentions = attention::expand(module, target)?;
+        let (_, mut changed) = panels::choose(module, &target, weights)?;
+        changed.extend(attentions);
         for kernel in &mut module.kernels {
             match schedule_in_steps(kernel, level) {
                 Ok(false) => {}
@@ -75,6 +81,16 @@ pub fn schedule(module: &VerifiedModule, level: Cpu, weights: &WeightChoice) -> 
         Ok(changed)
     });
     scheduled.map_err(|(_, complaint)| complaint)
+}
+
+/// Gives each attention of a module the forms that a level has for it, and does nothing else: what [`schedule`] begins with. The
+/// kernels stay unscheduled.
+///
+/// # Errors
+/// A form that cannot be written, a bug in attnc.
+pub fn choose_forms(module: &VerifiedModule, level: Cpu) -> Result<VerifiedModule, String> {
+    let chosen = module.clone().changed(|module| attention::expand(module, Target::from(level)));
+    chosen.map_err(|(_, complaint)| complaint)
 }
 
 /// The parameters that a schedule for a level would pack in fewer bytes, each with what is packed of it, in order of name.

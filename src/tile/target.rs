@@ -1,7 +1,7 @@
 //! What the layout of operands depends on: a machine's numbers, and how its products take their operands.
 //!
 //! In: a machine that kernels are scheduled for. Out: a [`Target`], which is data: what the schedule chooses panels by, and
-//! lowering the form of attention, which knows no machine but this. So what a machine has in hand (features, registers, widths)
+//! the forms of attention. So what a machine has in hand (features, registers, widths)
 //! is compared here and in the schedule alone. What it must not know: kernels.
 
 use super::{Cpu, Feature, Width};

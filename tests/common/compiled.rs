@@ -34,7 +34,7 @@ pub(crate) fn scheduled(module: &Module, level: Cpu) -> tile::Module {
 /// The same, with packed weights in a format.
 pub(crate) fn scheduled_with(module: &Module, level: Cpu, weights: impl Into<WeightChoice>) -> tile::Module {
     let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
-    let tiles = lowering::tile::lower(verified, level).unwrap_or_else(|e| panic!("lowering: {e}"));
+    let tiles = lowering::tile::lower(verified).unwrap_or_else(|e| panic!("lowering: {e}"));
     let tiles = tile::schedule(&tiles, level, &weights.into()).unwrap_or_else(|e| panic!("schedule: {e}"));
     tiles.into_module()
 }

@@ -91,7 +91,7 @@ impl Everywhere {
 
     fn tiled(&self, module: &Module, scheduled: bool, calls: &[(&str, Vec<Tensor>)]) -> Vec<Given> {
         let verified = ir::verify(module).unwrap_or_else(|e| panic!("{e}"));
-        let mut tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap_or_else(|e| panic!("{e}"));
+        let mut tiles = attnc::lowering::tile::lower(verified).unwrap_or_else(|e| panic!("{e}"));
         if scheduled {
             let weights = tile::WeightChoice::default();
             tiles = tile::schedule(&tiles, Cpu::PORTABLE, &weights).unwrap_or_else(|e| panic!("{e}"));

@@ -21,7 +21,7 @@ fn tensor(shape: &[usize], seed: u64) -> Tensor {
 /// The launches of a step: of the block of `f`'s plan in which there is a product of the state, by the stem of the kernel's name.
 fn step(program: &Everywhere) -> Vec<String> {
     let verified = ir::verify(&program.optimised).unwrap();
-    let tiles = lower(verified, Cpu::PORTABLE).unwrap().into_module();
+    let tiles = lower(verified).unwrap().into_module();
     let plan = tiles.plans.iter().find(|p| p.name == "f" && p.variant == PlanVariant::Plain).expect("a plan");
     let launches = |b: &tile::Block| -> Vec<String> {
         let insts = plan.body.block(*b).insts.iter();

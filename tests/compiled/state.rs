@@ -6,7 +6,7 @@ use crate::{compiled, everywhere, front};
 use attnc::ir;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Cpu, Op, PlanVariant};
+use attnc::tile::{self, Op, PlanVariant};
 use everywhere::Everywhere;
 
 fn tensor(shape: &[usize], f: impl Fn(usize) -> f32) -> Tensor {
@@ -117,7 +117,7 @@ fn a_cache_continues_where_it_ended() {
     assert!(given[0].is_ok() && given[1].is_err());
     // The cache is written in place: nothing of its size is copied or has a slot.
     let verified = ir::verify(&program.optimised).unwrap();
-    let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap().into_module();
+    let tiles = attnc::lowering::tile::lower(verified).unwrap().into_module();
     let plan = tiles.plans.iter().find(|p| p.variant == PlanVariant::Plain).unwrap();
     let cache = 2 * 8 * 6 * 4;
     assert!(plan.slots.iter().filter_map(|s| s.bytes.as_const()).all(|bytes| bytes < cache / 2));

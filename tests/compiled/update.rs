@@ -6,7 +6,7 @@ use crate::{compiled, everywhere, front};
 use attnc::ir;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Cpu, Op, PlanVariant};
+use attnc::tile::{self, Op, PlanVariant};
 use everywhere::Everywhere;
 
 fn tensor(shape: &[usize], f: impl Fn(usize) -> f32) -> Tensor {
@@ -33,7 +33,7 @@ fn values(given: &everywhere::Given) -> Vec<Vec<f64>> {
 /// The plan of `f`: for each block its launches, by the stem of the kernel's name.
 fn launches(program: &Everywhere) -> Vec<Vec<String>> {
     let verified = ir::verify(&program.optimised).unwrap();
-    let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap().into_module();
+    let tiles = attnc::lowering::tile::lower(verified).unwrap().into_module();
     let plan = tiles.plans.iter().find(|p| p.name == "f" && p.variant == PlanVariant::Plain).expect("a plan");
     let block = |b: &tile::Block| {
         let insts = plan.body.block(*b).insts.iter();
@@ -78,7 +78,7 @@ fn a_loop_stacks_its_results_in_place() {
     // The product of the state with what follows it, the row, the state for the next step; that of the inputs is before the loop.
     assert_eq!(body.len(), 3, "{body:?}");
     let verified = ir::verify(&program.optimised).unwrap();
-    let tiles = attnc::lowering::tile::lower(verified, Cpu::PORTABLE).unwrap().into_module();
+    let tiles = attnc::lowering::tile::lower(verified).unwrap().into_module();
     let whole = tiles.plans[0].slots.iter().filter(|s| s.bytes.as_const().is_none()).count();
     assert_eq!(whole, 2, "slots of the size of the result: itself, and the products of the inputs");
 }

@@ -73,8 +73,7 @@ fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, 
 
 /// Tile IR of a module, unscheduled, and scheduled with slots that share memory; then with its runs as vector IR for a CPU.
 fn tiles(module: &Module, p: &Program, cpu: Cpu, want: &Result<Outcome<Bounded>, EvalError>) -> Option<String> {
-    let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}")), Cpu::PORTABLE)
-    {
+    let mut tiles = match attnc::lowering::tile::lower(verify(module).unwrap_or_else(|e| panic!("{e}"))) {
         Ok(t) => t,
         Err(e) => return Some(format!("is not lowered: {e}")),
     };

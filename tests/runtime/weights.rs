@@ -114,7 +114,7 @@ fn every_f16_becomes_the_same_f32() {
     let text = "param \"w\" : f32[65536]\n\nfunc @f(%0 \"n\": i32[1]) -> (f32[65536]) {\n^bb0:\n  \
                 %1 = param \"w\" : f32[65536]\n  return %1\n}\n";
     let module = attnc::ir::text::parse(text, Default::default()).unwrap_or_else(|e| panic!("{:?}", e.sorted())).module;
-    let tiles = attnc::lowering::tile::lower(attnc::ir::verify(&module).unwrap(), Cpu::PORTABLE).unwrap();
+    let tiles = attnc::lowering::tile::lower(attnc::ir::verify(&module).unwrap()).unwrap();
     let tiles = attnc::tile::schedule(&tiles, Cpu::PORTABLE, &attnc::tile::WeightChoice::default())
         .unwrap_or_else(|complaint| panic!("{complaint}"));
     let model =

@@ -26,7 +26,7 @@ fn gpt2(layers: i64, width: i64, heads: i64, words: i64, weights: WeightFormat) 
 fn printed(source: &str, dims: &[(&str, i64)], weights: WeightFormat) -> String {
     let mut graph = front::module("bounds.attn", source, &front::options(dims)).unwrap();
     optimise(&mut graph, &Options::default(), &mut Collected::default()).unwrap();
-    let tiles = lower(attnc::ir::verify(&graph).unwrap(), Cpu::PORTABLE).unwrap();
+    let tiles = lower(attnc::ir::verify(&graph).unwrap()).unwrap();
     let tiles = tile::schedule(&tiles, Cpu::PORTABLE, &weights.into()).unwrap();
     without_places(&text::print(&tiles))
 }

@@ -106,7 +106,7 @@ pub(super) fn finish(shared: &mut Shared, out: &mut tile::Module) -> Result<(), 
             let whole = View::whole(from.root, &TensorType::new(from.elem, j.shape.clone()));
             let stop = start.add(from.shape.get(j.axis).ok_or("an axis is missing")?);
             let to = whole.slice(j.axis, &start, &stop);
-            let call = map::copy("join", &from, &to)?;
+            let call = map::copy("join", &from, &to);
             let [from, to] = call.buffers.as_slice() else { return Err("a copy has two operands".into()) };
             let area = Area { offset: j.offset, whole: j.shape.clone(), start: to.offset.clone(), part: to.clone() };
             let sources = std::slice::from_ref(from);

@@ -9,15 +9,10 @@
 //! ```
 
 use super::Call;
-use super::region::{Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
+use super::region::{Operand, Position, Region, buffer_type, counts_along_axes, merge_axes};
 use crate::ir::{Function, Terminator};
 use crate::shape::Dim;
-use crate::tile::{Extent, KernelBuilder, ParamMode, View};
-
-/// Columns of a tile.
-const COLS: i64 = 256;
-/// Rows of a tile.
-const ROWS: i64 = 16;
+use crate::tile::{self, ELEMENTWISE, KernelBuilder, ParamMode, View};
 
 /// The kernel that computes a body of elementwise operations into `out`.
 ///
@@ -77,30 +72,7 @@ fn kernel(name: &str, body: &Function, operands: &[Operand], outs: &[View], may_
             region.bind(i, *target);
         }
     }
-    let rank = shape.len();
-    let mut axes = Vec::new();
-    let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
-    for (i, extent) in shape.iter().enumerate() {
-        let role = match rank - i {
-            1 => Role::Cols,
-            2 => Role::Rows,
-            _ => Role::Point,
-        };
-        let max = match role {
-            Role::Cols => tile_size(extent, COLS),
-            Role::Rows => tile_size(extent, ROWS),
-            Role::Point => 1,
-        };
-        let point = kb.grid_axis(extent, max);
-        let start = kb.times(point, max);
-        match role {
-            Role::Cols => cols = kb.extent_at(extent, start, max),
-            Role::Rows => rows = kb.extent_at(extent, start, max),
-            Role::Point => {}
-        }
-        axes.push((role, start));
-    }
-    let at = Position { axes, rows, cols };
+    let at = Position::over(&mut kb, &shape, ELEMENTWISE);
     let Terminator::Return(results) = &body.block(body.entry()).terminator else {
         return Err("a region does not return".into());
     };
@@ -115,15 +87,8 @@ fn kernel(name: &str, body: &Function, operands: &[Operand], outs: &[View], may_
     Ok(Call { kernel: kb.finish(), buffers })
 }
 
-/// The kernel that copies one view into another of the same shape.
-///
-/// # Errors
-/// None that a correct caller can meet.
-pub(super) fn copy(name: &str, from: &View, to: &View) -> Result<Call, String> {
-    let mut body = Function::new("");
-    let entry = body.entry();
-    let ty = crate::shape::TensorType::new(from.elem, from.shape.clone());
-    let v = body.add_block_arg(entry, crate::ir::Type::Tensor(ty));
-    body.terminate(entry, Terminator::Return(vec![v]));
-    map(name, &body, &[Operand::View(from.clone())], to)
+/// The kernel that copies one view into another of the same shape and type.
+pub(super) fn copy(name: &str, from: &View, to: &View) -> Call {
+    let (kernel, buffers) = tile::copy(name, from, to);
+    Call { kernel, buffers: buffers.into() }
 }

@@ -18,7 +18,7 @@
 //! would be off by `K 2^-24`. STEPS depend on K, the machine and the right operand alone, so an element's bits depend on neither
 //! rows nor tiles.
 
-use super::region::{Env, Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
+use super::region::{Env, Operand, Position, Region, buffer_type, counts_along_axes, merge_axes, tile_size};
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{Function, Op, Scalar, Terminator};
 use crate::shape::{Dim, Elem};
@@ -118,24 +118,8 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
     let mut region = Region::new(body, views, now);
     region.declare(&mut kb, elementwise);
     let buffer = output_buffer(&mut kb, &target);
-    let mut axes = Vec::new();
-    let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
-    for (i, extent) in shape.iter().enumerate() {
-        let (role, max) = match rank - i {
-            1 => (Role::Cols, tile_size(extent, TILE)),
-            2 => (Role::Rows, tile_size(extent, TILE)),
-            _ => (Role::Point, 1),
-        };
-        let point = kb.grid_axis(extent, max);
-        let start = kb.times(point, max);
-        match role {
-            Role::Cols => cols = kb.extent_at(extent, start, max),
-            Role::Rows => rows = kb.extent_at(extent, start, max),
-            Role::Point => {}
-        }
-        axes.push((role, start));
-    }
-    let at = Position { axes, rows, cols };
+    let at = Position::over(&mut kb, &shape, [TILE, TILE]);
+    let (rows, cols) = (at.rows, at.cols);
     let starts = at.starts();
     let (points, row_start, col_start) = (&starts[..rank - 2], starts[rank - 2], starts[rank - 1]);
 

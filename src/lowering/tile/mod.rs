@@ -1,11 +1,12 @@
 //! From graph IR to tile IR: each instruction or fused region that computes becomes a kernel, the function becomes a plan
 //! that launches them, and movement becomes strided views.
 //!
-//! In: graph IR after the passes, and for attention alone the numbers of a machine ([`Target`]). Out: unscheduled tile IR.
+//! In: graph IR after the passes. Out: unscheduled tile IR, which says nothing of a machine.
 //! Decided here: which values need storage and where it lies (`plan`), each kernel's loops over tiles (`map`, `rows`,
-//! `matmul`, `attention`, `gather`, `scan`, `sort`; what they share in `region` and `loops`), which parameters lie one after another (`join`).
-//! Not decided here: what a tile becomes on a machine, how the operands of products lie, what is packed, and which buffers
-//! share memory.
+//! `matmul`, `attention`, `gather`, `scan`, `sort`; what they share in `region` and `loops`), which parameters lie one after
+//! another (`join`).
+//! Not decided here: what a tile becomes on a machine, how the operands of products lie, what is packed, in which of its forms an
+//! attention is computed, and which buffers share memory.
 
 mod attention;
 mod gather;
@@ -22,7 +23,7 @@ mod sort;
 
 use crate::ir;
 use crate::tile::verify::VerifiedModule;
-use crate::tile::{self, Kernel, KernelBuilder, Kernels, ParamMode, Target, Type, View};
+use crate::tile::{self, Kernel, KernelBuilder, Kernels, ParamMode, Type, View};
 use join::PackedArea;
 use region::Position;
 
@@ -74,15 +75,15 @@ pub fn multiplies_bf16(module: &ir::Module) -> bool {
     module.functions.iter().any(in_function)
 }
 
-/// Lowers a module whose functions went through the passes, with the numbers of a target.
+/// Lowers a module whose functions went through the passes.
 ///
 /// # Errors
 /// A form that the lowering does not know, or what it made is wrong; a bug in attnc, for the verifier accepted the module.
-pub fn lower(module: ir::Verified<'_>, target: impl Into<Target>) -> Result<VerifiedModule, String> {
-    VerifiedModule::new(lowered(&module, target.into())?).map_err(|errors| errors.to_string())
+pub fn lower(module: ir::Verified<'_>) -> Result<VerifiedModule, String> {
+    VerifiedModule::new(lowered(&module)?).map_err(|errors| errors.to_string())
 }
 
-fn lowered(module: &ir::Module, target: Target) -> Result<tile::Module, String> {
+fn lowered(module: &ir::Module) -> Result<tile::Module, String> {
     let mut out = tile::Module {
         name: module.name.clone(),
         files: module.files.clone(),
@@ -97,7 +98,7 @@ fn lowered(module: &ir::Module, target: Target) -> Result<tile::Module, String> 
     for f in &module.functions {
         let mut f = f.clone();
         prepare::run(&mut f)?;
-        plan::lower(&f, target, &mut shared, &mut out)?;
+        plan::lower(&f, &mut shared, &mut out)?;
     }
     join::finish(&mut shared, &mut out)?;
     out.kernels = shared.kernels.list;

@@ -16,7 +16,6 @@
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
-mod attention;
 mod checks;
 mod parameters;
 mod storage;
@@ -28,21 +27,21 @@ use std::collections::BTreeMap;
 use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
-use super::{Call, Shared, gather, map, matmul, rows, scan};
+use super::{Call, Shared, attention, gather, map, matmul, rows, scan};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, TensorType};
-use crate::tile::{self, PlanBuilder, PlanVariant, Target, View};
+use crate::tile::{self, PlanBuilder, PlanVariant, View};
 use parameters::Join;
 use storage::Storage;
 use taps::ForTaps;
 use together::Held;
 
-/// Lowers a function for a target: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
+/// Lowers a function: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
 /// is launched again, not made again.
 ///
 /// # Errors
 /// A form that is not known here, a bug in attnc.
-pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
+pub(super) fn lower(f: &Function, shared: &mut Shared, out: &mut tile::Module) -> Result<(), String> {
     let variant = if f.tapped { PlanVariant::Tapped } else { PlanVariant::Plain };
     let taps = ir::tap_patterns(f);
     let for_taps = ForTaps::of(f);
@@ -53,7 +52,6 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
     let first_root = f.value_count() + states.len();
     let mut lowering = Lowering {
         f,
-        target,
         cfg,
         at: f.entry(),
         uses: f.uses(),
@@ -82,7 +80,6 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
 
 struct Lowering<'a> {
     f: &'a Function,
-    target: Target,
     cfg: Cfg,
     /// The block that is being lowered.
     at: ir::Block,
@@ -320,7 +317,7 @@ impl Lowering<'_> {
         match self.places[v].clone() {
             None => self.fill(v, to),
             Some(from) => {
-                let call = map::copy(name, &from, to)?;
+                let call = map::copy(name, &from, to);
                 self.launch(call)
             }
         }
@@ -331,7 +328,7 @@ impl Lowering<'_> {
         let root = self.fresh_root();
         let to = View::whole(root, &TensorType::new(from.elem, from.shape.clone()));
         self.add_slot(root, &to);
-        let call = map::copy("copy", from, &to)?;
+        let call = map::copy("copy", from, &to);
         self.launch(call)?;
         Ok(to)
     }
@@ -478,7 +475,7 @@ impl Lowering<'_> {
                 let (ty, kept) = (self.tensor(v)?.clone(), self.state(name)?);
                 let to = self.own_slot(v, &ty);
                 if to != kept {
-                    self.launch(map::copy("state", &kept, &to)?)?;
+                    self.launch(map::copy("state", &kept, &to))?;
                 }
                 self.places[v] = Some(to);
                 Ok(())
@@ -492,7 +489,7 @@ impl Lowering<'_> {
                 match from.filter(|from| from.root == to.root) {
                     Some(from) => {
                         let from = self.copied(&from)?;
-                        self.launch(map::copy("state", &from, &to)?)
+                        self.launch(map::copy("state", &from, &to))
                     }
                     None => self.put("state", v, &to),
                 }
@@ -544,7 +541,7 @@ impl Lowering<'_> {
                 for x in &data.operands {
                     let from = self.view(*x)?;
                     let stop = start.add(from.shape.get(*axis).ok_or("an axis is missing")?);
-                    let call = map::copy("concat", &from, &to.slice(*axis, &start, &stop))?;
+                    let call = map::copy("concat", &from, &to.slice(*axis, &start, &stop));
                     self.launch(call)?;
                     start = stop;
                 }
@@ -559,10 +556,10 @@ impl Lowering<'_> {
                 let inner = low.add(&extent);
                 for (start, stop) in [(Dim::zero(), low.clone()), (inner.clone(), inner.add(high))] {
                     let part = to.slice(*axis, &start, &stop);
-                    let call = map::copy("pad", &value.broadcast(&part.shape), &part)?;
+                    let call = map::copy("pad", &value.broadcast(&part.shape), &part);
                     self.launch(call)?;
                 }
-                let call = map::copy("pad", &from, &to.slice(*axis, low, &inner))?;
+                let call = map::copy("pad", &from, &to.slice(*axis, low, &inner));
                 self.launch(call)?;
                 self.places[v] = Some(to);
                 Ok(())
@@ -607,11 +604,7 @@ impl Lowering<'_> {
             }
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => matmul::matmul("matmul", body, &operands, &to)?,
-            FusionKind::Attention => {
-                self.attention(body, &operands, &to)?;
-                self.places[v] = Some(to);
-                return Ok(());
-            }
+            FusionKind::Attention => attention::attention("attention", body, &operands, &to)?,
         };
         self.launch(call)?;
         self.places[v] = Some(to);
@@ -698,7 +691,7 @@ impl Lowering<'_> {
             match from {
                 None => self.fill(v, &to)?,
                 Some(from) => {
-                    let call = map::copy("carry", &from, &to)?;
+                    let call = map::copy("carry", &from, &to);
                     self.launch(call)?;
                 }
             }
@@ -719,7 +712,7 @@ impl Lowering<'_> {
         let ty = buffer_type(&to);
         let buffer = self.builder.value(tile::Op::Out(number), Vec::new(), tile::Type::Buffer(ty));
         self.roots[root] = Some(buffer);
-        let call = map::copy("result", &from, &to)?;
+        let call = map::copy("result", &from, &to);
         self.launch(call)
     }
 

@@ -11,8 +11,8 @@ use cranelift_entity::SecondaryMap;
 use crate::ir::{self, Function, Op, Scalar};
 use crate::scalar::{BinaryOp, CmpOp};
 use crate::shape::{Dim, Elem};
-pub(super) use crate::tile::tile_size;
 use crate::tile::{self, BufferType, Extent, KernelBuilder, ParamMode, View, computed};
+pub(super) use crate::tile::{AxisRole, Position, merge_axes, tile_size};
 
 /// What an argument of a region is bound to.
 #[derive(Clone, Debug)]
@@ -32,45 +32,6 @@ impl Operand {
             Operand::View(v) => Some(v),
             Operand::Literal(_) | Operand::Dim(_) => None,
         }
-    }
-}
-
-/// What an axis of the iteration space is to a tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// The tile is at one place of it.
-    Point,
-    /// The tile's rows go along it.
-    Rows,
-    /// The tile's columns go along it.
-    Cols,
-}
-
-/// A tile's place in the iteration space: for each axis its role and where the tile starts.
-#[derive(Clone, Debug)]
-pub(super) struct Position {
-    /// Role and start of each axis.
-    pub(super) axes: Vec<(Role, tile::Value)>,
-    /// Rows of the tile.
-    pub(super) rows: Extent,
-    /// Columns of the tile.
-    pub(super) cols: Extent,
-}
-
-impl Position {
-    /// The start along each axis.
-    pub(super) fn starts(&self) -> Vec<tile::Value> {
-        self.axes.iter().map(|(_, v)| *v).collect()
-    }
-
-    /// The axis of a role.
-    pub(super) fn axis(&self, role: Role) -> Option<usize> {
-        self.axes.iter().position(|(r, _)| *r == role)
-    }
-
-    /// The axes of rows and columns, as loads and stores take them.
-    pub(super) fn tile_axes(&self) -> (Option<usize>, Option<usize>) {
-        (self.axis(Role::Rows), self.axis(Role::Cols))
     }
 }
 
@@ -186,8 +147,8 @@ impl<'a> Region<'a> {
     ) -> Result<tile::Value, String> {
         let elem = self.elem(v)?;
         match (self.operands.get(i), self.buffers.get(i)) {
-            (Some(Operand::Literal(s)), _) => Ok(literal(kb, *s, elem)),
-            (Some(Operand::Dim(d)), _) => Ok(dim_value(kb, d, elem)),
+            (Some(Operand::Literal(s)), _) => Ok(kb.literal(*s, elem)),
+            (Some(Operand::Dim(d)), _) => Ok(kb.dim_literal(d, elem)),
             (Some(Operand::View(view)), Some(Some(buffer))) => {
                 let (mut starts, (rows, cols)) = (at.starts(), at.tile_axes());
                 // What is one element for each row is loaded as a column, which every operation repeats.
@@ -210,9 +171,9 @@ impl<'a> Region<'a> {
         let original = axis + self.rank.saturating_sub(rank);
         let one = Extent::Static(1);
         match self.now.get(original).copied().flatten().and_then(|a| at.axes.get(a)) {
-            Some((Role::Rows, start)) => kb.iota(0, *start, elem, at.rows, one),
-            Some((Role::Cols, start)) => kb.iota(1, *start, elem, one, at.cols),
-            Some((Role::Point, start)) => kb.value(tile::Op::Cast, vec![*start], tile::Type::Scalar(elem)),
+            Some((AxisRole::Rows, start)) => kb.iota(0, *start, elem, at.rows, one),
+            Some((AxisRole::Cols, start)) => kb.iota(1, *start, elem, one, at.cols),
+            Some((AxisRole::Point, start)) => kb.value(tile::Op::Cast, vec![*start], tile::Type::Scalar(elem)),
             // The axis has extent 1.
             None => kb.scalar(Scalar::Int(0), elem),
         }
@@ -231,8 +192,8 @@ impl<'a> Region<'a> {
         let wide = computed(elem);
         let get = |i: usize| x.get(i).copied().ok_or("an operand is missing");
         let y = match op {
-            Op::Const(s) => return Ok(literal(kb, *s, elem)),
-            Op::DimValue(d) => return Ok(dim_value(kb, d, elem)),
+            Op::Const(s) => return Ok(kb.literal(*s, elem)),
+            Op::DimValue(d) => return Ok(kb.dim_literal(d, elem)),
             Op::Iota { axis } => {
                 let counted = if wide == Elem::I64 { Elem::I64 } else { Elem::I32 };
                 let extent_one = ty.shape.get(*axis).is_some_and(|d| d.as_const() == Some(1));
@@ -253,7 +214,7 @@ impl<'a> Region<'a> {
                     _ => self.counter(kb, at, 2, axis, Elem::I32),
                 };
                 let (rows, cols) = (count(kb, 0, q), count(kb, 1, k));
-                let shift = dim_value(kb, &k.sub(q), Elem::I32);
+                let shift = kb.dim_literal(&k.sub(q), Elem::I32);
                 let last = kb.binary(BinaryOp::Add, rows, shift);
                 kb.compare(CmpOp::Le, cols, last)
             }
@@ -304,58 +265,6 @@ impl<'a> Region<'a> {
         let operand = self.body.definition(result).and_then(|(_, d)| d.operands.first());
         operand.and_then(|v| self.body.tensor(*v)).is_some_and(|t| t.elem.is_float())
     }
-}
-
-/// A literal in the type in which it is computed, rounded to its own type.
-pub(super) fn literal(kb: &mut KernelBuilder, s: Scalar, elem: Elem) -> tile::Value {
-    let v = kb.scalar(s, computed(elem));
-    kb.narrow(v, elem)
-}
-
-fn dim_value(kb: &mut KernelBuilder, d: &Dim, elem: Elem) -> tile::Value {
-    let v = kb.dim_scalar(d, computed(elem));
-    kb.narrow(v, elem)
-}
-
-/// Merges neighbouring axes of an iteration space where every view allows it, and drops axes of extent 1. `strides` has a
-/// list for each view, all over the same axes as `shape`; `fixed` axes are neither merged nor dropped. Returns the new
-/// shape and, for each old axis, the new one: of merged axes only the innermost keeps its place, and only if alone.
-pub(super) fn merge_axes(
-    shape: &mut Vec<Dim>,
-    strides: &mut [Vec<Dim>],
-    fixed: impl Fn(usize) -> bool,
-) -> Vec<Option<usize>> {
-    // Groups of old axes, each becoming one new axis.
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for axis in 0..shape.len() {
-        if shape[axis].as_const() == Some(1) && !fixed(axis) {
-            continue;
-        }
-        let joins = groups.last().is_some_and(|g| {
-            let inner_fixed = fixed(axis) || g.iter().any(|a| fixed(*a));
-            let last = g.last().copied().unwrap_or(0);
-            !inner_fixed
-                && strides.iter().all(|s| match (s.get(last), s.get(axis), shape.get(axis)) {
-                    (Some(outer), Some(inner), Some(extent)) => *outer == inner.mul(extent),
-                    _ => false,
-                })
-        });
-        match groups.last_mut() {
-            Some(g) if joins => g.push(axis),
-            _ => groups.push(vec![axis]),
-        }
-    }
-    let mut now = vec![None; shape.len()];
-    for (i, g) in groups.iter().enumerate() {
-        if let [only] = g.as_slice() {
-            now[*only] = Some(i);
-        }
-    }
-    for s in strides.iter_mut() {
-        *s = groups.iter().filter_map(|g| g.last().and_then(|a| s.get(*a)).cloned()).collect();
-    }
-    *shape = groups.iter().map(|g| Dim::product(g.iter().map(|a| &shape[*a]))).collect();
-    now
 }
 
 /// Does the body count along axes (with `iota` or `causal`)? Then its axes must stay as they are.

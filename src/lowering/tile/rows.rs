@@ -17,7 +17,7 @@
 
 use cranelift_entity::SecondaryMap;
 
-use super::region::{Env, Operand, Position, Region, Role, counts_along_axes, merge_axes, tile_size};
+use super::region::{AxisRole, Env, Operand, Position, Region, counts_along_axes, merge_axes, tile_size};
 use super::{Call, as_tile, output_buffer};
 use crate::ir::{self, Function, Op, Scalar, Terminator};
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind};
@@ -119,11 +119,11 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     let mut tile_rows = Extent::Static(1);
     let rank = shape.len();
     for (i, extent) in shape.iter().enumerate().take(rank - 1) {
-        let role = if rank - i == 2 { Role::Rows } else { Role::Point };
-        let max = if role == Role::Rows { tile_size(extent, (TILE / chunk).clamp(1, 16)) } else { 1 };
+        let role = if rank - i == 2 { AxisRole::Rows } else { AxisRole::Point };
+        let max = if role == AxisRole::Rows { tile_size(extent, (TILE / chunk).clamp(1, 16)) } else { 1 };
         let point = kb.grid_axis(extent, max);
         let start = kb.times(point, max);
-        if role == Role::Rows {
+        if role == AxisRole::Rows {
             tile_rows = kb.extent_at(extent, start, max);
         }
         axes.push((role, start));
@@ -144,7 +144,7 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
 
 struct Rows<'a> {
     region: &'a Region<'a>,
-    axes: Vec<(Role, tile::Value)>,
+    axes: Vec<(AxisRole, tile::Value)>,
     rows: Extent,
     row: Dim,
     chunk: i64,
@@ -158,7 +158,7 @@ impl Rows<'_> {
             None => (kb.index(0), Extent::Static(self.chunk)),
         };
         let mut axes = self.axes.clone();
-        axes.push((Role::Cols, start));
+        axes.push((AxisRole::Cols, start));
         Position { axes, rows: self.rows, cols }
     }
 
@@ -265,7 +265,7 @@ impl Rows<'_> {
         if reduced {
             let column = Position { cols: Extent::Static(1), ..at.clone() };
             let tile = as_tile(kb, tile, &column);
-            kb.store(buffer, &at.starts(), (at.axis(Role::Rows), None), tile);
+            kb.store(buffer, &at.starts(), (at.axis(AxisRole::Rows), None), tile);
         } else {
             let tile = as_tile(kb, tile, at);
             kb.store(buffer, &at.starts(), at.tile_axes(), tile);
@@ -317,7 +317,7 @@ impl Rows<'_> {
     /// A position of one column: for what is the same in every column.
     fn one_column(&self, kb: &mut KernelBuilder) -> Position {
         let mut axes = self.axes.clone();
-        axes.push((Role::Point, kb.index(0)));
+        axes.push((AxisRole::Point, kb.index(0)));
         Position { axes, rows: self.rows, cols: Extent::Static(1) }
     }
 

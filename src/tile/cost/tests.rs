@@ -166,16 +166,16 @@ func @forward(%0 "x": f32[S, 40], %1 "t": i32[S], %2 "e": f32[9, 40]) -> (f32[S,
 }
 "#;
 
-fn tiles(source: &str, level: Cpu) -> VerifiedModule {
+fn tiles(source: &str) -> VerifiedModule {
     let graph = ir::text::parse(source, Default::default()).unwrap().module;
-    crate::lowering::tile::lower(ir::verify(&graph).unwrap(), level).unwrap()
+    crate::lowering::tile::lower(ir::verify(&graph).unwrap()).unwrap()
 }
 
 /// The walk counts what the interpreter does, before and after scheduling.
 #[test]
 fn the_walk_counts_what_the_interpreter_does() {
     for level in Cpu::NAMED {
-        let mut module = tiles(GRAPH, level);
+        let mut module = tiles(GRAPH);
         for state in ["unscheduled", "scheduled"] {
             for s in [1, 3, 33, 70, 129] {
                 let n = usize::try_from(s).unwrap();
@@ -216,17 +216,15 @@ func @forward(%0 "x": f32[S, 96], %1 "y": f32[96, N]) -> (f32[S, N]) {
   return %2
 }
 "#;
-    for level in Cpu::NAMED {
-        let module = tiles(source, level);
-        for (s, n) in [(1, 1), (32, 64), (100, 33), (129, 300)] {
-            let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", s), ("N", n)])).unwrap();
-            let flops: u64 = done.launches.iter().map(|l| l.cost.flops).sum();
-            assert_eq!(flops, (2 * s * n * 96).unsigned_abs());
-            let written = done.launches.last().unwrap().cost.written;
-            assert_eq!(written, (4 * s * n).unsigned_abs());
-            let read: u64 = done.launches.iter().map(|l| l.cost.read).sum();
-            assert!(read >= (4 * 96 * (s + n)).unsigned_abs(), "{read}");
-            assert!(done.launches.iter().all(|l| l.cost.exact));
-        }
+    let module = tiles(source);
+    for (s, n) in [(1, 1), (32, 64), (100, 33), (129, 300)] {
+        let done = plan(&module, "forward", PlanVariant::Plain, &symbols(&[("S", s), ("N", n)])).unwrap();
+        let flops: u64 = done.launches.iter().map(|l| l.cost.flops).sum();
+        assert_eq!(flops, (2 * s * n * 96).unsigned_abs());
+        let written = done.launches.last().unwrap().cost.written;
+        assert_eq!(written, (4 * s * n).unsigned_abs());
+        let read: u64 = done.launches.iter().map(|l| l.cost.read).sum();
+        assert!(read >= (4 * 96 * (s + n)).unsigned_abs(), "{read}");
+        assert!(done.launches.iter().all(|l| l.cost.exact));
     }
 }

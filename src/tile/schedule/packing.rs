@@ -212,7 +212,7 @@ impl Packing {
 }
 
 /// A window without the batch axes along which it repeats, and the axes that it keeps: nothing is packed twice.
-pub(crate) fn without_repeats(window: &View) -> (View, Vec<usize>) {
+pub(super) fn without_repeats(window: &View) -> (View, Vec<usize>) {
     let rank = window.shape.len();
     let repeats = |i: &usize| *i + 2 < rank && window.strides.get(*i).is_some_and(|s| *s == Dim::zero());
     let kept: Vec<usize> = (0..rank).filter(|i| !repeats(i)).collect();
@@ -221,7 +221,7 @@ pub(crate) fn without_repeats(window: &View) -> (View, Vec<usize>) {
 }
 
 /// The shape and strides of a window's panels with the axes along which it repeats put back.
-pub(crate) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
+pub(super) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides: &[Dim]) -> (Vec<Dim>, Vec<Dim>) {
     let (mut shape, mut strides) = (shape.to_vec(), strides.to_vec());
     let lead = window.shape.len().saturating_sub(2);
     for (i, d) in window.shape.iter().enumerate().take(lead).filter(|(i, _)| !kept.contains(i)) {
@@ -232,17 +232,17 @@ pub(crate) fn with_repeats(window: &View, kept: &[usize], shape: &[Dim], strides
 }
 
 /// A window packed by a launch.
-pub(crate) struct Packed {
+pub(super) struct Packed {
     /// What the launch runs: it reads the sources and writes `whole`.
-    pub(crate) kernel: Kernel,
+    pub(super) kernel: Kernel,
     /// The windows that it reads.
-    pub(crate) sources: Vec<View>,
+    pub(super) sources: Vec<View>,
     /// The panels, `[batch.., P, K, NR]`, with the root that was given.
-    pub(crate) panels: View,
+    pub(super) panels: View,
     /// All of their room, for the launch to write.
-    pub(crate) whole: View,
+    pub(super) whole: View,
     /// Bytes of it.
-    pub(crate) bytes: Dim,
+    pub(super) bytes: Dim,
 }
 
 /// Packs a window of anything, its steps in pairs or not, into panels of so many columns, in room that `root` stands for; `None` where it is better read
@@ -275,7 +275,7 @@ pub(super) fn now(columns: i64, window: &View, root: Value, in_pairs: bool) -> R
 }
 
 /// Packs a window `[batch.., K, N]` of `bf16` as it is, into panels of so many columns in room that `root` stands for.
-pub(crate) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -> Packed {
+pub(super) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -> Packed {
     let (from, kept) = without_repeats(window);
     let (kernel, mut whole) = pack(name, columns, &from, Elem::BF16);
     whole.root = root;

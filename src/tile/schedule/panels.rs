@@ -30,13 +30,12 @@ use super::formats::WeightChoice;
 use super::joined::{self, Joined};
 use super::packing::{self, Packing, Panels, Part};
 use super::pairs;
+use super::plans::{At, buffer, in_entry, made_before, put_back, room};
 use super::products::{Product, tile_rows};
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::Dim;
-use crate::source::Loc;
 use crate::tile::{
-    Block, Body, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, SlotData, Target, Type, Value, View,
-    row_major, simplify,
+    Block, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, Target, Value, View, row_major, simplify,
 };
 
 /// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
@@ -291,7 +290,8 @@ impl Walk<'_, '_> {
         let Some(packed) = packing::now(self.new.target.columns, window, root, pairs)?.filter(|_| !few) else {
             return Ok(None);
         };
-        let slot = self.slot(packed.bytes, packed.whole.buffer_type(), at);
+        let number = room(self.plan, packed.bytes, at, 0);
+        let slot = in_entry(self.plan, &mut self.added, Op::Slot(number), packed.whole.buffer_type(), at);
         let mut operands = Vec::new();
         for source in &packed.sources {
             operands.push(buffer(&mut self.plan.body, at, source));
@@ -400,7 +400,7 @@ impl Walk<'_, '_> {
     fn packed_view(&mut self, part: Part, layers: &[Value], at: At) -> View {
         let known = self.packed.get(&part.offset).copied();
         let root = known.unwrap_or_else(|| {
-            let root = self.in_entry(Op::Packed { offset: part.offset }, part.whole.clone(), at);
+            let root = in_entry(self.plan, &mut self.added, Op::Packed { offset: part.offset }, part.whole.clone(), at);
             self.packed.insert(part.offset, root);
             root
         });
@@ -408,84 +408,4 @@ impl Walk<'_, '_> {
         let dynamic = layers.iter().copied().zip(part.whole.strides).collect();
         View { root, elem, offset, dynamic, shape: part.shape, strides: part.strides }
     }
-
-    /// A slot of its own, after that of a launch's result.
-    fn slot(&mut self, bytes: Dim, ty: BufferType, at: At) -> Value {
-        let body = &self.plan.body;
-        let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
-        let number = match root.map(|d| &d.op) {
-            Some(Op::Slot(n)) => n.saturating_add(1),
-            _ => u32::try_from(self.plan.slots.len()).unwrap_or(u32::MAX),
-        };
-        for inst in self.plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
-            if let Op::Slot(n) = &mut self.plan.body.inst_mut(inst).op
-                && *n >= number
-            {
-                *n += 1;
-            }
-        }
-        let place = usize::try_from(number).unwrap_or(usize::MAX).min(self.plan.slots.len());
-        self.plan.slots.insert(place, SlotData { bytes });
-        self.in_entry(Op::Slot(number), ty, at)
-    }
-
-    /// A buffer made in the entry block, which dominates everything: after that of a launch's result, if it is there.
-    fn in_entry(&mut self, op: Op, ty: BufferType, at: At) -> Value {
-        let body = &mut self.plan.body;
-        let entry = body.entry();
-        let root = at.out.and_then(|v| View::of(body, v)).map(|v| v.root);
-        let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty)), at.loc);
-        let list = &body.block(entry).insts;
-        let after = root.and_then(|v| body.definition(v)).and_then(|(i, _)| list.iter().position(|x| *x == i));
-        let launch = if at.block == entry { list.iter().position(|i| *i == at.inst) } else { None };
-        let is_added = |i: &&Inst| self.added.contains(i);
-        let after = after.map(|i| i + 1 + list.iter().skip(i + 1).take_while(is_added).count());
-        let place = after.or(launch).unwrap_or(list.len());
-        self.added.insert(made);
-        body.block_mut(entry).insts.insert(place, made);
-        match body.inst(made).result {
-            Some(v) => v,
-            None => unreachable!("an instruction that is given a type has a result"),
-        }
-    }
-}
-
-/// A launch: its block and place, and the buffer of its result.
-#[derive(Clone, Copy)]
-struct At {
-    block: Block,
-    inst: Inst,
-    loc: Loc,
-    out: Option<Value>,
-}
-
-/// The buffer that an operation makes, before a launch.
-fn made_before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: BufferType) -> Value {
-    let made = body.make_inst(op, operands, Some(Type::Buffer(ty)), at.loc);
-    body.insert_before(at.block, at.inst, made);
-    match body.inst(made).result {
-        Some(v) => v,
-        None => unreachable!("an instruction that is given a type has a result"),
-    }
-}
-
-/// Puts a view that was taken out before a launch, after those that it is a view of.
-fn put_back(body: &mut Body, at: At, taken: &mut Vec<Inst>, v: Value) {
-    let Some(n) = taken.iter().position(|view| body.inst(*view).result == Some(v)) else { return };
-    let view = taken.remove(n);
-    for operand in body.inst(view).operands.clone() {
-        put_back(body, at, taken, operand);
-    }
-    body.insert_before(at.block, at.inst, view);
-}
-
-/// The buffer of a window, before a launch: the root itself where it is the same, else a view of it.
-fn buffer(body: &mut Body, at: At, view: &View) -> Value {
-    let ty = view.buffer_type();
-    if body.ty(view.root).buffer() == Some(&ty) && view.offset == Dim::zero() && view.dynamic.is_empty() {
-        return view.root;
-    }
-    let (indices, strides): (Vec<Value>, Vec<Dim>) = view.dynamic.iter().cloned().unzip();
-    let operands = std::iter::once(view.root).chain(indices).collect();
-    made_before(body, at, Op::View { offset: view.offset.clone(), strides }, operands, ty)
 }

@@ -106,7 +106,7 @@ impl Product {
                     left_loads.push(a);
                     right_loads.push(b);
                 }
-                (op, _) if !is_elementwise(op) => return None,
+                (op, _) if !op.is_elementwise() => return None,
                 _ => {}
             }
         }
@@ -443,28 +443,6 @@ impl Before<'_> {
     fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
         self.make(Op::Binary(op), vec![a, b])
     }
-}
-
-/// Is an operation among those that a product's kernel may have, besides its products? Each computes an element of a tile from
-/// those at the same place, or nothing of a tile.
-fn is_elementwise(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Const(_)
-            | Op::DimValue(_)
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Cast
-            | Op::Narrow { .. }
-            | Op::LoadScalar
-            | Op::Load { .. }
-            | Op::Store { .. }
-            | Op::Full
-            | Op::Copy
-            | Op::Iota { .. }
-    )
 }
 
 /// Every tile of a body, with its type.

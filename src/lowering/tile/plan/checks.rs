@@ -72,12 +72,12 @@ impl Lowering<'_> {
             Some(from) if from == to => {}
             Some(from) if from.root == to.root => {
                 let from = self.copied(&from)?;
-                self.launch(map::copy("update", &from, &to)?)?;
+                self.launch(map::copy("update", &from, &to))?;
             }
             _ => self.put("update", target, &to)?,
         }
         match aside {
-            Some(from) => self.launch(map::copy("update", &from, &window)?)?,
+            Some(from) => self.launch(map::copy("update", &from, &window))?,
             None => self.put("update", value, &window)?,
         }
         self.places[v] = Some(to);

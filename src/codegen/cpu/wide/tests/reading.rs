@@ -62,7 +62,7 @@ fn leaves_of_examples_read_back() {
         optimise(&mut module, &Options::default(), &mut Collected::default()).unwrap_or_else(|e| panic!("{e}"));
         for level in [Cpu::AVX512, Cpu::AVX2] {
             let verified = ir::verify(&module).unwrap_or_else(|e| panic!("{example}: {e}"));
-            let tiles = lowering::tile::lower(verified, level).unwrap_or_else(|e| panic!("{example}: {e}"));
+            let tiles = lowering::tile::lower(verified).unwrap_or_else(|e| panic!("{example}: {e}"));
             let tiles = tile::schedule(&tiles, level, &tile::WeightChoice::default());
             let tiles = tiles.unwrap_or_else(|e| panic!("{example}: {e}"));
             let mut count = 0;

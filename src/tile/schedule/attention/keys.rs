@@ -12,10 +12,12 @@
 
 use std::f64::consts::LOG2_E;
 
-use super::{Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, in_place, load_turned, scalar_of};
-use crate::ir::{MaskKind, Scalar};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
+use super::{
+    Attention, CHUNK, Mask, ONE, QueryLayout, Source, WIDTH, exponent_of, in_place, is_causal, load_turned, over_scores,
+};
+use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
 use crate::shape::Elem;
+use crate::tile::attention::{Change, scalar_of};
 use crate::tile::{Extent, KernelBuilder, Type, Value};
 
 /// What goes from block to block.
@@ -70,11 +72,11 @@ struct Round {
 
 impl Attention {
     /// Goes through all keys that a query of the tile may see; the sum and the result.
-    pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Result<[Value; 2], String> {
+    pub(super) fn all_keys(&self, kb: &mut KernelBuilder) -> Option<[Value; 2]> {
         let queries = kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Quick));
         let quick = self.rounds(kb, queries, Pass::Quick)?;
         if !self.may_hide() {
-            return Ok([quick.sum, quick.result]);
+            return Some([quick.sum, quick.result]);
         }
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
         // Of a finite number 0, else NaN.
@@ -102,8 +104,8 @@ impl Attention {
         kb.br(done, &[now.sum, now.result]);
         kb.switch_to(done);
         match results.as_slice() {
-            [sum, result] => Ok([*sum, *result]),
-            _ => Err("a block without its arguments".into()),
+            [sum, result] => Some([*sum, *result]),
+            _ => None,
         }
     }
 
@@ -111,9 +113,8 @@ impl Attention {
     fn may_hide(&self) -> bool {
         let last = self.masks.len().saturating_sub(1);
         // A single query does not visit what a causal mask hides, if that is the last one.
-        let visited =
-            |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && m.kind == MaskKind::Causal && n == last);
-        self.masks.iter().enumerate().any(|(n, m)| m.kind != MaskKind::Cap && visited(n, m))
+        let visited = |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && is_causal(m) && n == last);
+        self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.change, Change::Cap(_)) && visited(n, m))
     }
 
     /// Do keys go one by one?
@@ -122,7 +123,7 @@ impl Attention {
     }
 
     /// The loops over keys.
-    fn rounds(&self, kb: &mut KernelBuilder, queries: Option<Value>, pass: Pass) -> Result<Running, String> {
+    fn rounds(&self, kb: &mut KernelBuilder, queries: Option<Value>, pass: Pass) -> Option<Running> {
         let empty = |kb: &mut KernelBuilder| match self.layout {
             QueryLayout::InLanes | QueryLayout::InLanePairs => {
                 kb.full(Scalar::Float(0.0), Elem::F32, self.width, self.queries)
@@ -131,7 +132,7 @@ impl Attention {
         };
         // The weight of a sink, of which the first maximum is made, is 1.
         let (highest, weight, loc) = match &self.sink {
-            Some(sink) => (kb.placed(self.places.sink, |kb| self.sink_scores(kb, sink)), 1.0, self.places.sink),
+            Some(sink) => (kb.placed(self.places.sink, |kb| self.sink_scores(kb, sink))?, 1.0, self.places.sink),
             None => {
                 let bottom = Scalar::Float(f64::NEG_INFINITY);
                 let highest = kb.placed(self.places.softmax, |kb| kb.full(bottom, Elem::F32, ONE, self.queries));
@@ -144,10 +145,9 @@ impl Attention {
             result: empty(kb),
             next: kb.index(0),
         };
-        let last_is_causal = self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal);
+        let last_is_causal = self.masks.last().is_some_and(is_causal);
         // A single query sees all keys before the end.
-        let causal = self.masks.iter().any(|m| m.kind == MaskKind::Causal)
-            && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
+        let causal = self.masks.iter().any(is_causal) && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
         let block = if self.by_key(pass) { 1 } else { self.block };
         // Where no block is whole, one loop is enough.
         if pass == Pass::Quick && causal && self.t.as_const().is_none_or(|n| n > block) {
@@ -174,17 +174,16 @@ impl Attention {
     }
 
     /// The sink of each query, as scores are.
-    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source) -> Value {
-        let rank = |kb: &KernelBuilder, b: Value| kb.ty(b).buffer().map_or(0, |b| b.shape.len());
-        let sink = match sink {
-            Source::Buffer(b) if rank(kb, *b) > 0 => {
+    fn sink_scores(&self, kb: &mut KernelBuilder, sink: &Source) -> Option<Value> {
+        let sink = match over_scores(kb, sink) {
+            Some(b) => {
                 let query = self.rank - 2;
-                let varies = kb.ty(*b).buffer().is_some_and(|b| b.strides[query].as_const() != Some(0));
+                let varies = kb.ty(b).buffer().is_some_and(|b| b.strides[query].as_const() != Some(0));
                 let zero = kb.index(0);
                 let at = self.at(self.row, zero);
                 let x = match varies && self.layout != QueryLayout::KeysInLanes {
-                    true => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
-                    false => kb.load(*b, &at, (None, None), ONE, ONE),
+                    true => kb.load(b, &at, (None, Some(query)), ONE, self.queries),
+                    false => kb.load(b, &at, (None, None), ONE, ONE),
                 };
                 match self.scale.exponents {
                     Some(_) => x,
@@ -194,11 +193,11 @@ impl Attention {
                     }
                 }
             }
-            one if self.scale.exponents.is_some() => scalar_of(kb, one),
-            one => exponent_of(kb, one),
+            None if self.scale.exponents.is_some() => scalar_of(kb, sink)?,
+            None => exponent_of(kb, sink)?,
         };
         let zeros = kb.full(Scalar::Float(0.0), Elem::F32, ONE, self.queries);
-        kb.binary(BinaryOp::Add, zeros, sink)
+        Some(kb.binary(BinaryOp::Add, zeros, sink))
     }
 
     /// The queries on their sides, scaled, if a head is one tile.
@@ -250,26 +249,20 @@ impl Attention {
     }
 
     /// One loop over blocks of keys.
-    fn round(
-        &self,
-        kb: &mut KernelBuilder,
-        queries: Option<Value>,
-        now: Running,
-        round: Round,
-    ) -> Result<Running, String> {
+    fn round(&self, kb: &mut KernelBuilder, queries: Option<Value>, now: Running, round: Round) -> Option<Running> {
         let carried = now.carried();
         let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
         let (inner, _) = kb.new_block(Vec::new());
         let (done, _) = kb.new_block(Vec::new());
         kb.br(head, &carried);
         kb.switch_to(head);
-        let now = Running::of(&args).ok_or("a block without its arguments")?;
+        let now = Running::of(&args)?;
         let more = kb.compare_scalars(CmpOp::Lt, now.next, round.end);
         kb.br_if(more, (inner, &[]), (done, &[]));
         kb.switch_to(inner);
         let keys = if round.whole {
             Extent::Static(round.block)
-        } else if self.masks.last().is_some_and(|m| m.kind == MaskKind::Causal) {
+        } else if self.masks.last().is_some_and(is_causal) {
             let rest = kb.index_binary(BinaryOp::Sub, round.end, now.next);
             let max = kb.index(round.block);
             Extent::Bounded { value: kb.index_binary(BinaryOp::Min, rest, max), max: round.block }
@@ -281,15 +274,15 @@ impl Attention {
             scores = kb.placed(self.places.scale, |kb| kb.binary(BinaryOp::Mul, scores, scale));
         }
         for mask in &self.masks {
-            if mask.kind != MaskKind::Causal || round.causal {
-                scores = kb.placed(mask.loc, |kb| self.masked(kb, mask, scores, now.next, keys))?;
+            if !is_causal(mask) || round.causal {
+                scores = kb.placed(mask.step.loc, |kb| self.masked(kb, mask, scores, now.next, keys))?;
             }
         }
         let softmax = self.places.softmax;
         let then = kb.placed(softmax, |kb| self.softmax_step(kb, now, scores, keys, round));
         kb.br(head, &then.carried());
         kb.switch_to(done);
-        Ok(now)
+        Some(now)
     }
 
     /// The scores of a block: `[keys, queries]`.
@@ -419,17 +412,9 @@ impl Attention {
         kb.select(none, nothing, product)
     }
 
-    fn masked(
-        &self,
-        kb: &mut KernelBuilder,
-        mask: &Mask,
-        scores: Value,
-        first: Value,
-        keys: Extent,
-    ) -> Result<Value, String> {
-        let operand = mask.operand.as_ref().ok_or("a mask without its operand");
-        Ok(match mask.kind {
-            MaskKind::Causal => {
+    fn masked(&self, kb: &mut KernelBuilder, mask: &Mask, scores: Value, first: Value, keys: Extent) -> Option<Value> {
+        Some(match &mask.step.change {
+            Change::Causal => {
                 let start = kb.index_binary(BinaryOp::Add, self.row, self.shift);
                 let last = kb.iota(1, start, Elem::I32, ONE, self.queries);
                 let key = kb.iota(0, first, Elem::I32, keys, ONE);
@@ -437,40 +422,35 @@ impl Attention {
                 let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
                 kb.select(seen, scores, bottom)
             }
-            MaskKind::Add => {
-                let x = self.mask_tile(kb, operand?, first, keys);
+            Change::Add(x) => {
+                let x = self.mask_tile(kb, x, first, keys)?;
                 kb.binary(BinaryOp::Add, scores, x)
             }
-            MaskKind::Keep => {
-                let x = self.mask_tile(kb, operand?, first, keys);
-                let fill = mask.number.ok_or("a mask without a fill")?;
-                kb.select(x, scores, fill)
+            Change::Keep { kept, .. } => {
+                let kept = self.mask_tile(kb, kept, first, keys)?;
+                kb.select(kept, scores, mask.number?)
             }
-            MaskKind::Cap => {
+            Change::Cap(_) => {
                 let x = kb.unary(UnaryOp::Tanh, scores);
-                kb.binary(BinaryOp::Mul, x, mask.number.ok_or("a cap without its number")?)
+                kb.binary(BinaryOp::Mul, x, mask.number?)
             }
-            MaskKind::Sink => return Err("a sink is no mask".into()),
         })
     }
 
     /// What a mask reads at a block: a tile on its side; a column or a row of one where queries or keys share it.
-    fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, first: Value, keys: Extent) -> Value {
-        let Source::Buffer(b) = source else { return scalar_of(kb, source) };
-        let Some(ty) = kb.ty(*b).buffer() else { return scalar_of(kb, source) };
-        if ty.shape.is_empty() {
-            return scalar_of(kb, source);
-        }
+    fn mask_tile(&self, kb: &mut KernelBuilder, source: &Source, first: Value, keys: Extent) -> Option<Value> {
+        let Some(b) = over_scores(kb, source) else { return scalar_of(kb, source) };
+        let ty = kb.ty(b).buffer()?;
         let (query, key) = (self.rank - 2, self.rank - 1);
         let same = |axis: usize| ty.strides.get(axis).is_some_and(|d| d.as_const() == Some(0));
         let (same_queries, same_keys) = (same(query), same(key));
         let at = self.at(self.row, first);
-        match (same_queries || self.layout == QueryLayout::KeysInLanes, same_keys) {
-            (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(*b, &at, (None, None), ONE, ONE),
-            (true, _) => kb.load(*b, &at, (Some(key), None), keys, ONE),
-            (false, true) => kb.load(*b, &at, (None, Some(query)), ONE, self.queries),
-            (false, false) => load_turned(kb, *b, &at, (key, query), (keys, self.queries), None),
-        }
+        Some(match (same_queries || self.layout == QueryLayout::KeysInLanes, same_keys) {
+            (_, true) if self.layout == QueryLayout::KeysInLanes => kb.load(b, &at, (None, None), ONE, ONE),
+            (true, _) => kb.load(b, &at, (Some(key), None), keys, ONE),
+            (false, true) => kb.load(b, &at, (None, Some(query)), ONE, self.queries),
+            (false, false) => load_turned(kb, b, &at, (key, query), (keys, self.queries), None),
+        })
     }
 
     /// `e` to what was written as scores, minus a base.

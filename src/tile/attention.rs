@@ -1,0 +1,499 @@
+//! The unscheduled kernel of fused attention: how it is written, and how the schedule finds what it says.
+//!
+//! In: what an attention does to its scores, and where its operands are. Out: a kernel that says the algorithm and nothing of a
+//! machine: a tile of queries meets one key after another, with an online softmax (Milakov & Gimelshein 2018,
+//! arXiv:1805.02867), so that the score matrix never exists.
+//!
+//! ```text
+//! grid (batch and heads.., ceil(S, 64), ceil(E, 64))
+//!   m = -inf, l = 0, acc = 0                               a sink: m = its score, l = 1
+//!   for each key t:
+//!     s  = q tile @ k[t] * scale;  masks, soft caps         [64, 1]
+//!     m' = max(m, s);  p = e^(s - m');  c = e^(m - m')
+//!     l  = l c + p;    acc = acc c + p v[t]                 [64, 1], [64, 64]
+//!   y = acc / l;  epilogue;  store                          [64, 64]
+//! ```
+//!
+//! A row that has seen only masked keys takes 0 for `m'`, so nothing becomes NaN, and one that ends with `l = 0` gives zeros. What
+//! has a weight of 0 is left out, not multiplied: a key that a mask hides contributes nothing, even if its value is NaN or
+//! infinite.
+//!
+//! How this is computed is the schedule's (`schedule/attention.rs`): keys in blocks, those that a causal mask hides not at all,
+//! scores in other orders, `e^x` as a power of 2. It does so with every kernel of this form, whoever wrote it: [`Attention::find`]
+//! reads what a kernel does to its scores, writes the kernel for that again, and takes it only if it is the same, operation by
+//! operation. What follows the attention in the kernel (the epilogue) may be any elementwise work on its tile.
+
+use std::collections::BTreeMap;
+
+use super::encode::{self, Encoding};
+use super::{
+    AxisRole, Extent, Inst, Kernel, KernelBuilder, Op, Position, State, Terminator, TileType, Type, Value, simplify,
+};
+use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp, round_to};
+use crate::shape::{Dim, Elem};
+use crate::source::Loc;
+
+/// Queries and columns of a tile of the result.
+const TILE: i64 = 64;
+/// How much of a head is taken at a time where its width is not known.
+const STEPS: i64 = 512;
+/// The places of queries, keys and values among the parameters.
+pub(crate) const QUERIES: usize = 0;
+pub(crate) const KEYS: usize = 1;
+pub(crate) const VALUES: usize = 2;
+
+const ONE: Extent = Extent::Static(1);
+
+/// What a mask, a cap or the scale is: in a buffer, or the same everywhere.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Source {
+    /// A parameter of the kernel, by its place: over the axes of the scores, or of a single element.
+    Buffer(usize),
+    /// A literal of a type.
+    Literal(Scalar, Elem),
+    /// The value of a dimension, as that type.
+    Dim(Dim, Elem),
+}
+
+/// What is done to the scores.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// Queries see no later keys: the last query sees all.
+    Causal,
+    /// Something is added.
+    Add(Source),
+    /// Where it is not kept, a score is the fill.
+    Keep {
+        /// Where scores are kept.
+        kept: Source,
+        /// The score elsewhere.
+        fill: Source,
+    },
+    /// `tanh`, times the cap.
+    Cap(Source),
+}
+
+/// What is done to the scores, and where the program says so.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) change: Change,
+    pub(crate) loc: Loc,
+}
+
+/// Where the program says what a kernel does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Places {
+    /// The product of queries and keys.
+    pub(crate) scores: Loc,
+    pub(crate) scale: Loc,
+    pub(crate) sink: Loc,
+    pub(crate) softmax: Loc,
+    /// The product with the values: the place of what nothing else asks for.
+    pub(crate) values: Loc,
+}
+
+/// What an attention does. Its queries, keys and values are the first three parameters of its kernel, `[batch.., S, D]`, `[batch..,
+/// T, D]` and `[batch.., T, E]`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Attention {
+    pub(crate) places: Places,
+    /// What the scores are multiplied by.
+    pub(crate) scale: Source,
+    /// What is done to them then, in order.
+    pub(crate) steps: Vec<Step>,
+    /// One more score in each row, which has no value.
+    pub(crate) sink: Option<Source>,
+}
+
+/// A tile of the result in a kernel, where the attention is done.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    /// The result: queries by columns.
+    pub(crate) result: Value,
+    /// Where it is along each axis, and how many queries and columns it has.
+    pub(crate) at: Position,
+}
+
+/// An attention that was found in a kernel, with what the kernel does to its result.
+pub(crate) struct Found {
+    pub(crate) attention: Attention,
+    done: Done,
+    epilogue: Vec<Inst>,
+}
+
+/// A scalar of a kernel.
+pub(crate) fn scalar_of(kb: &mut KernelBuilder, source: &Source) -> Option<Value> {
+    Some(match source {
+        Source::Buffer(n) => {
+            let buffer = kb.param(*n)?;
+            kb.load_scalar(buffer, &[])
+        }
+        Source::Literal(x, elem) => kb.literal(*x, *elem),
+        Source::Dim(d, elem) => kb.dim_literal(d, *elem),
+    })
+}
+
+impl Attention {
+    /// Writes the unscheduled form into a kernel that has its parameters but no grid yet; `None` where parameters are no operands
+    /// of an attention.
+    pub(crate) fn write(&self, kb: &mut KernelBuilder) -> Option<Done> {
+        kb.at(self.places.values);
+        let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS)?, kb.param(VALUES)?];
+        let shape = |v: Value| kb.ty(v).buffer().map(|b| b.shape.clone());
+        let [of_q, of_k, of_v] = [shape(q)?, shape(k)?, shape(v)?];
+        let rank = of_q.len();
+        let (lead, [s, d]) = of_q.split_last_chunk::<2>()?;
+        let (_, [t, _]) = of_k.split_last_chunk::<2>()?;
+        let width = of_v.last()?;
+        let (query, inner) = (rank - 2, rank - 1);
+        let at = Position::over(kb, &[lead, &[s.clone(), width.clone()]].concat(), [TILE, TILE]);
+        let starts = at.starts();
+        let (points, row, col) = (starts.get(..query)?, *starts.get(query)?, *starts.get(inner)?);
+        let index = |row: Value, col: Value| [points, &[row, col]].concat();
+        let places = self.places;
+
+        // The queries are a tile where the width of a head is known.
+        let zero = kb.index(0);
+        let whole = d.as_const().filter(|n| *n > 0).map(Extent::Static);
+        let queries = whole.map(|d| {
+            kb.placed(places.scores, |kb| kb.load(q, &index(row, zero), (Some(query), Some(inner)), at.rows, d))
+        });
+        let first = match &self.sink {
+            Some(sink) => {
+                kb.at(places.sink);
+                let zeros = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, ONE);
+                let sink = self.over_scores(kb, sink, &index(row, zero), at.rows)?;
+                kb.binary(BinaryOp::Add, zeros, sink)
+            }
+            None => {
+                kb.at(places.softmax);
+                kb.full(Scalar::Float(f64::NEG_INFINITY), Elem::F32, at.rows, ONE)
+            }
+        };
+        let weight = if self.sink.is_some() { 1.0 } else { 0.0 };
+        let sum = kb.full(Scalar::Float(weight), Elem::F32, at.rows, ONE);
+        kb.at(places.values);
+        let result = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, at.cols);
+        let carried = [zero, first, sum, result];
+        let (head, args) = kb.new_block(carried.iter().map(|v| kb.ty(*v).clone()).collect());
+        let (body, _) = kb.new_block(Vec::new());
+        let (after, _) = kb.new_block(Vec::new());
+        kb.br(head, &carried);
+        kb.switch_to(head);
+        let [key, highest, sum, result] = *args.as_slice() else { return None };
+        let end = kb.dim(t);
+        let more = kb.compare_scalars(CmpOp::Lt, key, end);
+        kb.br_if(more, (body, &[]), (after, &[]));
+
+        // The scores of a key.
+        kb.switch_to(body);
+        kb.at(places.scores);
+        let none = kb.full(Scalar::Float(0.0), Elem::F32, at.rows, ONE);
+        let product = |kb: &mut KernelBuilder, q: Value, start: Value, steps: Extent, sum: Value| {
+            let k = kb.load(k, &index(key, start), (Some(inner), None), steps, ONE);
+            kb.dot(q, k, sum)
+        };
+        let scores = match (queries, whole) {
+            (Some(q), Some(d)) => product(kb, q, zero, d, none),
+            _ => kb.summed(d, STEPS, false, none, |kb, start, steps, sum| {
+                let q = kb.load(q, &index(row, start), (Some(query), Some(inner)), at.rows, steps);
+                product(kb, q, start, steps, sum)
+            }),
+        };
+        kb.at(places.scale);
+        let scale = scalar_of(kb, &self.scale)?;
+        let mut scores = kb.binary(BinaryOp::Mul, scores, scale);
+        for step in &self.steps {
+            kb.at(step.loc);
+            scores = match &step.change {
+                Change::Causal => {
+                    let shift = kb.dim(&t.sub(s));
+                    let start = kb.index_binary(BinaryOp::Add, row, shift);
+                    let last = kb.iota(0, start, Elem::I32, at.rows, ONE);
+                    let key = kb.iota(1, key, Elem::I32, ONE, ONE);
+                    let seen = kb.compare(CmpOp::Le, key, last);
+                    let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+                    kb.select(seen, scores, bottom)
+                }
+                Change::Add(x) => {
+                    let x = self.over_scores(kb, x, &index(row, key), at.rows)?;
+                    kb.binary(BinaryOp::Add, scores, x)
+                }
+                Change::Keep { kept, fill } => {
+                    let kept = self.over_scores(kb, kept, &index(row, key), at.rows)?;
+                    let fill = scalar_of(kb, fill)?;
+                    kb.select(kept, scores, fill)
+                }
+                Change::Cap(cap) => {
+                    let cap = scalar_of(kb, cap)?;
+                    let x = kb.unary(UnaryOp::Tanh, scores);
+                    kb.binary(BinaryOp::Mul, x, cap)
+                }
+            };
+        }
+
+        // The step of the softmax.
+        kb.at(places.softmax);
+        let raised = kb.binary(BinaryOp::Max, highest, scores);
+        let bottom = kb.scalar(Scalar::Float(f64::NEG_INFINITY), Elem::F32);
+        let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let unseen = kb.compare(CmpOp::Eq, raised, bottom);
+        let base = kb.select(unseen, nothing, raised);
+        let power = |kb: &mut KernelBuilder, x: Value| {
+            let x = kb.binary(BinaryOp::Sub, x, base);
+            kb.unary(UnaryOp::Exp, x)
+        };
+        let (weight, kept) = (power(kb, scores), power(kb, highest));
+        let sum_kept = kb.binary(BinaryOp::Mul, sum, kept);
+        let new_sum = kb.binary(BinaryOp::Add, sum_kept, weight);
+        // The value of the key; what has no weight is left out.
+        kb.at(places.values);
+        let weighted = |kb: &mut KernelBuilder, x: Value, weight: Value| {
+            let none = kb.compare(CmpOp::Eq, weight, nothing);
+            let product = kb.binary(BinaryOp::Mul, x, weight);
+            kb.select(none, nothing, product)
+        };
+        let value = kb.load(v, &index(key, col), (None, Some(inner)), ONE, at.cols);
+        let so_far = weighted(kb, result, kept);
+        let value = weighted(kb, value, weight);
+        let new_result = kb.binary(BinaryOp::Add, so_far, value);
+        let next = kb.plus(key, 1);
+        kb.br(head, &[next, raised, new_sum, new_result]);
+
+        kb.switch_to(after);
+        kb.at(places.softmax);
+        let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
+        let empty = kb.compare(CmpOp::Eq, sum, zero);
+        let mean = kb.binary(BinaryOp::Div, result, sum);
+        let result = kb.select(empty, zero, mean);
+        kb.at(places.values);
+        Some(Done { result, at })
+    }
+
+    /// What is read for the scores of a tile of queries, or is the same for all.
+    fn over_scores(&self, kb: &mut KernelBuilder, source: &Source, at: &[Value], rows: Extent) -> Option<Value> {
+        let Source::Buffer(n) = source else { return scalar_of(kb, source) };
+        let buffer = kb.param(*n)?;
+        if kb.ty(buffer).buffer()?.shape.is_empty() {
+            return scalar_of(kb, source);
+        }
+        Some(kb.load(buffer, at, (at.len().checked_sub(2), None), rows, ONE))
+    }
+
+    /// The attention of a kernel, if it is of the form that is written here.
+    pub(crate) fn find(kernel: &Kernel) -> Option<Found> {
+        let exps = |op: &Op| *op == Op::Unary(UnaryOp::Exp);
+        if kernel.state != State::Unscheduled || !kernel.body.insts().any(|(_, _, d)| exps(&d.op)) {
+            return None;
+        }
+        let found = read(kernel)?;
+        let mut kb = KernelBuilder::new(&kernel.name);
+        for p in &kernel.params {
+            kb.buffer(kernel.body.ty(p.value).buffer()?.clone(), p.mode);
+        }
+        let done = found.attention.write(&mut kb)?;
+        found.copy_epilogue(kernel, &mut kb, &done)?;
+        let mut again = kb.finish();
+        simplify(&mut again.body);
+        let how = Encoding { name: false, places: false, state: State::Unscheduled };
+        let same = encode::kernel(&again, how) == encode::kernel(kernel, how);
+        (same && found.is_elementwise(kernel)).then_some(found)
+    }
+}
+
+impl Found {
+    /// Does the same to another tile of the result, in another kernel that has the parameters.
+    pub(crate) fn copy_epilogue(&self, kernel: &Kernel, kb: &mut KernelBuilder, to: &Done) -> Option<()> {
+        let mut made: BTreeMap<Value, Value> = BTreeMap::new();
+        for (n, p) in kernel.params.iter().enumerate() {
+            made.insert(p.value, kb.param(n)?);
+        }
+        let (old, new) = (&self.done.at, &to.at);
+        made.extend(old.axes.iter().zip(&new.axes).map(|((_, old), (_, new))| (*old, *new)));
+        made.insert(self.done.result, to.result);
+        for inst in &self.epilogue {
+            let data = kernel.body.inst(*inst);
+            let mut operands = Vec::new();
+            for v in &data.operands {
+                operands.push(copied(kernel, kb, &mut made, *v)?);
+            }
+            let ty = data.result.map(|v| match kernel.body.ty(v) {
+                Type::Tile(t) => {
+                    let rows = if t.rows == old.rows { new.rows } else { t.rows };
+                    let cols = if t.cols == old.cols { new.cols } else { t.cols };
+                    Type::Tile(TileType { rows, cols, ..t.clone() })
+                }
+                other => other.clone(),
+            });
+            kb.at(data.loc);
+            let result = kb.push(data.op.clone(), operands, ty);
+            made.extend(data.result.zip(result));
+        }
+        Some(())
+    }
+
+    /// Is what follows the attention elementwise work on its tile, whatever rows and columns this has?
+    fn is_elementwise(&self, kernel: &Kernel) -> bool {
+        let body = &kernel.body;
+        let at = &self.done.at;
+        let axes = [(AxisRole::Rows, at.rows), (AxisRole::Cols, at.cols)].map(|(role, extent)| {
+            let number = at.axis(role);
+            (number, number.and_then(|n| at.axes.get(n)).map(|(_, start)| *start), extent)
+        });
+        self.epilogue.iter().all(|inst| {
+            let data = body.inst(*inst);
+            let tile = match data.op {
+                Op::Store { .. } => data.operands.last().copied(),
+                _ => data.result,
+            };
+            let tile = tile.and_then(|v| body.ty(v).tile()).map(|t| [t.rows, t.cols]);
+            let along = |n: usize| match data.op {
+                Op::Load { rows, cols } | Op::Store { rows, cols } => Some(([rows, cols][n], 1)),
+                Op::Iota { axis } => Some(((axis == n).then_some(0), 0)),
+                _ => None,
+            };
+            data.op.is_elementwise()
+                && axes.iter().enumerate().all(|(n, (number, start, extent))| {
+                    let own = tile.map(|t| t[n]);
+                    let fits = own.is_none_or(|own| own.is_one() || own == *extent);
+                    // The operand that is the start, where the operation goes along this axis from there.
+                    let place = along(n).and_then(|(axis, first)| match data.op {
+                        Op::Iota { .. } => axis.map(|_| 0),
+                        _ => (axis == *number).then(|| axis.map(|axis| axis + first)).flatten(),
+                    });
+                    let place = place.filter(|_| own == Some(*extent));
+                    let is_there = place.is_some_and(|place| data.operands.get(place).copied() == *start);
+                    let begins = |i: usize| Some(i) == place;
+                    let elsewhere = data.operands.iter().enumerate().any(|(i, v)| Some(*v) == *start && !begins(i));
+                    let moves = along(n).is_some_and(|(axis, _)| axis.is_some());
+                    fits && !elsewhere && (is_there || !moves || own.is_some_and(Extent::is_one))
+                })
+        })
+    }
+}
+
+/// A value of a kernel in a copy of it: what is there already, or is made of numbers alone.
+fn copied(kernel: &Kernel, kb: &mut KernelBuilder, made: &mut BTreeMap<Value, Value>, v: Value) -> Option<Value> {
+    if let Some(v) = made.get(&v) {
+        return Some(*v);
+    }
+    let data = kernel.body.def_inst(v)?;
+    let ty = kernel.body.ty(v).clone();
+    if !matches!(data.op, Op::Const(_) | Op::DimValue(_)) || !matches!(ty, Type::Index | Type::Scalar(_)) {
+        return None;
+    }
+    let copy = kb.placed(data.loc, |kb| kb.value(data.op.clone(), Vec::new(), ty));
+    made.insert(v, copy);
+    Some(copy)
+}
+
+/// What a kernel does, if it is an attention. It may be another kernel: whether it is this one, the caller finds out.
+fn read(kernel: &Kernel) -> Option<Found> {
+    let body = &kernel.body;
+    // A loop over keys, and one over parts of a head in it where its width is not known.
+    let (start, after, within, scores) = match *body.layout.as_slice() {
+        [start, _, keys, after] => {
+            let dot = body.block(keys).insts.iter().position(|i| matches!(body.inst(*i).op, Op::Dot { .. }))?;
+            let dot = *body.block(keys).insts.get(dot)?;
+            (start, after, keys, (body.inst(dot).result?, body.inst(dot).loc))
+        }
+        [start, _, _, after, head, parts, keys] => {
+            let dots = body.block(parts).insts.iter().map(|i| body.inst(*i));
+            let dot = dots.into_iter().find(|d| matches!(d.op, Op::Dot { .. }))?;
+            (start, after, keys, (*body.block(head).args.get(1)?, dot.loc))
+        }
+        _ => return None,
+    };
+    let reader = Reader { kernel };
+    let (scores, of_scores) = scores;
+    // What is done to tiles after the product, in order.
+    let is_tile = |i: &&Inst| body.inst(**i).result.is_some_and(|v| body.ty(v).tile().is_some());
+    let mut list = body.block(within).insts.iter().filter(is_tile).map(|i| body.inst(*i));
+    if within != after && body.layout.len() == 4 {
+        list.by_ref().find(|d| d.result == Some(scores))?;
+    }
+    let scale = list.next()?;
+    let places_scale = scale.loc;
+    let scale = reader.source(*scale.operands.get(1)?)?;
+    let (mut steps, mut softmax) = (Vec::new(), None);
+    while let Some(data) = list.next() {
+        let (change, loc) = match data.op {
+            Op::Binary(BinaryOp::Max) => {
+                softmax = Some(data.loc);
+                break;
+            }
+            Op::Iota { .. } => (Change::Causal, list.nth(2)?.loc),
+            Op::Unary(UnaryOp::Tanh) => {
+                let product = list.next()?;
+                (Change::Cap(reader.source(*product.operands.get(1)?)?), product.loc)
+            }
+            Op::Load { .. } | Op::Binary(_) | Op::Select => {
+                let data = if matches!(data.op, Op::Load { .. }) { list.next()? } else { data };
+                match (&data.op, data.operands.as_slice()) {
+                    (Op::Binary(BinaryOp::Add), [_, x]) => (Change::Add(reader.source(*x)?), data.loc),
+                    (Op::Select, [kept, _, fill]) => {
+                        (Change::Keep { kept: reader.source(*kept)?, fill: reader.source(*fill)? }, data.loc)
+                    }
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        steps.push(Step { change, loc });
+    }
+    let softmax = softmax?;
+    let value = list.find(|d| matches!(d.op, Op::Load { .. }))?;
+    // The first maximum is of a sink, if there is one.
+    let Terminator::Br(call) = &body.block(start).terminator else { return None };
+    let highest = body.def_inst(*call.args.get(1)?)?;
+    let sink = match highest.op {
+        Op::Binary(BinaryOp::Add) => Some(reader.source(*highest.operands.get(1)?)?),
+        _ => None,
+    };
+    let places = Places { scores: of_scores, scale: places_scale, sink: highest.loc, softmax, values: value.loc };
+    // Where the tile is.
+    let q = kernel.params.get(QUERIES)?.value;
+    let queries = body.insts().map(|(_, _, d)| d).find(|d| d.operands.first() == Some(&q))?;
+    let n = kernel.grid.len();
+    let (lead, row) = (n.checked_sub(2)?, *queries.operands.get(n.checked_sub(1)?)?);
+    let mut axes: Vec<(AxisRole, Value)> = kernel.grid.iter().take(lead).map(|g| (AxisRole::Point, g.value)).collect();
+    axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, *value.operands.get(n)?)]);
+    let tile = |v: Option<Value>| v.and_then(|v| body.ty(v).tile());
+    let (rows, cols) = (tile(queries.result)?.rows, tile(value.result)?.cols);
+    let insts = &body.block(after).insts;
+    let last = insts.iter().position(|i| body.inst(*i).op == Op::Select)?;
+    let result = body.inst(*insts.get(last)?).result?;
+    let done = Done { result, at: Position { axes, rows, cols } };
+    let epilogue = insts.get(last + 1..)?.to_vec();
+    Some(Found { attention: Attention { places, scale, steps, sink }, done, epilogue })
+}
+
+/// Reads the values of a kernel.
+struct Reader<'a> {
+    kernel: &'a Kernel,
+}
+
+impl Reader<'_> {
+    /// What something that is done to scores is: loaded, a literal or a dimension.
+    fn source(&self, v: Value) -> Option<Source> {
+        let body = &self.kernel.body;
+        let mut data = body.def_inst(v)?;
+        let computed = body.ty(v).elem()?;
+        let mut elem = computed;
+        if let Op::Narrow { elem: narrow } = data.op {
+            elem = narrow;
+            data = body.def_inst(*data.operands.first()?)?;
+        }
+        Some(match &data.op {
+            // A text has as many digits as the type needs.
+            Op::Const(Scalar::Float(x)) => Source::Literal(Scalar::Float(round_to(computed, *x)), elem),
+            Op::Const(x) => Source::Literal(*x, elem),
+            Op::DimValue(d) => Source::Dim(d.clone(), elem),
+            Op::Load { .. } | Op::LoadScalar => {
+                let buffer = data.operands.first()?;
+                Source::Buffer(self.kernel.params.iter().position(|p| p.value == *buffer)?)
+            }
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,384 @@
+//! How attention is computed: the step of the schedule that puts kernels for a machine in the place of an unscheduled one
+//! (`tile::attention`), which says the algorithm alone.
+//!
+//! In: an unscheduled module, and a machine's numbers. Out: the same module, in which tiles of queries meet blocks of keys with an
+//! online softmax (Dao et al. 2022, arXiv:2205.14135, algorithm 1; normalised once at the end as in Dao 2023, arXiv:2307.08691,
+//! section 3.1), in the form that fits the call (`forms`); launches change with them (`launches`). Its kernels are still unscheduled:
+//! the rest of the schedule is the same for them as for all. What it must not know: graph IR, instructions.
+//!
+//! Tiles lie on their sides: queries are columns, so that each lane of a vector register has a query of its own, and a
+//! maximum or a sum over keys has no horizontal steps. Keys and values need no packing: they are left operands of
+//! products, read in place, an element at a time.
+//!
+//! ```text
+//! grid (batch and heads.., ceil(S, Q), ceil(E, 256))          Q: columns of a product's register tile
+//!   qt = transpose(q tile * (scale * log2 e))                  [D, Q]
+//!   for each 256 keys:                                         (`keys`)
+//!     s  = k block @ qt;  masks                                [256, Q]
+//!     m' = max(m, columns' max of s);  p = 2^(s - m');  c = 2^(m - m')
+//!     l  = l c + columns' sum of p;  acc = acc c + v block^T @ p     [1, Q], [E, Q]
+//!   y = transpose(acc * (1 / l));  epilogue;  store            [Q, E]
+//! ```
+//!
+//! Where queries, keys and values are `bf16` and the machine multiplies pairs of such steps ([`QueryLayout::InLanePairs`]), both products
+//! do. Queries on their sides are rounded to pairs (which changes nothing: they were `bf16`), keys are read in place; the
+//! weights of a block are rounded to `bf16`, pairs of keys side by side, and the values lie as panels for each block of keys,
+//! turned, so that the keys of a column are neighbours (the plan packs them before).
+//!
+//! ```text
+//!     s  = k block @ pair_rows(qt)                             [256, Q], the scale not in it
+//!     p  = 2^((s - m') (scale * log2 e))
+//!     acc = acc c + v panel @ pair_rows(p)                     the sum is of p as it was
+//! ```
+//!
+//! So a call with one query costs as much as one with all lanes full. Where there are few, and heads lie side by side in
+//! the rows of keys and values, each query is a grid point of its own ([`QueryLayout::KeysInLanes`]): a score is the sum of a row
+//! of `k block * q`, the result that of the columns of `v block * p`, and both are read once, row after row, whatever type
+//! they are.
+//!
+//! A soft cap is a `tanh` and a product among the masks. A sink is where the running maximum and sum begin: at its score and at
+//! 1, instead of at `-inf` and 0, as if a key with no value had been seen. So no row is without a weight, unless its sink is
+//! `-inf`, and a row that sees no key gives zeros.
+//!
+//! With a causal mask last, keys that no query of the tile sees are not visited. Blocks of keys that every query of the
+//! tile sees come first, in a loop without the mask. Any head width works: up to 256 the queries are one tile, beyond
+//! it the scores are summed over chunks of the width, and the result's columns are divided among grid points. Keys and
+//! values that are no `f32`, or have no dense axis, go through scratch, in smaller blocks; the plan copies them before
+//! where there are many queries (`forms`).
+//!
+//! Numerics: rows that have seen only masked keys take 0 for `m'`, so nothing becomes NaN, and a row that ends with `l = 0`
+//! gives zeros. A key that a mask hides contributes nothing, even if its value is NaN or infinite, in every form and on
+//! every instruction set (`keys`); unfused, its weight of 0 is multiplied by it, which is NaN. Each rescaling rounds once,
+//! so the relative error grows by at most one unit of the last place for each block of keys that raises the maximum; the sum
+//! is at least 1, and its inverse rounds once too. Where keys or values are no `f32`, or have no dense axis, a row's bits
+//! depend on the number of queries of the call: blocks are of 64 keys below 64 queries, of 256 from there on
+//! (`forms`).
+//!
+//! A scale that is a literal between 2^-20 and 1 is multiplied into the queries: each term of a score then rounds once more,
+//! by half a unit of the term's last place. Other scales are multiplied into the scores, as written: they may not be
+//! finite, or may overflow. A single query's sums are those of reductions: its bits are not those of the same query among
+//! many.
+//!
+//! With pairs, a weight is rounded to `bf16` before it is divided by the sum, where the program as written rounds it after: by
+//! one part in 2^8 at most either way, so the result is off by at most 2^-8 times the sum of the weights' products with the
+//! values' sizes. (How far the program as written may be off, whose scores are rounded too: `passes::fuse_attention`.) Weights
+//! below 2^-126 of the largest are 0, and so are subnormal queries, keys and values: a product with one is lost, which may be
+//! as much as 2^-126 times the other factor, up to 4. Steps go in pairs, so behind an odd number of keys the value of a key that
+//! the causal mask hides from the tile may be multiplied by 0: if that makes the sums NaN, they are computed again.
+//!
+//! Powers are powers of two, which cost half of what powers of e do: `e^x = 2^(x log2 e)`. Where the scale goes into
+//! the queries and the masks are literals, so does `log2 e`: the scores are 1.44 times what was written and overflow
+//! beyond 2.3e38 (scale times `log2 e` is rounded to `f32`, which moves all scores by one and the same part, at most
+//! 2^-24). Else it is multiplied into `s - m'`, which rounds by half a unit of the last place of a number that is at
+//! most twice as large as a score: no more than the scores themselves were rounded. Where there is a soft cap, `log2 e` goes
+//! into the number that `tanh` is multiplied by, if the masks behind it are literals. A cap or a sink that is read at run time
+//! is multiplied by it too, and overflows beyond 2.3e38.
+
+mod forms;
+mod keys;
+mod launches;
+
+use std::f64::consts::LOG2_E;
+
+use crate::scalar::{BinaryOp, CmpOp, Scalar, round_to};
+use crate::shape::{Dim, Elem};
+use crate::source::Loc;
+use crate::tile::attention::{
+    Change, Done, Found, KEYS as KEYS_PARAM, Places, QUERIES, Source, Step, VALUES, scalar_of,
+};
+use crate::tile::{AxisRole, BufferType, Extent, Kernel, KernelBuilder, Position, Value, tile_size};
+pub(super) use launches::expand;
+
+/// Widest head that is one tile.
+const WIDTH: i64 = 256;
+/// How much of a wider head is taken at a time.
+const CHUNK: i64 = 64;
+/// Keys of a block whose keys and values are read in place.
+const KEYS: i64 = 256;
+/// Keys of a block that is copied to scratch.
+const COPIED_KEYS: i64 = 64;
+
+const ONE: Extent = Extent::Static(1);
+
+/// What the lanes of vectors hold in a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueryLayout {
+    /// Queries, in transposed tiles.
+    InLanes,
+    /// The same in `bf16`, with products of pairs of steps: the values are given as panels `[batch.., P, E, KEYS]`, a panel for
+    /// each block of keys.
+    InLanePairs,
+    /// Keys or columns: one query for each grid point.
+    KeysInLanes,
+}
+
+/// How the scale comes in.
+#[derive(Clone, Copy, Default)]
+struct Scale {
+    /// What the queries are multiplied by.
+    queries: Option<Value>,
+    /// What the scores are multiplied by.
+    scores: Option<Value>,
+    /// What differences of scores are multiplied by to be exponents of 2, if they are not yet.
+    exponents: Option<Value>,
+}
+
+/// A mask or a soft cap, in order of application.
+struct Mask {
+    step: Step,
+    /// The score of what a `keep` does not keep; what a cap multiplies by.
+    number: Option<Value>,
+}
+
+fn is_causal(mask: &Mask) -> bool {
+    mask.step.change == Change::Causal
+}
+
+/// What the parts of the kernel share.
+struct Attention {
+    places: Places,
+    layout: QueryLayout,
+    /// Rank of the buffers; the last two axes are rows and columns.
+    rank: usize,
+    /// The place along the leading axes.
+    points: Vec<Value>,
+    /// Buffers of queries, keys and values.
+    q: Value,
+    k: Value,
+    v: Value,
+    /// Width of a head, number of keys.
+    d: Dim,
+    t: Dim,
+    /// First query and column of the result; how many there are.
+    row: Value,
+    col: Value,
+    queries: Extent,
+    width: Extent,
+    /// Keys of a block.
+    block: i64,
+    /// Number of keys minus number of queries.
+    shift: Value,
+    scale: Scale,
+    masks: Vec<Mask>,
+    /// One more score in each row, which has no value.
+    sink: Option<Source>,
+}
+
+/// The kernel that computes what an unscheduled one does, as many queries to a tile where they are in lanes, whose keys and values
+/// are buffers of these types; `None` where those are none of an attention.
+fn kernel(
+    open: &Kernel,
+    found: &Found,
+    tile_queries: i64,
+    layout: QueryLayout,
+    keys_and_values: [&BufferType; 2],
+) -> Option<Kernel> {
+    let ty = |n: usize| open.params.get(n).and_then(|p| open.body.ty(p.value).buffer());
+    let [of_q, of_k, of_v] = [ty(QUERIES)?, ty(KEYS_PARAM)?, ty(VALUES)?];
+    let (lead, [s, d]) = of_q.shape.split_last_chunk::<2>()?;
+    let (s, d) = (s.clone(), d.clone());
+    let (t, e) = (of_k.shape.get(lead.len())?.clone(), of_v.shape.last()?.clone());
+    let rank = of_q.shape.len();
+
+    let what = &found.attention;
+    let places = what.places;
+    let mut kb = KernelBuilder::new("attention");
+    kb.at(places.values);
+    for (n, p) in open.params.iter().enumerate() {
+        let ty = match n {
+            KEYS_PARAM => keys_and_values[0],
+            VALUES => keys_and_values[1],
+            _ => ty(n)?,
+        };
+        kb.buffer(ty.clone(), p.mode);
+    }
+    let [q, k, v] = [kb.param(QUERIES)?, kb.param(KEYS_PARAM)?, kb.param(VALUES)?];
+
+    // The grid.
+    let points: Vec<Value> = lead.iter().map(|extent| kb.grid_axis(extent, 1)).collect();
+    let tile_of = |kb: &mut KernelBuilder, extent: &Dim, most: i64| {
+        let size = tile_size(extent, most);
+        let point = kb.grid_axis(extent, size);
+        let start = kb.times(point, size);
+        (start, kb.extent_at(extent, start, size))
+    };
+    let (row, queries) = match layout {
+        QueryLayout::InLanes | QueryLayout::InLanePairs => tile_of(&mut kb, &s, tile_queries),
+        QueryLayout::KeysInLanes => (kb.grid_axis(&s, 1), ONE),
+    };
+    let (col, width) = tile_of(&mut kb, &e, WIDTH);
+
+    let steps = &what.steps;
+    let last_cap = steps.iter().rposition(|m| matches!(m.change, Change::Cap(_)));
+    let behind_cap = last_cap.map_or(0, |n| n + 1);
+    kb.at(places.scale);
+    let scale = match layout {
+        QueryLayout::InLanes | QueryLayout::KeysInLanes => scale_of(&mut kb, &what.scale, steps, behind_cap)?,
+        QueryLayout::InLanePairs => scale_of_pairs(&mut kb, &what.scale, steps, behind_cap, what.sink.is_some())?,
+    };
+    let mut masks = Vec::new();
+    for (n, step) in steps.iter().enumerate() {
+        kb.at(step.loc);
+        // A fill or a cap is a scalar, read once. From the last cap on, scores are exponents of 2 where nothing is added to them.
+        let exponents = scale.exponents.is_none() && last_cap.is_none_or(|cap| n >= cap);
+        let number = match &step.change {
+            Change::Keep { fill: x, .. } | Change::Cap(x) if exponents => Some(exponent_of(&mut kb, x)?),
+            Change::Keep { fill: x, .. } | Change::Cap(x) => Some(scalar_of(&mut kb, x)?),
+            Change::Causal | Change::Add(_) => None,
+        };
+        masks.push(Mask { step: step.clone(), number });
+    }
+    kb.at(places.values);
+    let copied = layout == QueryLayout::InLanes && !(in_place(&kb, k) && in_place(&kb, v));
+    let block = tile_size(&t, if copied { COPIED_KEYS } else { KEYS });
+    let shift = kb.dim(&t.sub(&s));
+    let sink = what.sink.clone();
+    let parts = Attention {
+        places,
+        layout,
+        rank,
+        points,
+        q,
+        k,
+        v,
+        d,
+        t,
+        row,
+        col,
+        queries,
+        width,
+        block,
+        shift,
+        scale,
+        masks,
+        sink,
+    };
+    let [sum, acc] = parts.all_keys(&mut kb)?;
+
+    kb.at(places.softmax);
+    let zero = kb.scalar(Scalar::Float(0.0), Elem::F32);
+    let empty = kb.compare(CmpOp::Eq, sum, zero);
+    let one = kb.scalar(Scalar::Float(1.0), Elem::F32);
+    let inverse = kb.binary(BinaryOp::Div, one, sum);
+    let mean = kb.binary(BinaryOp::Mul, acc, inverse);
+    let y = kb.select(empty, zero, mean);
+    kb.at(places.values);
+    let result = if layout == QueryLayout::KeysInLanes { y } else { kb.transpose(y) };
+    let mut axes: Vec<(AxisRole, Value)> = parts.points.iter().map(|p| (AxisRole::Point, *p)).collect();
+    axes.extend([(AxisRole::Rows, row), (AxisRole::Cols, col)]);
+    let at = Position { axes, rows: queries, cols: width };
+    found.copy_epilogue(open, &mut kb, &Done { result, at })?;
+    Some(kb.finish())
+}
+
+/// The parameter that something lies in over the axes of the scores; `None` where it is the same for all.
+fn over_scores(kb: &KernelBuilder, source: &Source) -> Option<Value> {
+    let Source::Buffer(n) = source else { return None };
+    kb.param(*n).filter(|b| kb.ty(*b).buffer().is_some_and(|ty| !ty.shape.is_empty()))
+}
+
+/// Is an axis of a buffer dense?
+fn is_dense(kb: &KernelBuilder, buffer: Value, axis: usize) -> bool {
+    kb.ty(buffer).buffer().is_some_and(|b| b.is_dense(axis))
+}
+
+/// Can a product read tiles of the last two axes in place?
+fn in_place(kb: &KernelBuilder, buffer: Value) -> bool {
+    kb.ty(buffer).buffer().is_some_and(|b| b.is_left_operand(b.shape.len() - 2, b.shape.len() - 1))
+}
+
+/// A tile whose rows go along one axis and columns along another; where only the rows' axis is dense, it is read the other
+/// way round and turned. `factor` is multiplied into it on the way, as its place says.
+fn load_turned(
+    kb: &mut KernelBuilder,
+    buffer: Value,
+    at: &[Value],
+    axes: (usize, usize),
+    extents: (Extent, Extent),
+    factor: Option<(Value, Loc)>,
+) -> Value {
+    let turn = is_dense(kb, buffer, axes.0) && !is_dense(kb, buffer, axes.1);
+    let ((rows, cols), (high, wide)) = if turn { ((axes.1, axes.0), (extents.1, extents.0)) } else { (axes, extents) };
+    let mut x = kb.load(buffer, at, (Some(rows), Some(cols)), high, wide);
+    if let Some((f, loc)) = factor {
+        x = kb.placed(loc, |kb| kb.binary(BinaryOp::Mul, x, f));
+    }
+    if turn { kb.transpose(x) } else { x }
+}
+
+/// What is put in the scores' place can be multiplied beforehand, what is added to them cannot.
+fn are_literals(steps: &[Step]) -> bool {
+    steps.iter().all(|step| match &step.change {
+        Change::Causal => true,
+        Change::Keep { fill, .. } => matches!(fill, Source::Literal(..)),
+        Change::Add(_) | Change::Cap(_) => false,
+    })
+}
+
+/// How the scale comes in, and `log2 e`: into the queries or the last cap, where no mask `behind_cap` forbids it.
+fn scale_of(kb: &mut KernelBuilder, s: &Source, steps: &[Step], behind_cap: usize) -> Option<Scale> {
+    let float = |kb: &mut KernelBuilder, x| kb.scalar(Scalar::Float(x), Elem::F32);
+    let literals = are_literals(steps.get(behind_cap..).unwrap_or_default());
+    let exponents = |kb| Some(float(kb, LOG2_E));
+    let into_cap = literals && behind_cap > 0;
+    Some(match s {
+        Source::Literal(x, elem) if (2f64.powi(-20)..=1.0).contains(&x.as_f64().abs()) => {
+            let x = round_to(*elem, x.as_f64());
+            if literals && !into_cap {
+                Scale { queries: Some(float(kb, exponent(x))), ..Scale::default() }
+            } else {
+                let queries = if x == 1.0 { None } else { Some(float(kb, x)) };
+                Scale { queries, exponents: if into_cap { None } else { exponents(kb) }, ..Scale::default() }
+            }
+        }
+        _ => {
+            let scores = Some(scalar_of(kb, s)?);
+            Scale { scores, exponents: if into_cap { None } else { exponents(kb) }, ..Scale::default() }
+        }
+    })
+}
+
+/// The scale where queries stay as they are, for products take them as `bf16`. Where masks put nothing but `-inf` in place of
+/// scores, and nothing else is compared with these, a scale that keeps their order is multiplied into what their powers are
+/// taken of.
+fn scale_of_pairs(
+    kb: &mut KernelBuilder,
+    s: &Source,
+    steps: &[Step],
+    behind_cap: usize,
+    has_sink: bool,
+) -> Option<Scale> {
+    let hides = |step: &Step| match &step.change {
+        Change::Causal => true,
+        Change::Keep { fill: Source::Literal(x, _), .. } => x.as_f64() == f64::NEG_INFINITY,
+        Change::Keep { .. } | Change::Add(_) | Change::Cap(_) => false,
+    };
+    Some(match s {
+        Source::Literal(x, elem)
+            if !has_sink && steps.iter().all(hides) && (2f64.powi(-20)..=1.0).contains(&x.as_f64()) =>
+        {
+            let factor = exponent(round_to(*elem, x.as_f64()));
+            Scale { exponents: Some(kb.scalar(Scalar::Float(factor), Elem::F32)), ..Scale::default() }
+        }
+        _ => {
+            let into_cap = behind_cap > 0 && are_literals(steps.get(behind_cap..).unwrap_or_default());
+            let exponents = if into_cap { None } else { Some(kb.scalar(Scalar::Float(LOG2_E), Elem::F32)) };
+            Scale { scores: Some(scalar_of(kb, s)?), exponents, ..Scale::default() }
+        }
+    })
+}
+
+/// What `e` to the `x` is 2 to the power of; what was finite stays so.
+fn exponent(x: f64) -> f64 {
+    let y = x * LOG2_E;
+    if x.is_finite() { y.clamp(-f64::from(f32::MAX), f64::from(f32::MAX)) } else { y }
+}
+
+/// A number as an exponent of 2 instead of `e`.
+fn exponent_of(kb: &mut KernelBuilder, s: &Source) -> Option<Value> {
+    if let Source::Literal(x, elem) = s {
+        return Some(kb.scalar(Scalar::Float(exponent(round_to(*elem, x.as_f64()))), Elem::F32));
+    }
+    let (x, factor) = (scalar_of(kb, s)?, kb.scalar(Scalar::Float(LOG2_E), Elem::F32));
+    Some(kb.binary(BinaryOp::Mul, x, factor))
+}

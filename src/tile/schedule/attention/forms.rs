@@ -1,0 +1,283 @@
+//! Which kernels compute an attention, and where they read its keys and values from.
+//!
+//! In: the unscheduled kernel of an attention, and a machine's numbers. Out: the launches that take the place of one of its own
+//! ([`Way`]), and their kernels. A kernel of attention goes through keys
+//! and values once for each tile of queries. Heads that lie beside each other (`[S, H * D]`, as a projection leaves them)
+//! are read in place badly then: each row of a head is on a page of its own, and the rows fall into few sets of the caches.
+//! Where there are many queries, each head's keys and values are first copied to lie row after row, as `f32`; so are those
+//! of other types, which the kernel would convert for each tile of queries again. A few queries, one after another, have a
+//! kernel of their own ([`QueryLayout`]). Where all are `bf16` and the machine multiplies pairs of such steps, several queries
+//! have a kernel that does so: keys are laid row after row as they are, values in panels for blocks of keys. How many queries there are may be known only in the call, which then has all
+//! these ways.
+//!
+//! What it must not know: plans. An operand is a [`View`] whose root is its place among the parameters of the unscheduled kernel;
+//! the roots after those are the rooms of the arena.
+
+use super::{KEYS, QueryLayout, kernel};
+use crate::shape::{Dim, Elem, TensorType};
+use crate::tile::attention::{Found, KEYS as KEYS_PARAM, QUERIES, VALUES};
+use crate::tile::schedule::packing::{in_columns, with_repeats, without_repeats};
+use crate::tile::{BufferType, Kernel, Kernels, Target, Value, View, copy};
+
+/// From so many queries on, keys and values that lie apart are copied. Measured on 12 heads of 64: of the time with all in
+/// place, that saves a twentieth for 256 queries, a quarter for 1024, two fifths for 2048.
+const MANY: i64 = 256;
+/// The same where each tile of queries would convert them again.
+const SEVERAL: i64 = 64;
+
+/// How an attention is computed.
+pub(super) enum Way {
+    /// In one way for `least` of `count` and more, in another for less.
+    Either { count: Dim, least: i64, more: Box<Way>, less: Box<Way> },
+    /// By launches, one after another.
+    Launches(Vec<Launch>),
+}
+
+/// A launch: the name of its kernel, and its buffers.
+pub(super) struct Launch {
+    pub(super) kernel: String,
+    pub(super) buffers: Vec<View>,
+}
+
+/// Room in the arena.
+pub(super) struct Room {
+    pub(super) bytes: Dim,
+    pub(super) ty: BufferType,
+}
+
+/// What takes the place of an unscheduled kernel of attention.
+pub(super) struct Forms {
+    pub(super) way: Way,
+    /// The rooms that a launch needs, in order.
+    pub(super) rooms: Vec<Room>,
+    /// The names of the kernels that its launches run, in order.
+    pub(super) kernels: Vec<String>,
+}
+
+impl Forms {
+    /// Chooses the forms of an attention, of whose launches the keys are the values too or not; their kernels are added to the
+    /// others.
+    ///
+    /// # Errors
+    /// A kernel that cannot be written, a bug in attnc.
+    pub(super) fn choose(
+        open: &Kernel,
+        found: &Found,
+        target: Target,
+        keys_are_values: bool,
+        kernels: &mut Kernels,
+    ) -> Result<Forms, String> {
+        let mut operands = Vec::new();
+        for (n, p) in (0u32..).zip(&open.params) {
+            let ty = open.body.ty(p.value).buffer().ok_or("an attention of something that is not in memory")?;
+            let BufferType { elem, shape, strides } = ty.clone();
+            let (root, offset, dynamic) = (Value::from_u32(n), Dim::zero(), Vec::new());
+            operands.push(View { root, elem, offset, dynamic, shape, strides });
+        }
+        let (rooms, made) = (Vec::new(), Vec::new());
+        let mut choice = Choice { open, found, target, keys_are_values, kernels, operands, rooms, made };
+        let way = choice.any()?;
+        Ok(Forms { way, rooms: choice.rooms, kernels: choice.made })
+    }
+}
+
+struct Choice<'a> {
+    open: &'a Kernel,
+    found: &'a Found,
+    target: Target,
+    keys_are_values: bool,
+    kernels: &'a mut Kernels,
+    /// The operands as they lie.
+    operands: Vec<View>,
+    rooms: Vec<Room>,
+    made: Vec<String>,
+}
+
+impl Choice<'_> {
+    fn operand(&self, n: usize) -> Result<&View, String> {
+        self.operands.get(n).ok_or_else(|| "an attention without its operands".to_string())
+    }
+
+    /// How many queries or keys there are.
+    fn rows(&self, n: usize) -> Result<Dim, String> {
+        let rows = self.operand(n)?.shape.iter().nth_back(1).cloned();
+        rows.ok_or_else(|| "an operand of attention has no rows".to_string())
+    }
+
+    fn any(&mut self) -> Result<Way, String> {
+        let count = self.rows(QUERIES)?;
+        if !self.is_paired()? {
+            return self.of_f32(true);
+        }
+        // Fewer queries pay for no copies.
+        self.from(&count, SEVERAL, |choice, enough| match enough {
+            true => choice.in_pairs(),
+            false => choice.of_f32(false),
+        })
+    }
+
+    /// A kernel that computes in `f32` whatever the operands are, after copies if they may pay.
+    fn of_f32(&mut self, copies: bool) -> Result<Way, String> {
+        let tiles = |choice: &mut Self| match copies {
+            true => choice.many(),
+            false => choice.in_place(QueryLayout::InLanes),
+        };
+        let (count, others) = (self.rows(QUERIES)?, self.rows(KEYS_PARAM)?);
+        // As many keys as queries are no work where they are few.
+        let side_by_side = is_row_after_row(self.operand(KEYS_PARAM)?) && is_row_after_row(self.operand(VALUES)?);
+        if !side_by_side || count == others {
+            return tiles(self);
+        }
+        self.from(&count, self.target.single_queries + 1, |choice, enough| match enough {
+            true => tiles(choice),
+            false => choice.in_place(QueryLayout::KeysInLanes),
+        })
+    }
+
+    /// Two ways to do something, for `least` of `count` and more, and for less: the one that is known to be taken, or both
+    /// and a choice in the call.
+    fn from(
+        &mut self,
+        count: &Dim,
+        least: i64,
+        mut way: impl FnMut(&mut Self, bool) -> Result<Way, String>,
+    ) -> Result<Way, String> {
+        if let Some(n) = count.as_const() {
+            return way(self, n >= least);
+        }
+        let (more, less) = (Box::new(way(self, true)?), Box::new(way(self, false)?));
+        Ok(Way::Either { count: count.clone(), least, more, less })
+    }
+
+    /// The kernel for tiles of queries, after copies where they pay.
+    fn many(&mut self) -> Result<Way, String> {
+        let (mut moved, mut enough) = (Vec::new(), i64::MAX);
+        for n in [KEYS_PARAM, VALUES] {
+            if let Some(least) = queries_that_pay(self.operand(n)?)
+                && !(n == VALUES && self.keys_are_values)
+            {
+                moved.push(n);
+                enough = enough.min(least);
+            }
+        }
+        if moved.is_empty() {
+            return self.in_place(QueryLayout::InLanes);
+        }
+        let count = self.rows(QUERIES)?;
+        self.from(&count, enough, |choice, enough| match enough {
+            true => choice.after_copies(&moved),
+            false => choice.in_place(QueryLayout::InLanes),
+        })
+    }
+
+    /// Do the products take pairs of `bf16` steps? Not where the machine has no such products, operands are of other types, or
+    /// heads of an odd or unknown width.
+    fn is_paired(&self) -> Result<bool, String> {
+        let (q, k, v) = (self.operand(QUERIES)?, self.operand(KEYS_PARAM)?, self.operand(VALUES)?);
+        let width = |v: &View| v.shape.last().and_then(Dim::as_const);
+        let fits = width(q).is_some_and(|d| d > 0 && d % 2 == 0) && width(v).is_some_and(|e| e > 0);
+        Ok(self.target.pairs.is_some() && fits && [q, k, v].iter().all(|v| v.elem == Elem::BF16))
+    }
+
+    /// The kernel of products of pairs, after keys and values have been laid for it.
+    fn in_pairs(&mut self) -> Result<Way, String> {
+        let mut operands = self.operands.clone();
+        let mut launches = Vec::new();
+        let (k, v) = (self.operand(KEYS_PARAM)?.clone(), self.operand(VALUES)?.clone());
+        let in_order = |v: &View| matches!(v.strides.as_slice(), [.., row, _] if Some(row) == v.shape.last());
+        if !(in_order(&k) && is_row_after_row(&k)) {
+            operands[KEYS_PARAM] = self.row_after_row(&k, Elem::BF16, &mut launches)?;
+        }
+        let rank = v.shape.len();
+        let mut turned: Vec<usize> = (0..rank).collect();
+        turned.swap(rank - 1, rank - 2);
+        let packed = in_columns("values", KEYS, &v.transpose(&turned), self.next_room()?);
+        self.rooms.push(Room { bytes: packed.bytes, ty: packed.whole.buffer_type() });
+        launches.push(self.launch(packed.kernel, [packed.sources, vec![packed.whole]].concat()));
+        operands[VALUES] = packed.panels;
+        launches.push(self.attention(QueryLayout::InLanePairs, operands)?);
+        Ok(Way::Launches(launches))
+    }
+
+    /// A kernel on the operands where they lie.
+    fn in_place(&mut self, layout: QueryLayout) -> Result<Way, String> {
+        let operands = self.operands.clone();
+        Ok(Way::Launches(vec![self.attention(layout, operands)?]))
+    }
+
+    /// Copies of some of the operands, then the kernel on the copies.
+    fn after_copies(&mut self, moved: &[usize]) -> Result<Way, String> {
+        let (mut operands, mut launches) = (self.operands.clone(), Vec::new());
+        for n in moved {
+            operands[*n] = self.row_after_row(&self.operands[*n].clone(), Elem::F32, &mut launches)?;
+        }
+        if self.keys_are_values {
+            operands[VALUES] = operands[KEYS_PARAM].clone();
+        }
+        launches.push(self.attention(QueryLayout::InLanes, operands)?);
+        Ok(Way::Launches(launches))
+    }
+
+    /// The kernel of a form on these operands.
+    fn attention(&mut self, layout: QueryLayout, operands: Vec<View>) -> Result<Launch, String> {
+        let [k, v] = [KEYS_PARAM, VALUES].map(|n| operands[n].buffer_type());
+        let made = kernel(self.open, self.found, self.target.columns, layout, [&k, &v]);
+        Ok(self.launch(made.ok_or("an attention has no kernel of a form")?, operands))
+    }
+
+    fn launch(&mut self, kernel: Kernel, buffers: Vec<View>) -> Launch {
+        let kernel = self.kernels.add(kernel);
+        self.made.push(kernel.clone());
+        Launch { kernel, buffers }
+    }
+
+    /// What stands for the next room.
+    fn next_room(&self) -> Result<Value, String> {
+        let number = u32::try_from(self.operands.len() + self.rooms.len());
+        number.map(Value::from_u32).map_err(|_| "an attention has too many operands".to_string())
+    }
+
+    /// A copy of a view as `f32`, or as it is, in row-major order but for the axes along which it repeats.
+    fn row_after_row(&mut self, view: &View, elem: Elem, launches: &mut Vec<Launch>) -> Result<View, String> {
+        let (from, kept) = without_repeats(view);
+        let whole = View::whole(self.next_room()?, &TensorType::new(elem, from.shape.clone()));
+        let size = i64::try_from(elem.size()).unwrap_or(8);
+        let bytes = Dim::product(&whole.shape).mul(&Dim::from(size));
+        self.rooms.push(Room { bytes, ty: whole.buffer_type() });
+        let order = order_in_memory(&from);
+        let (made, buffers) = copy("heads", &from.transpose(&order), &whole.transpose(&order));
+        launches.push(self.launch(made, buffers.into()));
+        let (shape, strides) = with_repeats(view, &kept, &whole.shape, &whole.strides);
+        Ok(View { shape, strides, ..whole })
+    }
+}
+
+/// The number of queries from which on it pays to copy keys or values; `None` where it never does.
+fn queries_that_pay(from: &View) -> Option<i64> {
+    let [.., row, col] = from.strides.as_slice() else { return None };
+    let width = from.shape.last()?;
+    let dense = |stride: &Dim| stride.as_const() == Some(1);
+    if from.elem != Elem::F32 || !dense(row) && !dense(col) {
+        return Some(SEVERAL);
+    }
+    // Row after row already, or the other way round.
+    if dense(row) || row == width { None } else { Some(MANY) }
+}
+
+/// Do the elements of each row lie side by side?
+fn is_row_after_row(v: &View) -> bool {
+    v.strides.last().is_some_and(|d| d.as_const() == Some(1))
+}
+
+/// The axes of a view, heads after rows where they lie beside each other in a row: so they are read in order.
+fn order_in_memory(from: &View) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..from.shape.len()).collect();
+    if let [.., heads, rows, _] = from.strides.as_slice()
+        && let (Some(heads), Some(rows)) = (heads.as_const(), rows.as_const())
+        && heads < rows
+    {
+        let n = order.len();
+        order.swap(n - 3, n - 2);
+    }
+    order
+}

@@ -1,0 +1,259 @@
+//! What takes the place of a launch of an attention.
+//!
+//! In: a module whose attentions have unscheduled kernels, and a machine's numbers. Out: the same module, each of their launches
+//! replaced by those of the forms that the machine has for it (`forms`), with a choice where the number of queries decides and is known
+//! only in the call.
+//!
+//! ```text
+//!   launch @attention.0(%q, %k, %v, %y)        ->      %c = ge (dim S), 257
+//!                                                      br_if %c, ^many, ^few
+//!                                                    ^many:
+//!                                                      launch @heads.0(%k, %copy);  launch @attention.0(%q, %copy, %v, %y)
+//!                                                    ^few:
+//!                                                      launch @attention.1(%q, %k, %v, %y)
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::forms::{Forms, Room, Way};
+use crate::scalar::{CmpOp, Scalar};
+use crate::shape::Elem;
+use crate::tile::attention::{Attention, Found, KEYS, VALUES};
+use crate::tile::schedule::plans::{At, buffer, in_entry, room};
+use crate::tile::{
+    Block, BlockCall, Body, Inst, Kernel, Kernels, Module, Op, Plan, State, Target, Terminator, Type, Value, View,
+    simplify,
+};
+
+/// Gives each attention the forms of a machine; the names of the kernels that are new.
+///
+/// # Errors
+/// A form that cannot be written, a bug in attnc.
+pub(in crate::tile::schedule) fn expand(module: &mut Module, target: Target) -> Result<BTreeSet<String>, String> {
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    for k in &module.kernels {
+        found.extend(Attention::find(k).map(|f| (k.name.clone(), f)));
+    }
+    // Keys that are values too are copied once.
+    let mut launched: BTreeMap<String, BTreeSet<bool>> = BTreeMap::new();
+    for plan in &module.plans {
+        for (_, _, data) in plan.body.insts() {
+            if let Op::Launch { kernel } = &data.op
+                && found.contains_key(kernel)
+            {
+                launched.entry(kernel.clone()).or_default().insert(keys_are_values(&plan.body, &data.operands));
+            }
+        }
+    }
+    if launched.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    // All get their numbers again, in the order of what they were made of: a copy of keys may be one of something else too.
+    let kind = |k: &Kernel| match k.name.rsplit_once('.') {
+        Some((kind, n)) if k.state == State::Unscheduled && n.bytes().all(|b| b.is_ascii_digit()) => {
+            Some(kind.to_string())
+        }
+        _ => None,
+    };
+    let taken = module.kernels.iter().filter(|k| kind(k).is_none()).map(|k| k.name.clone()).collect();
+    let mut kernels = Kernels::beside(taken);
+    let mut forms: BTreeMap<(String, bool), Forms> = BTreeMap::new();
+    let mut renamed: BTreeMap<String, String> = BTreeMap::new();
+    let mut changed = BTreeSet::new();
+    for mut k in std::mem::take(&mut module.kernels) {
+        if let (Some(found), Some(ways)) = (found.get(&k.name), launched.get(&k.name)) {
+            for same in ways {
+                let made = Forms::choose(&k, found, target, *same, &mut kernels)?;
+                changed.extend(made.kernels.iter().cloned());
+                forms.insert((k.name.clone(), *same), made);
+            }
+        } else if let Some(kind) = kind(&k) {
+            let old = std::mem::replace(&mut k.name, kind);
+            let new = kernels.add(k);
+            if old != new {
+                changed.insert(new.clone());
+                renamed.insert(old, new);
+            }
+        } else {
+            kernels.keep(&k);
+        }
+    }
+    module.kernels = kernels.list;
+    for plan in &mut module.plans {
+        let mut of_launches: BTreeMap<Inst, &Forms> = BTreeMap::new();
+        for inst in plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
+            let data = plan.body.inst(inst);
+            let Op::Launch { kernel } = &data.op else { continue };
+            let key = (kernel.clone(), keys_are_values(&plan.body, &data.operands));
+            if let Some(forms) = forms.get(&key) {
+                of_launches.insert(inst, forms);
+            } else if let Some(new) = renamed.get(kernel) {
+                plan.body.inst_mut(inst).op = Op::Launch { kernel: new.clone() };
+            }
+        }
+        if !of_launches.is_empty() {
+            Walk { forms: of_launches, plan, added: BTreeSet::new() }.run()?;
+            simplify(&mut plan.body);
+        }
+    }
+    Ok(changed)
+}
+
+/// Does a launch of an attention have the same keys and values?
+fn keys_are_values(body: &Body, operands: &[Value]) -> bool {
+    let view = |n: usize| operands.get(n).and_then(|v| View::of(body, *v));
+    view(KEYS).is_some_and(|k| view(VALUES) == Some(k))
+}
+
+/// A plan whose launches are gone through.
+struct Walk<'a> {
+    /// The forms of each launch.
+    forms: BTreeMap<Inst, &'a Forms>,
+    plan: &'a mut Plan,
+    /// What was put into the entry block.
+    added: BTreeSet<Inst>,
+}
+
+impl Walk<'_> {
+    /// Replaces all launches of attentions.
+    fn run(&mut self) -> Result<(), String> {
+        for block in self.plan.body.reverse_postorder() {
+            // What follows a launch may go to another block.
+            let mut rest = Some(block);
+            while let Some(block) = rest {
+                rest = self.next(block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the first launch of an attention in a block; the block in which what follows it is.
+    fn next(&mut self, block: Block) -> Result<Option<Block>, String> {
+        let body = &self.plan.body;
+        let found = body.block(block).insts.iter().find_map(|inst| Some((*inst, *self.forms.get(inst)?)));
+        let Some((inst, forms)) = found else { return Ok(None) };
+        let data = body.inst(inst).clone();
+        let mut at = At { block, inst, loc: data.loc, out: data.operands.last().copied() };
+        let mut roots = Vec::new();
+        for v in &data.operands {
+            roots.push(View::of(body, *v).ok_or("an attention of something that is no buffer")?);
+        }
+        let numbers =
+            (0u32..).zip(&forms.rooms).map(|(others, of)| room(self.plan, of.bytes.clone(), at, others)).collect();
+        // The launch stays where it was until all is before it.
+        let body = &mut self.plan.body;
+        let here = body.block(block).insts.iter().position(|i| *i == at.inst).ok_or("a launch has gone")?;
+        let rest = body.block_mut(block).insts.split_off(here);
+        body.block_mut(block).insts.push(at.inst);
+        let terminator = body.block(block).terminator.clone();
+        let mut launch = Expansion { forms, from: block, numbers, operands: roots.len(), roots };
+        self.emit(&forms.way, &mut launch, &mut at)?;
+        let body = &mut self.plan.body;
+        body.block_mut(at.block).insts.retain(|i| *i != at.inst);
+        // What is there for the whole plan stays in the entry block.
+        let (entry, mut rest) = (body.entry(), rest.get(1..).unwrap_or_default().to_vec());
+        if block == entry && at.block != entry {
+            let is_place = |i: &Inst| matches!(body.inst(*i).op, Op::Slot(_) | Op::Out(_));
+            let places: Vec<Inst> = rest.iter().copied().filter(is_place).collect();
+            rest.retain(|i| !places.contains(i));
+            body.block_mut(entry).insts.extend(places);
+        }
+        body.block_mut(at.block).insts.extend(rest);
+        body.terminate(at.block, terminator);
+        Ok(Some(at.block))
+    }
+
+    /// Makes the rooms up to one, if it is one.
+    fn make_rooms(&mut self, what: &mut Expansion<'_>, last: Value, at: At) -> Result<(), String> {
+        while usize::try_from(last.as_u32()).is_ok_and(|last| last >= what.roots.len()) {
+            let others = what.roots.len() - what.operands;
+            let Room { ty, .. } = what.forms.rooms.get(others).ok_or("a form without its room")?;
+            let number = *what.numbers.get(others).ok_or("a form without its room")?;
+            let (entry, op) = (self.plan.body.entry(), Op::Slot(number));
+            let made = if what.from == entry {
+                // Here, or at the end of the block that this one follows.
+                let body = &mut self.plan.body;
+                let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty.clone())), at.loc);
+                let list = &mut body.block_mut(entry).insts;
+                let place = list.iter().position(|i| *i == at.inst).unwrap_or(list.len());
+                list.insert(place, made);
+                body.inst(made).result.ok_or("a room that is no buffer")?
+            } else {
+                in_entry(self.plan, &mut self.added, op, ty.clone(), at)
+            };
+            what.roots.push(View::of(&self.plan.body, made).ok_or("a room that is no buffer")?);
+        }
+        Ok(())
+    }
+
+    /// Puts a way before a launch, which goes along to the block where it ends.
+    fn emit(&mut self, way: &Way, what: &mut Expansion<'_>, at: &mut At) -> Result<(), String> {
+        match way {
+            Way::Launches(list) => {
+                for launch in list {
+                    for view in &launch.buffers {
+                        self.make_rooms(what, view.root, *at)?;
+                    }
+                    let mut operands = Vec::new();
+                    for view in &launch.buffers {
+                        let root = usize::try_from(view.root.as_u32()).ok().and_then(|n| what.roots.get(n));
+                        let root = root.ok_or("a form without its operand")?;
+                        let offset = root.offset.add(&view.offset);
+                        let (shape, strides) = (view.shape.clone(), view.strides.clone());
+                        let place = View { offset, shape, strides, ..root.clone() };
+                        operands.push(buffer(&mut self.plan.body, *at, &place));
+                    }
+                    let body = &mut self.plan.body;
+                    let op = Op::Launch { kernel: launch.kernel.clone() };
+                    let made = body.make_inst(op, operands, None, at.loc);
+                    body.insert_before(at.block, at.inst, made);
+                }
+            }
+            Way::Either { count, least, more, less } => {
+                let body = &mut self.plan.body;
+                let count = before(body, *at, Op::DimValue(count.clone()), Vec::new(), Type::Index);
+                let least = before(body, *at, Op::Const(Scalar::Int(*least)), Vec::new(), Type::Index);
+                let enough = before(body, *at, Op::Compare(CmpOp::Ge), vec![count, least], Type::Scalar(Elem::Bool));
+                let [then, otherwise, done] = [body.add_block(), body.add_block(), body.add_block()];
+                body.block_mut(at.block).insts.retain(|i| *i != at.inst);
+                let to = |block: Block| BlockCall { block, args: Vec::new() };
+                let parts = Terminator::BrIf { condition: enough, then: to(then), otherwise: to(otherwise) };
+                body.terminate(at.block, parts);
+                for (block, way) in [(then, more), (otherwise, less)] {
+                    at.block = block;
+                    self.plan.body.block_mut(block).insts.push(at.inst);
+                    self.emit(way, what, at)?;
+                    let body = &mut self.plan.body;
+                    body.block_mut(at.block).insts.retain(|i| *i != at.inst);
+                    body.terminate(at.block, Terminator::Br(to(done)));
+                }
+                at.block = done;
+                self.plan.body.block_mut(done).insts.push(at.inst);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A launch that is replaced.
+struct Expansion<'a> {
+    forms: &'a Forms,
+    /// The block in which it stood.
+    from: Block,
+    /// The numbers of its rooms.
+    numbers: Vec<u32>,
+    /// How many operands it has.
+    operands: usize,
+    /// Where they lie, and the rooms so far.
+    roots: Vec<View>,
+}
+
+/// An index or scalar, before a launch.
+fn before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: Type) -> Value {
+    let made = body.make_inst(op, operands, Some(ty), at.loc);
+    body.insert_before(at.block, at.inst, made);
+    match body.inst(made).result {
+        Some(v) => v,
+        None => unreachable!("an instruction that is given a type has a result"),
+    }
+}

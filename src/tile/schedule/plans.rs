@@ -1,0 +1,90 @@
+//! What steps of the schedule put into plans: buffers before a launch, and room in the arena.
+//!
+//! In: a plan, and the place of a launch. Out: the plan with more operations. What it must not know: what the launch computes.
+
+use std::collections::BTreeSet;
+
+use crate::shape::Dim;
+use crate::source::Loc;
+use crate::tile::{Block, Body, BufferType, Inst, Op, Plan, SlotData, Type, Value, View};
+
+/// A launch: its block and place, and the buffer of its result.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub(super) block: Block,
+    pub(super) inst: Inst,
+    pub(super) loc: Loc,
+    pub(super) out: Option<Value>,
+}
+
+/// The buffer that an operation makes, before a launch.
+pub(super) fn made_before(body: &mut Body, at: At, op: Op, operands: Vec<Value>, ty: BufferType) -> Value {
+    let made = body.make_inst(op, operands, Some(Type::Buffer(ty)), at.loc);
+    body.insert_before(at.block, at.inst, made);
+    match body.inst(made).result {
+        Some(v) => v,
+        None => unreachable!("an instruction that is given a type has a result"),
+    }
+}
+
+/// Puts a view that was taken out before a launch, after those that it is a view of.
+pub(super) fn put_back(body: &mut Body, at: At, taken: &mut Vec<Inst>, v: Value) {
+    let Some(n) = taken.iter().position(|view| body.inst(*view).result == Some(v)) else { return };
+    let view = taken.remove(n);
+    for operand in body.inst(view).operands.clone() {
+        put_back(body, at, taken, operand);
+    }
+    body.insert_before(at.block, at.inst, view);
+}
+
+/// The buffer of a window, before a launch: the root itself where it is the same, else a view of it.
+pub(super) fn buffer(body: &mut Body, at: At, view: &View) -> Value {
+    let ty = view.buffer_type();
+    if body.ty(view.root).buffer() == Some(&ty) && view.offset == Dim::zero() && view.dynamic.is_empty() {
+        return view.root;
+    }
+    let (indices, strides): (Vec<Value>, Vec<Dim>) = view.dynamic.iter().cloned().unzip();
+    let operands = std::iter::once(view.root).chain(indices).collect();
+    made_before(body, at, Op::View { offset: view.offset.clone(), strides }, operands, ty)
+}
+
+/// Makes room in the arena for a launch, after that of its result and so many others of its own; the number of the slot.
+pub(super) fn room(plan: &mut Plan, bytes: Dim, at: At, others: u32) -> u32 {
+    let body = &plan.body;
+    let root = at.out.and_then(|v| View::of(body, v)).and_then(|v| body.def_inst(v.root));
+    let number = match root.map(|d| &d.op) {
+        Some(Op::Slot(n)) => n.saturating_add(1).saturating_add(others),
+        _ => u32::try_from(plan.slots.len()).unwrap_or(u32::MAX),
+    };
+    for inst in plan.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
+        if let Op::Slot(n) = &mut plan.body.inst_mut(inst).op
+            && *n >= number
+        {
+            *n += 1;
+        }
+    }
+    let place = usize::try_from(number).unwrap_or(usize::MAX).min(plan.slots.len());
+    plan.slots.insert(place, SlotData { bytes });
+    number
+}
+
+/// A buffer made in the entry block, which dominates everything: after that of a launch's result and what was `added` there,
+/// if it is there.
+pub(super) fn in_entry(plan: &mut Plan, added: &mut BTreeSet<Inst>, op: Op, ty: BufferType, at: At) -> Value {
+    let body = &mut plan.body;
+    let entry = body.entry();
+    let root = at.out.and_then(|v| View::of(body, v)).map(|v| v.root);
+    let made = body.make_inst(op, Vec::new(), Some(Type::Buffer(ty)), at.loc);
+    let list = &body.block(entry).insts;
+    let after = root.and_then(|v| body.definition(v)).and_then(|(i, _)| list.iter().position(|x| *x == i));
+    let launch = if at.block == entry { list.iter().position(|i| *i == at.inst) } else { None };
+    let is_added = |i: &&Inst| added.contains(i);
+    let after = after.map(|i| i + 1 + list.iter().skip(i + 1).take_while(is_added).count());
+    let place = after.or(launch).unwrap_or(list.len());
+    added.insert(made);
+    body.block_mut(entry).insts.insert(place, made);
+    match body.inst(made).result {
+        Some(v) => v,
+        None => unreachable!("an instruction that is given a type has a result"),
+    }
+}
