@@ -61,7 +61,7 @@ impl Lowering<'_> {
             true => plan.many(body, operands, to, count, keys_and_values),
             false => plan.attention_of(body, operands, to, QueryLayout::InLanes),
         };
-        // As many keys as queries are no work where they are few.
+        // As many keys as queries: where they are few, copies do not pay.
         let side_by_side = keys_and_values.iter().all(|i| operands.get(*i).is_some_and(is_row_after_row));
         if !side_by_side || count == others {
             return tiles(self);
@@ -224,7 +224,7 @@ fn queries_that_pay(from: &View) -> Option<i64> {
     if from.elem != Elem::F32 || !dense(row) && !dense(col) {
         return Some(SEVERAL);
     }
-    // Row after row already, or the other way round.
+    // Already row by row, or column by column.
     if dense(row) || row == width { None } else { Some(MANY) }
 }
 
