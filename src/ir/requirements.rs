@@ -10,7 +10,8 @@
 //!
 //! * of every tensor, and of the scores of an attention: each extent is an integer and not negative, and the bytes fit an
 //!   `i64` ([`MOST_BYTES`]; an element counts as [`LEAST_SIZE`] bytes at least, its size in computation);
-//! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`;
+//! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`; of `argsort`: `0 <= first`,
+//!   `first <=` the axis; of `windows`: the last one ends within the axis;
 //! * of a dimension that is used as a number: it is an integer and fits an `i64`.
 //!
 //! # What is proved
@@ -98,6 +99,11 @@ pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<S
             let extent = shape.get_mut(*axis)?;
             // Not their sum, in which a negative one would compensate a large one.
             *extent = Dim::from(i64::try_from(low.magnitude().saturating_add(high.magnitude())).unwrap_or(i64::MAX));
+            of(&shape)
+        }),
+        Op::Argsort { axis, first, .. } => tensor(0).and_then(|x| {
+            let mut shape = x.shape.clone();
+            *shape.get_mut(*axis)? = first.clone();
             of(&shape)
         }),
         Op::Tap { extents, .. } => {
@@ -222,6 +228,19 @@ impl<'f> Requirements<'f> {
                 self.at_most(&Dim::zero(), low, loc);
                 self.at_most(&Dim::zero(), high, loc);
             }
+            Op::Windows { axis, stride } => {
+                let result = inst.result.and_then(|v| f.tensor(v)).map_or(&[][..], |t| t.shape.as_slice());
+                let extent = operand(0).and_then(|t| t.shape.get(*axis)).cloned().unwrap_or_default();
+                if let [count, length, ..] = result.get(*axis..).unwrap_or_default() {
+                    self.at_most(&Dim::zero(), count, loc);
+                    self.at_most(&super::rules::reach(count, length, *stride), &extent, loc);
+                }
+            }
+            Op::Argsort { axis, descending: _, first } => {
+                let extent = operand(0).and_then(|t| t.shape.get(*axis)).cloned().unwrap_or_default();
+                self.at_most(&Dim::zero(), first, loc);
+                self.at_most(first, &extent, loc);
+            }
             Op::DimValue(d) => {
                 self.whole(d, loc);
                 self.fits(d, loc);
@@ -258,6 +277,8 @@ impl<'f> Requirements<'f> {
             | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Gather { .. }
+            | Op::Scatter { .. }
+            | Op::Cumsum { .. }
             | Op::Reduce { .. }
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }
@@ -462,6 +483,8 @@ mod tests {
             ("const 0.0", "f32[S, T, 4000]", vec![]),
             ("const 0.0", "f32[S+T]", vec![]),
             ("const false", "bool[S, S+T]", vec!["4*S*T+4*S*S <= 9223372036854775807"]),
+            ("windows %0, axis=0, stride=4", "f32[3, 3, T, 4]", vec!["11 <= S"]),
+            ("argsort %0, axis=0, first=7", "i32[7, T, 4]", vec!["7 <= S"]),
             ("dim S*S*S", "i64[]", vec!["S*S*S <= 9223372036854775807"]),
             ("dim S/T", "f32[]", vec!["(S) % (T) == 0"]),
         ] {

@@ -5,7 +5,6 @@
 
 use super::body::{Body, Named};
 use super::builtins;
-use super::items::not_available;
 use super::layer_refs::{LayerRef, within};
 use super::misfit::{axes_of, type_misfit};
 use super::typed::{Block, Expr, ExprKind, FieldType, Generic, GenericKind, LayerPath, Stmt, StmtKind, Type};
@@ -303,7 +302,7 @@ impl<'a> Body<'a> {
                     && module.name == "random"
                     && self.lookup("random").is_none()
                 {
-                    self.diagnostics.push(not_available("`random`", span));
+                    self.no_random(module, name);
                     return TypedExpr::error(span);
                 }
                 let value = self.expr(base);

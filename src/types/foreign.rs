@@ -135,7 +135,7 @@ impl Body<'_> {
         name: &ast::Ident,
         args: &[ast::Arg],
     ) -> Option<TypedExpr> {
-        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
+        let row = builtins::find(&name.name);
         if row.is_none() && !idioms::is_known(&name.name) {
             return None;
         }
@@ -196,7 +196,7 @@ impl Body<'_> {
         let operands = self.operands_alone(args);
         let message = format!("there is no `{library}` here");
         let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not found");
-        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
+        let row = builtins::find(&name.name);
         Some(match row {
             Some(row) => {
                 let diagnostic = diagnostic.note("operations are called by their names alone");

@@ -45,6 +45,7 @@ pub mod pattern;
 mod patterns;
 mod reductions;
 mod reference;
+mod selection;
 mod signatures;
 mod statements;
 pub mod typed;

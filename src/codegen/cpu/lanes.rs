@@ -244,8 +244,11 @@ impl Lanes<'_, '_> {
             (_, BinaryOp::Mul) => b.ins().imul(x.value, y.value),
             (_, BinaryOp::Max) => b.ins().smax(x.value, y.value),
             (_, BinaryOp::Min) => b.ins().smin(x.value, y.value),
-            (_, BinaryOp::And) => b.ins().band(x.value, y.value),
-            (_, BinaryOp::Or) => b.ins().bor(x.value, y.value),
+            (_, BinaryOp::And | BinaryOp::BitAnd) => b.ins().band(x.value, y.value),
+            (_, BinaryOp::Or | BinaryOp::BitOr) => b.ins().bor(x.value, y.value),
+            (_, BinaryOp::BitXor) => b.ins().bxor(x.value, y.value),
+            (_, BinaryOp::ShiftLeft) => self.shift(true, x.value, y.value),
+            (_, BinaryOp::ShiftRight) => self.shift(false, x.value, y.value),
             (_, BinaryOp::Div) => self.divide(x.value, y.value).0,
             (_, BinaryOp::Rem) => self.divide(x.value, y.value).1,
             (_, BinaryOp::Pow) => self.power(x.value, y.value),
@@ -279,6 +282,21 @@ impl Lanes<'_, '_> {
         let q = b.ins().select(is_zero, zero, q);
         let r = b.ins().select(unsafe_divisor, zero, r);
         (q, r)
+    }
+
+    /// A single integer shifted by any number of bits: the instruction takes it modulo the bits of the type.
+    fn shift(&mut self, left: bool, x: Value, y: Value) -> Value {
+        let b = &mut *self.builder;
+        let ty = b.func.dfg.value_type(x);
+        let (zero, last) = (b.ins().iconst(ty, 0), b.ins().iconst(ty, i64::from(ty.bits()) - 1));
+        let is_far = b.ins().icmp(IntCC::UnsignedGreaterThan, y, last);
+        if left {
+            let shifted = b.ins().ishl(x, y);
+            b.ins().select(is_far, zero, shifted)
+        } else {
+            let near = b.ins().select(is_far, last, y);
+            b.ins().sshr(x, near)
+        }
     }
 
     /// `x^y` of single integers by repeated squaring, wrapping; a negative exponent counts as 0.

@@ -172,9 +172,7 @@ impl<'c> Emit<'_, 'c> {
                 let m = self.where_is((predicate, x, y), x, y)?;
                 self.where_is((FloatPredicate::UNO, x, x), x, m)
             }
-            (BinaryOp::Rem | BinaryOp::Pow | BinaryOp::And | BinaryOp::Or, None) => {
-                Err(format!("{op} of floats is neither an instruction nor a function of the library").into())
-            }
+            (_, None) => Err(format!("{op} of floats is neither an instruction nor a function of the library").into()),
         }
     }
 }

@@ -220,6 +220,10 @@ impl Real for Bounded {
                 Bounded { value, error }.passed_on(elem)
             }
             BinaryOp::And | BinaryOp::Or => Bounded::exact(value),
+            // Of integers alone.
+            BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::ShiftLeft | BinaryOp::ShiftRight => {
+                Bounded { value, error: f64::INFINITY }
+            }
         }
     }
 

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
-use super::{Call, Shared, gather, map, matmul, rows};
+use super::{Call, Shared, gather, map, matmul, rows, scan};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, TensorType};
 use crate::tile::{self, PlanBuilder, PlanVariant, Target, View};
@@ -422,6 +422,7 @@ impl Lowering<'_> {
             (Op::Reshape, Some(ty)) => from.reshape(&ty.shape),
             (Op::Broadcast, Some(ty)) => Some(from.broadcast(&ty.shape)),
             (Op::Slice { axis, start, stop }, _) => Some(from.slice(*axis, start, stop)),
+            (Op::Windows { axis, stride }, Some(ty)) => Some(from.windows(*axis, *stride, &ty.shape)),
             _ => return Err(format!("{} is no movement", data.op)),
         })
     }
@@ -455,7 +456,7 @@ impl Lowering<'_> {
                 self.indices[v] = Some(self.builder.compare_scalars(*op, a, b));
                 Ok(())
             }
-            Op::Transpose { .. } | Op::Reshape | Op::Broadcast | Op::Slice { .. } => {
+            Op::Transpose { .. } | Op::Reshape | Op::Broadcast | Op::Slice { .. } | Op::Windows { .. } => {
                 let v = data.result.ok_or("a movement without a result")?;
                 if self.places[v].is_some() {
                     return Ok(());
@@ -504,16 +505,34 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Update { axes } => self.update(data, axes),
-            Op::Gather { axis } => {
+            Op::Gather { axis, batch } => {
                 let v = data.result.ok_or("a gather without a result")?;
                 let (table, at) = (self.view(operand(0)?)?, self.view(operand(1)?)?);
                 let to = self.destination(v)?;
-                let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
-                let site = self.site(text);
-                self.launch(gather::gather("gather", &table, &at, *axis, &to, site))?;
+                let site = self.index_site(data.loc);
+                self.launch(gather::gather("gather", &table, &at, (*axis, *batch), &to, site))?;
                 self.places[v] = Some(to);
                 Ok(())
             }
+            Op::Scatter { axis, add } => {
+                let v = data.result.ok_or("a scatter without a result")?;
+                let (at, value) = (self.view(operand(1)?)?, self.view(operand(2)?)?);
+                let to = self.destination(v)?;
+                self.put("scatter", operand(0)?, &to)?;
+                let site = self.index_site(data.loc);
+                self.launch(gather::scatter("scatter", &at, &value, *axis, *add, &to, site))?;
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::Cumsum { axis } => {
+                let v = data.result.ok_or("a running sum without a result")?;
+                let from = self.view(operand(0)?)?;
+                let to = self.destination(v)?;
+                self.launch(scan::cumsum("cumsum", &from, *axis, &to))?;
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::Argsort { axis, descending, first } => self.argsort(data, *axis, *descending, first),
             Op::Concat { axis } => {
                 let v = data.result.ok_or("a concat without a result")?;
                 if let Some(joined) = self.join(v, &data.operands, *axis) {

@@ -278,12 +278,16 @@ impl<'a> Region<'a> {
             | Op::Reshape
             | Op::Transpose { .. }
             | Op::Slice { .. }
+            | Op::Windows { .. }
             | Op::Index { .. }
             | Op::Extract { .. }
             | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
             | Op::Gather { .. }
+            | Op::Scatter { .. }
+            | Op::Cumsum { .. }
+            | Op::Argsort { .. }
             | Op::Reduce { .. }
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }

@@ -177,7 +177,7 @@ pub fn lower_for(
     Ok(lowered)
 }
 
-/// What of a run has no form for several lanes: `i64`, powers of integers, and stores along an axis that repeats. Of several
+/// What of a run has no form for several lanes: `i64`, powers and shifts of integers, and stores along an axis that repeats. Of several
 /// operations one that stands in the program, if there is such.
 pub fn single(body: &Body, insts: &[Inst]) -> Option<(Inst, String)> {
     let reason = |i: &Inst| {
@@ -189,6 +189,7 @@ pub fn single(body: &Body, insts: &[Inst]) -> Option<(Inst, String)> {
         }
         match (&data.op, elem) {
             (Op::Binary(BinaryOp::Pow), Some(elem)) if elem != Elem::F32 => Some(format!("`{name}` of {elem}")),
+            (Op::Binary(BinaryOp::ShiftLeft | BinaryOp::ShiftRight), _) => Some(format!("`{name}`")),
             (Op::Store { .. }, _) if frame::repeats(body, data) => Some("a store that repeats".to_string()),
             _ => None,
         }

@@ -258,11 +258,12 @@ impl Gen {
     }
 
     fn statement(&mut self) {
-        match self.rng.below(41) {
+        match self.rng.below(44) {
             32..36 => self.identity(),
             36..38 => self.projections(),
             38 => self.window(),
             39..41 => self.update(),
+            41..44 => self.ordered(),
             0..3 => {
                 let v = self.any();
                 let op = self.rng.pick(UnaryOp::ALL);

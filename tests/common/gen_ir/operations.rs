@@ -220,7 +220,53 @@ impl Gen {
         let elem = self.ty(at).elem;
         let Some(extent) = self.add(Op::DimValue(d), &[], Some(TensorType::scalar(elem))) else { return };
         if let Some(at) = self.add(Op::Binary(BinaryOp::Rem), &[at, extent], None) {
-            self.add(Op::Gather { axis }, &[v, at], None);
+            self.add(Op::Gather { axis, batch: 0 }, &[v, at], None);
+        }
+    }
+
+    /// Running sums, sorted lines and scattered slices.
+    pub(super) fn ordered(&mut self) {
+        let v = self.any();
+        let Some(axis) = self.axis(v) else { return };
+        let ty = self.ty(v);
+        let extent = ty.shape[axis].clone();
+        match self.rng.below(4) {
+            0 => {
+                self.add(Op::Cumsum { axis }, &[v], None);
+            }
+            1 | 2 => {
+                let n = self.extent(&extent).unwrap_or(0);
+                let first = match self.rng.below(3) {
+                    0 => Dim::from(self.rng.below(n as usize + 1) as i64),
+                    _ => extent,
+                };
+                let descending = self.rng.chance(50);
+                let Some(places) = self.add(Op::Argsort { axis, descending, first }, &[v], None) else { return };
+                // Of the last axis, the elements in order.
+                if axis + 1 == ty.rank() {
+                    self.add(Op::Gather { axis, batch: axis }, &[v, places], None);
+                }
+            }
+            _ => {
+                let Some(at) = self.some(|t| matches!(t.elem, Elem::I32 | Elem::I64) && t.rank() == 1) else { return };
+                let count = self.ty(at).shape[0].clone();
+                let elem = self.ty(at).elem;
+                let Some(n) = self.add(Op::DimValue(extent), &[], Some(TensorType::scalar(elem))) else { return };
+                let Some(at) = self.add(Op::Binary(BinaryOp::Rem), &[at, n], None) else { return };
+                let mut shape = ty.shape.clone();
+                shape[axis] = count;
+                let given = TensorType::new(ty.elem, shape);
+                let value = match self.some(|t| *t == given) {
+                    Some(value) => value,
+                    None => {
+                        let number = self.number(ty.elem);
+                        let Some(value) = self.add(Op::Broadcast, &[number], Some(given)) else { return };
+                        value
+                    }
+                };
+                let add = self.rng.chance(50);
+                self.add(Op::Scatter { axis, add }, &[v, at, value], None);
+            }
         }
     }
 

@@ -302,7 +302,7 @@ impl Gen {
             .collect();
         let generics: Vec<String> = self.generics.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let facts = if self.facts.is_empty() { String::new() } else { format!(" where {}", self.facts.join(", ")) };
-        let mut source = String::from("use std.nn\n\n");
+        let mut source = String::from("use std.nn\nuse std.random\n\n");
         for item in &self.items {
             source += item;
             source += "\n";

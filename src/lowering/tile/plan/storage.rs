@@ -126,13 +126,28 @@ struct Liveness {
 fn is_view(op: &Op) -> bool {
     matches!(
         op,
-        Op::Reshape | Op::Transpose { .. } | Op::Broadcast | Op::Slice { .. } | Op::Index { .. } | Op::Extract { .. }
+        Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Broadcast
+            | Op::Slice { .. }
+            | Op::Windows { .. }
+            | Op::Index { .. }
+            | Op::Extract { .. }
     )
 }
 
 /// Does the operation write its result into a slot of its own?
 fn is_written(op: &Op) -> bool {
-    matches!(op, Op::Fused { .. } | Op::Gather { .. } | Op::Concat { .. } | Op::Pad { .. })
+    matches!(
+        op,
+        Op::Fused { .. }
+            | Op::Gather { .. }
+            | Op::Scatter { .. }
+            | Op::Cumsum { .. }
+            | Op::Argsort { .. }
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+    )
 }
 
 impl Liveness {
