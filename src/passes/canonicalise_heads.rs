@@ -117,7 +117,7 @@ fn reshape(f: &mut Function, at: Cursor, v: Value, shape: Vec<Dim>) -> Result<Va
     if t.shape == shape {
         return Ok(v);
     }
-    // A reshape of a reshape is one, and none where it gives back what was there.
+    // A reshape of a reshape is one reshape, and none where it restores the first shape.
     let mut from = v;
     if let Some((_, Op::Reshape, [x])) = made_by(f, v) {
         from = *x;

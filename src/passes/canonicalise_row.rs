@@ -85,7 +85,7 @@ fn rewrite(
     let d = f.inst(inst).clone();
     let result = d.result.and_then(|v| f.tensor(v)).cloned();
     let (Class::Elementwise, Some(result)) = (d.op.info().class, result) else { return Ok(None) };
-    // What an operand was before axes of 1 were dropped in front.
+    // An operand before leading axes of 1 were dropped.
     let longer = |v: Value| -> Option<(Value, &[Dim])> {
         let (_, Op::Reshape, [x]) = made_by(f, v)? else { return None };
         let (from, to) = (shape(f, *x)?, shape(f, v)?);

@@ -177,7 +177,7 @@ fn into_select(
     let at = Cursor::before(f, site.block, mul);
     let elem = elem_of(f, fill)?;
     let scaled_fill = match (splat(f, fill), splat(f, by)) {
-        // Just what the program computes for each hidden score, also where it is infinite or NaN.
+        // Exactly what the program computes for each masked score, also where it is infinite or NaN.
         (Some(x), Some(c)) => at.constant(f, Scalar::Float(round_to(elem, x.as_f64() * c.as_f64())), elem)?,
         _ => {
             let (fill, by) = (scalar(f, at, fill)?, scalar(f, at, by)?);

@@ -185,7 +185,7 @@ fn fuse(f: &mut Function, site: &Site, float: Float) -> Result<String, Mismatch>
         }
     }
     let op = Op::Attention { masks: parts.masks.clone() };
-    // The rule has the last word: the result must have the very type that the matmul had.
+    // The rule decides: the result must have exactly the type that the matmul had.
     let types: Vec<&crate::ir::Type> = operands.iter().map(|v| f.ty(*v)).collect();
     let declared = f.inst(site.output).result.map(|v| f.ty(v).clone());
     crate::ir::result_type(&op, &types, declared.as_ref()).map_err(broken)?;
@@ -210,7 +210,7 @@ fn plain_logit(f: &Function, v: Value) -> Value {
     loop {
         let is_zero = |v: Value| splat(f, v).is_some_and(|s| s.as_f64() == 0.0);
         v = match made_by(f, v) {
-            // The attention broadcasts it just so.
+            // The attention broadcasts it in the same way.
             Some((_, Op::Broadcast, [x])) => *x,
             Some((_, Op::Binary(BinaryOp::Add), [zero, x])) if is_zero(*zero) && !is_zero(*x) => *x,
             Some((_, Op::Binary(BinaryOp::Add), [x, zero])) if is_zero(*zero) && !is_zero(*x) => *x,

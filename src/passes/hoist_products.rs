@@ -309,7 +309,7 @@ impl Scene<'_> {
             }
             _ => {}
         }
-        // All that changes from step to step is of the same rows.
+        // All values that change from step to step have the same rows.
         let mut inside = d.operands.iter().filter(|v| self.inside[**v]);
         let first = self.stepped.get(inside.next()?)?.clone();
         let others = inside.map(|v| self.stepped.get(v)).collect::<Option<Vec<&Stepped>>>()?;
@@ -348,7 +348,7 @@ impl Scene<'_> {
             (Op::Reshape | Op::Transpose { .. } | Op::Slice { .. }, [_]) => {}
             _ => return None,
         }
-        // What follows a product takes it along, or both would be kept.
+        // The operation after a product is moved with it, or both would be kept.
         let is_product = |v: &Value| self.stepped.get(v).is_some_and(|s| s.product.is_some());
         let alone = d.operands.iter().filter(|v| is_product(v)).all(|v| self.uses[*v].len() == 1);
         (alone || d.op == Op::Matmul).then_some(Stepped { rows: first.rows, product })

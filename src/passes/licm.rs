@@ -82,7 +82,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
             hoist(f, &cfg, &l, before, ctx, &mut moved, &mut literals);
         }
     }
-    // Literals stand in their users' lines; that they moved is nothing that a reader sees.
+    // Literals are printed in their users' lines; a reader does not see that they moved.
     ctx.count("instructions hoisted", moved);
     Changed::from(moved + literals > 0)
 }

@@ -155,7 +155,7 @@ impl<'a> Manager<'a> {
         if options.print_before.has(pass.name) && !self.again {
             self.dump("Before", pass.name, &text::print(self.module));
         }
-        // What was before is kept where it is compared or where it would be needed to tell of a bug.
+        // The module before the pass is kept where it is compared or would be needed to report a bug.
         let before = (options.verify_each || options.print_changed != PrintChanged::No)
             .then(|| self.unchanged.take().unwrap_or_else(|| self.module.clone()));
 
@@ -219,7 +219,7 @@ impl<'a> Manager<'a> {
             let before = known.needs.get_or_insert_with(|| requirements(function));
             let values = function.value_count();
             let this = (pass.run)(function, &mut self.context);
-            // What a pass began and gave up is a change too.
+            // What a pass added and then abandoned is a change too.
             let this = if function.value_count() == values { this } else { Changed::Yes };
             if this == Changed::Yes {
                 let needs = keep(function, std::mem::take(before));

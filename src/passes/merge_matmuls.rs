@@ -141,7 +141,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     for block in f.layout.clone() {
         let before = merged;
         for Group { fit, lost, .. } in groups(f, &uses, block, &for_taps, ctx) {
-            // Where none can be merged, the author means something else.
+            // A missed merge is reported only where others are merged.
             for (p, loss) in lost.into_iter().filter(|_| !fit.is_empty()) {
                 let notes = loss.user.map(|i| (f.inst(i).loc, "here".to_string())).into_iter().collect();
                 ctx.missed(f, f.inst(p.matmul).loc, loss.condition, loss.text, notes);
@@ -237,7 +237,7 @@ fn candidate(f: &Function, uses: &Uses, block: Block, inst: Inst) -> Option<(Key
     {
         let other = f.inst(*user).operands.get(1 - at.min(&1)).copied()?;
         let fits = f.tensor(other).is_some_and(|t| t.shape.as_slice() == [Dim::from(columns)]);
-        // What the weight is taken by is known before the product.
+        // The index of the weight is known before the product.
         let known = |(_, indices): &(String, Vec<Value>)| indices.is_empty() || *indices == weight_key.1;
         if let Some(key) = parameter(f, other).filter(|key| fits && known(key)) {
             (bias, bias_key, last) = (Some((*user, other)), Some(key), sum);
@@ -295,7 +295,7 @@ fn loss(f: &Function, uses: &Uses, product: &Product) -> Option<Loss> {
                 return Some(Loss { condition: Condition::Uses, user: None, text });
             };
             let data = f.inst(*user);
-            // What is merely moved and then given back is written in its place, too.
+            // A result that is only moved and then returned is written directly, too.
             let moved = match &data.op {
                 Op::Transpose { perm } => perm.iter().map(|i| columns.get(*i).copied()).collect(),
                 Op::Reshape => recut(shape(v)?, &columns, data.result.and_then(shape)?),

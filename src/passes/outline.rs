@@ -179,7 +179,7 @@ pub(super) fn outline_all(
     let mut made = 0;
     for root in index.enter(f, block).into_iter().rev() {
         let scene = Scene::new(f, index);
-        // What a region has taken is in the block no more.
+        // Members of a region are no longer in the block.
         let members = if scene.position(root).is_some() { find(&scene, root) } else { Vec::new() };
         if !members.is_empty() {
             tell(f, &members);

@@ -31,7 +31,7 @@ fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
 fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
     let level = m.options.level;
 
-    // The program without what an author writes for clarity: identities, constants, redundant operations, iterations of loops
+    // Removes what an author writes for clarity: identities, constants, redundant operations, iterations of loops
     // that compute the same. Each finds more where another one has been.
     m.until_done(|m| {
         m.run(&registry::FOLD_CONSTANTS)?;
@@ -42,7 +42,7 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
         m.run(&registry::DCE)
     })?;
 
-    // Taps keep nothing from being fused: what they show of the inside of a kernel is computed again, beside it.
+    // Taps do not prevent fusion: tapped values inside a kernel are recomputed outside of it.
     m.run(&registry::SEPARATE_TAPS)?;
 
     if level >= Level::O2 {

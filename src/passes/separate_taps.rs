@@ -228,7 +228,7 @@ impl Facts {
             }
             work.extend(&data.operands);
         }
-        // Of what only taps need, that is copied which stands on a copy.
+        // Of the operations that only taps need, those that depend on a copy are copied.
         let mut copied: BTreeSet<Value> = BTreeSet::new();
         let (mut insts, mut again) = (Vec::new(), false);
         for (_, i) in found {
@@ -240,7 +240,7 @@ impl Facts {
                 insts.push(i);
             }
         }
-        // A view of what is in memory may have any number of users.
+        // A view of a value in memory may have any number of users.
         if again { Slice::Of(insts) } else { Slice::Nothing }
     }
 }

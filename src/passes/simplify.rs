@@ -75,7 +75,7 @@ enum Rewrite {
 /// Runs the pass.
 pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     let mut changed = 0;
-    // Round a loop an operand may become simpler after its user was looked at.
+    // In a loop, an operand may become simpler after its user was visited.
     for _ in 0..MOST_ROUNDS {
         let now = once(f, ctx);
         changed += now;
@@ -116,7 +116,7 @@ fn once(f: &mut Function, ctx: &mut Context) -> usize {
 }
 
 fn resolve(replaced: &SecondaryMap<Value, Option<Value>>, mut v: Value) -> Value {
-    // A replacement is an operand, whose definition dominates what it replaces; so there is no circle.
+    // A replacement is an operand, whose definition dominates what it replaces; so there is no cycle.
     while let Some(w) = replaced[v] {
         v = w;
     }
@@ -390,7 +390,7 @@ fn implicit(f: &Function, i: Inst) -> Option<(&'static str, Rewrite)> {
         let mut tried = operands.clone();
         tried[k] = match made_by(f, operands[k]) {
             Some((_, Op::Broadcast, [y])) => *y,
-            // Axes of 1 in front are what broadcasting puts there.
+            // Broadcasting adds leading axes of 1.
             Some((_, Op::Reshape, [y])) if adds_leading_ones(f.tensor(*y)?, f.tensor(operands[k])?) => *y,
             _ => continue,
         };

@@ -56,7 +56,7 @@ fn kernel(name: &str, body: &Function, operands: &[Operand], outs: &[View], may_
     }
 
     let mut kb = KernelBuilder::new(name);
-    // The result that an operand makes way for, if any.
+    // The result that may overwrite an operand, if any.
     let place = |o: &Operand| o.view().filter(|_| may_be_over).and_then(|v| outs.iter().position(|out| out == v));
     let over: Vec<Option<usize>> = views.iter().map(place).collect();
     let mut region = Region::new(body, views, now);

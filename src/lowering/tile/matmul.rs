@@ -48,7 +48,7 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
         return Err("a region does not return".into());
     };
     let result = *results.first().ok_or("a region without a result")?;
-    // What else reads an operand of the matmul reads it elementwise.
+    // Other users of the matmul's operands read them elementwise.
     let elementwise = |i: usize| {
         let Some(v) = body.block(body.entry()).args.get(i) else { return false };
         body.insts().any(|(_, _, d)| d.op != Op::Matmul && d.operands.contains(v)) || result == *v
@@ -134,7 +134,7 @@ pub(super) fn matmul(name: &str, body: &Function, operands: &[Operand], out: &Vi
         let tb = kb.load(buffer_b, &ib, (Some(rank - 2), Some(rank - 1)), inner, cols);
         kb.dot(ta, tb, acc)
     };
-    // The last steps of a product with which nothing else is done stand right before its store, so that the sums need not
+    // The last steps of a product without an epilogue stand right before its store, so that the sums need not
     // go through scratch.
     let is_plain = result == product_value;
     let product_tile = match k.as_const().filter(|n| *n > 0) {

@@ -427,7 +427,7 @@ impl Lowering<'_> {
     fn instruction(&mut self, data: &ir::InstData) -> Result<(), String> {
         let operand = |i: usize| data.operands.get(i).copied().ok_or("an operand is missing");
         match &data.op {
-            // In memory only where something asks for it.
+            // In memory only where something requires it.
             Op::Const(_) | Op::DimValue(_) | Op::Iota { .. } | Op::Causal => Ok(()),
             Op::Param { name } => {
                 let v = data.result.ok_or("a parameter without a result")?;
@@ -579,7 +579,7 @@ impl Lowering<'_> {
 
     fn region(&mut self, data: &ir::InstData, kind: FusionKind, body: &Function) -> Result<(), String> {
         let v = data.result.ok_or("a region without a result")?;
-        // What a contraction goes through tile by tile lies in memory, literals too.
+        // The operands that a contraction reads tile by tile are in memory, literals too.
         let streamed: Vec<Value> = body
             .insts()
             .filter_map(|(_, _, d)| matches!(d.op, Op::Attention { .. }).then_some(d.operands.iter().take(3)))
@@ -617,7 +617,7 @@ impl Lowering<'_> {
                 for (i, v) in values.iter().enumerate() {
                     self.return_value(u32::try_from(i).unwrap_or(u32::MAX), *v)?;
                 }
-                // A block returns until it is told otherwise.
+                // A block returns unless it is given another terminator.
                 Ok(())
             }
             Terminator::Roles(never) => match *never {},
@@ -666,7 +666,7 @@ impl Lowering<'_> {
     fn edge(&mut self, call: &ir::BlockCall) -> Result<Vec<tile::Value>, String> {
         let targets = self.f.block(call.block).args.clone();
         let mut indices = Vec::new();
-        // What goes where, and where it is now: nowhere, if it is made where it goes.
+        // Each value's destination, and where it is now: nowhere, if it is computed in its destination.
         let mut copies: Vec<(Value, Option<View>, View)> = Vec::new();
         for (v, target) in call.args.iter().zip(&targets) {
             if *self.f.ty(*v) == ir::Type::Index {
@@ -680,7 +680,7 @@ impl Lowering<'_> {
             }
         }
         // A copy must not overwrite what a later one reads, nor what it reads itself in another order: such sources are
-        // copied aside first.
+        // copied to a temporary first.
         for i in 0..copies.len() {
             let Some(from) = copies[i].1.clone() else { continue };
             if copies.iter().any(|(_, _, to)| to.root == from.root) {

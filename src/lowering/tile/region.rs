@@ -99,7 +99,7 @@ impl<'a> Region<'a> {
         at: &Position,
         targets: &[ir::Value],
     ) -> Result<(), String> {
-        // What is needed, found backwards; then emitted in order.
+        // The values that are needed, found backwards; then emitted in order.
         let mut needed: SecondaryMap<ir::Value, bool> = SecondaryMap::new();
         let mut work: Vec<ir::Value> = targets.to_vec();
         while let Some(v) = work.pop() {
@@ -151,7 +151,7 @@ impl<'a> Region<'a> {
             (Some(Operand::Dim(d)), _) => Ok(kb.dim_literal(d, elem)),
             (Some(Operand::View(view)), Some(Some(buffer))) => {
                 let (mut starts, (rows, cols)) = (at.starts(), at.tile_axes());
-                // What is one element for each row is loaded as a column, which every operation repeats.
+                // A value with one element for each row is loaded as a column, which every operation broadcasts.
                 if let (Some(axis), Some(d)) = (cols, view.shape.last())
                     && d.as_const() == Some(1)
                     && axis + 1 == view.shape.len()

@@ -93,7 +93,7 @@ pub(super) fn rows(name: &str, body: &Function, operands: &[Operand], out: &View
     strides.extend(views.iter().filter_map(|o| o.view().map(|v| v.strides.clone())));
     let (counts, last) = (counts_along_axes(&body), shape.len() - 1);
     let now = merge_axes(&mut shape, &mut strides, |i| counts || i == last);
-    // Where one element is stored or read for each row, it is there even if rows are empty.
+    // Where one element is stored or read for each row, it exists even if rows are empty.
     let mut merged = strides.into_iter();
     let mut place = |v: &mut View, is_column: bool| {
         v.shape = shape.clone();
@@ -222,7 +222,7 @@ impl Rows<'_> {
         reduced: bool,
     ) -> Result<(), String> {
         let at = self.position(kb, None);
-        // What is the same in every column is a column, never a tile of the row's width.
+        // A value that is the same in every column is a column, never a tile of the row's width.
         let mut columns = env.clone();
         for r in self.reductions(result)? {
             let y = if self.is_column(r.operand) {
@@ -419,7 +419,7 @@ impl Rows<'_> {
             if r.is_of_floats() {
                 let lost = results.next().ok_or("an accumulator is missing")?;
                 let both = kb.binary(BinaryOp::Add, v, lost);
-                // What was lost of an infinite sum is no number.
+                // The rounding error of an infinite sum is NaN.
                 let known = kb.compare(CmpOp::Eq, lost, lost);
                 v = kb.select(known, both, v);
             }

@@ -14,9 +14,9 @@ pub enum WeightFormat {
     F32,
     /// The nearest `bf16`.
     Bf16,
-    /// Whole numbers from -127 to 127, times a scale for each column of 32 steps.
+    /// Integers from -127 to 127, times a scale for each column of 32 steps.
     Int8,
-    /// Whole numbers from -7 to 7, times a scale for each column of 32 steps.
+    /// Integers from -7 to 7, times a scale for each column of 32 steps.
     Int4,
 }
 

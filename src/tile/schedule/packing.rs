@@ -144,7 +144,7 @@ impl Packing {
     /// where its place is known at run time only.
     pub(super) fn place(&mut self, windows: &[(&ParamDecl, View)], pairs: bool) -> Option<PackedWindow> {
         let ((param, window), others) = windows.split_first()?;
-        // Of several, none is rounded more than is asked for it.
+        // With several, none is rounded more than its own format allows.
         let kept = windows.iter().any(|(p, _)| self.choice.of(&p.name) == WeightFormat::F32);
         let format = match (window.elem, if kept { WeightFormat::F32 } else { self.choice.format }) {
             (Elem::F32, format) => format,
@@ -314,7 +314,7 @@ pub(super) fn prepare(
         for (name, from) in &w.parts {
             let mut window = from.clone();
             window.root = Value::from_u32(0);
-            // What the kernel reads and writes, and where the latter starts.
+            // The views that the kernel reads and writes, and where the latter starts.
             calls.push((
                 name,
                 from.shape.len().saturating_sub(2),
@@ -376,7 +376,7 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     };
     let shape = [lead, &[panels.clone(), k.clone(), Dim::from(columns)]].concat();
     let mut target = View::whole(from.root, &TensorType::new(elem, shape));
-    // From one element of the batch to the next there is its room, whatever P is.
+    // The stride of the batch is the memory of one element, whatever P is.
     let mut stride = k.mul(&room(&n, columns));
     for (d, s) in lead.iter().zip(target.strides.iter_mut()).rev() {
         *s = stride.clone();
@@ -391,7 +391,7 @@ fn pack(name: &str, columns: i64, from: &View, elem: Elem) -> (Kernel, View) {
     let turned = is_dense(rank - 2) && !is_dense(rank - 1);
     let most = tile_size(&n, columns);
     let step = tile_size(&k, if turned { TURNED_STEPS } else { STEPS });
-    // Points that follow each other read what lies side by side.
+    // Consecutive points read consecutive memory.
     let (panel, point) = if turned {
         let panel = kb.grid_axis(&n, most);
         (panel, kb.grid_axis(&k, step))

@@ -56,7 +56,7 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let own = [count, Dim::from(all), Dim::from(columns), Dim::from(2)];
     let shape = [lead, &own].concat();
     let mut panels = View::whole(from.root, &TensorType::new(Elem::BF16, shape));
-    // From one element of the batch to the next there is its room, whatever P is.
+    // The stride of the batch is the memory of one element, whatever P is.
     let room = Dim::product([&Dim::from(2 * all), &room(n, columns)]);
     let strides = row_major(lead);
     for (to, own) in panels.strides.iter_mut().zip(strides) {
@@ -83,7 +83,7 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
     let (row, column) = (kb.times(block, step), kb.times(panel, most));
     let cols = kb.extent_at(n, column, most);
     let height = kb.extent_at(&Dim::from(all), row, step);
-    // Of an odd number of steps there is one odd step less.
+    // If the number of steps is odd, there is one odd step less.
     let odd = if k % 2 == 0 {
         height
     } else {

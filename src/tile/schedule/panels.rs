@@ -60,7 +60,7 @@ pub(super) fn choose(
     let called: BTreeSet<&str> = module.plans.iter().filter(other).flat_map(Plan::launched).collect();
     let copies: BTreeSet<String> = joined.iter().flatten().flat_map(Joined::kernels).map(str::to_string).collect();
     let copies: BTreeSet<String> = copies.into_iter().filter(|name| !called.contains(name.as_str())).collect();
-    // What is made again gets a number of its own.
+    // A value that is made again gets a number of its own.
     let renamed =
         |k: &&Kernel| products.contains_key(&k.name) && launched.contains(&k.name) || copies.contains(&k.name);
     let taken = old.iter().filter(|k| !renamed(k)).map(|k| k.name.clone()).collect();

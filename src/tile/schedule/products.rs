@@ -298,7 +298,7 @@ impl Product {
                 }
             }
         }
-        // What found the old sizes goes, so that nothing is merged with it.
+        // The operations that computed the old sizes are removed, so that nothing is merged with them.
         remove_dead(&mut kernel.body);
     }
 
@@ -372,7 +372,7 @@ impl Axis {
                 max == axis.step && parts.is_some_and(|(all, start)| end(all) && start == self.start)
             }
         };
-        // The grid point itself is asked for by nothing else.
+        // Nothing else uses the grid point itself.
         let uses = body.uses();
         let alone = axis.step == 1 || uses[axis.value].len() == 1;
         is_start && is_extent && alone

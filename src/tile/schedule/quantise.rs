@@ -90,7 +90,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
     let widest = tile_size(n, columns);
     let column = kb.times(panel, widest);
     let cols = kb.extent_at(n, column, widest);
-    // Of the odd steps there may be one less in the last group, or none.
+    // The last group may have one odd step less, or none.
     let mut heights = Vec::new();
     for view in &sources {
         let all = view.shape.get(rank - 2).and_then(Dim::as_const).unwrap_or(1);
@@ -110,7 +110,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
     let place = [points.as_slice(), &[panel, row, zero]].concat();
     let scales_place = [points.as_slice(), &[panel, group, zero]].concat();
     if width % columns != 0 {
-        // What lies past the last column is zero.
+        // Past the last column are zeros.
         let numbers = kb.full(Scalar::Int(0), Elem::I32, height, Extent::Static(columns));
         kb.store(to, &place, along, numbers);
         let zeros = kb.full(Scalar::Float(0.0), Elem::F32, one, Extent::Static(columns));
@@ -147,7 +147,7 @@ pub(super) fn quantise(columns: i64, from: &View, bits: u8) -> Result<Quantised,
         let x = kb.binary(BinaryOp::Div, x, divisor);
         let x = kb.binary(BinaryOp::Add, x, half);
         let x = kb.unary(UnaryOp::Floor, x);
-        // Scales so small that they are rounded themselves would lead further.
+        // Subnormal scales, which are rounded themselves, would give larger numbers.
         let x = kb.binary(BinaryOp::Min, x, limit);
         let x = kb.binary(BinaryOp::Max, x, least);
         kb.cast(x, Elem::I32)

@@ -71,7 +71,7 @@ impl<'a> Sharing<'a> {
                 let given: Vec<(Value, Value)> =
                     call.args.iter().zip(args).filter(|(v, _)| in_scratch.contains(v)).map(|(v, a)| (*v, *a)).collect();
                 for (v, a) in &given {
-                    // The argument takes its place while the others and what lives on are still there.
+                    // The argument is written while the others and all live values are still in scratch.
                     for other in given.iter().map(|(w, _)| *w).chain(live.iter().copied()) {
                         if other != *v {
                             s.conflict(*a, other);
@@ -114,7 +114,7 @@ impl<'a> Sharing<'a> {
                 self.conflict(*v, *other);
             }
             for o in &read {
-                // Rows in pairs take half of the place of what they are made of, however many they are.
+                // Rows in pairs take half of the operand's memory, however many they are.
                 let in_pairs = matches!(e, Event::Single(i) if self.body.inst(*i).op == Op::PairRows);
                 let same = match (tile(self.body, *v), tile(self.body, *o)) {
                     (Some(a), Some(b)) => {
@@ -131,7 +131,7 @@ impl<'a> Sharing<'a> {
                             d.operands.get(..2).is_some_and(|ab| !ab.contains(o))
                         }
                     }
-                    // Every element is read before its place is written; what is reduced is written when all are.
+                    // Every element is read before its memory is written; a reduction is written when all are read.
                     Event::Run { .. } => true,
                 };
                 if same && in_place && !live_after.contains(o) {

@@ -5,7 +5,7 @@
 //! * as a left operand, its elements are `f32` and neighbours along its rows or along its columns lie side by side; or they
 //!   are `bf16`, neighbours along the columns (the steps of the product) lie side by side, and so do the steps of the right
 //!   operand, in pairs (`load_pairs`, `pair_rows`);
-//! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of whole registers: those of a packed
+//! * as a right operand, its elements are `f32` or `bf16` and its columns start a row of full registers: those of a packed
 //!   panel. Panels of integers (`load_scaled`) and of pairs (`load_pairs`) are always
 //!   read in place.
 //!
@@ -78,7 +78,7 @@ fn in_place(kernel: &Kernel, data: &InstData) -> bool {
 fn is_left(kernel: &Kernel, data: &InstData, in_pairs: bool) -> bool {
     let (Op::Load { rows, cols }, Some(b)) = (&data.op, data.operands.first()) else { return false };
     let Some(buffer) = kernel.body.ty(*b).buffer() else { return false };
-    // An axis that is none has a single row or column.
+    // A missing axis has a single row or column.
     let none = buffer.strides.len();
     let (rows, cols) = (rows.unwrap_or(none), cols.unwrap_or(none));
     buffer.is_left_operand(rows, cols) || buffer.elem == Elem::BF16 && in_pairs && buffer.is_dense(cols)

@@ -62,7 +62,7 @@ impl Lowering<'_> {
         let (whole, part) = (self.tensor(v)?.clone(), self.tensor(value)?.clone());
         let to = self.own_slot(v, &whole);
         let window = self.window(&to, &part, (axes, indices), data.loc)?;
-        // What is read must not lie where it is written: a part of the same slot, or another view of it (transposed, say).
+        // The operand must not be in memory that is written: a part of the same slot, or another view of it (transposed, say).
         let mut aside = None;
         if self.places[value].as_ref().is_some_and(|from| from.root == to.root) {
             let from = self.view(value)?;

@@ -239,7 +239,7 @@ impl Liveness {
         states: &[&str],
         loops: &[Loop],
     ) {
-        // What the session keeps is read by the next call.
+        // The next call reads what the session keeps.
         let kept: Set = (0..states.len()).collect();
         // What is live before each block, its arguments apart.
         let mut before: BTreeMap<Block, Set> = BTreeMap::new();

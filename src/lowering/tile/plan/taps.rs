@@ -1,6 +1,6 @@
 //! Taps: an observed value is copied to where the caller wants it, and a flag tells that it was.
 //!
-//! In: a tap of the graph IR. Out: a jump on whether the call asks for it, and two launches. What only the tap needs is
+//! In: a tap of the graph IR. Out: a jump on whether the call requests it, and two launches. What only the tap needs is
 //! computed after that jump too, for each tap by itself, wherever it is in the graph: operations without effects can be
 //! computed later. A call need not come to every tap, in every step of a loop; what it did not come to is zeros, which are
 //! the caller's to make, and the flags say which zeros are values.

@@ -148,7 +148,7 @@ impl Held {
         let mut body = Function::new("");
         let entry = body.entry();
         let (mut read, mut results) = (Vec::new(), Vec::new());
-        // What the values of the function are in the new region.
+        // The values of the function in the new region.
         let mut known: BTreeMap<Value, Value> = BTreeMap::new();
         for (region, operands) in [(&self.body, self.operands.as_slice()), (next, operands)] {
             let block = region.block(region.entry());

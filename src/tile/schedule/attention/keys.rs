@@ -79,7 +79,7 @@ impl Attention {
             return Some([quick.sum, quick.result]);
         }
         let nothing = kb.scalar(Scalar::Float(0.0), Elem::F32);
-        // Of a finite number 0, else NaN.
+        // 0 for a finite number, else NaN.
         let rest = kb.binary(BinaryOp::Sub, quick.result, quick.result);
         let mut is_special = kb.compare(CmpOp::Ne, rest, nothing);
         if self.layout != QueryLayout::KeysInLanes {
@@ -97,7 +97,7 @@ impl Attention {
         kb.switch_to(careful);
         let queries = match self.layout {
             QueryLayout::InLanes | QueryLayout::KeysInLanes => queries,
-            // As they were before they lay in pairs.
+            // As they were before they were paired.
             QueryLayout::InLanePairs => kb.placed(self.places.scores, |kb| self.whole_queries(kb, Pass::Careful)),
         };
         let now = self.rounds(kb, queries, Pass::Careful)?;
@@ -112,7 +112,7 @@ impl Attention {
     /// May a mask hide keys that are visited?
     fn may_hide(&self) -> bool {
         let last = self.masks.len().saturating_sub(1);
-        // A single query does not visit what a causal mask hides, if that is the last one.
+        // A single query does not visit keys that a causal mask hides, if that mask is the last one.
         let visited = |n: usize, m: &Mask| !(self.layout == QueryLayout::KeysInLanes && is_causal(m) && n == last);
         self.masks.iter().enumerate().any(|(n, m)| !matches!(m.step.change, Change::Cap(_)) && visited(n, m))
     }
@@ -149,7 +149,7 @@ impl Attention {
         // A single query sees all keys before the end.
         let causal = self.masks.iter().any(is_causal) && !(last_is_causal && self.layout == QueryLayout::KeysInLanes);
         let block = if self.by_key(pass) { 1 } else { self.block };
-        // Where no block is whole, one loop is enough.
+        // Where no block is full, one loop is enough.
         if pass == Pass::Quick && causal && self.t.as_const().is_none_or(|n| n > block) {
             // The first query sees the fewest keys.
             let seen = kb.index_binary(BinaryOp::Add, self.row, self.shift);
