@@ -329,7 +329,7 @@ impl Scene<'_> {
                 }
                 product = Some(inst);
             }
-            (Op::Gather { axis: 0 }, [table, _]) => {
+            (Op::Gather { axis: 0, batch: 0 }, [table, _]) => {
                 let exactly = first.rows.extent == self.counted.trips && !self.counted.ends_early;
                 if self.inside[*table] || !self.may_fail || !exactly || product.is_some() {
                     return None;

@@ -262,7 +262,7 @@ impl Body<'_> {
                     .at(value_span, have.to_string())
                     .also(x_span, tensor.to_string())
                     .also(at.span, indices.to_string());
-                let diagnostic = super::fit::type_misfit(diagnostic, &value.ty, &Ty::Tensor(wanted), self.scope);
+                let diagnostic = super::misfit::type_misfit(diagnostic, &value.ty, &Ty::Tensor(wanted), self.scope);
                 self.diagnostics.push(diagnostic);
                 return TypedExpr::error(span);
             }
