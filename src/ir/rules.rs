@@ -304,10 +304,10 @@ pub(super) fn pad(given: Given<'_>, axis: &usize, low: &Dim, high: &Dim) -> Rule
 }
 
 fn integers(at: &TensorType) -> Result<(), String> {
-    match at.elem {
-        Elem::I32 | Elem::I64 => Ok(()),
-        elem => Err(format!("indices are i32 or i64, not {elem}")),
+    if !matches!(at.elem, Elem::I32 | Elem::I64) {
+        return Err(format!("indices are i32 or i64, not {}", at.elem));
     }
+    Ok(())
 }
 
 pub(super) fn gather(given: Given<'_>, axis: &usize, batch: &usize) -> Rule {

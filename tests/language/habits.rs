@@ -281,7 +281,6 @@ fn functions_of_other_libraries_show_how_they_are_written() {
         ("repeat(x, 2)", "axes of length 1 are broadcast"),
         ("layer_norm(x)", "make it a field, `norm: LayerNorm<D>`"),
         ("nn.Linear(x)", "make it a field, `proj: Linear<I, O>`"),
-        ("topk(x, 3)", "not available in this version"),
         ("reshape(x, 3)", "with a pattern"),
         ("print(x + 1)\n    x", "name the value first"),
     ] {

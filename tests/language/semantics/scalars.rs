@@ -94,7 +94,8 @@ fn small_floats_are_rounded_to_nearest_even() {
 #[test]
 fn which_operations_may_change_sides() {
     for op in BinaryOp::ALL {
-        let may = matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or);
+        let bits = matches!(op, BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor);
+        let may = bits || matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or);
         assert_eq!(op.is_commutative(), may, "{op}");
     }
     let combined = ReduceKind::ALL.iter().map(|kind| kind.combination()).collect::<Vec<_>>();
