@@ -8,7 +8,7 @@ use attnc::lowering::tile::lower;
 use attnc::random::Random;
 use attnc::shape::Elem;
 use attnc::tensor::Tensor;
-use attnc::tile::{self, Cpu, Op, PlanVariant};
+use attnc::tile::{self, Op, PlanVariant};
 use everywhere::Everywhere;
 
 fn tensor(shape: &[usize], seed: u64) -> Tensor {
@@ -32,7 +32,7 @@ fn step(program: &Everywhere) -> Vec<String> {
         insts.filter_map(|i| name(*i)).collect()
     };
     let blocks = plan.body.layout.iter().map(launches);
-    blocks.filter(|list| list.iter().any(|name| name == "matmul")).last().expect("a loop with a product")
+    blocks.rev().find(|list| list.iter().any(|name| name == "matmul")).expect("a loop with a product")
 }
 
 /// A cell over rows of `width`, with its weights.
@@ -199,7 +199,7 @@ fn layers_of_an_array_one_after_another() {
     let program = Everywhere::of(source, &params);
     for (steps, batch) in [(0, 1), (1, 2), (5, 3)] {
         let x = tensor(&[steps, batch, 4], 11);
-        let once = single.call("f", &[x.clone()]).unwrap().remove(0);
+        let once = single.call("f", std::slice::from_ref(&x)).unwrap().remove(0);
         let twice = single.call("f", &[once]).unwrap();
         everywhere::near("two layers", &twice[0], &program.call("f", &[x]).unwrap()[0]);
     }

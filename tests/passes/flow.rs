@@ -179,8 +179,12 @@ fn what_may_fail_stays_in_its_loop() {
             leaves(&turns(args, x, "S-3", &add(line, sum), "%10"), 1);
         }
     }
-    // A parameter of a fixed index of an array of three, and the first of the array that the loop counts through.
-    leaves(&turns(x, x, "S-3", &add("  %6 = param \"h.*.w\"[2] : f32[4]", "%6, axes=[0] : f32[]"), "%10"), 1);
+    // A parameter of an array of three: one of them, and one that may be none.
+    let of = |index: &str| {
+        add(&format!("  %7 = dim {index} : index\n  %6 = param \"h.*.w\"[%7] : f32[4]"), "%6, axes=[0] : f32[]")
+    };
+    leaves(&turns(x, x, "S-3", &of("2"), "%10"), 5);
+    leaves(&turns(x, x, "S-3", &of("2*S"), "%10"), 2);
     leaves(&turns(x, x, "S-3", "  %6 = dim S/2 : index\n  %7 = exp %3 : f32[S]", "%7"), 1);
 }
 

@@ -17,6 +17,7 @@
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
 mod checks;
+mod jumps;
 mod parameters;
 mod storage;
 mod taps;
@@ -609,114 +610,5 @@ impl Lowering<'_> {
         self.launch(call)?;
         self.places[v] = Some(to);
         Ok(())
-    }
-
-    fn terminator(&mut self, t: &Terminator) -> Result<(), String> {
-        match t {
-            Terminator::Return(values) => {
-                for (i, v) in values.iter().enumerate() {
-                    self.return_value(u32::try_from(i).unwrap_or(u32::MAX), *v)?;
-                }
-                // A block returns unless it is given another terminator.
-                Ok(())
-            }
-            Terminator::Roles(never) => match *never {},
-            Terminator::Br(call) => {
-                let args = self.edge(call)?;
-                let target = self.blocks[call.block].ok_or("a block without a counterpart")?;
-                self.builder.br(target, &args);
-                Ok(())
-            }
-            Terminator::BrIf { condition, then, otherwise } => {
-                let condition = match self.indices[*condition] {
-                    Some(c) => c,
-                    None => {
-                        let place = self.view(*condition)?;
-                        let buffer = self.buffer(&place)?;
-                        self.builder.load_scalar(buffer, &[])
-                    }
-                };
-                let here = self.builder.current();
-                let mut targets = Vec::new();
-                for call in [then, otherwise] {
-                    let target = self.blocks[call.block].ok_or("a block without a counterpart")?;
-                    let moves = call.args.iter().any(|v| self.f.tensor(*v).is_some());
-                    if moves {
-                        // The copies of this edge stand in a block of their own.
-                        let (edge, _) = self.builder.new_block(Vec::new());
-                        self.builder.switch_to(edge);
-                        let args = self.edge(call)?;
-                        self.builder.br(target, &args);
-                        self.builder.switch_to(here);
-                        targets.push((edge, Vec::new()));
-                    } else {
-                        let args = self.edge(call)?;
-                        targets.push((target, args));
-                    }
-                }
-                if let [(a, x), (b, y)] = targets.as_slice() {
-                    self.builder.br_if(condition, (*a, x), (*b, y));
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Copies the tensors of a jump into the target's slots; the index arguments.
-    fn edge(&mut self, call: &ir::BlockCall) -> Result<Vec<tile::Value>, String> {
-        let targets = self.f.block(call.block).args.clone();
-        let mut indices = Vec::new();
-        // Each value's destination, and where it is now: nowhere, if it is computed in its destination.
-        let mut copies: Vec<(Value, Option<View>, View)> = Vec::new();
-        for (v, target) in call.args.iter().zip(&targets) {
-            if *self.f.ty(*v) == ir::Type::Index {
-                indices.push(self.index(*v)?);
-                continue;
-            }
-            let to = self.places[*target].clone().ok_or("a block argument without a slot")?;
-            let from = self.places[*v].clone();
-            if from.as_ref() != Some(&to) {
-                copies.push((*v, from, to));
-            }
-        }
-        // A copy must not overwrite what a later one reads, nor what it reads itself in another order: such sources are
-        // copied to a temporary first.
-        for i in 0..copies.len() {
-            let Some(from) = copies[i].1.clone() else { continue };
-            if copies.iter().any(|(_, _, to)| to.root == from.root) {
-                copies[i].1 = Some(self.copied(&from)?);
-            }
-        }
-        for (v, from, to) in copies {
-            match from {
-                None => self.fill(v, &to)?,
-                Some(from) => {
-                    let call = map::copy("carry", &from, &to);
-                    self.launch(call)?;
-                }
-            }
-        }
-        Ok(indices)
-    }
-
-    fn return_value(&mut self, number: u32, v: Value) -> Result<(), String> {
-        let from = self.view(v)?;
-        if let Some(buffer) = self.roots[from.root]
-            && from.is_whole()
-            && self.is_out(buffer, number)
-        {
-            return Ok(());
-        }
-        let root = self.fresh_root();
-        let to = View::whole(root, self.tensor(v)?);
-        let ty = buffer_type(&to);
-        let buffer = self.builder.value(tile::Op::Out(number), Vec::new(), tile::Type::Buffer(ty));
-        self.roots[root] = Some(buffer);
-        let call = map::copy("result", &from, &to);
-        self.launch(call)
-    }
-
-    fn is_out(&self, buffer: tile::Value, number: u32) -> bool {
-        self.builder.op_of(buffer) == Some(&tile::Op::Out(number))
     }
 }

@@ -346,6 +346,16 @@ impl Gen {
         } else {
             (Op::DimValue(Dim::symbol("S")), self.bindings["S"])
         };
+        // A loop over all rows of an argument may multiply each by a matrix from before the loop, for hoist-products to find.
+        let rows = self.f.block(self.f.entry()).args.get(..2).map(<[Value]>::to_vec).unwrap_or_default();
+        let over_rows = matches!(count, Op::DimValue(_)) && self.rows_of_four(&rows);
+        let matrix = match rows.as_slice() {
+            [_, other] if over_rows => {
+                let turned = self.add(Op::Transpose { perm: vec![1, 0] }, &[*other], None);
+                turned.and_then(|turned| self.add(Op::Matmul, &[turned, *other], None))
+            }
+            _ => None,
+        };
         let zero = self.index(Op::Const(Scalar::Int(0)), &[]).expect("an index");
         let (header, body, after) = (self.f.add_block(), self.f.add_block(), self.f.add_block());
         let args = std::iter::once(zero).chain(carried.iter().copied()).collect();
@@ -379,6 +389,15 @@ impl Gen {
         self.block = body;
         self.depth += 1;
         self.indices.push((i, limit));
+        if let (Some(matrix), Some(x)) = (matrix, rows.first()) {
+            let row = self.add(Op::Index { axis: 0 }, &[*x, i], None);
+            let row = row.and_then(|row| {
+                self.add(Op::Reshape, &[row], Some(TensorType::new(Elem::F32, vec![Dim::one(), Dim::from(4)])))
+            });
+            if let Some(product) = row.and_then(|row| self.add(Op::Matmul, &[row, matrix], None)) {
+                self.add(Op::Binary(BinaryOp::Mul), &[product, *x], None);
+            }
+        }
         // Exits at the beginning of the body, and in its middle.
         for length in [self.rng.below(3), 2 + self.rng.below(5)] {
             if self.rng.chance(20)
@@ -407,6 +426,14 @@ impl Gen {
 
         self.block = after;
         self.scope = if self.rng.chance(80) { in_header } else { outer };
+    }
+
+    /// Are both `f32[.., 4]`, the first with a row for each S?
+    fn rows_of_four(&self, rows: &[Value]) -> bool {
+        let is = |v: &Value, n: &str| {
+            self.f.tensor(*v) == Some(&TensorType::new(Elem::F32, vec![Dim::symbol(n), Dim::from(4)]))
+        };
+        matches!(rows, [x, y] if is(x, "S") && is(y, "T"))
     }
 
     fn condition(&mut self) -> Option<Value> {
