@@ -64,5 +64,5 @@ pub use schedule::{Loss, PackedWeight, WeightChoice, WeightFormat, packed_weight
 pub(crate) use schedule::{in_columns, with_repeats, without_repeats};
 pub use simplify::simplify;
 pub use target::{PairsOfSteps, Target};
-pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, row_major};
+pub use types::{BufferType, Extent, Fragment, Queue, Space, TileType, Type, flat, row_major};
 pub(crate) use view::View;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::kernel::{Frame, KernelRun, Next, RuntimeValue, buffer, get, indices, jump, scalar_operation, set};
+use super::kernel::{Frame, KernelRun, Next, RuntimeValue, buffer, get, index, indices, jump, scalar_operation, set};
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
 use crate::interface::param_named;
@@ -72,6 +72,8 @@ impl Out {
 }
 
 struct Runner<'a> {
+    /// The values of dimensions, those that have them later too.
+    symbols: BTreeMap<String, i64>,
     module: &'a Module,
     plan: &'a Plan,
     call: &'a Call<'a>,
@@ -90,6 +92,7 @@ struct Runner<'a> {
 impl<'a> Runner<'a> {
     fn new(module: &'a Module, plan: &'a Plan, call: &'a Call<'a>, runs: RunsOf<'a>) -> Runner<'a> {
         Runner {
+            symbols: call.symbols.clone(),
             module,
             plan,
             call,
@@ -119,6 +122,14 @@ impl<'a> Runner<'a> {
         loop {
             for i in &body.block(block).insts {
                 let data = body.inst(*i);
+                if let (Op::Length { name, most }, [v]) = (&data.op, data.operands.as_slice()) {
+                    let (n, limit) = (index(&frame, *v)?, dim(most, &self.symbols)?);
+                    if !(0..=limit).contains(&n) {
+                        return broken(format!("{name} is {n}, which is not in 0 to {limit}"));
+                    }
+                    self.symbols.insert(name.clone(), n);
+                    continue;
+                }
                 let x = self.instruction(data, &mut frame).map_err(|e| located(e, data.loc))?;
                 if let (Some(v), Some(x)) = (data.result, x) {
                     set(&mut frame, v, x);
@@ -143,7 +154,7 @@ impl<'a> Runner<'a> {
 
     fn out(&mut self, ty: &BufferType) -> Result<Out, EvalError> {
         let contiguous = BufferType { strides: row_major(&ty.shape), ..ty.clone() };
-        let view = View::new(0, 0, &contiguous, self.call.symbols)?;
+        let view = View::new(0, 0, &contiguous, &self.symbols)?;
         let Some(bytes) = view.span() else { return fail("a result is too large") };
         let storage = self.room(bytes)?;
         Ok(Out { storage, ty: contiguous, shape: view.shape })
@@ -153,7 +164,8 @@ impl<'a> Runner<'a> {
     fn instruction(&mut self, data: &InstData, frame: &mut Frame) -> Result<Option<RuntimeValue>, EvalError> {
         self.budget.spend(1)?;
         let plan = self.plan;
-        let (body, symbols) = (&plan.body, self.call.symbols);
+        let body = &plan.body;
+        let symbols = &self.symbols.clone();
         if let Some(x) = scalar_operation(body, data, frame, symbols, &self.module.sites)? {
             return Ok(Some(x));
         }
@@ -280,6 +292,7 @@ impl<'a> Runner<'a> {
             | Op::Select
             | Op::Narrow { .. }
             | Op::CheckIndex { .. }
+            | Op::Length { .. }
             | Op::Load { .. }
             | Op::Store { .. }
             | Op::Full

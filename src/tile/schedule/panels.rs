@@ -36,7 +36,7 @@ use crate::shape::Dim;
 use crate::source::Loc;
 use crate::tile::{
     Block, Body, BufferType, Inst, Kernel, Kernels, Module, Op, Plan, PlanVariant, SlotData, Target, Type, Value, View,
-    row_major, simplify,
+    flat, row_major, simplify,
 };
 
 /// Chooses panels, and packs what lies in them; what is packed, and the names of the kernels that are not as they were.
@@ -425,8 +425,16 @@ impl Walk<'_, '_> {
             }
         }
         let place = usize::try_from(number).unwrap_or(usize::MAX).min(self.plan.slots.len());
-        self.plan.slots.insert(place, SlotData { bytes });
-        self.in_entry(Op::Slot(number), ty, at)
+        let most =
+            bytes.at_most(&|name| self.plan.lengths().find(|(own, _)| *own == name).map(|(_, most)| most.clone()));
+        self.plan.slots.insert(place, SlotData { bytes: most.clone() });
+        if most == bytes {
+            return self.in_entry(Op::Slot(number), ty, at);
+        }
+        // A dimension in it is known later: a window of room for the most that it can be.
+        let root = self.in_entry(Op::Slot(number), flat(ty.elem, &most), at);
+        let view = Op::View { offset: Dim::zero(), strides: Vec::new() };
+        made_before(&mut self.plan.body, at, view, vec![root], ty)
     }
 
     /// A buffer made in the entry block, which dominates everything: after that of a launch's result, if it is there.

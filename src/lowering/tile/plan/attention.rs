@@ -163,7 +163,7 @@ impl Lowering<'_> {
         turned.swap(rank - 1, rank - 2);
         let root = self.fresh_root();
         let packed = in_columns("values", attention::KEYS, &v.transpose(&turned), root);
-        self.roots[root] = Some(self.in_entry(|b| b.slot(packed.bytes, buffer_type(&packed.whole))));
+        self.add_room(root, packed.bytes, buffer_type(&packed.whole));
         let buffers = [packed.sources, vec![packed.whole]].concat();
         self.launch(Call { kernel: packed.kernel, buffers })?;
         let layout = QueryLayout::InLanePairs;
