@@ -24,15 +24,18 @@ python=$build/venv/bin/python
 command -v cargo >/dev/null || fail "cargo is not there; https://rustup.rs installs the Rust toolchain"
 command -v python3 >/dev/null || fail "python3 is not there"
 
-# 1. The compiler. One that was built already is only checked for being up to date.
-attnc=${ATTNC:-${CARGO_TARGET_DIR:-target}/release/attnc}
+# 1. The compiler. One that was built already is only checked for being up to date; else it is built the quick way.
+built=${CARGO_TARGET_DIR:-target}
+profile=quick
+[ ! -e "$built/release/attnc" ] || profile=release
+attnc=${ATTNC:-$built/$profile/attnc}
 if [ -z "${ATTNC:-}" ]; then
     quiet=--quiet
     if ! [ -e "$attnc" ]; then
         echo "building the compiler; the first time takes some minutes" >&2
         quiet=
     fi
-    cargo build --release $quiet || fail "the compiler could not be built"
+    cargo build --profile $profile $quiet || fail "the compiler could not be built"
 fi
 
 # 2. Two Python packages, in a folder of their own.

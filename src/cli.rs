@@ -49,7 +49,7 @@ pub struct CommandLine {
 const OWN: [&str; 7] = ["help", "-h", "--help", "-V", "--version", "-v", "--verbose"];
 
 impl CommandLine {
-    /// Reads a command line, the program's name first. `compile` may be omitted, so it is put in where the
+    /// Reads a command line, the program's name first. `compile` may be omitted, so it is inserted where the
     /// first argument is no command.
     ///
     /// # Errors

@@ -257,7 +257,7 @@ fn check_in(s: &mut Session, options: &CheckOptions) -> Result<(), CommandError>
     }
     let program = front_end(s, file);
     s.stop_on_errors()?;
-    // Some errors show only when a model is bound and lowered. A file without models is fine.
+    // Some errors are found only when a model is bound and lowered. A file without models is fine.
     let mut bindings = options.program.clone();
     let models = program.models().filter(|(_, layer)| layer.module.is_none() && layer.kind == LayerKind::Model);
     let names: Vec<String> = models.map(|(_, layer)| layer.name.clone()).collect();

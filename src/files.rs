@@ -7,7 +7,7 @@
 //!   leaves what was there. A symbolic link stays, and the file that it leads to is replaced.
 //! * Devices, pipes, and the open files in `/proc` are written into.
 //! * What is temporary is called `.attnc-PROCESS-NUMBER` and is locked (`flock`) as long as its process lives. So what a
-//!   killed process left can be told from what another one is using.
+//!   killed process left can be distinguished from what another one is using.
 
 mod signals;
 
@@ -38,7 +38,7 @@ fn lock(set: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>> {
     set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a path names, however it is spelled: two outputs of equal identity are one file.
+/// What a path names, however it is written: two outputs of equal identity are one file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
     /// A regular file, by its device and inode.

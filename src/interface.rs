@@ -58,7 +58,7 @@ pub fn param_named<'a>(params: &'a [ParamDecl], name: &str) -> Option<&'a ParamD
     }
 }
 
-/// A step that callers may ask for.
+/// A step that callers may request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TapDecl {
     /// Its path, `*` for each index into an array of layers.
@@ -70,7 +70,7 @@ pub struct TapDecl {
 }
 
 impl TapDecl {
-    /// The extents of the arrays of layers on the path: which of its values a caller can ask for by themselves.
+    /// The extents of the arrays of layers on the path: which of its values a caller can request by themselves.
     pub fn arrays(&self) -> &[Dim] {
         self.extents.get(..arrays_of(&self.name)).unwrap_or(&self.extents)
     }

@@ -34,7 +34,7 @@ impl Params for BTreeMap<String, Tensor> {
 pub struct Limits {
     /// Elements of one tensor.
     pub elements: u64,
-    /// Element operations and multiplications of the whole run; instructions count too.
+    /// Element operations and multiplications of the entire run; instructions count too.
     pub work: u64,
 }
 

@@ -39,7 +39,7 @@
 //! | `lowering::vector` | runs of scheduled kernels to routines of vector IR: loops, tails, reductions | `scalar`, `shape`, `ssa`, `tile`, `vector` | instructions, back ends |
 //! | `ir` | graph IR: table of operations, shape rules, text, verifier, interpreter | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | back ends |
 //! | `tile` | tile IR: table of operations, text, verifier, interpreter, schedule | `cfg`, `diagnostics`, `interface`, `interp`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table`, `tensor` | graph IR, Cranelift |
-//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
+//! | `vector` | vector IR: routines with control flow and memory, the elementary functions (`functions/*.vec`); text, verifier, interpreter | `diagnostics`, `irtext`, `scalar`, `shape`, `source`, `ssa`, `table` | tiles, instructions |
 //! | `codegen` | scheduled tile IR to an object; the interface of a module to a descriptor | `cfg`, `interface`, `irtext`, `lowering::vector`, `panics`, `runtime`, `scalar`, `shape`, `source`, `ssa`, `threads`, `tile`, `vector` | how anything was decided |
 //! | `runtime` | descriptor, support library, linking, header, Python, loading | `files`, `shape`, `tensor` | IR, Cranelift's functions |
 //! | `bench` | what `attnc bench` shows, and the machine's measured ceilings | `random`, `runtime`, `shape`, `tensor` | compiling, calling |
@@ -78,11 +78,16 @@
 //! * **Data movement becomes views.** Transposes, slices and most reshapes become strides of a kernel's buffers; a producer
 //!   stores its result in the order that its consumer's reshape needs.
 //! * **Bounded extents instead of masks.** A tile at the end of an axis is smaller (`%r<=64`), so a row of one token costs
-//!   one row, and an empty axis nothing. A schedule for hardware that computes whole tiles could turn bounds into masks.
+//!   one row, and an empty axis nothing. A schedule for hardware that computes full tiles could turn bounds into masks.
 //! * **An assignment at an index is a new value.** `out[t] = h` is `update %out, %h, %t`, and a `state` is read and set by
 //!   operations whose effects CSE, code motion and dead code obey: everything stays SSA. Where a value lies is decided when a plan
 //!   is made (`lowering/tile/plan/storage.rs`): values that are never needed at the same time share a slot, so a loop that stacks its
 //!   results, and a cache that is kept by a session, are written in place.
+//! * **A step of an LSTM or GRU is two launches.** What is multiplied by inputs that are there before the loop is one product
+//!   before it (`passes::hoist_products`). What remains is the product of the state with its gates side by side, and one kernel
+//!   of elementwise work, though it gives a state and a cell (`lowering/tile/plan/together.rs`); what the next step needs is written where
+//!   it is read (`storage.rs`). A launch of less than 8 KiB runs on the calling thread and touches nothing that
+//!   threads share (`runtime/support/pool.rs`).
 //! * **Calls pay only for the taps they request.** An entry point with taps is compiled twice; the plain variant has none. In the
 //!   other, tapped values inside a kernel are recomputed outside of it (`passes::separate_taps`) and, like everything that only
 //!   a tap needs, behind a branch that tests whether the call requests the tap, layer by layer; the kernels are shared with the
@@ -105,7 +110,7 @@
 //!   NEON masked access as such; LLVM does so itself. What has no form for several lanes (`i64`, powers of integers) is a
 //!   routine of one.
 //! * **Leaf functions.** Cranelift stops at 128 bits on x86-64. At the wider levels it still makes a kernel's loops and
-//!   addresses, and each operation on whole tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
+//!   addresses, and each operation on full tiles (`run`, `dot`, `transpose`, `pair_rows`) is a call of a function that
 //!   `codegen::cpu::wide` generates itself. For what it declines (`i64`, powers of integers) the kernel has the portable code, on
 //!   the same scratch, and a remark says so. Leaves of runs are selected over virtual registers (`wide::machine`) and
 //!   allocated (`wide::allocate`). All others name their registers themselves: which one holds what follows from the shape. The

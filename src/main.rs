@@ -38,7 +38,7 @@ fn run() -> u8 {
     let line = match CommandLine::read(std::env::args_os()) {
         Ok(line) => line,
         Err(message) => {
-            // Help goes to stdout and is no failure; a closed pipe is none either.
+            // Help goes to stdout and is not an error; neither is a closed pipe.
             let _ = message.print();
             return if message.use_stderr() { CommandError::CommandLine.exit_code() } else { 0 };
         }

@@ -1,6 +1,6 @@
 //! The command's memory: where the system gives no more, the process ends with an exit code of its own.
 //!
-//! In: the exit code. Out: nothing. Whoever asks for memory and can do without still learns that there is none; only
+//! In: the exit code. Out: nothing. Code that can do without memory still gets an error; only
 //! where Rust gives up (it aborts) is it decided here how the process ends.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -63,5 +63,5 @@ extern "C" fn on_abort(_: libc::c_int) {
             libc::_exit(CODE.load(Ordering::Relaxed));
         }
     }
-    // Another abort goes on when this returns.
+    // The abort continues when this returns.
 }

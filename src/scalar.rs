@@ -122,6 +122,7 @@ named_enum! {
     AxisOp {
         Softmax = "softmax", "exp(x - max) / sum over an axis";
         LogSoftmax = "log_softmax", "the logarithm of the softmax over an axis";
+        Cumsum = "cumsum", "the sum along an axis up to each element";
     }
 }
 

@@ -68,7 +68,7 @@ const CHECK: &[&str] = &["check", "program.attn"];
 fn doc_comments() {
     let model = "model M { pub fn forward(x: f32[S]) -> f32[S] { x } }\n";
     grows_with_the_program("doc comments", 700, |n| lines(n, |i| format!("/// {i}")) + model, CHECK, true);
-    // What describes nothing is a warning for each line.
+    // Documentation of nothing is a warning for each line.
     let lost = |n| model.to_string() + &lines(n, |i| format!("/// {i}"));
     grows_with_the_program("doc comments at the end", 700, lost, CHECK, true);
 }

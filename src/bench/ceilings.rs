@@ -103,7 +103,7 @@ pub fn measure(threads: usize) -> Ceilings {
     let mut memories = vec![Memory { name: "memory", bytes: u64::MAX, bandwidth }];
     // From the farthest on: what is nearer is no slower.
     for cache in caches(threads).into_iter().rev() {
-        // Half of a cache: the other half is left to what else lies there.
+        // Half of a cache: the other half is left for other data.
         let part = cache.read.min(share) / LINES * LINES;
         let bytes = |thread: usize| own(thread).get(..part).unwrap_or_default();
         let passes = steps_of(&|passes| unit.read_again(bytes(0), passes));
@@ -174,7 +174,7 @@ fn buffer_bytes() -> usize {
     wanted.min(limit).max(1 << 20) / BLOCK * BLOCK
 }
 
-/// Bytes of the processor's largest cache, as the system tells; 32 MiB where it does not.
+/// Bytes of the processor's largest cache, as the system reports; 32 MiB where it does not.
 fn largest_cache() -> usize {
     listed().into_iter().map(|(_, size, _)| size).max().unwrap_or(32 << 20)
 }
@@ -188,14 +188,14 @@ struct Cache {
     read: usize,
 }
 
-/// The caches for data, the nearest first; those of most processors where the system does not tell.
+/// The caches for data, the nearest first; those of most processors where the system does not report them.
 fn caches(threads: usize) -> Vec<Cache> {
     let mut found: Vec<Cache> = Vec::new();
     for (level, size, sharing) in listed() {
         let Some(name) = ["L1", "L2", "L3", "L4"].get(usize::from(level).wrapping_sub(1)).copied() else { continue };
         let sharing = sharing.clamp(1, threads);
         let nearer = found.last().map_or(0, |c| c.read);
-        // Of one that many share a part that is in none that is nearer will do.
+        // For a cache that many cores share, a part that is in no nearer cache is enough.
         let read = (size / 2 / sharing).min((4 * nearer).max(1 << 20));
         if read > nearer {
             found.push(Cache { name, bytes: (size * threads.div_ceil(sharing)) as u64, read });
@@ -209,7 +209,7 @@ fn caches(threads: usize) -> Vec<Cache> {
     found
 }
 
-/// Levels, bytes and the number of processors that share it, of each cache for data that the system tells of.
+/// Levels, bytes and the number of processors that share it, of each cache for data that the system reports.
 fn listed() -> Vec<(u8, usize, usize)> {
     let cache = |index: u32| {
         let read = |what: &str| {

@@ -16,7 +16,7 @@ pub(super) enum Way {
 
 /// Bytes from one place to the next.
 const PLACE: usize = 96 << 10;
-/// Bytes that the reading loop takes at a time, those of four places; it reads whole blocks.
+/// Bytes that the reading loop takes at a time, those of four places; it reads full blocks.
 pub(super) const BLOCK: usize = 4 * PLACE;
 
 /// Bytes that the loop over a cache takes at a time; it reads whole ones.

@@ -286,7 +286,7 @@ fn legend(svg: &mut String, report: &Report, ceilings: &Drawn, unnamed: &[String
         if let Some(mark) = mark {
             let _ = writeln!(svg, "  {}", mark.replace("{y}", &format!("{:.1}", y - 4.0)));
         }
-        // What is too long goes on in the next line.
+        // Lines that are too long are wrapped.
         let room = ((end - at - indent) / TEXT.1) as usize;
         let mut rest = words;
         while !rest.is_empty() {

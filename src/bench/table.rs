@@ -101,7 +101,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The cells of a kernel's launches; of all of them together it is not told what bounds them, since each has its own.
+/// The cells of a kernel's launches; for all of them together no bound is reported, since each has its own.
 fn row(report: &Report, site: &Site, single: bool) -> Vec<String> {
     let rates = report.rates(site);
     let mark = if site.exact { "" } else { " (at most)" };

@@ -151,7 +151,7 @@ fn signature(f: &EntryDecl) -> String {
         [one] => out += &format!(" -> {one}"),
         many => out += &format!(" -> ({})", many.join(", ")),
     }
-    // That sizes fit is nothing that a caller states.
+    // Callers do not state that sizes fit.
     let facts: Vec<String> =
         f.checks.iter().map(|(fact, _)| fact).filter(|fact| !fact.is_fit()).map(Fact::to_string).collect();
     if !facts.is_empty() {

@@ -77,7 +77,7 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, message) }
     }
 
-    /// Sets the place, with a text beside its mark (may be empty).
+    /// Sets the place, with a label at its mark (may be empty).
     pub fn at(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.primary = Some(Label { span, text: text.into() });
         self

@@ -59,7 +59,7 @@ pub fn render_all(diagnostics: &Diagnostics, sources: &SourceMap, colour: bool) 
     text
 }
 
-/// The range of the whole lines that a span touches.
+/// The range of the lines that a span touches.
 fn lines_of(span: Span, file: &SourceFile) -> std::ops::Range<usize> {
     let range = shown(span, file);
     let text = file.text();
@@ -82,7 +82,7 @@ fn snippets<'a>(diagnostic: &'a Diagnostic, sources: &'a SourceMap) -> Vec<Snipp
         let Some(file) = sources.get(id) else {
             continue;
         };
-        // Only the lines from the first mark to the last, for texts may be long.
+        // Only the lines from the first mark to the last, since a source may be long.
         let ranges = labels().filter(|label| label.span.file == id).map(|label| lines_of(label.span, file));
         let lines = ranges.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
         let first = file.line_column(lines.start as u32).line;

@@ -9,7 +9,7 @@ use crate::cli::FunctionOptions;
 use crate::codegen::cpu::math::features;
 use crate::diagnostics::did_you_mean;
 use crate::irtext::float_text;
-use crate::vector::{Bound, Features, Op, Type, library, text};
+use crate::vector::{Bound, Features, Type, expand, library, text};
 
 /// `attnc function NAME [--cpu SET]`
 pub fn function(options: &FunctionOptions) -> Result<(), CommandError> {
@@ -22,24 +22,11 @@ pub fn function(options: &FunctionOptions) -> Result<(), CommandError> {
     match options.cpu {
         None => show(source),
         Some(cpu) => {
-            let expanded = library::expanded(name, features(level(cpu).width()))
-                .map_err(|message| command_line_error(&message))?;
+            let expanded =
+                expand::expanded(name, features(level(cpu).width())).map_err(|message| command_line_error(&message))?;
             show(&text::print(&expanded.function))
         }
     }
-}
-
-/// Operations, each with its types and meaning.
-pub(super) fn operations() -> Vec<(String, String)> {
-    let attributed = [Op::Const(0), Op::Polynomial(Vec::new()), Op::Call(String::new())];
-    let form = |op: &Op| match op.signature() {
-        Some(signature) => {
-            let operands: Vec<&str> = signature.operands.iter().map(|ty| ty.name()).collect();
-            format!("{} ({}) -> {}", op.name(), operands.join(", "), signature.result)
-        }
-        None => op.name().to_string(),
-    };
-    Op::PLAIN.iter().chain(&attributed).map(|op| (form(op), op.meaning().to_string())).collect()
 }
 
 /// Elementary functions, each with its error bound.

@@ -93,7 +93,7 @@ pub(super) fn tell_losses(
         .and_then(|graph| lower(graph, level))
         .and_then(|tiles| tile::packed_weights(&tiles, level, choice))
         .map_err(|complaint| super::bugs::bug("lowering to tile IR", &complaint, None))?;
-    // That it can be read was seen when it was opened by the model.
+    // It is known to be readable, since the model has opened it.
     let Ok(file) = WeightsFile::open(weights) else { return Ok(()) };
     let mut rows = Vec::new();
     for weight in &packed {

@@ -39,7 +39,7 @@ pub(super) fn tier(asked: CpuTier) -> CpuTier {
     }
 }
 
-/// The machine that an option asks for.
+/// The machine that an option names.
 pub(super) fn level(asked: CpuTier) -> Cpu {
     let own = TIERS.into_iter().find(|(t, _)| *t == tier(asked));
     own.map_or(Cpu::PORTABLE, |(_, cpu)| cpu)

@@ -3,11 +3,11 @@
 //! In: the tables that the compiler itself reads. Out: text on stdout: a line for each operation, or all that is known of those
 //! of one name.
 
-use super::function;
 use super::session::{CommandError, columns, command_line_error, show};
 use crate::cli::{OpsLevel, OpsOptions};
 use crate::diagnostics::did_you_mean;
 use crate::table::{Gives, Row};
+use crate::vector::{self, routine};
 use crate::{ir, tile, types};
 
 /// An operation of any level, for a reader.
@@ -60,14 +60,27 @@ fn entries(level: OpsLevel) -> Vec<Entry> {
         OpsLevel::Tile => {
             tile::Op::table().iter().map(|row| entry(level, row, "allowed in", row.class.text())).collect()
         }
-        OpsLevel::Vector => function::operations()
-            .into_iter()
-            .map(|(form, meaning)| {
-                let name = form.split(' ').next().unwrap_or_default().to_string();
-                Entry { level, name, form, meaning, more: Vec::new() }
-            })
-            .collect(),
+        OpsLevel::Vector => {
+            let routines = routine::Op::table();
+            let routines = routines.iter().map(|row| entry(level, row, "class", row.class.text()));
+            let functions = vector::Op::table();
+            routines.chain(functions.iter().map(function_entry)).collect()
+        }
     }
+}
+
+/// An operation of elementary functions. Its operands have fixed types, which its form shows.
+fn function_entry(row: &Row<vector::op::Needs>) -> Entry {
+    let needs = row.class.features().names().join(", ");
+    let needs = if needs.is_empty() { "nothing".to_string() } else { needs };
+    let mut e = entry(OpsLevel::Vector, row, "needs", "");
+    e.more[0].1 = needs;
+    e.more.insert(0, ("allowed in", "elementary functions (`functions/*.vec`)".to_string()));
+    if let Some((operands, result)) = vector::Op::plain(row.name).and_then(|op| op.signature()) {
+        let operands = row.operands.iter().zip(operands).map(|(name, ty)| format!("{name}: {ty}"));
+        e.form = format!("{}({}) -> {result}", row.name, operands.collect::<Vec<_>>().join(", "));
+    }
+    e
 }
 
 fn entry<C>(level: OpsLevel, row: &Row<C>, word: &'static str, class: &'static str) -> Entry {

@@ -195,7 +195,7 @@ fn command(options: &CompileOptions) -> String {
     if let Some(limit) = options.passes.bisect_limit {
         let _ = write!(text, " --bisect-limit {limit}");
     }
-    // A file's name may hold anything; the line must stay one.
+    // A file's name may contain anything; it must remain one line.
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

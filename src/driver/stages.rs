@@ -214,7 +214,7 @@ pub(super) fn describe(
         s.diagnostics.push(Diagnostic::error(entries_codes::PROGRAM_SIZE, message));
         return Err(CommandError::Program);
     }
-    // IR text that names no model is called after its file.
+    // An IR text that names no model is named after its file.
     let name = if model.is_empty() { model_name(interface.file) } else { model.to_string() };
     descriptor::describe(interface, &name, doc, &Arch::host().triple().to_string()).map_err(|message| {
         s.diagnostics.push(Diagnostic::error(entries_codes::UNBOUND_GENERIC, message));
@@ -260,7 +260,7 @@ impl Tiers {
         let lowered = at_once(levels.to_vec(), |level| Ok((level, lower_to_tiles(graph, level)?)))?;
         s.stage("schedule");
         let mut tiers = at_once(lowered, |(level, tiles)| Ok((level, schedule(&tiles, level, weights)?)))?;
-        // The level for byte dot products needs weights that became integers.
+        // The level for byte dot products needs quantised weights.
         tiers.retain(|(level, m)| *level != Cpu::AVX2_VNNI || m.kernels.iter().any(tile::Kernel::loads_scaled));
         Ok(Tiers { list: tiers, is_text: false })
     }

@@ -3,7 +3,7 @@
 
 use super::{Config, Names, Refusal, Template, activation, number};
 
-/// What stands behind the encoder.
+/// What follows the encoder.
 const HEADS: [&str; 3] = ["ForMaskedLM", "ForSequenceClassification", "Model"];
 
 pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal> {

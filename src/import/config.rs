@@ -1,6 +1,6 @@
 //! A `config.json`, read field by field.
 //!
-//! In: its text, which is untrusted. Out: values of the types that a family asks for, and at the end the proof that every field
+//! In: its text, which is untrusted. Out: values of the types that a family requires, and at the end the proof that every field
 //! with a meaning was asked for ([`Config::all_known`]): a field that nobody read might be one that changes the results.
 
 use serde_json::{Map, Value};
@@ -69,7 +69,7 @@ const WITHOUT_EFFECT: [&str; 85] = [
     "problem_type",
     "sinusoidal_pos_embds",
     "gradient_accumulation_steps",
-    // Tokens and labels with a meaning for who calls the model.
+    // Tokens and labels that have a meaning for the caller.
     "bos_token_id",
     "eos_token_id",
     "sep_token_id",

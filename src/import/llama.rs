@@ -33,7 +33,7 @@ pub(super) fn program(config: &Config, names: &Names) -> Result<String, Refusal>
     if e % 2 != 0 || (!config.has("head_dim") && d % h != 0) {
         return Err(config.refuse("head_dim", "an even size"));
     }
-    // Their defaults are none that a reader would guess.
+    // Their defaults are not what a reader would guess.
     for field in match family.as_str() {
         "gemma2" => {
             &["attn_logit_softcapping", "final_logit_softcapping", "sliding_window", "query_pre_attn_scalar"][..]

@@ -1,11 +1,11 @@
 //! Programs with gaps.
 //!
-//! A template is the text of a program in which `$name` or `${name}` stands for a word that is put in, and in which a line that begins with
+//! A template is the text of a program in which `$name` or `${name}` stands for a word that is substituted, and in which a line that begins with
 //! `?flag ` is kept only if the flag holds, one with `?!flag ` only if it does not. A line `?flag` alone stands for an empty one.
 
 use std::collections::BTreeMap;
 
-/// A template, and what is put in.
+/// A template, and what is substituted.
 pub(super) struct Template<'t> {
     text: &'t str,
     words: BTreeMap<&'static str, String>,

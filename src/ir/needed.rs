@@ -1,4 +1,4 @@
-//! Which values a function needs whether or not a call asks for taps.
+//! Which values a function needs whether or not a call requests taps.
 //!
 //! In: a function. Out: for each value whether it is needed. What only a tap needs is computed only in calls that request
 //! the tap: passes keep such instructions apart from the others (`passes::separate_taps`), and lowering puts
@@ -8,7 +8,7 @@ use cranelift_entity::SecondaryMap;
 
 use super::{Block, Function, Op, Value, ValueDef};
 
-/// The values that are needed whether or not a call asks for taps: for other effects, and for all that jumps and returns give.
+/// The values that are needed whether or not a call requests taps: for other effects, and for all that jumps and returns give.
 pub fn needed_without_taps(f: &Function) -> SecondaryMap<Value, bool> {
     let mut work: Vec<Value> = Vec::new();
     for b in &f.layout {

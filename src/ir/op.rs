@@ -162,6 +162,14 @@ pub enum Op {
         /// One past the last element.
         stop: Dim,
     },
+    /// Windows of an axis, each a number of elements after the one before, which may overlap: in the declared type the axis is two,
+    /// how many windows there are, and how long they are. Windows that leave the axis are an error of the call, on entry.
+    Windows {
+        /// The axis.
+        axis: usize,
+        /// From the first element of a window to that of the next one, at least 1.
+        stride: usize,
+    },
     /// One element along an axis, the axis gone. An index out of range is an error of the call.
     Index {
         /// The axis.
@@ -182,11 +190,14 @@ pub enum Op {
         /// How many after.
         high: Dim,
     },
-    /// Slices of the first operand along an axis at the integers of the second, whose axes take the axis's place. An
-    /// integer out of range is an error of the call, unless the result has no elements.
+    /// Slices of the first operand along an axis at the integers of the second, whose axes take the axis's place. The first
+    /// axes of both may be the same: then each slice is of the part at the same place along them. An integer out of range is an
+    /// error of the call, unless the result has no elements.
     Gather {
         /// The axis.
         axis: usize,
+        /// How many first axes the operands share, all of them before the axis.
+        batch: usize,
     },
     /// A window of the first operand: along each of some axes it begins at an index (an integer scalar or an index), and
     /// the declared type says how long it is. A window that leaves the axis is an error of the call.
@@ -199,6 +210,15 @@ pub enum Op {
     Update {
         /// The axes, ascending; an index operand for each.
         axes: Vec<usize>,
+    },
+    /// The first operand with slices of the third, taken along an axis, written at the integers of the second, or added there.
+    /// In order: of two slices for one place the later one stays, or its addition is the later one, each rounded to the element
+    /// type. An integer out of range is an error of the call, unless the result has no elements.
+    Scatter {
+        /// The axis.
+        axis: usize,
+        /// Are the slices added?
+        add: bool,
     },
     /// A reduction over axes.
     Reduce {
@@ -219,6 +239,22 @@ pub enum Op {
     LogSoftmax {
         /// The axis.
         axis: usize,
+    },
+    /// The sum along an axis up to each element, that element included, in ascending order.
+    Cumsum {
+        /// The axis.
+        axis: usize,
+    },
+    /// The indices (`i32`) of the first elements along an axis in ascending order, or in descending order, equal ones in the
+    /// order of their indices. NaN is greater than every number, and equal to itself. More elements than there are, or an axis of
+    /// more than [`crate::scalar::ARGMAX_LENGTH`], are an error of the call.
+    Argsort {
+        /// The axis.
+        axis: usize,
+        /// The greatest first?
+        descending: bool,
+        /// How many.
+        first: Dim,
     },
     /// Matrix product over the last two axes, the leading ones broadcast. `i8` gives `i32`; a rank-1 operand is not allowed.
     Matmul,
@@ -249,7 +285,7 @@ pub enum Op {
     },
 }
 
-/// How an operation's work is shaped; passes and lowering ask for it.
+/// How an operation's work is shaped; passes and lowering use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// No tensor operands: constants, counters, parameters.
@@ -312,18 +348,23 @@ operations! {
     Broadcast "broadcast", ["x"], [], Movement NONE, Declared rules::broadcast_to, "repeated to a larger shape";
     Slice { axis, start, stop } "slice", ["x"], [axis: usize, start: Dim, stop: Dim], Movement FAILS, Computed rules::slice,
         "elements start..stop along an axis";
+    Windows { axis, stride } "windows", ["x"], [axis: usize, stride: usize], Movement FAILS, Declared rules::windows,
+        "windows of an axis, which may overlap";
     Index { axis } "index", ["x", "at"], [axis: usize], Movement FAILS, Computed rules::index,
         "one element along an axis, the axis gone";
     Concat { axis } "concat", ["x*"], [axis: usize], Movement NONE, Computed rules::concat,
         "operands one after another along an axis";
     Pad { axis, low, high } "pad", ["x", "value"], [axis: usize, low: Dim, high: Dim], Movement FAILS, Computed rules::pad,
         "elements before and after, along an axis";
-    Gather { axis } "gather", ["table", "at"], [axis: usize], Movement FAILS, Computed rules::gather,
+    Gather { axis, batch } "gather", ["table", "at"], [axis: usize, batch: usize = 0], Movement FAILS, Computed rules::gather,
         "slices of a table at integers";
     Extract { axes } "extract", ["x", "index*"], [axes: Vec<usize>], Movement FAILS, Declared rules::extract,
         "a window that begins at indices";
     Update { axes } "update", ["target", "value", "index*"], [axes: Vec<usize>], Movement FAILS, Computed rules::update,
         "the target with a window replaced by the value";
+
+    Scatter { axis, add } "scatter", ["target", "at", "value"], [axis: usize, add: bool = false], Movement FAILS,
+        Computed rules::scatter, "the target with slices written, or added, at integers";
 
     Reduce { kind, axes, keep } each kind: ReduceKind, ["x"], [axes: Vec<usize>, keep: bool = false],
         Contraction if *kind == ReduceKind::ArgMax { FAILS } else { NONE }, Computed rules::reduce,;
@@ -331,6 +372,10 @@ operations! {
         "exp(x - max) / sum; all -inf gives 0";
     LogSoftmax { axis } "log_softmax", ["x"], [axis: usize], Contraction NONE, Computed rules::softmax,
         "log of the softmax; all -inf gives -inf";
+    Cumsum { axis } "cumsum", ["x"], [axis: usize], Contraction NONE, Computed rules::cumsum,
+        "the sum along an axis up to each element";
+    Argsort { axis, descending, first } "argsort", ["x"], [axis: usize, descending: bool = false, first: Dim],
+        Contraction FAILS, Computed rules::argsort, "indices along an axis in the order of the elements";
     Matmul "matmul", ["a", "b"], [], Contraction NONE, Computed rules::matmul,
         "matrix product, leading axes broadcast";
     Attention { masks } "attention", ["q", "k", "v", "scale", "mask*"], own, Contraction NONE, Computed rules::attention,

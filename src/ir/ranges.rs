@@ -69,7 +69,7 @@ fn steps(f: &Function, v: Value, counter: Value) -> bool {
 fn guarded(f: &Function, cfg: &Cfg, at: Block, header: Block, counter: Value, extent: &Dim) -> bool {
     let Terminator::BrIf { condition, then, otherwise } = &f.block(header).terminator else { return false };
     let body = then.block;
-    // One way into the body: the jump that the comparison decides.
+    // One edge into the body: the branch on the comparison.
     let alone = cfg.predecessors(body) == [header] && otherwise.block != body;
     let Some((_, compare)) = f.definition(*condition) else { return false };
     let bound = match (&compare.op, compare.operands.as_slice()) {

@@ -8,10 +8,11 @@
 //!
 //! # What is required
 //!
-//! * of every tensor, and of the scores of an attention: each extent is whole and not negative, and the bytes fit an
+//! * of every tensor, and of the scores of an attention: each extent is an integer and not negative, and the bytes fit an
 //!   `i64` ([`MOST_BYTES`]; an element counts as [`LEAST_SIZE`] bytes at least, its size in computation);
-//! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`;
-//! * of a dimension that is used as a number: it is whole and fits an `i64`.
+//! * of `slice`: `0 <= start`, `start <= stop`, `stop <=` the axis; of `pad`: `0 <= low`, `0 <= high`; of `argsort`: `0 <= first`,
+//!   `first <=` the axis; of `windows`: the last one ends within the axis;
+//! * of a dimension that is used as a number: it is an integer and fits an `i64`.
 //!
 //! # What is proved
 //!
@@ -145,7 +146,7 @@ pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<S
     let of = |shape: &[Dim]| is_too_large(shape).then(|| format!("a tensor of shape [{}] is too large", list(shape)));
     let tensor = |at: usize| operands.get(at).and_then(|t| t.tensor());
     let reached = match op {
-        // The axis as far as it would have to go.
+        // The extent that the axis would need.
         Op::Slice { axis, start, stop } => tensor(0).and_then(|x| {
             let with = |d: &Dim| {
                 let mut shape = x.shape.clone();
@@ -157,8 +158,13 @@ pub fn too_large(op: &Op, operands: &[&Type], result: Option<&Type>) -> Option<S
         Op::Pad { axis, low, high } => tensor(0).and_then(|x| {
             let mut shape = x.shape.clone();
             let extent = shape.get_mut(*axis)?;
-            // Not their sum, in which a negative one would make up for a large one.
+            // Not their sum, in which a negative one would compensate a large one.
             *extent = Dim::from(i64::try_from(low.magnitude().saturating_add(high.magnitude())).unwrap_or(i64::MAX));
+            of(&shape)
+        }),
+        Op::Argsort { axis, first, .. } => tensor(0).and_then(|x| {
+            let mut shape = x.shape.clone();
+            *shape.get_mut(*axis)? = first.clone();
             of(&shape)
         }),
         Op::Tap { extents, .. } => {
@@ -266,7 +272,7 @@ impl<'f> Requirements<'f> {
     fn value(&mut self, f: &'f Function, v: Value, loc: Loc) {
         if let Some(t) = f.tensor(v) {
             let size = bytes_of_element(t);
-            // A tensor of known extents is as large as it is.
+            // A tensor of known extents needs no condition.
             let elements =
                 t.shape.iter().map(Dim::as_const).try_fold(size, |n, d| n.checked_mul(d.filter(|d| *d >= 0)?));
             if elements.is_none() && self.seen.insert((size, t.shape.as_slice())) {
@@ -289,6 +295,19 @@ impl<'f> Requirements<'f> {
             Op::Pad { axis: _, low, high } => {
                 self.at_most(&Dim::zero(), low, loc);
                 self.at_most(&Dim::zero(), high, loc);
+            }
+            Op::Windows { axis, stride } => {
+                let result = inst.result.and_then(|v| f.tensor(v)).map_or(&[][..], |t| t.shape.as_slice());
+                let extent = operand(0).and_then(|t| t.shape.get(*axis)).cloned().unwrap_or_default();
+                if let [count, length, ..] = result.get(*axis..).unwrap_or_default() {
+                    self.at_most(&Dim::zero(), count, loc);
+                    self.at_most(&super::rules::reach(count, length, *stride), &extent, loc);
+                }
+            }
+            Op::Argsort { axis, descending: _, first } => {
+                let extent = operand(0).and_then(|t| t.shape.get(*axis)).cloned().unwrap_or_default();
+                self.at_most(&Dim::zero(), first, loc);
+                self.at_most(first, &extent, loc);
             }
             Op::DimValue(d) => {
                 self.whole(d, loc);
@@ -325,11 +344,13 @@ impl<'f> Requirements<'f> {
             | Op::Transpose { .. }
             | Op::Broadcast
             | Op::Index { .. }
-            // Checked where they stand, which a loop may never come to.
+            // Checked where they stand, which a loop may never reach.
             | Op::Extract { .. }
             | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Gather { .. }
+            | Op::Scatter { .. }
+            | Op::Cumsum { .. }
             | Op::Reduce { .. }
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }
@@ -347,7 +368,7 @@ impl<'f> Requirements<'f> {
         self.fits(&t.count().mul(&Dim::from(bytes_of_element(t))), loc);
     }
 
-    /// Both are whole, and the first is at most the second.
+    /// Both are integers, and the first is at most the second.
     fn at_most(&mut self, a: &Dim, b: &Dim, loc: Loc) {
         self.whole(a, loc);
         self.whole(b, loc);
@@ -463,9 +484,9 @@ fn smallest(ty: &TensorType) -> (Monomial, i128) {
             bytes = bytes.saturating_mul(i128::from(n.max(1)));
             continue;
         }
-        // Any one term, where none takes away from it.
+        // Any one term, where no other is negative.
         let whole = d.terms().all(|(m, r)| r.num >= 0 && r.den == 1 && m.0.values().all(|e| *e > 0));
-        // Of one factor alone: where it is 0, so is what it is a part of.
+        // A single factor: where it is 0, so is the product.
         let alone = |m: &Monomial| m.0.len() == 1 && m.0.keys().all(Factor::is_provably_nonnegative);
         let power = d.terms().find(|(m, _)| alone(m)).and_then(|(m, _)| m.0.iter().next());
         if let Some((factor, e)) = power.filter(|_| whole) {
@@ -551,6 +572,8 @@ mod tests {
             ("const 0.0", "f32[S, T, 4000]", vec![]),
             ("const 0.0", "f32[S+T]", vec![]),
             ("const false", "bool[S, S+T]", vec!["4*S*T+4*S*S <= 9223372036854775807"]),
+            ("windows %0, axis=0, stride=4", "f32[3, 3, T, 4]", vec!["11 <= S"]),
+            ("argsort %0, axis=0, first=7", "i32[7, T, 4]", vec!["7 <= S"]),
             ("dim S*S*S", "i64[]", vec!["S*S*S <= 9223372036854775807"]),
             ("dim S/T", "f32[]", vec!["(S) % (T) == 0"]),
         ] {

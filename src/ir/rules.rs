@@ -235,6 +235,37 @@ pub(super) fn slice(given: Given<'_>, axis: &usize, start: &Dim, stop: &Dim) -> 
     tensor(x.elem, shape)
 }
 
+/// The least length of an axis of which there are so many windows of a length.
+pub(super) fn reach(count: &Dim, length: &Dim, stride: usize) -> Dim {
+    let stride = Dim::from(i64::try_from(stride).unwrap_or(i64::MAX));
+    count.sub(&Dim::one()).mul(&stride).add(length)
+}
+
+pub(super) fn windows(given: Given<'_>, axis: &usize, stride: &usize) -> Rule {
+    let (x, t) = (operand(given.types, 0)?, declared_tensor(given)?);
+    axis_of(*axis, x)?;
+    same_elem(x, t)?;
+    if *stride < 1 || i32::try_from(*stride).is_err() {
+        return Err(format!("a stride of {stride}"));
+    }
+    let mut shape = t.shape.clone();
+    if t.rank() != x.rank() + 1 {
+        return Err(format!("{t} is no windows of {x}: it has not one axis more"));
+    }
+    let (count, length) = (shape.remove(*axis), shape.remove(*axis));
+    shape.insert(*axis, x.shape[*axis].clone());
+    if shape != x.shape {
+        return Err(format!("{t} is no windows of {x} along axis {axis}"));
+    }
+    let reach = reach(&count, &length, *stride);
+    if let (Some(needed), Some(n)) = (reach.as_const(), x.shape[*axis].as_const())
+        && needed > n
+    {
+        return Err(format!("{count} windows of {length} need {needed} elements, and the axis has {n}"));
+    }
+    tensor(t.elem, t.shape.clone())
+}
+
 pub(super) fn index(given: Given<'_>, axis: &usize) -> Rule {
     let types = given.types;
     let x = operand(types, 0)?;
@@ -283,16 +314,48 @@ pub(super) fn pad(given: Given<'_>, axis: &usize, low: &Dim, high: &Dim) -> Rule
     tensor(x.elem, shape)
 }
 
-pub(super) fn gather(given: Given<'_>, axis: &usize) -> Rule {
+fn integers(at: &TensorType) -> Result<(), String> {
+    match at.elem {
+        Elem::I32 | Elem::I64 => Ok(()),
+        elem => Err(format!("indices are i32 or i64, not {elem}")),
+    }
+}
+
+pub(super) fn gather(given: Given<'_>, axis: &usize, batch: &usize) -> Rule {
     let types = given.types;
     let (x, at) = (operand(types, 0)?, operand(types, 1)?);
     axis_of(*axis, x)?;
-    if !matches!(at.elem, Elem::I32 | Elem::I64) {
-        return Err(format!("indices are i32 or i64, not {}", at.elem));
+    integers(at)?;
+    if batch > axis || *batch > at.rank() {
+        return Err(format!("{batch} shared axes, of indices with {} and before axis {axis}", at.rank()));
+    }
+    let (shared, own) = at.shape.split_at(*batch);
+    if shared != &x.shape[..*batch] {
+        return Err(format!("the first {batch} axes of {x} and {at} differ"));
     }
     let mut shape = x.shape.clone();
-    shape.splice(*axis..=*axis, at.shape.iter().cloned());
+    shape.splice(*axis..=*axis, own.iter().cloned());
     tensor(x.elem, shape)
+}
+
+pub(super) fn scatter(given: Given<'_>, axis: &usize, add: &bool) -> Rule {
+    let types = given.types;
+    let (x, at, value) = (operand(types, 0)?, operand(types, 1)?, operand(types, 2)?);
+    axis_of(*axis, x)?;
+    integers(at)?;
+    same_elem(x, value)?;
+    if *add && x.elem == Elem::Bool {
+        return Err("is not defined for bool".into());
+    }
+    let [count] = at.shape.as_slice() else {
+        return Err(format!("the indices have one axis, not {}", at.rank()));
+    };
+    let mut shape = x.shape.clone();
+    shape[*axis] = count.clone();
+    if value.shape != shape {
+        return Err(format!("{value} is written, where {} is needed", TensorType::new(x.elem, shape)));
+    }
+    tensor(x.elem, x.shape.clone())
 }
 
 /// Can a window of this shape begin at indices along these axes of a tensor?
@@ -363,6 +426,31 @@ pub(super) fn softmax(given: Given<'_>, axis: &usize) -> Rule {
     axis_of(*axis, x)?;
     float(x)?;
     tensor(x.elem, x.shape.clone())
+}
+
+pub(super) fn cumsum(given: Given<'_>, axis: &usize) -> Rule {
+    let x = operand(given.types, 0)?;
+    axis_of(*axis, x)?;
+    if x.elem == Elem::Bool {
+        return Err("is not defined for bool".into());
+    }
+    tensor(x.elem, x.shape.clone())
+}
+
+pub(super) fn argsort(given: Given<'_>, axis: &usize, _descending: &bool, first: &Dim) -> Rule {
+    let x = operand(given.types, 0)?;
+    axis_of(*axis, x)?;
+    if x.elem == Elem::Bool {
+        return Err("is not defined for bool".into());
+    }
+    if let (Some(k), Some(n)) = (first.as_const(), x.shape[*axis].as_const())
+        && !(0..=n).contains(&k)
+    {
+        return Err(format!("the first {k} elements of an axis of {n}"));
+    }
+    let mut shape = x.shape.clone();
+    shape[*axis] = first.clone();
+    tensor(Elem::I32, shape)
 }
 
 pub(super) fn matmul(given: Given<'_>) -> Rule {

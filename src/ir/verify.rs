@@ -25,7 +25,7 @@
 //!     symbol of the arguments, and is named only in what that place dominates; where a check names several, each but one
 //!     has its value before another of them.
 //! 11. Places are in files that the module lists.
-//! 12. No extent is a negative number; no size is beyond every machine, as far as numbers tell
+//! 12. No extent is a negative number; no size is beyond every machine, as far as constants show
 //!     (`requirements::too_large`), and no number of a check beyond 64 bits.
 //! 13. Taps of one path agree in type and extents; no path ends in `?` or `!`, which plans put after it.
 //!
@@ -148,7 +148,7 @@ impl<'a> Verifier<'a> {
             self.checks(f);
             let before = self.errors.len();
             let definitions = self.structure(f);
-            // Where the structure is broken, what stands on it cannot be asked.
+            // Where the structure is broken, the checks that rely on it are skipped.
             if self.errors.len() == before {
                 self.contents(f, &definitions);
                 self.named_where_known(f);

@@ -89,7 +89,7 @@ pub fn literal(e: &Expr) -> Option<Literal> {
             "false" => Some(Literal::Bool(false)),
             _ => None,
         },
-        // Read with its sign: the smallest has no opposite.
+        // Read with its sign: the least integer cannot be negated.
         ExprKind::Neg(x) if matches!(x.kind, ExprKind::Int(_)) => integer(e).ok().map(Literal::Int),
         ExprKind::Neg(x) => match literal(x)? {
             Literal::Float(x) => Some(Literal::Float(-x)),

@@ -56,8 +56,9 @@
 //! the instruction goes. Its operands are defined outside of the loop. It has no effect. Either it stands in the header,
 //! which is executed whenever the jump is; or it cannot fail, so that nothing is lost where the loop has no iteration: no
 //! `index`, `gather` or `argmax`, no slice, padding, parameter or dimension whose numbers are only known at run time, and
-//! every extent of its result is one of an operand's or cannot be negative. It names no dimension that has its value in the
-//! loop (`length`). It is exact.
+//! every extent of its result is one of an operand's or cannot be negative. (Of a parameter whose index is the counter of a loop
+//! around this one it is known at compile time that it is in range.) It names no
+//! dimension that has its value in the loop (`length`). It is exact.
 //!
 //! # What it does not do
 //!
@@ -70,7 +71,7 @@ use std::sync::Arc;
 use cranelift_entity::SecondaryMap;
 
 use super::{Changed, Context};
-use crate::ir::{Block, Cfg, Function, InstData, Loop, Op, Terminator, Type, Value};
+use crate::ir::{Block, Cfg, Function, InstData, Loop, Op, Terminator, Type, Value, in_range};
 use crate::shape::{Dim, Factor, Monomial};
 
 /// Runs the pass.
@@ -80,7 +81,7 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
     // Inner loops first: what leaves them may leave the loops around them too.
     for l in cfg.loops() {
         if let Some(before) = preheader(f, &cfg, &l) {
-            hoist(f, &cfg, &l, before, &mut moved, &mut literals);
+            hoist(f, &cfg, &l, before, ctx, &mut moved, &mut literals);
         }
     }
     // Literals stand in their users' lines; that they moved is nothing that a reader sees.
@@ -89,14 +90,14 @@ pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
 }
 
 /// The block that enters the loop, if there is one alone and it does nothing else.
-fn preheader(f: &Function, cfg: &Cfg, l: &Loop) -> Option<Block> {
+pub(super) fn preheader(f: &Function, cfg: &Cfg, l: &Loop) -> Option<Block> {
     let mut outside = cfg.predecessors(l.header).iter().filter(|p| !l.blocks.contains(p) && cfg.is_reachable(**p));
     let block = *outside.next()?;
     let alone = outside.next().is_none() && matches!(f.block(block).terminator, Terminator::Br(_));
     alone.then_some(block)
 }
 
-fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, moved: &mut usize, literals: &mut usize) {
+fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, ctx: &Context, moved: &mut usize, literals: &mut usize) {
     let mut inside: SecondaryMap<Value, bool> = SecondaryMap::new();
     for b in &l.blocks {
         f.block(*b).args.iter().for_each(|v| inside[*v] = true);
@@ -117,7 +118,8 @@ fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, moved: &mut usize
             let inst = f.inst(i);
             let invariant = inst.op.info().effects.is_repeatable() && inst.operands.iter().all(|v| !inside[*v]);
             let is_named = !lengths.is_empty() && !f.dimensions_of(inst).is_disjoint(&lengths);
-            if !invariant || is_named || !(b == l.header || cannot_fail(f, inst)) {
+            if !invariant || is_named || !(b == l.header || cannot_fail(f, inst) || is_there(f, cfg, before, inst, ctx))
+            {
                 continue;
             }
             if let Some(v) = inst.result {
@@ -132,6 +134,15 @@ fn hoist(f: &mut Function, cfg: &Cfg, l: &Loop, before: Block, moved: &mut usize
 
 fn is_literal(f: &Function, inst: &InstData) -> bool {
     matches!(inst.op, Op::Const(_)) && inst.result.is_some_and(|v| f.tensor(v).is_none_or(|t| t.rank() == 0))
+}
+
+/// Is it a parameter of an array of layers, and are the indices those of a layer whenever the block is reached: the counters of loops over
+/// the array around it?
+fn is_there(f: &Function, cfg: &Cfg, at: Block, inst: &InstData, ctx: &Context) -> bool {
+    let Op::Param { name } = &inst.op else { return false };
+    let Some(counts) = ctx.arrays.get(name).filter(|counts| counts.len() == inst.operands.len()) else { return false };
+    let extents = counts.iter().map(|n| Dim::from(i64::try_from(*n).unwrap_or(0)));
+    inst.operands.iter().zip(extents).all(|(v, n)| in_range(f, cfg, at, *v, &n))
 }
 
 /// Can the instruction be executed where the program would not, without an error?

@@ -8,12 +8,10 @@ use std::fmt::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use super::options::{Options, PrintChanged};
-use super::{Changed, Context, Pass, Remark, pipeline, render_remarks};
-use crate::diagnostics::Diagnostics;
+use super::{Changed, Context, Pass, Remark, render_remarks};
 use crate::ir::requirements::{keep, requirements};
 use crate::ir::{self, Loc, Module, text};
 use crate::shape::Fact;
-use crate::source::FileId;
 
 /// Where texts go. The driver writes them to stderr and to files; tests collect them.
 pub trait Sink {
@@ -61,16 +59,6 @@ impl fmt::Display for PassError {
 
 impl std::error::Error for PassError {}
 
-/// Runs the pipeline of `options.level` over a module.
-///
-/// # Errors
-/// What the verifier found after a pass.
-pub fn optimise(module: &mut Module, options: &Options, sink: &mut dyn Sink) -> Result<Vec<Remark>, PassError> {
-    let mut manager = Manager::new(module, options, sink);
-    pipeline::run(&mut manager)?;
-    Ok(manager.finish())
-}
-
 /// Runs the given passes, in their order, over a module.
 ///
 /// # Errors
@@ -86,37 +74,6 @@ pub fn run_passes(
         manager.run(pass)?;
     }
     Ok(manager.finish())
-}
-
-/// Why `opt` gives no text.
-#[derive(Clone, Debug)]
-pub enum OptError {
-    /// The text is no right module.
-    Text(Diagnostics),
-    /// A pass broke it: a bug in attnc.
-    Pass(Box<PassError>),
-}
-
-/// `attnc opt`: reads a text of the graph IR, runs passes on it (the pipeline if none are given), and writes it again.
-/// `file` is the handle that the diagnostics' places carry.
-///
-/// # Errors
-/// What is wrong with the text, or what the verifier found after a pass.
-pub fn optimise_text(
-    text: &str,
-    file: FileId,
-    passes: Option<&[Pass]>,
-    options: &Options,
-    sink: &mut dyn Sink,
-) -> Result<(String, Vec<Remark>), OptError> {
-    let mut parsed = text::parse(text, file).map_err(OptError::Text)?;
-    ir::verify(&parsed.module).map_err(|e| OptError::Text(e.diagnostics(&parsed.places)))?;
-    let remarks = match passes {
-        Some(passes) => run_passes(&mut parsed.module, passes, options, sink),
-        None => optimise(&mut parsed.module, options, sink),
-    };
-    let remarks = remarks.map_err(|e| OptError::Pass(Box::new(e)))?;
-    Ok((text::print(&parsed.module), remarks))
 }
 
 /// A module on its way through passes.
@@ -154,8 +111,9 @@ struct Known {
 const MOST_ROUNDS: usize = 8;
 
 impl<'a> Manager<'a> {
-    fn new(module: &'a mut Module, options: &'a Options, sink: &'a mut dyn Sink) -> Manager<'a> {
-        let context = Context::new(options.float);
+    pub(super) fn new(module: &'a mut Module, options: &'a Options, sink: &'a mut dyn Sink) -> Manager<'a> {
+        let arrays = module.params.iter().map(|p| (p.name.clone(), p.counts.clone())).collect();
+        let context = Context { arrays, ..Context::new(options.float) };
         Manager {
             module,
             options,
@@ -301,7 +259,7 @@ impl<'a> Manager<'a> {
         self.sink.text(&format!("// -----// IR Dump {when} {pass} //----- //\n{text}\n"));
     }
 
-    fn finish(self) -> Vec<Remark> {
+    pub(super) fn finish(self) -> Vec<Remark> {
         if self.options.remarks {
             self.sink.text(&render_remarks(&self.context.remarks, self.module));
         }

@@ -14,6 +14,7 @@ mod canonicalise_cast;
 mod canonicalise_heads;
 mod canonicalise_mask;
 mod canonicalise_reduce;
+mod canonicalise_row;
 mod canonicalise_scale;
 mod canonicalise_softmax;
 mod canonicalise_transpose;
@@ -25,6 +26,7 @@ mod fuse_attention;
 mod fuse_epilogue;
 mod fuse_map;
 mod fuse_rows;
+mod hoist_products;
 mod licm;
 mod manager;
 mod merge_matmuls;
@@ -39,8 +41,9 @@ mod separate_taps;
 mod simplify;
 mod simplify_cfg;
 
-pub use manager::{Collected, OptError, PassError, Sink, optimise, optimise_text, run_passes};
+pub use manager::{Collected, PassError, Sink, run_passes};
 pub use options::{Float, Level, Options, PrintChanged, Select};
+pub use pipeline::{OptError, optimise, optimise_text};
 pub use registry::{PASSES, Pass, find_pass, parse_pass_list};
 pub use remarks::{Condition, Outcome, Remark, place_of, render_remarks};
 
@@ -74,6 +77,8 @@ impl Changed {
 pub struct Context {
     /// What may be done to floating-point arithmetic.
     pub float: Float,
+    /// How many tensors the parameters of the module have, for each array of layers on their paths.
+    pub arrays: BTreeMap<String, Vec<u64>>,
     /// Name of the pass at work, for its remarks and counters.
     pub pass: &'static str,
     /// Remarks so far, in the order in which they were made.

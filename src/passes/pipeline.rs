@@ -1,15 +1,26 @@
 //! The pipeline: which passes run, in which order, at which level. Read it from top to bottom. It runs until it changes
 //! nothing, so what it made goes through it unchanged: a dump of the IR compiles to what its source compiles to.
 
-use super::manager::{Manager, PassError};
-use super::options::Level;
-use super::registry;
+use super::manager::{Manager, PassError, Sink, run_passes};
+use super::options::{Level, Options};
+use super::registry::{self, Pass};
+use super::remarks::Remark;
+use crate::diagnostics::Diagnostics;
+use crate::ir::{self, Module, text};
+use crate::source::FileId;
 
-/// Runs the passes of the manager's level over its module.
+/// Runs the pipeline of `options.level` over a module.
 ///
 /// # Errors
-/// What the verifier found after a pass: a bug in attnc.
-pub(super) fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
+/// What the verifier found after a pass.
+pub fn optimise(module: &mut Module, options: &Options, sink: &mut dyn Sink) -> Result<Vec<Remark>, PassError> {
+    let mut manager = Manager::new(module, options, sink);
+    run(&mut manager)?;
+    Ok(manager.finish())
+}
+
+/// Runs the passes of the manager's level over its module.
+fn run(m: &mut Manager<'_>) -> Result<(), PassError> {
     // -O0: the program as written.
     if m.options.level == Level::O0 {
         return Ok(());
@@ -49,9 +60,42 @@ fn steps(m: &mut Manager<'_>) -> Result<(), PassError> {
 
     // What is left becomes regions, one kernel each: the largest kinds first, each taking what the ones before it left.
     m.run(&registry::CANONICALISE_REDUCE)?;
+    m.run(&registry::CANONICALISE_ROW)?;
+    m.run(&registry::HOIST_PRODUCTS)?;
     m.run(&registry::MERGE_MATMULS)?;
     m.run(&registry::FUSE_EPILOGUE)?;
     m.run(&registry::FUSE_ROWS)?;
     m.run(&registry::FUSE_MAP)?;
     Ok(())
+}
+
+/// Why `opt` gives no text.
+#[derive(Clone, Debug)]
+pub enum OptError {
+    /// The text is no right module.
+    Text(Diagnostics),
+    /// A pass broke it: a bug in attnc.
+    Pass(Box<PassError>),
+}
+
+/// `attnc opt`: reads a text of the graph IR, runs passes on it (the pipeline if none are given), and writes it again.
+/// `file` is the handle that the diagnostics' places carry.
+///
+/// # Errors
+/// What is wrong with the text, or what the verifier found after a pass.
+pub fn optimise_text(
+    text: &str,
+    file: FileId,
+    passes: Option<&[Pass]>,
+    options: &Options,
+    sink: &mut dyn Sink,
+) -> Result<(String, Vec<Remark>), OptError> {
+    let mut parsed = text::parse(text, file).map_err(OptError::Text)?;
+    ir::verify(&parsed.module).map_err(|e| OptError::Text(e.diagnostics(&parsed.places)))?;
+    let remarks = match passes {
+        Some(passes) => run_passes(&mut parsed.module, passes, options, sink),
+        None => optimise(&mut parsed.module, options, sink),
+    };
+    let remarks = remarks.map_err(|e| OptError::Pass(Box::new(e)))?;
+    Ok((text::print(&parsed.module), remarks))
 }

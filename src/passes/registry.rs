@@ -1,9 +1,9 @@
 //! The passes by name: the one list that `--passes`, `--print-after`, `--stop-after` and the reference read.
 
 use super::{
-    Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce,
+    Changed, Context, canonicalise_cast, canonicalise_heads, canonicalise_mask, canonicalise_reduce, canonicalise_row,
     canonicalise_scale, canonicalise_softmax, canonicalise_transpose, cse, dce, fold_constants, fuse_attention,
-    fuse_epilogue, fuse_map, fuse_rows, licm, merge_matmuls, separate_taps, simplify, simplify_cfg,
+    fuse_epilogue, fuse_map, fuse_rows, hoist_products, licm, merge_matmuls, separate_taps, simplify, simplify_cfg,
 };
 use crate::diagnostics::did_you_mean;
 use crate::ir::Function;
@@ -59,6 +59,8 @@ passes! {
     CANONICALISE_SCALE = "canonicalise-scale", false, canonicalise_scale, "scales of attention as one product next to q @ k.T";
     FUSE_ATTENTION = "fuse-attention", false, fuse_attention, "softmax with its two matmuls as one attention";
     CANONICALISE_REDUCE = "canonicalise-reduce", true, canonicalise_reduce, "reductions over the last axis keep it";
+    CANONICALISE_ROW = "canonicalise-row", true, canonicalise_row, "elementwise work on products of one row before they are vectors";
+    HOIST_PRODUCTS = "hoist-products", true, hoist_products, "products of a loop's rows as one product before it";
     MERGE_MATMULS = "merge-matmuls", true, merge_matmuls, "products of one tensor by several parameters as one product";
     FUSE_EPILOGUE = "fuse-epilogue", true, fuse_epilogue, "elementwise work after a matmul into its kernel";
     FUSE_ROWS = "fuse-rows", true, fuse_rows, "norms and softmaxes with what surrounds them as one kernel";

@@ -41,8 +41,10 @@ pub enum Condition {
     Chain,
     /// Shapes are those of one kernel.
     Shape,
-    /// The kernel stays small enough.
+    /// The kernel, or what is kept in memory, stays small enough.
     Size,
+    /// The loop has as many iterations as there are steps to compute.
+    Steps,
 }
 
 impl Condition {
@@ -61,6 +63,7 @@ impl Condition {
             Condition::Chain => "chain",
             Condition::Shape => "shape",
             Condition::Size => "size",
+            Condition::Steps => "steps",
         }
     }
 }

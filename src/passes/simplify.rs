@@ -285,6 +285,9 @@ fn binary(f: &Function, op: BinaryOp, a: Value, b: Value) -> Option<(&'static st
         (BinaryOp::Div, Some(Scalar::Int(n))) => right && n == 1,
         (BinaryOp::And, Some(Scalar::Bool(t))) => t,
         (BinaryOp::Or, Some(Scalar::Bool(t))) => !t,
+        (BinaryOp::BitAnd, Some(Scalar::Int(n))) => n == -1,
+        (BinaryOp::BitOr | BinaryOp::BitXor, Some(Scalar::Int(n))) => n == 0,
+        (BinaryOp::ShiftLeft | BinaryOp::ShiftRight, Some(Scalar::Int(n))) => right && n == 0,
         _ => false,
     };
     if neutral(op, right, true) {
@@ -297,6 +300,8 @@ fn binary(f: &Function, op: BinaryOp, a: Value, b: Value) -> Option<(&'static st
         (BinaryOp::Mul, Some(Scalar::Int(0))) => Some(Scalar::Int(0)),
         (BinaryOp::And, Some(Scalar::Bool(false))) => Some(Scalar::Bool(false)),
         (BinaryOp::Or, Some(Scalar::Bool(true))) => Some(Scalar::Bool(true)),
+        (BinaryOp::BitAnd, Some(Scalar::Int(0))) => Some(Scalar::Int(0)),
+        (BinaryOp::BitOr, Some(Scalar::Int(-1))) => Some(Scalar::Int(-1)),
         _ => None,
     };
     if let Some(s) = absorbing(left).or(absorbing(right)) {
@@ -304,7 +309,10 @@ fn binary(f: &Function, op: BinaryOp, a: Value, b: Value) -> Option<(&'static st
     }
     if a == b {
         match op {
-            BinaryOp::Max | BinaryOp::Min | BinaryOp::And | BinaryOp::Or => return Some(("twice", Rewrite::Value(a))),
+            BinaryOp::Max | BinaryOp::Min | BinaryOp::And | BinaryOp::Or | BinaryOp::BitAnd | BinaryOp::BitOr => {
+                return Some(("twice", Rewrite::Value(a)));
+            }
+            BinaryOp::BitXor => return Some(("absorbing", Rewrite::Literal(Scalar::Int(0)))),
             BinaryOp::Sub if !is_float(f, a) => return Some(("absorbing", Rewrite::Literal(Scalar::Int(0)))),
             _ => {}
         }

@@ -25,7 +25,7 @@ pub const LIBRARY_SYMBOL: &str = "attnc_library";
 /// [`LIBRARY_SYMBOL`], in that model's library alone. What follows is the model's name and [`ModelDesc::id`].
 pub const LIBRARY_PREFIX: &str = "attnc_library_";
 
-/// Begins the name of an object in `model.o` whose rest is what follows [`LIBRARY_PREFIX`]; the linker is told it from there.
+/// Begins the name of an object in `model.o` whose rest is what follows [`LIBRARY_PREFIX`]; the linker gets it from there.
 pub const NAME_PREFIX: &str = "attnc_name_";
 
 /// The functions of the interface in the order of [`Functions`]. `runtime.h` declares each under its name, as a member of
@@ -100,7 +100,7 @@ pub struct Functions {
 // SAFETY: addresses of functions, never written.
 unsafe impl Sync for Functions {}
 
-/// Marks of live handles, by their kind. What was closed has another mark, as far as anybody can tell.
+/// Marks of live handles, by their kind. What was closed has another mark, as far as can be known.
 pub mod mark {
     /// A model.
     pub const MODEL: u64 = 0x6174_746e_6d6f_6431;
@@ -350,7 +350,7 @@ pub struct SiteDesc {
 pub struct PlanDesc {
     /// The host program of a call.
     pub plan: Option<Plan>,
-    /// The host program of a call that asks for taps; null where the entry has none.
+    /// The host program of a call that requests taps; null where the entry has none.
     pub tapped: Option<Plan>,
     /// Bytes of arena that `plan` needs, 64-aligned.
     pub arena: Slice<ExprOp>,
@@ -380,7 +380,7 @@ pub mod feature {
     pub const AVX_VNNI: u64 = 1 << 7;
 }
 
-/// Instruction set levels: names of variants that `ATTNC_CPU` may ask for.
+/// Instruction set levels: names of variants that `ATTNC_CPU` may name.
 pub mod level {
     /// Every level, the lowest first.
     pub const NAMES: [&str; 6] = ["portable", "avx2", "avx2vnni", "avx512", "avx512bf16", "amx"];
@@ -444,7 +444,7 @@ pub type Kernel = unsafe extern "C" fn(args: *const u64, start: i64, end: i64, s
 
 /// Runs a kernel over the grid points `0..total`, in parallel where that pays, and returns when all are done:
 /// 0, or non-zero once something has failed; the plan then returns that at once. `total <= 0` does nothing.
-/// Each launch may ask the caller of the entry point whether to go on; one whose `args` is null does nothing else, whatever
+/// Each launch may ask the caller of the entry point whether to continue; one whose `args` is null does nothing else, whatever
 /// `kernel` is, and is not timed.
 ///
 /// Two prefetch hints, which never affect results: the buffers that the kernel is given have `bytes` bytes together; and from `next` on lie

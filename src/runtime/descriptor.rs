@@ -307,7 +307,7 @@ struct Writer {
     /// Texts with their place in `text`, each once.
     texts: BTreeMap<String, u64>,
     text: Vec<u8>,
-    /// Places that hold the address of a text.
+    /// Places that hold the address of a string.
     text_uses: Vec<(u64, u64)>,
 }
 

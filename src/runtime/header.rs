@@ -163,7 +163,7 @@ fn type_text(elem: Elem, batch: bool, dims: &[DimText]) -> String {
 fn entry(prefix: &str, upper: &str, called: &str, index: usize, e: &Entry) -> String {
     let name = format!("{prefix}_{called}");
     let index_name = format!("{upper}_{}", called.to_ascii_uppercase());
-    // A session of another model is refused.
+    // A session of another model is rejected.
     let own = format!("attnc_entry_of(session, ATTNC_ID_{upper}, {index_name})");
     let mut names: Vec<String> = Vec::new();
     let mut fresh = |wanted: &str| {
@@ -304,7 +304,7 @@ mod tests {
             .filter(|name| *name != "poll")
             .collect();
         assert_eq!(members, FUNCTIONS);
-        // And each can be called by its name, except for that which is Python's.
+        // And each can be called by its name, except one that is a keyword of Python.
         for name in FUNCTIONS.iter().filter(|name| **name != "python_call") {
             assert!(RUNTIME.contains(&format!("attnc_{name}(")), "{name}");
         }

@@ -20,7 +20,7 @@ use super::abi::{LIBRARY_PREFIX, LIBRARY_SYMBOL, NAME_PREFIX};
 /// The support library as one object file; `build.rs` makes it.
 pub const SUPPORT_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/support.o"));
 
-/// What the linker may export: the functions that give the table of functions, and what Python asks for. All else is hidden,
+/// What the linker may export: the functions that give the table of functions, and what Python requires. All else is hidden,
 /// so that two models in one process do not meet.
 const VERSION_SCRIPT: &str = "{ global: attnc_library*; PyInit_*; local: *; };\n";
 /// The file that says so.
@@ -92,7 +92,7 @@ pub struct Linker {
     pub program: PathBuf,
     /// Is it a compiler driver (`cc`), which knows where the C library is, or a bare linker?
     pub driver: bool,
-    /// `rust-lld` must be told which linker it is to be.
+    /// `rust-lld` must be given the linker flavour.
     pub flavor: bool,
 }
 

@@ -132,7 +132,7 @@ impl CompiledModel {
     /// # Safety
     /// Loading a shared object runs what is in it; `so` must be one that attnc made.
     pub unsafe fn open(so: &Path, weights: Option<&Path>, threads: i32) -> Result<CompiledModel, LoadError> {
-        // A name without a folder would be looked for in the system's library folders.
+        // A name without a folder would be searched for in the system's library folders.
         let so = std::path::absolute(so).map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
         // SAFETY: as the caller promises.
         let library = unsafe { Library::new(&so) }.map_err(|e| error(-1, format!("{}: {e}", so.display())))?;
@@ -173,13 +173,13 @@ impl CompiledModel {
 
     /// What the `.so` says of itself.
     pub fn info(&self) -> String {
-        // SAFETY: gives a text of the `.so`.
+        // SAFETY: gives a string of the `.so`.
         unsafe { text((self.functions.attnc_info)()) }
     }
 
     /// Names of the entry points.
     pub fn entries(&self) -> Vec<String> {
-        // SAFETY: indices below the count; a text of the `.so`.
+        // SAFETY: indices below the count; a string of the `.so`.
         unsafe {
             (0..(self.functions.attnc_entry_count)()).map(|i| text((self.functions.attnc_entry_name)(i))).collect()
         }
@@ -200,13 +200,13 @@ impl CompiledModel {
 
     /// Signature of an entry point, as the program spells it.
     pub fn signature(&self, entry: u64) -> String {
-        // SAFETY: gives a text of the `.so`, or null.
+        // SAFETY: gives a string of the `.so`, or null.
         unsafe { text((self.functions.attnc_entry_signature)(entry)) }
     }
 
     /// Names of an entry point's arguments.
     pub fn arguments(&self, entry: u64) -> Vec<String> {
-        // SAFETY: indices below the count; a text of the `.so`.
+        // SAFETY: indices below the count; a string of the `.so`.
         unsafe {
             let count = (self.functions.attnc_argument_count)(entry);
             (0..count).map(|i| text((self.functions.attnc_argument_name)(entry, i))).collect()
@@ -215,13 +215,13 @@ impl CompiledModel {
 
     /// The variant that this processor runs.
     pub fn variant(&self) -> String {
-        // SAFETY: a live handle; a text of the `.so`.
+        // SAFETY: a live handle; a string of the `.so`.
         unsafe { text((self.functions.attnc_model_variant)(self.handle)) }
     }
 
     /// Tensors in the weights file that the model does not use.
     pub fn unused_weights(&self) -> Vec<String> {
-        // SAFETY: a live handle, indices below the count; the texts live as long as the model.
+        // SAFETY: a live handle, indices below the count; the strings live as long as the model.
         unsafe {
             let count = (self.functions.attnc_unused_weight_count)(self.handle);
             (0..count).map(|i| text((self.functions.attnc_unused_weight)(self.handle, i))).collect()
@@ -270,7 +270,7 @@ unsafe fn text(t: *const c_char) -> String {
     unsafe { CStr::from_ptr(t) }.to_string_lossy().into_owned()
 }
 
-/// The error text of a handle.
+/// A handle's error message.
 ///
 /// # Safety
 /// `f` is one of the functions that copy an error's text, `handle` one of its handles.
@@ -429,7 +429,7 @@ impl Session<'_> {
         Ok(self.call_with_taps(entry, args, &[])?.0)
     }
 
-    /// Calls an entry point and asks for the taps that match `globs`.
+    /// Calls an entry point and requests the taps that match `globs`.
     ///
     /// # Errors
     /// As [`Session::call`]; a glob that matches no tap.
@@ -452,7 +452,7 @@ impl Session<'_> {
         let glob_pointers: Vec<*const c_char> = globs.iter().map(|g| g.as_ptr()).collect();
         let mut taps = null_mut();
         let f = &self.model.functions;
-        // SAFETY: lists of live tensors and texts with their counts.
+        // SAFETY: lists of live tensors and strings with their counts.
         let status = unsafe {
             (f.attnc_call_taps)(
                 self.handle,
@@ -521,7 +521,7 @@ impl Session<'_> {
             if status != 0 {
                 return Err(self.error(status));
             }
-            // SAFETY: a text of the `.so`.
+            // SAFETY: a string of the `.so`.
             let elem = Elem::from_name(&unsafe { text((f.attnc_result_type)(entry, i)) });
             let shape = shape.get(..usize::try_from(rank).unwrap_or(0)).unwrap_or_default();
             match elem.and_then(|e| Room::new(e, shape)) {
@@ -545,7 +545,7 @@ pub struct Repeated<'s> {
 }
 
 impl Repeated<'_> {
-    /// Calls once more.
+    /// Calls again.
     ///
     /// # Errors
     /// As [`Session::call`].

@@ -35,7 +35,7 @@ pub fn define(module: &mut dyn Module, model: &ModelDescriptor) -> Result<(), St
         }
     }
     module.define_data(id, &data).map_err(|e| e.to_string())?;
-    // Tells the linker of the model's name.
+    // Gives the linker the model's name.
     let name = format!("{NAME_PREFIX}{}", model.symbol());
     let id = module.declare_data(&name, Linkage::Hidden, false, false).map_err(|e| e.to_string())?;
     let mut data = DataDescription::new();

@@ -21,7 +21,7 @@ pub fn features() -> u64 {
     if all(one.ecx, &[0, 9, 19, 20, 23]) {
         out |= feature::SSE42;
     }
-    // The operating system saves the wide registers only if it says so in XCR0 (readable where OSXSAVE is set).
+    // The operating system saves the wide registers only if XCR0 says so (readable where OSXSAVE is set).
     if top < 7 || !all(one.ecx, &[27, 28]) {
         return out;
     }

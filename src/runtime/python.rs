@@ -11,7 +11,7 @@ use super::descriptor::{Entry, ModelDescriptor, Tensor};
 /// The part that is the same for every model.
 const WRAPPER: &str = include_str!("wrapper.py");
 
-/// Words that Python keeps for itself, and names that our own classes use: an `_` is put after them.
+/// Words that Python reserves, and names that our own classes use: an `_` is put after them.
 const TAKEN: [&str; 43] = [
     "False",
     "None",

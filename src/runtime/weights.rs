@@ -9,6 +9,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use memmap2::Mmap;
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use super::descriptor::Param;
@@ -74,14 +75,7 @@ impl WeightsFile {
 
     /// The tensor of this name, if it is there with an element type of the language. Truth values are made 0 or 1.
     pub fn tensor(&self, name: &str) -> Option<Tensor> {
-        let files = self.files();
-        let view = files.iter().find_map(|file| file.tensor(name).ok())?;
-        let elem = elem_of(view.dtype())?;
-        let mut bytes = view.data().to_vec();
-        if elem == Elem::Bool {
-            bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
-        }
-        Tensor::new(elem, view.shape().to_vec(), bytes)
+        copied(&self.files().iter().find_map(|file| file.tensor(name).ok())?)
     }
 
     /// Reads every parameter of a model, arrays of layers included, by name. What is `f32` in the program and `bf16` or `f16`
@@ -103,7 +97,7 @@ impl WeightsFile {
                     continue;
                 };
                 let stored = format!("{:?}{:?}", view.dtype(), view.shape()).to_lowercase();
-                let mut tensor = self.tensor(&name).filter(|t| t.shape() == shape);
+                let mut tensor = copied(&view).filter(|t| t.shape() == shape);
                 if let Some(t) = tensor.as_ref().filter(|t| p.elem == Elem::F32 && is_half(t.elem())) {
                     tensor = Tensor::from_f32(shape.clone(), &t.to_f32());
                     found.converted.push(name.clone());
@@ -126,6 +120,16 @@ impl WeightsFile {
     }
 }
 
+/// A tensor of a file, if it has an element type of the language.
+fn copied(view: &TensorView<'_>) -> Option<Tensor> {
+    let elem = elem_of(view.dtype())?;
+    let mut bytes = view.data().to_vec();
+    if elem == Elem::Bool {
+        bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+    }
+    Tensor::new(elem, view.shape().to_vec(), bytes)
+}
+
 /// Maps a safetensors file and checks its header.
 fn mapped(path: &Path) -> Result<Mmap, String> {
     let shown = path.display();
@@ -146,7 +150,7 @@ fn regular(path: &Path) -> Result<File, String> {
     if path.is_dir() {
         return Err(format!("cannot read weights file `{shown}`: it is a directory"));
     }
-    // Asked before it is opened, which would wait for somebody to write to a pipe.
+    // Checked before it is opened: opening a pipe would wait for a writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(format!("cannot read weights file `{shown}`: it is not a regular file"));
     }

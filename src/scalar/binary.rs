@@ -5,7 +5,7 @@
 //!
 //! * variant and name in dumps;
 //! * how programs write it ([`Written`]): by an operator, or as a call, if that has another name than the operation;
-//! * does it take numbers or truth values ([`Takes`])?
+//! * does it take numbers, integers or truth values ([`Takes`])?
 //! * does `x op y` have the same bits as `y op x` ([`Order`])?
 //! * the result for floats, and for integers or truth values;
 //! * what it gives, in a line.
@@ -21,6 +21,8 @@ use crate::table::Family;
 enum Takes {
     /// Floats and integers.
     Numbers,
+    /// Integers.
+    Integers,
     /// `bool`.
     Truth,
 }
@@ -97,6 +99,32 @@ rows! {
         "true where both are";
     Or "or" Operator("or") Truth Free |x, y| truth(x != 0.0 || y != 0.0), |x, y| i64::from(x != 0 || y != 0),
         "true where either is";
+    BitAnd "bitwise_and" CallOf("bitwise_and") Integers Free nothing, |x, y| x & y,
+        "the bits that both have; negative numbers in two's complement";
+    BitOr "bitwise_or" CallOf("bitwise_or") Integers Free nothing, |x, y| x | y,
+        "the bits that either has";
+    BitXor "bitwise_xor" CallOf("bitwise_xor") Integers Free nothing, |x, y| x ^ y,
+        "the bits that one of both has";
+    /// All bits are gone where the number is as large as the type has bits, or negative.
+    ShiftLeft "left_shift" CallOf("left_shift") Integers Fixed nothing, shifted_left,
+        "x with its bits shifted left by y, zeros coming in";
+    /// The sign is in all bits where the number is as large as the type has bits, or negative.
+    ShiftRight "right_shift" CallOf("right_shift") Integers Fixed nothing, shifted_right,
+        "x with its bits shifted right by y, the sign coming in";
+}
+
+/// What is not defined for floats.
+fn nothing(_: f64, _: f64) -> f64 {
+    f64::NAN
+}
+
+/// As of a type of any number of bits: those that do not fit are dropped when the result is wrapped.
+fn shifted_left(x: i64, y: i64) -> i64 {
+    u32::try_from(y).ok().and_then(|n| x.checked_shl(n)).unwrap_or(0)
+}
+
+fn shifted_right(x: i64, y: i64) -> i64 {
+    x >> u32::try_from(y).map_or(63, |n| n.min(63))
 }
 
 fn truth(x: bool) -> f64 {
@@ -174,7 +202,16 @@ impl BinaryOp {
 
     /// Is it defined for elements of this type?
     pub fn takes(self, elem: Elem) -> bool {
-        self.is_logical() == (elem == Elem::Bool)
+        match self.row().takes {
+            Takes::Numbers => elem != Elem::Bool,
+            Takes::Integers => elem != Elem::Bool && !elem.is_float(),
+            Takes::Truth => elem == Elem::Bool,
+        }
+    }
+
+    /// Is it defined for integers alone?
+    pub fn is_of_bits(self) -> bool {
+        self.row().takes == Takes::Integers
     }
 
     /// The result for floats, computed in `f64`. `and` and `or` take anything but 0 as true.

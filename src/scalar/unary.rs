@@ -38,7 +38,7 @@ enum Bottom {
     Maybe,
 }
 
-/// How a result changes with the element that it is computed of: what an error analysis asks.
+/// How a result changes with the element that it is computed of: what an error analysis needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// By as much as the element at most, and the result is exact.

@@ -14,8 +14,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::divide;
-
 /// What stands for a form that is too long; no author can write this name.
 const TOO_LONG: &str = "<too long>";
 /// The most numbers and names in a form.
@@ -118,7 +116,7 @@ impl Monomial {
     }
 }
 
-/// A whole coefficient and factors with positive exponents.
+/// An integer coefficient and factors with positive exponents.
 pub type Product = (i128, Vec<(Factor, u32)>);
 
 /// Why a dimension has no value.
@@ -228,7 +226,7 @@ impl Dim {
         }
     }
 
-    /// If this is `c * S + k` with whole `c != 0` and `k`: the symbol, `c` and `k`.
+    /// If this is `c * S + k` with integers `c != 0` and `k`: the symbol, `c` and `k`.
     pub fn as_linear(&self) -> Option<(&str, i64, i64)> {
         let (mut symbol, mut c, mut k) = (None, 0, 0);
         for (m, r) in &self.terms {
@@ -333,30 +331,6 @@ impl Dim {
         Dim { terms }.bounded()
     }
 
-    /// Exact quotient. `None` if `o` is zero. Whether the program may divide here is for the caller to prove.
-    pub fn div(&self, o: &Dim) -> Option<Dim> {
-        if o.terms.is_empty() {
-            return None;
-        }
-        if self.is_too_long() || o.is_too_long() {
-            return Some(Dim::too_long());
-        }
-        if o.terms.len() == 1 {
-            let (m, r) = o.terms.iter().next()?;
-            return Some(self.mul(&Dim::of_term(m.inverse(), Ratio::new(r.den, r.num))));
-        }
-        // A multiple of the divisor divides out; anything else stays an opaque factor.
-        if let Some(quotient) = divide::exact(self, o) {
-            return Some(quotient);
-        }
-        Some(Dim::factor(Factor::Quotient(Box::new(self.clone()), Box::new(o.clone()))).bounded())
-    }
-
-    /// The dimension that times the sum `o` is this one, if there is one.
-    pub fn multiple_of(&self, o: &Dim) -> Option<Dim> {
-        divide::exact(self, o)
-    }
-
     /// Product of many.
     pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
         let (mut number, mut rest) = (1_i128, Dim::one());
@@ -416,7 +390,7 @@ impl Dim {
     /// form ([`Dim::as_fraction`]), so that both refuse the same calls.
     ///
     /// # Errors
-    /// An unbound symbol, a quotient that is not whole, a zero divisor, a step beyond `i64`.
+    /// An unbound symbol, a quotient that is not an integer, a zero divisor, a step beyond `i64`.
     pub fn eval(&self, f: &dyn Fn(&str) -> Option<i64>) -> Result<i64, DimError> {
         fn exact(a: i64, b: i64) -> Result<i64, DimError> {
             match (a.checked_rem(b), a.checked_div(b)) {
@@ -506,7 +480,7 @@ impl Dim {
         self.is_exact() && o.is_exact() && o.sub(self).is_provably_nonnegative()
     }
 
-    /// As one fraction: whole-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
+    /// As one fraction: integer-coefficient numerator terms and a one-term divisor, for code that evaluates dimensions
     /// (`numerator / divisor` is exact). Terms are `(coefficient, factors with positive exponents)`.
     pub fn as_fraction(&self) -> (Vec<Product>, Product) {
         let mut den: BTreeMap<Factor, i32> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Exact division of dimensions by sums: `(S*S - S*T) / (S - T)` is `S`.
+//! Exact division of dimensions: `(S*S - S*T) / (S - T)` is `S`.
 //!
-//! In: two dimensions, the divisor a sum. Out: the quotient, if the divisor times a dimension is the dividend; else nothing,
-//! and the caller keeps an opaque quotient. A dimension is a Laurent polynomial over the rationals: exponents may be negative, and an
+//! In: two dimensions. Out: the quotient. By a sum that is what times the divisor is the dividend, if there is such a
+//! dimension, else an opaque quotient. A dimension is a Laurent polynomial over the rationals: exponents may be negative, and an
 //! opaque quotient counts as one more variable.
 //!
 //! Long division by leading terms. The order of terms is lexicographic in the exponents (of `m` and `n` that one is
@@ -37,8 +37,34 @@ fn degrees(d: &Dim, f: &Factor) -> (i32, i32) {
     (exponents().min().unwrap_or(0), exponents().max().unwrap_or(0))
 }
 
-/// `a / b` if there is a dimension that times `b` is `a`.
-pub(super) fn exact(a: &Dim, b: &Dim) -> Option<Dim> {
+impl Dim {
+    /// Exact quotient. `None` if `o` is zero. Whether the program may divide here is for the caller to prove.
+    pub fn div(&self, o: &Dim) -> Option<Dim> {
+        if *o == Dim::zero() {
+            return None;
+        }
+        if self.is_too_long() || o.is_too_long() {
+            return Some(Dim::too_long());
+        }
+        let mut terms = o.terms();
+        if let (Some((m, r)), None) = (terms.next(), terms.next()) {
+            return Some(self.mul(&Dim::of_term(m.inverse(), Ratio::new(r.den, r.num))));
+        }
+        // A multiple of the divisor divides out; anything else stays an opaque factor.
+        if let Some(quotient) = exact(self, o) {
+            return Some(quotient);
+        }
+        Some(Dim::factor(Factor::Quotient(Box::new(self.clone()), Box::new(o.clone()))).bounded())
+    }
+
+    /// The dimension that times the sum `o` is this one, if there is one.
+    pub fn multiple_of(&self, o: &Dim) -> Option<Dim> {
+        exact(self, o)
+    }
+}
+
+/// `a / b`, `b` a sum, if there is a dimension that times `b` is `a`.
+fn exact(a: &Dim, b: &Dim) -> Option<Dim> {
     let (divisor, s) = leading(b)?;
     if *a == Dim::zero() {
         return Some(Dim::zero());
@@ -56,7 +82,7 @@ pub(super) fn exact(a: &Dim, b: &Dim) -> Option<Dim> {
     let (mut rest, mut quotient) = (a.clone(), Dim::zero());
     for _ in 0..=MOST_TERMS {
         let Some((m, r)) = leading(&rest) else {
-            // Coefficients saturate: only what multiplies out is a quotient.
+            // Coefficients saturate: it is a quotient only if multiplying it out gives the dividend.
             return (quotient.mul(b) == *a).then_some(quotient);
         };
         let term = Dim::of_term(m.mul(&divisor.inverse()), r.mul(Ratio::new(s.den, s.num)));
@@ -66,7 +92,7 @@ pub(super) fn exact(a: &Dim, b: &Dim) -> Option<Dim> {
         }
         rest = rest.sub(&term.mul(b));
         quotient = quotient.add(&term);
-        // What is too long a form equals nothing for certain.
+        // A form that is too long is not known to equal anything.
         if rest.is_too_long() {
             return None;
         }

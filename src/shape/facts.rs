@@ -162,7 +162,7 @@ impl Facts {
             let known = self.nonnegative(&Dim::zero());
             let opposite = |k: &Dim| k.neg().sub(&Dim::one());
             let budget = &mut Budget::new();
-            // What was stated last comes first: what was stated before it is known not to contradict itself.
+            // The latest fact comes first: those before it are known not to contradict each other.
             known.iter().rev().any(|k| follows(&opposite(k), &known, MOST_COMBINED, budget))
         };
         lattice::is_contradictory(&self.integers()) || orders()
@@ -339,7 +339,7 @@ mod tests {
         let odd = Facts { known: vec![divisible(d.sub(&n(1)), n(2))] };
         assert!(odd.divides(&d.add(&n(1)), &n(2)) && odd.divides(&d.add(&n(3)), &n(2)) && !odd.divides(&d, &n(2)));
         assert!(odd.divides(&d.mul(&d).sub(&n(1)), &n(4)) && odd.never_divides(&d, &n(2)));
-        // Of three times as many, being even says that there is an even number of them.
+        // If three times a number is even, the number is even.
         let triple = Facts { known: vec![divisible(d.mul(&n(3)), n(2))] };
         assert!(triple.divides(&d, &n(2)));
         let both = Facts { known: vec![divisible(s("S"), n(2)), divisible(s("T"), n(2))] };
@@ -435,7 +435,7 @@ mod tests {
             assert!(!Facts::default().at_most(&n(0), &d) && !stated.are_contradictory(), "{depth}");
         }
         assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
-        // What is not deep is seen; from some depth on nothing is.
+        // What is not deep is proved; from some depth on nothing is.
         let sum =
             |depth: usize| (0..depth).fold(s("S"), |d, _| d.add(&s("U")).floor_div(&s("P")).unwrap().min_with(&s("T")));
         assert!(sum(1).is_provably_nonnegative() && sum(3).is_provably_nonnegative());
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn numbers_that_saturate_prove_nothing() {
         let n = |n: i64| Dim::from(n);
-        // Each is at most three times the next, and a bit: the fractions multiplied are 29, over more bits than there are.
+        // Each is at most three times the next, and a little more: the product of the fractions is 29, over more bits than there are.
         let names = ["A", "B", "C", "E"].map(s);
         let le =
             |i: usize| fact(names[i].mul(&n(274_877_906_944)), Relation::Le, names[i + 1].mul(&n(847_288_609_443)));
@@ -517,7 +517,7 @@ mod tests {
                 if proved {
                     *count += usize::from(c.decide().is_none());
                     for at in &models {
-                        // A form that has no value, a division by 0, is none that a call gets to.
+                        // No call reaches a form without a value, such as a division by 0.
                         let given = holds(&c, at);
                         let zero = given == Some(false)
                             && c.relation == Relation::Divisible

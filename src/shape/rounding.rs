@@ -142,7 +142,7 @@ impl Dim {
                 break;
             }
         }
-        // A negative constant is made up for by one divisor, so that `ceil_div` has one form.
+        // A negative constant is compensated by one divisor, so that `ceil_div` has one form.
         let takes = b.last_term().is_some_and(|(m, r)| !m.0.is_empty() && r.num > 0);
         if b.as_const().is_none() && takes && a.constant() < 0 {
             a = a.add(&b);
@@ -295,7 +295,7 @@ fn extremum(all: Vec<Dim>, least: bool) -> Dim {
     let decided = |x: &Dim, by: &Dim| if least { by.at_most_by_form(x) } else { x.at_most_by_form(by) };
     let mut kept: Vec<Dim> = Vec::new();
     for (at, x) in flat.iter().enumerate() {
-        // Of two that decide each other, which are equal wherever they have values, the first stays.
+        // Of two that imply each other, and so are equal wherever they have values, the first stays.
         let by = flat.iter().enumerate().any(|(n, y)| n != at && decided(x, y) && (n < at || !decided(y, x)));
         if !by {
             kept.push(x.clone());

@@ -35,8 +35,8 @@ pub fn fold_and_merge<D: Dialect>(
     group: impl Fn(&Body<D>, &InstData<D::Op>, Value) -> Option<u8>,
 ) -> usize {
     let cfg = body.cfg();
-    // What may be the same by a number that is computed from all of it but the type; then it is compared. Each has the place of
-    // the one before it with this number.
+    // Candidates by a hash of everything but the type; they are then compared. Each has the index of
+    // the one before it with this hash.
     let mut last: HashMap<(u64, u8), usize, BuildHasherDefault<Mixer>> = HashMap::default();
     let mut seen: Vec<(Inst, Block, Option<usize>)> = Vec::new();
     let mut replaced: SecondaryMap<Value, Option<Value>> = SecondaryMap::new();

@@ -132,7 +132,7 @@ impl<D: Dialect> Body<D> {
         }
     }
 
-    /// All uses of all values as operands and by terminators, in order of appearance. (Values that types name are not told.)
+    /// All uses of all values as operands and by terminators, in order of appearance. (Values that types name are not included.)
     pub fn uses(&self) -> SecondaryMap<Value, Vec<Use>> {
         let mut out: SecondaryMap<Value, Vec<Use>> = SecondaryMap::new();
         for b in &self.layout {

@@ -178,7 +178,7 @@ fn replacing_reaches_types_operations_and_what_is_held() {
     assert!(matches!(body.inst(hold).op, Op::Hold(_, Some(v)) if v == m_value));
     assert_eq!(body.block(b).terminator.values(), [m_value]);
     assert!(complaints(&body).is_empty());
-    // What nothing needs goes; what is held counts.
+    // What nothing needs is removed; what is held counts.
     assert_eq!(remove_dead(&mut body), (1, 0));
     assert_eq!(body.insts().count(), 4);
 }
@@ -218,7 +218,7 @@ fn broken_structures_are_found() {
             *Toy::inner_mut(&mut body.inst_mut(Inst::new(3)).op).unwrap() = vec![write, many];
         }),
         ("the definition of an extent's bound does not dominate it", |body, n, _, _| {
-            // An argument's extent is there before its block is entered.
+            // An argument's extent is defined before its block is entered.
             let next = body.add_block();
             let late = number(body, next, 3);
             body.add_block_arg(next, Type::Many(late));
@@ -248,7 +248,7 @@ fn the_same_is_merged_where_nothing_changes_it() {
     body.append(b, Op::Write, vec![reads[1]], None, Loc::default()).unwrap();
     let results = [sums, differences, reads].concat();
     body.terminate(b, Terminator::Return(results));
-    // Of the sums one is in a group of its own at first.
+    // One of the sums is in a group of its own at first.
     let last = sums[1];
     assert_eq!(merge_common(&mut body, |_, _, v| Some(u8::from(v == last))), 1);
     assert_eq!(merge_common(&mut body, |_, _, _| None), 0);

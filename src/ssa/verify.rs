@@ -218,7 +218,7 @@ pub fn uses<D: Dialect>(
         let data = body.block(*b);
         let before = Position { block: *b, place: 0, inner: 0 };
         for arg in &data.args {
-            // What an argument's type names is there before the block begins.
+            // The values that an argument's type names are defined before the block begins.
             D::for_each_value_of_type(body.ty(*arg), &mut |v| {
                 if !definitions.is_visible(cfg, v, before) {
                     complain(At::Block(*b), "the definition of an extent's bound does not dominate it".to_string());

@@ -9,7 +9,7 @@
 //! 3. `use layer model tap reset state` are keywords only at the start of an item, field or statement,
 //!    before a name, and `dim` only between `let` and a name; elsewhere they are names like others.
 //! 4. A bracket that is never closed ends before the next keyword that begins a statement or an item;
-//!    the missing closing brackets are put in, marked so that the parser does not complain again.
+//!    the missing closing brackets are inserted, marked so that the parser does not complain again.
 
 use super::ast::MAX_DEPTH;
 use super::token::{Lexeme, Token};
@@ -93,7 +93,7 @@ struct Layout<'t, 'a> {
 }
 
 impl<'a> Layout<'_, 'a> {
-    /// Handles the token at `at` and returns where to go on.
+    /// Handles the token at `at` and returns where to continue.
     fn step(&mut self, at: usize) -> usize {
         let lexeme = self.input[at];
         match lexeme.token {
@@ -164,7 +164,7 @@ impl<'a> Layout<'_, 'a> {
         }
         self.emit(Lexeme { token, ..lexeme });
         if token == Token::Gt && self.level().angles > 0 {
-            // This `>` closes generics, so it is no operator that goes on in the next line.
+            // This `>` closes generics, so it is no operator that continues on the next line.
             self.level().angles -= 1;
             if let Some(Token::Newline) = next {
                 let next = self.skip_newlines(at + 1);
@@ -201,7 +201,7 @@ impl<'a> Layout<'_, 'a> {
                 found = Some(i);
                 break;
             }
-            // A `)` never closes what stands around a block.
+            // A `)` never closes a bracket outside of a block.
             if is_brace(open.token) {
                 break;
             }
@@ -302,7 +302,7 @@ impl<'a> Layout<'_, 'a> {
         let keep = match (lexeme.token, soft) {
             (_, Some(Token::Use | Token::Layer | Token::Model)) if in_column_one => 0,
             (Token::Fn | Token::Pub, _) => {
-                // `fn` is at home outside all brackets and among the members of a layer.
+                // `fn` belongs outside all brackets or among the members of a layer.
                 let members = self.open.iter().rposition(|open| open.token == Token::LBraceMembers);
                 members.map_or(0, |i| i + 1)
             }
@@ -321,7 +321,7 @@ impl<'a> Layout<'_, 'a> {
         }
     }
 
-    /// Reports nesting beyond the limit, skips what is too deep and puts a placeholder in its stead.
+    /// Reports nesting beyond the limit, skips what is too deep and puts a placeholder in its place.
     fn too_deep(&mut self, lexeme: Lexeme<'a>, at: usize) -> usize {
         self.was_too_deep = true;
         self.diagnostics.push(
@@ -344,7 +344,7 @@ impl<'a> Layout<'_, 'a> {
         self.level().prefixes = 0;
         self.emit(Lexeme { token: Token::Missing, tainted: true, ..lexeme });
         self.taint_next = true;
-        // The loop has moved on by one at least: `at` holds no closing bracket and no newline.
+        // The loop has advanced by at least one token: `at` is neither a closing bracket nor a newline.
         next.max(at + 1)
     }
 
@@ -501,7 +501,7 @@ fn soft_keyword<'a>(name: &str) -> Option<Token<'a>> {
     }
 }
 
-/// True if a statement that ends with this token goes on in the next line.
+/// True if a statement that ends with this token continues on the next line.
 fn continues(token: Token<'_>) -> bool {
     matches!(
         token,
@@ -532,7 +532,7 @@ fn continues(token: Token<'_>) -> bool {
     )
 }
 
-/// True if a token can only go on with what is before it.
+/// True if a token can only continue what is before it.
 fn begins_with_operator(token: Token<'_>) -> bool {
     matches!(
         token,

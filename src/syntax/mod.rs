@@ -8,6 +8,7 @@ mod comments;
 pub mod dump;
 mod habits;
 pub mod layout;
+pub mod lexer;
 mod mistakes;
 mod parser;
 pub mod token;

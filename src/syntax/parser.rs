@@ -1,4 +1,4 @@
-//! Runs lexer, layout and grammar over a text, and puts syntax errors into words.
+//! Runs lexer, layout and grammar over a text, and words syntax errors.
 //!
 //! In: a source text. Out: the tree of what could be read, and the diagnostics of what could not.
 //! LALRPOP gives an error as the token that does not fit and the list of those that would; `mistakes` finds
@@ -7,8 +7,9 @@
 use super::ast;
 use super::habits;
 use super::layout;
+use super::lexer::lex;
 use super::mistakes::{Around, explain_token};
-use super::token::{Lexeme, lex};
+use super::token::Lexeme;
 use super::tree::{Builder, SyntaxError};
 use crate::diagnostics::codes::syntax as codes;
 use crate::diagnostics::{Diagnostic, Diagnostics};

@@ -104,7 +104,7 @@ impl<'a> Builder<'a> {
 
     /// Keeps a syntax error that the grammar goes on after.
     pub fn recover(&mut self, error: lalrpop_util::ErrorRecovery<u32, Token<'a>, ()>) {
-        // More are only worth counting, and each one drags its list of expected tokens along.
+        // The others are only counted: each one has a list of expected tokens.
         if self.errors.len() < MOST_KEPT {
             self.errors.push(error.error);
         }

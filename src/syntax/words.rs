@@ -59,7 +59,7 @@ fn rest_is_only(tokens: &[String], token: &str) -> bool {
     token == "{ members" && !tokens.iter().any(|other| unquoted(other) == "{")
 }
 
-/// Signs that tell a group, what it is called, and all that belongs to it. The first that fits takes its
+/// Signs that identify a group, what it is called, and all that belongs to it. The first that fits takes its
 /// members away, so wider groups come first.
 const GROUPS: &[(&[&str], &str, &[&str])] = &[
     (

@@ -32,7 +32,7 @@ fn list<T: ToString>(items: &[T]) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// What stands in square brackets, each read by itself.
+/// The items in square brackets, each read by itself.
 fn items<T>(e: &Expr, item: impl Fn(&Expr) -> Result<T, TextError>) -> Result<Vec<T>, TextError> {
     match &e.kind {
         ExprKind::List(items) => items.iter().map(|p| item(read::single(p)?)).collect(),
@@ -181,6 +181,11 @@ impl<'a> Attributes<'a> {
             }
         }
         Ok(Attributes { named, place: s.place, head: &s.head })
+    }
+
+    /// No attributes, as of a name alone.
+    pub fn none(head: &'a str) -> Attributes<'a> {
+        Attributes { named: BTreeMap::new(), place: TextSpan::default(), head }
     }
 
     /// The term of an attribute, if it is given.

@@ -1,9 +1,9 @@
 //! Tables of operations: what each IR says of its operations, once.
 //!
-//! In: the rows that graph IR (`ir::op`) and tile IR (`tile::op`) give to `operations!`. Out: what is made of them: the
-//! [`Row`] of an operation, all rows for the reference, attributes as text and back, the check of operands and result. So an
-//! operation is added by a variant and a row; printer, parser, names and reference have it then. What this must not know:
-//! any operation.
+//! In: the rows that graph IR (`ir::op`), tile IR (`tile::op`) and vector IR (`vector::op` for elementary functions,
+//! `vector::routine::op` for routines) give to `operations!`. Out: what is made of them: the [`Row`] of an operation, all rows
+//! for the reference, attributes as text and back, the check of operands and result. So an operation is added by a variant and
+//! a row; printer, parser, names and reference have it then. What this must not know: any operation.
 //!
 //! A row has columns, in this order:
 //!
@@ -13,9 +13,10 @@
 //!
 //! * the variant with its fields;
 //! * its name in the text, or `each kind: T` for a [`Family`]: the operations of a family have their names and meanings there;
-//! * names of the operands; one that ends in `*` stands for any number;
+//! * names of the operands; one that ends in `*` stands for any number, one that ends in `?` may be missing (and is written
+//!   with its name, `mask=%m`);
 //! * attributes with their types ([`Attribute`]); one with `= default` is omitted from the text where it has this value.
-//!   `own` instead of attributes: the operation has a form of its own, which printer and parser know;
+//!   `own` instead of attributes or after them: the operation has a form of its own, which printer and parser know;
 //! * where it may stand: [`Row::class`], each IR's own classes;
 //! * its [`Effects`];
 //! * what gives the result's type ([`Gives`]);
@@ -78,7 +79,7 @@ pub struct AttributeRow {
 pub struct Row<C> {
     /// Name in the text form.
     pub name: &'static str,
-    /// Names of the operands; one that ends in `*` stands for any number.
+    /// Names of the operands; one that ends in `*` stands for any number, one that ends in `?` may be missing.
     pub operands: &'static [&'static str],
     /// The attributes, in order of the text; `None` where the operation has a form of its own.
     pub attributes: Option<&'static [AttributeRow]>,
@@ -98,24 +99,28 @@ impl<C> Row<C> {
     /// # Errors
     /// The wrong number, in words that follow the operation's name.
     pub fn count(&self, operands: usize) -> Result<(), String> {
-        let wanted = self.operands.len();
-        if wanted == operands || self.operands.iter().any(|name| name.ends_with('*')) {
+        let most = self.operands.len();
+        let least = most - self.operands.iter().filter(|name| name.ends_with('?')).count();
+        if (least..=most).contains(&operands) || self.operands.iter().any(|name| name.ends_with('*')) {
             return Ok(());
         }
-        Err(format!("takes {wanted} operand{}, has {operands}", if wanted == 1 { "" } else { "s" }))
+        let wanted = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        Err(format!("takes {wanted} operand{}, has {operands}", if most == 1 { "" } else { "s" }))
     }
 
     /// How it is written: name, operands, attributes.
     pub fn form(&self) -> String {
-        let operands = self.operands.iter().map(|name| match name.strip_suffix('*') {
+        let (given, optional): (Vec<&str>, Vec<&str>) = self.operands.iter().partition(|name| !name.ends_with('?'));
+        let operands = given.into_iter().map(|name| match name.strip_suffix('*') {
             Some(name) => format!("{name}.."),
-            None => (*name).to_string(),
+            None => name.to_string(),
         });
+        let optional = optional.into_iter().map(|name| format!("[{}=value]", name.trim_end_matches('?')));
         let attributes = self.attributes.unwrap_or_default().iter().map(|a| match a.optional {
             true => format!("[{}={}]", a.name, a.kind),
             false => format!("{}={}", a.name, a.kind),
         });
-        let words: Vec<String> = operands.chain(attributes).collect();
+        let words: Vec<String> = operands.chain(attributes).chain(optional).collect();
         format!("{} {}", self.name, words.join(", ")).trim_end().to_string()
     }
 }
@@ -182,7 +187,7 @@ macro_rules! operations {
             }
 
             /// The dimensions in the attributes that its row lists.
-            fn listed_dims(&self) -> Vec<&$crate::shape::Dim> {
+            pub fn listed_dims(&self) -> Vec<&$crate::shape::Dim> {
                 match self {
                     $($op::$variant $(( $($arg),* ))? $({ $($field),* })? => {
                         $($(let _ = $arg;)*)?
@@ -200,7 +205,8 @@ macro_rules! operations {
                 name: &str,
                 from: &mut $crate::table::Attributes<'_>,
             ) -> Result<Option<$op>, $crate::table::CodedError> {
-                $($crate::table::operations!(@read name from { $($name)? } { $($k: $kty)? }
+                let _ = &from;
+                $($crate::table::operations!(@read name from { $($own)? } { $($name)? } { $($k: $kty)? }
                     { $([$($attribute: $aty $(= $default)?),*])? }
                     $op::$variant $(( $($arg),* ))? $({ $($field),* })?);)*
                 Ok(None)
@@ -269,14 +275,14 @@ macro_rules! operations {
         dims
     }};
 
-    (@read $n:ident $from:ident { $($name:literal)? } { $($k:ident: $kty:ty)? } {} $($make:tt)*) => {};
-    (@read $n:ident $from:ident { $name:literal } {} { [$($attribute:ident: $aty:ty $(= $default:expr)?),*] } $($make:tt)*) => {
+    (@read $n:ident $from:ident { $own:ident } $($row:tt)*) => {};
+    (@read $n:ident $from:ident {} { $name:literal } {} { [$($attribute:ident: $aty:ty $(= $default:expr)?),*] } $($make:tt)*) => {
         if $n == $name {
             $(let $attribute = $crate::table::operations!(@take $from $attribute $aty, $($default)?);)*
             return Ok(Some($($make)*));
         }
     };
-    (@read $n:ident $from:ident {} { $k:ident: $kty:ty } { [$($attribute:ident: $aty:ty $(= $default:expr)?),*] } $($make:tt)*) => {
+    (@read $n:ident $from:ident {} {} { $k:ident: $kty:ty } { [$($attribute:ident: $aty:ty $(= $default:expr)?),*] } $($make:tt)*) => {
         if let Some($k) = <$kty as $crate::table::Family>::named($n) {
             $(let $attribute = $crate::table::operations!(@take $from $attribute $aty, $($default)?);)*
             return Ok(Some($($make)*));

@@ -213,7 +213,7 @@ fn conflicts(body: &Body, accesses: &BTreeMap<Block, Vec<Access>>, slots: usize)
             }
         }
     }
-    // Both ways round, and none with itself.
+    // In both directions, and none with itself.
     for slot in 0..slots {
         out[slot].remove(slot);
         for other in out[slot].iter().collect::<Vec<_>>() {

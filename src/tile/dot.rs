@@ -44,7 +44,7 @@ pub enum DotMode {
     ///
     /// The sum of products of integers is exact. A NaN or an infinity among the `a[k]` makes `t` NaN (the maximum is taken of
     /// bits without their sign). Of numbers of 4 bits, `w[k]` is sixteen times the number, and 1 / 2032 takes the place of
-    /// 1 / 127. Where the steps of the operation are no whole groups, all of it is [`DotMode::Fma`].
+    /// 1 / 127. Where the steps of the operation are not full groups, all of it is [`DotMode::Fma`].
     Groups,
 }
 
@@ -149,7 +149,7 @@ fn axis_from_end(body: &Body, load: &InstData, n: usize) -> Option<usize> {
 impl<'a> Product<'a> {
     fn of(body: &'a Body, dot: &'a InstData) -> Option<Product<'a>> {
         let [a, b, acc] = dot.operands.as_slice() else { return None };
-        // What is a number here is only known by what makes it.
+        // Whether it is a number is known only from the operation that makes it.
         let zero = |d: &InstData| matches!(d.op, Op::Const(Scalar::Float(x)) if x.to_bits() == 0);
         let adds = match body.ty(*acc) {
             Type::Scalar(_) => body.def_inst(*acc).is_some_and(zero),
@@ -178,7 +178,7 @@ impl<'a> Product<'a> {
         Some((stride(self.body, load, cols), elem(self.body, load)))
     }
 
-    /// Operands of `f32`, or such that are widened to it; of the right one whole vectors are read of each row.
+    /// Operands of `f32`, or such that are widened to it; of the right one full vectors are read of each row.
     fn floats(&self, cpu: Cpu) -> Result<(), String> {
         if !matches!(self.left.space, Space::L1(_)) && self.left_window().is_none_or(|(_, e)| e != Some(Elem::F32)) {
             return Err("the left operand must be `f32`".into());
@@ -218,7 +218,7 @@ impl<'a> Product<'a> {
         (scales == row).then_some(row)
     }
 
-    /// A panel of integers of two vectors of columns, whose steps are multiplied by those of whole groups.
+    /// A panel of integers of two vectors of columns, whose steps are multiplied by those of full groups.
     fn groups(&self, cpu: Cpu) -> Result<(), String> {
         let dense = matches!(self.left.space, Space::L1(_)) || self.left_window().is_some_and(|(s, _)| s == Some(1));
         if !dense {

@@ -230,7 +230,7 @@ impl Encoder {
                     let insts: Vec<Inst> = insts.iter().filter(plain).copied().collect();
                     self.insts(body, &insts);
                 }
-                // A text has as many digits as the type needs.
+                // A literal has as many digits as the type needs.
                 Op::Const(Scalar::Float(x)) => {
                     let elem = data.result.and_then(|v| body.ty(v).elem());
                     let rounded = elem.map_or(*x, |elem| round_to(elem, *x));

@@ -10,7 +10,7 @@
 //! the kernel's run-time dimensions. Its grid is what may run in parallel. Its body is SSA in CFG form; values are
 //! indices (64-bit), scalars and *tiles* of rank 2. An extent of a tile is a number, or *bounded*: `%r<=64` is the
 //! run-time value `%r`, at most 64. Elements past a bounded extent do not exist, so the last tile of an axis is merely
-//! smaller: there are no masks, and an empty axis has tiles without rows. A schedule for a machine that computes whole tiles
+//! smaller: there are no masks, and an empty axis has tiles without rows. A schedule for a machine that computes full tiles
 //! turns bounds into masks.
 //!
 //! A [`Plan`] is the host program of an entry point: it takes arguments, results, parameters and slots of the arena as

@@ -74,7 +74,7 @@ pub enum Op {
     /// An index that is certainly in `0..bound`: the first operand. If it is not, that is reported, and the kernel (or the
     /// plan) stops at once. Operands: index, bound.
     CheckIndex {
-        /// What the report says: index of a text in `Module::sites`.
+        /// What the report says: index of a string in `Module::sites`.
         site: u32,
     },
 
@@ -180,7 +180,7 @@ pub enum Op {
         cols: Option<usize>,
     },
     /// A template: `acc + a^T @ b` with `acc` in vector registers. `a` is a packed panel, inner index along the rows (so
-    /// that a step of the inner index is one row of `a` and one of `b`); both have space for whole registers, whatever
+    /// that a step of the inner index is one row of `a` and one of `b`); both have space for full registers, whatever
     /// their extents. Each step loads one row of `b` into registers and broadcasts the elements of one row of `a`.
     /// Its sums are those of [`DotMode::Fma`].
     DotPanels {
@@ -230,9 +230,9 @@ pub enum Op {
         /// How many times a tile is released before it is empty: once by each warp that reads it.
         readers: u32,
     },
-    /// The slot of turn `n` of a ring (stage `n` mod stages), once it is empty. Operands: ring, n.
+    /// The slot of iteration `n` of a ring (stage `n` mod stages), once it is empty. Operands: ring, n.
     RingAcquire,
-    /// Fills a slot of a ring through the tensor memory accelerator, which tells its *full* barrier. Outside of the
+    /// Fills a slot of a ring through the tensor memory accelerator, which signals its *full* barrier. Outside of the
     /// buffer: zeros. Operands: slot, buffer, an index for each axis.
     TmaLoad {
         /// The buffer axis along which rows go.
@@ -240,9 +240,9 @@ pub enum Op {
         /// The buffer axis along which columns go.
         cols: Option<usize>,
     },
-    /// The tile of turn `n` of a ring, once it is full. Operands: ring, n.
+    /// The tile of iteration `n` of a ring, once it is full. Operands: ring, n.
     RingWait,
-    /// Tells the *empty* barrier of a tile that this warp no longer reads it. Operands: ring, tile.
+    /// Signals the *empty* barrier of a tile that this warp no longer reads it. Operands: ring, tile.
     RingRelease,
     /// Makes registers written so far visible to the products that follow (`wgmma.fence`).
     WgmmaFence,
@@ -267,7 +267,7 @@ pub enum Op {
     Out(u32),
     /// The data of a tap, row-major: `[extents.., shape..]`; or, by [`TapPart`], one `bool` for each of the extents, in which
     /// true says that this was written; or one for each of those of the arrays of layers alone, in which true says that the
-    /// call asks for it.
+    /// call requests it.
     Tap {
         /// Its path, `*` for each array index; with a mark after for what is not its data.
         name: String,
@@ -426,7 +426,7 @@ pub enum TapPart {
     Data,
     /// What was written of it: its path and `?`.
     Written,
-    /// What the call asks for of it: its path and `!`.
+    /// What the call requests of it: its path and `!`.
     Asked,
 }
 

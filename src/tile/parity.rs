@@ -116,7 +116,7 @@ kernel @k(%n: index) grid(%i: ceil(8, 1)) {
     #[test]
     fn steps_of_an_even_number_are_even_and_no_others() {
         assert_eq!(even(LOOP), ["at", "start", "end", "most", "rest", "count", "next", "twice"]);
-        // What is left of an odd number is odd.
+        // With an odd extent, the rest is odd.
         let odd = LOOP.replace("const 2304", "const 2303");
         assert_eq!(even(&odd), ["at", "start", "most", "next", "twice"]);
         // From an odd start every second place is odd.

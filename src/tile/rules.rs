@@ -177,6 +177,7 @@ pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Rule {
     if types == [&Type::Index, &Type::Index] {
         return match op {
             BinaryOp::And | BinaryOp::Or | BinaryOp::Pow => Err("is not defined for indices".into()),
+            op if op.is_of_bits() => Err("is not defined for indices".into()),
             _ => Ok(Some(Type::Index)),
         };
     }

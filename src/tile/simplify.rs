@@ -74,7 +74,14 @@ fn exact(op: BinaryOp, x: i64, y: i64) -> Option<i64> {
         BinaryOp::Mul => x.checked_mul(y),
         BinaryOp::Div | BinaryOp::Rem => (y > 0).then(|| op.eval_int(x, y)),
         BinaryOp::Max | BinaryOp::Min => Some(op.eval_int(x, y)),
-        BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => None,
+        BinaryOp::Pow
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::ShiftLeft
+        | BinaryOp::ShiftRight => None,
     }
 }
 

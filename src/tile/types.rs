@@ -73,7 +73,7 @@ pub enum Space {
     Window,
     /// In vector registers of this many `f32` lanes, row by row, across instructions.
     Vector(u32),
-    /// GPU: in shared memory of the block; where, is known when the program runs, so that tiles can take turns. Its rows
+    /// GPU: in shared memory of the block; where, is known when the program runs, so that tiles can alternate. Its rows
     /// are so permuted that columns are read without bank conflicts: 16-byte chunks are exchanged within this many bytes
     /// (0, 64 or 128). A tile with longer rows is stored as panels of this many bytes, one after another.
     Shared {

@@ -85,6 +85,15 @@ impl View {
         out
     }
 
+    /// Windows of an axis, in a shape that has two axes in its place: neighbouring windows begin `stride` elements apart.
+    pub(crate) fn windows(&self, axis: usize, stride: usize, shape: &[Dim]) -> View {
+        let mut strides = self.strides.clone();
+        if let Some(s) = strides.get(axis).cloned() {
+            strides.insert(axis, s.mul(&Dim::from(i64::try_from(stride).unwrap_or(i64::MAX))));
+        }
+        View { shape: shape.to_vec(), strides, ..self.clone() }
+    }
+
     /// One element along an axis, known from dimensions alone; the axis goes.
     pub(crate) fn select(&self, axis: usize, at: &Dim) -> View {
         let mut out = self.slice(axis, at, &at.add(&Dim::one()));
@@ -137,7 +146,7 @@ impl View {
     /// the smallest groups of axes with equal products; a group can be re-cut if its axes follow each other without
     /// gaps.
     pub(crate) fn reshape(&self, shape: &[Dim]) -> Option<View> {
-        // Of no elements, any strides are right.
+        // Without elements, any strides are right.
         if self.shape.iter().chain(shape).any(|d| d.as_const() == Some(0)) {
             return Some(View { shape: shape.to_vec(), strides: row_major(shape), ..self.clone() });
         }

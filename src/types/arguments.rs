@@ -4,9 +4,9 @@
 
 use super::axes::{Axis, Misfit, Shape};
 use super::body::Body;
-use super::fit::type_misfit;
 use super::items::FunctionItem;
 use super::matching::{Matching, Unfit};
+use super::misfit::type_misfit;
 use super::typed::{Expr, Tensor};
 use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::codes::{names, shapes};

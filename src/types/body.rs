@@ -5,8 +5,8 @@
 //! is not.
 
 use super::dims::DimScope;
-use super::fit::type_misfit;
 use super::items::{FunctionItem, Items};
+use super::misfit::type_misfit;
 use super::typed::{
     Block, Condition, FunctionId, Instance, LayerId, LayerPath, Local, LocalId, Param, Stmt, StmtKind, Type,
 };
@@ -252,7 +252,7 @@ impl<'a> Body<'a> {
 
     /// Was a name declared in a part of the file that could not be read?
     pub(super) fn is_lost(&self, name: &ast::Ident) -> bool {
-        // After many messages nobody reads on, and each look takes time.
+        // After many messages nobody reads on, and each search takes time.
         if self.unread.is_empty() || self.aside || self.diagnostics.iter().nth(200).is_some() {
             return false;
         }

@@ -10,9 +10,8 @@ use super::axes::Shape;
 use super::body::{Body, Named};
 use super::dims::FUNCTIONS;
 use super::generics::negative_dim;
-use super::items::not_available;
 use super::operators::Elementwise;
-use super::typed::{Expr, ExprKind, Tensor, Type};
+use super::typed::{Expr, ExprKind, Order, Tensor, Type};
 use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, shapes};
@@ -42,10 +41,16 @@ pub(super) enum Builtin {
     Full,
     OneHot,
     Causal,
+    ArgMin,
+    Ordered(Order),
+    TakeAlong,
+    Windows,
+    Every,
+    Scatter {
+        add: bool,
+    },
     /// Of dimensions alone: they can stand in shapes too.
     DimFunction,
-    /// Known, and not in this version.
-    Later,
 }
 
 /// A row of the table: name, arguments, how many of the last ones may be omitted, and what it gives, in a line.
@@ -97,12 +102,70 @@ const TABLE: &[Row] = &[
     row("full", Builtin::Full, &["value", "shape"], 0, "a tensor of one value: full<f32>(0, [S, D])"),
     row("one_hot", Builtin::OneHot, &["i", "n"], 0, "1 at the place i of n, else 0"),
     row("causal", Builtin::Causal, &["q_len", "kv_len"], 0, "does query i see key j: j <= i + kv_len - q_len"),
-    row("cumsum", Builtin::Later, &[], 0, ""),
-    row("sort", Builtin::Later, &[], 0, ""),
-    row("argsort", Builtin::Later, &[], 0, ""),
-    row("top_k", Builtin::Later, &[], 0, ""),
-    row("scatter", Builtin::Later, &[], 0, ""),
-    row("scatter_add", Builtin::Later, &[], 0, ""),
+    row(
+        "argmin",
+        Builtin::ArgMin,
+        &["x", "axis", "keep"],
+        2,
+        "the index of the least element: of the first among equals, or of the first NaN; the last axis by default",
+    ),
+    row(
+        "sort",
+        Builtin::Ordered(Order::Values),
+        &["x", "axis", "descending"],
+        2,
+        "the elements in ascending order, NaN after the numbers; or in descending order, NaN first; the last axis by default",
+    ),
+    row(
+        "argsort",
+        Builtin::Ordered(Order::Places),
+        &["x", "axis", "descending"],
+        2,
+        "the indices of the elements in the order of sort, equal ones in the order of their indices",
+    ),
+    row(
+        "top_k",
+        Builtin::Ordered(Order::Both),
+        &["x", "k", "axis"],
+        1,
+        "the k greatest elements in descending order and their indices, as a tuple; the last axis by default",
+    ),
+    row(
+        "take_along",
+        Builtin::TakeAlong,
+        &["x", "at", "axis"],
+        1,
+        "of each line along an axis the elements at the indices of the same line; the last axis by default",
+    ),
+    row(
+        "windows",
+        Builtin::Windows,
+        &["x", "size", "stride", "axis"],
+        2,
+        "the windows of an axis, which becomes two: how many, and their size; by default each begins one after the one before, \
+         along the last axis",
+    ),
+    row(
+        "every",
+        Builtin::Every,
+        &["x", "step", "axis"],
+        1,
+        "each step-th element from the first on; the last axis by default",
+    ),
+    row(
+        "scatter",
+        Builtin::Scatter { add: false },
+        &["x", "at", "value", "axis"],
+        1,
+        "x with slices written at indices in order, the later one staying; the first axis by default",
+    ),
+    row(
+        "scatter_add",
+        Builtin::Scatter { add: true },
+        &["x", "at", "value", "axis"],
+        1,
+        "x with slices added at indices in order; the first axis by default",
+    ),
 ];
 
 /// The table: what the tables of scalar operations list, then the others.
@@ -124,14 +187,14 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.name == name)
 }
 
-/// The operations that can be compiled.
-pub(super) fn available() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().filter(|row| row.builtin != Builtin::Later)
+/// All operations.
+pub(super) fn all() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter()
 }
 
-/// The names of all operations that can be compiled.
+/// The names of all operations.
 pub(super) fn names<'n>() -> impl Iterator<Item = &'n str> {
-    available().map(|row| row.name)
+    all().map(|row| row.name)
 }
 
 impl Body<'_> {
@@ -146,11 +209,6 @@ impl Body<'_> {
     ) -> TypedExpr {
         let Row { name: what, builtin, params, optional, .. } = *row;
         let span = expr.span;
-        if builtin == Builtin::Later {
-            self.arguments_alone(args);
-            self.diagnostics.push(not_available(&format!("`{what}`"), name.span));
-            return TypedExpr::error(span);
-        }
         let Some(elem) = self.elem_generic(what, builtin, generics, name.span) else {
             self.arguments_alone(args);
             return TypedExpr::error(span);
@@ -274,9 +332,26 @@ impl Body<'_> {
                     _ => TypedExpr::error(span),
                 }
             }
-            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::DimFunction | Builtin::Later => {
-                TypedExpr::error(span)
+            Builtin::ArgMin => self.argmin(first, arg(1), arg(2), span),
+            Builtin::Ordered(Order::Both) => self.ordered(Order::Both, (what, first), arg(1), (arg(2), None), span),
+            Builtin::Ordered(order) => self.ordered(order, (what, first), None, (arg(1), arg(2)), span),
+            Builtin::TakeAlong => {
+                let Some(at) = arg(1) else { return TypedExpr::error(span) };
+                self.take_along(first, at, arg(2), span)
             }
+            Builtin::Windows => {
+                let Some(size) = arg(1) else { return TypedExpr::error(span) };
+                self.windows(first, size, arg(2), arg(3), span)
+            }
+            Builtin::Every => {
+                let Some(step) = arg(1) else { return TypedExpr::error(span) };
+                self.every(first, step, arg(2), span)
+            }
+            Builtin::Scatter { add } => {
+                let (Some(at), Some(value)) = (arg(1), arg(2)) else { return TypedExpr::error(span) };
+                self.scatter(add, [first, at, value], arg(3), span)
+            }
+            Builtin::Rearrange | Builtin::Einsum | Builtin::Concat | Builtin::DimFunction => TypedExpr::error(span),
         }
     }
 

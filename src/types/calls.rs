@@ -7,7 +7,7 @@ use super::axes::Axis;
 use super::body::{Body, MadeCall};
 use super::builtins;
 use super::generics::{GivenGenerics, generic_args};
-use super::items::{ArgDefault, FunctionItem, not_available};
+use super::items::{ArgDefault, FunctionItem};
 use super::layer_refs::LayerRef;
 use super::matching::Matching;
 use super::typed::{
@@ -198,11 +198,6 @@ impl<'a> Body<'a> {
             && self.lookup(&module.name).is_none()
             && !self.scope.names.contains_key(&module.name)
         {
-            if module.name == "random" {
-                self.arguments_alone(args);
-                self.diagnostics.push(not_available("`random`", expr.span));
-                return TypedExpr::error(expr.span);
-            }
             let here = self.items.modules.get(self.module);
             let used = here.into_iter().flat_map(|m| m.uses.iter().filter_map(|u| self.items.modules.get(*u)));
             let found = used
@@ -210,6 +205,11 @@ impl<'a> Body<'a> {
                 .find_map(|m| m.functions.get(name.name.as_str()).copied());
             if let Some(function) = found {
                 return self.call_function(expr.span, name.span, function, None, generics, args);
+            }
+            if module.name == "random" {
+                self.arguments_alone(args);
+                self.no_random(module, name);
+                return TypedExpr::error(expr.span);
             }
         }
         if let Some(value) = self.library_call(expr, base, name, args) {
@@ -226,6 +226,27 @@ impl<'a> Body<'a> {
             self.not_callable(&value.ty.to_string(), expr.span);
         }
         TypedExpr::error(expr.span)
+    }
+
+    /// Reports a use of `random` that finds no function: the module is not used, or has none of this name.
+    pub(super) fn no_random(&mut self, module: &ast::Ident, name: &ast::Ident) {
+        const PATH: &str = "std.random";
+        let here = self.items.modules.get(self.module);
+        let mut used = here.into_iter().flat_map(|m| m.uses.iter().filter_map(|u| self.items.modules.get(*u)));
+        let diagnostic = match used.find(|m| m.path == Some(PATH)) {
+            Some(found) => {
+                let message = format!("`{PATH}` has no function `{}`", name.name);
+                let list: Vec<String> = found.functions.keys().map(|name| format!("`{name}`")).collect();
+                Diagnostic::error(names::UNKNOWN_NAME, message)
+                    .at(name.span, "not found")
+                    .note(format!("its functions are {}", list.join(", ")))
+            }
+            None => Diagnostic::error(names::UNKNOWN_NAME, "the module `random` is not used here")
+                .at(module.span, "not found")
+                .help(format!("it is in the standard library: add `use {PATH}`"))
+                .fix(Span::new(module.span.file, 0, 0), format!("use {PATH}\n\n")),
+        };
+        self.diagnostics.push(diagnostic);
     }
 
     pub(super) fn call_function(
@@ -262,7 +283,7 @@ impl<'a> Body<'a> {
         let mut matching = Matching::new(known.map(|(name, dim)| (name, scope.canonical(dim))));
         let poisoned = values.iter().flatten().any(|value| value.ty.is_error());
         let Some(args) = self.match_arguments(item, &what, values, &mut matching) else {
-            // What is wrong about an argument is said; what the call gives may be known from the others.
+            // The argument's error is reported; the type of the call may be known from the others.
             return match &item.result {
                 Some(result) if poisoned => self.result_alone(item, result, &matching, span),
                 _ => TypedExpr::error(span),

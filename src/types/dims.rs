@@ -93,7 +93,7 @@ impl DimScope {
         }
         let of_argument = |name: &str| self.names.get(name).is_some_and(|origin| origin.from_argument);
         let free_of = |dim: &Dim, name: &str| dim.symbols().iter().all(|s| &**s != name);
-        // As it is written: `A == B` replaces the name on the right, unless only the one on the left is of an argument.
+        // As written: `A == B` replaces the name on the right, unless only the one on the left belongs to an argument.
         let sides = [(&fact.right, &fact.left), (&fact.left, &fact.right)];
         let alone = || {
             let names = sides.iter().filter_map(|(from, to)| Some((from.as_symbol()?, *to)));
@@ -418,7 +418,7 @@ impl DimScope {
         if let Some(decided) = fact.decide() {
             return Some(decided);
         }
-        // Two forms that are too long need not be equal because they look alike.
+        // Two forms that are too long are not known to be equal, though they look alike.
         if fact.is_too_long() {
             return None;
         }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::typed::{
     Block, Bound, Call, Condition, Constant, Element, Entry, Expr, ExprKind, Field, FieldType, Function, Generic,
-    GenericKind, Instance, LayerId, LayerKind, LayerPath, LocalId, Pattern, Program, Stmt, StmtKind,
+    GenericKind, Instance, LayerId, LayerKind, LayerPath, LocalId, Order, Pattern, Program, Stmt, StmtKind,
 };
 use super::values::show_scalar;
 use crate::shape::Dim;
@@ -238,6 +238,16 @@ impl<'a> Dump<'a> {
             | ExprKind::OneHot(x, _)
             | ExprKind::Reduce { x, .. }
             | ExprKind::Along(_, x, _) => self.expr(x, ""),
+            ExprKind::Ordered { x, .. } | ExprKind::Windows { x, .. } | ExprKind::Every { x, .. } => self.expr(x, ""),
+            ExprKind::TakeAlong { x, at, .. } => {
+                self.expr(x, "");
+                self.expr(at, "at ");
+            }
+            ExprKind::Scatter { x, at, value, .. } => {
+                self.expr(x, "");
+                self.expr(at, "at ");
+                self.expr(value, "with ");
+            }
             ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) | ExprKind::Matmul(a, b) => {
                 self.expr(a, "");
                 self.expr(b, "");
@@ -339,6 +349,21 @@ impl<'a> Dump<'a> {
                 format!("{} axis={}{keep}", kind.name(), axes.join(","))
             }
             ExprKind::Along(op, _, axis) => format!("{op} axis={axis}"),
+            ExprKind::Ordered { order, axis, descending, first, .. } => {
+                let name = match order {
+                    Order::Values => "sort",
+                    Order::Places => "argsort",
+                    Order::Both => "top_k",
+                };
+                let descending = if *descending { " descending" } else { "" };
+                format!("{name} axis={axis} first={first}{descending}")
+            }
+            ExprKind::Windows { axis, stride, .. } => format!("windows axis={axis} stride={stride}"),
+            ExprKind::Every { axis, step, .. } => format!("every axis={axis} step={step}"),
+            ExprKind::TakeAlong { axis, .. } => format!("take_along axis={axis}"),
+            ExprKind::Scatter { axis, add, .. } => {
+                format!("{} axis={axis}", if *add { "scatter_add" } else { "scatter" })
+            }
             ExprKind::Call(call) => self.call(call),
             ExprKind::Tuple(_) => "tuple".to_string(),
             ExprKind::If { .. } => "if".to_string(),

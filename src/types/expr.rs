@@ -5,9 +5,9 @@
 
 use super::body::{Body, Named};
 use super::builtins;
-use super::items::not_available;
 use super::layer_refs::{LayerRef, within};
-use super::typed::{Block, Expr, ExprKind, FieldType, Generic, GenericKind, LayerPath, Stmt, StmtKind, Tensor, Type};
+use super::misfit::{axes_of, type_misfit};
+use super::typed::{Block, Expr, ExprKind, FieldType, Generic, GenericKind, LayerPath, Stmt, StmtKind, Type};
 use super::values::{Ty, TypedExpr, coerce};
 use crate::diagnostics::codes::{names, parameters, shapes};
 use crate::diagnostics::{Diagnostic, did_you_mean};
@@ -219,7 +219,7 @@ impl<'a> Body<'a> {
     /// Reports a name that is not known.
     pub(super) fn unknown_name(&mut self, name: &ast::Ident) {
         let layer = self.owner.map(|owner| self.items.layer(owner));
-        // Not collected: after many messages, nobody asks for it.
+        // Not collected: after many messages, it is not needed.
         let known = self
             .frames
             .iter()
@@ -302,7 +302,7 @@ impl<'a> Body<'a> {
                     && module.name == "random"
                     && self.lookup("random").is_none()
                 {
-                    self.diagnostics.push(not_available("`random`", span));
+                    self.no_random(module, name);
                     return TypedExpr::error(span);
                 }
                 let value = self.expr(base);
@@ -442,7 +442,7 @@ impl<'a> Body<'a> {
         let diagnostic = Diagnostic::error(shapes::BRANCHES, format!("the branches have the types {a} and {b}"))
             .at(y, b.to_string())
             .also(x, a.to_string());
-        let diagnostic = super::fit::type_misfit(diagnostic, b, a, &self.scope);
+        let diagnostic = type_misfit(diagnostic, b, a, &self.scope);
         self.diagnostics.push(diagnostic);
     }
 }
@@ -469,12 +469,4 @@ fn constant(generic: &Generic, span: Span) -> TypedExpr {
         GenericKind::Const { elem, .. } => TypedExpr::tensor(kind, elem, super::axes::Shape::scalar(), span),
         GenericKind::Dim { .. } => TypedExpr::error(span),
     }
-}
-
-/// How many axes a tensor has: `1 axis`, `2 axes`, `1 axis besides ..`.
-pub(super) fn axes_of(tensor: &Tensor) -> String {
-    let rest = tensor.shape.rest().is_some();
-    let known = tensor.shape.rank().saturating_sub(usize::from(rest));
-    let axes = if known == 1 { "1 axis".to_string() } else { format!("{known} axes") };
-    if rest { format!("{axes} besides `..`") } else { axes }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub(super) fn fields_of_layer(items: &mut Items<'_>, id: usize, diagnostics: &mut Diagnostics) {
     let Some(layer) = items.layers.get(id) else { return };
     let mut fields = Vec::with_capacity(layer.ast.fields.len());
-    // Names in the weights file, and those of states, which are none of its.
+    // Names in the weights file, and names of states, which are not in it.
     let (mut stored, mut kept): (BTreeMap<String, Span>, BTreeMap<String, Span>) = Default::default();
     for field in &layer.ast.fields {
         let stored_name = stored_name(field, diagnostics);

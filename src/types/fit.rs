@@ -2,7 +2,6 @@
 //!
 //! In: a checked value and what is needed. Out: the expression with literals settled, or the message that says what differs.
 
-use super::axes::Shape;
 use super::body::Body;
 use super::dims::DimScope;
 use super::typed::{Condition, Expr, ExprKind, Tensor, Type};
@@ -128,51 +127,4 @@ impl Body<'_> {
         );
         TypedExpr::error(span)
     }
-}
-
-/// Adds what helps to a message about a type that is not the wanted one: the dimensions that differ, and hints.
-pub(super) fn type_misfit(mut diagnostic: Diagnostic, have: &Ty, want: &Ty, scope: &DimScope) -> Diagnostic {
-    let (Ty::Tensor(have), Ty::Tensor(want)) = (have, want) else {
-        if let (Ty::Dim(_) | Ty::Float, Ty::Tensor(want)) = (have, want)
-            && !want.shape.is_scalar()
-        {
-            diagnostic = diagnostic.help(format!("`full<{}>(value, {})` has that shape", want.elem, want.shape));
-        }
-        return diagnostic;
-    };
-    if have.elem != want.elem {
-        diagnostic = diagnostic.help(format!("convert the elements: `cast<{}>(..)`", want.elem));
-    }
-    if have.shape == want.shape {
-        return diagnostic;
-    }
-    let mut differing: Vec<Dim> = Vec::new();
-    if have.shape.rank() == want.shape.rank() {
-        for (a, b) in have.shape.axes.iter().zip(&want.shape.axes) {
-            if a != b {
-                let told = a.dim().zip(b.dim()).is_some_and(|(a, b)| differing.contains(a) && differing.contains(b));
-                differing.extend([a.dim().cloned(), b.dim().cloned()].into_iter().flatten());
-                diagnostic = match (a.dim(), b.dim()) {
-                    (Some(a), Some(b)) if !told => diagnostic.note(scope.differ(a, b)),
-                    _ => diagnostic,
-                };
-            }
-        }
-        let transposed = |shape: &Shape| -> Option<Shape> {
-            let (front, back) = shape.split_last(2)?;
-            Some(front.followed_by(back.into_iter().rev()))
-        };
-        if transposed(&have.shape).as_ref() == Some(&want.shape) {
-            diagnostic = diagnostic.help("`.T` swaps the last two axes");
-        }
-    } else {
-        diagnostic = diagnostic.note(format!(
-            "{} has {}, {} has {}",
-            have.shape,
-            super::expr::axes_of(have),
-            want.shape,
-            super::expr::axes_of(want)
-        ));
-    }
-    scope.label_origins(diagnostic, &differing)
 }

@@ -74,7 +74,7 @@ impl Body<'_> {
         let at = self.diagnostics.iter().count();
         let operands = self.operands_alone(args);
         if self.diagnostics.iter().skip(at).any(|d| d.fixes.is_empty()) {
-            // What is wrong in the arguments comes first.
+            // Errors in the arguments come first.
             return Some(TypedExpr::error(span));
         }
         let message = format!("there is no function `{}`", name.name);
@@ -135,7 +135,7 @@ impl Body<'_> {
         name: &ast::Ident,
         args: &[ast::Arg],
     ) -> Option<TypedExpr> {
-        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
+        let row = builtins::find(&name.name);
         if row.is_none() && !idioms::is_known(&name.name) {
             return None;
         }
@@ -196,7 +196,7 @@ impl Body<'_> {
         let operands = self.operands_alone(args);
         let message = format!("there is no `{library}` here");
         let diagnostic = Diagnostic::error(names::UNKNOWN_NAME, message).at(base.span, "not found");
-        let row = builtins::find(&name.name).filter(|row| row.builtin != Builtin::Later);
+        let row = builtins::find(&name.name);
         Some(match row {
             Some(row) => {
                 let diagnostic = diagnostic.note("operations are called by their names alone");
@@ -251,7 +251,7 @@ impl Body<'_> {
     }
 
     /// A call of an operation with arguments as another library has them: a second one without a name, `dim` for
-    /// `axis`, `True`, a tuple of axes. One message tells the call as it is written here.
+    /// `axis`, `True`, a tuple of axes. One message shows the call as it is written here.
     pub(super) fn other_arguments(&mut self, row: &'static Row, args: &[ast::Arg], span: Span) -> Option<TypedExpr> {
         let Row { name: what, builtin, params, .. } = *row;
         let unnamed = args.iter().filter(|arg| arg.name.is_none()).nth(1).filter(|_| takes_named(builtin));
@@ -320,7 +320,7 @@ impl Body<'_> {
         if let Some((meaning, text)) = as_operand {
             let is_zero = second.value.kind == ExprKind::Int(0);
             let first = readings.is_empty() || is_zero;
-            // Of `sum(x, 1)` nobody means a sum of two.
+            // `sum(x, 1)` is never meant as a sum of two values.
             if !is_axis
                 || matches!(builtin, Builtin::Reduce(crate::scalar::ReduceKind::Max | crate::scalar::ReduceKind::Min))
             {

@@ -40,7 +40,7 @@ pub(super) fn conditions(scope: &mut DimScope, clauses: &[ast::Expr], diagnostic
                 continue;
             }
             for (fact, span) in facts {
-                // An equality that follows from the others is no news; one that has to be solved is.
+                // An equality that follows from the others is redundant; one that has to be solved is not.
                 if scope.decide(&fact) == Some(false) {
                     diagnostics.push(never_holds(&fact, span, &conditions));
                     continue;

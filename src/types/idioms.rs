@@ -1,7 +1,7 @@
 //! The words of other libraries, and how what they say is written here.
 //!
 //! In: the name of a function and its arguments. Out: the expression to write instead, in the author's own operands, or
-//! advice in general words where the operands do not tell.
+//! advice in general words where the operands do not decide.
 
 use super::axes::Shape;
 use super::body::Body;
@@ -404,8 +404,8 @@ pub(super) fn advice(body: &Body<'_>, name: &str, args: &[ast::Arg], types: &[Op
             return length(name, given.get(1, &["dim", "axis"]), tensor(0));
         }
         "topk" => {
-            helps.push("`top_k` is part of the language, but not available in this version");
-            None
+            let (x, k) = (given.get(0, &["input"]).map(text), given.get(1, &["k"]).map(text));
+            x.zip(k).map(|(x, k)| format!("top_k({x}, {k})"))
         }
         "outer" => {
             helps.push("give one an axis of length 1 and multiply: `rearrange(a, \"s -> s 1\") * b`");

@@ -5,9 +5,9 @@
 
 use super::axes::{Axis, Shape};
 use super::body::{Body, Named};
-use super::expr::axes_of;
 use super::items::not_available;
 use super::layer_refs::LayerRef;
+use super::misfit::axes_of;
 use super::typed::{Entry, ExprKind, Tensor};
 use super::values::{Ty, TypedExpr, dim_expr};
 use crate::diagnostics::codes::{names, parameters, shapes};
@@ -289,7 +289,7 @@ impl Body<'_> {
                 self.diagnostics.push(out(what));
                 return None;
             }
-            // Whether the axis is long enough is asked when a window is taken: a loop over an empty axis takes none.
+            // Whether the axis is long enough is checked when a window is taken: a loop over an empty axis takes none.
             if fact.right != *length {
                 self.require(fact, span, &|| out(what.clone()));
             }

@@ -1,20 +1,16 @@
 //! What a program declares: layers with their fields, functions with their signatures, each name known once.
 //!
-//! In: the syntax trees of the user's file and of the modules it uses. Out: [`Items`], in which every field and every
-//! signature has its types, so that bodies can be checked in any order. No body is looked at here.
+//! In: declarations, as `declare` collects them. Out: [`Items`], in which they are found by name.
 
 use super::dims::DimScope;
-use super::fields::fields_of_layer;
-use super::generics::generics_of_layer;
 use super::modules;
-use super::signatures::signature;
-use super::typed::{Condition, Field, FunctionId, Generic, LayerId, LayerKind, Tensor, Type};
-use crate::diagnostics::codes::{entries, names};
+use super::typed::{Condition, Field, FunctionId, Generic, LayerId, Tensor, Type};
+use crate::diagnostics::codes::names;
 use crate::diagnostics::{Diagnostic, Diagnostics, did_you_mean};
 use crate::scalar::Scalar;
 use crate::shape::Dim;
 use crate::source::Span;
-use crate::syntax::ast::{self, Ident, Item};
+use crate::syntax::ast::{self, Ident};
 use std::collections::BTreeMap;
 
 /// A source text and the names it sees.
@@ -159,186 +155,11 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Collects all declarations. The first files are those of the modules, in order of [`modules::MODULES`] as far as they
-/// are used; the last one is the user's.
-pub(super) fn collect<'a>(files: &'a [(Option<&'static str>, ast::File)], diagnostics: &mut Diagnostics) -> Items<'a> {
-    let mut items = Items::default();
-    for (path, file) in files {
-        declare(&mut items, *path, file, diagnostics);
-    }
-    for id in 0..items.layers.len() {
-        generics_of_layer(&mut items, id, diagnostics);
-    }
-    for id in 0..items.layers.len() {
-        fields_of_layer(&mut items, id, diagnostics);
-    }
-    for id in 0..items.functions.len() {
-        signature(&mut items, id, diagnostics);
-    }
-    items
-}
-
-/// The modules that a file uses, by path, each once; unknown ones are reported.
-pub(super) fn used_modules(file: &ast::File, diagnostics: &mut Diagnostics) -> Vec<&'static modules::Module> {
-    let mut used: Vec<&'static modules::Module> = Vec::new();
-    for item in &file.items {
-        let Item::Use(item) = item else { continue };
-        let parts: Vec<&str> = item.path.iter().map(|part| part.name.as_str()).collect();
-        let path = parts.join(".");
-        match modules::MODULES.iter().find(|module| module.path == path) {
-            Some(module) if used.iter().all(|other| other.path != module.path) => used.push(module),
-            Some(_) => {}
-            None => {
-                let span = item.path.iter().map(|part| part.span).reduce(Span::to).unwrap_or(item.span);
-                let mut diagnostic = Diagnostic::error(names::UNKNOWN_MODULE, format!("there is no module `{path}`"))
-                    .at(span, "not found");
-                if let Some(near) = did_you_mean(&path, modules::MODULES.iter().map(|module| module.path)) {
-                    diagnostic = diagnostic.help(format!("did you mean `{near}`?"));
-                } else {
-                    let list: Vec<String> = modules::MODULES.iter().map(|m| format!("`{}`", m.path)).collect();
-                    diagnostic = diagnostic.note(format!("the modules are {}", list.join(", ")));
-                }
-                diagnostics.push(diagnostic);
-            }
-        }
-    }
-    used
-}
-
 /// The message for a second declaration of a name.
 pub(super) fn duplicate(what: &str, name: &Ident, first: Span) -> Diagnostic {
     Diagnostic::error(names::DUPLICATE, format!("{what} `{}` is declared twice", name.name))
         .at(name.span, "declared again")
         .also(first, "first declared here")
-}
-
-pub(super) fn declare<'a>(
-    items: &mut Items<'a>,
-    path: Option<&'static str>,
-    file: &'a ast::File,
-    diagnostics: &mut Diagnostics,
-) {
-    let index = items.modules.len();
-    let mut ignored = Diagnostics::new();
-    let used = used_modules(file, &mut ignored);
-    let uses = (0..items.modules.len())
-        .filter(|i| items.modules.get(*i).is_some_and(|m| used.iter().any(|u| Some(u.path) == m.path)))
-        .collect();
-    let mut module = Module { path, uses, layers: BTreeMap::new(), functions: BTreeMap::new() };
-    let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
-    for item in &file.items {
-        let name = match item {
-            Item::Use(_) => continue,
-            Item::Layer(layer) => &layer.name,
-            Item::Function(function) => &function.name,
-        };
-        let first = seen.get(name.name.as_str()).copied();
-        match first {
-            Some(first) => diagnostics.push(duplicate("the name", name, first)),
-            None => {
-                seen.insert(&name.name, name.span);
-            }
-        }
-        match item {
-            Item::Use(_) => {}
-            Item::Layer(layer) => {
-                let id = LayerId(items.layers.len() as u32);
-                if first.is_none() {
-                    module.layers.insert(&layer.name.name, id);
-                }
-                let functions = layer.functions.iter().map(|f| new_function(items, f, index, Some(id))).collect();
-                items.layers.push(LayerItem {
-                    ast: layer,
-                    module: index,
-                    generics: Vec::new(),
-                    scope: DimScope::default(),
-                    own: Vec::new(),
-                    fields: Vec::new(),
-                    functions,
-                });
-                members(layer, diagnostics);
-            }
-            Item::Function(function) => {
-                let id = new_function(items, function, index, None);
-                if first.is_none() {
-                    module.functions.insert(&function.name.name, id);
-                }
-                if function.is_pub {
-                    diagnostics.push(pub_outside(function, "it is outside of a model"));
-                }
-            }
-        }
-    }
-    items.modules.push(module);
-}
-
-pub(super) fn pub_outside(function: &ast::Function, why: &str) -> Diagnostic {
-    Diagnostic::error(entries::PUB_OUTSIDE, format!("`pub fn {}` is not an entry point: {why}", function.name.name))
-        .at(function.name.span, "only the `pub fn`s of a model are entry points")
-        .help("remove `pub`")
-}
-
-pub(super) fn new_function<'a>(
-    items: &mut Items<'a>,
-    ast: &'a ast::Function,
-    module: usize,
-    owner: Option<LayerId>,
-) -> FunctionId {
-    let id = FunctionId(items.functions.len() as u32);
-    items.functions.push(FunctionItem {
-        ast,
-        module,
-        owner,
-        generics: Vec::new(),
-        scope: DimScope::default(),
-        dims: Vec::new(),
-        params: Vec::new(),
-        defaults: Vec::new(),
-        result: None,
-        own: Vec::new(),
-    });
-    id
-}
-
-/// Could a part of this place not be read?
-fn is_unread(place: Span, diagnostics: &Diagnostics) -> bool {
-    let inside = |span: Span| span.file == place.file && place.start <= span.start && span.start <= place.end;
-    diagnostics.iter().any(|d| d.code.is_unread() && d.primary.as_ref().is_some_and(|label| inside(label.span)))
-}
-
-/// What can be said of a layer's members by their names alone.
-pub(super) fn members(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
-    let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
-    let fields = layer.fields.iter().map(|field| &field.name);
-    for name in fields.chain(layer.functions.iter().map(|function| &function.name)) {
-        match seen.get(name.name.as_str()) {
-            Some(first) => diagnostics.push(duplicate("the name", name, *first)),
-            None => {
-                seen.insert(&name.name, name.span);
-            }
-        }
-    }
-    if layer.kind == LayerKind::Layer {
-        for function in layer.functions.iter().filter(|function| function.is_pub) {
-            let why = format!("`{}` is a layer, not a model", layer.name.name);
-            diagnostics.push(pub_outside(function, &why));
-        }
-    } else if !layer.functions.iter().any(|function| function.is_pub) && !is_unread(layer.span, diagnostics) {
-        let name = &layer.name;
-        let mut diagnostic =
-            Diagnostic::error(entries::NO_ENTRY, format!("the model `{}` has no entry point", name.name))
-                .at(name.span, "no `pub fn` in this model");
-        if let Some(function) = layer.functions.first() {
-            diagnostic = diagnostic.help(format!("write `pub fn {}`", function.name.name));
-        }
-        diagnostics.push(diagnostic);
-    }
-    for attribute in &layer.attributes {
-        diagnostics.push(unknown_attribute(&attribute.name, false));
-    }
-    for attribute in layer.functions.iter().flat_map(|function| &function.attributes) {
-        diagnostics.push(unknown_attribute(&attribute.name, false));
-    }
 }
 
 pub(super) fn unknown_attribute(name: &Ident, on_field: bool) -> Diagnostic {

@@ -53,7 +53,7 @@ impl Body<'_> {
             ("range" | "arange", [start, end]) => (Some(*start), *end),
             _ => return None,
         };
-        // What is wrong with the ends comes first, so that it is told with them.
+        // Errors in the bounds come first, so that they are reported together.
         for end in start.iter().chain([&end]) {
             self.expr(end);
         }
@@ -104,7 +104,7 @@ impl Body<'_> {
             let local = self.locals.get(id.0 as usize);
             local.is_some_and(|local| assigned::reads(condition, &local.name))
         };
-        // A condition that a call or a state decides may change without an assignment that is seen here.
+        // A condition that depends on a call or a state may change without an assignment that is visible here.
         let local = |name: &str| self.locals.iter().any(|local| local.name == name);
         let method = |name: &str| self.owner.is_some_and(|owner| self.items.method(owner, name).is_some());
         let computes = |name: &str| builtins::find(name).is_some() && !local(name) && !method(name);
@@ -132,7 +132,7 @@ impl Body<'_> {
         None
     }
 
-    /// Reports what stands after a `break`; true once it is told.
+    /// Reports what stands after a `break`; true once it is reported.
     pub(super) fn unreached(&mut self, span: Span, last: Span) -> bool {
         self.diagnostics.push(
             Diagnostic::error(shapes::UNREACHED, "nothing reaches this")

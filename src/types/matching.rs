@@ -38,7 +38,7 @@ struct Deferred {
 pub(super) enum Unfit {
     /// Another number of axes.
     Rank,
-    /// A dimension differs: what the signature asks for, over the caller's names, and what is given.
+    /// A dimension differs: what the signature requires, over the caller's names, and what is given.
     Dim {
         /// The axis of the declared shape.
         axis: usize,
@@ -51,7 +51,7 @@ pub(super) enum Unfit {
     },
     /// The leading dimensions of this argument and of an earlier one do not broadcast.
     Lead(Misfit),
-    /// A name cannot be solved for: the quotient that is not whole by the facts.
+    /// A name cannot be solved for: the quotient that is not an integer by the facts.
     NotWhole {
         /// The axis of the declared shape.
         axis: usize,
@@ -201,7 +201,7 @@ impl Matching {
     }
 }
 
-/// How a name without a value is spelled while it has none.
+/// How a name without a value is written while it has none.
 fn open(name: &str) -> String {
     format!("?{name}")
 }

@@ -22,6 +22,7 @@ pub mod axes;
 mod body;
 mod builtins;
 mod calls;
+mod declare;
 mod dims;
 pub mod dump;
 mod expr;
@@ -37,6 +38,7 @@ mod layer_refs;
 mod lengths;
 mod loops;
 mod matching;
+mod misfit;
 pub mod modules;
 mod operators;
 mod parts;
@@ -44,6 +46,7 @@ pub mod pattern;
 mod patterns;
 mod reductions;
 mod reference;
+mod selection;
 mod signatures;
 mod statements;
 pub mod typed;
@@ -66,12 +69,12 @@ pub fn check(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagno
 
 fn check_here(file: &ast::File, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> typed::Program {
     let mut files: Vec<(Option<&'static str>, ast::File)> = Vec::new();
-    for module in items::used_modules(file, diagnostics) {
+    for module in declare::used_modules(file, diagnostics) {
         let id = sources.add(module.file, module.text);
         files.push((Some(module.path), syntax::parse(id, module.text, diagnostics)));
     }
     files.push((None, file.clone()));
-    let items = items::collect(&files, diagnostics);
+    let items = declare::collect(&files, diagnostics);
     let layer_conditions = finish::layers(&items, diagnostics);
     let mut checked = bodies(&items, sources, diagnostics);
     let calls: Vec<Vec<body::MadeCall>> = checked.iter_mut().map(|body| std::mem::take(&mut body.calls)).collect();

@@ -14,7 +14,10 @@ pub struct Module {
 }
 
 /// Every module, by path.
-pub const MODULES: &[Module] = &[Module { path: "std.nn", file: "std/nn.attn", text: include_str!("std/nn.attn") }];
+pub const MODULES: &[Module] = &[
+    Module { path: "std.nn", file: "std/nn.attn", text: include_str!("std/nn.attn") },
+    Module { path: "std.random", file: "std/random.attn", text: include_str!("std/random.attn") },
+];
 
 /// The module of a path (`std.nn`), or of its last part (`nn`).
 pub fn module(name: &str) -> Option<&'static Module> {

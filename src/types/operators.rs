@@ -154,7 +154,14 @@ impl Body<'_> {
             },
             BinaryOp::Max => a.max_with(b),
             BinaryOp::Min => a.min_with(b),
-            BinaryOp::Pow | BinaryOp::And | BinaryOp::Or => return None,
+            BinaryOp::Pow
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::ShiftLeft
+            | BinaryOp::ShiftRight => return None,
         };
         Some(TypedExpr::dim(self.scope.canonical(dim), span))
     }
@@ -269,7 +276,14 @@ impl Body<'_> {
 
     fn elem_kind(&mut self, text: &str, op_span: Span, op: Elementwise, left: &TypedExpr, right: &TypedExpr) {
         let logic = matches!(op, Elementwise::Binary(op) if op.is_logical());
-        let wanted = if logic { "`bool`" } else { "numbers" };
+        let bits = matches!(op, Elementwise::Binary(op) if op.is_of_bits());
+        let wanted = if logic {
+            "`bool`"
+        } else if bits {
+            "integers"
+        } else {
+            "numbers"
+        };
         let shown = |value: &TypedExpr| value.ty.to_string();
         let mut diagnostic = Diagnostic::error(
             shapes::ELEM_KIND,
@@ -280,6 +294,8 @@ impl Body<'_> {
         .also(right.span(), shown(right));
         diagnostic = if logic {
             diagnostic.help("compare first: `x != 0`")
+        } else if bits {
+            diagnostic.help("`cast<i32>(..)` converts; `and`, `or`, `not` combine `bool`")
         } else {
             diagnostic.help("`cast<f32>(..)` converts `true` to 1; `and`, `or`, `not` combine `bool`")
         };
@@ -357,7 +373,7 @@ impl Body<'_> {
                 return Some(format!("transpose one side: `{shown}.T` has shape {turned}"));
             }
         }
-        // One axis, equal to an axis of the other that is not its last: it wants axes of length 1 after it.
+        // One axis, equal to an axis of the other that is not its last: it needs axes of length 1 after it.
         let [Axis::Dim(dim)] = own.shape.axes.as_slice() else { return None };
         let at = other.shape.axes.iter().rposition(|axis| axis.dim() == Some(dim))?;
         let behind = other.shape.rank().checked_sub(at + 1)?;

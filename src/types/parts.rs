@@ -4,7 +4,7 @@
 
 use super::axes::Shape;
 use super::body::Body;
-use super::fit::type_misfit;
+use super::misfit::type_misfit;
 use super::typed::{Expr, ExprKind, Tensor, Type};
 use super::values::{Ty, TypedExpr};
 use crate::diagnostics::Diagnostic;

@@ -1,7 +1,7 @@
 //! `rearrange` and `einsum`: their patterns against the shapes of their operands.
 //!
 //! In: a pattern as text and the operands. Out: the typed operation, with the length of every name in the pattern. A
-//! length that is not given is the quotient of the axis by the others, which a fact must prove to be whole.
+//! length that is not given is the quotient of the axis by the others, which a fact must prove to be an integer.
 
 use std::collections::BTreeMap;
 

@@ -196,9 +196,13 @@ impl Body<'_> {
         let x_span = x.span;
         let Some((tensor, x)) = self.tensor_arg(x) else { return TypedExpr::error(span) };
         let axis = self.axis_arg(axis, -1, &tensor, x_span);
-        if !tensor.elem.is_float() {
-            self.needs_floats(what, &tensor, x_span);
-            return TypedExpr::error(span);
+        match op {
+            AxisOp::Softmax | AxisOp::LogSoftmax if !tensor.elem.is_float() => {
+                self.needs_floats(what, &tensor, x_span);
+                return TypedExpr::error(span);
+            }
+            AxisOp::Cumsum if !self.has_numbers(what, &tensor, x_span) => return TypedExpr::error(span),
+            AxisOp::Softmax | AxisOp::LogSoftmax | AxisOp::Cumsum => {}
         }
         let Some(axis) = axis else { return TypedExpr::error(span) };
         TypedExpr::tensor(ExprKind::Along(op, Box::new(x), axis), tensor.elem, tensor.shape, span)

@@ -34,7 +34,7 @@ pub fn operations() -> Vec<Operation> {
     });
     let binary = BinaryOp::ALL.iter().filter_map(|op| Some(operation(format!("a {} b", op.symbol()?), op.meaning())));
     let comparisons = CmpOp::ALL.iter().map(|op| operation(format!("a {} b", op.symbol()), op.meaning()));
-    let calls = builtins::available().map(|row| match row.builtin {
+    let calls = builtins::all().map(|row| match row.builtin {
         Builtin::Reduce(_) | Builtin::Along(_) => {
             operation(form(row), &format!("{}; the last axis by default", row.summary))
         }

@@ -294,12 +294,12 @@ pub(super) fn unsolvable(
     }
     let fixed = scope.names.keys().filter(|name| !dims.contains(name));
     let mut matching = super::matching::Matching::new(fixed.map(|name| (name.clone(), Dim::symbol(name))));
-    // What a call may omit binds nothing.
+    // An argument that may be omitted binds no dimension.
     let needed = params.iter().zip(&ast.params).filter(|(_, param)| param.default.is_none());
     let shapes = || needed.clone().filter_map(|(tensor, _)| tensor.as_ref()).map(|tensor| &tensor.shape);
     let facts = crate::shape::Facts::default();
     for (index, shape) in shapes().enumerate() {
-        // Matched with itself: only what can be solved for gets a value. Divisions are the call's business.
+        // Matched with itself: only what can be solved for gets a value. Divisions are checked at the call.
         let _ = matching.argument(index, shape, shape, &facts);
     }
     let _ = matching.finish(&facts);

@@ -5,8 +5,8 @@
 use super::assigned;
 use super::axes::Shape;
 use super::body::{Binding, Body, Named};
-use super::fit::type_misfit;
 use super::items::{duplicate, not_available};
+use super::misfit::type_misfit;
 use super::signatures::{Rest, value_type};
 use super::typed::{Entry, Expr, ExprKind, Field, FieldType, LayerPath, Pattern, Stmt, StmtKind, Tensor, Type};
 use super::values::{Ty, TypedExpr, scalar};
@@ -166,7 +166,7 @@ impl Body<'_> {
             self.poison(pattern);
             return None;
         }
-        // A `var` has one type for good.
+        // The type of a `var` never changes.
         let ty = if is_var { value.ty.settled().as_ref().map_or(Ty::Error, Ty::of) } else { value.ty.clone() };
         let pattern = self.bind_pattern(pattern, &ty, is_var, value.span())?;
         Some(StmtKind::Set { pattern, value: value.expr })

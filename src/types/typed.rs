@@ -530,6 +530,59 @@ pub enum ExprKind {
     },
     /// Along an axis.
     Along(AxisOp, Box<Expr>, usize),
+    /// The first elements along an axis in order, equal ones in the order of their indices.
+    Ordered {
+        /// What is taken of them.
+        order: Order,
+        /// The operand.
+        x: Box<Expr>,
+        /// The axis.
+        axis: usize,
+        /// The greatest first?
+        descending: bool,
+        /// How many.
+        first: Dim,
+    },
+    /// Of each line along an axis the elements at the indices of the same line of another tensor.
+    TakeAlong {
+        /// The operand.
+        x: Box<Expr>,
+        /// The indices; its other axes are those of the operand.
+        at: Box<Expr>,
+        /// The axis.
+        axis: usize,
+    },
+    /// Windows of an axis, which becomes two: how many there are, and how long they are.
+    Windows {
+        /// The operand.
+        x: Box<Expr>,
+        /// The axis.
+        axis: usize,
+        /// From one window to the next.
+        stride: Dim,
+    },
+    /// Each so-manieth element of an axis, from the first on.
+    Every {
+        /// The operand.
+        x: Box<Expr>,
+        /// The axis.
+        axis: usize,
+        /// From one element to the next.
+        step: Dim,
+    },
+    /// A tensor with slices along an axis written at indices, or added there, in the order of the indices.
+    Scatter {
+        /// The tensor.
+        x: Box<Expr>,
+        /// The indices.
+        at: Box<Expr>,
+        /// The slices: the axes of the indices take the axis's place. It has that shape, or broadcasts to it.
+        value: Box<Expr>,
+        /// The axis.
+        axis: usize,
+        /// Are they added?
+        add: bool,
+    },
     /// A call.
     Call(Box<Call>),
     /// Several values.
@@ -547,6 +600,17 @@ pub enum ExprKind {
     },
     /// A block with a value.
     Block(Block),
+}
+
+/// What is taken of elements in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The elements.
+    Values,
+    /// Their indices.
+    Places,
+    /// The elements and their indices, as a tuple.
+    Both,
 }
 
 /// What is taken of an axis.

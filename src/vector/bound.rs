@@ -7,9 +7,9 @@
 pub enum Bound {
     /// Units in the last place of the correctly rounded result.
     Ulp(f64),
-    /// Either this many units in the last place, or so much in absolute terms.
+    /// Either this many units in the last place, or this absolute error.
     UlpOr(f64, f64),
-    /// Either this part of the result, or so much in absolute terms.
+    /// Either this part of the result, or this absolute error.
     RelativeOr(f64, f64),
 }
 

@@ -1,11 +1,15 @@
 //! Inlines and expands a function of the library to the straight-line code that a back end prints.
 //!
 //! In: a function's name and the machine's features. Out: a [`Function`] without calls and polynomials, and without `fma`
-//! where there is none. Three rewrites, in one walk:
+//! where there is none; made once for each set of features. Three rewrites, in one walk:
 //!
 //! * a call is replaced by the body of what it calls, of the version for these features;
 //! * a polynomial becomes Horner's scheme: `c[n]`, then `sum * x + c[i]` downwards;
 //! * `fma` and `fnma` become a product and a sum or difference where the machine has no such instruction.
+
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
+use std::sync::OnceLock;
 
 pub use super::verify::shift;
 use super::{Features, Function, Inst, Op, Type, Value, library};
@@ -22,7 +26,21 @@ pub struct Expanded {
     pub needs: Vec<Need>,
 }
 
-/// The function of this name for a machine with these features. ([`library::expanded`] keeps what it makes.)
+/// What is computed once, or why it cannot be.
+type Once<T> = OnceLock<Result<T, String>>;
+
+/// The function that a file is named after, as a machine with these features computes it.
+///
+/// # Errors
+/// No such function, none for these features, one that calls itself: in words.
+pub fn expanded(name: &str, features: Features) -> Result<&'static Expanded, String> {
+    static MADE: [[Once<Expanded>; Features::SETS]; library::COUNT] =
+        [const { [const { OnceLock::new() }; Features::SETS] }; library::COUNT];
+    let made = MADE[library::number(name)?][features.number()].get_or_init(|| expand(name, features));
+    made.as_ref().map_err(Clone::clone)
+}
+
+/// The function of this name for a machine with these features. ([`expanded`] keeps what it makes.)
 ///
 /// # Errors
 /// No such function, none for these features, one that calls itself: in words.
@@ -67,7 +85,7 @@ fn needs(f: &Function) -> Vec<Need> {
     };
     note(f.result, Need::Value);
     for inst in &f.insts {
-        let is_shift = matches!(inst.op, Op::ShiftLeft | Op::ShiftSigned | Op::ShiftRight);
+        let is_shift = inst.op.is_shift();
         for (i, v) in inst.operands.iter().enumerate() {
             note(*v, if is_shift && i == 1 { Need::Number } else { Need::Value });
         }

@@ -87,7 +87,7 @@ fn operation(op: &Op, x: [u32; 3]) -> Result<u32, String> {
             }
         }
         Op::Const(bits) => *bits,
-        Op::Polynomial(_) | Op::Call(_) => return Err(format!("{} is to be expanded first", op.name())),
+        Op::Polynomial(_) | Op::Call(_) => return Err(format!("{} is to be expanded first", op.info().name)),
     })
 }
 

@@ -1,12 +1,10 @@
 //! The elementary functions: `functions/NAME.vec` has `@NAME`, and its parts, `@NAME.part`.
 //!
 //! In: the files, which the build script lists. Out: functions by name, as they are written or as a machine computes them, and
-//! which operation on elements is which function. A file is read when one of its functions is first requested, and a
-//! function is expanded once for each set of features.
+//! which operation on elements is which function. A file is read when one of its functions is first requested.
 
 use std::sync::OnceLock;
 
-use super::expand::{Expanded, expand};
 use super::{Features, Function, Type, text};
 use crate::scalar::{BinaryOp, UnaryOp};
 
@@ -37,13 +35,17 @@ pub fn binary(op: BinaryOp, ty: Type) -> Option<&'static str> {
     }
 }
 
-fn place(name: &str) -> Result<usize, String> {
+/// How many files there are.
+pub(super) const COUNT: usize = FILES.len();
+
+/// The number of a file.
+pub(super) fn number(name: &str) -> Result<usize, String> {
     FILES.binary_search_by(|(file, _)| (*file).cmp(name)).map_err(|_| format!("there is no function @{name}"))
 }
 
 /// The text of a file.
 pub fn source(name: &str) -> Option<&'static str> {
-    place(name).ok().map(|at| FILES[at].1)
+    number(name).ok().map(|at| FILES[at].1)
 }
 
 /// All versions of all functions of a file.
@@ -52,12 +54,12 @@ pub fn source(name: &str) -> Option<&'static str> {
 /// No such file; a text that is wrong.
 pub fn file(name: &str) -> Result<&'static [Function], String> {
     static READ: [Once<Vec<Function>>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
-    let at = place(name)?;
+    let at = number(name)?;
     let read = READ[at].get_or_init(|| text::parse(FILES[at].1).map_err(|e| format!("{name}.vec:{e}")));
     read.as_deref().map_err(Clone::clone)
 }
 
-/// The version of a function for a machine with these features: the first of its file that asks for no others.
+/// The version of a function for a machine with these features: the first of its file that requires no others.
 ///
 /// # Errors
 /// No such function, none for these features.
@@ -65,15 +67,4 @@ pub fn version(name: &str, features: Features) -> Result<&'static Function, Stri
     let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
     let found = file(stem)?.iter().find(|f| f.name == name && features.include(f.requires));
     found.ok_or_else(|| format!("there is no function @{name} for a machine with ({})", features.names().join(", ")))
-}
-
-/// The function that a file is named after, as a machine with these features computes it.
-///
-/// # Errors
-/// As [`expand`].
-pub fn expanded(name: &str, features: Features) -> Result<&'static Expanded, String> {
-    static MADE: [[Once<Expanded>; Features::SETS]; FILES.len()] =
-        [const { [const { OnceLock::new() }; Features::SETS] }; FILES.len()];
-    let made = MADE[place(name)?][features.number()].get_or_init(|| expand(name, features));
-    made.as_ref().map_err(Clone::clone)
 }

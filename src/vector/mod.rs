@@ -32,6 +32,7 @@ pub mod interp;
 pub mod library;
 pub mod op;
 pub mod routine;
+mod rules;
 pub mod text;
 mod verify;
 
@@ -53,6 +54,9 @@ pub enum Type {
 }
 
 impl Type {
+    /// All of them.
+    pub const ALL: [Type; 3] = [Type::F32, Type::I32, Type::Mask];
+
     /// Name in the text form.
     pub fn name(self) -> &'static str {
         match self {
@@ -64,7 +68,7 @@ impl Type {
 
     /// The type of this name.
     pub fn from_name(name: &str) -> Option<Type> {
-        [Type::F32, Type::I32, Type::Mask].into_iter().find(|t| t.name() == name)
+        Type::ALL.into_iter().find(|t| t.name() == name)
     }
 }
 
@@ -168,7 +172,7 @@ pub struct Function {
     pub result_type: Type,
     /// What its result may be off by; parts of functions say nothing.
     pub bound: Option<Bound>,
-    /// What this body asks of a machine.
+    /// What this body requires of a machine.
     pub requires: Features,
     /// Its instructions; each may use parameters and the results of those before it.
     pub insts: Vec<Inst>,

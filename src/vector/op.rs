@@ -1,121 +1,200 @@
-//! The operations of the vector IR: one row each, from which the text form, the verifier and the list are made.
+//! The operations of elementary functions, declared once.
 //!
-//! Floats follow IEEE 754, rounding to nearest with ties to even; subnormals count.
+//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
+//! operands, what a machine must have for it, type rule, meaning. Floats follow IEEE 754, rounding to nearest with ties to
+//! even; subnormals count. Operands are `a`, `b` and `c`.
 
-use super::{Features, Type};
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
-/// The types of operands and of the result.
+use super::{Features, Type, rules};
+use crate::ssa::Effects;
+use crate::table::{Attributes, Given, operations};
+
+/// What a machine must have for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signature {
-    /// Of the operands, in order.
-    pub operands: &'static [Type],
-    /// Of the result.
-    pub result: Type,
+pub enum Needs {
+    /// What every machine has. (`fma` and `fnma` are expanded where there is no such instruction.)
+    Plain,
+    /// Rounding to integers.
+    Round,
+    /// Scaling by powers of two.
+    Scale,
 }
 
-/// Declares the operations without attributes: variant, name, operands, result, meaning.
-macro_rules! operations {
-    ($($variant:ident $name:literal ($($operand:ident)*) $result:ident $meaning:literal;)*) => {
-        /// What is done to each lane.
-        #[derive(Clone, Debug, PartialEq)]
-        pub enum Op {
-            $(#[doc = $meaning] $variant,)*
-            /// `const`: the same 32 bits in every lane, of type `f32` or `i32`.
-            Const(u32),
-            /// `polynomial`: `c[0] + c[1] a + c[2] a^2 + ..` by Horner's scheme, each step a `fma` (or a product and a sum).
-            Polynomial(Vec<f32>),
-            /// `call`: a function of the library.
-            Call(String),
+impl Needs {
+    /// As features.
+    pub fn features(self) -> Features {
+        match self {
+            Needs::Plain => Features::PLAIN,
+            Needs::Round => Features { round: true, ..Features::PLAIN },
+            Needs::Scale => Features { scale: true, ..Features::PLAIN },
         }
-
-        impl Op {
-            /// Every operation without attributes.
-            pub const PLAIN: &'static [Op] = &[$(Op::$variant,)*];
-
-            /// Name in the text form.
-            pub fn name(&self) -> &'static str {
-                match self {
-                    $(Op::$variant => $name,)*
-                    Op::Const(_) => "const",
-                    Op::Polynomial(_) => "polynomial",
-                    Op::Call(_) => "call",
-                }
-            }
-
-            /// What it means, in a line.
-            pub fn meaning(&self) -> &'static str {
-                match self {
-                    $(Op::$variant => $meaning,)*
-                    Op::Const(_) => "the same number in every lane",
-                    Op::Polynomial(_) => "a polynomial of `a`, lowest coefficient first, by Horner's scheme",
-                    Op::Call(_) => "a function of the library",
-                }
-            }
-
-            /// The types, where the operation alone decides them: of `const` and `call` something else does.
-            pub fn signature(&self) -> Option<Signature> {
-                match self {
-                    $(Op::$variant => {
-                        Some(Signature { operands: &[$(Type::$operand,)*], result: Type::$result })
-                    })*
-                    Op::Polynomial(_) => Some(Signature { operands: &[Type::F32], result: Type::F32 }),
-                    Op::Const(_) | Op::Call(_) => None,
-                }
-            }
-        }
-    };
+    }
 }
+
+/// What is done to each lane.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// The sum.
+    Add,
+    /// The difference.
+    Sub,
+    /// The product.
+    Mul,
+    /// The quotient.
+    Div,
+    /// `a * b + c`, rounded once where the machine can, else twice.
+    Fma,
+    /// `c - a * b`, rounded once where the machine can, else twice.
+    Fnma,
+    /// `a < b ? a : b`.
+    Min,
+    /// `a > b ? a : b`.
+    Max,
+    /// The square root.
+    Sqrt,
+    /// The opposite.
+    Neg,
+    /// Without its sign.
+    Abs,
+    /// With the sign of a negative number.
+    NegAbs,
+    /// The magnitude of one with the sign of the other.
+    CopySign,
+    /// The largest integer at most the operand.
+    Floor,
+    /// What is left above [`Op::Floor`].
+    Fraction,
+    /// Times a power of two.
+    Scale,
+    /// The nearest integer.
+    Nearest,
+    /// Rounded towards 0.
+    Truncate,
+    /// The nearest float of an integer.
+    ToFloat,
+    /// The bits of a float.
+    Bits,
+    /// The float of these bits.
+    FromBits,
+    /// The sum of integers, wrapping.
+    AddI,
+    /// Their difference, wrapping.
+    SubI,
+    /// The low half of their product.
+    MulI,
+    /// The high half of their product, unsigned.
+    MulHigh,
+    /// Bitwise and.
+    AndI,
+    /// Bitwise exclusive or.
+    XorI,
+    /// Shifted left by a constant.
+    ShiftLeft,
+    /// Shifted right by a constant, arithmetically.
+    ShiftSigned,
+    /// Shifted right by a constant, logically.
+    ShiftRight,
+    /// Is a float less?
+    Less,
+    /// Are floats equal?
+    Equal,
+    /// Is a signed integer less?
+    LessI,
+    /// One of two floats.
+    Select,
+    /// One of two integers.
+    SelectI,
+    /// The same 32 bits in every lane, of type `f32` or `i32`.
+    Const(u32),
+    /// `c[0] + c[1] a + c[2] a^2 + ..` by Horner's scheme, each step a `fma` (or a product and a sum).
+    Polynomial(Vec<f32>),
+    /// A function of the library.
+    Call(String),
+}
+
+const NONE: Effects = Effects::NONE;
 
 operations! {
-    Add "add" (F32 F32) F32 "`a + b`";
-    Sub "sub" (F32 F32) F32 "`a - b`";
-    Mul "mul" (F32 F32) F32 "`a * b`";
-    Div "div" (F32 F32) F32 "`a / b`";
-    Fma "fma" (F32 F32 F32) F32 "`a * b + c`, rounded once where the machine can, else twice";
-    Fnma "fnma" (F32 F32 F32) F32 "`c - a * b`, rounded once where the machine can, else twice";
-    Min "min" (F32 F32) F32 "`a < b ? a : b`: `b` where either is NaN";
-    Max "max" (F32 F32) F32 "`a > b ? a : b`: `b` where either is NaN";
-    Sqrt "sqrt" (F32) F32 "the square root";
-    Neg "neg" (F32) F32 "`-a`";
-    Abs "abs" (F32) F32 "`a` without its sign";
-    NegAbs "neg_abs" (F32) F32 "`-|a|`";
-    CopySign "copysign" (F32 F32) F32 "the magnitude of `a` with the sign of `b`";
-    Floor "floor" (F32) F32 "the largest integer at most `a`; needs `round`";
-    Fraction "fraction" (F32) F32 "`a - floor(a)`, rounded down, so that it is below 1; -0 of integers, 0 of infinities; needs `scale`";
-    Scale "scale" (F32 F32) F32 "`a * 2^floor(b)`, rounded once; needs `scale`";
-    Nearest "nearest" (F32) I32 "the nearest integer, ties to even; the least `i32` of NaN and of what does not fit; needs `round`";
-    Truncate "truncate" (F32) I32 "rounded towards 0; the nearest `i32` of what does not fit, 0 of NaN";
-    ToFloat "to_float" (I32) F32 "the nearest float of an integer";
-    Bits "bits" (F32) I32 "the bits of a float";
-    FromBits "from_bits" (I32) F32 "the float of these bits";
-    AddI "iadd" (I32 I32) I32 "`a + b`, wrapping";
-    SubI "isub" (I32 I32) I32 "`a - b`, wrapping";
-    MulI "imul" (I32 I32) I32 "`a * b`, wrapping: the low 32 bits of the product";
-    MulHigh "umulh" (I32 I32) I32 "the high 32 bits of the product of `a` and `b` as unsigned integers";
-    AndI "iand" (I32 I32) I32 "bitwise and";
-    XorI "ixor" (I32 I32) I32 "bitwise exclusive or";
-    ShiftLeft "shl" (I32 I32) I32 "`a` shifted left by the constant `b`";
-    ShiftSigned "ashr" (I32 I32) I32 "`a` shifted right by the constant `b`, the sign coming in";
-    ShiftRight "lshr" (I32 I32) I32 "`a` shifted right by the constant `b`, zeros coming in";
-    Less "lt" (F32 F32) Mask "`a < b`";
-    Equal "eq" (F32 F32) Mask "`a == b`";
-    LessI "ilt" (I32 I32) Mask "`a < b`, signed";
-    Select "select" (Mask F32 F32) F32 "`a ? b : c`";
-    SelectI "iselect" (Mask I32 I32) I32 "`a ? b : c`";
+    Op of Needs, types Type;
+
+    Add "add", ["a", "b"], [], Plain NONE, Computed rules::floats, "`a + b`";
+    Sub "sub", ["a", "b"], [], Plain NONE, Computed rules::floats, "`a - b`";
+    Mul "mul", ["a", "b"], [], Plain NONE, Computed rules::floats, "`a * b`";
+    Div "div", ["a", "b"], [], Plain NONE, Computed rules::floats, "`a / b`";
+    Fma "fma", ["a", "b", "c"], [], Plain NONE, Computed rules::floats,
+        "`a * b + c`, rounded once where the machine can, else twice";
+    Fnma "fnma", ["a", "b", "c"], [], Plain NONE, Computed rules::floats,
+        "`c - a * b`, rounded once where the machine can, else twice";
+    Min "min", ["a", "b"], [], Plain NONE, Computed rules::floats, "`a < b ? a : b`: `b` where either is NaN";
+    Max "max", ["a", "b"], [], Plain NONE, Computed rules::floats, "`a > b ? a : b`: `b` where either is NaN";
+    Sqrt "sqrt", ["a"], [], Plain NONE, Computed rules::floats, "the square root";
+    Neg "neg", ["a"], [], Plain NONE, Computed rules::floats, "`-a`";
+    Abs "abs", ["a"], [], Plain NONE, Computed rules::floats, "`a` without its sign";
+    NegAbs "neg_abs", ["a"], [], Plain NONE, Computed rules::floats, "`-|a|`";
+    CopySign "copysign", ["a", "b"], [], Plain NONE, Computed rules::floats, "the magnitude of `a` with the sign of `b`";
+    Floor "floor", ["a"], [], Round NONE, Computed rules::floats, "the largest integer at most `a`";
+    Fraction "fraction", ["a"], [], Scale NONE, Computed rules::floats,
+        "`a - floor(a)`, rounded down, so that it is below 1; -0 of integers, 0 of infinities";
+    Scale "scale", ["a", "b"], [], Scale NONE, Computed rules::floats, "`a * 2^floor(b)`, rounded once";
+    Nearest "nearest", ["a"], [], Round NONE, Computed rules::float_to_int,
+        "the nearest integer, ties to even; the least `i32` of NaN and of what does not fit";
+    Truncate "truncate", ["a"], [], Plain NONE, Computed rules::float_to_int,
+        "rounded towards 0; the nearest `i32` of what does not fit, 0 of NaN";
+    ToFloat "to_float", ["a"], [], Plain NONE, Computed rules::int_to_float, "the nearest float of an integer";
+    Bits "bits", ["a"], [], Plain NONE, Computed rules::float_to_int, "the bits of a float";
+    FromBits "from_bits", ["a"], [], Plain NONE, Computed rules::int_to_float, "the float of these bits";
+    AddI "iadd", ["a", "b"], [], Plain NONE, Computed rules::ints, "`a + b`, wrapping";
+    SubI "isub", ["a", "b"], [], Plain NONE, Computed rules::ints, "`a - b`, wrapping";
+    MulI "imul", ["a", "b"], [], Plain NONE, Computed rules::ints, "`a * b`, wrapping: the low 32 bits of the product";
+    MulHigh "umulh", ["a", "b"], [], Plain NONE, Computed rules::ints,
+        "the high 32 bits of the product of `a` and `b` as unsigned integers";
+    AndI "iand", ["a", "b"], [], Plain NONE, Computed rules::ints, "bitwise and";
+    XorI "ixor", ["a", "b"], [], Plain NONE, Computed rules::ints, "bitwise exclusive or";
+    ShiftLeft "shl", ["a", "b"], [], Plain NONE, Computed rules::ints, "`a` shifted left by the constant `b`";
+    ShiftSigned "ashr", ["a", "b"], [], Plain NONE, Computed rules::ints,
+        "`a` shifted right by the constant `b`, filled with the sign";
+    ShiftRight "lshr", ["a", "b"], [], Plain NONE, Computed rules::ints,
+        "`a` shifted right by the constant `b`, filled with zeros";
+    Less "lt", ["a", "b"], [], Plain NONE, Computed rules::compare_floats, "`a < b`";
+    Equal "eq", ["a", "b"], [], Plain NONE, Computed rules::compare_floats, "`a == b`";
+    LessI "ilt", ["a", "b"], [], Plain NONE, Computed rules::compare_ints, "`a < b`, signed";
+    Select "select", ["a", "b", "c"], [], Plain NONE, Computed rules::select_floats, "`a ? b : c`";
+    SelectI "iselect", ["a", "b", "c"], [], Plain NONE, Computed rules::select_ints, "`a ? b : c`";
+
+    Const(bits) "const", [], own, Plain NONE, Declared rules::constant, "the same number in every lane";
+    Polynomial(coefficients) "polynomial", ["a"], own, Plain NONE, Computed rules::polynomial,
+        "a polynomial of `a`, lowest coefficient first, by Horner's scheme";
+    Call(name) "call", ["x*"], own, Plain NONE, Declared rules::call, "a function of the library";
 }
 
 impl Op {
-    /// What a machine must have for it. (`fma` is expanded where there is none.)
-    pub fn needs(&self) -> Features {
-        match self {
-            Op::Floor | Op::Nearest => Features { round: true, ..Features::PLAIN },
-            Op::Fraction | Op::Scale => Features { scale: true, ..Features::PLAIN },
-            _ => Features::PLAIN,
-        }
+    /// Name in the text form.
+    pub fn name(&self) -> &'static str {
+        self.info().name
+    }
+
+    /// Is it a shift, whose second operand is a constant?
+    pub fn is_shift(&self) -> bool {
+        matches!(self, Op::ShiftLeft | Op::ShiftSigned | Op::ShiftRight)
     }
 
     /// The operation of this name without attributes.
     pub fn plain(name: &str) -> Option<Op> {
-        Op::PLAIN.iter().find(|op| op.name() == name).cloned()
+        Op::read(name, &mut Attributes::none(name)).ok().flatten()
+    }
+
+    /// The types that it takes and gives, where its rule allows one choice of them.
+    pub fn signature(&self) -> Option<(Vec<Type>, Type)> {
+        let count = u32::try_from(self.info().operands.len()).ok()?;
+        let choice = |n: usize| (0..count).map(|i| Type::ALL[n / Type::ALL.len().pow(i) % Type::ALL.len()]).collect();
+        let choices = (0..Type::ALL.len().pow(count)).map(choice);
+        let mut taken = choices.filter_map(|operands: Vec<Type>| {
+            let types: Vec<&Type> = operands.iter().collect();
+            let result = self.rule(Given { types: &types, declared: None }).ok()??;
+            Some((operands, result))
+        });
+        let first = taken.next()?;
+        taken.next().is_none().then_some(first)
     }
 }

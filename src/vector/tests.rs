@@ -1,7 +1,9 @@
 //! The elementary functions against `f64`, to the bounds that they state, for every kind of machine; their text form; and which
 //! operation is which of them.
 
-use super::expand::expand;
+use std::collections::BTreeSet;
+
+use super::expand::{expand, expanded};
 use super::{Features, Function, Op, Type, interp, library, text, verify};
 use crate::random::Random;
 use crate::scalar::{BinaryOp, UnaryOp};
@@ -172,8 +174,8 @@ fn every_function_is_there_for_every_machine() {
         let all = library::file(name).unwrap_or_else(|e| panic!("{e}"));
         assert!(all.iter().all(|f| f.name == name || f.name.starts_with(&format!("{name}."))), "{name}.vec");
         for features in MACHINES {
-            let once = library::expanded(name, features).unwrap_or_else(|e| panic!("{e}"));
-            assert!(std::ptr::eq(once, library::expanded(name, features).expect("the same")));
+            let once = expanded(name, features).unwrap_or_else(|e| panic!("{e}"));
+            assert!(std::ptr::eq(once, expanded(name, features).expect("the same")));
             assert_eq!(once.function.requires, features);
             for f in all {
                 library::version(&f.name, features).unwrap_or_else(|e| panic!("{e}"));
@@ -192,15 +194,46 @@ fn what_is_printed_reads_back() {
             assert_eq!(again.as_slice(), std::slice::from_ref(f));
         }
         for features in MACHINES {
-            let expanded = expand(name, features).expect("a function");
-            let f = expanded.function;
+            let made = expand(name, features).expect("a function");
+            let f = made.function;
             assert!(f.insts.iter().all(|i| !matches!(i.op, Op::Call(_) | Op::Polynomial(_))));
             assert!(features.fma || f.insts.iter().all(|i| !matches!(i.op, Op::Fma | Op::Fnma)));
             let again = text::parse(&text::print(&f)).expect("what was printed");
             assert_eq!(again.as_slice(), std::slice::from_ref(&f));
-            assert_eq!(expanded.needs.len(), f.insts.len());
+            assert_eq!(made.needs.len(), f.insts.len());
             verify(&f).expect("a function that is right");
         }
+    }
+}
+
+/// Every operation and every kind of clause, in canonical form.
+const ALL: &str = include_str!("all.vec");
+
+#[test]
+fn every_operation_is_shown_and_reads_back() {
+    let functions = text::parse(ALL).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(functions.iter().map(text::print).collect::<Vec<_>>().join("\n"), ALL);
+    let words: BTreeSet<&str> = ALL.split_whitespace().collect();
+    for row in Op::table() {
+        assert!(words.contains(row.name), "`{}` is not in src/vector/all.vec", row.name);
+    }
+}
+
+/// What the rules allow is one choice of types for every operation, but for those whose type is declared.
+#[test]
+fn operations_have_a_signature() {
+    for (name, wanted) in [
+        ("fma", Some((vec![Type::F32; 3], Type::F32))),
+        ("nearest", Some((vec![Type::F32], Type::I32))),
+        ("ilt", Some((vec![Type::I32; 2], Type::Mask))),
+        ("iselect", Some((vec![Type::Mask, Type::I32, Type::I32], Type::I32))),
+    ] {
+        assert_eq!(Op::plain(name).and_then(|op| op.signature()), wanted, "{name}");
+    }
+    assert_eq!(Op::Polynomial(vec![1.0]).signature(), Some((vec![Type::F32], Type::F32)));
+    assert_eq!((Op::Const(0).signature(), Op::Call("f".into()).signature()), (None, None));
+    for row in Op::table() {
+        assert!(Op::plain(row.name).is_none_or(|op| op.signature().is_some()), "{}", row.name);
     }
 }
 
@@ -209,13 +242,13 @@ fn what_is_wrong_is_refused() {
     let wrong = [
         ("func @f(%x: f32) -> f32 {\n  return %y\n}\n", "%y is not defined before this line"),
         ("func @f(%x: f32) -> i32 {\n  return %x\n}\n", "%x is f32, and @f gives i32"),
-        ("func @f(%x: f32) -> f32 {\n  %y = add %x : f32\n  return %y\n}\n", "add takes (f32, f32)"),
+        ("func @f(%x: f32) -> f32 {\n  %y = add %x : f32\n  return %y\n}\n", "add takes 2 operands, has 1"),
         ("func @f(%x: f32) -> f32 {\n  %y = add %x, %x : i32\n  return %x\n}\n", "add gives f32, not i32"),
         ("func @f(%x: f32) -> f32 {\n  %x = add %x, %x : f32\n  return %x\n}\n", "%x is already defined"),
         ("func @f(%x: i32) -> i32 {\n  %y = shl %x, %x : i32\n  return %y\n}\n", "a constant from 0 to 31"),
         ("func @f(%x: i32) -> i32 {\n  %c = const 32 : i32\n  %y = shl %x, %c : i32\n  return %y\n}\n", "0 to 31"),
         ("func @f(%x: f32) -> f32 {\n  %y = frob %x : f32\n  return %y\n}\n", "there is no operation `frob`"),
-        ("func @f(%x: f32) -> f32 {\n  %y = polynomial %x, [] : f32\n  return %y\n}\n", "has a coefficient"),
+        ("func @f(%x: f32) -> f32 {\n  %y = polynomial %x, [] : f32\n  return %y\n}\n", "has at least one coefficient"),
         ("func @f(%x: f32) -> f32 requires(speed) {\n  return %x\n}\n", "a feature is"),
         ("func @f(%x: f32) -> f32 {\n}\n", "a function ends with `return`"),
         ("func @f(%x: f64) -> f32 {\n  return %x\n}\n", "a type is"),

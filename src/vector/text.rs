@@ -16,11 +16,12 @@ use std::fmt::Write as _;
 
 use super::{Bound, Features, Function, Inst, Op, Type, Value, verify};
 use crate::irtext::{self, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan, float32_text, read};
+use crate::table;
 
 type Read<T> = Result<T, TextError>;
 
-/// The column at which types stand.
-const TYPE_COLUMN: usize = 46;
+/// The column at which a type's colon stands, after a space.
+const TYPE_COLUMN: usize = 45;
 
 /// A function as text.
 pub fn print(f: &Function) -> String {
@@ -41,7 +42,7 @@ pub fn print(f: &Function) -> String {
     out += " {\n";
     for inst in &f.insts {
         let line = format!("  %{} = {}", inst.name, operation(f, inst));
-        let _ = writeln!(out, "{line:TYPE_COLUMN$}: {}", inst.ty);
+        let _ = writeln!(out, "{line:TYPE_COLUMN$} : {}", inst.ty);
     }
     let _ = write!(out, "  return %{}\n}}\n", f.name_of(f.result));
     out
@@ -58,7 +59,7 @@ fn operation(f: &Function, inst: &Inst) -> String {
             format!("polynomial {operands}, [{}]", list.join(", "))
         }
         Op::Call(name) => format!("call @{name}({operands})"),
-        op => format!("{} {operands}", op.name()),
+        op => format!("{} {operands}", op.info().name),
     }
 }
 
@@ -105,7 +106,7 @@ fn function(s: &Statement) -> Read<Function> {
         let ([v], [t]) = (p.terms.as_slice(), p.types.as_slice()) else {
             return fail(p.place, "a parameter is `%name: type`");
         };
-        // Those are the names that `expand` gives.
+        // `expand` gives such names.
         if read::value(v)?.bytes().all(|b| b.is_ascii_digit()) {
             return fail(v.place, "a parameter's name is no number");
         }
@@ -246,7 +247,7 @@ fn instruction(s: &Statement, names: &BTreeMap<String, Value>) -> Read<(String, 
         },
         (head, args) => match Op::plain(head) {
             Some(op) => (op, values(args, names)?),
-            None => return fail(s.place, format!("there is no operation `{head}`")),
+            None => return Err(table::unknown(head, s.place, &Op::table()).1),
         },
     };
     Ok((name, op, operands, ty))

@@ -3,7 +3,10 @@
 //!
 //! In: a function. Out: nothing, or an error message.
 
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
+
 use super::{Function, Inst, Op, Type, Value};
+use crate::table::Given;
 
 /// Checks a function.
 ///
@@ -34,45 +37,31 @@ pub(super) fn returned(f: &Function) -> Result<(), String> {
 }
 
 fn check(f: &Function, at: usize, inst: &Inst) -> Result<(), String> {
-    let name = inst.op.name();
+    let row = inst.op.info();
+    let name = row.name;
     let types = inst.operands.iter().map(|v| {
         let is_before = v.index() < f.params.len() + at;
         f.ty(*v).filter(|_| is_before).ok_or_else(|| format!("{name}: an operand does not stand before it"))
     });
     let types = types.collect::<Result<Vec<Type>, String>>()?;
-    if let Some(signature) = inst.op.signature() {
-        if types != signature.operands {
-            let list = |types: &[Type]| types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ");
-            return Err(format!(
-                "{name} takes ({}), and its operands are ({})",
-                list(signature.operands),
-                list(&types)
-            ));
-        }
-        if inst.ty != signature.result {
-            return Err(format!("{name} gives {}, not {}", signature.result, inst.ty));
-        }
+    let types: Vec<&Type> = types.iter().collect();
+    match inst.op.rule(Given { types: &types, declared: Some(&inst.ty) }).map_err(|e| format!("{name} {e}"))? {
+        Some(ty) if ty != inst.ty => return Err(format!("{name} gives {ty}, not {}", inst.ty)),
+        _ => {}
     }
-    if !f.requires.include(inst.op.needs()) {
-        return Err(format!("{name} needs `requires({})`", inst.op.needs().names().join(", ")));
+    let needs = row.class.features();
+    if !f.requires.include(needs) {
+        return Err(format!("{name} needs `requires({})`", needs.names().join(", ")));
     }
-    match &inst.op {
-        Op::Const(_) if !inst.operands.is_empty() => Err("a constant has no operands".to_string()),
-        Op::Const(_) if inst.ty == Type::Mask => Err("a constant is f32 or i32".to_string()),
-        Op::Polynomial(coefficients) if coefficients.is_empty() => Err("a polynomial has a coefficient".to_string()),
-        Op::ShiftLeft | Op::ShiftSigned | Op::ShiftRight => match inst.operands.get(1).and_then(|v| shift(f, *v)) {
-            Some(_) => Ok(()),
-            None => Err(format!("{name}: the number of bits is a constant from 0 to 31")),
-        },
-        _ => Ok(()),
+    if inst.op.is_shift() && inst.operands.get(1).and_then(|v| shift(f, *v)).is_none() {
+        return Err(format!("{name}: the number of bits is a constant from 0 to 31"));
     }
+    Ok(())
 }
 
 /// The number of bits of a shift: a constant.
 pub fn shift(f: &Function, v: Value) -> Option<u8> {
     let inst = f.insts.get(v.index().checked_sub(f.params.len())?)?;
-    match inst.op {
-        Op::Const(bits @ 0..32) => u8::try_from(bits).ok(),
-        _ => None,
-    }
+    let Op::Const(bits @ 0..32) = inst.op else { return None };
+    u8::try_from(bits).ok()
 }

@@ -71,7 +71,7 @@ fn each_kernel_is_measured() {
         assert!(svg.contains(name), "{name}: {svg}");
         assert!(number(site, "seconds") > 0.0 && number(site, "launches") >= 1.0, "{site}");
         assert!((0.0..=1.0).contains(&number(site, "share")), "{site}");
-        // Each has the ceilings of what it uses: of the caches in which its data may lie, too.
+        // Each has the ceilings of the resources that it uses, including the caches in which its data may be.
         assert!((0.0..=1.0).contains(&number(site, "of_flops_ceiling")), "{site}");
         assert!((0.0..=1.0).contains(&number(site, "of_bandwidth_ceiling")), "{site}");
         assert!(["compute", "memory"].contains(&site["bound"].as_str().expect("a bound")), "{site}");
@@ -96,7 +96,7 @@ fn each_kernel_is_measured() {
     }
     // A norm is launched once for each layer.
     assert!(sites.iter().any(|s| s["launches"] == 3), "{report}");
-    // Q K^T, P V and the linear map: what is certainly done.
+    // Q K^T, P V and the linear map: a lower bound.
     let (s, t, d) = (33.0, 70.0, 32.0);
     let products = 2.0 * s * d * t * 2.0 + 2.0 * s * d * d;
     let flops = number(&report["all"], "flops");

@@ -31,7 +31,7 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let skip = if is_dump { bytes.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1) } else { 0 };
         let mut content = bytes[skip..].to_vec();
         if name.ends_with(".vir") {
-            // What a dump says about code is no part of the text.
+            // Comments about code in a dump are not part of the text.
             let text = String::from_utf8_lossy(&content).into_owned();
             let lines = text.lines().filter(|line| !line.starts_with("//"));
             content = lines.collect::<Vec<_>>().join("\n").trim().as_bytes().to_vec();

@@ -45,7 +45,7 @@ fn help_shows_the_options_of_compiling_in_groups() {
                 assert!(part.contains(option), "{ask:?}: {option} is not under {heading}: {help}");
             }
         }
-        // Each level of -O says what it does.
+        // The help of each level of -O.
         for level in ["0: no passes", "1: removes dead", "2: also finds"] {
             let words: Vec<&str> = help.split_whitespace().collect();
             assert!(words.join(" ").contains(level), "{level}: {help}");
@@ -109,7 +109,20 @@ fn operations_are_explained_at_each_level() {
     let all = shown(&[]);
     let headings: Vec<&str> = all.lines().filter(|line| line.ends_with(':')).collect();
     assert_eq!(headings, ["language:", "graph IR:", "tile IR:", "vector IR:"]);
-    assert!(shown(&["--ir", "vector"]).starts_with("add (f32, f32) -> f32 "));
+    let vector = shown(&["--ir", "vector"]);
+    for form in ["load address.., elem=element type, [mask=value] ", "reduce_sum x ", "add(a: f32, b: f32) -> f32 "] {
+        assert!(vector.lines().any(|line| line.starts_with(form)), "{form}: {vector}");
+    }
+    assert!(!vector.contains("reduce_mean") && !vector.contains("\nargmax "), "{vector}");
+    let floor = shown(&["--ir", "vector", "floor"]);
+    let parts = [
+        "floor x (vector IR)\n",
+        "floor(a: f32) -> f32 (vector IR)\n",
+        "class       lane by lane\n",
+        "needs       round\n",
+    ];
+    assert!(parts.iter().all(|part| floor.contains(part)), "{floor}");
+    assert!(shown(&["store"]).contains("effects     writes\n"));
     let (code, out, err) = attnc(&["ops", "sofmtax"]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("did you mean `softmax`?"), "{err}");
@@ -157,7 +170,12 @@ fn everything_that_can_be_named_is_listed() {
         assert!(has(&tile, op), "{op}: {tile:?}");
     }
     let vector = list("vector");
-    for op in ["fma (f32, f32, f32) -> f32 ", "select (mask, f32, f32) -> f32 ", "polynomial "] {
+    for op in [
+        "fma(a: f32, b: f32, c: f32) -> f32 ",
+        "select(a: mask, b: f32, c: f32) -> f32 ",
+        "polynomial ",
+        "load_apart start, step, elem=",
+    ] {
         assert!(has(&vector, op), "{op}: {vector:?}");
     }
     assert!(has(&list("mir"), "fma tied, vector, vector -> vector "));
@@ -221,7 +239,7 @@ fn versions_and_shells() {
             assert!(out.contains(word), "{shell}: {word}");
         }
     }
-    // The shell itself takes it, and completes a command by it.
+    // The shell itself accepts it, and completes a command with it.
     let (_, script, _) = attnc(&["completions", "bash"]);
     let ask =
         format!("{script}\nCOMP_WORDS=(attnc ch); COMP_CWORD=1; _attnc attnc ch attnc; echo \"${{COMPREPLY[@]}}\"");
@@ -269,7 +287,7 @@ fn diagnostics_are_json_in_the_form_of_rustc() {
     assert!(spans.iter().any(|span| span["label"].is_string()));
     assert!(one["children"].as_array().expect("children").iter().any(|child| child["level"] == "help"));
 
-    // What has no place is an object, too, and so is what is wrong with the command line.
+    // Diagnostics without a place are objects, too, and so are errors in the command line.
     for (args, code) in [
         (&["check", "/nowhere/at/all.attn"][..], 3),
         (&["run", EXAMPLE, "--input", "z=1"], 2),

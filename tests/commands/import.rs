@@ -195,7 +195,7 @@ fn what_is_not_supported_is_refused_by_its_field() {
     let qwen = |first| json!({"use_sliding_window": true, "sliding_window": 4, "layer_types": null, "max_window_layers": first});
     assert!(windows("qwen2", qwen(0)) && !windows("qwen2", qwen(28)) && windows("mistral", json!({})));
     assert!(!windows("llama", json!({"sliding_window": 4})));
-    // What says nothing is not asked about.
+    // Fields that say nothing are not reported.
     for changes in [json!({"a_new_flag": false}), json!({"a_new_list": []}), json!({"a_new_thing": null})] {
         assert_eq!(changed("gpt2", &changes), changed("gpt2", &json!({})));
     }

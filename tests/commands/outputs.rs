@@ -111,7 +111,7 @@ fn pipes_devices_and_links_stay_what_they_are() {
     let place = Sandbox::new();
     fs::create_dir(place.path("expected")).expect("a folder");
     for (kind, ending) in KINDS {
-        // A library knows the name that Python imports it by, so what is expected has the same name, elsewhere.
+        // A library contains the name by which Python imports it, so the expected file has the same name, in another folder.
         let expected = |name: &str| {
             let path = place.path(&format!("expected/{name}.{ending}"));
             assert_eq!(place.attnc(&[EXAMPLE, "--emit", &format!("{kind}={}", path.display())]).0, Some(0));
@@ -137,7 +137,7 @@ fn pipes_devices_and_links_stay_what_they_are() {
             assert!(fs::symlink_metadata(&link).expect("the link").is_symlink(), "{kind}");
         }
     }
-    // A device of our own, for a wrong attnc would replace it. Only root can make one.
+    // A device of our own, since an attnc with a bug would replace it. Only root can make one.
     let null = place.path("null");
     let made = Command::new("mknod").arg(&null).args(["c", "1", "3"]).stderr(Stdio::null()).status().expect("mknod");
     if made.success() && fs::write(&null, "x").is_ok() {
@@ -146,7 +146,7 @@ fn pipes_devices_and_links_stay_what_they_are() {
             assert!(fs::symlink_metadata(&null).expect("the device").file_type().is_char_device());
         }
     }
-    // The open files of a process are no files of their own.
+    // The open files of a process are not separate files.
     let log = fs::OpenOptions::new().create(true).append(true).open(place.path("log")).expect("a file");
     fs::write(place.path("log"), "before\n").expect("a file");
     let mut command = place.command(env!("CARGO_BIN_EXE_attnc"));
@@ -200,7 +200,7 @@ fn nothing_that_is_read_is_overwritten() {
 #[test]
 fn a_full_disk_leaves_what_was_there() {
     let place = Sandbox::new();
-    // Without leaf functions there is next to nothing to say of them.
+    // Without leaf functions there is almost nothing to write.
     for (kind, ending) in KINDS {
         for old in [None, Some("old")] {
             let name = format!("m.{ending}");
@@ -265,7 +265,7 @@ fn what_ends_attnc_leaves_nothing() {
         assert_eq!(ended_by(&place, signal, false).signal(), Some(number), "{signal}");
         assert_eq!(place.names(), ["cc"], "{signal}");
     }
-    // Nobody can clean up after this one but the next process.
+    // Only the next process can clean up after this one.
     assert_eq!(ended_by(&place, "-KILL", false).signal(), Some(9));
     assert!(place.names().iter().any(|name| name.starts_with("tmp/")));
     assert_eq!(place.attnc(&[EXAMPLE, "-o", "m.so"]), (Some(0), String::new()));

@@ -73,7 +73,7 @@ fn what_is_not_given_may_be_random() {
         assert_eq!(run(&sizes).1, out, "{backend}");
         assert_ne!(run(&["--random=6", "--size", "S=40,T=2"]).1, out, "{backend}");
         assert!(run(&["--random", "--size", "S=2,T=0,batch=4"]).1.starts_with("result: f32[4, 2, 3]\n"), "{backend}");
-        // S and the leading axes follow from what is given.
+        // S and the leading axes follow from the arguments.
         let (code, out, err) = run(&["--random", "--input", "tokens=[[[0], [1]]]", "--input", "t=[1, 2, 3]"]);
         assert_eq!((code, err.as_str()), (0, ""), "{backend}");
         assert!(out.starts_with("result: f32[1, 2, 1, 3]\n"), "{out}");

@@ -222,7 +222,7 @@ fn narrower_checkpoints_are_converted_with_a_note() {
             assert_eq!(results[0], results[1], "{backend} {pack}");
         }
     }
-    // The other way would round.
+    // The opposite conversion would round.
     let halves = path("halves.attn");
     let text = std::fs::read_to_string(&program).expect("the program");
     std::fs::write(&halves, text.replace("f32[", "bf16[")).expect("a program");
@@ -289,7 +289,7 @@ fn packing_tells_the_error_of_each_parameter_but_those_that_are_kept() {
             let wanted: Vec<String> =
                 rest.iter().map(|(name, (mean, most))| format!("{name} {mean:.2e} {most:.2e}")).collect();
             assert_eq!(rows(&err), wanted, "{options:?}: {err}");
-            // Where all are kept, so are the results.
+            // If all taps are kept, so are the results.
             let exact = err.contains("result: off by at most 0.00e0");
             assert_eq!(exact, wanted.is_empty(), "{options:?}: {err}");
         }

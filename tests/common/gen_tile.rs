@@ -118,7 +118,7 @@ impl Maker<'_> {
 
     fn reduced(&mut self, x: Value, axis: usize) -> Value {
         let kinds = [ReduceKind::Max, ReduceKind::Min, ReduceKind::ArgMax, ReduceKind::Sum, ReduceKind::Sum];
-        // Vectors add up a row in an order of their own; columns are added up in order.
+        // Vectors sum a row in another order; columns are summed in order.
         let kind = self.rng.pick(if self.exact && axis == 1 { &kinds[..3] } else { &kinds });
         let y = self.kb.reduce(kind, axis, x);
         self.kb.cast(y, Elem::F32)
@@ -169,7 +169,7 @@ impl Maker<'_> {
         }
         self.kb.br(head, &given);
         self.kb.switch_to(after);
-        // What was made inside is not there after the loop.
+        // Values made in the loop cannot be used after it.
         self.tiles.truncate(inside);
     }
 }

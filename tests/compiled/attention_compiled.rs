@@ -204,7 +204,7 @@ fn cases() -> Vec<Case> {
             ..PLAIN
         },
         Case {
-            // Rows of which nothing is kept have the mean of all values, not zeros.
+            // Fully masked rows have the mean of all values, not zeros.
             name: "kept with about the least number",
             extra: &["bool[S, T]"],
             masked: "where(a, s, -3.4e38)",
@@ -262,7 +262,7 @@ fn caps_and_sinks() -> Vec<Case> {
             ..PLAIN
         },
         Case {
-            // Hidden before the cap, a key has a score all the same.
+            // A key that is masked before the soft cap has a score anyway.
             name: "causal, then capped, then added",
             extra: &["f32[S, T]"],
             masked: "2.0 * tanh(where(causal(S, T), s, -inf) * 0.5) + a",
@@ -358,7 +358,7 @@ fn input(rng: &mut Random, ty: &str, s: usize, t: usize) -> (Tensor, Vec<f64>) {
     let shape: Vec<usize> = dims.split(", ").filter(|d| !d.is_empty()).map(|d| size_of(d, s, t)).collect();
     let n = shape.iter().product();
     if elem == "bool" {
-        // Whole rows are hidden too.
+        // Entire rows are masked too.
         let width = shape.last().copied().unwrap_or(1).max(1);
         let bits: Vec<i64> = (0..n).map(|i| i64::from(i / width % 5 != 3 && !rng.word().is_multiple_of(3))).collect();
         let floats = bits.iter().map(|b| *b as f64).collect();
@@ -462,7 +462,7 @@ fn computes_its_formula(cases: Vec<Case>) {
             let laid = |k: &&String| k.starts_with("heads.") || in_pairs && k.starts_with("values.");
             assert!(others.iter().all(laid), "{name}: {all:?}\n{source}");
             assert_eq!(!others.is_empty(), is_copied, "{name}: {all:?}");
-            // Of one query, of tiles of queries, and of those with copies.
+            // For one query, for tiles of queries, and for those with copies.
             assert_eq!(attention.len(), if is_copied { 3 } else { 2 }, "{name}: {all:?}");
             assert_eq!(kernels(&one_query).len(), 1, "{name}: {:?}", kernels(&one_query));
             let several = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());

@@ -103,7 +103,7 @@ mod with_llvm {
             ("avx2vnni", "int8", true, false),
             ("avx512", "int4", true, false),
             ("avx512", "f32", false, false),
-            // Weights of `bf16` are whole numbers then, too.
+            // Weights of `bf16` are quantised then, too.
             ("avx512bf16", "int8", true, false),
             ("avx512bf16", "f32", false, true),
         ] {

@@ -91,7 +91,7 @@ fn compute_the_same(what: &str, source: &str, calls: &[Vec<Tensor>], symbols: &[
         if level == Cpu::AMX && compiled::generator() == attnc::codegen::Generator::Llvm {
             continue;
         }
-        // What cannot run here is compiled all the same.
+        // Levels that cannot run here are compiled too.
         if !compiled::bf16_levels().contains(&level) {
             let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();
             compiled::compile(&[compiled::tier(level, &tiles)], &model);
@@ -195,7 +195,7 @@ fn arguments() {
         let shape: &[usize] = if right == "b" { &[40, 21] } else { &[3, 21, 40] };
         let calls = [vec![tensor(Elem::BF16, &[3, 18, 40], 3), tensor(Elem::BF16, shape, 4)]];
         let module = module(&source);
-        // The symbol is the second axis here; the interpreted plan asks for it by name.
+        // The symbol is the second axis here; the interpreted plan looks it up by name.
         let symbols = BTreeMap::from([("S".to_string(), 18)]);
         let params = BTreeMap::new();
         let call =
@@ -323,7 +323,7 @@ fn attention_of_special_numbers() {
     let mut calls = Vec::new();
     for (s, t) in [(5, 3), (64, 2), (66, 33), (70, 258)] {
         for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-39, -1e36] {
-            // In some queries, in some keys, in some values; these are added before they are divided, so larger ones may overflow.
+            // In some queries, keys and values; values are summed before the division, so larger ones may overflow.
             calls.push(vec![special([s, 22], 3, 97, x), special([t, 22], 4, 9999, 0.0), special([t, 7], 5, 9999, 0.0)]);
             calls.push(vec![special([s, 22], 3, 9999, 0.0), special([t, 22], 4, 61, x), special([t, 7], 5, 9999, 0.0)]);
             calls.push(vec![special([s, 22], 3, 9999, 0.0), special([t, 22], 4, 9999, 0.0), special([t, 7], 5, 19, x)]);
@@ -429,7 +429,7 @@ fn a_listing_has_all_leaves_of_its_level() {
 /// the same. Where it is odd, as a text may have it, it is refused, and another mode is not.
 #[test]
 fn bounded_steps_go_in_pairs_only_where_they_are_even() {
-    // With something to be done with the sums, one product in a loop takes all steps.
+    // With an epilogue, one product in a loop takes all steps.
     let source = "model M { pub fn forward(a: bf16[S, 2304], b: bf16[2304, 40]) -> bf16[S, 40] { abs(a @ b) } }";
     let module = module(source);
     let model = attnc::codegen::descriptor::describe(&module.interface(), "Test", "", "any").unwrap();

@@ -87,7 +87,7 @@ fn conditions_may_assign_and_layers_may_be_left() {
     // 1 + 1 + 2 + 3 = 7; 70; 210; there it ends.
     assert_eq!(values(&program.call("f", &[floats(&[1.0])])), [[210.0], [4.0]]);
     assert_eq!(values(&program.call("f", &[floats(&[-5.0])])), [[30_000.0], [4.0]]);
-    // Of no elements none is above 100.
+    // Without elements, none is above 100.
     assert_eq!(values(&program.call("f", &[floats(&[])])), [vec![], vec![4.0]]);
 }
 
@@ -95,7 +95,7 @@ fn scalar(x: f32) -> Tensor {
     Tensor::from_f32(Vec::new(), &[x]).unwrap()
 }
 
-/// A loop that never ends uses the interpreters' budget up, and compiled code asks whether to go on, even where it launches
+/// A loop that never ends uses the interpreters' budget up, and compiled code asks whether to continue, even where it launches
 /// nothing.
 #[test]
 fn a_loop_without_end_can_be_ended() {

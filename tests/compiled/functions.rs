@@ -48,7 +48,7 @@ fn functions_are_within_their_bounds() {
     let module = compiled::optimised(module, &passes::Options::default());
     let xs = samples();
     assert!(!xs.len().is_multiple_of(4));
-    // Each with one far away, and every third with its neighbour.
+    // Each with a distant one, and every third with its neighbour.
     let n = xs.len();
     let ys: Vec<f32> = (0..n).map(|i| if i % 3 == 0 { xs[(i + 1) % n] } else { xs[i * 7919 % n] }).collect();
     let floats = |xs: &[f32]| {

@@ -77,7 +77,7 @@ fn compute_the_same(
     let (one, other) = (module(one, Level::O2), module(other, Level::O0));
     let xs: Vec<Tensor> = rows.iter().map(|r| argument(*r, cols)).collect();
     for level in compiled::levels() {
-        // What a panel holds is decided before levels differ.
+        // The contents of panels are the same for all levels.
         for format in formats.iter().filter(|f| **f == WeightFormat::F32 || level == compiled::levels()[0]) {
             let got = run(&one, level, *format, &xs);
             let want = run(&other, level, *format, &xs);
@@ -179,7 +179,7 @@ fn other_uses_read_them_row_by_row() {
     compute_the_same("sums", (&one, &other), 5, &[0, 1, 7], (&[WeightFormat::F32, WeightFormat::Bf16], false));
     let tiles = compiled::scheduled(&module(&one, Level::O2), Cpu::AVX512);
     assert_eq!(launches(&tiles, "concat").0, 0);
-    // The function's own result is made where the caller wants it.
+    // The function's result is computed in the caller's memory.
     let source = "model M {\n    p: f32[2, 3]\n    q: f32[2, 4]\n    pub fn forward(x: f32[S]) -> f32[2, 7] { concat(p, q, axis = 1) }\n}";
     let tiles = compiled::scheduled(&module(source, Level::O2), Cpu::AVX512);
     assert_eq!((launches(&tiles, "concat").0, tiles.packed), (2, 0));
@@ -235,7 +235,7 @@ fn projections_are_one_product() {
         let few = if i == 0 { &list[..] } else { &list[..1] };
         compute_the_same(&format!("{n}, {m}, {biased}"), (&source, &source), 20, &[0, 1, 7], (few, false));
         let tiles = compiled::scheduled(&module(&source, Level::O2), Cpu::AVX512);
-        // Three products more; those of odd widths stay apart.
+        // Three more products; those of odd widths stay separate.
         let want = if n % 32 == 0 { 1 } else { names.len() };
         assert_eq!((launches(&tiles, "matmul").0, launches(&tiles, "concat").0), (want + 3, 0), "{n}, {m}");
         assert_eq!(launches(&tiles, "map").0, 0, "biases stay in the product's kernel");

@@ -3,6 +3,7 @@
 mod attention_compiled;
 mod backends;
 mod bf16;
+mod bits;
 mod c_program;
 #[path = "../common/compiled.rs"]
 mod compiled;
@@ -26,7 +27,9 @@ mod lengths;
 mod numbers;
 mod oracle_compiled;
 mod packing;
+mod recurrent;
 mod rows_compiled;
+mod selection;
 mod state;
 mod tile_random;
 mod update;

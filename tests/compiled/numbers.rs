@@ -193,7 +193,7 @@ fn reductions_are_sums_of_blocks() {
                 let mut session = model.session().unwrap();
                 for (entry, args, want) in &calls {
                     let got = session.call(model.entry(entry).unwrap(), args).unwrap_or_else(|e| panic!("{e}"));
-                    // 512 terms in four lanes at least, the lanes, and what a product or a mean rounds more.
+                    // 512 terms in at least four lanes, the lanes, and the rounding of a product or a mean.
                     let what = format!("{entry}, {level:?}, {n}, constant {constant}");
                     within(&what, 140.0, &got[0].to_f64(), |i| (want(i), want(i)));
                 }
@@ -290,7 +290,7 @@ fn remainders_are_exact() {
     let mut rng = Random::new(3);
     let mut any = || f32::from_bits((rng.word() >> 20) as u32);
     pairs.extend((0..6000).map(|_| (any(), any())));
-    // Divisors near the dividend in size, whole multiples, and small ones.
+    // Divisors close to the dividend, exact multiples, and small ones.
     pairs.extend((0..3000).map(|_| {
         let x = any();
         (x, x / (any() % 1000.0))
@@ -416,7 +416,7 @@ fn hidden_keys_contribute_nothing() {
                 let mut number = || rng.below(65) as f64 / 32.0 - 1.0;
                 let mut tensor = |n: usize| (0..n).map(|_| number()).collect::<Vec<f64>>();
                 let (q, k, v) = (tensor(s * d), tensor(t * d), tensor(t * e));
-                // Whole rows and the first keys of others are hidden too.
+                // Entire rows and the first keys of others are masked too.
                 let count = if extra.contains("[T]") {
                     t
                 } else if extra.is_empty() {
@@ -436,7 +436,7 @@ fn hidden_keys_contribute_nothing() {
                     if number % 2 == 0 {
                         v[(t - 1 - key) * e + number % e] = f64::NEG_INFINITY;
                     }
-                    // An added mask hides only keys whose scores are numbers.
+                    // An added mask masks only keys whose scores are not NaN.
                     if number % 4 == 3 && !name.starts_with("added") {
                         k[key * d + 1] = f64::NAN;
                     }
@@ -450,7 +450,7 @@ fn hidden_keys_contribute_nothing() {
                         let added: Vec<f64> = kept.iter().map(|b| if *b { 0.0 } else { f64::NEG_INFINITY }).collect();
                         args.push(Tensor::from_floats(elem, shape, &added).unwrap());
                     }
-                    // Rows without a key have the mean of all values where what is put there is a number.
+                    // Rows without a key have the mean of all values if the masked scores are finite.
                     let sees = |i: usize| !name.contains("least") || (0..t).any(|j| !hidden(i, j));
                     let want = seen([s, t, d, e], [&q, &k, &v], |i, j| sees(i) && hidden(i, j));
                     let mut results = Vec::new();

@@ -51,7 +51,7 @@ fn compute_what_they_mean(seeds: std::ops::Range<u64>) {
         let params = gen_source::inputs::parameters(&module, seed);
         let optimised = compiled::optimised(module.clone(), &passes::Options::default());
         let folder = tempfile::tempdir().unwrap();
-        // The levels take turns.
+        // The levels alternate.
         let levels = compiled::levels();
         let level = levels[usize::try_from(seed).unwrap() % levels.len()];
         let model = compiled::load_at(level, &optimised, &params, folder.path());

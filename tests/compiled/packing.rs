@@ -30,7 +30,7 @@ fn argument(rows: usize, cols: usize) -> Tensor {
     Tensor::from_f32(vec![rows, cols], &values).unwrap()
 }
 
-/// The same, but each group of 32 steps has a 127, so that the products that round their left operand find whole numbers.
+/// The same, but each group of 32 steps has a 127, so that products that round their left operand get integers.
 fn whole_argument(rows: usize, cols: usize) -> Tensor {
     let values = argument(rows, cols).to_f32().into_iter().enumerate();
     let values: Vec<f32> = values.map(|(i, x)| if (i % cols).is_multiple_of(32) { 127.0 } else { x }).collect();
@@ -399,7 +399,7 @@ fn what_many_rows_are_multiplied_by_is_packed_first() {
                 let folder = tempfile::tempdir().unwrap();
                 let model = compiled::load_at(level, &module, &BTreeMap::new(), folder.path());
                 let got = model.session().unwrap().call(0, &args).unwrap_or_else(|e| panic!("{what}: {e}"));
-                // Sums of small whole numbers are exact.
+                // Sums of small integers are exact.
                 assert_eq!(got[0].to_f64(), want, "{what}, {}", level.name());
             }
         }
@@ -510,7 +510,7 @@ fn err_by_half_a_scale(k: usize) {
     let module = module(&product("f32[K, N]", "w", &format!("K = {k}, N = {n}")));
     let mut params = gen_source::inputs::parameters(&module, 3);
     let mut values = params["w"].to_f32();
-    // Columns of zeros, of numbers that have few bits, and of large ones.
+    // Columns of zeros, of numbers with few bits, and of large numbers.
     values.iter_mut().skip(1).step_by(n).for_each(|x| *x = 0.0);
     values.iter_mut().skip(2).step_by(n).for_each(|x| *x *= 1e-43);
     values.iter_mut().skip(3).step_by(n).for_each(|x| *x *= 1e30);
@@ -531,7 +531,7 @@ fn err_by_half_a_scale(k: usize) {
                     for s in 0..k {
                         let (a, w, scale) = (xs[i * k + s], f64::from(values[s * n + j]), scales[s * n + j]);
                         exact += a * w;
-                        // What is rounded besides: the scale (which may have few bits) and the sums.
+                        // Also rounded: the scale (which may have few bits) and the sums.
                         bound += a.abs() * (scale / 2.0 + 127.0 * 1.5e-45 + w.abs() * 1e-5);
                         if level.sums_bytes() && k.is_multiple_of(32) {
                             let group = &xs[i * k + s / 32 * 32..][..32];

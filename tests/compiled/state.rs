@@ -45,7 +45,7 @@ fn an_lstm_in_one_call_is_its_steps() {
     let program = Everywhere::of(LSTM, &params);
     let x = noise(&[5, 3], 4);
     let whole = program.calls(&[("forward", vec![x.clone()])]).remove(0).unwrap().remove(0);
-    // What the formula says, in f64.
+    // The formula in f64.
     let [w, u, b] = params.map(|(_, p)| p.to_f64());
     let (mut h, mut c) = ([0.0; 4], [0.0; 4]);
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
@@ -222,7 +222,7 @@ fn texts_with_states_are_read_back() {
     ] {
         let line = text.lines().find(|l| l.starts_with("state ")).expect("a state");
         let changed = text.replacen(line, &line.replace(from, to), 1);
-        // What does not even read is refused as well.
+        // A state that cannot be read is rejected too.
         if let Ok(parsed) = tile::text::parse(&changed, Default::default()) {
             let refused = tile::verify::verify(&parsed.module).expect_err(to).to_string();
             assert!(refused.contains(told), "{refused}");

@@ -54,7 +54,7 @@ fn the_schedule_keeps_every_bit_but_for_modes() {
             panic!("kernel {seed}: {e}\n{before}");
         }
         assert_eq!(scheduled.state, State::Cpu(level));
-        // How products are summed is the schedule's to say; any may be a chain.
+        // The schedule chooses how products are summed; any may be a chain.
         for inst in scheduled.body.insts().map(|(_, i, _)| i).collect::<Vec<_>>() {
             if let Op::Dot { mode } = &mut scheduled.body.inst_mut(inst).op {
                 assert!(mode.is_some(), "kernel {seed}");
@@ -181,7 +181,7 @@ fn compute_what_the_interpreter_does(level: Cpu, seeds: &[u64]) {
                 .map(|((elem, shape, _), b)| Tensor::new(*elem, dims(shape, &symbols), b.clone()).unwrap())
                 .collect();
             let got = session.call(model.entry(&k.name).unwrap(), &args).unwrap_or_else(|e| panic!("{}: {e}", k.name));
-            // What the kernel does not write is what it was: from two different beginnings, it differs.
+            // Elements that the kernel does not write are unchanged: starting from different contents, they differ.
             let run = |fill: Option<u8>| {
                 let mut given: Vec<Argument> = bytes.iter().cloned().map(Argument::Buffer).collect();
                 for ((_, _, mode), a) in BUFFERS.iter().zip(&mut given) {

@@ -114,7 +114,7 @@ fn plans_tell_what_is_read_next() {
     let model =
         unsafe { &*library.get::<unsafe extern "C" fn() -> *const ModelDesc>(b"descriptor").expect("a function")() };
 
-    // The order in which a reader of the program would say that weights are read.
+    // The order in which the program reads weights.
     let areas = packed_areas();
     let d = SIZES[1].1 as u64;
     let of = |panels: u64, inner: u64| {
@@ -139,7 +139,7 @@ fn plans_tell_what_is_read_next() {
         let mut next = told.next.clone();
         next.dedup();
         assert_eq!(next, reads, "{tokens}");
-        // Once for each launch that reads none, and for the one that reads the weights before.
+        // Once for each launch that reads no weights, and for the one that reads the weights before.
         let first = told.next.iter().take_while(|n| **n == reads[0]).count();
         assert_eq!(first, 4, "{tokens}");
         // The last launch is given its weights, a row for each token, and their results.

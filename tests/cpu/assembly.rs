@@ -479,7 +479,7 @@ fn line_tables_lead_back_to_the_program() {
         rows.iter().filter(|(at, _)| inside.contains(at)).filter_map(|(_, place)| place.clone()).collect()
     };
     let place = |file: &str, line: u64| (file.to_string(), line);
-    // Every function has lines, each of which is there; a kernel has those of what was fused into it.
+    // Every function has lines, each of which exists; a kernel has those of the operations fused into it.
     let source: Vec<&str> = program.lines().collect();
     for s in file.symbols().filter(|s| s.kind() == SymbolKind::Text && s.is_definition()) {
         for (name, line) in line_of(s.name().expect("a name")) {

@@ -163,10 +163,10 @@ fn large_numbers_are_refused_by_name() {
         assert!(error.message.starts_with(&format!("`{word}`: ")), "{}", error.message);
         assert_eq!(text.lines().nth(error.line - 1).map(|line| line.contains(word)), Some(true), "{}", error.line);
     }
-    // Also if each function asks for a part of it.
+    // Also if each function needs only a part of it.
     let many = "function %f() {\nblock1000000:\n    return\n}\n".repeat(1000);
     assert!(clif::read(&many, Arch::X86).is_err_and(|error| error.line < 30));
-    // What is no entity may have any number.
+    // Numbers that are not entities may be anything.
     let text = "; block4000000000\nfunction u0:4000000000() -> i64 {\nblock0:\n    v0 = iconst.i64 4000000000\n    return v0\n}\n";
     assert!(compile(text, Arch::X86).is_ok());
 }

@@ -75,7 +75,7 @@ fn the_environment_may_only_lower_the_level() {
     assert_eq!(opened(&so, &[("ATTNC_CPU", "")]), best);
     let wrong = opened(&so, &[("ATTNC_CPU", "sse9")]);
     assert_eq!(wrong, "error ATTNC_CPU is `sse9`; expected portable, avx2, avx2vnni, avx512, avx512bf16, amx");
-    // What is not in the library cannot be chosen.
+    // A level that is not in the library cannot be chosen.
     let (_folder, so) = library(&["--cpu", "portable"]);
     assert!(opened(&so, &[]).contains("variant portable "));
     assert!(opened(&so, &[("ATTNC_CPU", "avx512")]).contains("variant portable "));
@@ -93,9 +93,9 @@ fn products_of_bf16_have_levels_of_their_own() {
     let mut before = 0;
     for (i, name) in names.iter().enumerate() {
         let got = rank(&opened(&so, &[("ATTNC_CPU", name)]));
-        // What this processor lacks is left out, and no level but the one that is asked for is better than the best.
+        // Levels that this processor lacks are left out, and only the requested level is better than the best.
         assert!((before..=i).contains(&got) && (got <= best || got == i), "{name}: {}", names[got]);
-        // One that runs only where it is named is not there for those above it.
+        // A level that runs only where it is named is not included for those above it.
         before = got.min(best);
     }
     assert!(before >= best);
@@ -107,7 +107,7 @@ fn products_of_bf16_have_levels_of_their_own() {
     }
 }
 
-/// A program whose weights are whole numbers has code for AVX-VNNI, which runs where it is the best that the processor has.
+/// A program with quantised weights has code for AVX-VNNI, which runs where it is the best that the processor has.
 #[test]
 fn whole_numbers_have_a_level_of_their_own() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -133,12 +133,12 @@ fn whole_numbers_have_a_level_of_their_own() {
         assert_eq!(runs(&so, "avx2vnni"), if here { "avx2vnni" } else { &below }, "{pack}");
         assert_ne!(below, "avx2vnni");
         assert_eq!(runs(&so, "portable"), "portable");
-        // What is made for it has all that is below.
+        // Code for it may use all features below.
         let (_folder, so) = library_of(text, &["--pack", pack, "--cpu", "avx2vnni"]);
         assert_eq!(runs(&so, "amx"), if here { "avx2vnni" } else { &below }, "{pack}");
         assert_eq!(runs(&so, "avx2"), below);
     }
-    // Others have none of it: weights that are no whole numbers, what is made for less, a program without weights or products.
+    // Others have no such code: weights that are not integers, lower levels, a program without weights or products.
     let sum = "model Sum {\n    w: f32[32, 40]\n    pub fn forward(x: f32[32, 40]) -> f32[32, 40] { x + w }\n}\n";
     for (text, options) in [
         (text, &["--pack", "bf16"][..]),

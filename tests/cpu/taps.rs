@@ -158,7 +158,7 @@ fn calls_launch_what_they_are_asked_for() {
     let x = argument(&[5, 12]);
     let plain = launches(&mut session, &x, &[]);
     let mut more = |globs: &[&str]| launches(&mut session, &x, globs) - plain;
-    // A copy and a flag for what is in memory anyway, and before these what is not.
+    // A copy and a flag for values that are in memory anyway; those that are not are computed first.
     assert_eq!(more(&["y"]), 2);
     assert_eq!(more(&["h.1.mixed"]), 2);
     assert_eq!(more(&["h.*.mixed"]), 6);
@@ -234,7 +234,7 @@ fn examples_launch_the_same_kernels_beside_taps() {
     assert!(seen >= 6, "{seen}");
 }
 
-/// What only a tap needs may fail, and does so in calls that ask for it.
+/// What only a tap needs may fail, and does so in calls that request it.
 #[test]
 fn what_nobody_asks_for_does_not_fail() {
     let source = "model M {\n    w: f32[4, 3]\n    pub fn forward(x: f32[S], at: i32[N]) -> f32[S] {\n        \
@@ -342,7 +342,7 @@ fn launches_on_what_nobody_asks_for_are_left_out() {
         }
     }
 
-    // What is asked for is the caller's, and a tap is not read.
+    // The requested taps belong to the caller, and a tap is not read.
     for (from, to, said) in [
         ("tap \"a?\"", "tap \"a!\"", "%10, is what a call asks for, and @flag.0 writes it"),
         ("%4 = tap \"a!\"", "%4 = tap \"a?\"", "load_scalar: %4 is of a tap, which a call may not ask for"),

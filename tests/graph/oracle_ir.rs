@@ -66,7 +66,7 @@ fn compare(want: &Result<Outcome<Bounded>, EvalError>, got: Result<Vec<Tensor>, 
     match (want, got) {
         (Ok(want), Ok(got)) if want.certain => differ(want, &got),
         (Ok(want), Err(e)) if want.certain => Some(format!("failed: {e}")),
-        // What fails may be dead, and removed.
+        // An operation that fails may be dead, and removed.
         (Ok(_) | Err(_), _) => None,
     }
 }
@@ -165,10 +165,10 @@ fn compiled_code_computes_what_graph_ir_says() {
         let written = p.untapped();
         let want = expected(&written, &p);
         let module = compiled::optimised(written, &Options::default());
-        // What fails after the passes is not dead.
+        // An operation that fails after the passes is not dead.
         let fails = matches!(expected(&module, &p), Err(e) if e.to_string().contains("out of range"));
         let folder = tempfile::tempdir().unwrap();
-        // The levels take turns.
+        // The levels alternate.
         let level = levels[usize::try_from(seed).unwrap() % levels.len()];
         let loaded = std::panic::catch_unwind(|| compiled::load_at(level, &module, &p.params, folder.path()));
         let Ok(model) = loaded else {

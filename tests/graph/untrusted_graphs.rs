@@ -274,7 +274,7 @@ fn taps_are_written_within_their_memory() {
         assert_eq!(taps(line), [Failed, Failed], "{line}");
     }
     assert_eq!(taps("tap %5, \"y\"[%1 < S]"), [Failed, Done]);
-    // Where the loop ends is not known to be where the tap does.
+    // The end of the loop is not known to be the tap's extent.
     assert_eq!(taps("tap %5, \"y\"[%1 < 2*S-3]"), [Failed, Done]);
     for line in [
         "tap %5, \"h.*.y\"[%1 < -5]",
@@ -466,7 +466,7 @@ fn what_operations_reach_is_asked_for() {
     let region = "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[S]) {\n^bb0:\n  %2 = fused map(%3 = %0) : f32[S] {\n    \
                   %4 = dim S/T : f32[]\n    %5 = mul %3, %4 : f32[S]\n    yield %5\n  }\n  return %2\n}";
     assert_eq!(checks(region), ["(S) % (T) == 0"]);
-    // Of T < S no more follows than T + 1 <= S.
+    // From T < S follows only T + 1 <= S.
     let cut = |to: &str| {
         checks(&format!(
             "func @f(%0 \"x\": f32[S], %1 \"y\": f32[T]) -> (f32[{to}]) {{\n  where T < S\n^bb0:\n  \

@@ -57,7 +57,7 @@ fn mutate(text: &str, kind: usize, random: &mut Random) -> String {
         ),
         5 => text[..at].to_string(),
         6 => format!("{}\n{}", &text[at..], &text[..at]),
-        // A number or a dimension is where shapes go wrong.
+        // Shape errors come from numbers and dimensions.
         _ => match words
             .iter()
             .find(|(p, w)| *p >= at && w.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()))

@@ -309,7 +309,7 @@ fn clauses_of_one_where_see_each_other() {
     let half =
         "fn f<H>(x: f32[H, D / H]) -> f32[H, D / H / 2] where D % H == 0, D / H % 2 == 0 { x[0.., 0..D / H / 2] }\n";
     free("what a later clause states of an earlier one's quotient", half);
-    // What is not stated is still asked for, once.
+    // A condition that is not stated is still requested, once.
     one_error_in_words(
         "nothing states it",
         "fn f<H>(x: f32[S, D]) -> f32[S, D] where D / H % 2 == 0 { x }\n",

@@ -42,7 +42,7 @@ fn mutate(text: &str, random: &mut Random) -> String {
                 words[i] = random.pick(&odd).to_string();
             }
             _ => {
-                // A number, if there is one near: most likely to be well-typed still.
+                // A number, if there is one nearby: the program is then likely to stay well-typed.
                 let at = (i..words.len()).find(|k| words[*k].bytes().all(|b| b.is_ascii_digit()));
                 if let Some(at) = at {
                     words[at] = random.pick(&["0", "1", "2", "3", "5", "100000"]).to_string();

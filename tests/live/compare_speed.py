@@ -468,7 +468,7 @@ def memory(options):
 
 def main():
     parser = argparse.ArgumentParser(description="Times attnc beside others, in one run.")
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="some of the names in speed/workloads.py; all without")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="some of the names in speed/workloads.py, or their beginnings; all without")
     parser.add_argument("--attnc", default=str(ROOT / "target" / "release" / "attnc"), help="the compiler")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of everybody; all processors without")
     parser.add_argument("--seconds", type=float, default=20.0, help="for each workload, at least")
@@ -493,7 +493,9 @@ def main():
     import workloads
 
     known = workloads.QUICK if options.quick else workloads.FULL
-    if unknown := set(options.workloads) - set(known) - {"tokens"}:
+    # `lstm` is all rows of LSTMs, `lstm-2-512` those of two layers of 512.
+    rows = {name: [key for key in known if key == name or key.startswith(name + "-")] for name in options.workloads}
+    if unknown := {name for name, keys in rows.items() if not keys} - {"tokens"}:
         parser.error(f"no such workload: {' '.join(sorted(unknown))}; there is {' '.join(known)} tokens")
     if options.llama and not shutil.which(options.llama):
         parser.error(f"--llama: no program {options.llama}")
@@ -508,9 +510,7 @@ def main():
     if load > 0.3:
         print(f"the machine is not at rest: its load was {load:.1f} when this began", flush=True)
     report = {"threads": options.threads, "load": load, "ceilings": ceilings, "quick": options.quick, "workloads": {}}
-    for key in options.workloads or known:
-        if key == "tokens":
-            continue
+    for key in dict.fromkeys(key for keys in rows.values() for key in keys) if rows else known:
         # The clock moves in the course of minutes, so each workload has the ceilings of its time.
         if report["workloads"] and not options.quick:
             ceilings = attnc.ceilings(options.threads)

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Times attnc beside PyTorch, ONNX Runtime and OpenVINO in one run; see compare_speed.py for what and how.
 #
-#   tests/live/compare_speed.sh                  everything, half an hour
+#   tests/live/compare_speed.sh                  everything, an hour and a half
 #   tests/live/compare_speed.sh layer gpt2       some of it
+#   tests/live/compare_speed.sh lstm gru         recurrent networks, an hour; lstm-2-512 are those of two layers of 512
 #   tests/live/compare_speed.sh --llama tokens   one token after another, beside llama.cpp (LLAMA_BENCH names its llama-bench; else
 #                                                it is built, see speed/llama.sh)
 #   tests/live/compare_speed.sh --before PROGRAM --alone

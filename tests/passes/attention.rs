@@ -39,7 +39,7 @@ const CAUSAL: &str = "  %11 = causal : bool[S, T]\n";
 fn a_mask_with_any_fill() {
     let filled = |fill: &str| attention("", &format!("{CAUSAL}  %19 = where %11, %10, {fill} : f32[S, T]"));
     assert!(masks(CONTRACT, &filled("-inf")).starts_with("causal"));
-    // Hidden by a finite number, all of a row's scores may be below it.
+    // Masked by a finite number, which may exceed all of a row's scores.
     for fill in ["-1.0", "0.0", "-1e4", "-1e30", "3.0", "inf"] {
         assert!(masks(CONTRACT, &filled(fill)).starts_with("keep"), "{fill}");
         becomes("fuse-attention", CONTRACT, &filled(fill), "causal transpose attention");
@@ -113,7 +113,7 @@ fn counters_are_causal_where_they_are_aligned_with_the_last_keys() {
         let found = masks(CONTRACT, &counted(rows, &columns, compare));
         assert_eq!(found.starts_with("causal"), ok, "{lines} {compare}: {found}");
     }
-    // What counts only rows or columns, or repeats.
+    // Positions of rows only or of columns only, and repeated ones.
     let one = "  %36 = iota axis=0 : i32[1, T]\n  %33 = broadcast %36 : i32[S, T]\n";
     assert!(!masks(CONTRACT, &counted(one, columns, "ge %33, %34")).starts_with("causal"));
     let constant = "  %33 = const 2 : i32[S, 1]\n";
@@ -191,7 +191,7 @@ fn masks_that_hide() {
         let kinds: Vec<&str> = found.split(", ").map(|m| m.split([' ', '(', '=']).next().unwrap_or(m)).collect();
         assert_eq!(kinds.iter().filter(|k| **k == "keep").count(), left.matches("keep").count(), "{lines}: {found}");
     }
-    // Comparisons: of integers there is an opposite, of floats there is none, for a NaN is neither less nor more.
+    // Comparisons: those of integers can be negated, those of floats cannot, since a NaN is neither less nor greater.
     for (elem, args) in [("i32", "i32[S, T] | i32[1, T]"), ("f32", "f32[S, T] | f32[1, T]")] {
         for op in ["lt", "le", "gt", "ge", "eq", "ne"] {
             let steps = format!("  %11 = {op} %3, %4 : bool[S, T]\n  %19 = where %11, -inf, %10 : f32[S, T]");
@@ -261,9 +261,9 @@ fn masks_that_are_added() {
     ] {
         becomes(ALL, float, &attention(more, lines), left);
     }
-    // Subtracted from something: no mask.
+    // Subtracted from another value: not a mask.
     stays(ALL, CONTRACT, &attention(more, "  %19 = sub %3, %10 : f32[S, T]"));
-    // Two sums of products: which of them are the scores is what a chain leads down to.
+    // Two sums of products: the scores are the one at the end of the chain.
     let both = "  %11 = matmul %0, %1 : f32[S, T]\n  %12 = sigmoid %11 : f32[S, T]\n  %19 = add %12, %10 : f32[S, T]";
     keeps(ALL, CONTRACT, &attention(more, both));
     becomes(ALL, CONTRACT, &attention(more, both), "matmul sigmoid transpose attention");
@@ -411,7 +411,7 @@ fn scales_of_the_operands() {
     for c in ["0.0", "inf", "1e-42"] {
         stays(scale, CONTRACT, &scaled(&format!("{turn}  %7 = mul %0, {c} : f32[S, 4]\n"), "%7", "%8", ""));
     }
-    // What is scaled is smaller than the product: `1 * [S, 4]`, broadcast by its scale.
+    // The scaled tensor is smaller than the product: `1 * [S, 4]`, broadcast by its scale.
     let row = function(
         "f32[1, 4] | f32[4, T] | f32[T, 3] | f32[S, 4]",
         "f32[S, 3]",
@@ -502,7 +502,7 @@ fn literals_are_taken_as_numbers_of_their_type() {
     assert_eq!((pass.run)(&mut f, &mut ctx), attnc::passes::Changed::Yes);
     let scales: Vec<&Op> = f.insts().map(|(_, _, d)| &d.op).filter(|op| matches!(op, Op::Const(_))).collect();
     assert_eq!(scales, [&Op::Const(Scalar::Float(0.300_781_25))]);
-    // A number that is -inf in f32: rows of it are NaN by hand, and zeros by softmax.
+    // A number that is -inf in f32: for rows of it the formula gives NaN, and softmax zeros.
     let by_hand = "  %4 = tanh %0 : f32[S, T]\n  %3 = where %1, %4, -2.0 : f32[S, T]\n  %5 = reduce_max %3, axes=[1], keep=true : f32[S, 1]\n\
                    \n  %6 = sub %3, %5 : f32[S, T]\n  %7 = exp %6 : f32[S, T]\n  %8 = reduce_sum %7, axes=[1], keep=true : f32[S, 1]\n  %9 = div %7, %8 : f32[S, T]";
     let source = function("f32[S, T] | bool[S, T]", "f32[S, T]", by_hand);

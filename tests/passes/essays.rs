@@ -46,6 +46,8 @@ essay!(canonicalise_cast, "canonicalise_cast", "canonicalise-cast", "", attnc::p
 essay!(canonicalise_scale, "canonicalise_scale", "canonicalise-scale", "", attnc::passes::Float::Contract);
 essay!(fuse_attention, "fuse_attention", "fuse-attention", "", attnc::passes::Float::Contract);
 essay!(canonicalise_reduce, "canonicalise_reduce", "canonicalise-reduce", "");
+essay!(canonicalise_row, "canonicalise_row", "canonicalise-row", "");
+essay!(hoist_products, "hoist_products", "hoist-products", "");
 essay!(merge_matmuls, "merge_matmuls", "merge-matmuls", "");
 essay!(fuse_epilogue, "fuse_epilogue", "fuse-epilogue", "");
 essay!(fuse_rows, "fuse_rows", "fuse-rows", "");

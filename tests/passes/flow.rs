@@ -71,7 +71,7 @@ fn attributes_and_types_count() {
 
 #[test]
 fn what_was_computed_must_be_there() {
-    // Computed on one way alone, on both, and before the ways part.
+    // Computed on one path, on both, and before the branch.
     let source = |before: &str, then: &str, after: &str| {
         format!(
             "func @f(%0 \"x\": f32[S], %1 \"c\": bool[]) -> (f32[S]) {{\n^bb0:\n{before}  br_if %1, ^bb1, ^bb2\n^bb1:\n{then}  br ^bb3(%3)\n\
@@ -96,7 +96,7 @@ fn what_is_needed_stays() {
         \n  %7 = lt %6, 0.5 : bool[]\n  br_if %7, ^bb1(%3, %5), ^bb2\n^bb1(%8: f32[S], %9: f32[S]):\n  br ^bb3(%8, %9)\n\
         ^bb2:\n  %10 = neg %1 : f32[S]\n  br ^bb3(%10, %1)\n^bb3(%11: f32[S], %13: f32[S]):\n  return %11, %4\n}\n";
     becomes("dce", STRICT, source, "exp tanh cos reduce_sum lt neg");
-    // What only feeds itself around a loop, and what a returned value needs through two arguments.
+    // A value that only feeds itself around a loop, and one that a returned value needs through two arguments.
     let turns = "func @f(%0 \"x\": f32[S]) -> (f32[S]) {\n^bb0:\n  %1 = exp %0 : f32[S]\n  br ^bb1(0, %0, %1, %1)\n\
         ^bb1(%2: index, %3: f32[S], %4: f32[S], %5: f32[S]):\n  %6 = lt %2, 3 : bool[]\n  br_if %6, ^bb2, ^bb3\n^bb2:\n\
         \n  %7 = tanh %5 : f32[S]\n  %8 = neg %4 : f32[S]\n  %9 = add %2, 1 : index\n  br ^bb1(%9, %4, %8, %7)\n^bb3:\n  return %3\n}\n";
@@ -227,7 +227,7 @@ fn ways_that_are_decided() {
     becomes("simplify-cfg", STRICT, &diamond("true", "^bb1(%0)", "^bb1(%1)", join), "");
     becomes("simplify-cfg", STRICT, &diamond("false", "^bb1(%0)", "^bb1(%1)", join), "");
     becomes("simplify-cfg", STRICT, &diamond("%2", "^bb1(%0)", "^bb1(%0)", join), "");
-    // One block on both ways, with other arguments.
+    // One block on both paths, with different arguments.
     stays("simplify-cfg", STRICT, &diamond("%2", "^bb1(%0)", "^bb1(%1)", join));
     let two = "^bb1(%3: f32[S], %4: f32[S]):\n  %5 = sub %3, %4 : f32[S]\n  return %5\n";
     stays("simplify-cfg", STRICT, &diamond("%2", "^bb1(%0, %1)", "^bb1(%1, %0)", two));
@@ -258,7 +258,7 @@ fn arguments_that_are_always_the_same() {
     stays("simplify-cfg", STRICT, &ways("0.0", "-0.0", "f32[]", "  %7 = div %6, %5 : f32[S]\n"));
     let count = |ways: String| ways.matches("%5").count();
     assert_eq!(count(ways("%1", "%1", "f32[S]", sum)), 2);
-    // Around a loop: an argument that gives itself, and two that change places.
+    // Around a loop: an argument that is passed unchanged, and two that are exchanged.
     let around = |first: &str, second: &str| {
         format!(
             "func @f(%0 \"x\": f32[S], %1 \"y\": f32[S]) -> (f32[S]) {{\n^bb0:\n  br ^bb1(0, %0, %1)\n^bb1(%2: index, %3: f32[S], %4: f32[S]):\n\
@@ -284,7 +284,7 @@ fn blocks_that_are_merged() {
         \n  %4 = sub %2, %3 : f32[S]\n  br ^bb2(%4)\n^bb2(%5: f32[S]):\n  %6 = div %5, %2 : f32[S]\n  return %6\n}\n";
     becomes("simplify-cfg", STRICT, chain, "exp sub div");
     assert!(!text_after(chain).contains("^bb1"));
-    // A block with two ways in stays.
+    // A block with two predecessors stays.
     let shared = "func @f(%0 \"x\": f32[S], %1 \"c\": bool[]) -> (f32[S]) {\n^bb0:\n  br_if %1, ^bb1, ^bb2\n^bb1:\n  %2 = exp %0 : f32[S]\n  br ^bb3(%2)\n\
         ^bb2:\n  %3 = neg %0 : f32[S]\n  br ^bb3(%3)\n^bb3(%4: f32[S]):\n  %5 = tanh %4 : f32[S]\n  return %5\n}\n";
     stays("simplify-cfg", STRICT, shared);

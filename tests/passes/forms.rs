@@ -150,7 +150,7 @@ fn scores_that_are_transposed() {
     for mask in ["bool[T, S]", "bool[1, S]", "bool[T, 1]", "bool[]", "bool[S]"] {
         keeps(pass, STRICT, &source(&format!("{qkv} | {mask}"), &steps));
     }
-    // A function of one number stands in the way.
+    // A unary function is between them.
     let masked = format!("{qkv} | bool[T, S]");
     becomes(pass, STRICT, &source(&masked, &steps), "matmul mul transpose transpose sigmoid where softmax matmul");
     let steps = steps.replace("%7 = sigmoid %8", "%7 = add %8, %8");
@@ -158,7 +158,7 @@ fn scores_that_are_transposed() {
     let once = steps.replace("%7 = add %8, %8", "%7 = add %8, 0.25");
     let left = "transpose transpose transpose matmul mul add where softmax matmul";
     becomes(pass, STRICT, &source(&masked, &once), left);
-    // What is added has fewer axes.
+    // The added tensor has fewer axes.
     let bias = format!(
         "  %9 = matmul %1, %0 : f32[T, S]\n  %10 = add %9, %3 : f32[T, S]\n  %11 = softmax %10, axis=0 : f32[T, S]\n{end}"
     );
@@ -258,7 +258,7 @@ fn softmaxes_by_hand() {
     ] {
         becomes(pass, STRICT, &with(&first.replace("%3a", "%30").replace("%3b", "%31")), left);
     }
-    // What may be -inf: a row of it is NaN by hand and zeros by `softmax`.
+    // Scores that may be -inf: for a row of these the formula gives NaN, and `softmax` zeros.
     for first in [
         "  %4 = log %0 : f32[S, T]",
         "  %4 = neg %0 : f32[S, T]",
@@ -281,7 +281,7 @@ fn softmaxes_by_hand() {
         let (ty, kept) = (format!("{elem}[S, T]"), format!("{elem}[S, 1]"));
         stays(pass, STRICT, &by_hand(&ty, &format!("  %4 = sigmoid %0 : {ty}\n"), 1, &kept));
     }
-    // Over the other axis of a square, with the axis dropped and put back.
+    // Over the other axis of a square, with the axis dropped and restored.
     becomes(
         pass,
         STRICT,
@@ -292,7 +292,7 @@ fn softmaxes_by_hand() {
     let dropped = "  %4 = tanh %0 : f32[S, S]\n  %5 = reduce_max %4, axes=[1] : f32[S]\n  %15 = reshape %5 : f32[S, 1]\n  %6 = sub %4, %15 : f32[S, S]\n\
                    \n  %7 = exp %6 : f32[S, S]\n  %8 = reduce_sum %7, axes=[1] : f32[S]\n  %18 = reshape %8 : f32[S, 1]\n  %9 = div %7, %18 : f32[S, S]";
     becomes(pass, STRICT, &function("f32[S, S]", "f32[S, S]", dropped), "tanh softmax");
-    // Not put back: it broadcasts along the other axis.
+    // Not restored: it broadcasts along the other axis.
     for broken in [
         dropped.replace("%15 = reshape %5 : f32[S, 1]", "%15 = reshape %5 : f32[1, S]"),
         dropped.replace("%18 = reshape %8 : f32[S, 1]", "%18 = reshape %8 : f32[1, S]"),
@@ -319,7 +319,7 @@ fn softmaxes_by_hand() {
     stays(pass, STRICT, &function("f32[S, S]", "f32[S, S]", &other));
     let other = dropped.replace("  %5 = reduce_max %4", "  %40 = tanh %0 : f32[S, S]\n  %5 = reduce_max %40");
     stays(pass, STRICT, &function("f32[S, S]", "f32[S, S]", &other));
-    // The logarithm of a softmax by hand is another formula: `x - max - log(sum)`.
+    // The logarithm of a softmax is written with another formula: `x - max - log(sum)`.
     let log = "  %4 = tanh %0 : f32[S, S]\n  %5 = reduce_max %4, axes=[1], keep=true : f32[S, 1]\n  %6 = sub %4, %5 : f32[S, S]\n\
                \n  %7 = exp %6 : f32[S, S]\n  %8 = reduce_sum %7, axes=[1], keep=true : f32[S, 1]\n  %10 = log %8 : f32[S, 1]\n  %9 = sub %6, %10 : f32[S, S]";
     stays(pass, STRICT, &function("f32[S, S]", "f32[S, S]", log));
@@ -428,7 +428,7 @@ fn rows_of_one_region() {
     let lead = "  %2 = reduce_max %0, axes=[1], keep=true : f32[4, 1]\n  %3 = add %2, %1 : f32[S, 4, 1]\n  %4 = exp %3 : f32[S, 4, 1]";
     keeps(pass, STRICT, &function("f32[4, 5] | f32[S, 1, 1]", "f32[S, 4, 1]", lead));
     stays(pass, STRICT, &function("f32[4, 5] | f32[S, 1, 1]", "f32[S, 4, 1]", lead));
-    // What is the same for all rows stays outside.
+    // Values that are the same for all rows stay outside.
     let shared = "  %2 = reduce_max %0, axes=[1], keep=true : f32[S, 1]\n  %3 = exp %1 : f32[1, 4]\n  %4 = sub %0, %2 : f32[S, 4]\n\
                   \n  %5 = mul %4, %3 : f32[S, 4]";
     becomes(pass, STRICT, &function("f32[S, 4] | f32[1, 4]", "f32[S, 4]", shared), "exp fused reduce_max sub mul");

@@ -378,7 +378,7 @@ impl Program {
             violated: Vec::new(),
             elem: "f32",
         };
-        // Now and then narrower floats; then intermediates are rounded, but for those of the fused kernel.
+        // Sometimes narrower floats; then intermediate values are rounded, except in the fused kernel.
         if p.rng.chance(15) {
             p.elem = p.rng.pick(&["bf16", "f16"]);
         }
@@ -507,7 +507,7 @@ impl Program {
             let y = self.op(&format!("matmul {}, {}", w.name, v.name), self.elem, &flat_q);
             self.op(&format!("reshape {}", y.name), self.elem, &with(&lead, &s, &e))
         };
-        // What surrounds it, for the regions.
+        // The operations around it, for the regions.
         let y = match self.rng.below(4) {
             0 => {
                 let bias = self.arg(self.elem, &[name("3")]);
@@ -519,7 +519,7 @@ impl Program {
                 let y = self.tensor(format!("add {}, {}", x.name, y.name), &y);
                 self.norm(&y)
             }
-            // Other uses of queries and values are no matter.
+            // Other uses of queries and values do not matter.
             2 => {
                 self.results.push(q.clone());
                 self.results.push(v.clone());

@@ -125,7 +125,7 @@ fn each_way_of_writing_attention_is_found() {
         ("softmax(t * tanh(q @ k.T / t)) @ v", vec![CAP]),
         ("softmax(50.0 * tanh((q / sqrt(D)) @ k.T / 50.0)) @ v", vec![CAP]),
         ("softmax((50.0 * tanh(k @ q.T / 50.0)).T) @ v", vec![CAP]),
-        // Other numbers on both sides are a cap all the same, with another scale; and so is none.
+        // Other numbers on both sides are a soft cap too, with another scale; and so is no number.
         ("softmax(30.0 * tanh(q @ k.T / 50.0)) @ v", vec![CAP]),
         ("softmax(tanh(q @ k.T)) @ v", vec![CAP]),
         ("softmax(where(causal(S, T), 50.0 * tanh(q @ k.T / sqrt(D) / 50.0), -inf)) @ v", vec![CAP, CAUSAL]),
@@ -199,7 +199,7 @@ fn what_is_no_attention_or_cannot_be_proved_is_left() {
         ("softmax(cast<f32>(cast<bf16>(q @ k.T))) @ v", Fate::Missed(Condition::Types)),
         ("softmax(cast<bf16>(where(keep, q @ k.T, -1e38))) @ v2 // bf16", Fate::Missed(Condition::Types)),
         ("softmax(cast<f32>(cast<i32>(q @ k.T))) @ v", Fate::Missed(Condition::Types)),
-        // Columns that are no sink: two of them, one that is kept, another one dropped, and none joined.
+        // Columns that are not a sink: two of them, one that is kept, another one dropped, and none joined.
         ("softmax(concat(q @ k.T, two, axis = -1))[.., 0..T] @ v", Fate::Missed(Condition::Shape)),
         ("softmax(concat(q @ k.T, row, axis = -1))[.., 1..T + 1] @ v", Fate::Missed(Condition::Shape)),
         ("softmax(concat(row, q @ k.T, axis = -1))[.., 0..T] @ v", Fate::Missed(Condition::Shape)),

@@ -22,6 +22,7 @@ mod fusion_sources;
 mod gen_ir;
 #[path = "../common/gen_source/mod.rs"]
 mod gen_source;
+mod hoist;
 #[path = "../common/host.rs"]
 mod host;
 mod merge;
@@ -29,5 +30,6 @@ mod oracle_passes;
 mod pass_manager;
 mod passes_keep_results;
 mod passes_small;
+mod row;
 mod small;
 mod values;

@@ -80,7 +80,7 @@ fn each_product_gets_its_own_columns() {
 
 #[test]
 fn products_that_stay_apart() {
-    // One that ends inside a panel is not followed; one column is no product for panels.
+    // Nothing may follow one that ends inside a panel; a product of one column uses no panels.
     for columns in [&[31, 64][..], &[48, 32], &[33, 32], &[32, 1], &[1, 32]] {
         stays(PASS, STRICT, &products(columns, &[]));
     }
@@ -142,7 +142,7 @@ fn weights_behind_and_moved() {
     let head = "param \"a\" : f32[3, 32]\nparam \"b\" : f32[3, 64]\n";
     let unknown = "  %8 = param \"b\" : f32[3, 64]\n  %3 = slice %8, axis=1, start=S, stop=S+32 : f32[3, 32]\n";
     stays(PASS, STRICT, &two(head, X, ("%0", "%0"), "  %2 = param \"a\" : f32[3, 32]\n", unknown));
-    // What computes with the elements is no movement.
+    // An operation that computes with the elements is not data movement.
     let computed = "  %8 = param \"b\" : f32[3, 32]\n  %3 = exp %8 : f32[3, 32]\n";
     stays(PASS, STRICT, &two(W, X, ("%0", "%0"), "  %2 = param \"a\" : f32[3, 32]\n", computed));
 }
@@ -205,7 +205,7 @@ fn biases_that_go_along() {
     let merged = "param param concat matmul param param concat add slice slice softmax softmax";
     becomes(PASS, STRICT, &source("add", "c", "f32[32]", false, ""), merged);
     becomes(PASS, STRICT, &source("add", "c", "f32[32]", true, ""), merged);
-    // What is subtracted or multiplied is lost as an epilogue; a bias of one number or of two axes is none for each column.
+    // A subtraction or multiplication cannot become an epilogue; a bias of one number or of two axes is not a bias for each column.
     for op in ["sub", "mul", "max"] {
         for swap in [false, true] {
             stays(PASS, STRICT, &source(op, "c", "f32[32]", swap, ""));

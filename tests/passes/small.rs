@@ -121,7 +121,7 @@ fn functions_of_themselves() {
         let lines = format!("  %7 = exp %0 : {X}\n  %8 = {first} %7 : {X}\n  %9 = {then} %8 : {X}");
         one(X, X, &lines, left);
     }
-    // Of numbers of either sign.
+    // With numbers of either sign.
     one(X, X, &format!("  %8 = neg %0 : {X}\n  %9 = abs %8 : {X}"), "abs");
     one(B, B, &format!("  %7 = and %0, %0 : {B}\n  %8 = not %7 : {B}\n  %9 = not %8 : {B}"), "");
     keeps("simplify,dce", STRICT, &function(N, N, "  %8 = abs %0 : i32[S]\n  %9 = relu %8 : i32[S]"));
@@ -133,7 +133,7 @@ fn divisions_by_powers_of_two() {
         let c = if elem == "f32" { c.to_string() } else { format!("{elem}({c})") };
         one(&format!("{elem}[S]"), &format!("{elem}[S]"), &format!("  %9 = div %0, {c} : {elem}[S]"), "mul");
     }
-    // Neither what is no power of two, nor what has a subnormal inverse in its type.
+    // Neither a number that is not a power of two, nor one whose inverse is subnormal in its type.
     for (elem, c) in [
         ("f32", "3.0"),
         ("f32", "0.75"),
@@ -210,7 +210,7 @@ fn movement_in_chains() {
         "  %8 = broadcast %0 : f32[5, 4]\n  %9 = broadcast %8 : f32[S, 5, 4]",
         "broadcast",
     );
-    // Axes put before those of what was broadcast, and taken away; not one between them.
+    // Axes added before those of the broadcast value, and removed; not one between them.
     let source = "f32[S, 1] | f32[T]";
     let first = "  %8 = broadcast %0 : f32[T, S, 4]\n";
     one(source, "f32[1, T, 1, S, 4]", &format!("{first}  %9 = reshape %8 : f32[1, T, 1, S, 4]"), "broadcast");
@@ -334,7 +334,7 @@ fn does_not_fold(result: &str, lines: &str) {
 
 #[test]
 fn literals_of_every_type() {
-    // Each lies between two numbers of its type, so that what is rounded late or not at all is another.
+    // Each is between two numbers of its type, so that rounding late or not at all gives another result.
     for elem in ["f32", "bf16", "f16"] {
         let n = |x: &str| if elem == "f32" { x.to_string() } else { format!("{elem}({x})") };
         for op in ["add", "sub", "mul", "div", "rem", "pow", "max", "min"] {
@@ -407,7 +407,7 @@ fn literals_of_every_shape() {
         "f32[8]",
         "  %7 = const 0.5 : f32[4]\n  %8 = const 0.25 : f32[4]\n  %9 = concat %7, %8, axis=0 : f32[8]",
     );
-    // What may be out of range when the program runs: an error must stay one.
+    // Indices that may be out of range at run time: an error must remain an error.
     for (lines, result) in [
         ("  %8 = const 0.5 : f32[S]\n  %9 = slice %8, axis=0, start=0, stop=3 : f32[3]", "f32[3]"),
         ("  %8 = const 0.5 : f32[4]\n  %9 = slice %8, axis=0, start=0, stop=S : f32[S]", "f32[S]"),

@@ -129,7 +129,7 @@ fn commands_print_what_the_readme_shows() {
                     wrong += &format!("the Python fails:\n{output}\n");
                 }
             }
-            // What is fetched from the network, and what is drawn.
+            // Files from the network, and pictures.
             "sh" | "text" => {}
             other => wrong += &format!("`{other}`: a block of an unknown kind\n"),
         }
@@ -181,5 +181,5 @@ fn the_first_things_come_first() {
     assert_eq!(first, ["text", "sh"]);
     assert!(text.starts_with("# attnc\n\nattnc "), "what it is");
     let commands: Vec<&str> = blocks(&text)[1].1.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(commands, ["cargo", "examples/run_minilm.sh", "tests/run.sh"]);
+    assert_eq!(commands, ["examples/run_minilm.sh", "cargo", "tests/run.sh"]);
 }

@@ -127,6 +127,22 @@ fn code(text: &str) -> Vec<&str> {
     text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default()).collect()
 }
 
+/// The files of the crate that have a module of their own: roots, tests and the support library are left out.
+fn modules() -> Vec<String> {
+    let outside = ["src/lib.rs", "src/main.rs", "src/build.rs", "src/memory.rs"];
+    let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
+    let is_left_out = |path: &str| outside.contains(&path) || path.starts_with("src/runtime/support/") || is_test(path);
+    files("src", &["rs"]).into_iter().filter(|path| !is_left_out(path)).collect()
+}
+
+/// What a path in a module stands for, from the crate's root.
+fn absolute<'a>(own: &[&'a str], path: &'a str) -> Vec<&'a str> {
+    let parts: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
+    let up = parts.iter().take_while(|part| **part == "super").count();
+    let base = if up == 0 { &[][..] } else { &own[..own.len().saturating_sub(up)] };
+    base.iter().chain(&parts[up.max(1)..]).copied().collect()
+}
+
 /// The paths that begin with `crate::` or `super::`, those in braces one by one, each with its line.
 fn paths(text: &str) -> Vec<(usize, String)> {
     let code = code(text).join("\n");
@@ -155,7 +171,7 @@ fn expand<'a>(before: &str, text: &'a str, each: &mut dyn FnMut(String)) -> &'a 
     while rest.starts_with(['{', ',']) {
         rest = rest[1..].trim_start();
         if !rest.starts_with('}') {
-            // What follows is the next path, or `as` and a name before it.
+            // The next path follows, perhaps after `as` and a name.
             rest = expand(&path, rest, each).trim_start_matches(|c| c != ',' && c != '}');
         }
     }
@@ -170,13 +186,7 @@ fn folders_import_what_the_map_allows() {
     assert!(map.len() > 20, "the map in src/lib.rs is not read: {} rows", map.len());
     let mut used = BTreeSet::new();
     let mut wrong = Vec::new();
-    // The support library is a crate of its own; the others are the crates' roots and tests.
-    let outside = ["src/lib.rs", "src/main.rs", "src/build.rs", "src/memory.rs"];
-    let is_test = |path: &str| path.ends_with("/tests.rs") || path.contains("/tests/");
-    for path in files("src", &["rs"]) {
-        if outside.contains(&path.as_str()) || path.starts_with("src/runtime/support/") || is_test(&path) {
-            continue;
-        }
+    for path in modules() {
         let own = module(&path);
         let Some(from) = folder(&map, &own) else {
             // A file that only declares folders.
@@ -184,10 +194,7 @@ fn folders_import_what_the_map_allows() {
             continue;
         };
         for (line, import) in paths(&read(&path)) {
-            let parts: Vec<&str> = import.split("::").filter(|part| !part.is_empty()).collect();
-            let up = parts.iter().take_while(|part| **part == "super").count();
-            let base = if up == 0 { &[][..] } else { &own[..own.len().saturating_sub(up)] };
-            let full: Vec<&str> = base.iter().chain(&parts[up.max(1)..]).copied().collect();
+            let full = absolute(&own, &import);
             let Some(to) = folder(&map, &full).filter(|to| *to != from) else { continue };
             let full = full.join("::");
             let allowed = |entry: &&String| full == **entry || full.starts_with(&format!("{entry}::"));
@@ -202,7 +209,7 @@ fn folders_import_what_the_map_allows() {
             wrong.push(format!("src/lib.rs: `{folder}` no longer imports `{entry}`"));
         }
     }
-    // Those that import nothing that is left are taken away until there are none.
+    // Folders that import none of the remaining ones are removed until none is left.
     let mut left = map.clone();
     while let Some(next) = left.iter().find(|(_, imports)| {
         imports.iter().all(|entry| !left.keys().any(|f| entry == f || entry.starts_with(&format!("{f}::"))))
@@ -214,4 +221,94 @@ fn folders_import_what_the_map_allows() {
         wrong.push(format!("src/lib.rs: these folders import each other in a circle: {:?}", left.keys()));
     }
     assert!(wrong.is_empty(), "what src/lib.rs says of the folders does not hold:\n{}", wrong.join("\n"));
+}
+
+/// Files that import each other though no other file does so, and why they stay as they are.
+const CIRCLES: &[(&[&str], &str)] = &[
+    (
+        &["ir::function", "ir::op", "ir::rules"],
+        "a function consists of operations, and a fused region is an operation that holds a function",
+    ),
+    (
+        &["tile::body", "tile::dot", "tile::op", "tile::rules"],
+        "the mode of a product is an attribute of an operation, and which modes it may have follows from the operations around it",
+    ),
+];
+
+/// What the modules of folders export of their files: the path that others write, and the one that it stands for.
+fn exports(texts: &BTreeMap<Vec<String>, String>) -> BTreeMap<Vec<String>, Vec<String>> {
+    let mut found = BTreeMap::new();
+    for (own, text) in texts {
+        let code = code(text).join("\n");
+        for (at, _) in code.match_indices("use ") {
+            expand("", &code[at + 4..], &mut |path| {
+                let parts: Vec<&str> = path.trim_start_matches("self::").split("::").collect();
+                let inside = |name: &str| [own.as_slice(), &[name.to_string()]].concat();
+                if let [file, .., name] = parts.as_slice()
+                    && texts.contains_key(&inside(file))
+                {
+                    let parts = parts.iter().map(ToString::to_string);
+                    found.insert(inside(name), own.iter().cloned().chain(parts).collect());
+                }
+            });
+        }
+    }
+    found
+}
+
+/// For each file, the files that it imports from, whether it names them or their folder exports what is imported. A folder and
+/// what is in it are one to another: a module declares its files, and they use what it says for all.
+fn imports_of_files() -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+    let owned = |path: &[&str]| path.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let texts: BTreeMap<Vec<String>, String> =
+        modules().iter().map(|path| (owned(&module(path)), read(path))).collect();
+    let exports = exports(&texts);
+    let mut imports: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
+    for (own, text) in &texts {
+        let to = imports.entry(own.clone()).or_default();
+        for (_, path) in paths(text) {
+            let names: Vec<&str> = own.iter().map(String::as_str).collect();
+            let mut full = owned(&absolute(&names, &path));
+            // A folder may export what a folder in it exports.
+            while let Some((n, meant)) = (1..=full.len()).find_map(|n| Some((n, exports.get(&full[..n])?)))
+                && !texts.contains_key(&full[..n])
+            {
+                full = meant.iter().chain(&full[n..]).cloned().collect();
+            }
+            let file = (1..=full.len()).rev().map(|n| &full[..n]).find(|path| texts.contains_key(*path));
+            to.extend(file.filter(|file| !own.starts_with(file) && !file.starts_with(own)).map(<[String]>::to_vec));
+        }
+    }
+    imports
+}
+
+/// No file needs, to be understood, a file that needs it: what two files share is in a third.
+#[test]
+fn files_import_each_other_in_no_circle() {
+    let imports = imports_of_files();
+    assert!(imports.values().map(BTreeSet::len).sum::<usize>() > 1000, "imports are not found");
+    let reached = |from: &Vec<String>| {
+        let mut seen: BTreeSet<&Vec<String>> = BTreeSet::new();
+        let mut open: Vec<&Vec<String>> = imports[from].iter().collect();
+        while let Some(next) = open.pop() {
+            if seen.insert(next) {
+                open.extend(&imports[next]);
+            }
+        }
+        seen
+    };
+    let all: BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> =
+        imports.keys().map(|file| (file, reached(file))).collect();
+    // The files of a circle are those that reach each other.
+    let circle = |file: &Vec<String>| -> Vec<String> {
+        all[file].iter().filter(|other| all[**other].contains(file)).map(|other| other.join("::")).collect()
+    };
+    let circles: BTreeSet<Vec<String>> =
+        all.keys().map(|file| circle(file)).filter(|circle| !circle.is_empty()).collect();
+    let allowed: BTreeSet<Vec<String>> =
+        CIRCLES.iter().map(|(files, _)| files.iter().map(ToString::to_string).collect()).collect();
+    let new: Vec<String> = circles.difference(&allowed).map(|circle| circle.join(", ")).collect();
+    assert!(new.is_empty(), "these files import each other in a circle:\n{}", new.join("\n"));
+    let gone: Vec<_> = allowed.difference(&circles).collect();
+    assert!(gone.is_empty(), "these circles no longer exist; remove them from CIRCLES: {gone:?}");
 }

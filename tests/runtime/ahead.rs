@@ -43,6 +43,6 @@ fn what_is_said_again_is_not_fetched_again() {
     assert_eq!(times(&mut ahead), 7);
     ahead.go_on(next(8192), 1, 2);
     assert_eq!(times(&mut ahead), 16);
-    // Any address may be asked for.
+    // Any address may be prefetched.
     fetched::fetch_line(std::ptr::null());
 }

@@ -221,7 +221,7 @@ fn null_handles_do_nothing() {
             let f: unsafe extern "C" fn(Address, u64, u64, Address, u64, Address, u64, Address, Address) -> u64 =
                 function(&name);
             f(null_mut(), 0, 0, null_mut(), 0, null_mut(), 0, null_mut(), null_mut());
-            // Where they take indices alone: none that is there.
+            // Where they take only indices: one out of range.
             let indexed =
                 ["variant_name", "entry", "dimension", "argument", "result_type", "result_count", "tap_", "parameter"];
             if name != "attnc_entry_index" && indexed.iter().any(|i| name.contains(i)) {
@@ -252,7 +252,7 @@ fn null_handles_do_nothing() {
 fn strides_of_any_kind() {
     let session = Session::open();
     let expect = |picked: &[f32]| toy::scaled(picked).0;
-    // Transposed, backwards, the same row again and again, every third.
+    // Transposed, backwards, one row repeated, every third row.
     let cases: [(&[i64], &[i64], usize); 5] = [
         (&[3, 4], &[1, 3], 0),
         (&[3, 4], &[-4, -1], 11),
@@ -331,7 +331,7 @@ fn results_are_checked_and_may_lie_over_arguments() {
     let (mut from, mut to) = (whole(0), whole(8));
     assert_eq!(session.call(0, &[&raw mut from], &[&raw mut to]).0, 0, "{}", session.text());
     assert_eq!(both.data[2..10], toy::scaled(&given).0);
-    // Two results in one place.
+    // Two results in the same memory.
     let (mut a, mut b) = (Made::new(&[3]), Made::new(&[7]));
     let mut one = Made::new(&[16]);
     let tensors = [(vec![3i64], code::FLOAT, 32), (vec![4], code::INT, 64), (vec![], code::BOOL, 8)];
@@ -450,7 +450,7 @@ fn raw_calls() {
     let (from_start, to_second) = (start.cast_const().cast(), start.wrapping_add(2).cast());
     assert_eq!(call(0, &[2, 1], &[from_start], &[to_second]), 0, "{}", session.text());
     assert_eq!(memory[2..10], expected);
-    // What is wrong.
+    // Errors.
     let big = 1 << 40;
     for (entry, dims, args, results) in [
         (0, &[1][..], 1, 1),
@@ -550,7 +550,7 @@ fn memory_that_is_not_there_is_an_error() {
         u64,
         *mut *mut DLManagedTensor,
     ) -> i32 = function("attnc_call_owned");
-    // One number, seen as very many: reading it all is fine, the result has nowhere to be.
+    // One number, broadcast to very many: it can be read, but there is no memory for the result.
     let mut x = Made::new(&[4]);
     x.shape = vec![1 << 42, 4];
     (x.tensor.shape, x.tensor.ndim) = (x.shape.as_mut_ptr(), 2);

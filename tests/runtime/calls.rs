@@ -34,7 +34,7 @@ fn leading_axes_are_the_same_in_all_arguments() {
         assert_eq!(y[0].shape(), shape);
         assert_eq!(f32s(&y[0]), f32s(&x).iter().map(|v| v * 2.0).collect::<Vec<_>>());
     }
-    // As many rows, and yet not the same.
+    // As many rows, but not the same.
     let e = call("add", &[toy::counting(&[2, 3, 4]), toy::counting(&[6, 4])]).expect_err("an error");
     assert_eq!(e, "add: `..` is [2, 3] in `x` and [6] in `y`: the leading axes must be the same");
     let e = call("add", &[toy::counting(&[3, 4]), toy::counting(&[4])]).expect_err("an error");
@@ -275,7 +275,7 @@ fn the_so_tells_what_it_is() {
         model.entry("forward").unwrap_err().text,
         "no entry point `forward`; the entry points are scale, gather, pair, copy, count, packed, add, wait"
     );
-    // Readable without loading it.
+    // It can be read without loading the library.
     let bytes = std::fs::read(toy::so()).unwrap();
     let text = model.info();
     assert!(bytes.windows(text.len()).any(|w| w == text.as_bytes()));

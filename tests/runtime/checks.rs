@@ -124,7 +124,7 @@ fn symbols_are_read_off_their_axes() {
     let mut session = model.session().expect("a session");
     let ok: Vec<bool> = (0..6).map(|n| session.call(0, &[toy::counting(&[n])]).is_ok()).collect();
     assert_eq!(ok, [false, false, false, true, true, true]);
-    // Leading axes of as many elements, and yet not the same.
+    // Leading axes with as many elements, but not the same.
     let toy = toy::open();
     let add = toy.entry("add").expect("an entry point");
     let mut session = toy.session().expect("a session");
@@ -172,7 +172,7 @@ fn expressions_of_dimensions() {
     ];
     let mut entries = Vec::new();
     for (i, (e, value)) in cases.iter().enumerate() {
-        // What is an error is neither 0 nor anything else.
+        // An error has no other code.
         let other = if value.is_some() { Comparison::Eq } else { Comparison::Ne };
         let right = value.unwrap_or(0);
         let both = [(Comparison::Eq, right), (other, if value.is_some() { right.wrapping_sub(1) } else { 0 })];
@@ -250,7 +250,7 @@ fn every_state_begins_and_is_set_to_zero() {
     let result = vec![toy::tensor("result", Elem::I64, false, &[toy::dim("3", Dim::from(3))])];
     let entry = toy::entry("count", "() -> i64[3]", vec![], vec![], result);
     let model = open(&model("States", vec![(entry, "toy_states")], states.collect()), 1);
-    // What was used and freed before may lie where the next session's states are.
+    // The next session's states may be in memory that was used and freed before.
     for _ in 0..4 {
         let (mut a, mut b) = (model.session().expect("a session"), model.session().expect("a session"));
         let next = |s: &mut attnc::runtime::load::Session<'_>| s.call(0, &[]).expect("sums")[0].to_i64();
@@ -354,7 +354,7 @@ fn the_floating_point_mode_is_the_models_own_and_then_the_callers() {
     let product = toy::entry("product", "(x: f32[S], y: f32[S]) -> f32[S]", vec![toy::symbol("S", 0, 0)], args, result);
     let failing = same("fails", vec![check(s(), Comparison::Lt, number(0))]);
     let model = model("Modes", vec![(product, "toy_product"), failing], Vec::new());
-    // A subnormal product, a subnormal operand, and products that lie between two floats.
+    // A subnormal product, a subnormal operand, and products between two floats.
     let some =
         [(1e-20f32, 1e-20f32), (1e-40, 2.0), (1.000_000_1, 1.000_000_1), (-1.000_000_1, 1.000_000_1), (0.1, 0.3)];
     let count = 4000;

@@ -88,7 +88,7 @@ unsafe extern "C" fn toy_scale(ctx: *mut PlanContext) -> i32 {
 
 #[no_mangle]
 unsafe extern "C" fn toy_scale_tapped(ctx: *mut PlanContext) -> i32 {
-    // The flags stand behind the only tap.
+    // The flags come after the only tap.
     let flags = *(*ctx).taps.add(1);
     let mut h = 0;
     while h < 3 {

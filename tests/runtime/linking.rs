@@ -57,7 +57,7 @@ fn every_linker_makes_a_model_that_runs() {
 #[test]
 fn without_a_linker_there_is_an_error() {
     let empty = tempfile::tempdir().unwrap();
-    // Rust's own linker is not on PATH, and is found all the same; a machine without Rust has none.
+    // Rust's own linker is not on PATH, but is found anyway; a machine without Rust has none.
     match Linker::find(Some(empty.path().into())) {
         Ok(linker) => assert!(linker.flavor, "{linker:?}"),
         Err(e) => assert_eq!(
@@ -85,7 +85,7 @@ fn what_the_linker_says_is_passed_on() {
     let missing = Linker { program: Path::new("/none/cc").to_owned(), ..linker };
     assert!(matches!(link_with(&missing, &[&descriptor], &so), Err(LinkError::Failed { .. })));
     assert!(!so.exists());
-    // Nor is anything left where a folder is in the way.
+    // Nothing is left either where a folder has the output's name.
     std::fs::create_dir(&so).unwrap();
     std::fs::write(so.join("file"), "").unwrap();
     let linker = Linker::find(std::env::var_os("PATH")).unwrap();

@@ -40,7 +40,7 @@ fn good_files_open() {
     assert_eq!(opening(&safetensors(&spaced, &data)), Ok(vec![]));
     let escaped = header.replace("\"scale\"", "\"\\u0073c\\u0061le\"");
     assert_eq!(opening(&safetensors(&escaped, &data)), Ok(vec![]));
-    // Fields that nobody knows, at a depth.
+    // Unknown fields, nested.
     let more = header.replace("\"dtype\"", "\"note\":[1,-2.5e3,null,{\"a\":[true,\"b\"]}],\"dtype\"");
     assert_eq!(opening(&safetensors(&more, &data)), Ok(vec![]));
     // Badly aligned data is copied.
@@ -168,7 +168,7 @@ fn broken_files() -> Vec<(String, Vec<u8>)> {
     let good = safetensors(&header, &data);
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     let mut add = |what: &str, file: Vec<u8>| files.push((what.to_owned(), file));
-    // Cut off, too long, not one at all.
+    // Truncated, too long, not a file of weights at all.
     for cut in [0, 1, 7, 8, 9, 100, 8 + header.len() - 1, 8 + header.len(), good.len() - 16, good.len() - 1] {
         add(&format!("cut to {cut} bytes"), good[..cut].to_vec());
     }
@@ -260,7 +260,7 @@ fn broken_files() -> Vec<(String, Vec<u8>)> {
     }
     let text = format!("{{\"a\":{tensor}[0,8]}},\"a\":{tensor}[8,16]}}}}");
     add("two tensors of one name", safetensors(&text, &[0; 16]));
-    // What fits the format and not the program.
+    // Files that fit the format but not the program.
     let swapped = |from: &str, to: &str| safetensors(&header.replacen(from, to, 1), &data);
     add("a missing tensor", swapped("\"scale\"", "\"scales\""));
     add("one of a layer missing", swapped("h.1.bias", "h.3.bias"));

@@ -152,7 +152,7 @@ fn c_programs_call_the_model() {
 /// Where the system has no memory, calls end with a status.
 #[test]
 fn no_allocation_that_is_refused_ends_the_process() {
-    // What stands in for the allocator is glibc's.
+    // The allocator that is replaced is glibc's.
     if !is_there("cc") || !cfg!(target_env = "gnu") {
         return;
     }

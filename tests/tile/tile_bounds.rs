@@ -172,7 +172,7 @@ const EDITS: &[Edit] = &[
         "window: what begins at %32 of axis 1 of %1 may end beyond S",
     ),
     ("kernel @attention.0", "br_if %60, ^bb5, ^bb6", "br_if %60, ^bb6, ^bb5", "the extent %62 may be below 0"),
-    // Panels, of which the type says less than where they end.
+    // Panels, whose type is smaller than the memory that they take.
     ("kernel @pack.0", "%3: ceil(S, 8)", "%3: S", "may be"),
     ("kernel @pack.0", "%9 = mul %4, %5 ", "%9 = add %4, %5 ", "may end beyond 16"),
     ("plan @forward tapped", "256*S+1792", "256*S+1791", "launch: @pack.0 may access operand 1"),
@@ -230,7 +230,7 @@ const EDITS: &[Edit] = &[
     ("entry @forward", "  where S <= 1024\n", "  where S <= 1025\n", "view: %7 may end beyond what it is part of"),
     ("packed ", "packed 614400", "packed 18446744073709551615", "the packed area has 18446744073709551615 bytes"),
     ("packed ", "packed 614400", "packed 614336", "of the packed area"),
-    // What is written.
+    // Stores.
     ("plan @forward symbols", "launch @gather.0(%2, %0, %3)", "launch @gather.0(%2, %0, %2)", "and the kernel takes"),
     (
         "plan @forward symbols",

@@ -53,7 +53,7 @@ fn a_right_schedule_is_accepted() {
 #[test]
 fn wrong_schedules_are_refused() {
     let changes = [
-        // The place of `%p` would be that of the matrix, before the product has read it.
+        // `%p` would be in the matrix's memory before the product has read it.
         ("tile f32[8, 8] @l1(320)", "tile f32[8, 8] @l1(0)", "which is still needed"),
         ("tile f32[%m<=4, 1] @l1(256)\n    %acc0", "tile f32[%m<=4, 1] @l1(832)\n    %acc0", "which is still needed"),
         ("scratch(1088)", "scratch(1024)", "ends at byte 1088 of 1024"),
@@ -215,7 +215,7 @@ fn narrow_operands_are_those_of_products() {
         ("%w[%i, %zero, %zero], %s", "%w[%i, %zero, %at], %s", "whole vectors of 4 lanes"),
         ("%h[%i, %zero, %zero]", "%h[%i, %zero, %at]", "whole vectors of 4 lanes"),
         ("%h: in bf16[2, 40, 8]", "%h: in bf16[2, 40, 8] strides[320, 1, 40]", "whole vectors of 4 lanes"),
-        // What is far from row to row is not there in the last one.
+        // The last row has no elements at the row stride.
         ("%h: in bf16[2, 40, 8]", "%h: in bf16[2, 40, 7] strides[320, 8, 1]", "whole vectors of 4 lanes"),
     ];
     for (from, to, message) in changes {

@@ -9,7 +9,7 @@ use attnc::shape::Elem;
 use attnc::vector::routine::interp::{Memory, Pointer, RuntimeValue, run};
 use attnc::vector::routine::{Type, text, verify};
 
-/// Rows with a sum, a maximum, a function, elements of 16 bits, and columns that are no whole vector.
+/// Rows with a sum, a maximum, a function, elements of 16 bits, and columns that are not full vectors.
 const PROGRAM: &str = "/// Rows of 20: softmax, rounded.
 model Rows<S> {
     pub fn forward(x: f32[S, 20], y: bf16[S, 20]) -> bf16[S, 20] {
@@ -79,7 +79,7 @@ fn what_is_wrong_with_a_text_is_shown_at_its_place() {
     let good = dump(folder.path(), "avx512");
     for (from, to, code, message) in [
         ("reduce_sum", "reduce_sun", "E0702", "there is no operation `reduce_sun`"),
-        ("= exp ", "= exp %0, ", "E0710", "`exp` does not take"),
+        ("= exp ", "= exp %0, ", "E0710", "`exp` takes 1 operand, has 2"),
         ("lanes(16)", "lanes(17)", "E0710", "a vector of 17 lanes"),
         ("  return\n", "  return\n}}\n", "E0701", "unexpected"),
     ] {

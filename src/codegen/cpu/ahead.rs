@@ -48,7 +48,7 @@ fn is_packed(body: &Body, v: tile::Value) -> bool {
     }
 }
 
-/// Is it read from what a call asks for of a tap?
+/// Is it read from the part of a tap that a call requests?
 fn asks_for_a_tap(body: &Body, v: tile::Value) -> bool {
     match body.def_inst(v) {
         Some(InstData { op: Op::Tap { name }, .. }) => TapPart::read(name).1 == TapPart::Asked,
@@ -140,7 +140,7 @@ impl Code<'_, '_> {
             Terminator::Br(call) => self.jump(call, left, replaced),
             Terminator::BrIf { condition, then, otherwise } => {
                 if self.values[*condition].is_none() {
-                    // Most calls ask for few taps, so that the way goes past them.
+                    // Most calls request few taps, so the path without them is followed.
                     let past = asks_for_a_tap(self.body, *condition);
                     return if past { self.jump(otherwise, left, replaced) } else { Ok(None) };
                 }

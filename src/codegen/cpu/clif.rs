@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{ExternalName, Function};
 use cranelift_codegen::{Context, FinalizedRelocTarget, verify_function};
 
 use super::listing::{self, Reference, Shown};
-use super::target::{Arch, isa};
+use super::target::{Arch, Isas};
 use crate::panics;
 
 /// A function and its name.
@@ -71,7 +71,7 @@ pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
     if functions.is_empty() {
         return Err(ClifError { line: 1, message: "there is no function in this text".to_string() });
     }
-    let isa = isa(arch).map_err(|message| ClifError { line: 0, message })?;
+    let isas = Isas::new(arch).map_err(|message| ClifError { line: 0, message })?;
     let mut out = Vec::new();
     for (i, function) in functions.into_iter().enumerate() {
         let line = starts.get(i).copied().unwrap_or_default();
@@ -80,7 +80,7 @@ pub fn read(text: &str, arch: Arch) -> Result<Vec<Named>, ClifError> {
         if function.layout.entry_block().is_none() {
             return Err(fail("the function has no block".to_string()));
         }
-        panics::catch(|| verify_function(&function, isa.as_ref()))
+        panics::catch(|| verify_function(&function, isas.kernels.as_ref()))
             .map_err(|panic| fail(panicked("verifier", &panic)))?
             .map_err(|e| fail(e.to_string()))?;
         panics::catch(|| function.display().to_string()).map_err(|panic| fail(panicked("printer", &panic)))?;
@@ -134,7 +134,7 @@ fn check_numbers(text: &str) -> Result<(), ClifError> {
 /// # Errors
 /// What the code generator cannot compile.
 pub fn assembly(functions: &[Named], arch: Arch, bytes: bool) -> Result<String, String> {
-    let isa = isa(arch)?;
+    let isas = Isas::new(arch)?;
     let names: BTreeMap<String, &str> =
         functions.iter().map(|f| (f.function.name.to_string(), f.name.as_str())).collect();
     let name_of = |n: usize, f: &Named| if f.name.is_empty() { format!("function.{n}") } else { f.name.clone() };
@@ -145,7 +145,7 @@ pub fn assembly(functions: &[Named], arch: Arch, bytes: bool) -> Result<String, 
         let mut context = Context::for_function(f.function.clone());
         context.set_disasm(arch == Arch::Aarch64);
         let compiled = panics::catch(|| {
-            let code = context.compile(isa.as_ref(), &mut ControlPlane::default());
+            let code = context.compile(isas.of(&name), &mut ControlPlane::default());
             code.map(drop).map_err(|e| format!("{:?}", e.inner))
         });
         let compiled = compiled.unwrap_or_else(|panic| Err(panicked("code generator", &panic)));

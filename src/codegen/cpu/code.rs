@@ -70,7 +70,7 @@ impl<'a, 'b> Code<'a, 'b> {
     /// What follows is code of an operation, or of none; whose it was before.
     pub(super) fn at(&mut self, inst: Option<Inst>) -> Option<Inst> {
         if self.places {
-            self.b.set_srcloc(inst.map_or(SourceLoc::default(), super::function::place));
+            self.b.set_srcloc(inst.map_or(SourceLoc::default(), place));
         }
         std::mem::replace(&mut self.here, inst)
     }
@@ -353,7 +353,7 @@ impl<'a, 'b> Code<'a, 'b> {
 
     /// Reports an index out of range and leaves.
     fn check(&mut self, index: Value, bound: Value, site: u32) {
-        // A bound below 0, unsigned, would let everything in.
+        // A negative bound, compared as unsigned, would accept everything.
         let zero = self.int(0);
         let least = self.b.ins().smax(bound, zero);
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, least);
@@ -415,4 +415,15 @@ impl<'a, 'b> Code<'a, 'b> {
     pub(super) fn unknown(data: &InstData) -> Done {
         Err(format!("{} has no place here", data.op.info().name))
     }
+}
+
+/// An operation as a place. Cranelift keeps differences to the first place, and a difference of -1 means that there is none:
+/// so places are even.
+pub(super) fn place(inst: Inst) -> SourceLoc {
+    SourceLoc::new(2 * inst.as_u32())
+}
+
+/// The operation that a place stands for, if it stands for one.
+pub(super) fn inst_at(place: SourceLoc) -> Option<Inst> {
+    (!place.is_default()).then(|| Inst::from_u32(place.bits() / 2))
 }

@@ -1,7 +1,7 @@
 //! `dot`: a product of tiles in scratch or in place, as register tiles of four rows by eight columns.
 //!
-//! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to whole vectors, so
-//! columns are computed in whole vectors too; what is computed past the last column is never read. A right operand may
+//! In: an accumulator in scratch, operands there or windows. Out: CLIF. Rows of a tile are padded to full vectors, so
+//! columns are computed in full vectors too; what is computed past the last column is never read. A right operand may
 //! be narrower in memory (`bf16`, or integers with scales): it is widened where it is loaded. Sums start with 0, in
 //! registers, and are added to the accumulator at their end.
 
@@ -264,7 +264,7 @@ impl Code<'_, '_> {
     fn scaled_load(&mut self, p: &Product, bits: u8, k: Value, at: Value, (scales, group): (Value, i64)) -> Lane {
         let mut x = self.narrow_load(p, Elem::I8, at);
         if bits == 4 {
-            // The half that is requested goes to the top, and down again with its sign.
+            // The requested half is shifted to the top, and arithmetically down again.
             let odd = self.b.ins().band_imm_u(k, 1);
             let odd = self.b.ins().ireduce(types::I32, odd);
             let four = self.b.ins().ishl_imm_u(odd, 2);

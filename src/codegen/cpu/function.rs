@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, SourceLoc, UserExternalName,
-    UserFuncName, Value, types,
+    ExtFuncData, ExternalName, FuncRef, Function, InstBuilder, Signature, UserExternalName, UserFuncName, Value, types,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::{CompiledCode, Context, Final, MachSrcLoc};
@@ -18,13 +17,13 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{FuncId, ModuleReloc, ModuleRelocTarget};
 
 use super::clif::print_function;
-use super::code::Code;
+use super::code::{Code, inst_at};
 use super::origins::{Places, Source};
 use super::plan::Launching;
-use super::target::{Arch, EmitOptions};
+use super::target::{Arch, EmitOptions, signature};
 use super::wide::LeafCalls;
 use crate::source::Loc;
-use crate::tile::{Body, Inst};
+use crate::tile::Body;
 
 /// An operation of a kernel that is computed with vectors of 128 bits though the processor has wider ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,16 +109,6 @@ const FAIL: usize = 5;
 /// Parameters of the runtime's `launch`.
 const LAUNCH: usize = 7;
 
-/// `void (int64_t, ...)`, or with a status as the result.
-pub(super) fn signature(convention: CallConv, params: usize, returns: bool) -> Signature {
-    let mut s = Signature::new(convention);
-    s.params.extend(vec![AbiParam::new(types::I64); params]);
-    if returns {
-        s.returns.push(AbiParam::new(types::I32));
-    }
-    s
-}
-
 impl Source<'_> {
     /// The signature of the function.
     pub(super) fn signature(&self, convention: CallConv) -> Signature {
@@ -159,15 +148,9 @@ fn shown(name: &str, function: &Function) -> String {
     print_function(name, &function)
 }
 
-/// An operation as a place. Cranelift keeps differences to the first place, and a difference of -1 means that there is none:
-/// so places are even.
-pub(super) fn place(inst: Inst) -> SourceLoc {
-    SourceLoc::new(2 * inst.as_u32())
-}
-
 /// Where the code of each operation begins.
 fn places(code: &CompiledCode) -> Places {
-    let place = |s: &MachSrcLoc<Final>| (s.start, (!s.loc.is_default()).then(|| Inst::from_u32(s.loc.bits() / 2)));
+    let place = |s: &MachSrcLoc<Final>| (s.start, inst_at(s.loc));
     code.buffer.get_srclocs_sorted().iter().map(place).collect()
 }
 
@@ -225,7 +208,7 @@ impl Job<'_> {
         let returns = !function.signature.returns.is_empty();
         let mut kernels = BTreeMap::new();
         if let Source::Plan { plan, module, kernels: ids } = &self.source {
-            // Those that it launches alone: the functions of many entry points do not know each other's kernels.
+            // Only those that it launches: a function does not declare the kernels of other entry points.
             let launched = plan.launched();
             let all = module.kernels.iter().zip(ids.iter()).enumerate();
             for (index, (kernel, id)) in all.filter(|(_, (kernel, _))| launched.contains(kernel.name.as_str())) {

@@ -109,7 +109,7 @@ impl Code<'_, '_> {
                     Op::Dot { mode: Some(mode @ (DotMode::Fma | DotMode::Groups)) } => {
                         let next = all.peek().map(|next| **next);
                         if self.wide_dot(level, (*mode, &data), next, scratch)? == Dotted::Stored {
-                            // That was the next one.
+                            // That was the next point.
                             all.next();
                         }
                     }
@@ -148,7 +148,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Notes an operation on whole tiles that has no leaf, at a level that has leaves.
+    /// Notes an operation on full tiles that has no leaf, at a level that has leaves.
     fn declined(&mut self, level: Cpu, inst: tile::Inst) {
         if level.width() != tile::Width::V128 {
             let data = self.body.inst(inst);

@@ -244,8 +244,11 @@ impl Lanes<'_, '_> {
             (_, BinaryOp::Mul) => b.ins().imul(x.value, y.value),
             (_, BinaryOp::Max) => b.ins().smax(x.value, y.value),
             (_, BinaryOp::Min) => b.ins().smin(x.value, y.value),
-            (_, BinaryOp::And) => b.ins().band(x.value, y.value),
-            (_, BinaryOp::Or) => b.ins().bor(x.value, y.value),
+            (_, BinaryOp::And | BinaryOp::BitAnd) => b.ins().band(x.value, y.value),
+            (_, BinaryOp::Or | BinaryOp::BitOr) => b.ins().bor(x.value, y.value),
+            (_, BinaryOp::BitXor) => b.ins().bxor(x.value, y.value),
+            (_, BinaryOp::ShiftLeft) => self.shift(true, x.value, y.value),
+            (_, BinaryOp::ShiftRight) => self.shift(false, x.value, y.value),
             (_, BinaryOp::Div) => self.divide(x.value, y.value).0,
             (_, BinaryOp::Rem) => self.divide(x.value, y.value).1,
             (_, BinaryOp::Pow) => self.power(x.value, y.value),
@@ -279,6 +282,21 @@ impl Lanes<'_, '_> {
         let q = b.ins().select(is_zero, zero, q);
         let r = b.ins().select(unsafe_divisor, zero, r);
         (q, r)
+    }
+
+    /// A single integer shifted by any number of bits: the instruction takes it modulo the bits of the type.
+    fn shift(&mut self, left: bool, x: Value, y: Value) -> Value {
+        let b = &mut *self.builder;
+        let ty = b.func.dfg.value_type(x);
+        let (zero, last) = (b.ins().iconst(ty, 0), b.ins().iconst(ty, i64::from(ty.bits()) - 1));
+        let is_far = b.ins().icmp(IntCC::UnsignedGreaterThan, y, last);
+        if left {
+            let shifted = b.ins().ishl(x, y);
+            b.ins().select(is_far, zero, shifted)
+        } else {
+            let near = b.ins().select(is_far, last, y);
+            b.ins().sshr(x, near)
+        }
     }
 
     /// `x^y` of single integers by repeated squaring, wrapping; a negative exponent counts as 0.
@@ -321,7 +339,7 @@ impl Lanes<'_, '_> {
             };
             b.ins().fcmp(cc, x.value, y.value)
         } else if x.elem == Elem::Bool && x.width == Width::Four {
-            // As masks: true is -1, so the order is turned round.
+            // As masks: true is -1, so the order is reversed.
             b.ins().icmp(int_condition(op), y.value, x.value)
         } else {
             b.ins().icmp(int_condition(op), x.value, y.value)
@@ -447,7 +465,7 @@ impl Lanes<'_, '_> {
     /// The 16 bits of an `f32` that is a value of `f16`, in the low half of each lane.
     fn f16_bits(&mut self, x: Value) -> Value {
         let a = self.builder.ins().fabs(x);
-        // Scaling by 2^-112 turns the exponent of f32 into that of f16, subnormals included.
+        // Scaling by 2^-112 converts the exponent of f32 to that of f16, subnormals included.
         let scale = self.splat(f32::from_bits((127 - 112) << 23));
         let scaled = self.builder.ins().fmul(a, scale);
         let bits = self.cast_bits(types::I32X4, scaled);
@@ -598,7 +616,7 @@ impl Lanes<'_, '_> {
     }
 
     fn store_four(&mut self, elem: Elem, x: Value, address: Value, offset: i32) {
-        // Of narrow elements, integers of 32 bits that are what they are as one of 16, signed: packing them saturates.
+        // Narrow elements are 32-bit integers whose value fits 16 signed bits: packing them saturates.
         let words = match elem {
             Elem::F32 | Elem::I32 | Elem::I64 => {
                 self.builder.ins().store(plain(), x, address, offset);

@@ -15,7 +15,7 @@ use crate::tile::Width;
 use crate::vector::expand::{self, Expanded, Need};
 use crate::vector::{Features, Function, Inst, Op, Type, library};
 
-/// What the processors of a level have of what functions ask for.
+/// What the processors of a level have of what functions require.
 pub fn features(width: Width) -> Features {
     match width {
         Width::V128 => Features::PLAIN,
@@ -68,7 +68,7 @@ impl Lanes<'_, '_> {
     /// A function of the library, printed.
     pub(super) fn function(&mut self, name: &str, args: &[Value]) -> Result<Value, String> {
         // Cranelift's code is for processors of any level.
-        let Expanded { function: f, needs } = library::expanded(name, features(Width::V128))?;
+        let Expanded { function: f, needs } = expand::expanded(name, features(Width::V128))?;
         let mut values: Vec<Option<Value>> = args.iter().copied().map(Some).collect();
         for (inst, need) in f.insts.iter().zip(needs) {
             let value = match need {
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn functions_compute_what_their_texts_say() {
         for name in of_floats() {
-            let Expanded { function: f, .. } = library::expanded(name, Features::PLAIN).expect("a function");
+            let Expanded { function: f, .. } = expand::expanded(name, Features::PLAIN).expect("a function");
             let mut args = arguments(f);
             for xs in &mut args {
                 xs.resize(xs.len().next_multiple_of(4), 0.0);

@@ -30,7 +30,7 @@ pub fn machine_operations() -> Vec<(String, &'static str)> {
     wide::machine_operations()
 }
 
-#[cfg(feature = "llvm")]
-pub(crate) use object::kernel_name;
 pub use object::{Compiled, Tier, compile};
+#[cfg(feature = "llvm")]
+pub(crate) use target::kernel_name;
 pub use target::{Arch, EmitOptions, bf16_levels, byte_levels, levels};

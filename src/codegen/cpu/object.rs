@@ -20,7 +20,7 @@ use super::function::{Callee, Job, Narrow};
 use super::listing::{self, Shown};
 use super::origins::{Origin, Places, Source};
 use super::plan::arena;
-use super::target::{Arch, EmitOptions, isa};
+use super::target::{Arch, EmitOptions, Isas, kernel_name, plan_name};
 use super::wide::{LeafOrigin, Leaves, Stages};
 use crate::runtime::abi::feature;
 use crate::runtime::descriptor::{ModelDescriptor, PlanCode, Variant};
@@ -32,11 +32,6 @@ use crate::threads;
 use crate::tile::encode::{self, Encoding};
 use crate::tile::verify::Verified;
 use crate::tile::{Body, Cpu, Feature, Inst, Kernel, Module, Op, Part, PlanVariant, State, Width};
-
-/// The symbol of a kernel.
-pub(crate) fn kernel_name(level: Cpu, kernel: &str) -> String {
-    format!("{}.kernel.{kernel}", level.name())
-}
 
 /// What comes out.
 #[derive(Clone, Debug)]
@@ -99,9 +94,9 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
     if tiers.iter().any(|t| t.module.sites != first.module.sites) {
         return Err("the levels of a model report different errors".into());
     }
-    let isa = isa(wanted.arch)?;
+    let isas = Isas::new(wanted.arch)?;
     let name = first.module.name.clone();
-    let builder = ObjectBuilder::new(isa.clone(), name, default_libcall_names()).map_err(|e| e.to_string())?;
+    let builder = ObjectBuilder::new(isas.kernels.clone(), name, default_libcall_names()).map_err(|e| e.to_string())?;
     let mut object = ObjectModule::new(builder);
 
     // What functions there are; then each by itself, and what they call; then all of it into the object, in order.
@@ -110,7 +105,7 @@ pub fn compile(tiers: &[Tier<'_>], model: &ModelDescriptor, wanted: EmitOptions)
         true => jobs.iter().map(|job| (job.id, job.clone())).collect(),
         false => BTreeMap::new(),
     };
-    let made = threads::each(jobs, threads, |job| Ok((job.id, job.make(isa.as_ref(), wanted)?)));
+    let made = threads::each(jobs, threads, |job| Ok((job.id, job.make(isas.of(&job.name), wanted)?)));
     let made = made.into_iter().collect::<Result<Vec<_>, String>>()?;
     let mut leaves = Leaves::make(made.iter().map(|(_, function)| &function.leaves), threads)?;
     let mut texts = BTreeMap::new();
@@ -199,7 +194,7 @@ fn declare<'a>(
         let kernels: Arc<[FuncId]> = functions.as_slice().into();
         let mut plans = Plans::new();
         for plan in &tier.module.module().plans {
-            let name = format!("{}.plan.{}{}", tier.level.name(), plan.name, plan.variant.suffix());
+            let name = plan_name(tier.level, &plan.name, plan.variant);
             plans.insert((plan.variant, plan.name.clone()), name.clone());
             functions.push(add(name, Source::Plan { plan, module: tier.module.module(), kernels: kernels.clone() })?);
         }
@@ -392,7 +387,7 @@ fn variant(level: Cpu, module: &Module, model: &ModelDescriptor, plans: &Plans) 
     }
     let prepare = plans.iter().find(|((variant, _), _)| *variant == PlanVariant::Prepare);
     let mut features = asked(level);
-    // Texts may have kernels for several machines.
+    // A text may have kernels for several machines.
     for k in &module.kernels {
         if let State::Cpu(own) = k.state {
             features |= asked(own);
@@ -416,7 +411,7 @@ mod tests {
     use super::{Cpu, asked};
     use crate::runtime::{abi::level, descriptor::features_of};
 
-    /// The library's table of names and what it asks of a processor are those of the machines that have names.
+    /// The library's table of names and what it requires of a processor are those of the machines that have names.
     #[test]
     fn named_machines_ask_for_what_the_runtime_knows_by_their_names() {
         assert_eq!(Cpu::NAMED.map(Cpu::name), level::NAMES);

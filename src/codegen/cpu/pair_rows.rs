@@ -32,7 +32,7 @@ impl Code<'_, '_> {
             let next = code.b.ins().iadd_imm_s(r, 1);
             let zero = code.int(0);
             code.b.def_var(col, zero);
-            // A row that is not there is read from the first one, and then not taken.
+            // A missing row is read from the first one, and then not used.
             let mut both = [(r, r); 2];
             for (place, n) in both.iter_mut().zip([r, next]) {
                 let is_there = code.b.ins().icmp(IntCC::SignedLessThan, n, there);

@@ -113,7 +113,7 @@ impl Code<'_, '_> {
         Ok(())
     }
 
-    /// Asks the caller whether to go on, as each launch does: a launch of nothing, told by its arguments being null.
+    /// Asks the caller whether to continue, as each launch does: a launch of nothing, recognised by its null arguments.
     fn ask_to_go_on(&mut self, launching: &Launching<'_>) {
         let launch = self.b.ins().load(types::I64, plain(), self.context, context::LAUNCH);
         let zero = self.int(0);
@@ -239,7 +239,7 @@ impl Code<'_, '_> {
         let words = kernel.symbols.len() + data.operands.len();
         let size = u32::try_from(words.max(1) * 8).map_err(|_| "too many arguments")?;
         let slot = self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, size, 3));
-        // Of a tap that the call does not ask for there is no memory.
+        // A tap that the call does not request has no memory.
         let go_on = self.b.create_block();
         for base in self.taps_of(data) {
             let asked = self.b.create_block();

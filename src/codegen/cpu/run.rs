@@ -222,7 +222,7 @@ impl Code<'_, '_> {
                         let mut all = x;
                         for distance in [2, 1] {
                             let other = self.lanes().exchange(all, distance);
-                            all = self.lanes().combine(*kind, all, other);
+                            all = self.lanes().combine(kind.kind(), all, other);
                         }
                         self.lanes().lane(all, 0)
                     }

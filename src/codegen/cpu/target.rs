@@ -2,11 +2,12 @@
 
 use std::num::NonZero;
 
-use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::ir::{AbiParam, Signature, types};
+use cranelift_codegen::isa::{self, CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 use target_lexicon::{Aarch64Architecture, Architecture, BinaryFormat, Environment, OperatingSystem, Triple, Vendor};
 
-use crate::tile::{Cpu, Part};
+use crate::tile::{Cpu, Part, PlanVariant};
 
 /// An architecture that code is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub struct EmitOptions {
     pub level: Option<Cpu>,
     /// Are the kernels in objects of another back end, under [`kernel_name`]? Then they are only referred to.
     pub kernels_elsewhere: bool,
-    /// Is it told what is computed with vectors of 128 bits though there are wider ones?
+    /// Does it report what is computed with vectors of 128 bits though there are wider ones?
     pub remarks: bool,
     /// At most this many threads make it; as many as this machine runs at once where there is no number. What comes out is
     /// the same.
@@ -82,14 +83,55 @@ impl EmitOptions {
     }
 }
 
+/// What the symbol of a plan has after its level.
+const PLAN: &str = "plan";
+
+/// The symbol of a kernel.
+pub(crate) fn kernel_name(level: Cpu, kernel: &str) -> String {
+    format!("{}.kernel.{kernel}", level.name())
+}
+
+/// The symbol of a plan.
+pub(super) fn plan_name(level: Cpu, plan: &str, variant: PlanVariant) -> String {
+    format!("{}.{PLAN}.{plan}{}", level.name(), variant.suffix())
+}
+
+/// Cranelift for a machine, as kernels need it and as plans do.
+pub(super) struct Isas {
+    /// The whole of Cranelift: kernels have the inner loops.
+    pub kernels: OwnedTargetIsa,
+    /// With the register allocator that goes over a function once. A plan is a list of launches, and what it spills is nothing
+    /// beside what they do; but its values live long, and the other allocator took a tenth of GPT-2's compile time for them.
+    pub plans: OwnedTargetIsa,
+}
+
+impl Isas {
+    /// Both.
+    ///
+    /// # Errors
+    /// A machine that Cranelift was built without.
+    pub(super) fn new(arch: Arch) -> Result<Self, String> {
+        Ok(Self { kernels: isa(arch, "backtracking")?, plans: isa(arch, "single_pass")? })
+    }
+
+    /// The one for a function, by its symbol: [`kernel_name`] or [`plan_name`].
+    pub(super) fn of(&self, function: &str) -> &dyn TargetIsa {
+        if function.split('.').nth(1) == Some(PLAN) { self.plans.as_ref() } else { self.kernels.as_ref() }
+    }
+}
+
 /// The code generator for a machine. What it is given is verified where nobody waits for that: where the code does not run
 /// here.
-pub(super) fn isa(arch: Arch) -> Result<OwnedTargetIsa, String> {
+fn isa(arch: Arch, allocator: &str) -> Result<OwnedTargetIsa, String> {
     let verify = if arch == Arch::host() { "false" } else { "true" };
     let mut flags = settings::builder();
-    for (name, value) in
-        [("opt_level", "speed"), ("is_pic", "true"), ("enable_verifier", verify), ("unwind_info", "false")]
-    {
+    for (name, value) in [
+        ("opt_level", "speed"),
+        ("regalloc_algorithm", allocator),
+        ("is_pic", "true"),
+        ("enable_verifier", verify),
+        ("unwind_info", "false"),
+    ] {
         flags.set(name, value).map_err(|e| e.to_string())?;
     }
     let builder =
@@ -119,4 +161,14 @@ pub fn levels() -> &'static [Cpu] {
         Arch::X86 => &[Cpu::AVX512, Cpu::AVX2, Cpu::PORTABLE],
         Arch::Aarch64 => &[Cpu::PORTABLE],
     }
+}
+
+/// `void (int64_t, ...)`, or with a status as the result.
+pub(super) fn signature(convention: CallConv, params: usize, returns: bool) -> Signature {
+    let mut s = Signature::new(convention);
+    s.params.extend(vec![AbiParam::new(types::I64); params]);
+    if returns {
+        s.returns.push(AbiParam::new(types::I32));
+    }
+    s
 }

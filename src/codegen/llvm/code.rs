@@ -270,7 +270,7 @@ impl<'c> Code<'_, '_, 'c> {
     /// Reports an index out of range and leaves.
     fn check(&self, index: IntValue<'c>, bound: IntValue<'c>, site: u32) -> Made<()> {
         let e = &self.e;
-        // A bound below 0, unsigned, would let everything in.
+        // A negative bound, compared as unsigned, would accept everything.
         let some = e.b.build_int_compare(IntPredicate::SGT, bound, e.int(0), "")?;
         let below = e.b.build_int_compare(IntPredicate::ULT, index, bound, "")?;
         let inside = e.b.build_and(some, below, "")?;

@@ -58,7 +58,7 @@ impl<'c> Code<'_, '_, 'c> {
                 self.whole(&p, s, rows)
             }
             (DotMode::Groups, Right::Scaled(s), Extent::Bounded { .. }) => {
-                // The last steps may be no whole groups.
+                // The last steps may not be full groups.
                 let rest = self.e.b.build_and(p.inner, self.e.int(i64::from(tile::GROUP) - 1), "")?;
                 let is_whole = self.e.b.build_int_compare(IntPredicate::EQ, rest, self.e.int(0), "")?;
                 self.when(is_whole, |code| code.whole(&p, s, rows))?;

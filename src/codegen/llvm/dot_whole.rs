@@ -1,6 +1,6 @@
 //! Products by integers where the processor sums products of bytes (AVX-512 with VNNI, AVX-VNNI).
 //!
-//! In: a product in the mode [`DotMode::Groups`](crate::tile::DotMode), its steps whole groups. Out: LLVM IR with the processor's
+//! In: a product in the mode [`DotMode::Groups`](crate::tile::DotMode), its steps full groups. Out: LLVM IR with the processor's
 //! intrinsic, which computes what the mode says. How four steps of a column come side by side is
 //! left to LLVM: a shuffle of four rows.
 

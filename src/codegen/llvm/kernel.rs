@@ -27,7 +27,7 @@ pub(super) struct Given<'c> {
 }
 
 impl<'c> Code<'_, '_, 'c> {
-    /// Emits a kernel, which goes on in the current block at its end, or through `stop`.
+    /// Emits a kernel, which continues in the current block at its end, or through `stop`.
     pub(super) fn kernel(&mut self, kernel: &Kernel, given: Given<'c>) -> Made<()> {
         let mut words = 0i64..;
         let mut word = |code: &Self| code.e.offset(given.args, code.e.int(8 * words.next().unwrap_or_default()));

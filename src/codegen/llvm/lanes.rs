@@ -209,8 +209,21 @@ impl<'c> Emit<'_, 'c> {
             (_, BinaryOp::Mul) => b.build_int_mul(v, w, "")?,
             (_, BinaryOp::Max) => better(IntPredicate::SGT)?,
             (_, BinaryOp::Min) => better(IntPredicate::SLT)?,
-            (_, BinaryOp::And) => b.build_and(v, w, "")?,
-            (_, BinaryOp::Or) => b.build_or(v, w, "")?,
+            (_, BinaryOp::And | BinaryOp::BitAnd) => b.build_and(v, w, "")?,
+            (_, BinaryOp::Or | BinaryOp::BitOr) => b.build_or(v, w, "")?,
+            (_, BinaryOp::BitXor) => b.build_xor(v, w, "")?,
+            (_, BinaryOp::ShiftLeft | BinaryOp::ShiftRight) => {
+                // A shift by the bits of the type, or more, has no value in LLVM.
+                let bits = if x.elem == Elem::I64 { 64 } else { 32 };
+                let number = |k: i64| self.constant(Scalar::Int(k), x.elem, x.count()).value;
+                let is_far = b.build_int_compare(IntPredicate::UGT, w, number(bits - 1), "")?;
+                let near = self.choose(is_far, number(bits - 1), w)?;
+                if op == BinaryOp::ShiftLeft {
+                    self.choose(is_far, number(0), b.build_left_shift(v, near, "")?)?
+                } else {
+                    b.build_right_shift(v, near, true, "")?
+                }
+            }
             (_, BinaryOp::Div) => self.divide(x, y)?.0,
             (_, BinaryOp::Rem) => self.divide(x, y)?.1,
             (_, BinaryOp::Pow) => self.power(x, y)?,

@@ -11,7 +11,7 @@ use super::emit::{Emit, Made};
 use crate::scalar::{BinaryOp, UnaryOp};
 use crate::shape::Elem;
 use crate::tile::Feature;
-use crate::vector::{Features, Inst, Op, Type, library};
+use crate::vector::{Features, Inst, Op, Type, expand, library};
 
 impl<'c> Emit<'_, 'c> {
     fn plus(&self, a: VectorValue<'c>, b: VectorValue<'c>) -> Made<VectorValue<'c>> {
@@ -65,15 +65,15 @@ impl<'c> Emit<'_, 'c> {
         self.floats_intrinsic("llvm.copysign", &[a, x])
     }
 
-    /// What functions may ask for.
+    /// What functions may require.
     pub(super) fn features(&self) -> Features {
-        // LLVM makes more than one instruction of its conversions to integers: `round` is no gain here.
+        // LLVM's conversions to integers are more than one instruction: `round` gains nothing here.
         Features { fma: self.level.has(Feature::Fma), ..Features::PLAIN }
     }
 
     /// A function of the library, printed.
     fn function(&self, name: &str, args: &[VectorValue<'c>]) -> Made<VectorValue<'c>> {
-        let f = &library::expanded(name, self.features())?.function;
+        let f = &expand::expanded(name, self.features())?.function;
         let n = args.first().ok_or("a function of nothing")?.get_type().get_size();
         let mut values = args.to_vec();
         for inst in &f.insts {
@@ -172,9 +172,7 @@ impl<'c> Emit<'_, 'c> {
                 let m = self.where_is((predicate, x, y), x, y)?;
                 self.where_is((FloatPredicate::UNO, x, x), x, m)
             }
-            (BinaryOp::Rem | BinaryOp::Pow | BinaryOp::And | BinaryOp::Or, None) => {
-                Err(format!("{op} of floats is neither an instruction nor a function of the library").into())
-            }
+            (_, None) => Err(format!("{op} of floats is neither an instruction nor a function of the library").into()),
         }
     }
 }

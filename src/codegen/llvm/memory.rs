@@ -242,7 +242,7 @@ impl<'c> Emit<'_, 'c> {
     fn f16_bits(&self, x: VectorValue<'c>) -> Made<VectorValue<'c>> {
         let (b, n) = (&self.b, x.get_type().get_size());
         let a = self.absolute(x)?;
-        // Scaling by 2^-112 turns the exponent of f32 into that of f16, subnormals included.
+        // Scaling by 2^-112 converts the exponent of f32 to that of f16, subnormals included.
         let scaled = b.build_float_mul(a, self.floats(f32::from_bits((127 - 112) << 23), n), "")?;
         let bits = b.build_right_shift(self.as_ints(scaled)?, self.ints(13, n), false, "")?;
         let (raw, top) = (self.as_ints(a)?, self.ints(0x7f80_0000, n));

@@ -45,7 +45,7 @@ pub fn kernels(tiers: &[Tier<'_>], wanted: EmitOptions) -> Result<Kernels, Strin
     Ok(out)
 }
 
-/// A processor with what a tier's variant asks for (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4, pairs of
+/// A processor with what a tier's variant requires (`runtime::descriptor::features_of`), no more: x86-64-v3 and -v4, pairs of
 /// `bf16` at their level, and sums of products of bytes where there are integers.
 fn machine(tier: &Tier<'_>) -> Made<TargetMachine> {
     let name = Arch::host().triple();

@@ -25,7 +25,7 @@ impl<'c> Code<'_, '_, 'c> {
             let next = code.e.b.build_int_add(row, code.e.int(1), "")?;
             let mut both = Vec::new();
             for n in [row, next] {
-                // A row that is not there is read from the first one, and then not taken.
+                // A missing row is read from the first one, and then not used.
                 let is_there = code.e.b.build_int_compare(IntPredicate::SLT, n, there, "")?;
                 let read = code.e.b.build_select(is_there, n, zero, "")?.into_int_value();
                 let mask = code.e.b.build_int_s_extend(is_there, code.e.cx.i64_type(), "")?;

@@ -112,7 +112,7 @@ impl<'c> Code<'_, '_, 'c> {
             out.push(match p.b.kind {
                 Right::Elements(elem) => load(elem)?,
                 Right::Pairs => {
-                    // The half that is requested goes to the top, the other one goes.
+                    // The requested half is shifted to the top; the other one is shifted out.
                     let top = self.part_to_top(load(Elem::I32)?.value, odd, 16)?;
                     let kept = self.e.b.build_and(top, self.e.ints(-1 << 16, p.lanes), "")?;
                     Lane { value: self.e.as_floats(kept)?, elem: Elem::F32 }
@@ -120,7 +120,7 @@ impl<'c> Code<'_, '_, 'c> {
                 Right::Scaled(s) => {
                     let mut x = load(Elem::I8)?;
                     if s.bits == 4 {
-                        // Up, with what is above it cut off, and down again with its sign.
+                        // Shifted up, which removes what is above it, and arithmetically down again.
                         let eight = self.e.b.build_left_shift(x.value, self.e.ints(24, p.lanes), "")?;
                         let top = self.part_to_top(eight, odd, 4)?;
                         x.value = self.e.b.build_right_shift(top, self.e.ints(28, p.lanes), true, "")?;

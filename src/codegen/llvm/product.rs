@@ -1,6 +1,6 @@
 //! What the printers of products share: operands, register tiles, their sums.
 //!
-//! In: operands of a `dot`, and loops that its printers ask for. Out: where operands lie, and LLVM IR of what all products
+//! In: operands of a `dot`, and loops that its printers request. Out: where operands lie, and LLVM IR of what all products
 //! do before and after their steps. What it must not know: how a step is computed.
 
 use inkwell::values::{IntValue, PointerValue};

@@ -310,7 +310,7 @@ impl<'c> Print<'_, '_, 'c> {
             (Op::Splat, [x]) => e.spread(*x, n)?,
             (Op::MaskBits, [x]) => e.mask_bits(*x)?,
             (Op::MaskOfBits, [x]) => e.mask_of_bits(*x)?,
-            (Op::Reduce(kind), [x]) => e.fold(*kind, *x)?,
+            (Op::Reduce(kind), [x]) => e.fold(kind.kind(), *x)?,
             (Op::First, [x]) => lane(e.shuffle(x.value, x.value, &[0])?, to),
             (Op::Extract(n), [x]) => lane(e.shuffle(x.value, x.value, &[*n])?, to),
             (Op::Build, parts) => {

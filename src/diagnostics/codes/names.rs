@@ -94,8 +94,8 @@ codes! {
     /// Part of the language, not of this version.
     NOT_AVAILABLE = "E0214", "not available in this version";
     rule: "This is part of the language, but this version of the compiler cannot compile it yet.";
-    - failing: "fn f(x: f32[S]) -> f32[S] { sort(x) }\n";
-    - fixed: "fn f(x: f32[S]) -> f32 { max(x) }\n";
+    - failing: "fn f(x: f32[S, D], i: i32[K]) -> f32[K] { x[i, i] }\n";
+    - fixed: "fn f(x: f32[S, D], i: i32[K]) -> f32[K, D] { x[i] }\n";
 
     /// A tap of something that cannot be observed.
     TAP = "E0215", "only a tensor in a variable can be tapped";

@@ -4,6 +4,7 @@
 //! of their element type. Movement of elements is here; what computes is in `elementwise` and `contraction`.
 
 use super::Real;
+use crate::scalar::BinaryOp;
 use crate::shape::Elem;
 use crate::tensor::Tensor;
 
@@ -181,6 +182,15 @@ impl<F: Real> Array<F> {
         Array { elem: self.elem, shape, data }
     }
 
+    /// Windows of an axis, in a shape that has two axes in its place.
+    pub(super) fn windows(&self, axis: usize, stride: usize, shape: Vec<usize>) -> Array<F> {
+        let mut own = strides(&self.shape);
+        let step = own[axis];
+        own.insert(axis, step.saturating_mul(stride));
+        let at = positions(&shape, &own);
+        self.take(shape, &at)
+    }
+
     /// The elements at one position along an axis, the axis gone.
     pub(super) fn index(&self, axis: usize, at: usize) -> Array<F> {
         let mut out = self.slice(axis, at, 1);
@@ -215,18 +225,49 @@ impl<F: Real> Array<F> {
         at
     }
 
-    /// Slices at positions along an axis, whose shape takes the axis's place.
-    pub(super) fn gather(&self, axis: usize, at: &[usize], shape_of_at: &[usize]) -> Array<F> {
+    /// Slices at positions along an axis, whose shape takes the axis's place; the first axes of both are the same.
+    pub(super) fn gather(&self, (axis, batch): (usize, usize), at: &[usize], shape_of_at: &[usize]) -> Array<F> {
         let (outer, extent, inner) = around(&self.shape, axis);
+        let (shared, own) = shape_of_at.split_at(batch);
         let mut shape = self.shape.clone();
-        shape.splice(axis..=axis, shape_of_at.iter().copied());
+        shape.splice(axis..=axis, own.iter().copied());
         let mut data = Data::with_capacity(self.elem, count(&shape));
+        // How many slices there are for each place along the shared axes.
+        let (each, taken) = (outer / count(shared).max(1), count(own));
         for o in 0..outer {
-            for i in at {
+            let first = o / each.max(1) * taken;
+            for i in &at[first..first + taken] {
                 data.extend(&self.data, (o * extent + i) * inner, inner);
             }
         }
         Array { elem: self.elem, shape, data }
+    }
+
+    /// The array with slices of another written at positions along an axis, or added, in order.
+    pub(super) fn scattered(&self, axis: usize, at: &[usize], value: &Array<F>, add: bool) -> Array<F> {
+        let (outer, extent, inner) = around(&self.shape, axis);
+        let mut out = self.clone();
+        let elem = self.elem;
+        for o in 0..outer {
+            for (k, i) in at.iter().enumerate() {
+                let (to, from) = ((o * extent + i) * inner, (o * at.len() + k) * inner);
+                for n in 0..inner {
+                    match (&mut out.data, &value.data) {
+                        (Data::Float(a), Data::Float(b)) if add => {
+                            a[to + n] = F::binary(BinaryOp::Add, a[to + n], b[from + n], elem);
+                        }
+                        (Data::Float(a), Data::Float(b)) => a[to + n] = b[from + n],
+                        (Data::Int(a), Data::Int(b)) if add => {
+                            a[to + n] = wrap(a[to + n].wrapping_add(b[from + n]), elem);
+                        }
+                        (Data::Int(a), Data::Int(b)) => a[to + n] = b[from + n],
+                        (Data::Bool(a), Data::Bool(b)) => a[to + n] = b[from + n],
+                        (Data::Float(_) | Data::Int(_) | Data::Bool(_), _) => {}
+                    }
+                }
+            }
+        }
+        out
     }
 
     /// Arrays one after another along an axis; there is at least one.

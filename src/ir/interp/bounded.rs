@@ -74,7 +74,7 @@ fn made(value: f64, error: f64, units: f64, elem: Elem) -> Bounded {
         return Bounded { value, error };
     }
     let error = error + (units * U32 + u) * (value.abs() + error) + tiny;
-    // What may overflow in the program's precision has no bound.
+    // A value that may overflow in the program's precision has no bound.
     if value.abs() + error > max { Bounded { value, error: f64::INFINITY } } else { Bounded { value, error } }
 }
 
@@ -220,6 +220,10 @@ impl Real for Bounded {
                 Bounded { value, error }.passed_on(elem)
             }
             BinaryOp::And | BinaryOp::Or => Bounded::exact(value),
+            // Of integers alone.
+            BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::ShiftLeft | BinaryOp::ShiftRight => {
+                Bounded { value, error: f64::INFINITY }
+            }
         }
     }
 
@@ -242,7 +246,7 @@ impl Real for Bounded {
             return made(self.value, self.error, 1.0, elem);
         }
         let error = match elem {
-            // What is off is rounded to an element that is no farther from it than this one.
+            // The inexact value is rounded to an element that is no farther from it than this one.
             Elem::BF16 | Elem::F16 => 2.0 * self.error,
             Elem::F32 | Elem::I8 | Elem::I32 | Elem::I64 | Elem::Bool => self.error,
         };
@@ -265,7 +269,7 @@ impl Real for Bounded {
     fn add_product(sum: &mut BoundedSum, x: Bounded, y: Bounded) {
         let p = x.value * y.value;
         let mut error = 0.0;
-        // Compiled code may omit what is hidden by a weight of 0, whatever it is.
+        // Compiled code may omit a value that is multiplied by a weight of 0, whatever it is.
         if p.is_nan() && (x.value == 0.0 || y.value == 0.0) {
             error = f64::INFINITY;
         }
@@ -367,13 +371,13 @@ mod tests {
             assert!(bound.admits(0.0, 1.0) && bound.admits(x * y, 1.0), "{x:e} * {y:e}: {bound:?}");
             assert!(!bound.admits(-x * y, 1.0) || (x * y).abs() < 4.0 * least, "{x:e} * {y:e}: {bound:?}");
         }
-        // Normal ones count, and 0 has nothing to lose.
+        // Normal ones are exact, and 0 cannot be flushed.
         assert!(!product_sum(&[(least, 3e38)]).admits(0.0, 1.0));
         assert!(product_sum(&[(0.0, 3e38)]).error < 1e-36);
         // Infinity times what may be 0 is anything; a NaN stays one.
         assert_eq!(product_sum(&[(1e-39, INF)]).error, INF);
         assert!(!product_sum(&[(1e-39, f64::NAN)]).admits(0.0, 1.0));
-        // What an earlier error may have made subnormal.
+        // A value that an earlier error may have made subnormal.
         let mut sum = Bounded::zero();
         Bounded::add_product(&mut sum, Bounded { value: 1.5 * least, error: least }, Bounded::exact(3e38));
         assert!(Bounded::total(sum, 1, Elem::F32).admits(0.0, 1.0));
@@ -419,7 +423,7 @@ mod tests {
         for terms in [&[3e38, 3e38, -3e38, -3e38][..], &[-3e38, -3e38, 3e38], &[3e38, 3e38, -6e38]] {
             assert_eq!(exact_sum(terms).error, INF, "{terms:?}");
         }
-        // In order none of the partial sums is beyond it, in others they are.
+        // In this order none of the partial sums is beyond it, in others some are.
         assert_eq!(exact_sum(&[3e38, -3e38, 3e38, -3e38]).error, INF);
         // None in any order.
         let inside = exact_sum(&[3e38, -3e38, 3e37]);

@@ -4,6 +4,8 @@
 //! terms. The blocks of a reduction are added in pairs, those of a product in order. For floats a result is rounded to its
 //! element type once, at the end.
 
+use std::cmp::Ordering;
+
 use super::array::{Array, Data, broadcast_strides, count, positions, wrap};
 use super::elementwise::{binary, cast, range, select, unary};
 use super::{EvalError, Real};
@@ -129,6 +131,107 @@ fn reduce_ints(kind: ReduceKind, row: &[i64], elem: Elem) -> i64 {
     }
 }
 
+/// Moves the last axis back to where it was before [`rows`] moved it.
+fn moved_back<F: Real>(x: Array<F>, perm: &[usize]) -> Array<F> {
+    if perm.is_sorted() {
+        return x;
+    }
+    let mut back = vec![0; perm.len()];
+    perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
+    x.transpose(&back)
+}
+
+/// The sum along an axis up to each element.
+pub(super) fn cumsum<F: Real>(x: &Array<F>, axis: usize) -> Result<Array<F>, EvalError> {
+    let (moved, length, perm) = rows(x, &[axis]);
+    let elem = x.elem;
+    let data = match &moved.data {
+        Data::Float(v) => {
+            let mut out = Vec::with_capacity(v.len());
+            for row in v.chunks(length.max(1)) {
+                let mut sum = F::zero();
+                for (i, x) in row.iter().enumerate() {
+                    F::add(&mut sum, *x);
+                    out.push(F::total(sum, i + 1, elem));
+                }
+            }
+            Data::Float(out)
+        }
+        Data::Int(v) => {
+            let mut out = Vec::with_capacity(v.len());
+            for row in v.chunks(length.max(1)) {
+                let mut sum: i64 = 0;
+                for n in row {
+                    sum = sum.wrapping_add(*n);
+                    out.push(wrap(sum, elem));
+                }
+            }
+            Data::Int(out)
+        }
+        Data::Bool(_) => return Err(EvalError::internal("cumsum of bool")),
+    };
+    Ok(moved_back(Array { elem, shape: moved.shape, data }, &perm))
+}
+
+/// The places of the first elements along an axis in order.
+pub(super) fn argsort<F: Real>(
+    x: &Array<F>,
+    axis: usize,
+    descending: bool,
+    first: usize,
+    certain: &mut bool,
+) -> Result<Array<F>, EvalError> {
+    let (moved, length, perm) = rows(x, &[axis]);
+    if first > length {
+        return Err(EvalError::new(format!("the first {first} elements of an axis of {length}")));
+    }
+    if i64::try_from(length).is_ok_and(|n| n > ARGMAX_LENGTH) {
+        return Err(EvalError::new(format!("{length} elements are sorted, and their indices are of i32")));
+    }
+    let mut shape = moved.shape.clone();
+    let n = shape.split_last().map_or(0, |(_, lead)| count(lead));
+    let mut out = Vec::with_capacity(n * first);
+    let order = |o: Ordering| if descending { o.reverse() } else { o };
+    for i in 0..n {
+        let row = i * length..(i + 1) * length;
+        let mut places: Vec<usize> = (0..length).collect();
+        match &moved.data {
+            // Sorting is stable.
+            Data::Float(v) => {
+                let v = &v[row];
+                places.sort_by(|a, b| order(ordered(v[*a], v[*b])));
+                // Those that are taken, neighbour by neighbour, and the last of them from all that are left.
+                let (taken, left) = places.split_at(first);
+                let last = taken.last().map(|p| v[*p]);
+                *certain &= taken.windows(2).all(|pair| surely(v[pair[0]], v[pair[1]]))
+                    && last.is_none_or(|last| left.iter().all(|p| surely(last, v[*p])));
+            }
+            Data::Int(v) => {
+                let v = &v[row];
+                places.sort_by(|a, b| order(v[*a].cmp(&v[*b])));
+            }
+            Data::Bool(_) => return Err(EvalError::internal("argsort of bool")),
+        }
+        out.extend(places.iter().take(first).map(|p| *p as i64));
+    }
+    if let Some(last) = shape.last_mut() {
+        *last = first;
+    }
+    Ok(moved_back(Array { elem: Elem::I32, shape, data: Data::Int(out) }, &perm))
+}
+
+/// The order of two floats: NaN after every number.
+fn ordered<F: Real>(a: F, b: F) -> Ordering {
+    let (a, b) = (a.value(), b.value());
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// Is the order of two floats the same in every precision?
+fn surely<F: Real>(a: F, b: F) -> bool {
+    let is_nan = |x: F| x.value().is_nan();
+    F::compare(CmpOp::Lt, a, b).1 || is_nan(a) || is_nan(b)
+}
+
 /// Softmax (or its logarithm) over an axis, computed in `f32`.
 pub(super) fn softmax<F: Real>(
     x: &Array<F>,
@@ -142,13 +245,7 @@ pub(super) fn softmax<F: Real>(
     for row in v.chunks(length.max(1)) {
         softmax_row(row, None, log, x.elem, &mut out, certain);
     }
-    let result = Array { elem: x.elem, shape: moved.shape, data: Data::Float(out) };
-    if perm.is_sorted() {
-        return Ok(result);
-    }
-    let mut back = vec![0; perm.len()];
-    perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
-    Ok(result.transpose(&back))
+    Ok(moved_back(Array { elem: x.elem, shape: moved.shape, data: Data::Float(out) }, &perm))
 }
 
 /// Softmax of a row, with one more score that takes its weight and is in no result.

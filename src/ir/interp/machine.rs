@@ -229,6 +229,15 @@ impl<'a, F: Real> Interpreter<'a, F> {
                     _ => return Err(EvalError::new(format!("the slice {a}..{b} is outside of an axis of {n}"))),
                 }
             }
+            Op::Windows { axis, stride } => {
+                let x = x(0)?;
+                let (count, length, n) = (shape[*axis], shape[*axis + 1], x.shape[*axis]);
+                let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(*stride)?.checked_add(length));
+                if end.is_none_or(|end| end > n) {
+                    return Err(EvalError::new(format!("{count} windows of {length} are outside of an axis of {n}")));
+                }
+                x.windows(*axis, *stride, shape)
+            }
             Op::Index { axis } => {
                 let at = number(items, operand(inst, 1)?)?;
                 let x = x(0)?;
@@ -242,14 +251,25 @@ impl<'a, F: Real> Interpreter<'a, F> {
             Op::Pad { axis, low, high } => {
                 x(0)?.pad(x(1)?, *axis, extent(low, &self.symbols)?, extent(high, &self.symbols)?)
             }
-            Op::Gather { axis } => {
+            Op::Gather { axis, batch } => {
                 let (table, at) = (x(0)?, x(1)?);
-                let n = table.shape[*axis];
-                // Of no elements nothing is read, wherever the integers point.
-                let is_empty = table.shape.iter().enumerate().any(|(i, d)| i != *axis && *d == 0);
-                let row = |i: &i64| if is_empty { Ok(0) } else { in_range(*i, n) };
-                let rows = ints(at)?.iter().map(row).collect::<Result<Vec<usize>, EvalError>>()?;
-                table.gather(*axis, &rows, &at.shape)
+                let rows = places(ints(at)?, &table.shape, *axis)?;
+                table.gather((*axis, *batch), &rows, &at.shape)
+            }
+            Op::Scatter { axis, add } => {
+                let (target, at, value) = (x(0)?, x(1)?, x(2)?);
+                self.spend(count(&value.shape) as u64)?;
+                target.scattered(*axis, &places(ints(at)?, &target.shape, *axis)?, value, *add)
+            }
+            Op::Cumsum { axis } => {
+                let x = x(0)?;
+                self.spend(count(&x.shape) as u64)?;
+                contraction::cumsum(x, *axis)?
+            }
+            Op::Argsort { axis, descending, first } => {
+                let (x, first) = (x(0)?, extent(first, &self.symbols)?);
+                self.spend(count(&x.shape) as u64)?;
+                contraction::argsort(x, *axis, *descending, first, &mut self.certain)?
             }
             Op::Extract { axes } => {
                 let x = x(0)?;
@@ -463,6 +483,12 @@ fn ints<F>(a: &Array<F>) -> Result<&[i64], EvalError> {
         Data::Int(v) => Ok(v),
         Data::Float(_) | Data::Bool(_) => Err(EvalError::internal("an index is no integer")),
     }
+}
+
+/// Integers as places along an axis of a shape. Of no elements nothing is read or written, wherever they point.
+fn places(at: &[i64], shape: &[usize], axis: usize) -> Result<Vec<usize>, EvalError> {
+    let is_empty = shape.iter().enumerate().any(|(i, d)| i != axis && *d == 0);
+    at.iter().map(|i| if is_empty { Ok(0) } else { in_range(*i, shape[axis]) }).collect()
 }
 
 fn in_range(i: i64, n: usize) -> Result<usize, EvalError> {

@@ -328,7 +328,7 @@ impl Printer<'_> {
             }
             let steps = inst.op.steps().into_iter().zip(inst.parts.iter().copied());
             let steps: Vec<(&str, Loc)> = steps.collect();
-            // One without a place is told where a later one of its name has one, which would be taken for it.
+            // One without a place is marked where a later one of its name has a place, which would be taken for its own.
             let told = |n: usize| steps.iter().skip(n).any(|(name, loc)| *name == steps[n].0 && loc.line > 0);
             let parts: Vec<(&str, Loc)> = (0..steps.len()).filter(|n| told(*n)).map(|n| steps[n]).collect();
             self.end_of_several(fused, At::Inst(*i), inst.loc, &parts);

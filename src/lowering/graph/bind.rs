@@ -218,7 +218,7 @@ pub(super) fn decide(
     };
     match bound.decide() {
         Some(true) => Ok(Decision::Holds),
-        // A number that is not whole satisfies nothing.
+        // A number that is not an integer satisfies nothing.
         None if !(bound.left.is_const() && bound.right.is_const()) => Ok(Decision::Open(bound)),
         Some(false) | None => {
             let diagnostic =

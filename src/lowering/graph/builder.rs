@@ -265,7 +265,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Ends the current block and goes on in another one.
+    /// Ends the current block and continues in another one.
     pub(super) fn finish_block(&mut self, terminator: Terminator, next: Block) {
         self.f.terminate(self.block, terminator);
         self.block = next;

@@ -1,71 +1,14 @@
-//! What a function sees while it is inlined, and calls.
-
-use std::collections::BTreeMap;
-use std::rc::Rc;
+//! Calls, which are inlined, and the parts of values.
 
 use super::Res;
 use super::bind::constant;
 use super::builder::Builder;
-use super::layers::LayerInstance;
-use crate::ir::{Op, Scalar, Type, Value};
-use crate::shape::{Dim, Elem, TensorType};
+use super::frame::{Frame, Local};
+use crate::ir::{Op, Type, Value};
+use crate::shape::{Elem, TensorType};
 use crate::source::Span;
 use crate::types::axes::Axis;
-use crate::types::typed::{self, Call, Function, FunctionId, LocalId};
-
-/// What a variable or an expression is.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Local {
-    /// A tensor.
-    Tensor(Value),
-    /// The counter of a loop: an index.
-    Counter(Value),
-    /// Several values.
-    Tuple(Vec<Local>),
-}
-
-impl Local {
-    /// No value.
-    pub(super) fn unit() -> Local {
-        Local::Tuple(Vec::new())
-    }
-}
-
-/// A function while it is inlined: its names and variables.
-pub(super) struct Frame<'a> {
-    /// The function.
-    pub(super) function: &'a Function,
-    /// Where its layer is.
-    pub(super) place: Option<Rc<LayerInstance>>,
-    /// Every dimension in scope, over the run-time dimensions of the entry point.
-    pub(super) dims: BTreeMap<String, Dim>,
-    /// Every generic constant in scope.
-    pub(super) constants: BTreeMap<String, Scalar>,
-    /// What `..` stands for.
-    pub(super) rest: Vec<Dim>,
-    /// The variables, by id.
-    pub(super) locals: Vec<Option<Local>>,
-}
-
-impl<'a> Frame<'a> {
-    /// A function whose variables have no values yet.
-    pub(super) fn new(function: &'a Function, place: Option<Rc<LayerInstance>>) -> Frame<'a> {
-        let (dims, constants) = place.as_ref().map(|p| (p.dims.clone(), p.constants.clone())).unwrap_or_default();
-        Frame { function, place, dims, constants, rest: Vec::new(), locals: vec![None; function.locals.len()] }
-    }
-
-    /// The value of a variable.
-    pub(super) fn local(&self, id: LocalId) -> Option<&Local> {
-        self.locals.get(id.0 as usize)?.as_ref()
-    }
-
-    /// Gives a variable its value.
-    pub(super) fn set(&mut self, id: LocalId, value: Local) {
-        if let Some(slot) = self.locals.get_mut(id.0 as usize) {
-            *slot = Some(value);
-        }
-    }
-}
+use crate::types::typed::{self, Call, FunctionId};
 
 impl<'a> Builder<'a> {
     /// The types of an expression's tensors with values for the dimensions, in order.
@@ -175,7 +118,7 @@ impl<'a> Builder<'a> {
 
     /// Makes the code of a function's body here.
     pub(super) fn inline(&mut self, id: FunctionId, frame: &mut Frame<'a>, span: Span) -> Res<Local> {
-        // The checker refuses functions that call themselves.
+        // The type checker rejects functions that call themselves.
         if self.calls.contains(&id) {
             return Err(self.bug(span, "a function calls itself"));
         }

@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use super::bind::{Bound, Decision, decide};
 use super::builder::{Builder, Files, State};
-use super::call::Frame;
-use super::layers::LayerInstance;
+use super::frame::{Frame, LayerInstance, Local};
 use super::{LowerError, Res};
 use crate::diagnostics::codes::{dimensions, entries};
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -29,7 +28,7 @@ pub(super) fn module(
     let mut failed = None;
     for id in &bound.entries {
         let mut lower = |with_taps: bool| lower(program, sources, bound, &mut files, *id, with_taps, diagnostics);
-        // Errors of one entry point do not hide those of another.
+        // Errors in one entry point do not hide those in another.
         match lower(false) {
             Ok((function, has_taps)) => {
                 functions.push(function);
@@ -127,7 +126,7 @@ fn arguments(builder: &mut Builder, frame: &mut Frame) -> Res<()> {
         builder.check_size(&ty, local.span)?;
         builder.f.args.push(ArgDecl { name: local.name.clone(), ty: ty.clone(), batch });
         let value = builder.f.add_block_arg(entry, Type::Tensor(ty));
-        frame.set(param.local, super::call::Local::Tensor(value));
+        frame.set(param.local, Local::Tensor(value));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::Res;
 use super::builder::Builder;
-use super::call::{Frame, Local};
+use super::frame::{Frame, Local};
 use crate::ir::{Op, Type, Value};
 use crate::scalar::{AxisOp, CmpOp};
 use crate::shape::{Dim, Elem, TensorType};
@@ -79,6 +79,12 @@ impl<'a> Builder<'a> {
                     typed::Type::Tensor(_) => return Err(self.bug(span, "unbind gives a tensor")),
                 };
                 return self.unbind(x, axis, parts, span);
+            }
+            ExprKind::Ordered { order, x, axis, descending, first } => {
+                let axis = self.axis(frame, x, *axis)?;
+                let x = self.value(frame, x)?;
+                let first = self.dim(&frame.dims, first, span)?;
+                return self.ordered(x, *order, axis, *descending, first, span);
             }
             ExprKind::Const(scalar) => {
                 let ty = self.type_of(frame, expr)?;
@@ -210,8 +216,34 @@ impl<'a> Builder<'a> {
                 let op = match op {
                     AxisOp::Softmax => Op::Softmax { axis },
                     AxisOp::LogSoftmax => Op::LogSoftmax { axis },
+                    AxisOp::Cumsum => Op::Cumsum { axis },
                 };
                 self.emit(op, vec![x], None, span)?
+            }
+            ExprKind::TakeAlong { x, at, axis } => {
+                let axis = self.axis(frame, x, *axis)?;
+                let (x, at) = (self.value(frame, x)?, self.value(frame, at)?);
+                self.take_along(x, at, axis, span)?
+            }
+            ExprKind::Windows { x, axis, stride } => {
+                let (ty, axis) = (self.type_of(frame, expr)?, self.axis(frame, x, *axis)?);
+                let stride = self.stride(frame, stride, span)?;
+                let x = self.value(frame, x)?;
+                self.windows(x, axis, stride, ty.shape, span)?
+            }
+            ExprKind::Every { x, axis, step } => {
+                let (ty, axis) = (self.type_of(frame, expr)?, self.axis(frame, x, *axis)?);
+                let step = self.stride(frame, step, span)?;
+                let x = self.value(frame, x)?;
+                let mut shape = ty.shape.clone();
+                shape.insert(axis + 1, Dim::one());
+                let ones = self.windows(x, axis, step, shape, span)?;
+                self.reshape(ones, ty.shape, span)?
+            }
+            ExprKind::Scatter { x, at, value, axis, add } => {
+                let axis = self.axis(frame, x, *axis)?;
+                let (x, at, value) = (self.value(frame, x)?, self.value(frame, at)?, self.value(frame, value)?);
+                self.scatter([x, at, value], axis, *add, span)?
             }
         };
         Ok(Local::Tensor(value))

@@ -9,52 +9,14 @@ use std::rc::Rc;
 use super::Res;
 use super::bind::{constant, join};
 use super::builder::Builder;
-use super::call::{Frame, Local};
+use super::frame::{Frame, LayerInstance, Local};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{dimensions, entries, shapes};
 use crate::ir::requirements::lengths;
-use crate::ir::{Op, Scalar, Type, Value};
+use crate::ir::{Op, Type, Value};
 use crate::shape::{Dim, Fact, Relation, TensorType};
 use crate::source::Span;
-use crate::types::typed::{Element, FieldType, LayerId, LayerPath, Tensor};
-
-/// A layer at its place in the model.
-#[derive(Clone, Debug)]
-pub(super) struct LayerInstance {
-    /// The layer.
-    pub(super) layer: LayerId,
-    /// Its generic dimensions.
-    pub(super) dims: BTreeMap<String, Dim>,
-    /// Its generic constants.
-    pub(super) constants: BTreeMap<String, Scalar>,
-    /// Its path in the weights file, `*` for each index; empty for the model.
-    path: String,
-    /// The operands for each `*` of the path.
-    indices: Vec<Value>,
-    /// Its path in the program, for taps: `*` where the index is not known here.
-    pub(super) tap_path: String,
-    /// The operands for each `*` of the tap path, each with the length of its array.
-    pub(super) tap_indices: Vec<(Value, Dim)>,
-}
-
-impl LayerInstance {
-    /// The model itself.
-    pub(super) fn model(
-        layer: LayerId,
-        dims: BTreeMap<String, Dim>,
-        constants: BTreeMap<String, Scalar>,
-    ) -> LayerInstance {
-        LayerInstance {
-            layer,
-            dims,
-            constants,
-            path: String::new(),
-            indices: Vec::new(),
-            tap_path: String::new(),
-            tap_indices: Vec::new(),
-        }
-    }
-}
+use crate::types::typed::{Element, FieldType, LayerPath, Tensor};
 
 impl Builder<'_> {
     /// The dimension with names replaced by their values.

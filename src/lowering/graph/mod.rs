@@ -20,6 +20,7 @@ mod call;
 mod einsum;
 mod entry;
 mod expr;
+mod frame;
 mod layers;
 mod movement;
 mod stmt;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::Res;
 use super::builder::Builder;
-use super::call::{Frame, Local};
+use super::frame::{Frame, Local};
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::codes::{entries, shapes};
 use crate::ir::{Op, Scalar, Value};
 use crate::shape::Dim;
 use crate::source::Span;
 use crate::types::pattern::{Atom, Item, Rearrange, Side};
-use crate::types::typed::{Entry, Expr, ExprKind};
+use crate::types::typed::{Entry, Expr, ExprKind, Order};
 
 impl<'a> Builder<'a> {
     /// Splits axes into the named parts, orders these, joins them again; each step only where it does something.
@@ -53,7 +53,7 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        // Without a change of order one reshape does it all.
+        // If the order does not change, one reshape is enough.
         if perm.iter().enumerate().all(|(i, p)| i == *p) {
             return self.reshape(x, shape, span);
         }
@@ -207,6 +207,78 @@ impl<'a> Builder<'a> {
         self.emit(Op::Update { axes }, operands, None, span)
     }
 
+    /// The first elements along an axis in order, or where they are.
+    pub(super) fn ordered(
+        &mut self,
+        x: Value,
+        order: Order,
+        axis: usize,
+        descending: bool,
+        first: Dim,
+        span: Span,
+    ) -> Res<Local> {
+        let extent = self.tensor(x, span)?.shape.get(axis).cloned().unwrap_or_default();
+        self.within(&first, &extent, span)?;
+        let places = self.emit(Op::Argsort { axis, descending, first }, vec![x], None, span)?;
+        if order == Order::Places {
+            return Ok(Local::Tensor(places));
+        }
+        let values = self.take_along(x, places, axis, span)?;
+        Ok(match order {
+            Order::Both => Local::Tuple(vec![Local::Tensor(values), Local::Tensor(places)]),
+            Order::Values | Order::Places => Local::Tensor(values),
+        })
+    }
+
+    /// Of each line along an axis the elements at the indices of the same line: a gather that shares all other axes.
+    pub(super) fn take_along(&mut self, x: Value, at: Value, axis: usize, span: Span) -> Res<Value> {
+        let rank = self.tensor(x, span)?.rank();
+        let last = rank.saturating_sub(1);
+        let perm: Vec<usize> = (0..rank).filter(|i| *i != axis).chain([axis]).collect();
+        let mut back = vec![0; rank];
+        perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
+        let (x, at) = (self.transpose(x, perm.clone(), span)?, self.transpose(at, perm, span)?);
+        let taken = self.emit(Op::Gather { axis: last, batch: last }, vec![x, at], None, span)?;
+        self.transpose(taken, back, span)
+    }
+
+    /// A distance between elements, which must be known here: views have it as a number.
+    pub(super) fn stride(&mut self, frame: &Frame<'a>, stride: &Dim, span: Span) -> Res<usize> {
+        let dim = self.dim(&frame.dims, stride, span)?;
+        match dim.as_const().map(i32::try_from) {
+            Some(Ok(n)) if n >= 1 => Ok(usize::try_from(n).unwrap_or(1)),
+            _ => {
+                let message = format!("a distance of {dim} elements, where a number of at least 1 must be known");
+                let diagnostic = Diagnostic::error(entries::BOUND_VALUE, message).at(span, "");
+                Err(self.report(diagnostic.help("give the dimension a value: by a default, or `--dim NAME=2`")))
+            }
+        }
+    }
+
+    /// Windows of an axis, in a shape with two axes in its place.
+    pub(super) fn windows(&mut self, x: Value, axis: usize, stride: usize, shape: Vec<Dim>, span: Span) -> Res<Value> {
+        let ty = self.tensor(x, span)?;
+        if let ([count, length, ..], Some(extent)) = (shape.get(axis..).unwrap_or_default(), ty.shape.get(axis)) {
+            let steps = Dim::from(i64::try_from(stride).unwrap_or(i64::MAX));
+            let end = count.sub(&Dim::one()).mul(&steps).add(length);
+            self.within(&Dim::zero(), count, span)?;
+            self.within(&end, extent, span)?;
+        }
+        let ty = crate::ir::Type::Tensor(crate::shape::TensorType::new(ty.elem, shape));
+        self.emit(Op::Windows { axis, stride }, vec![x], Some(ty), span)
+    }
+
+    /// Slices of a value written at indices along an axis, or added there. Indices of several axes are taken as of one.
+    pub(super) fn scatter(&mut self, [x, at, value]: [Value; 3], axis: usize, add: bool, span: Span) -> Res<Value> {
+        let (mut shape, indices) = (self.tensor(x, span)?.shape, self.tensor(at, span)?.shape);
+        shape.splice(axis..=axis, indices.iter().cloned());
+        let value = self.broadcast(value, shape.clone(), span)?;
+        let count = Dim::product(&indices);
+        shape.splice(axis..axis + indices.len(), [count.clone()]);
+        let (at, value) = (self.reshape(at, vec![count], span)?, self.reshape(value, shape, span)?);
+        self.emit(Op::Scatter { axis, add }, vec![x, at, value], None, span)
+    }
+
     fn entry_axis(&mut self, frame: &Frame<'a>, base: &Expr, at: usize) -> Res<usize> {
         match &base.ty {
             crate::types::typed::Type::Tensor(tensor) => Ok(tensor.shape.expanded_axis(at, frame.rest.len())),
@@ -273,7 +345,7 @@ impl<'a> Builder<'a> {
                 let ty = crate::ir::Type::Tensor(crate::shape::TensorType::new(ty.elem, shape));
                 self.emit(Op::Extract { axes: vec![axis] }, vec![x, at], Some(ty), span)
             }
-            (Index::Gather(at), Some(_)) => self.emit(Op::Gather { axis }, vec![x, at], None, span),
+            (Index::Gather(at), Some(_)) => self.emit(Op::Gather { axis, batch: 0 }, vec![x, at], None, span),
         }
     }
 }

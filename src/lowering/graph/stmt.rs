@@ -2,7 +2,7 @@
 
 use super::bind::{Decision, decide};
 use super::builder::{Builder, Loop};
-use super::call::{Frame, Local};
+use super::frame::{Frame, Local};
 use super::{LowerError, Res};
 use crate::ir::{Op, Scalar, Terminator, Type, Value};
 use crate::scalar::{BinaryOp, CmpOp};
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
             values.extend(self.flatten(&value, span)?);
             shapes.push(value);
         }
-        // What a loop or branch does to the states goes through it with them; what it leaves alone is one value on every way.
+        // States that a loop or branch sets are carried through it; one that it does not set has the same value on every path.
         values.extend(self.states.iter().map(|state| state.value));
         Ok((shapes, values))
     }
@@ -321,7 +321,7 @@ impl<'a> Builder<'a> {
         }
         self.block = after;
         self.place_last(after);
-        // Where the test is the only way out, what it saw is seen after it.
+        // Where the test is the only exit, its values can be used after the loop.
         let mut at_end = at_test.clone();
         if !breaks.is_empty() {
             let types: Vec<Type> = at_test.iter().map(|v| self.f.ty(*v).clone()).collect();

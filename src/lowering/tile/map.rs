@@ -1,14 +1,18 @@
 //! Kernels of elementwise work: fused runs, copies, fills.
 //!
+//! A result may lie where an operand does ([`map_over`]), if both are the same window: each element is read by the point that then
+//! writes it, and the kernel takes the buffer as one that it reads and writes.
+//!
 //! ```text
 //! grid (points.., ceil(rows, 16), ceil(cols, 256))
 //!   load what the body reads, compute, store
 //! ```
 
-use super::region::{Operand, Position, Region, Role, counts_along_axes, merge_axes, tile_size};
-use super::{Call, output_buffer};
+use super::Call;
+use super::region::{Operand, Position, Region, Role, buffer_type, counts_along_axes, merge_axes, tile_size};
 use crate::ir::{Function, Terminator};
-use crate::tile::{Extent, KernelBuilder, View};
+use crate::shape::Dim;
+use crate::tile::{Extent, KernelBuilder, ParamMode, View};
 
 /// Columns of a tile.
 const COLS: i64 = 256;
@@ -20,15 +24,27 @@ const ROWS: i64 = 16;
 /// # Errors
 /// A body that is not elementwise, a bug in attnc.
 pub(super) fn map(name: &str, body: &Function, operands: &[Operand], out: &View) -> Result<Call, String> {
-    let mut shape = out.shape.clone();
+    kernel(name, body, operands, std::slice::from_ref(out), false)
+}
+
+/// The same of several results of one shape, each of which may lie where an operand does.
+///
+/// # Errors
+/// A body that is not elementwise, a bug in attnc.
+pub(super) fn map_over(name: &str, body: &Function, operands: &[Operand], outs: &[View]) -> Result<Call, String> {
+    kernel(name, body, operands, outs, true)
+}
+
+fn kernel(name: &str, body: &Function, operands: &[Operand], outs: &[View], may_be_over: bool) -> Result<Call, String> {
+    let mut shape = outs.first().ok_or("a region without a result")?.shape.clone();
     let mut views: Vec<Operand> = operands.to_vec();
     for o in &mut views {
         if let Operand::View(v) = o {
             *v = v.broadcast(&shape);
         }
     }
-    let mut out = out.clone();
-    let mut strides = vec![out.strides.clone()];
+    let mut outs = outs.to_vec();
+    let mut strides: Vec<Vec<Dim>> = outs.iter().map(|out| out.strides.clone()).collect();
     strides.extend(views.iter().filter_map(|o| o.view().map(|v| v.strides.clone())));
     let counts = counts_along_axes(body);
     let now = merge_axes(&mut shape, &mut strides, |_| counts);
@@ -37,7 +53,7 @@ pub(super) fn map(name: &str, body: &Function, operands: &[Operand], out: &View)
         v.shape = shape.clone();
         v.strides = merged.next().unwrap_or_default();
     };
-    place(&mut out);
+    outs.iter_mut().for_each(&mut place);
     for o in &mut views {
         if let Operand::View(v) = o {
             place(v);
@@ -45,9 +61,22 @@ pub(super) fn map(name: &str, body: &Function, operands: &[Operand], out: &View)
     }
 
     let mut kb = KernelBuilder::new(name);
+    // The result that an operand makes way for, if any.
+    let place = |o: &Operand| o.view().filter(|_| may_be_over).and_then(|v| outs.iter().position(|out| out == v));
+    let over: Vec<Option<usize>> = views.iter().map(place).collect();
     let mut region = Region::new(body, views, now);
-    region.declare(&mut kb, |_| true);
-    let target = output_buffer(&mut kb, &out);
+    region.declare(&mut kb, |i| over.get(i).is_none_or(Option::is_none));
+    let mut buffers = region.declared();
+    let mut targets = Vec::new();
+    for (k, out) in outs.iter().enumerate() {
+        let mode = if over.contains(&Some(k)) { ParamMode::InOut } else { ParamMode::Out };
+        targets.push(kb.buffer(buffer_type(out), mode));
+    }
+    for (i, k) in over.iter().enumerate() {
+        if let Some(target) = k.and_then(|k| targets.get(k)) {
+            region.bind(i, *target);
+        }
+    }
     let rank = shape.len();
     let mut axes = Vec::new();
     let (mut rows, mut cols) = (Extent::Static(1), Extent::Static(1));
@@ -75,14 +104,14 @@ pub(super) fn map(name: &str, body: &Function, operands: &[Operand], out: &View)
     let Terminator::Return(results) = &body.block(body.entry()).terminator else {
         return Err("a region does not return".into());
     };
-    let result = *results.first().ok_or("a region without a result")?;
     let mut env = super::region::Env::new();
-    region.eval(&mut kb, &mut env, &at, &[result])?;
-    let tile = env[result].ok_or("the result was not evaluated")?;
-    let tile = super::as_tile(&mut kb, tile, &at);
-    kb.store(target, &at.starts(), at.tile_axes(), tile);
-    let mut buffers = region.declared();
-    buffers.push(out);
+    region.eval(&mut kb, &mut env, &at, results)?;
+    for (result, target) in results.iter().zip(&targets) {
+        let tile = env[*result].ok_or("the result was not evaluated")?;
+        let tile = super::as_tile(&mut kb, tile, &at);
+        kb.store(*target, &at.starts(), at.tile_axes(), tile);
+    }
+    buffers.extend(outs);
     Ok(Call { kernel: kb.finish(), buffers })
 }
 

@@ -3,19 +3,22 @@
 //!
 //! In: graph IR after the passes, and for attention alone the numbers of a machine ([`Target`]). Out: unscheduled tile IR.
 //! Decided here: which values need storage and where it lies (`plan`), each kernel's loops over tiles (`map`, `rows`,
-//! `matmul`, `attention`, `gather`; what they share in `region`), which parameters lie one after another (`join`).
+//! `matmul`, `attention`, `gather`, `scan`, `sort`; what they share in `region` and `loops`), which parameters lie one after another (`join`).
 //! Not decided here: what a tile becomes on a machine, how the operands of products lie, what is packed, and which buffers
 //! share memory.
 
 mod attention;
 mod gather;
 mod join;
+mod loops;
 mod map;
 mod matmul;
 mod plan;
 mod prepare;
 mod region;
 mod rows;
+mod scan;
+mod sort;
 
 use crate::ir;
 use crate::tile::verify::VerifiedModule;
@@ -23,7 +26,7 @@ use crate::tile::{self, Kernel, KernelBuilder, Kernels, ParamMode, Target, Type,
 use join::PackedArea;
 use region::Position;
 
-/// A kernel and the view behind each of its parameters, in order; the last one is what it writes.
+/// A kernel and the view behind each of its parameters, in order; the last one is what it writes (of several results, one each).
 struct Call {
     kernel: Kernel,
     buffers: Vec<View>,

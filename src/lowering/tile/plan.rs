@@ -10,7 +10,8 @@
 //!   straight into the function's result it becomes;
 //! * movement is a view of its operand. Where only a copy could express a reshape, the producer is asked first: a region
 //!   whose result is merely transposed and then reshaped is stored in the transposed order, and no copy is made;
-//! * a block argument that is a tensor has a slot, into which each jump copies;
+//! * a block argument that is a tensor has a slot, into which each jump copies (in a loop over time, what is carried on is mostly
+//!   computed there, and nothing is copied);
 //! * the result of an update has a slot, into which its target is copied; mostly it is the target's own, and nothing is copied.
 
 #![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
@@ -20,13 +21,14 @@ mod checks;
 mod parameters;
 mod storage;
 mod taps;
+mod together;
 
 use std::collections::BTreeMap;
 
 use cranelift_entity::SecondaryMap;
 
 use super::region::{Operand, buffer_type};
-use super::{Call, Shared, gather, map, matmul, rows};
+use super::{Call, Shared, gather, map, matmul, rows, scan};
 use crate::ir::requirements::{length_checks, lengths};
 use crate::ir::{self, Cfg, Function, FusionKind, Op, Terminator, Use, Value};
 use crate::shape::{Dim, Fact, TensorType};
@@ -34,6 +36,7 @@ use crate::tile::{self, PlanBuilder, PlanVariant, Target, View};
 use parameters::Join;
 use storage::Storage;
 use taps::ForTaps;
+use together::Held;
 
 /// Lowers a function for a target: its plan and kernels are added to `out`. A kernel that is among the `shared` ones already
 /// is launched again, not made again.
@@ -45,12 +48,14 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
     let taps = ir::tap_patterns(f);
     let for_taps = ForTaps::of(f);
     let states: Vec<&str> = out.states.iter().map(|s| s.name.as_str()).collect();
-    let storage = Storage::of(f, for_taps.as_ref(), &states);
+    let cfg = f.cfg();
+    let storage = Storage::of(f, &cfg, for_taps.as_ref(), &states);
+    let pairs = together::pairs(f, &cfg, |d| for_taps.as_ref().is_some_and(|t| d.result.is_some_and(|v| t.has(f, v))));
     let first_root = f.value_count() + states.len();
     let mut lowering = Lowering {
         f,
         target,
-        cfg: f.cfg(),
+        cfg,
         at: f.entry(),
         uses: f.uses(),
         builder: PlanBuilder::new(&f.name, variant, ir::run_time_dims(f), taps),
@@ -69,6 +74,8 @@ pub(super) fn lower(f: &Function, target: Target, shared: &mut Shared, out: &mut
         storage,
         most: lengths(f).into_iter().map(|l| (l.name.to_string(), l.most.clone())).collect(),
         checks: length_checks(f),
+        pairs,
+        held: None,
     };
     lowering.run()?;
     let plan = lowering.builder.finish();
@@ -109,6 +116,10 @@ struct Lowering<'a> {
     most: BTreeMap<String, Dim>,
     /// What is checked where they have them.
     checks: BTreeMap<ir::Inst, Vec<(Fact, ir::Loc)>>,
+    /// Regions that are computed with the next one, by their results.
+    pairs: BTreeMap<Value, Value>,
+    /// One that is.
+    held: Option<Held>,
 }
 
 /// Which result each value that is returned becomes; nothing where there are several ends.
@@ -428,6 +439,7 @@ impl Lowering<'_> {
             (Op::Reshape, Some(ty)) => from.reshape(&ty.shape),
             (Op::Broadcast, Some(ty)) => Some(from.broadcast(&ty.shape)),
             (Op::Slice { axis, start, stop }, _) => Some(from.slice(*axis, start, stop)),
+            (Op::Windows { axis, stride }, Some(ty)) => Some(from.windows(*axis, *stride, &ty.shape)),
             _ => return Err(format!("{} is no movement", data.op)),
         })
     }
@@ -461,7 +473,7 @@ impl Lowering<'_> {
                 self.indices[v] = Some(self.builder.compare_scalars(*op, a, b));
                 Ok(())
             }
-            Op::Transpose { .. } | Op::Reshape | Op::Broadcast | Op::Slice { .. } => {
+            Op::Transpose { .. } | Op::Reshape | Op::Broadcast | Op::Slice { .. } | Op::Windows { .. } => {
                 let v = data.result.ok_or("a movement without a result")?;
                 if self.places[v].is_some() {
                     return Ok(());
@@ -510,16 +522,34 @@ impl Lowering<'_> {
                 Ok(())
             }
             Op::Update { axes } => self.update(data, axes),
-            Op::Gather { axis } => {
+            Op::Gather { axis, batch } => {
                 let v = data.result.ok_or("a gather without a result")?;
                 let (table, at) = (self.view(operand(0)?)?, self.view(operand(1)?)?);
                 let to = self.destination(v)?;
-                let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
-                let site = self.site(text);
-                self.launch(gather::gather("gather", &table, &at, *axis, &to, site))?;
+                let site = self.index_site(data.loc);
+                self.launch(gather::gather("gather", &table, &at, (*axis, *batch), &to, site))?;
                 self.places[v] = Some(to);
                 Ok(())
             }
+            Op::Scatter { axis, add } => {
+                let v = data.result.ok_or("a scatter without a result")?;
+                let (at, value) = (self.view(operand(1)?)?, self.view(operand(2)?)?);
+                let to = self.destination(v)?;
+                self.put("scatter", operand(0)?, &to)?;
+                let site = self.index_site(data.loc);
+                self.launch(gather::scatter("scatter", &at, &value, *axis, *add, &to, site))?;
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::Cumsum { axis } => {
+                let v = data.result.ok_or("a running sum without a result")?;
+                let from = self.view(operand(0)?)?;
+                let to = self.destination(v)?;
+                self.launch(scan::cumsum("cumsum", &from, *axis, &to))?;
+                self.places[v] = Some(to);
+                Ok(())
+            }
+            Op::Argsort { axis, descending, first } => self.argsort(data, *axis, *descending, first),
             Op::Concat { axis } => {
                 let v = data.result.ok_or("a concat without a result")?;
                 if let Some(joined) = self.join(v, &data.operands, *axis) {
@@ -587,7 +617,12 @@ impl Lowering<'_> {
         self.check_argmax(body)?;
         let to = self.destination(v)?;
         let call = match kind {
-            FusionKind::Map => map::map("map", body, &operands, &to)?,
+            FusionKind::Map => {
+                let operands = data.operands.iter().copied().zip(operands).collect();
+                self.elementwise(v, body, operands, &to)?;
+                self.places[v] = Some(to);
+                return Ok(());
+            }
             FusionKind::Rows => rows::rows("rows", body, &operands, &to)?,
             FusionKind::Matmul => matmul::matmul("matmul", body, &operands, &to)?,
             FusionKind::Attention => {

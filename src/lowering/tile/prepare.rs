@@ -9,7 +9,7 @@
 //!   views) and a `rows` region around it;
 //! * matmuls and attentions are in a region of their kind.
 //!
-//! Sources, movement, gathers and taps stay as they are.
+//! Sources, movement, gathers, scatters, running sums, sorting and taps stay as they are.
 
 use cranelift_entity::SecondaryMap;
 
@@ -87,12 +87,16 @@ fn prepare(f: &mut Function, inst: Inst, data: &InstData, out: &mut Vec<Inst>) -
         | Op::Transpose { .. }
         | Op::Broadcast
         | Op::Slice { .. }
+        | Op::Windows { .. }
         | Op::Index { .. }
         | Op::Extract { .. }
         | Op::Update { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
         | Op::Gather { .. }
+        | Op::Scatter { .. }
+        | Op::Cumsum { .. }
+        | Op::Argsort { .. }
         | Op::Fused { .. }
         | Op::Tap { .. } => {
             out.push(inst);

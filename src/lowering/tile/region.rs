@@ -114,6 +114,13 @@ impl<'a> Region<'a> {
         }
     }
 
+    /// Lets an argument be read from a buffer that the kernel has declared itself.
+    pub(super) fn bind(&mut self, argument: usize, buffer: tile::Value) {
+        if let Some(place) = self.buffers.get_mut(argument) {
+            *place = Some(buffer);
+        }
+    }
+
     /// The views that the declared buffers stand for, in order.
     pub(super) fn declared(&self) -> Vec<View> {
         let pairs = self.operands.iter().zip(&self.buffers);
@@ -272,12 +279,16 @@ impl<'a> Region<'a> {
             | Op::Reshape
             | Op::Transpose { .. }
             | Op::Slice { .. }
+            | Op::Windows { .. }
             | Op::Index { .. }
             | Op::Extract { .. }
             | Op::Update { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
             | Op::Gather { .. }
+            | Op::Scatter { .. }
+            | Op::Cumsum { .. }
+            | Op::Argsort { .. }
             | Op::Reduce { .. }
             | Op::Softmax { .. }
             | Op::LogSoftmax { .. }

@@ -48,7 +48,7 @@ impl Reduction {
 }
 
 /// A sum, and what its rounding lost of it, exactly; NaN where the sum is not finite.
-fn two_sum(kb: &mut KernelBuilder, a: tile::Value, b: tile::Value) -> (tile::Value, tile::Value) {
+pub(super) fn two_sum(kb: &mut KernelBuilder, a: tile::Value, b: tile::Value) -> (tile::Value, tile::Value) {
     let sum = kb.binary(BinaryOp::Add, a, b);
     let of_b = kb.binary(BinaryOp::Sub, sum, a);
     let of_a = kb.binary(BinaryOp::Sub, sum, of_b);

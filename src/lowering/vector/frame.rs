@@ -20,7 +20,7 @@ pub(super) enum Count {
 }
 
 impl Count {
-    /// The most that there can be.
+    /// The largest possible count.
     pub(super) fn most(self) -> i64 {
         match self {
             Count::Static(n) | Count::Word(_, n) => n,

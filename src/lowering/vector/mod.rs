@@ -7,9 +7,10 @@
 //! A run with what has no form for several lanes (`single`) goes one element after another, as a routine of one lane.
 //!
 //! * `frame`: along what each value varies, and where it lies;
-//! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`: reductions;
+//! * `run`: loops over rows and vectors of columns; `steps`: single instructions; `reduce`: reductions, in `accumulators`;
 //! * [`execute`]: a kernel's runs in the interpreter of vector IR, inside of the interpreter of tile IR.
 
+mod accumulators;
 pub mod execute;
 mod frame;
 mod reduce;
@@ -38,7 +39,7 @@ pub struct Shape {
     pub registers: u32,
     /// What instructions there are.
     pub features: Features,
-    /// Can vectors be read and written in part, under a mask? Where they cannot, the elements beyond the last whole vector of
+    /// Can vectors be read and written in part, under a mask? Where they cannot, the elements beyond the last full vector of
     /// a row are added up one after another.
     pub masks: bool,
     /// How many vectors go at a time at most. Code that a general compiler makes of a routine takes it as long as it is.
@@ -176,7 +177,7 @@ pub fn lower_for(
     Ok(lowered)
 }
 
-/// What of a run has no form for several lanes: `i64`, powers of integers, and stores along an axis that repeats. Of several
+/// What of a run has no form for several lanes: `i64`, powers and shifts of integers, and stores along an axis that repeats. Of several
 /// operations one that stands in the program, if there is such.
 pub fn single(body: &Body, insts: &[Inst]) -> Option<(Inst, String)> {
     let reason = |i: &Inst| {
@@ -188,6 +189,7 @@ pub fn single(body: &Body, insts: &[Inst]) -> Option<(Inst, String)> {
         }
         match (&data.op, elem) {
             (Op::Binary(BinaryOp::Pow), Some(elem)) if elem != Elem::F32 => Some(format!("`{name}` of {elem}")),
+            (Op::Binary(BinaryOp::ShiftLeft | BinaryOp::ShiftRight), _) => Some(format!("`{name}`")),
             (Op::Store { .. }, _) if frame::repeats(body, data) => Some("a store that repeats".to_string()),
             _ => None,
         }

@@ -7,37 +7,20 @@
 //! stay one chain over the rows. Truth values are reduced as `i32`, 0 and -1.
 //!
 //! Where vectors go singly, sums of floats along long rows are made in blocks of columns, whose sums are added. Where there
-//! are no masks, elements beyond the last whole vector are added up by themselves, in order, and to the rest at the end.
+//! are no masks, elements beyond the last full vector are added up by themselves, in order, and to the rest at the end.
 
-use super::frame::Along;
-use super::frame::Count;
+use super::accumulators::{Sum, sum_of};
+use super::frame::{Along, Count};
 use super::run::{Chunk, Counter, Lanes, Lower, Turn};
 use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Value};
-use crate::vector::routine::{Op as Do, Type};
+use crate::vector::routine::{Op as Do, Reduction, Type};
 
 /// Columns of a block of a sum, where a lane has one accumulator: as many as rounding errors may add up over.
 const BLOCK: i64 = 512;
-
-/// The accumulators of a reduction.
-#[derive(Clone, Default)]
-pub(super) struct Sum {
-    /// One for each vector, then, if rows go in pairs, one for each vector of the second rows.
-    parts: Vec<Operand>,
-    /// For each vector, which lanes had a NaN.
-    nans: Vec<Operand>,
-    /// For each vector, what the first of two rows brought.
-    first: Vec<Option<Operand>>,
-    /// Of an `argmax`, for each vector where its maxima stand.
-    places: Vec<Operand>,
-    /// The sum of the blocks before this one.
-    before: Option<Operand>,
-    /// The sum of the elements beyond the last whole vector.
-    last: Option<Operand>,
-}
 
 /// Is it a maximum or minimum of floats? Then its instruction.
 fn extreme(kind: ReduceKind, elem: Elem) -> Option<Do> {
@@ -45,23 +28,6 @@ fn extreme(kind: ReduceKind, elem: Elem) -> Option<Do> {
         (ReduceKind::Max, Elem::F32) => Some(Do::MaxOrSecond),
         (ReduceKind::Min, Elem::F32) => Some(Do::MinOrSecond),
         _ => None,
-    }
-}
-
-/// The accumulators of a reduction.
-fn sum_of(sums: &mut [(Inst, Sum)], i: Inst) -> Option<&mut Sum> {
-    sums.iter_mut().find(|(of, _)| *of == i).map(|(_, sum)| sum)
-}
-
-impl Sum {
-    /// What changes from turn to turn.
-    pub(super) fn accumulators(&mut self) -> impl Iterator<Item = &mut Operand> {
-        self.parts
-            .iter_mut()
-            .chain(&mut self.nans)
-            .chain(&mut self.places)
-            .chain(&mut self.before)
-            .chain(&mut self.last)
     }
 }
 
@@ -229,7 +195,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    /// Adds up what is beyond the last whole vector.
+    /// Adds up what is beyond the last full vector.
     fn add_last(&mut self, i: Inst, x: Operand, mask: Operand) -> Option<()> {
         let (x, count) = match self.f.cols {
             Count::Static(n) => (x, n % self.lanes()),
@@ -291,7 +257,7 @@ impl Lower<'_> {
             let other = self.total(kind, elem, sum, vector)?;
             all = self.combine(kind, all, other)?;
         }
-        let all = self.b.inst(Do::Reduce(kind), &[all]);
+        let all = self.b.inst(Do::Reduce(Reduction::of(kind)?), &[all]);
         Some(match sum.last {
             Some(last) => self.b.add(all, last),
             None => all,

@@ -4,14 +4,14 @@
 //! (0), in the outer loop (1), in the inner loop (2); each instruction stands at the least depth at which its operands are
 //! known. The inner loop goes through columns, several vectors at a time, one vector's work after another's: the processor
 //! overlaps them, and few registers are live. Where rows are reduced, it is the inner loop that goes through rows, for a few
-//! vectors of columns, and the sums stay in registers. Columns that are no whole vector are done under a mask.
+//! vectors of columns, and the sums stay in registers. Columns that are not full vectors are done under a mask.
 //!
 //! What lies in scratch from before the run and is overwritten in it is read first at each place.
 
 use std::collections::BTreeMap;
 
+use super::accumulators::Sum;
 use super::frame::{Access, Count, Distance, Frame, Step, Varies};
-use super::reduce::Sum;
 use super::{Shape, Word};
 use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
 use crate::shape::Elem;
@@ -19,7 +19,7 @@ use crate::ssa::Block;
 // Values of the routine, beside those of the tile IR.
 use crate::ssa::Value as Operand;
 use crate::tile::{Inst, Op, Space, TileType, Type, Value};
-use crate::vector::expand::Expanded;
+use crate::vector::expand::{self, Expanded};
 use crate::vector::routine::{self, At, Builder, Op as Do};
 use crate::vector::{Features, library};
 
@@ -127,7 +127,7 @@ fn cost(op: &Op, features: Features) -> usize {
         Op::Unary(UnaryOp::Erf) => 45,
         Op::Unary(UnaryOp::Sin | UnaryOp::Cos) => 140,
         Op::Unary(op) => {
-            library::unary(*op).and_then(|name| library::expanded(name, features).ok()).map_or(1, Expanded::size)
+            library::unary(*op).and_then(|name| expand::expanded(name, features).ok()).map_or(1, Expanded::size)
         }
         Op::Binary(BinaryOp::Pow | BinaryOp::Rem) => 150,
         Op::Narrow { .. } => 6,
@@ -243,7 +243,7 @@ impl<'a> Lower<'a> {
         let whole = Chunk { at: None, offset: 0, vectors: 1, lanes: Lanes::All };
         self.step(0, &whole)?;
         if self.f.cols_outside {
-            // What has a single column is there even if the run has none.
+            // A value with a single column exists even if the run has no columns.
             if self.f.writes_single_columns() {
                 self.single = true;
                 self.rows(&mut |s| {
@@ -294,7 +294,7 @@ impl<'a> Lower<'a> {
         Some(())
     }
 
-    /// What changes from turn to turn of a loop.
+    /// What changes from iteration to iteration of a loop.
     fn changing(&mut self, counter: Counter) -> Vec<&mut Operand> {
         let mut all = Vec::new();
         match counter {
@@ -308,7 +308,7 @@ impl<'a> Lower<'a> {
             }
             Counter::Cols => all.extend(self.col.iter_mut()),
         }
-        // Sums go through the inner loop.
+        // The inner loop carries the sums.
         if (counter == Counter::Rows) == self.f.cols_outside {
             all.extend(self.sums.iter_mut().flat_map(|(_, sum)| sum.accumulators()));
         }
@@ -413,7 +413,7 @@ impl<'a> Lower<'a> {
         let first = self.b.index(0);
         self.row = Some(first);
         if self.pairs && !self.single {
-            // As long as two rows are left.
+            // While two rows remain.
             let last = match static_rows {
                 Some(n) => self.b.index(n - 1),
                 None => {
@@ -513,7 +513,7 @@ impl<'a> Lower<'a> {
                     if step > most {
                         continue;
                     }
-                    // As long as a whole step is left.
+                    // While a full step remains.
                     let less = self.b.index(1 - step);
                     let end = self.b.add(cols, less);
                     let done = self.after(Counter::Cols);

@@ -84,7 +84,7 @@ impl Lower<'_> {
         let x = self.operand(x, depth, chunk, vector)?;
         let access = self.f.accesses.get(&i).copied()?;
         let spot = self.spot(i, &access, chunk, vector)?;
-        // Of a single column the last vector is the only one, and one lane is whole.
+        // With a single column the last vector is the only one, and one lane is a full vector.
         let lanes = if extents.cols { chunk.lanes } else { self.tail.unwrap_or(Lanes::All) };
         if let (Spot::Unit(at), Some(row)) = (spot, access.row)
             && self.f.stores_a_product()

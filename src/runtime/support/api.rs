@@ -32,7 +32,7 @@ pub(crate) extern "C" fn attnc_status_text(status: i32) -> *const c_char {
 
 /// Opens the model with the weights file at `weights` (null for a model without parameters). `threads` is the number of
 /// threads to use; 0 is what the variable `ATTNC_THREADS` says, else one per processor.
-/// `*out` gets a handle even where opening fails, for the text of the error; it must
+/// `*out` gets a handle even where opening fails, for the message of the error; it must
 /// be closed either way.
 ///
 /// # Safety
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn attnc_model_error(handle: *const Model) -> *cons
 const NOT_A_MODEL: &[u8] = b"not a model handle\0";
 const NOT_A_SESSION: &[u8] = b"not a session handle\0";
 
-/// Copies the text of the model's last error, cut to `capacity` bytes with its NUL. Returns its whole length.
+/// Copies the message of the model's last error, cut to `capacity` bytes with its NUL. Returns its whole length.
 ///
 /// # Safety
 /// `handle` is null or live; `buffer` is null or has `capacity` bytes.
@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn attnc_model_copy_error(
     }
 }
 
-/// Copies a text that ends in NUL; returns its length without.
+/// Copies a string that ends in NUL; returns its length without.
 ///
 /// # Safety
 /// `buffer` is null or has `capacity` bytes.
@@ -209,7 +209,7 @@ pub(crate) unsafe extern "C" fn attnc_session_reset(handle: *mut Session) -> i32
     unsafe { with_session(handle, reset) }
 }
 
-/// Lets the session's calls ask `poll` between launches whether to go on; null for none.
+/// Lets the session's calls ask `poll` between launches whether to continue; null for none.
 ///
 /// # Safety
 /// `handle` is null or live; `poll` may be called with `context` during calls.
@@ -238,7 +238,7 @@ pub(crate) unsafe extern "C" fn attnc_session_error(handle: *const Session) -> *
     }
 }
 
-/// Copies the text of the session's last error, cut to `capacity` bytes with its NUL. Returns its whole length.
+/// Copies the message of the session's last error, cut to `capacity` bytes with its NUL. Returns its whole length.
 ///
 /// # Safety
 /// `handle` is null or live; `buffer` is null or has `capacity` bytes.

@@ -80,7 +80,7 @@ pub(crate) unsafe fn arguments(entry: &EntryDesc, views: &[View<'_>]) -> Result<
         let wanted = elem_size(t.elem);
         let span = v.span(given, &name)?;
         if v.count == 0 {
-            // Nothing is read, but no code should meet a null pointer.
+            // Nothing is read, but no code should be given a null pointer.
             out.data.push(core::ptr::without_provenance(64));
             continue;
         }

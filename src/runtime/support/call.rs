@@ -22,11 +22,11 @@ pub(crate) struct Memory {
     states: Vec<Buffer>,
     state_data: Vec<*mut u8>,
     pub(crate) profile: Profile,
-    /// Asked in calls whether they shall go on.
+    /// Asked in calls whether to continue.
     pub(crate) poll: Option<Poll>,
 }
 
-/// A function of the caller's that says whether a call shall go on: 0, or anything else to end it.
+/// A function of the caller's that says whether a call continues: 0, or anything else to end it.
 #[derive(Clone, Copy)]
 pub(crate) struct Poll {
     pub(crate) ask: unsafe extern "C" fn(context: *mut c_void) -> i32,
@@ -116,7 +116,7 @@ struct Running<'a> {
     stride: usize,
     /// Where launches are timed.
     launched: Option<&'a mut Vec<Launched>>,
-    /// Where the caller is asked whether to go on, and whether it has said no.
+    /// Where the caller is asked whether to continue, and whether it has said no.
     polling: Option<Polling>,
     interrupted: bool,
 }
@@ -229,7 +229,7 @@ pub(crate) fn prepare(model: &ModelDesc, variant: &VariantDesc, weights: &Weight
 struct Extras<'a> {
     /// Where launches are timed.
     launched: Option<&'a mut Vec<Launched>>,
-    /// Asked whether the call shall go on.
+    /// Asked whether the call continues.
     poll: Option<Poll>,
 }
 
@@ -299,7 +299,7 @@ unsafe extern "C" fn launch(
             (*ctx).failed = 1;
         }
         let failed = (*ctx).failed != 0;
-        // A loop that launches nothing asks whether to go on.
+        // A loop that launches nothing checks whether to continue.
         if args.is_null() {
             return i32::from(failed);
         }

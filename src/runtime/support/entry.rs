@@ -141,7 +141,7 @@ pub(crate) struct Given {
     pub(crate) out: *mut *mut Taps,
 }
 
-/// A call that asks `poll`, or else the session's, whether to go on.
+/// A call that asks `poll`, or else the session's, whether to continue.
 ///
 /// # Safety
 /// As [`attnc_call_taps`].

@@ -1,4 +1,4 @@
-//! Errors: a status for programs, a text for people.
+//! Errors: a status for programs, a message for people.
 
 use core::fmt;
 
@@ -27,7 +27,7 @@ pub(crate) enum Status {
     Processor = 7,
     /// A bug in attnc.
     Internal = 8,
-    /// The caller did not want it to go on.
+    /// The caller stopped it.
     Interrupted = 9,
 }
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (p, n) = (pattern.as_bytes(), name.as_bytes());
     let (mut i, mut j) = (0, 0);
-    // Where to go on after the last star, should the rest not match: one more character goes to the star.
+    // Where to continue after the last star if the rest does not match: the star takes one more character.
     let mut retry: Option<(usize, usize)> = None;
     while j < n.len() {
         match p.get(i) {

@@ -109,7 +109,7 @@ impl Model {
             Ok(()) => Status::Ok,
             Err(e) => {
                 let _held = self.lock.lock();
-                // The reason why it did not open stays.
+                // The reason why it did not open is kept.
                 if self.opened.is_some() {
                     // SAFETY: the lock is held, so nobody else writes or copies it.
                     unsafe { *self.error.get() = text_of(&e) };
@@ -152,7 +152,7 @@ impl Opened {
             fail!(Internal, "the model was compiled for ABI {}, its runtime for {ABI_VERSION}", model.abi_version);
         }
         let allowed = environment::allows()?;
-        // What is slower than the next level runs only if it is requested; the system is asked for tiles when they are
+        // A level that is slower than the next runs only if it is requested; the system is asked for tiles when they are
         // about to be used, and may refuse them.
         let fits = |v: &&VariantDesc| allowed(v).0 && processor::can_run(v.features);
         let quick = |v: &&VariantDesc| (allowed(v).1 || !cpu::is_slow(v.features)) && fits(v);

@@ -8,7 +8,7 @@ use crate::desc::{elem_name, model};
 use crate::sys;
 
 fn text(s: Option<Str>) -> *const c_char {
-    // The compiler writes a NUL after every text.
+    // The compiler writes a NUL after every string.
     s.map_or(null(), |s| s.ptr.cast())
 }
 

@@ -2,8 +2,8 @@
 //!
 //! What may be large, and what lives as long as a handle, is allocated fallibly (`try_reserve`,
 //! [`Buffer`](crate::sys::Buffer), [`try_box`](crate::sys::try_box)). Small allocations that live as long
-//! as a call, such as lists of a few pointers and the text of an error, cannot fail in Rust: they come from the reserve, and
-//! return to it, so a call that runs out of memory ends with a status and a text.
+//! as a call, such as lists of a few pointers and the message of an error, cannot fail in Rust: they come from the reserve, and
+//! return to it, so a call that runs out of memory ends with a status and a message.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;

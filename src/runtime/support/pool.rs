@@ -29,7 +29,7 @@ const MOST_THREADS: usize = 256;
 const SPINS: u32 = 4000;
 /// No thread is woken for what would take less than this, in nanoseconds. Those that are awake take part in any case.
 const WORTHWHILE: i64 = 15_000;
-/// One in this many points tells how long the others will take.
+/// One in this many points is timed to estimate how long the others will take.
 const TRIED: u32 = 64;
 /// A kernel that is given fewer bytes is not worth telling anybody about, in any state of the threads: it takes about
 /// as long as that, or less.
@@ -268,7 +268,7 @@ pub(crate) struct Pool {
     process: i32,
 }
 
-/// What a new thread is told.
+/// What a new thread is given.
 struct Start {
     shared: *const Shared,
     worker: usize,
@@ -351,7 +351,7 @@ impl Pool {
         shared.ranges.reset(total);
         // SAFETY: this launch has the pool, and the last one that had it has closed the board.
         unsafe { board.post(ctx, &work) };
-        // Threads that are awake see it. Whether it is worth while to wake the others, its first points tell.
+        // Threads that are awake see it. Whether it is worthwhile to wake the others is decided after its first points.
         let sleep = || shared.sleepers.load(Ordering::Relaxed) > 0;
         let mut own = Report::NONE;
         let known = if sleep() { (total / TRIED).max(1) } else { u32::MAX };
@@ -371,7 +371,7 @@ impl Pool {
         }
         // SAFETY: as the caller promises.
         own = own.lower(unsafe { shared.work(ctx, &work, 0) });
-        // Nobody enters any more; those who are in will soon be done with it.
+        // No thread enters any more; those inside will soon be done.
         let inside = |state: u64| state & INSIDE > 0;
         if inside(board.state.fetch_and(!OPEN, Ordering::AcqRel)) {
             let mut ahead = Ahead::new(work.next, 0, shared.ranges.threads());
@@ -384,7 +384,7 @@ impl Pool {
                 }
             }
         }
-        // A range that had a report has stopped those after it.
+        // A range that reported an error has stopped those after it.
         if board.stop.load(Ordering::Relaxed) < work.end {
             let _held = shared.lock.lock();
             // SAFETY: the lock is held.
@@ -403,7 +403,7 @@ impl Drop for Pool {
         {
             let _held = self.shared.lock.lock();
             self.shared.stop.store(true, Ordering::Relaxed);
-            // A launch that nobody may enter.
+            // A launch that no thread may enter.
             self.shared.board().state.fetch_add(LAUNCH, Ordering::Release);
             self.shared.wake.wake_all();
         }
@@ -451,7 +451,7 @@ unsafe extern "C" fn enter(start: *mut u8) -> *mut u8 {
         }
         let state = board.state.load(Ordering::Acquire);
         seen = Board::launch_of(state);
-        // What comes next is on other lines, all of which can be on their way at once.
+        // The next data is on other cache lines, all of which can be fetched at the same time.
         ahead::fetch_line(board.args.load(Ordering::Relaxed).cast());
         ahead::fetch_line(board.ctx.load(Ordering::Relaxed).cast());
         ahead::fetch_line(shared.ranges.line_of(worker));

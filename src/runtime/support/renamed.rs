@@ -149,7 +149,7 @@ impl Library {
             let bits = 1u64 << (hash % 64) | 1u64 << ((hash >> (shift % 32)) % 64);
             self.write(filter.cast(), &(filter.read_unaligned() | bits).to_ne_bytes())?;
             self.write(link.cast(), &(hash & !1 | link.read() & 1).to_ne_bytes())?;
-            // The name last, and its end first: it is a name of this function at any time.
+            // The name is written last, its terminator first: at any time it is a name of this function.
             self.write(name.add(PREFIX.len() + module.len()), &[0])?;
             self.write(name.add(PREFIX.len()), module)
         }

@@ -57,7 +57,7 @@ fn check_layout(entries: &mut [Entry], size: u64) -> Result<()> {
                 e.end
             );
         }
-        // Types that we do not know may be there as long as nobody wants them.
+        // Unknown types are allowed as long as they are not read.
         let Some(each) = elem_size(&e.dtype) else { continue };
         let expected = e.shape.iter().try_fold(each, |n, d| n.checked_mul(*d));
         if expected != Some(bytes) {

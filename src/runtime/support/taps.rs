@@ -144,7 +144,7 @@ pub(crate) unsafe fn want(
             let shape = bound.shape(t.batch != 0, t.dims.get())?;
             let all = bytes(&shape, t.elem)?.saturating_mul(size);
             let steps = steps_of(t, &shape)?.saturating_mul(size);
-            // A call need not come to every tap.
+            // A call need not reach every tap.
             let (Some(buffer), Some(flags)) = (Buffer::zeroed(all), Buffer::zeroed(steps)) else {
                 return Err(Error::memory(all.saturating_add(steps), &alloc::format!("tap `{}`", t.pattern.get())));
             };

@@ -35,16 +35,11 @@ impl Files {
             return files.sorted(shown);
         }
         // SAFETY: as above.
-        let index = match unsafe { Mapping::open(path) } {
-            Ok(file) => file,
-            Err(why) => fail!(File, "cannot read weights file `{}`: {why}", Shown(shown)),
-        };
-        let place =
-            |e: Error| Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(shown), e.text) };
+        let index = unsafe { mapped(path, shown) }?;
         let Ok(text) = core::str::from_utf8(index.bytes()) else {
             fail!(Weights, "weights file `{}`: it is not UTF-8", Shown(shown))
         };
-        let names = header::parse_index(text).map_err(place)?;
+        let names = header::parse_index(text).map_err(|e| in_file(e, shown))?;
         let folder = bytes.iter().rposition(|b| *b == b'/').map_or(0, |at| at.saturating_add(1));
         for name in &names {
             // Files stand beside the index, and nowhere else.
@@ -71,14 +66,8 @@ impl Files {
     /// `path` is a C string.
     unsafe fn add(&mut self, path: *const c_char, shown: &str) -> Result<()> {
         // SAFETY: as the caller promises.
-        let file = match unsafe { Mapping::open(path) } {
-            Ok(file) => file,
-            Err(why) => fail!(File, "cannot read weights file `{}`: {why}", Shown(shown)),
-        };
-        let table = safetensors::parse(file.bytes()).map_err(|e| Error {
-            status: e.status,
-            text: alloc::format!("weights file `{}`: {}", Shown(shown), e.text),
-        })?;
+        let file = unsafe { mapped(path, shown) }?;
+        let table = safetensors::parse(file.bytes()).map_err(|e| in_file(e, shown))?;
         for tensor in 0..table.entries().len() {
             push(&mut self.order, (self.files.len(), tensor), FILES)?;
         }
@@ -134,4 +123,21 @@ impl Files {
         }
         Ok(mappings)
     }
+}
+
+/// Maps a file. `shown` is its path for messages.
+///
+/// # Safety
+/// `path` is a C string.
+unsafe fn mapped(path: *const c_char, shown: &str) -> Result<Mapping> {
+    // SAFETY: as the caller promises.
+    match unsafe { Mapping::open(path) } {
+        Ok(file) => Ok(file),
+        Err(why) => fail!(File, "cannot read weights file `{}`: {why}", Shown(shown)),
+    }
+}
+
+/// An error, with the file that it was found in.
+fn in_file(e: Error, shown: &str) -> Error {
+    Error { status: e.status, text: alloc::format!("weights file `{}`: {}", Shown(shown), e.text) }
 }

@@ -220,7 +220,7 @@ fn resolve(model: &'static ModelDesc, files: &Files) -> Result<(Vec<Vec<usize>>,
     }
     let mut missing = Problems::default();
     for (p, name) in &absent {
-        // Nearest names cost time, so they are looked up for the lines that are shown.
+        // Finding nearest names takes time, so they are looked up only for the lines that are shown.
         match if missing.count < MOST_LINES { nearest(name, &unused) } else { None } {
             Some(near) => missing.add(format_args!("missing: {name}: {} (nearest: {})", type_of(p), Shown(near))),
             None => missing.add(format_args!("missing: {name}: {}", type_of(p))),
@@ -318,7 +318,7 @@ fn nearest<'a>(name: &str, unused: &[&'a Entry]) -> Option<&'a str> {
     let last = |n: &str| n.rsplit('.').next().map(String::from);
     let mut best: Option<(usize, &str)> = None;
     for e in unused.iter().copied().take(MOST_NAMES) {
-        // A prefix more or less (`transformer.`) is a near name however long it is.
+        // A name with a prefix more or less (`transformer.`) counts as near, however long the prefix is.
         let tail = e.name.ends_with(name) || name.ends_with(e.name.as_str());
         let distance =
             if tail && name.len().min(e.name.len()) >= SHORTEST_TAIL { 1 } else { edit_distance(name, &e.name) };

@@ -56,7 +56,7 @@ fn evaluates() {
     assert_eq!(s("S").div(&s("T")).unwrap().eval(&|_| Some(0)), Err(DimError::DivisionByZero));
     assert_eq!(d.eval(&|_| None), Err(DimError::Unbound(Arc::from("S"))));
     assert_eq!(s("S").mul(&s("S")).eval(&|_| Some(i64::MAX)), Err(DimError::Overflow));
-    // A step beyond 64 bits is refused, whatever comes after it.
+    // A step beyond 64 bits is rejected, whatever comes after it.
     let eighth = (0..8).fold(Dim::one(), |d, _| d.mul(&s("S")));
     assert_eq!(eighth.eval(&|_| Some(256)), Err(DimError::Overflow));
     assert_eq!(eighth.sub(&s("T")).eval(&|_| Some(255)), Err(DimError::Overflow));

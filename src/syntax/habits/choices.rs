@@ -12,7 +12,7 @@ pub(super) fn translate<'a>(
     text: &'a str,
     diagnostics: &mut Diagnostics,
 ) -> Vec<Lexeme<'a>> {
-    // Each is looked for anew, for the places of the others change; more than a few are no slip.
+    // Each is searched for again, since the others' positions change; more than a few are not a typing mistake.
     for _ in 0..MOST {
         let candidate = |at: &usize| {
             lexemes.get(*at).is_some_and(|lexeme| lexeme.token == Token::If)

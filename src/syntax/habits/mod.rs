@@ -1,7 +1,7 @@
-//! Forms of other languages, told by their tokens: `x[:, 0]`, `a if c else b`, `let a, b = ..`, `return x`, `self.w`.
+//! Forms of other languages, recognised by their tokens: `x[:, 0]`, `a if c else b`, `let a, b = ..`, `return x`, `self.w`.
 //!
 //! In: the lexer's tokens. Out: tokens in which each such form stands as the language has it, so that reading goes on as
-//! if it had been written so, and one message for each. What only types tell is in `types::foreign`.
+//! if it had been written so, and one message for each. What only types show is in `types::foreign`.
 
 mod braces;
 mod choices;

@@ -58,7 +58,7 @@ fn updates<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics: &mut Diagno
     let scan = Scan::new(&lexemes);
     let mut out = Vec::with_capacity(lexemes.len());
     let mut start = 0;
-    // Where parentheses end that were put around what is added.
+    // Where parentheses end that were added around a sum.
     let mut close = None;
     for (at, lexeme) in lexemes.iter().enumerate() {
         if close == Some(at) {

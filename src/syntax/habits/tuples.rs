@@ -17,7 +17,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     if !(0..lexemes.len()).any(candidate) {
         return lexemes;
     }
-    // Parentheses to put in: before which token, and is it an opening one?
+    // Parentheses to insert: before which token, and is it an opening one?
     let mut added: Vec<(usize, Token<'a>)> = Vec::new();
     let mut declared: BTreeSet<&str> = BTreeSet::new();
     let mut at = 0;
@@ -53,7 +53,7 @@ pub(super) fn translate<'a>(lexemes: Vec<Lexeme<'a>>, text: &'a str, diagnostics
     out
 }
 
-/// The result of a function, from its `->` on; returns where to go on.
+/// The result of a function, from its `->` on; returns where to continue.
 fn result<'a>(
     lexemes: &[Lexeme<'a>],
     scan: &Scan,
@@ -87,7 +87,7 @@ fn result<'a>(
     end.max(arrow + 1)
 }
 
-/// A statement; returns where to go on.
+/// A statement; returns where to continue.
 fn statement<'a>(
     lexemes: &[Lexeme<'a>],
     scan: &Scan,

@@ -75,7 +75,7 @@ impl<'a> Words<'_, 'a> {
         self.out.push(Lexeme { token, span, tainted: true });
     }
 
-    /// Looks at a token; returns where to go on.
+    /// Looks at a token; returns where to continue.
     fn step(&mut self, at: usize) -> usize {
         let lexeme = self.lexemes[at];
         let place = self.scan.place(at);
@@ -411,7 +411,7 @@ impl<'a> Words<'_, 'a> {
         }
         let is_call = self.token(at + 1) == Some(Token::LParen);
         if is_call || self.before(at) == Some(Token::Dot) {
-            // `var(x)`, `x.var(..)`: a function, of which types know more.
+            // `var(x)`, `x.var(..)`: a function; the type checker has a better message.
             self.push(Token::Ident("var"), span);
             return Some(at + 1);
         }

@@ -358,7 +358,7 @@ impl Walk<'_> {
                     self.touch_pairs(data, counts);
                 }
             }
-            // What a kernel asks of its tiles is whether something is not finite: it is taken not to be so.
+            // A kernel's conditions on its tiles test whether something is not finite; it is assumed to be finite.
             Op::Element => {
                 if let Some(v) = data.result {
                     self.frame[v] = Known::Number(0);

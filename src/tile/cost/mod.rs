@@ -10,7 +10,7 @@
 //!   `add`, `max`, .. on tiles of floats: one for each element of the result, however many instructions an `exp`
 //!   takes. A reduction of floats: one for each element that it takes in. Nothing else counts: neither comparing,
 //!   choosing, converting and copying, nor integers, nor what is computed once for a whole tile.
-//!   It is what the kernel does, not what the formula asks for: half of a block that a causal mask crosses is counted,
+//!   It is what the kernel does, not what the formula requires: half of a block that a causal mask crosses is counted,
 //!   a block that is skipped is not.
 //! * **Bytes.** What must be moved if caches were infinite: of each buffer of a launch the smallest box around all
 //!   elements that are read, once, and around those that are written, once. Rows that a gather takes by data count each

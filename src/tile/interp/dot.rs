@@ -26,7 +26,7 @@ pub(super) struct Rounded {
     factor: i64,
 }
 
-/// The sum of a row times a column of floats. [`DotMode::Groups`] is this only where the steps are no whole groups.
+/// The sum of a row times a column of floats. [`DotMode::Groups`] is this only where the steps are not full groups.
 pub(super) fn sum(mode: DotMode, row: &[f32], column: &[f32], start: f32) -> f32 {
     let steps = row.iter().zip(column);
     match mode {
@@ -67,7 +67,7 @@ fn fma(a: f32, b: f32, s: f32) -> f32 {
     if larger.abs() < f32::MIN_POSITIVE * up { 0.0_f32.copysign(sum) } else { sum }
 }
 
-/// A row whose steps are whole groups, rounded for numbers of this many bits.
+/// A row whose steps are full groups, rounded for numbers of this many bits.
 pub(super) fn rounded(row: &[f32], bits: u8) -> Rounded {
     let factor: u8 = if bits == 4 { 16 } else { 1 };
     let (mut numbers, mut units) = (Vec::with_capacity(row.len()), Vec::new());

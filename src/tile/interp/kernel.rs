@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::dot;
 use super::elements::{Element, binary, compare, reduce, unary, wrap};
+use super::frame::{Frame, RuntimeValue, Tile, buffer, get, index, indices, set};
 use super::memory::{Storage, View};
 use super::runs::{RunView, Runs};
 use super::{Budget, EvalError, broken, dim, fail, located};
@@ -13,44 +14,6 @@ use crate::shape::Elem;
 use crate::tile::{
     Block, Body, DotMode, Extent, GROUP, Inst, InstData, Kernel, Op, Space, Terminator, TileType, Type, Value,
 };
-
-/// The elements of a tile, row by row.
-#[derive(Clone, Debug)]
-pub(super) struct Tile {
-    pub rows: usize,
-    pub cols: usize,
-    pub data: Rc<Vec<Element>>,
-}
-
-impl Tile {
-    /// The element that broadcasting puts at a place.
-    fn at(&self, i: usize, j: usize) -> Option<Element> {
-        let i = if self.rows == 1 { 0 } else { i };
-        let j = if self.cols == 1 { 0 } else { j };
-        self.data.get(i.checked_mul(self.cols)?.checked_add(j)?).copied()
-    }
-}
-
-/// A value while a body runs.
-#[derive(Clone, Debug)]
-pub(super) enum RuntimeValue {
-    Index(i64),
-    Scalar(Element),
-    Tile(Tile),
-    /// Its elements are in scratch, where the type says.
-    Scratch,
-    /// Its elements are in a buffer, from an index on.
-    Window {
-        view: Rc<View>,
-        start: Vec<i64>,
-        rows: Option<usize>,
-        cols: Option<usize>,
-    },
-    Buffer(Rc<View>),
-}
-
-/// The values of a body.
-pub(super) type Frame = Vec<Option<RuntimeValue>>;
 
 /// What a kernel runs on.
 pub(super) struct KernelRun<'a> {
@@ -61,41 +24,6 @@ pub(super) struct KernelRun<'a> {
     pub scratch: Storage,
     /// Who does the runs, if not this interpreter.
     pub runs: Option<&'a dyn Runs>,
-}
-
-pub(super) fn slot(v: Value) -> usize {
-    v.as_u32() as usize
-}
-
-pub(super) fn get(frame: &Frame, v: Value) -> Result<&RuntimeValue, EvalError> {
-    match frame.get(slot(v)) {
-        Some(Some(x)) => Ok(x),
-        _ => broken(format!("{v} has no value")),
-    }
-}
-
-pub(super) fn set(frame: &mut Frame, v: Value, x: RuntimeValue) {
-    if let Some(s) = frame.get_mut(slot(v)) {
-        *s = Some(x);
-    }
-}
-
-pub(super) fn index(frame: &Frame, v: Value) -> Result<i64, EvalError> {
-    match get(frame, v)? {
-        RuntimeValue::Index(n) => Ok(*n),
-        _ => broken(format!("{v} is no index")),
-    }
-}
-
-pub(super) fn indices(frame: &Frame, vs: &[Value]) -> Result<Vec<i64>, EvalError> {
-    vs.iter().map(|v| index(frame, *v)).collect()
-}
-
-pub(super) fn buffer(frame: &Frame, v: Value) -> Result<Rc<View>, EvalError> {
-    match get(frame, v)? {
-        RuntimeValue::Buffer(b) => Ok(b.clone()),
-        _ => broken(format!("{v} is no buffer")),
-    }
 }
 
 /// Where a block goes on.
@@ -145,14 +73,14 @@ impl KernelRun<'_> {
     fn instruction(&mut self, body: &Body, i: Inst, frame: &mut Frame) -> Result<(), EvalError> {
         let data = body.inst(i);
         if let (Op::Run { insts, .. }, Some(runs)) = (&data.op, self.runs) {
-            let done = runs.execute(i, &mut RunView { machine: self, body, frame });
+            let done = runs.execute(i, &mut RunView { memory: self.memory, scratch: &mut self.scratch, body, frame });
             for v in insts.iter().filter_map(|k| body.inst(*k).result) {
                 set(frame, v, RuntimeValue::Scratch);
             }
             return done.or_else(broken);
         }
         if let Op::Run { insts, .. } = &data.op {
-            // What the run makes is written at its end.
+            // The results of the run are written at its end.
             for k in insts {
                 let inner = body.inst(*k);
                 if let Some(x) = self.operation(body, inner, frame).map_err(|e| located(e, inner.loc))?
@@ -571,7 +499,7 @@ impl KernelRun<'_> {
         Ok(RuntimeValue::Tile(Tile { rows: acc.rows, cols: acc.cols, data: Rc::new(out) }))
     }
 
-    /// Bits, and the columns of numbers with their scales, of a product that sums whole groups.
+    /// Bits, and the columns of numbers with their scales, of a product that sums full groups.
     fn numbers_of_groups(
         &mut self,
         body: &Body,

@@ -13,6 +13,7 @@
 
 mod dot;
 mod elements;
+mod frame;
 mod kernel;
 mod memory;
 mod plan;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::kernel::{Frame, KernelRun, Next, RuntimeValue, buffer, get, index, indices, jump, scalar_operation, set};
+use super::frame::{Frame, RuntimeValue, buffer, get, index, indices, set};
+use super::kernel::{KernelRun, Next, jump, scalar_operation};
 use super::memory::{Storage, View};
 use super::{Argument, Budget, Call, EvalError, Limits, Outcome, Runs, RunsOf, broken, dim, fail, located};
 use crate::interface::param_named;
@@ -203,7 +204,7 @@ impl<'a> Runner<'a> {
                 if !self.taps.contains_key(name) {
                     let Some(ty) = declared else { return broken("a tap without a type") };
                     let out = self.out(ty)?;
-                    // All that there are.
+                    // All of them.
                     if TapPart::read(name).1 == TapPart::Asked
                         && let Some(asked) = self.memory.get_mut(out.storage)
                     {
@@ -431,7 +432,7 @@ pub(super) fn run_kernel(
             (Argument::Index(n), Type::Index) => values.push(RuntimeValue::Index(*n)),
             (Argument::Buffer(bytes), Type::Buffer(ty)) => {
                 let mut storage = Storage::full(bytes.clone());
-                // What is only written has nothing in it to read.
+                // A buffer that is only written has no elements to read.
                 if p.mode == crate::tile::ParamMode::Out {
                     storage.written.fill(false);
                 }

@@ -3,7 +3,8 @@
 //! In: a run that a kernel reaches. Out: the state of the kernel at that point, as [`RunMemory`] shows it to an implementation of
 //! [`Runs`]: scalars, addresses of buffers, bytes. The implementation leaves in scratch what the run's definition says.
 
-use super::kernel::{Frame, KernelRun, RuntimeValue, buffer, get, index, indices};
+use super::frame::{Frame, RuntimeValue, buffer, get, index, indices};
+use super::memory::Storage;
 use super::{EvalError, broken};
 use crate::shape::Elem;
 use crate::tile::{Body, Inst, Value};
@@ -63,8 +64,9 @@ pub trait RunMemory {
 }
 
 /// A kernel at a run.
-pub(super) struct RunView<'a, 'm> {
-    pub(super) machine: &'a mut KernelRun<'m>,
+pub(super) struct RunView<'a> {
+    pub(super) memory: &'a mut Vec<Storage>,
+    pub(super) scratch: &'a mut Storage,
     pub(super) body: &'a Body,
     pub(super) frame: &'a Frame,
 }
@@ -77,7 +79,7 @@ fn size(elem: Elem) -> i64 {
     i64::try_from(elem.size()).unwrap_or(8)
 }
 
-impl RunMemory for RunView<'_, '_> {
+impl RunMemory for RunView<'_> {
     fn index(&self, v: Value) -> Result<i64, String> {
         message(index(self.frame, v))
     }
@@ -94,7 +96,7 @@ impl RunMemory for RunView<'_, '_> {
     fn address(&self, buffer_value: Value, at: &[Value]) -> Result<(usize, i64), String> {
         let view = message(buffer(self.frame, buffer_value))?;
         let at = message(indices(self.frame, at))?;
-        // An empty tile may lie behind the end.
+        // An empty tile may begin past the end.
         let element = at.iter().zip(&view.strides).fold(0i64, |sum, (i, s)| sum.wrapping_add(i.wrapping_mul(*s)));
         Ok((view.storage, view.start.wrapping_add(element.wrapping_mul(size(view.elem)))))
     }
@@ -106,8 +108,8 @@ impl RunMemory for RunView<'_, '_> {
     }
 
     fn read(&self, storage: usize, at: i64, bytes: &mut [u8]) -> Result<(), String> {
-        let found = match self.machine.memory.get(storage) {
-            _ if storage == SCRATCH => self.machine.scratch.at(at, bytes.len()),
+        let found = match self.memory.get(storage) {
+            _ if storage == SCRATCH => self.scratch.at(at, bytes.len()),
             Some(s) => s.read(at, bytes.len()),
             None => broken("no such storage"),
         };
@@ -116,8 +118,8 @@ impl RunMemory for RunView<'_, '_> {
     }
 
     fn write(&mut self, storage: usize, at: i64, bytes: &[u8]) -> Result<(), String> {
-        let s = match self.machine.memory.get_mut(storage) {
-            _ if storage == SCRATCH => &mut self.machine.scratch,
+        let s = match self.memory.get_mut(storage) {
+            _ if storage == SCRATCH => &mut *self.scratch,
             Some(s) => s,
             None => return Err("no such storage".to_string()),
         };

@@ -6,7 +6,6 @@
 //! same copies to another place. It is found by what launches read and write: each copies a window of a parameter, of each
 //! layer of an array, to a window of one part. A plan with any other launch has none.
 
-use super::packing::Source;
 use crate::interface::{ParamDecl, param_named};
 use crate::shape::{Dim, Elem};
 use crate::tile::packed_area::{Area, launch_for_each};
@@ -14,6 +13,9 @@ use crate::tile::{
     Body, BufferType, InstData, Kernel, Kernels, Module, Op, ParamMode, PlanBuilder, PlanVariant, Value, View,
     row_major,
 };
+
+/// A window of a parameter, its root meaning nothing.
+pub(super) type Source = (String, View);
 
 /// A copy of a parameter's window into a part of the packed area.
 struct Copy {

@@ -24,8 +24,8 @@
 //! Panels of integers are made by `quantise`; parameters that lie one after another, but in no panels, are found by `joined`.
 
 use super::formats::{WeightChoice, WeightFormat};
-use super::joined::{Joined, PlacedJoin};
-use super::pairs::{self, Pairs};
+use super::joined::{Joined, PlacedJoin, Source};
+use super::pairs::{self, Pairs, room};
 use super::quantise::{self, Quantised, quantise};
 use crate::interface::ParamDecl;
 use crate::scalar::{CmpOp, Scalar};
@@ -44,9 +44,6 @@ const TURNED_STEPS: i64 = 256;
 /// A product of fewer rows does not pack a right operand that is no parameter before it starts: packing reads and writes
 /// each element once, at the speed of memory, and then each tile of rows reads it in order.
 pub(super) const MANY_ROWS: i64 = 512;
-
-/// A window of a parameter, its root meaning nothing.
-pub(super) type Source = (String, View);
 
 /// Windows of parameters, packed one after another.
 pub(super) struct Weight {
@@ -288,14 +285,6 @@ pub(crate) fn in_columns(name: &str, columns: i64, window: &View, root: Value) -
     let lead = from.shape.iter().take(from.shape.len().saturating_sub(2));
     let bytes = Dim::product(lead).mul(&last(1)).mul(&room(&last(0), columns)).mul(&Dim::from(2));
     Packed { kernel, sources: vec![from], panels, whole, bytes }
-}
-
-/// Columns that the panels of `n` columns take at most, of so many each.
-pub(super) fn room(n: &Dim, columns: i64) -> Dim {
-    match n.as_const() {
-        Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns).saturating_mul(columns)),
-        None => n.add(&Dim::from(columns - 1)),
-    }
 }
 
 /// Are these the same windows?

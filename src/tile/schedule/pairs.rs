@@ -9,7 +9,6 @@
 //!   zeros where panel or pairs are not full;  the even steps: load, store;  the odd steps: load, store
 //! ```
 
-use super::packing::room;
 use crate::scalar::BinaryOp;
 use crate::scalar::Scalar;
 use crate::shape::{Dim, Elem, TensorType};
@@ -118,4 +117,12 @@ pub(super) fn pack(columns: i64, from: &View) -> Result<Pairs, String> {
         kb.store(to, &place(half), along, tile);
     }
     Ok(Pairs { kernel: kb.finish(), sources, panels })
+}
+
+/// Columns that the panels of `n` columns take at most, of so many each.
+pub(super) fn room(n: &Dim, columns: i64) -> Dim {
+    match n.as_const() {
+        Some(n) => Dim::from(n.saturating_add(columns - 1).div_euclid(columns).saturating_mul(columns)),
+        None => n.add(&Dim::from(columns - 1)),
+    }
 }

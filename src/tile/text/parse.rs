@@ -209,7 +209,7 @@ impl Parser {
                 }
                 "cpu" => {
                     let e = only(args, c.place)?;
-                    // What has no name of its own is a list of what it has, as text.
+                    // A CPU without a name is a string that lists its features.
                     let word = form(read::word(e).or_else(|complaint| read::text(e).map_err(|_| complaint)))?;
                     let Some(cpu) = Cpu::from_name(word) else {
                         return fail(codes::UNKNOWN_NAME, e.place, format!("`{word}` is no kind of CPU"));

@@ -274,7 +274,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Rule 16: what a product reads in place on its right, it reads in whole vectors, inside of the buffer's columns.
+    /// Rule 16: what a product reads in place on its right, it reads in full vectors, inside of the buffer's columns.
     fn right_in_place(&mut self, i: Inst) {
         let right = self.body.inst(i).operands.get(1).and_then(|v| self.body.def_inst(*v));
         let Some(InstData { op, operands, result: Some(v), .. }) = right else { return };

@@ -323,7 +323,7 @@ impl Checker<'_, '_> {
             if registers > 65_536 {
                 self.sink.error(at, format!("the roles take {registers} registers of 65536"));
             }
-            // Whoever has parted does not meet again, and parts no further.
+            // Warps that have separated do not synchronise again, and do not separate further.
             let mut seen = vec![];
             let mut next: Vec<Block> = roles.iter().map(|r| r.target.block).collect();
             while let Some(n) = next.pop() {

@@ -44,7 +44,7 @@
 //! 16. What is narrower in place than what is computed (`bf16` windows, `load_scaled`, `load_pairs`, `pair_rows`) is the
 //!     right operand of `dot` alone; a `bf16` window may be the left one where the right one is in pairs (`load_pairs`,
 //!     `pair_rows`). A right operand in place of more than one column begins at its buffer's first column; the buffer has
-//!     a known number of columns, side by side, and at least as many as the whole vectors of the kernel's level that the
+//!     a known number of columns, side by side, and at least as many as the full vectors of the kernel's level that the
 //!     tile takes.
 //!
 //! Of kernels scheduled for a GPU (`gpu`):
@@ -76,7 +76,7 @@
 //!     negative; the packed area is no larger than what lies in it.
 //! 26. A launch writes results, taps, slots and, in the plan that prepares it, the packed area alone: no argument of the
 //!     caller's, and no parameter.
-//! 27. A dimension with a divisor is whole by the conditions of the entry point, or by what is checked where its dimensions
+//! 27. A dimension with a divisor is an integer by the conditions of the entry point, or by what is checked where its dimensions
 //!     have their values.
 //! 28. A dimension that `length` gives its value is no symbol of the plan, has its value in one place, and is named only in
 //!     what that place dominates. Its value is proved to be from 0 to what it is at most, which is known on entry.
@@ -302,7 +302,7 @@ pub fn verify_kernel(k: &Kernel) -> Result<(), Errors> {
 fn kernel(module: &Module, k: &Kernel, accesses: bool, sink: &mut Sink) {
     let before = sink.list.len();
     body::check(module, body::Unit::Kernel(k), sink);
-    // Where the structure is broken, what stands on it cannot be asked.
+    // Where the structure is broken, the checks that rely on it are skipped.
     if sink.list.len() != before {
         return;
     }

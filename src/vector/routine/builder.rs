@@ -13,6 +13,7 @@ use crate::scalar::Scalar;
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::ssa::{Block, BlockCall, Inst, Value};
+use crate::table::Given;
 use crate::vector::Features;
 
 /// A number as a key: its bits, and is it a float?
@@ -83,8 +84,8 @@ impl Builder {
     }
 
     fn append(&mut self, op: Op, operands: &[Value], declared: Option<Type>) -> Option<Value> {
-        let types: Vec<Type> = operands.iter().map(|v| self.ty(*v)).collect();
-        let ty = match super::rules::result_type(&op, &types, declared) {
+        let types: Vec<&Type> = operands.iter().map(|v| self.routine.body.ty(*v)).collect();
+        let ty = match op.rule(Given { types: &types, declared: declared.as_ref() }) {
             Ok(ty) => ty,
             Err(message) => {
                 self.wrong.get_or_insert(format!("{}: `{op}` {message}", self.routine.name));
@@ -99,7 +100,7 @@ impl Builder {
 
     /// An instruction whose operands decide its type.
     pub fn inst(&mut self, op: Op, operands: &[Value]) -> Value {
-        // One without a result is a mistake that is noted.
+        // An operation without a result is an error, which is recorded.
         self.append(op, operands, None).unwrap_or(Value::from_u32(0))
     }
 
@@ -176,13 +177,13 @@ impl Builder {
         self.routine.body.block(block).args.clone()
     }
 
-    /// The block at hand goes on at another one.
+    /// The current block jumps to another one.
     pub fn jump(&mut self, block: Block, args: &[Value]) {
         let call = BlockCall { block, args: args.to_vec() };
         self.routine.body.terminate(self.now, Terminator::Br(call));
     }
 
-    /// The block at hand goes on at the first block if the condition holds, else at the second.
+    /// The current block jumps to the first block if the condition holds, else to the second.
     pub fn branch(&mut self, condition: Value, then: (Block, &[Value]), otherwise: (Block, &[Value])) {
         let call = |(block, args): (Block, &[Value])| BlockCall { block, args: args.to_vec() };
         let (then, otherwise) = (call(then), call(otherwise));

@@ -11,7 +11,7 @@ use crate::scalar::Scalar;
 use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::{BlockCall, Value};
-use crate::vector::{self, Features, interp, library};
+use crate::vector::{self, Features, expand, interp, library};
 
 /// The address of a byte: which storage, and how far from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,7 @@ impl Interpreter<'_> {
         Ok((p, rest))
     }
 
+    #[warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
     fn instruction(&mut self, inst: &InstData) -> Result<Option<RuntimeValue>, String> {
         let operand = |n: usize| inst.operands.get(n).copied().map_or_else(wrong, Ok);
         let elem_of = |n: usize| Ok::<_, String>(self.body.ty(operand(n)?).elem());
@@ -214,11 +215,9 @@ impl Interpreter<'_> {
             }
             Op::MaxOrSecond | Op::MinOrSecond => {
                 let pairs = self.lanes(operand(0)?)?.iter().zip(self.lanes(operand(1)?)?);
-                let first = |x: u64, y: u64| match inst.op {
-                    Op::MaxOrSecond => float(x) > float(y),
-                    _ => float(x) < float(y),
-                };
-                lanes(pairs.map(|(x, y)| if first(*x, *y) { *x } else { *y }).collect())
+                let is_max = inst.op == Op::MaxOrSecond;
+                let is_first = |x: f32, y: f32| if is_max { x > y } else { x < y };
+                lanes(pairs.map(|(x, y)| if is_first(float(*x), float(*y)) { *x } else { *y }).collect())
             }
             Op::Unordered => {
                 let pairs = self.lanes(operand(0)?)?.iter().zip(self.lanes(operand(1)?)?);
@@ -254,7 +253,7 @@ impl Interpreter<'_> {
                 while x.len() > 1 {
                     let (low, high) = x.split_at(x.len() / 2);
                     let pairs = low.iter().zip(high);
-                    x = pairs.map(|(x, y)| combine(*kind, elem, *x, *y)).collect::<Result<_, _>>()?;
+                    x = pairs.map(|(x, y)| combine(kind.kind(), elem, *x, *y)).collect::<Result<_, _>>()?;
                 }
                 lanes(x)
             }
@@ -398,7 +397,7 @@ fn to_memory(elem: Elem, lane: u64) -> u64 {
 /// A function of the library, on one lane.
 fn function(name: &str, args: &[u64], features: Features) -> Result<u64, String> {
     let args: Vec<u32> = args.iter().map(|x| *x as u32).collect();
-    interp::eval(&library::expanded(name, features)?.function, &args).map(u64::from)
+    interp::eval(&expand::expanded(name, features)?.function, &args).map(u64::from)
 }
 
 fn unary(op: UnaryOp, elem: Elem, x: u64, features: Features) -> Result<u64, String> {

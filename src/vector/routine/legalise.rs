@@ -4,15 +4,18 @@
 //!
 //! ```text
 //!   %5 = lanes_below %4                         : boolx8
-//!   %6 = load bf16, %0 + 2*%1, mask=%5          : f32x8
+//!   %6 = load %0 + 2*%1, elem=bf16, mask=%5     : f32x8
 //! ->
 //!   %5 = lanes_below %4                         : boolx8
 //!   %6 = address %0 + 2*%1                      : address
-//!   %7 = load_apart bf16, %6, %2, count=%4      : f32x8       // %2 = const 2
+//!   %7 = load_apart %6, %2, elem=bf16, count=%4 : f32x8       // %2 = const 2
 //! ```
+
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
 use std::collections::BTreeMap;
 
+use super::op::Access;
 use super::{AddressMode, Body, Op, Routine, Type};
 use crate::scalar::{BinaryOp, Scalar};
 use crate::shape::Elem;
@@ -27,11 +30,7 @@ pub fn part_narrow_accesses(routine: &mut Routine, mut made: impl FnMut(Inst, In
     for b in routine.body.layout.clone() {
         for i in routine.body.block(b).insts.clone() {
             let data = routine.body.inst(i);
-            let (elem, place, masked, is_store) = match data.op {
-                Op::Load { elem, place, masked } => (elem, place, masked, false),
-                Op::Store { elem, place, masked } => (elem, place, masked, true),
-                _ => continue,
-            };
+            let Some(Access { elem, is_store, place: Some(place), masked }) = data.op.access() else { continue };
             let operands = data.operands.clone();
             let (of_place, rest) = operands.split_at(place.operands().min(operands.len()));
             let lanes = rest.first().filter(|_| is_store).or(data.result.as_ref());
@@ -92,15 +91,15 @@ pub fn drop_prefetches(routine: &mut Routine) {
 ///
 /// ```text
 ///   %5 = lanes_below %4                         : boolx4
-///   store f32, %0 + 64, %2, mask=%5
+///   store %0 + 64, %2, elem=f32, mask=%5
 /// ->
 ///   %6 = add %4, %minus_one                     : index
 ///   %7 = min %three, %6                         : index
-///   %8 = extract %2, 3                          : f32
-///   store f32, %0 + 4*%7 + 64, %8
+///   %8 = extract %2, lane=3                     : f32
+///   store %0 + 4*%7 + 64, %8, elem=f32
 ///   ..
-///   %13 = extract %2, 0                         : f32
-///   store f32, %0 + 64, %13
+///   %13 = extract %2, lane=0                    : f32
+///   store %0 + 64, %13, elem=f32
 /// ```
 pub fn split_accesses(routine: &mut Routine, made: impl FnMut(Inst, Inst)) {
     let mut split = Split { routine, made, constants: BTreeMap::new(), clamped: BTreeMap::new() };
@@ -110,7 +109,7 @@ pub fn split_accesses(routine: &mut Routine, made: impl FnMut(Inst, Inst)) {
             split.access(b, i);
         }
     }
-    // Constants stand before everything else.
+    // Constants come first.
     let entry = split.routine.body.entry();
     let constants: Vec<Inst> = split.constants.values().map(|(i, _)| *i).collect();
     split.routine.body.block_mut(entry).insts.splice(0..0, constants);
@@ -144,12 +143,8 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
 
     fn parts(&mut self, b: Block, i: Inst) -> Option<()> {
         let data = self.routine.body.inst(i).clone();
-        let (elem, is_store) = match data.op {
-            Op::Load { elem, masked: true, .. } | Op::LoadApart(elem) => (elem, false),
-            Op::Store { elem, masked: true, .. } | Op::StoreApart(elem) => (elem, true),
-            _ => return None,
-        };
-        let (elements, rest) = match (data.op.place(), data.operands.as_slice()) {
+        let Access { elem, is_store, place, .. } = data.op.access().filter(|a| a.masked || a.place.is_none())?;
+        let (elements, rest) = match (place, data.operands.as_slice()) {
             (Some(place), operands) => {
                 let (of_place, rest) = operands.split_at_checked(place.operands())?;
                 (Elements::Unit(place, *of_place.first()?, of_place.get(1).copied()), rest)
@@ -159,7 +154,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         };
         let (x, limit) = if is_store { (rest.first().copied(), rest.get(1)) } else { (None, rest.first()) };
         // A mask, or the count itself.
-        let count = match (limit, data.op.place()) {
+        let count = match (limit, place) {
             (Some(mask), Some(_)) => Some(count_of(&self.routine.body, *mask)?),
             (limit, _) => limit.copied(),
         };
@@ -171,7 +166,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
         };
         let scalar = Type::Lanes(computed, 1);
         let unknown = count.filter(|_| known.is_none());
-        // The most that there can be.
+        // The largest possible count.
         let most = known.or_else(|| self.below(count?)).unwrap_or(lanes).min(lanes);
         let elements = match (elements, unknown) {
             (Elements::Unit(place, base, Some(index)), Some(_)) => {
@@ -185,7 +180,7 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
             let (forwards, backwards) = if unknown.is_none() { (0..most, 0..0) } else { (0..0, 0..most) };
             for lane in forwards.chain(backwards.rev()) {
                 let (place, mut operands) = self.lane(b, i, elements, elem, lane, unknown)?;
-                // In a routine of single lanes an access is one as it is.
+                // In a routine of one lane an access has one element already.
                 operands.push(if lanes == 1 { x } else { self.put(b, i, Op::Extract(lane), vec![x], Some(scalar))? });
                 self.put(b, i, Op::Store { elem, place, masked: false }, operands, None);
             }
@@ -309,10 +304,8 @@ impl<F: FnMut(Inst, Inst)> Split<'_, F> {
 
     /// What an index is, if it is a constant.
     fn number(&self, v: Value) -> Option<i64> {
-        match self.routine.body.def_inst(v)?.op {
-            Op::Const(s) => Some(s.as_i64()),
-            _ => None,
-        }
+        let Op::Const(s) = self.routine.body.def_inst(v)?.op else { return None };
+        Some(s.as_i64())
     }
 
     /// An index.

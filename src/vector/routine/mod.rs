@@ -12,8 +12,8 @@
 //!
 //! Element-wise operations are those of [`crate::scalar`], and mean there what they mean here: `max` is NaN if either operand
 //! is. An elementary function (`exp`) is what its file in `functions/` says, for the routine's [`Features`]. Loads and
-//! stores name the type of elements in memory: `load bf16` gives `f32`. They read and write neighbours, perhaps under a
-//! mask, or elements that lie apart.
+//! stores name the type of elements in memory: `load %p, elem=bf16` gives `f32`. They read and write consecutive elements,
+//! perhaps under a mask, or elements that lie apart.
 //!
 //! ```text
 //! run @scale.0(%0 "scratch": address, %1 "%n": index, %2: f32) lanes(16) features(fma, round, scale) {
@@ -22,16 +22,17 @@
 //!   %4 = splat %2                             : f32x16
 //!   br ^bb1(%3)
 //! ^bb1(%5: index):
-//!   %6 = load f32, %0 + 4*%5                  : f32x16
+//!   %6 = load %0 + 4*%5, elem=f32             : f32x16
 //!   %7 = mul %6, %4                           : f32x16
-//!   store f32, %0 + 4*%5, %7
+//!   store %0 + 4*%5, %7, elem=f32
 //!   ..
 //! ```
 //!
-//! The operations are declared in [`op`], [`rules`](Type) types them, [`verify()`] says what must hold, [`text`] reads and
+//! The operations are the table in [`op`], `rules` types them, [`verify()`] says what must hold, [`text`] reads and
 //! prints, [`interp`] computes what a routine does on memory that is checked. [`legalise`] replaces what a machine cannot do
 //! well by what it can.
 
+mod attribute;
 mod builder;
 pub mod interp;
 pub mod legalise;
@@ -46,13 +47,15 @@ use std::convert::Infallible;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+pub use attribute::{AddressMode, Reduction};
 pub use builder::{At, Builder};
-pub use op::{AddressMode, Op};
+pub use op::Op;
 pub use verify::{Error, verify};
 
 use super::Features;
 use crate::shape::Elem;
 use crate::ssa::{self, Dialect, Effects, Value};
+use crate::table::Given;
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,16 +127,15 @@ impl Dialect for VectorIr {
     }
 
     fn result_type(op: &Op, operands: &[&Type], declared: Option<&Type>) -> Result<Option<Type>, String> {
-        let operands: Vec<Type> = operands.iter().map(|t| **t).collect();
-        rules::result_type(op, &operands, declared.copied())
+        op.rule(Given { types: operands, declared })
     }
 
     fn effects(op: &Op) -> Effects {
-        op.effects()
+        op.info().effects
     }
 
     fn name(op: &Op) -> &'static str {
-        op.name()
+        op.info().name
     }
 
     fn digest(op: &Op, h: &mut impl Hasher) {

@@ -1,31 +1,46 @@
 //! The operations of routines, declared once.
 //!
-//! [`Op`] carries the attributes; its names and effects are here, types in `rules`, the text in `text`. The count of lanes that
-//! `load_apart` and `store_apart` take is at least 1.
+//! [`Op`] carries the attributes; the table below it has a row for each (the columns are explained in `crate::table`): name,
+//! operands, attributes, class, effects, type rule, meaning. Every `match` on [`Op`] that decides something lists all of them.
+//! An operand `address*` is an [`AddressMode`]: an address, and perhaps an index. The count of lanes that `load_apart` and
+//! `store_apart` take is at least 1.
+
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
 use std::fmt;
 
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar, UnaryOp};
+use super::attribute::{AddressMode, Reduction};
+use super::{Type, rules};
+use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
 use crate::ssa::Effects;
-use crate::table::Family;
+use crate::table::operations;
 
-/// An address in memory: `%base + scale * %index + offset`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct AddressMode {
-    /// What an index is multiplied by, 1, 2, 4 or 8; 0 where there is no index.
-    pub scale: u8,
-    /// Bytes further.
-    pub offset: i32,
+/// What an operation's result is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Lanes made from numbers, scalars and indices.
+    Source,
+    /// Each lane of the result is computed from the same lane of the operands. So are scalars and indices.
+    Lanewise,
+    /// A lane of the result depends on other lanes.
+    CrossLane,
+    /// Address arithmetic.
+    Address,
+    /// Accesses memory.
+    Memory,
 }
 
-impl AddressMode {
-    /// The address itself.
-    pub const HERE: AddressMode = AddressMode { scale: 0, offset: 0 };
-
-    /// How many operands it takes: the address, and perhaps an index.
-    pub fn operands(self) -> usize {
-        1 + usize::from(self.scale != 0)
+impl Class {
+    /// Name in the reference.
+    pub fn text(self) -> &'static str {
+        match self {
+            Class::Source => "source: lanes from numbers, scalars and indices",
+            Class::Lanewise => "lane by lane",
+            Class::CrossLane => "across lanes",
+            Class::Address => "address arithmetic",
+            Class::Memory => "memory access",
+        }
     }
 }
 
@@ -70,7 +85,7 @@ pub enum Op {
     MaskOfBits,
     /// All lanes as one: neighbours at distance N/2 are combined, then at N/4, down to 1. `all` and `any` are bitwise, of
     /// `i32`.
-    Reduce(ReduceKind),
+    Reduce(Reduction),
     /// The first lane.
     First,
     /// The lane of a number.
@@ -108,63 +123,119 @@ pub enum Op {
     Prefetch(AddressMode),
 }
 
-impl Op {
-    /// Name in the text form.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Op::Const(_) => "const",
-            Op::Lanes => "lanes",
-            Op::Unary(op) => op.name(),
-            Op::Binary(op) => op.name(),
-            Op::Compare(op) => op.name(),
-            Op::Select => "select",
-            Op::Cast => "cast",
-            Op::Narrow(_) => "narrow",
-            Op::BitAnd => "bit_and",
-            Op::BitOr => "bit_or",
-            Op::MaxOrSecond => "max_or_second",
-            Op::MinOrSecond => "min_or_second",
-            Op::Unordered => "unordered",
-            Op::Beats => "beats",
-            Op::Splat => "splat",
-            Op::LanesBelow => "lanes_below",
-            Op::MaskBits => "mask_bits",
-            Op::MaskOfBits => "mask_of_bits",
-            Op::Reduce(kind) => kind.operation(),
-            Op::First => "first",
-            Op::Extract(_) => "extract",
-            Op::Build => "build",
-            Op::Exchange(_) => "exchange",
-            Op::Address(_) => "address",
-            Op::Load { .. } => "load",
-            Op::Store { .. } => "store",
-            Op::LoadApart(_) => "load_apart",
-            Op::StoreApart(_) => "store_apart",
-            Op::Prefetch(_) => "prefetch",
-        }
-    }
+const NONE: Effects = Effects::NONE;
+const READS: Effects = Effects::READS;
+const WRITES: Effects = Effects::WRITES;
 
-    /// What it reads and writes besides its operands.
-    pub fn effects(&self) -> Effects {
-        match self {
-            Op::Load { .. } | Op::LoadApart(_) => Effects::READS,
-            Op::Store { .. } | Op::StoreApart(_) | Op::Prefetch(_) => Effects::WRITES,
-            _ => Effects::NONE,
-        }
+operations! {
+    Op of Class, types Type;
+
+    Const(value) "const", [], own, Source NONE, Declared rules::constant, "a number in every lane, or an index";
+    Lanes "lanes", [], [], Source NONE, Declared rules::lane_numbers, "0, 1, 2, ...: the number of each lane, as i32";
+    Unary(op) each op: UnaryOp, ["x"], [], Lanewise NONE, Computed rules::unary,;
+    Binary(op) each op: BinaryOp, ["a", "b"], [], Lanewise NONE, Computed rules::binary,;
+    Compare(op) each op: CmpOp, ["a", "b"], [], Lanewise NONE, Computed rules::compare,;
+    Select "select", ["condition", "a", "b"], [], Lanewise NONE, Computed rules::select, "condition ? a : b";
+    Cast "cast", ["x"], [], Lanewise NONE, Declared rules::cast, "conversion to the elements of the result's type";
+    Narrow(elem) "narrow", ["x"], [elem: Elem], Lanewise NONE, Computed rules::narrow,
+        "the nearest value of a narrower type, still in the type of computation";
+    BitAnd "bit_and", ["a", "b"], [], Lanewise NONE, Computed rules::bits, "bitwise and";
+    BitOr "bit_or", ["a", "b"], [], Lanewise NONE, Computed rules::bits, "bitwise or";
+    MaxOrSecond "max_or_second", ["a", "b"], [], Lanewise NONE, Computed rules::floats,
+        "the greater; b if either is NaN";
+    MinOrSecond "min_or_second", ["a", "b"], [], Lanewise NONE, Computed rules::floats,
+        "the lesser; b if either is NaN";
+    Unordered "unordered", ["a", "b"], [], Lanewise NONE, Computed rules::unordered, "is either NaN?";
+    Beats "beats", ["a", "b"], [], Lanewise NONE, Computed rules::beats,
+        "what argmax asks: is a > b, or a NaN and b not?";
+    Splat "splat", ["x"], [], Source NONE, Declared rules::splat, "a scalar, or the low bits of an index, in every lane";
+    LanesBelow "lanes_below", ["count"], [], Source NONE, Declared rules::lanes_below,
+        "the mask of the lanes whose number is less than an index";
+    MaskBits "mask_bits", ["mask"], [], Lanewise NONE, Computed rules::mask_bits, "-1 for true, 0 for false, as i32";
+    MaskOfBits "mask_of_bits", ["x"], [], Lanewise NONE, Computed rules::mask_of_bits,
+        "the mask of the lanes whose sign bit is set";
+    Reduce(kind) each kind: Reduction, ["x"], [], CrossLane NONE, Computed rules::reduce,;
+    First "first", ["x"], [], CrossLane NONE, Computed rules::first, "the first lane";
+    Extract(lane) "extract", ["x"], [lane: u32], CrossLane NONE, Computed rules::extract, "one lane";
+    Build "build", ["x*"], [], Source NONE, Declared rules::build, "a vector of scalars, one for each lane";
+    Exchange(distance) "exchange", ["x"], [distance: u32], CrossLane NONE, Computed rules::exchange,
+        "each lane exchanged with the one at a distance, a power of two: n and n ^ distance";
+
+    Address(place) "address", ["address*"], [] own, Address NONE, Computed rules::address, "the address of a place";
+    Load { elem, place, masked } "load", ["address*", "mask?"], [elem: Elem] own, Memory READS, Declared rules::load,
+        "consecutive elements, converted to the type of computation; lanes outside of the mask are 0";
+    Store { elem, place, masked } "store", ["address*", "x", "mask?"], [elem: Elem] own, Memory WRITES, Nothing rules::store,
+        "writes consecutive elements, those of the mask";
+    LoadApart(elem) "load_apart", ["start", "step", "count?"], [elem: Elem], Memory READS, Declared rules::load_apart,
+        "elements that are a number of bytes apart; lanes from the count on are 0";
+    StoreApart(elem) "store_apart", ["start", "step", "x", "count?"], [elem: Elem], Memory WRITES,
+        Nothing rules::store_apart, "writes elements that are a number of bytes apart, the first so many";
+    Prefetch(place) "prefetch", ["address*"], [] own, Memory WRITES, Nothing rules::prefetch,
+        "fetches a cache line that will be written; never affects results";
+}
+
+/// How elements in memory are accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Type of elements in memory.
+    pub elem: Elem,
+    /// Are they written?
+    pub is_store: bool,
+    /// Where they begin, one after another; `None` where they lie apart.
+    pub place: Option<AddressMode>,
+    /// Is there a mask?
+    pub masked: bool,
+}
+
+impl Op {
+    /// The access that it is, if it is one.
+    pub fn access(&self) -> Option<Access> {
+        let (elem, is_store, place, masked) = match self {
+            Op::Load { elem, place, masked } => (elem, false, Some(*place), *masked),
+            Op::Store { elem, place, masked } => (elem, true, Some(*place), *masked),
+            Op::LoadApart(elem) => (elem, false, None, false),
+            Op::StoreApart(elem) => (elem, true, None, false),
+            Op::Const(_)
+            | Op::Lanes
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Cast
+            | Op::Narrow(_)
+            | Op::BitAnd
+            | Op::BitOr
+            | Op::MaxOrSecond
+            | Op::MinOrSecond
+            | Op::Unordered
+            | Op::Beats
+            | Op::Splat
+            | Op::LanesBelow
+            | Op::MaskBits
+            | Op::MaskOfBits
+            | Op::Reduce(_)
+            | Op::First
+            | Op::Extract(_)
+            | Op::Build
+            | Op::Exchange(_)
+            | Op::Address(_)
+            | Op::Prefetch(_) => return None,
+        };
+        Some(Access { elem: *elem, is_store, place, masked })
     }
 
     /// The place that it reads, writes or names.
     pub fn place(&self) -> Option<AddressMode> {
-        match self {
-            Op::Address(place) | Op::Prefetch(place) | Op::Load { place, .. } | Op::Store { place, .. } => Some(*place),
-            _ => None,
+        if let Op::Address(place) | Op::Prefetch(place) = self {
+            return Some(*place);
         }
+        self.access()?.place
     }
 }
 
 impl fmt::Display for Op {
     /// The name alone; attributes are the text form's business.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.info().name)
     }
 }

@@ -1,126 +1,275 @@
-//! The types of operations.
+//! The types of operations, one rule for each row of the table.
 //!
-//! In: an operation, the types of its operands, the type that is declared for its result. Out: the type of the result, or
-//! what does not fit, in words.
+//! In: the types of an operation's operands, the type that is declared for its result, its attributes. Out: the type of the
+//! result, or what does not fit, in words.
 
-use super::{Op, Type};
-use crate::scalar::Scalar;
-use crate::scalar::{BinaryOp, ReduceKind, UnaryOp};
+use super::Type;
+use super::attribute::{AddressMode, Reduction};
+use crate::scalar::{BinaryOp, CmpOp, Scalar, UnaryOp};
 use crate::shape::Elem;
+use crate::table;
+use Type::{Address, Index, Lanes};
+
+/// The types of operands, and the declared one.
+pub(super) type Given<'a> = table::Given<'a, Type>;
+
+/// The type of a result, if there is one, or what does not fit.
+type Result = std::result::Result<Option<Type>, String>;
 
 /// The most lanes of a vector.
 pub(super) const MAX_LANES: u32 = 64;
 
+/// A condition.
+const BOOL: Type = Lanes(Elem::Bool, 1);
+
 /// Is it a type that values can have?
 pub(super) fn is_type(ty: Type) -> bool {
     match ty {
-        Type::Lanes(elem, lanes) => elem.computed() == elem && lanes.is_power_of_two() && lanes <= MAX_LANES,
-        Type::Index | Type::Address => true,
+        Lanes(elem, lanes) => elem.computed() == elem && lanes.is_power_of_two() && lanes <= MAX_LANES,
+        Index | Address => true,
     }
 }
 
-/// The type of an operation's result.
-pub(super) fn result_type(op: &Op, operands: &[Type], declared: Option<Type>) -> Result<Option<Type>, String> {
-    const BOOL: Type = Type::Lanes(Elem::Bool, 1);
-    use Type::{Address, Index, Lanes};
-    let types = || operands.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
-    let unfit = || Err(format!("does not take ({})", types()));
-    // The lanes of the declared type, where its elements are these.
-    let lanes_of = |elem: Elem| match declared {
-        Some(Lanes(e, n)) if e == elem => Ok(n),
+fn list(types: &[&Type]) -> String {
+    types.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// A result of a type, where operands are what they must be.
+fn fits(given: Given<'_>, result: Option<Type>) -> Result {
+    match result {
+        Some(ty) => Ok(Some(ty)),
+        None => Err(format!("does not take ({})", list(given.types))),
+    }
+}
+
+/// No result, where operands are what they must be.
+fn nothing(given: Given<'_>, fits: bool) -> Result {
+    if fits { Ok(None) } else { Err(format!("does not take ({})", list(given.types))) }
+}
+
+/// Lanes of these elements, as many as are declared.
+fn declared(given: Given<'_>, elem: Elem) -> Result {
+    match given.declared {
+        Some(Lanes(e, n)) if *e == elem => Ok(Some(Lanes(elem, *n))),
         _ => Err(format!("gives lanes of {elem}")),
-    };
-    let place = op.place().map(|p| match (p.scale, operands) {
+    }
+}
+
+/// The operands after those of a place.
+fn after<'a>(given: Given<'a>, place: AddressMode) -> std::result::Result<&'a [&'a Type], String> {
+    match (place.scale, given.types) {
         (0, [Address, rest @ ..]) | (1 | 2 | 4 | 8, [Address, Index, rest @ ..]) => Ok(rest),
-        (0 | 1 | 2 | 4 | 8, _) => Err(format!("takes a place, not ({})", types())),
+        (0 | 1 | 2 | 4 | 8, types) => Err(format!("takes a place, not ({})", list(types))),
         (n, _) => Err(format!("multiplies an index by {n}, not 1, 2, 4 or 8")),
-    });
-    let rest = place.transpose()?.unwrap_or(operands);
-    let result = match (op, rest) {
-        (Op::Const(Scalar::Int(_)), []) => match declared {
-            Some(ty @ (Index | Lanes(Elem::I32 | Elem::I64, _))) => ty,
-            _ => return Err("of an integer is an index or lanes of integers".into()),
-        },
-        (Op::Const(Scalar::Float(_)), []) => Lanes(Elem::F32, lanes_of(Elem::F32)?),
-        (Op::Lanes, []) => Lanes(Elem::I32, lanes_of(Elem::I32)?),
-        (Op::Unary(op), [x @ Lanes(elem, _)]) if is_unary(*op, *elem) => *x,
-        (Op::Binary(BinaryOp::Add), [Address, Index]) => Address,
-        (Op::Binary(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Rem | BinaryOp::Min), [Index, Index]) => Index,
-        (Op::Binary(op), [x @ Lanes(elem, _), y]) if x == y && is_binary(*op, *elem) => *x,
-        (Op::Compare(_), [Index, Index]) => BOOL,
-        (Op::Compare(_), [x @ Lanes(_, n), y]) if x == y => Lanes(Elem::Bool, *n),
-        (Op::Select, [Lanes(Elem::Bool, n), x @ Lanes(_, m), y]) if n == m && x == y => *x,
-        (Op::Cast, [Lanes(_, n)]) => match declared {
-            Some(ty @ Lanes(_, m)) if m == *n => ty,
-            _ => return Err(format!("gives {n} lanes")),
-        },
-        (Op::Narrow(Elem::BF16 | Elem::F16), [x @ Lanes(Elem::F32, _)]) => *x,
-        (Op::Narrow(Elem::I8), [x @ Lanes(Elem::I32, _)]) => *x,
-        (Op::BitAnd | Op::BitOr, [x @ Lanes(Elem::I32, _), y]) if x == y => *x,
-        (Op::MaxOrSecond | Op::MinOrSecond, [x @ Lanes(Elem::F32, _), y]) if x == y => *x,
-        (Op::Unordered, [x @ Lanes(Elem::F32, n), y]) if x == y => Lanes(Elem::Bool, *n),
-        (Op::Beats, [x @ Lanes(Elem::F32 | Elem::I32 | Elem::I64, n), y]) if x == y => Lanes(Elem::Bool, *n),
-        (Op::Splat, [Lanes(elem, 1)]) => Lanes(*elem, lanes_of(*elem)?),
-        (Op::Splat, [Index]) => match declared {
-            Some(ty @ Lanes(Elem::I32 | Elem::I64, _)) => ty,
-            _ => return Err("of an index gives lanes of integers".into()),
-        },
-        (Op::LanesBelow, [Index]) => Lanes(Elem::Bool, lanes_of(Elem::Bool)?),
-        (Op::MaskBits, [Lanes(Elem::Bool, n)]) => Lanes(Elem::I32, *n),
-        (Op::MaskOfBits, [Lanes(Elem::I32, n)]) => Lanes(Elem::Bool, *n),
-        (Op::Reduce(kind), [Lanes(elem, _)]) if is_reduction(*kind, *elem) => Lanes(*elem, 1),
-        (Op::First, [Lanes(elem, _)]) => Lanes(*elem, 1),
-        (Op::Extract(lane), [Lanes(elem, n)]) if lane < n => Lanes(*elem, 1),
-        (Op::Build, [first @ Lanes(elem, 1), rest @ ..]) if rest.iter().all(|x| x == first) => match lanes_of(*elem)? {
-            n if usize::try_from(n) == Ok(operands.len()) => Lanes(*elem, n),
-            n => return Err(format!("gives {n} lanes and takes {} scalars", operands.len())),
-        },
-        (Op::Exchange(distance), [x @ Lanes(_, n)]) if distance.is_power_of_two() && distance < n => *x,
-        (Op::Address(_), []) => Address,
-        (Op::Load { elem, masked: false, .. }, []) => Lanes(elem.computed(), lanes_of(elem.computed())?),
-        (Op::Load { elem, masked: true, .. }, [Lanes(Elem::Bool, n)]) => {
-            let lanes = lanes_of(elem.computed())?;
-            if lanes != *n {
-                return Err(format!("has {lanes} lanes and a mask of {n}"));
-            }
-            Lanes(elem.computed(), lanes)
-        }
-        (Op::LoadApart(elem), [Address, Index] | [Address, Index, Index]) => {
-            Lanes(elem.computed(), lanes_of(elem.computed())?)
-        }
-        (Op::Store { elem, masked: false, .. }, [Lanes(e, _)]) if *e == elem.computed() => return Ok(None),
-        (Op::Store { elem, masked: true, .. }, [Lanes(e, n), Lanes(Elem::Bool, m)])
-            if *e == elem.computed() && n == m =>
-        {
-            return Ok(None);
-        }
-        (Op::StoreApart(elem), [Address, Index, Lanes(e, _)] | [Address, Index, Lanes(e, _), Index])
-            if *e == elem.computed() =>
-        {
-            return Ok(None);
-        }
-        (Op::Prefetch(_), []) => return Ok(None),
-        _ => return unfit(),
+    }
+}
+
+pub(super) fn constant(given: Given<'_>, value: &Scalar) -> Result {
+    match (value, given.declared) {
+        (Scalar::Int(_), Some(ty @ (Index | Lanes(Elem::I32 | Elem::I64, _)))) => Ok(Some(*ty)),
+        (Scalar::Int(_), _) => Err("of an integer is an index or lanes of integers".into()),
+        (Scalar::Float(_), _) => declared(given, Elem::F32),
+        (Scalar::Bool(_), _) => Err("is a number".into()),
+    }
+}
+
+pub(super) fn lane_numbers(given: Given<'_>) -> Result {
+    declared(given, Elem::I32)
+}
+
+pub(super) fn unary(given: Given<'_>, op: &UnaryOp) -> Result {
+    let result = match given.types {
+        [x @ Lanes(elem, _)] if op.takes(*elem) => Some(**x),
+        _ => None,
     };
-    Ok(Some(result))
+    fits(given, result)
 }
 
-fn is_unary(op: UnaryOp, elem: Elem) -> bool {
-    match elem {
-        Elem::F32 => op != UnaryOp::Not,
-        Elem::Bool => op == UnaryOp::Not,
-        _ => op != UnaryOp::Not && op.eval_int(0).is_some(),
+pub(super) fn binary(given: Given<'_>, op: &BinaryOp) -> Result {
+    let result = match (op, given.types) {
+        (BinaryOp::Add, [Address, Index]) => Some(Address),
+        (BinaryOp::Add | BinaryOp::Mul | BinaryOp::Rem | BinaryOp::Min, [Index, Index]) => Some(Index),
+        (op, [x @ Lanes(elem, _), y]) if x == y && op.takes(*elem) => Some(**x),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn compare(given: Given<'_>, _: &CmpOp) -> Result {
+    let result = match given.types {
+        [Index, Index] => Some(BOOL),
+        [x @ Lanes(_, n), y] if x == y => Some(Lanes(Elem::Bool, *n)),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn select(given: Given<'_>) -> Result {
+    let result = match given.types {
+        [Lanes(Elem::Bool, n), x @ Lanes(_, m), y] if n == m && x == y => Some(**x),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn cast(given: Given<'_>) -> Result {
+    match (given.types, given.declared) {
+        ([Lanes(_, n)], Some(ty @ Lanes(_, m))) if m == n => Ok(Some(*ty)),
+        ([Lanes(_, n)], _) => Err(format!("gives {n} lanes")),
+        _ => fits(given, None),
     }
 }
 
-fn is_binary(op: BinaryOp, elem: Elem) -> bool {
-    op.takes(elem)
+pub(super) fn narrow(given: Given<'_>, elem: &Elem) -> Result {
+    let result = match (elem, given.types) {
+        (Elem::BF16 | Elem::F16, [x @ Lanes(Elem::F32, _)]) | (Elem::I8, [x @ Lanes(Elem::I32, _)]) => Some(**x),
+        _ => None,
+    };
+    fits(given, result)
 }
 
-fn is_reduction(kind: ReduceKind, elem: Elem) -> bool {
-    match kind {
-        ReduceKind::Sum | ReduceKind::Max | ReduceKind::Min => elem != Elem::Bool,
-        ReduceKind::All | ReduceKind::Any => elem == Elem::I32,
-        ReduceKind::Mean | ReduceKind::ArgMax => false,
+/// Two equal operands of the elements `allowed`; what they give.
+fn pair(given: Given<'_>, allowed: &[Elem], result: impl Fn(Type, u32) -> Type) -> Result {
+    let result = match given.types {
+        [x @ Lanes(elem, n), y] if x == y && allowed.contains(elem) => Some(result(**x, *n)),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn bits(given: Given<'_>) -> Result {
+    pair(given, &[Elem::I32], |ty, _| ty)
+}
+
+pub(super) fn floats(given: Given<'_>) -> Result {
+    pair(given, &[Elem::F32], |ty, _| ty)
+}
+
+pub(super) fn unordered(given: Given<'_>) -> Result {
+    pair(given, &[Elem::F32], |_, n| Lanes(Elem::Bool, n))
+}
+
+pub(super) fn beats(given: Given<'_>) -> Result {
+    pair(given, &[Elem::F32, Elem::I32, Elem::I64], |_, n| Lanes(Elem::Bool, n))
+}
+
+pub(super) fn splat(given: Given<'_>) -> Result {
+    match (given.types, given.declared) {
+        ([Lanes(elem, 1)], _) => declared(given, *elem),
+        ([Index], Some(ty @ Lanes(Elem::I32 | Elem::I64, _))) => Ok(Some(*ty)),
+        ([Index], _) => Err("of an index gives lanes of integers".into()),
+        _ => fits(given, None),
     }
+}
+
+pub(super) fn lanes_below(given: Given<'_>) -> Result {
+    match given.types {
+        [Index] => declared(given, Elem::Bool),
+        _ => fits(given, None),
+    }
+}
+
+pub(super) fn mask_bits(given: Given<'_>) -> Result {
+    let result = match given.types {
+        [Lanes(Elem::Bool, n)] => Some(Lanes(Elem::I32, *n)),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn mask_of_bits(given: Given<'_>) -> Result {
+    let result = match given.types {
+        [Lanes(Elem::I32, n)] => Some(Lanes(Elem::Bool, *n)),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn reduce(given: Given<'_>, kind: &Reduction) -> Result {
+    let takes = |elem: Elem| match kind {
+        Reduction::Sum | Reduction::Max | Reduction::Min => elem != Elem::Bool,
+        Reduction::All | Reduction::Any => elem == Elem::I32,
+    };
+    let result = match given.types {
+        [Lanes(elem, _)] if takes(*elem) => Some(Lanes(*elem, 1)),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn first(given: Given<'_>) -> Result {
+    extract(given, &0)
+}
+
+pub(super) fn extract(given: Given<'_>, lane: &u32) -> Result {
+    let result = match given.types {
+        [Lanes(elem, n)] if lane < n => Some(Lanes(*elem, 1)),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn build(given: Given<'_>) -> Result {
+    match given.types {
+        [first @ Lanes(elem, 1), rest @ ..] if rest.iter().all(|x| x == first) => match declared(given, *elem)? {
+            Some(Lanes(_, n)) if usize::try_from(n) != Ok(given.types.len()) => {
+                Err(format!("gives {n} lanes and takes {} scalars", given.types.len()))
+            }
+            ty => Ok(ty),
+        },
+        _ => fits(given, None),
+    }
+}
+
+pub(super) fn exchange(given: Given<'_>, distance: &u32) -> Result {
+    let result = match given.types {
+        [x @ Lanes(_, n)] if distance.is_power_of_two() && distance < n => Some(**x),
+        _ => None,
+    };
+    fits(given, result)
+}
+
+pub(super) fn address(given: Given<'_>, place: &AddressMode) -> Result {
+    let is_place = after(given, *place)?.is_empty();
+    fits(given, is_place.then_some(Address))
+}
+
+pub(super) fn load(given: Given<'_>, elem: &Elem, place: &AddressMode, masked: &bool) -> Result {
+    match (after(given, *place)?, masked) {
+        ([], false) => declared(given, elem.computed()),
+        ([Lanes(Elem::Bool, n)], true) => match declared(given, elem.computed())? {
+            Some(Lanes(_, lanes)) if lanes != *n => Err(format!("has {lanes} lanes and a mask of {n}")),
+            ty => Ok(ty),
+        },
+        _ => fits(given, None),
+    }
+}
+
+pub(super) fn store(given: Given<'_>, elem: &Elem, place: &AddressMode, masked: &bool) -> Result {
+    let is_fit = match (after(given, *place)?, masked) {
+        ([Lanes(e, _)], false) => *e == elem.computed(),
+        ([Lanes(e, n), Lanes(Elem::Bool, m)], true) => *e == elem.computed() && n == m,
+        _ => false,
+    };
+    nothing(given, is_fit)
+}
+
+pub(super) fn load_apart(given: Given<'_>, elem: &Elem) -> Result {
+    match given.types {
+        [Address, Index] | [Address, Index, Index] => declared(given, elem.computed()),
+        _ => fits(given, None),
+    }
+}
+
+pub(super) fn store_apart(given: Given<'_>, elem: &Elem) -> Result {
+    let is_fit = match given.types {
+        [Address, Index, Lanes(e, _)] | [Address, Index, Lanes(e, _), Index] => *e == elem.computed(),
+        _ => false,
+    };
+    nothing(given, is_fit)
+}
+
+pub(super) fn prefetch(given: Given<'_>, place: &AddressMode) -> Result {
+    let is_fit = after(given, *place)?.is_empty();
+    nothing(given, is_fit)
 }

@@ -1,8 +1,14 @@
 //! Hand-written routines: their text, their results, errors.
 
+use std::collections::BTreeSet;
+
 use super::interp::{Memory, Pointer, RuntimeValue, run};
 use super::legalise::{drop_prefetches, part_narrow_accesses, split_accesses};
+use super::op::Class;
 use super::{Op, Routine, text, verify};
+use crate::scalar::{BinaryOp, CmpOp, UnaryOp};
+use crate::ssa::Effects;
+use crate::table::Family;
 
 /// Bytes, of which none outside may be touched.
 struct Bytes(Vec<u8>);
@@ -63,7 +69,7 @@ fn after(lines: &str, n: i64, s: f32, words: &[u32]) -> Vec<u32> {
 
 /// The result of an operation on two vectors, `%x` at 0 and `%y` at 16, of a type.
 fn result(ty: &str, operation: &str, x: [u32; 4], y: [u32; 4]) -> Vec<u32> {
-    let lines = format!("  %x = load {ty}, %p : {ty}x4\n  %y = load {ty}, %p + 16 : {ty}x4\n{operation}\n");
+    let lines = format!("  %x = load %p, elem={ty} : {ty}x4\n  %y = load %p + 16, elem={ty} : {ty}x4\n{operation}\n");
     after(&lines, 0, 0.0, &[x, y, [0; 4]].concat())[8..].to_vec()
 }
 
@@ -73,9 +79,32 @@ fn floats(x: [f32; 4]) -> [u32; 4] {
 
 const NAN: f32 = f32::NAN;
 
+/// Every operation and every kind of line, in canonical form.
+const ALL: &str = include_str!("all.vir");
+
+#[test]
+fn every_operation_is_shown_and_reads_back() {
+    let all = routine(ALL);
+    assert_eq!(text::print(&all), ALL);
+    let words: BTreeSet<&str> = ALL.split_whitespace().collect();
+    let alike =
+        |name: &str| UnaryOp::named(name).is_some() || BinaryOp::named(name).is_some() || CmpOp::named(name).is_some();
+    for row in Op::table().iter().filter(|row| !alike(row.name)) {
+        assert!(words.contains(row.name), "`{}` is not in src/vector/routine/all.vir", row.name);
+    }
+    // Whatever accesses memory is of that class, and nothing else has effects.
+    for (_, _, inst) in all.body.insts() {
+        let row = inst.op.info();
+        let is_access = inst.op.access().is_some() || matches!(inst.op, Op::Prefetch(_));
+        assert_eq!(is_access, row.class == Class::Memory, "{}", row.name);
+        assert_eq!(is_access, row.effects != Effects::NONE, "{}", row.name);
+        assert_eq!(inst.op.place().is_some(), row.operands.contains(&"address*"), "{}", row.name);
+    }
+}
+
 #[test]
 fn lanes_are_computed_one_by_one() {
-    let of = |op: &str| format!("  %z = {op} %x, %y : f32x4\n  store f32, %p + 32, %z");
+    let of = |op: &str| format!("  %z = {op} %x, %y : f32x4\n  store %p + 32, %z, elem=f32");
     let (x, y) = (floats([1.0, -2.5, NAN, 8.0]), floats([3.0, 4.0, 1.0, -0.5]));
     let as_floats = |bits: Vec<u32>| bits.into_iter().map(f32::from_bits).collect::<Vec<_>>();
     assert_eq!(as_floats(result("f32", &of("sub"), x, y))[..2], [-2.0, -6.5]);
@@ -84,27 +113,28 @@ fn lanes_are_computed_one_by_one() {
     assert!(largest[2].is_nan() && largest[0] == 3.0 && largest[3] == 8.0);
     assert_eq!(as_floats(result("f32", &of("max_or_second"), x, y)), [3.0, 4.0, 1.0, 8.0]);
     assert_eq!(as_floats(result("f32", &of("min_or_second"), x, y)), [1.0, -2.5, 1.0, -0.5]);
-    let chosen = "  %c = lt %x, %y : boolx4\n  %z = select %c, %x, %y : f32x4\n  store f32, %p + 32, %z";
+    let chosen = "  %c = lt %x, %y : boolx4\n  %z = select %c, %x, %y : f32x4\n  store %p + 32, %z, elem=f32";
     assert_eq!(as_floats(result("f32", chosen, x, y)), [1.0, -2.5, 1.0, -0.5]);
-    let bits = |op: &str| format!("  %c = {op} %x, %y : boolx4\n  %z = mask_bits %c : i32x4\n  store i32, %p + 32, %z");
+    let bits =
+        |op: &str| format!("  %c = {op} %x, %y : boolx4\n  %z = mask_bits %c : i32x4\n  store %p + 32, %z, elem=i32");
     let (all, none) = (u32::MAX, 0);
     assert_eq!(result("f32", &bits("unordered"), x, y), [none, none, all, none]);
     assert_eq!(result("f32", &bits("beats"), x, y), [none, none, all, all]);
     assert_eq!(result("f32", &bits("beats"), y, x), [all, all, none, none]);
     assert_eq!(result("i32", &bits("ge"), [1, 2, u32::MAX, 0], [1, 3, 0, 0]), [all, none, none, all]);
-    let whole = "  %z = div %x, %y : i32x4\n  store i32, %p + 32, %z";
+    let whole = "  %z = div %x, %y : i32x4\n  store %p + 32, %z, elem=i32";
     let minus = |n: i32| n.cast_unsigned();
     assert_eq!(result("i32", whole, [7, minus(-7), 7, 5], [2, 2, minus(-2), 0]), [3, minus(-4), minus(-4), 0]);
-    let cast = "  %z = cast %x : i32x4\n  store i32, %p + 32, %z";
+    let cast = "  %z = cast %x : i32x4\n  store %p + 32, %z, elem=i32";
     assert_eq!(result("f32", cast, floats([-1.9, NAN, 3e9, 2.5]), [0; 4]), [minus(-1), 0, 0x7fff_ffff, 2]);
-    let narrow = "  %z = narrow bf16, %x : f32x4\n  store f32, %p + 32, %z";
+    let narrow = "  %z = narrow %x, elem=bf16 : f32x4\n  store %p + 32, %z, elem=f32";
     let third = result("f32", narrow, floats([1.0 / 3.0; 4]), [0; 4]);
     assert_eq!(third, [0x3eab_0000; 4]);
 }
 
 #[test]
 fn elementary_functions_are_near() {
-    let of = |op: &str| format!("  %z = {op} %x : f32x4\n  store f32, %p + 32, %z");
+    let of = |op: &str| format!("  %z = {op} %x : f32x4\n  store %p + 32, %z, elem=f32");
     let xs = [0.5f32, -1.25, 3.0, 0.0];
     for (name, f) in [("exp", f64::exp as fn(f64) -> f64), ("tanh", f64::tanh), ("sqrt", f64::sqrt)] {
         for (got, x) in result("f32", &of(name), floats(xs), [0; 4]).into_iter().zip(xs) {
@@ -116,43 +146,44 @@ fn elementary_functions_are_near() {
 
 #[test]
 fn lanes_are_reduced_in_halves() {
-    let of = |op: &str| format!("  %z = {op} %x : f32\n  store f32, %p + 32, %z");
+    let of = |op: &str| format!("  %z = {op} %x : f32\n  store %p + 32, %z, elem=f32");
     // (1e8 + -1e8) + (1 + 1): from left to right it would be 1.
     let sum = result("f32", &of("reduce_sum"), floats([1e8, 1.0, -1e8, 1.0]), [0; 4]);
     assert_eq!(f32::from_bits(sum[0]), 2.0);
     let most = result("f32", &of("reduce_max"), floats([1.0, NAN, 3.0, 2.0]), [0; 4]);
     assert!(f32::from_bits(most[0]).is_nan());
-    let all = "  %z = reduce_all %x : i32\n  store i32, %p + 32, %z";
+    let all = "  %z = reduce_all %x : i32\n  store %p + 32, %z, elem=i32";
     assert_eq!(result("i32", all, [7, 3, 15, 6], [0; 4])[0], 2);
-    let turned = "  %a = exchange %x, 2 : i32x4\n  %z = exchange %a, 1 : i32x4\n  store i32, %p + 32, %z";
+    let turned =
+        "  %a = exchange %x, distance=2 : i32x4\n  %z = exchange %a, distance=1 : i32x4\n  store %p + 32, %z, elem=i32";
     assert_eq!(result("i32", turned, [1, 2, 3, 4], [0; 4]), [4, 3, 2, 1]);
-    let numbers = "  %a = lanes : i32x4\n  %b = splat %n : i32x4\n  %z = add %a, %b : i32x4\n  store i32, %p, %z";
+    let numbers = "  %a = lanes : i32x4\n  %b = splat %n : i32x4\n  %z = add %a, %b : i32x4\n  store %p, %z, elem=i32";
     assert_eq!(after(numbers, 10, 0.0, &[0; 4]), [10, 11, 12, 13]);
 }
 
 #[test]
 fn memory_is_read_under_masks_and_apart() {
-    let copy =
-        "  %m = lanes_below %n : boolx4\n  %x = load i32, %p, mask=%m : i32x4\n  store i32, %p + 16, %x, mask=%m";
+    let copy = "  %m = lanes_below %n : boolx4\n  %x = load %p, elem=i32, mask=%m : i32x4\n  store %p + 16, %x, elem=i32, mask=%m";
     assert_eq!(after(copy, 3, 0.0, &[1, 2, 3, 4, 9, 9, 9, 9])[4..], [1, 2, 3, 9]);
     // Beyond the mask nothing is touched.
     let mut short = Bytes(vec![0; 28]);
     assert!(execute(&four(copy), 3, 0.0, &mut short).is_ok());
     assert!(execute(&four(copy), 4, 0.0, &mut short).is_err());
-    let apart = "  %d = const 8 : index\n  %x = load_apart i32, %p, %d, count=%n : i32x4\n  store i32, %p + 32, %x";
+    let apart =
+        "  %d = const 8 : index\n  %x = load_apart %p, %d, elem=i32, count=%n : i32x4\n  store %p + 32, %x, elem=i32";
     assert_eq!(after(apart, 3, 0.0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9])[8..], [1, 3, 5, 0]);
-    let spread = "  %x = splat %s : f32x4\n  store bf16, %p + 2*%n - 2, %x";
+    let spread = "  %x = splat %s : f32x4\n  store %p + 2*%n - 2, %x, elem=bf16";
     assert_eq!(after(spread, 1, 1.5, &[0; 3]), [0x3fc0_3fc0, 0x3fc0_3fc0, 0]);
-    let bytes = "  %x = load bool, %p : boolx4\n  %y = not %x : boolx4\n  store bool, %p, %y";
+    let bytes = "  %x = load %p, elem=bool : boolx4\n  %y = not %x : boolx4\n  store %p, %y, elem=bool";
     assert_eq!(after(bytes, 0, 0.0, &[0x0001_0200]), [0x0100_0001]);
 }
 
 /// Adds numbers up in a loop.
 const LOOP: &str = "run @sum(%p: address, %n: index, %s: f32) lanes(4) {\n\
     ^start:\n  %zero = const 0 : index\n  %one = const 1 : index\n  br ^top(%zero, %s)\n\
-    ^top(%i: index, %a: f32):\n  %x = load f32, %p + 4*%i : f32\n  %b = add %a, %x : f32\n\
+    ^top(%i: index, %a: f32):\n  %x = load %p + 4*%i, elem=f32 : f32\n  %b = add %a, %x : f32\n\
     \x20 %j = add %i, %one : index\n  %more = lt %j, %n : bool\n  br_if %more, ^top(%j, %b), ^end\n\
-    ^end:\n  store f32, %p, %b\n  return\n}\n";
+    ^end:\n  store %p, %b, elem=f32\n  return\n}\n";
 
 #[test]
 fn loops_carry_values() {
@@ -168,8 +199,8 @@ fn loops_carry_values() {
 
 #[test]
 fn narrow_accesses_are_parted() {
-    let lines = "  %m = lanes_below %n : boolx4\n  %x = load bf16, %p + 2*%n, mask=%m : f32x4\n  \
-        %y = load f16, %p : f32x4\n  store bf16, %p + 16, %x, mask=%m\n  store f16, %p + 24, %y\n  store i8, %p + 4, %z";
+    let lines = "  %m = lanes_below %n : boolx4\n  %x = load %p + 2*%n, elem=bf16, mask=%m : f32x4\n  \
+        %y = load %p, elem=f16 : f32x4\n  store %p + 16, %x, elem=bf16, mask=%m\n  store %p + 24, %y, elem=f16\n  store %p + 4, %z, elem=i8";
     let lines = format!("  %z = const 7 : i32x4\n{lines}");
     let whole = four(&lines);
     let mut parted = whole.clone();
@@ -194,14 +225,14 @@ fn narrow_accesses_are_parted() {
 #[test]
 fn partial_accesses_are_split() {
     let dynamic = "  %m = lanes_below %n : boolx4\n  %i = const 2 : index\n  %eight = const 8 : index\n  \
-        %x = load f32, %p + 4*%i + 4, mask=%m : f32x4\n  %y = load bf16, %p + 6, mask=%m : f32x4\n  \
-        %z = load_apart i32, %p, %eight, count=%n : i32x4\n  %t = load bool, %p + 3, mask=%m : boolx4\n  \
-        %u = not %t : boolx4\n  store f32, %p + 40, %x\n  store f16, %p + 2*%i + 60, %y, mask=%m\n  \
-        store_apart i8, %p, %n, %z, count=%n\n  store bool, %p + 4*%n + 80, %u\n  store bool, %p + 100, %u, mask=%m\n";
+        %x = load %p + 4*%i + 4, elem=f32, mask=%m : f32x4\n  %y = load %p + 6, elem=bf16, mask=%m : f32x4\n  \
+        %z = load_apart %p, %eight, elem=i32, count=%n : i32x4\n  %t = load %p + 3, elem=bool, mask=%m : boolx4\n  \
+        %u = not %t : boolx4\n  store %p + 40, %x, elem=f32\n  store %p + 2*%i + 60, %y, elem=f16, mask=%m\n  \
+        store_apart %p, %n, %z, elem=i8, count=%n\n  store %p + 4*%n + 80, %u, elem=bool\n  store %p + 100, %u, elem=bool, mask=%m\n";
     let fixed = "  %two = const 2 : index\n  %m = lanes_below %two : boolx4\n  %far = const 12 : index\n  \
-        %x = load f32, %p + 8, mask=%m : f32x4\n  %y = load_apart f16, %p, %far : f32x4\n  \
-        %z = load bool, %p + 4, mask=%m : boolx4\n  store f32, %p + 40, %y, mask=%m\n  prefetch %p + 64\n  \
-        store_apart f32, %p, %far, %x, count=%two\n  store_apart bf16, %p, %n, %y\n  store bool, %p + 60, %z\n";
+        %x = load %p + 8, elem=f32, mask=%m : f32x4\n  %y = load_apart %p, %far, elem=f16 : f32x4\n  \
+        %z = load %p + 4, elem=bool, mask=%m : boolx4\n  store %p + 40, %y, elem=f32, mask=%m\n  prefetch %p + 64\n  \
+        store_apart %p, %far, %x, elem=f32, count=%two\n  store_apart %p, %n, %y, elem=bf16\n  store %p + 60, %z, elem=bool\n";
     let mut shown = String::new();
     for lines in [dynamic, fixed] {
         let whole = four(lines);
@@ -233,15 +264,16 @@ fn partial_accesses_are_split() {
 
 #[test]
 fn lanes_are_taken_out_and_put_together() {
-    let turned = "  %a = extract %x, 0 : i32\n  %b = extract %x, 3 : i32\n  %z = build %b, %a, %a, %b : i32x4\n  \
-        store i32, %p + 32, %z";
+    let turned = "  %a = extract %x, lane=0 : i32\n  %b = extract %x, lane=3 : i32\n  %z = build %b, %a, %a, %b : i32x4\n  \
+        store %p + 32, %z, elem=i32";
     assert_eq!(result("i32", turned, [1, 2, 3, 4], [0; 4]), [4, 1, 1, 4]);
-    let least = "  %two = const 2 : index\n  %k = min %n, %two : index\n  %z = splat %k : i32x4\n  store i32, %p, %z";
+    let least =
+        "  %two = const 2 : index\n  %k = min %n, %two : index\n  %z = splat %k : i32x4\n  store %p, %z, elem=i32";
     assert_eq!(after(least, 7, 0.0, &[0; 4]), [2; 4]);
     assert_eq!(after(least, -7, 0.0, &[0; 4]), [(-7_i32).cast_unsigned(); 4]);
     // With one lane, a vector is a scalar.
-    let single = "run @one(%p: address, %n: index, %s: f32) lanes(1) {\n^bb0:\n  %x = load i64, %p + 8 : i64\n  \
-        %y = splat %n : i64\n  %z = pow %x, %y : i64\n  store i64, %p, %z\n  return\n}";
+    let single = "run @one(%p: address, %n: index, %s: f32) lanes(1) {\n^bb0:\n  %x = load %p + 8, elem=i64 : i64\n  \
+        %y = splat %n : i64\n  %z = pow %x, %y : i64\n  store %p, %z, elem=i64\n  return\n}";
     let mut memory = Bytes([0_i64, 3].iter().flat_map(|n| n.to_le_bytes()).collect());
     execute(&routine(single), 30, 0.0, &mut memory).expect("a power");
     assert_eq!(memory.0[..8], 205_891_132_094_649_i64.to_le_bytes());
@@ -252,36 +284,41 @@ fn wrong_texts_are_refused() {
     let with =
         |line: &str| format!("run @t(%p: address, %n: index, %s: f32) lanes(4) {{\n^bb0:\n  {line}\n  return\n}}");
     for (line, message) in [
-        ("%x = load f32, %n : f32x4", "takes a place"),
-        ("%x = load f32, %p : i32x4", "gives lanes of f32"),
-        ("%x = load f32, %p : f32x8", "there is no type f32x8 here"),
-        ("%x = load f32, %p : f32x3", "there is no type f32x3 here"),
+        ("%x = load %n, elem=f32 : f32x4", "takes a place"),
+        ("%x = load %p, elem=f32 : i32x4", "gives lanes of f32"),
+        ("%x = load %p, elem=f32 : f32x8", "there is no type f32x8 here"),
+        ("%x = load %p, elem=f32 : f32x3", "there is no type f32x3 here"),
         ("%x = splat %p : f32x4", "does not take (address)"),
         ("%x = add %p, %p : address", "does not take (address, address)"),
         ("%x = not %s : f32", "does not take (f32)"),
-        ("%x = exchange %s, 1 : f32", "does not take (f32)"),
-        ("%x = extract %s, 1 : f32", "does not take (f32)"),
+        ("%x = exchange %s, distance=1 : f32", "does not take (f32)"),
+        ("%x = extract %s, lane=1 : f32", "does not take (f32)"),
         ("%x = build %s, %s : f32x4", "gives 4 lanes and takes 2 scalars"),
         ("%x = build %s, %n : f32x4", "does not take (f32, index)"),
-        ("store bf16, %p, %n", "does not take (address, index)"),
+        ("store %p, %n, elem=bf16", "does not take (address, index)"),
         ("%x = add %n, %n : f32", "gives index"),
-        ("%x = load i32, %p, mask=%s : i32x4", "does not take (address, f32)"),
+        ("%x = load %p, elem=i32, mask=%s : i32x4", "does not take (address, f32)"),
     ] {
         let parsed = text::parse(&with(line)).unwrap_or_else(|e| panic!("{e}\n{line}")).remove(0);
         let errors = verify(&parsed.routine).expect_err(line);
         assert!(errors.iter().any(|(_, e)| e.contains(message)), "{line}: {errors:?}");
     }
     for (line, message) in [
-        ("%x = load f32, %p + 3*%n : f32x4", "multiplied by 1, 2, 4 or 8"),
-        ("%x = load f32, %p + %n : f32x4", "a number belongs here"),
-        ("%x = load f32, %q : f32x4", "%q is not defined"),
+        ("%x = load %p + 3*%n, elem=f32 : f32x4", "multiplied by 1, 2, 4 or 8"),
+        ("%x = load %p + %n, elem=f32 : f32x4", "a number belongs here"),
+        ("%x = load %q, elem=f32 : f32x4", "%q is not defined"),
         ("%x = frobnicate %n : index", "no operation `frobnicate`"),
         ("%x = const 1.5 : i32x4", "a number of the declared type"),
         ("%x = const 3000000000 : i32x4", "a number of the declared type"),
-        ("%x = add %n, %n, mask=%n : index", "nothing with a name"),
+        ("%x = add %n, %n, mask=%n : index", "`add` has no attribute `mask`"),
+        ("%x = narow %s, elem=bf16 : f32", "did you mean `narrow`?"),
+        ("%x = narrow %s : f32", "`narrow` needs `elem`"),
+        ("%x = load : f32", "a place is"),
+        ("%x = const : f32", "a constant is"),
+        ("%x = load %p, elem=f32, mask=1 : f32x4", "a value (`%name`) belongs here"),
         ("%n = const 1 : index", "already defined"),
         ("br ^nowhere", "^nowhere is no block"),
-        ("%x = load f32, %p : tile", "a type is"),
+        ("%x = load %p, elem=f32 : tile", "a type is"),
     ] {
         let source = with(line).replace(if line.starts_with("br") { "\n  return" } else { "\0" }, "");
         let error = text::parse(&source).expect_err(line).to_string();
@@ -291,7 +328,8 @@ fn wrong_texts_are_refused() {
     let errors = verify(&unsure).expect_err("a condition that is a number");
     assert!(errors.iter().any(|(_, e)| e.contains("the condition is f32, not bool")), "{errors:?}");
     // What dominates nothing is used nowhere else, and a block does not end twice.
-    let jumped = LOOP.replace("store f32, %p, %b", "store f32, %p, %s").replace("br ^top(%zero, %s)", "br ^end");
+    let jumped =
+        LOOP.replace("store %p, %b, elem=f32", "store %p, %s, elem=f32").replace("br ^top(%zero, %s)", "br ^end");
     assert!(verify(&text::parse(&jumped).expect("a text").remove(0).routine).is_ok());
     let hidden = LOOP.replace("br ^top(%zero, %s)", "br ^end");
     assert!(verify(&text::parse(&hidden).expect("a text").remove(0).routine).is_err());

@@ -8,7 +8,7 @@
 //! ^bb0:
 //!   %2 = const 0.5                            : f32x8
 //!   %3 = lanes_below %1                       : boolx8
-//!   %4 = load bf16, %0 + 2*%1 + 64, mask=%3   : f32x8
+//!   %4 = load %0 + 2*%1 + 64, elem=bf16, mask=%3 : f32x8
 //!   %5 = reduce_sum %4                        : f32
 //!   %6 = ge %1, %1                            : bool
 //!   br_if %6, ^bb1(%1), ^bb2
@@ -20,20 +20,26 @@ use std::fmt::Write as _;
 use cranelift_entity::SecondaryMap;
 
 use super::{AddressMode, Body, Op, Routine, Terminator, Type};
+use crate::diagnostics::codes::ir as codes;
 use crate::irtext::{self, BinaryKind, Expr, ExprKind, Line, Phrase, Statement, TextError, TextSpan};
 use crate::irtext::{float32_text, quoted, read};
 use crate::scalar::Scalar;
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, UnaryOp};
 use crate::shape::Elem;
 use crate::source::Loc;
 use crate::ssa::verify::At;
 use crate::ssa::{Block, BlockCall, Inst, Value};
+use crate::table::{self, Attributes, CodedError};
 use crate::vector::Features;
 
 type Read<T> = Result<T, TextError>;
 
-/// The column at which types stand.
-const TYPE_COLUMN: usize = 46;
+/// The column at which a type's colon stands, after a space.
+const TYPE_COLUMN: usize = 45;
+
+/// What the table calls the operands of an [`AddressMode`].
+const PLACE: &str = "address*";
+
+const PLACE_FORM: &str = "a place is `%address + 4*%index + 64`";
 
 /// The names of values and blocks.
 struct Names<'a> {
@@ -96,40 +102,41 @@ impl Names<'_> {
         (text, rest)
     }
 
+    /// An operation: its operands, attributes, and operands that may be missing, in the order of its row.
     fn operation(&self, op: &Op, operands: &[Value]) -> String {
-        let name = op.name();
-        match op {
-            Op::Const(Scalar::Float(x)) => format!("{name} {}", float32_text(*x as f32)),
-            Op::Const(s) => format!("{name} {}", s.as_i64()),
-            Op::Lanes => name.to_string(),
-            Op::Narrow(elem) => format!("{name} {elem}, {}", self.list(operands)),
-            Op::Extract(lane) => format!("{name} {}, {lane}", self.list(operands)),
-            Op::Exchange(distance) => format!("{name} {}, {distance}", self.list(operands)),
-            Op::Address(place) | Op::Prefetch(place) => format!("{name} {}", self.place(*place, operands).0),
-            Op::Load { elem, place, .. } => {
-                let (place, rest) = self.place(*place, operands);
-                format!("{name} {elem}, {place}{}", self.named("mask", rest.first()))
+        let row = op.info();
+        let mut phrases: Vec<String> = literal(op).into_iter().collect();
+        let mut optional = Vec::new();
+        let mut rest = operands;
+        for name in row.operands {
+            let count = if name.ends_with('*') { rest.len() } else { rest.len().min(1) };
+            if let Some(place) = op.place().filter(|_| *name == PLACE) {
+                let (text, after) = self.place(place, rest);
+                phrases.push(text);
+                rest = after;
+            } else {
+                let (own, after) = rest.split_at(count);
+                match name.strip_suffix('?') {
+                    Some(name) => optional.extend(own.iter().map(|v| format!("{name}={}", self.value(*v)))),
+                    None => phrases.extend(own.iter().map(|v| self.value(*v))),
+                }
+                rest = after;
             }
-            Op::Store { elem, place, .. } => {
-                let (place, rest) = self.place(*place, operands);
-                let x = self.list(rest.get(..1).unwrap_or_default());
-                format!("{name} {elem}, {place}, {x}{}", self.named("mask", rest.get(1)))
-            }
-            Op::LoadApart(elem) => {
-                let plain = self.list(operands.get(..2).unwrap_or(operands));
-                format!("{name} {elem}, {plain}{}", self.named("count", operands.get(2)))
-            }
-            Op::StoreApart(elem) => {
-                let plain = self.list(operands.get(..3).unwrap_or(operands));
-                format!("{name} {elem}, {plain}{}", self.named("count", operands.get(3)))
-            }
-            _ => format!("{name} {}", self.list(operands)),
         }
+        phrases.extend(rest.iter().map(|v| self.value(*v)));
+        phrases.extend(op.attributes().unwrap_or_default().into_iter().map(|(name, value)| format!("{name}={value}")));
+        phrases.extend(optional);
+        format!("{} {}", row.name, phrases.join(", ")).trim_end().to_string()
     }
+}
 
-    fn named(&self, name: &str, v: Option<&Value>) -> String {
-        v.map_or(String::new(), |v| format!(", {name}={}", self.value(*v)))
-    }
+/// What stands before the operands.
+fn literal(op: &Op) -> Option<String> {
+    let Op::Const(value) = op else { return None };
+    Some(match value {
+        Scalar::Float(x) => float32_text(*x as f32),
+        Scalar::Int(_) | Scalar::Bool(_) => value.as_i64().to_string(),
+    })
 }
 
 /// A routine as text.
@@ -158,7 +165,7 @@ pub fn print(routine: &Routine) -> String {
             let _ = match inst.result {
                 Some(v) => {
                     let line = format!("  {} = {text}", names.value(v));
-                    writeln!(out, "{line:TYPE_COLUMN$}: {}", body.ty(v))
+                    writeln!(out, "{line:TYPE_COLUMN$} : {}", body.ty(v))
                 }
                 None => writeln!(out, "  {text}"),
             };
@@ -221,10 +228,6 @@ fn ty(e: &Expr) -> Read<Type> {
         _ => lanes(),
     };
     found.map_or_else(|| fail(e.place, "a type is `index`, `address`, `f32` or `f32x16`"), Ok)
-}
-
-fn elem(e: &Expr) -> Read<Elem> {
-    read::elem(e)
 }
 
 struct Parser {
@@ -306,33 +309,6 @@ fn typed(p: &Phrase) -> Read<(&Expr, Type)> {
     }
 }
 
-/// The operations whose operands are values alone.
-fn plain(name: &str) -> Option<Op> {
-    let own = [
-        Op::Select,
-        Op::Cast,
-        Op::BitAnd,
-        Op::BitOr,
-        Op::MaxOrSecond,
-        Op::MinOrSecond,
-        Op::Unordered,
-        Op::Beats,
-        Op::Splat,
-        Op::LanesBelow,
-        Op::MaskBits,
-        Op::MaskOfBits,
-        Op::First,
-        Op::Build,
-    ];
-    let kinds = [ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::All, ReduceKind::Any];
-    own.into_iter()
-        .chain(kinds.into_iter().map(Op::Reduce))
-        .find(|op| op.name() == name)
-        .or_else(|| UnaryOp::from_name(name).map(Op::Unary))
-        .or_else(|| BinaryOp::from_name(name).map(Op::Binary))
-        .or_else(|| CmpOp::from_name(name).map(Op::Compare))
-}
-
 impl Parser {
     fn define(&mut self, e: &Expr, v: Value) -> Read<()> {
         let name = read::value(e)?;
@@ -385,13 +361,12 @@ impl Parser {
 
     /// `%base + 4*%index + 64`: the place, and its operands.
     fn place(&self, e: &Expr) -> Read<(AddressMode, Vec<Value>)> {
-        const FORM: &str = "a place is `%address + 4*%index + 64`";
         let ExprKind::Chain(first, rest) = &e.kind else { return Ok((AddressMode::HERE, vec![self.value(e)?])) };
         let mut place = AddressMode::HERE;
         let mut operands = vec![self.value(first)?];
         let mut rest = rest.as_slice();
         if let [(BinaryKind::Add, Expr { kind: ExprKind::Chain(scale, index), .. }), more @ ..] = rest {
-            let [(BinaryKind::Mul, index)] = index.as_slice() else { return fail(e.place, FORM) };
+            let [(BinaryKind::Mul, index)] = index.as_slice() else { return fail(e.place, PLACE_FORM) };
             place.scale = read::integer(scale)?;
             if !matches!(place.scale, 1 | 2 | 4 | 8) {
                 return fail(scale.place, "an index is multiplied by 1, 2, 4 or 8");
@@ -406,7 +381,7 @@ impl Parser {
                 let bytes = if *op == BinaryKind::Sub { bytes.saturating_neg() } else { bytes };
                 place.offset = i32::try_from(bytes).or_else(|_| fail(n.place, "the number is out of range"))?;
             }
-            _ => return fail(e.place, FORM),
+            _ => return fail(e.place, PLACE_FORM),
         }
         Ok((place, operands))
     }
@@ -420,63 +395,7 @@ impl Parser {
             ([], []) => None,
             _ => return fail(s.place, "a result has one type: `%x = .. : type`"),
         };
-        let (named, args): (Vec<&Phrase>, Vec<&Phrase>) = s.args.iter().partition(|p| read::named(p).is_some());
-        let args: Vec<&Expr> = args.into_iter().map(read::single).collect::<Read<_>>()?;
-        // `mask=%m` or `count=%n`, whichever belongs to the operation.
-        let optional = |name: &str| match named.as_slice() {
-            [] => Ok(None),
-            [p] => match read::named(p) {
-                Some((n, [e])) if n == name => Ok(Some(self.value(e)?)),
-                _ => fail(p.place, format!("`{name}=%value` belongs here")),
-            },
-            [_, p, ..] => fail(p.place, "one thing with a name belongs here"),
-        };
-        let (op, operands) = match (s.head.as_str(), args.as_slice()) {
-            ("const", [n]) => (Op::Const(constant(n, declared)?), Vec::new()),
-            ("lanes", []) => (Op::Lanes, Vec::new()),
-            ("narrow", [e, x]) => (Op::Narrow(elem(e)?), vec![self.value(x)?]),
-            ("exchange", [x, distance]) => (Op::Exchange(read::integer(distance)?), vec![self.value(x)?]),
-            ("extract", [x, lane]) => (Op::Extract(read::integer(lane)?), vec![self.value(x)?]),
-            ("address", [at]) => {
-                let (place, operands) = self.place(at)?;
-                (Op::Address(place), operands)
-            }
-            ("prefetch", [at]) => {
-                let (place, operands) = self.place(at)?;
-                (Op::Prefetch(place), operands)
-            }
-            ("load", [e, at]) => {
-                let (place, mut operands) = self.place(at)?;
-                let mask = optional("mask")?;
-                operands.extend(mask);
-                (Op::Load { elem: elem(e)?, place, masked: mask.is_some() }, operands)
-            }
-            ("store", [e, at, x]) => {
-                let (place, mut operands) = self.place(at)?;
-                let mask = optional("mask")?;
-                operands.push(self.value(x)?);
-                operands.extend(mask);
-                (Op::Store { elem: elem(e)?, place, masked: mask.is_some() }, operands)
-            }
-            ("load_apart", [e, start, step]) => {
-                let mut operands = vec![self.value(start)?, self.value(step)?];
-                operands.extend(optional("count")?);
-                (Op::LoadApart(elem(e)?), operands)
-            }
-            ("store_apart", [e, start, step, x]) => {
-                let mut operands = vec![self.value(start)?, self.value(step)?, self.value(x)?];
-                operands.extend(optional("count")?);
-                (Op::StoreApart(elem(e)?), operands)
-            }
-            (head, args) => match plain(head) {
-                Some(op) => (op, args.iter().map(|e| self.value(e)).collect::<Read<_>>()?),
-                None => return fail(s.place, format!("there is no operation `{head}` of this form")),
-            },
-        };
-        let takes_names = matches!(op, Op::Load { .. } | Op::Store { .. } | Op::LoadApart(_) | Op::StoreApart(_));
-        if let (Some(p), false) = (named.first(), takes_names) {
-            return fail(p.place, format!("`{}` has nothing with a name", s.head));
-        }
+        let (op, operands) = self.operation(s, declared).map_err(|(_, e)| e)?;
         let body = &mut self.routine.body;
         let inst: Inst = body.make_inst(op, operands, declared, Loc::default());
         body.block_mut(block).insts.push(inst);
@@ -485,6 +404,51 @@ impl Parser {
             (Some(e), Some(v)) => self.define(e, v),
             _ => Ok(()),
         }
+    }
+
+    /// The operation of a statement, and its operands.
+    fn operation(&self, s: &Statement, declared: Option<Type>) -> Result<(Op, Vec<Value>), CodedError> {
+        let form = |r: Read<_>| r.map_err(|e| (codes::FORM, e));
+        let table = Op::table();
+        let Some(row) = table.iter().find(|row| row.name == s.head) else {
+            return Err(table::unknown(&s.head, s.place, &table));
+        };
+        let mut attributes = Attributes::new(s)?;
+        let mut given = s.args.iter().filter(|p| read::named(p).is_none());
+        let mut operands = Vec::new();
+        let mut place = AddressMode::HERE;
+        if row.operands.first() == Some(&PLACE) {
+            let Some(p) = given.next() else { return Err((codes::FORM, TextError::new(s.place, PLACE_FORM))) };
+            (place, operands) = read::single(p).and_then(|e| self.place(e)).map_err(|e| (codes::FORM, e))?;
+        }
+        let literal = if row.name == "const" { given.next() } else { None };
+        for p in given {
+            operands.push(form(read::single(p).and_then(|e| self.value(e)))?);
+        }
+        let mut masked = false;
+        for name in row.operands.iter().filter_map(|name| name.strip_suffix('?')) {
+            if let Some(e) = attributes.find(name)? {
+                operands.push(form(self.value(e))?);
+                masked = true;
+            }
+        }
+        let op = match (Op::read(row.name, &mut attributes)?, row.name) {
+            (Some(op), _) => op,
+            (None, "address") => Op::Address(place),
+            (None, "prefetch") => Op::Prefetch(place),
+            (None, "load") => Op::Load { elem: attributes.take("elem", None)?, place, masked },
+            (None, "store") => Op::Store { elem: attributes.take("elem", None)?, place, masked },
+            // `const`
+            (None, _) => match literal {
+                Some(p) => {
+                    let value = read::single(p).and_then(|e| constant(e, declared));
+                    Op::Const(value.map_err(|e| (codes::FORM, e))?)
+                }
+                None => return Err((codes::FORM, TextError::new(s.place, "a constant is `const 0.5`"))),
+            },
+        };
+        attributes.finish()?;
+        Ok((op, operands))
     }
 
     fn call(&self, p: &Phrase) -> Read<BlockCall> {

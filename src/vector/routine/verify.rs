@@ -6,7 +6,7 @@
 //!
 //! 1. Vectors have a power of two of lanes, 1 to 64.
 //! 2. Parameters are scalars, indices and addresses, all different.
-//! 3. Blocks, instructions and jumps are what [`crate::ssa::verify`] asks of every body; the entry has no arguments, and a
+//! 3. Blocks, instructions and jumps are what [`crate::ssa::verify`] requires of every body; the entry has no arguments, and a
 //!    routine returns nothing. Definitions dominate uses.
 //! 4. Values have a type that exists; lanes are one, or as many as the routine's vectors have.
 //! 5. Operands and result fit the operation (`rules`), constants their type.
@@ -15,6 +15,8 @@
 //!
 //! That accesses lie in memory that the routine may touch (what made it has proved that of its tiles; the interpreter checks
 //! each), and that loops end.
+
+#![warn(clippy::wildcard_enum_match_arm, reason = "a new operation is met by an error here")]
 
 use super::{Dialect as _, Op, Routine, Terminator, Type, VectorIr, rules};
 use crate::scalar::Scalar;

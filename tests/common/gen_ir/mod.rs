@@ -110,7 +110,7 @@ impl Program {
 impl Gen {
     fn arguments(&mut self) {
         let (s, t) = (Dim::symbol("S"), Dim::symbol("T"));
-        // The symbols are bound here, whatever else there is.
+        // The symbols are bound here, whatever the other arguments are.
         let mut types = vec![
             TensorType::new(Elem::F32, vec![s.clone(), Dim::from(4)]),
             TensorType::new(Elem::F32, vec![t.clone(), Dim::from(4)]),
@@ -258,11 +258,12 @@ impl Gen {
     }
 
     fn statement(&mut self) {
-        match self.rng.below(41) {
+        match self.rng.below(44) {
             32..36 => self.identity(),
             36..38 => self.projections(),
             38 => self.window(),
             39..41 => self.update(),
+            41..44 => self.ordered(),
             0..3 => {
                 let v = self.any();
                 let op = self.rng.pick(UnaryOp::ALL);
@@ -378,7 +379,7 @@ impl Gen {
         self.block = body;
         self.depth += 1;
         self.indices.push((i, limit));
-        // Ways out at the beginning of the body, and in its middle.
+        // Exits at the beginning of the body, and in its middle.
         for length in [self.rng.below(3), 2 + self.rng.below(5)] {
             if self.rng.chance(20)
                 && let Some(condition) = self.condition()
@@ -459,7 +460,7 @@ impl Gen {
     }
 
     fn finish(&mut self) {
-        // Many, for what is not returned is not compared.
+        // Many, since only results are compared.
         let results: Vec<Value> = (0..2 + self.rng.below(9)).map(|_| self.any()).collect();
         self.f.results = results.iter().map(|v| ResultDecl { ty: self.ty(*v), batch: false }).collect();
         self.f.terminate(self.block, Terminator::Return(results));

@@ -86,7 +86,7 @@ impl Gen {
         match self.rng.below(10) {
             8 | 9 => self.recut(v),
             0 => {
-                // Flat, with axes of 1 added or taken away, or with the shape of something else.
+                // Flat, with axes of 1 added or removed, or with the shape of another value.
                 let mut shape = match self.rng.below(3) {
                     0 => vec![ty.count()],
                     1 => ty.shape.iter().filter(|d| d.as_const() != Some(1)).cloned().collect(),
@@ -150,7 +150,7 @@ impl Gen {
             _ => v,
         };
         let ty = self.ty(v);
-        // Symbols first or last in a joined axis, and what is left of the numbers spread over some axes.
+        // Symbols first or last in a joined axis, and the remaining factors spread over some axes.
         let (mut shape, mut known): (Vec<Dim>, i64) = (Vec::new(), 1);
         let mut joined = Dim::one();
         for d in &ty.shape {
@@ -220,7 +220,53 @@ impl Gen {
         let elem = self.ty(at).elem;
         let Some(extent) = self.add(Op::DimValue(d), &[], Some(TensorType::scalar(elem))) else { return };
         if let Some(at) = self.add(Op::Binary(BinaryOp::Rem), &[at, extent], None) {
-            self.add(Op::Gather { axis }, &[v, at], None);
+            self.add(Op::Gather { axis, batch: 0 }, &[v, at], None);
+        }
+    }
+
+    /// Running sums, sorted lines and scattered slices.
+    pub(super) fn ordered(&mut self) {
+        let v = self.any();
+        let Some(axis) = self.axis(v) else { return };
+        let ty = self.ty(v);
+        let extent = ty.shape[axis].clone();
+        match self.rng.below(4) {
+            0 => {
+                self.add(Op::Cumsum { axis }, &[v], None);
+            }
+            1 | 2 => {
+                let n = self.extent(&extent).unwrap_or(0);
+                let first = match self.rng.below(3) {
+                    0 => Dim::from(self.rng.below(n as usize + 1) as i64),
+                    _ => extent,
+                };
+                let descending = self.rng.chance(50);
+                let Some(places) = self.add(Op::Argsort { axis, descending, first }, &[v], None) else { return };
+                // Of the last axis, the elements in order.
+                if axis + 1 == ty.rank() {
+                    self.add(Op::Gather { axis, batch: axis }, &[v, places], None);
+                }
+            }
+            _ => {
+                let Some(at) = self.some(|t| matches!(t.elem, Elem::I32 | Elem::I64) && t.rank() == 1) else { return };
+                let count = self.ty(at).shape[0].clone();
+                let elem = self.ty(at).elem;
+                let Some(n) = self.add(Op::DimValue(extent), &[], Some(TensorType::scalar(elem))) else { return };
+                let Some(at) = self.add(Op::Binary(BinaryOp::Rem), &[at, n], None) else { return };
+                let mut shape = ty.shape.clone();
+                shape[axis] = count;
+                let given = TensorType::new(ty.elem, shape);
+                let value = match self.some(|t| *t == given) {
+                    Some(value) => value,
+                    None => {
+                        let number = self.number(ty.elem);
+                        let Some(value) = self.add(Op::Broadcast, &[number], Some(given)) else { return };
+                        value
+                    }
+                };
+                let add = self.rng.chance(50);
+                self.add(Op::Scatter { axis, add }, &[v, at, value], None);
+            }
         }
     }
 
@@ -399,7 +445,7 @@ impl Gen {
             self.add(Op::Param { name }, &[*i], Some(ty));
             return;
         }
-        // Read again what was read before, now and then.
+        // Sometimes reads again what was read before.
         let known: Vec<ParamDecl> = self.params.iter().filter(|p| p.counts.is_empty()).cloned().collect();
         if !known.is_empty() && self.rng.chance(40) {
             let p = self.rng.pick(&known);
@@ -465,7 +511,7 @@ impl Gen {
         {
             self.add(Op::Matmul, &[*q, keys], None);
         }
-        // Each is looked at, so that none may be another's.
+        // Each is observed, so that no two may share memory.
         for (y, c) in made.into_iter().zip([2.0, 3.0, 5.0, 7.0, 11.0]) {
             let c = self.constant(Scalar::Float(c), ty.elem);
             if let Some(y) = self.add(Op::Binary(BinaryOp::Mul), &[y, c], None)

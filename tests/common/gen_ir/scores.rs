@@ -10,7 +10,7 @@ use attnc::shape::{Dim, Elem, TensorType};
 use super::Gen;
 
 impl Gen {
-    /// Something that looks like attention, now and then spelled otherwise.
+    /// Something that looks like attention, now and then written otherwise.
     pub(super) fn attention(&mut self) {
         let Some((q, k, v)) = self.operands() else { return };
         let (qt, t) = (self.ty(q), self.ty(k).shape);
@@ -23,7 +23,7 @@ impl Gen {
         let op = self.rng.pick(&[BinaryOp::Mul, BinaryOp::Mul, BinaryOp::Div]);
         let q = if self.rng.chance(30) { self.add(Op::Binary(op), &[q, scale], None).unwrap_or(q) } else { q };
         let Some(keys) = self.transposed(k) else { return };
-        // Now and then the other way round, `(k @ q.T).T`.
+        // Sometimes with operands exchanged, `(k @ q.T).T`.
         let product = if self.rng.chance(10) {
             let queries = self.transposed(q);
             let turned = queries.and_then(|queries| self.add(Op::Matmul, &[k, queries], None));
@@ -45,7 +45,7 @@ impl Gen {
             self.tap();
         }
         if self.rng.chance(10) {
-            // Others look at what is inside.
+            // Others use what is inside.
             let inside = self.rng.pick(&[x, w]);
             self.add(Op::Unary(UnaryOp::Tanh), &[inside], None);
         }
@@ -120,7 +120,7 @@ impl Gen {
         };
         let apart = self.add(Op::Reshape, &[k], Some(with(&[groups, 1])))?;
         let many = self.add(Op::Broadcast, &[apart], Some(with(&[groups, repeats])))?;
-        // In order of the groups, or, which is something else, each group again and again.
+        // In order of the groups, or, which differs, with all groups repeated.
         let many = if self.rng.chance(20) {
             let perm = [1, 0].into_iter().chain(2..ty.rank() + 1).collect();
             self.add(Op::Transpose { perm }, &[many], None)?
@@ -189,7 +189,7 @@ impl Gen {
                 self.add(Op::Where, &pair, None)
             }
             5 => {
-                // A mask of numbers that is chosen: 0 where a key is seen.
+                // A mask of numbers: 0 where a key is visible.
                 let mask = self.mask(q, t)?;
                 let (zero, fill) = (self.constant(Scalar::Float(0.0), elem), self.fill());
                 let hidden = self.constant(Scalar::Float(fill), elem);

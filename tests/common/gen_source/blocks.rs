@@ -304,7 +304,7 @@ impl Gen {
             masked = self.mask(&name, &x, &queries, &keys, heads, &outer);
         }
         let weights = self.name("weights");
-        // Over another axis than the last it is no attention, and must not be taken for one.
+        // Over another axis than the last it is not attention, and must not be fused as attention.
         let axis = if self.random.chance(10) { ", axis = -2" } else { "" };
         self.lines.push(format!("let {weights} = softmax({masked}{axis})"));
         if self.random.chance(25) {
@@ -332,7 +332,7 @@ impl Gen {
                 && arg.shape[..arg.rank() - own] == x.shape[..x.rank() - 2]
         };
         let h = if heads { "1 " } else { "" };
-        // A score of a hidden key that is finite counts.
+        // A finite score of a masked key counts.
         let fill = self.random.pick(&["-inf", "-inf", "-inf", "-1e9", "-2", "0.5"]);
         match self.random.below(9) {
             0 => format!("where(causal({queries}, {keys}), {scores}, {fill})"),

@@ -267,7 +267,7 @@ impl Gen {
     }
 
     fn finish(mut self) -> Generated {
-        // What nothing uses becomes a result, so that little of the program is dead.
+        // Unused values become results, so that little of the program is dead.
         let text = self.lines.join("\n");
         let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
         let uses = |name: &str| {
@@ -302,7 +302,7 @@ impl Gen {
             .collect();
         let generics: Vec<String> = self.generics.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         let facts = if self.facts.is_empty() { String::new() } else { format!(" where {}", self.facts.join(", ")) };
-        let mut source = String::from("use std.nn\n\n");
+        let mut source = String::from("use std.nn\nuse std.random\n\n");
         for item in &self.items {
             source += item;
             source += "\n";

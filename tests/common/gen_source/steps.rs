@@ -8,7 +8,7 @@ impl Gen {
     /// Writes one step, of a kind that fits what there is.
     pub(super) fn step(&mut self) {
         for _ in 0..8 {
-            let done = match self.random.below(29) {
+            let done = match self.random.below(31) {
                 0 | 1 => self.unary(),
                 2 | 3 => self.scale(),
                 4..=6 => self.binary(),
@@ -31,6 +31,8 @@ impl Gen {
                 24 => self.products(),
                 25 => self.until(),
                 26 => self.parts_assigned(),
+                27 => self.ordered(),
+                28 => self.counted_random(),
                 _ => self.attention(),
             };
             if done.is_some() {
@@ -374,6 +376,47 @@ impl Gen {
             format!("cast<f32>(cast<{elem}>({}) @ {})", x.name, w.name)
         };
         Some(self.bind(&text, Elem::F32, x.rest, shape, x.size + 3.0))
+    }
+
+    /// Running sums, sorted lines, the first few of them, slices added at indices.
+    fn ordered(&mut self) -> Option<Var> {
+        let x = self.choose_float(|v| v.rank() >= 1)?;
+        let at = self.random.below(x.rank());
+        let axis = x.rank() - at;
+        let (name, length) = (x.name.clone(), x.shape[at].clone());
+        match self.random.below(5) {
+            0 | 1 => Some(self.bind_like(&format!("tanh(cumsum({name}, axis = -{axis}))"), &x, 0.0)),
+            2 => {
+                let text = format!("sort({name}, axis = -{axis}, descending = {})", self.random.chance(50));
+                Some(self.bind_like(&text, &x, x.size))
+            }
+            3 => {
+                let k = self.random.below(self.value(&length)? as usize + 1) as i64;
+                let (values, places) = (self.name("v"), self.name("i"));
+                self.lines.push(format!("let ({values}, {places}) = top_k({name}, {k}, axis = -{axis})"));
+                let mut shape = x.shape.clone();
+                shape[at] = Dim::from(k);
+                let text = format!("{values} + cast<f32>({places}) * 0.0625");
+                Some(self.bind(&text, Elem::F32, x.rest, shape, x.size + 1.0))
+            }
+            _ => {
+                let operation = self.random.pick(&["scatter", "scatter_add"]);
+                let text = format!("{operation}({name}, iota({length}) / 2, {name} * 0.5, axis = -{axis})");
+                Some(self.bind_like(&text, &x, x.size + 1.0))
+            }
+        }
+    }
+
+    /// Random numbers of a counter, and bits of integers.
+    fn counted_random(&mut self) -> Option<Var> {
+        let d = self.random.pick(&["S", "F"]);
+        let seed = self.random.below(1000);
+        let text = match self.random.below(3) {
+            0 => format!("random.uniform({seed}, cast<i64>(iota({d})) + {seed})"),
+            1 => format!("cast<f32>(bitwise_and(random.bits({seed}, cast<i64>(iota({d}))), 255)) * 0.00390625"),
+            _ => format!("cast<f32>(bitwise_xor(left_shift(iota({d}), 2), right_shift(iota({d}), 1))) * 0.015625"),
+        };
+        Some(self.bind(&text, Elem::F32, false, vec![Dim::symbol(d)], 2.0))
     }
 
     fn einsum(&mut self) -> Option<Var> {

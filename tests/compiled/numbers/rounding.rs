@@ -31,7 +31,7 @@ fn cases() -> Vec<Case> {
         ("f16", "(x * 2) / 2", vec![40_000.0, 30_000.0, -40_000.0], vec![INF, 30_000.0, -INF]),
         ("f16", "x / 1024", vec![0.0625, 6e-5 * 1.01, 0.0], vec![2f64.powi(-14), 2f64.powi(-24), 0.0]),
         ("f16", "sum(x, axis = -1, keep = true) - x", vec![2048.0, 1.0], vec![0.0, 2047.0]),
-        // Casts, of numbers that lie between two, beside the last one and beyond it.
+        // Casts, of numbers between two others, next to the last one and beyond it.
         (
             "f32",
             "cast<f32>(cast<bf16>(x))",
@@ -141,7 +141,7 @@ fn source(cases: &[Case]) -> String {
     source + "}\n"
 }
 
-/// So many rows, all the same: whole vectors, and some left over.
+/// So many rows, all the same: full vectors, and some left over.
 const ROWS: usize = 19;
 
 #[test]
@@ -287,10 +287,10 @@ fn reductions_of_any_length_round_to_their_type() {
     for (entry, shape, x, want) in [
         ("sum16", [1, 2], vec![256.0, 1.0], vec![0.0, 255.0]),
         ("sum16", [2, 2], vec![256.0, 2.0, 1.0, 2.0], vec![2.0, 256.0, 2.0, 1.0]),
-        // 2049 and 1 add up to 2050; the mean of 2048 and 2050 is 2049, which is none of f16.
+        // 2049 and 1 add up to 2050; the mean of 2048 and 2050 is 2049, which is not in f16.
         ("mean16", [1, 2], vec![2048.0, 2050.0], vec![0.0, -2.0]),
         ("columns", [2, 3], vec![256.0, 256.0, 1.0, 1.0, 3.0, 2.0], vec![0.0, 4.0, -253.0]),
-        // The mean is 257.0, which rounds to 256; what is left of it is 0 and 2.
+        // The mean is 257.0, which rounds to 256; the differences are 0 and 2.
         ("centred", [1, 2], vec![256.0, 258.0], vec![4.0]),
     ] {
         let x = [Tensor::from_floats(Elem::F32, shape.to_vec(), &x).unwrap()];

@@ -127,7 +127,7 @@ fn each_rule_has_both_sides() {
                 "attention %x, %k, %i, scale=0.5, mask=[causal] : f32[S, 3]",
             ],
         ),
-        // Masks broadcast to the scores, never the scores to them; kept are those of truth values, added numbers.
+        // Masks are broadcast to the scores, never the scores to them; `keep` takes truth values, `add` numbers.
         (
             "attention %x, %k, %v, scale=0.5, mask=[add(%m)] : f32[S, 3]",
             &[

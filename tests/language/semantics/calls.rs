@@ -78,7 +78,7 @@ fn what_a_later_factor_needs_is_kept() {
 
 #[test]
 fn operations_count_axes_behind_the_leading_ones() {
-    // Each in a function of `[.., D]` that is called with two axes before it, and in one that names all axes.
+    // Each in a function of `[.., D]` that is called with two leading axes, and in one that names all axes.
     let x = numbers(&[2, 3, 4]);
     for (elem, own, text) in [
         ("f32", ", D", "softmax(x)"),
@@ -152,12 +152,12 @@ fn names_of_signatures_are_solved_for() {
     let args = [numbers(&[3]), numbers(&[2]), numbers(&[4])];
     let y = call(&rounds, "f", &args, &[]).unwrap_or_else(|e| panic!("{e}")).results.remove(0);
     assert_eq!(y, args[0]);
-    // No dimension is below 0.
+    // No dimension is negative.
     let more = source("(x: f32[N + 1]) -> f32[N + 1] { x + 1.0 }", "(x: f32[S])", "x");
     for (size, ok) in [(0, false), (1, true), (3, true)] {
         assert_eq!(call(&more, "f", &[numbers(&[size])], &[]).is_ok(), ok, "{size}");
     }
-    // A square has no name to solve for.
+    // A square cannot be solved for a name.
     let square = source("(x: f32[N * N]) -> f32[N * N] { x }", "(x: f32[S])", "x");
     let refused = call(&square, "f", &[numbers(&[4])], &[]).err().unwrap_or_default();
     assert!(refused.contains("error[E"), "{refused}");

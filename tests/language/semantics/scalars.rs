@@ -24,7 +24,7 @@ fn special_floats() {
         assert_eq!(op.eval_f64(inf), inf, "{op}");
         assert!(op.eval_f64(nan).is_nan(), "{op}");
     }
-    // NaN fails every comparison but `!=`, and no float is beyond infinity.
+    // NaN fails every comparison except `!=`, and no float is greater than infinity.
     let x = Tensor::from_f32(vec![4], &[f32::NAN, f32::NEG_INFINITY, f32::MAX, -0.0]).unwrap();
     for (name, want) in [("isnan", [1, 0, 0, 0]), ("isinf", [0, 1, 0, 0]), ("isfinite", [0, 0, 1, 1])] {
         let source = format!("model M {{ pub fn f(x: f32[4]) -> bool[4] {{ {name}(x) }} }}");

@@ -66,12 +66,35 @@ class InNumpy:
                 out[head, start : start + 1024] = weights @ v[head, :seen] / weights.sum(-1, keepdims=True)
         return out
 
+    def recurrent(self, kind, x, layers):
+        """The states of the last layer: `layers` are PyTorch's four tensors of each, gates in PyTorch's order."""
+        for weight_ih, weight_hh, bias_ih, bias_hh in layers:
+            h = c = np.zeros((x.shape[1], weight_hh.shape[1]), x.dtype)
+            out = np.empty(x.shape[:2] + h.shape[1:], x.dtype)
+            inputs = x @ weight_ih.T + bias_ih
+            for t, step in enumerate(inputs):
+                state = h @ weight_hh.T + bias_hh
+                if kind == "lstm":
+                    into, keep, draft, shown = np.split(step + state, 4, -1)
+                    c = self.sigmoid(keep) * c + self.sigmoid(into) * np.tanh(draft)
+                    h = self.sigmoid(shown) * np.tanh(c)
+                else:
+                    (r, z, n), (hr, hz, hn) = np.split(step, 3, -1), np.split(state, 3, -1)
+                    stay = self.sigmoid(z + hz)
+                    h = (1 - stay) * np.tanh(n + self.sigmoid(r + hr) * hn) + stay * h
+                out[t] = h
+            x = out
+        return x
+
+    def sigmoid(self, x):
+        return 1 / (1 + np.exp(-x))
+
 
 class InTorch:
     """Tensors; attention by PyTorch's own function, or written out as the programs have it."""
 
     def __init__(self, torch, written_out):
-        self.torch, self.written_out, self.masks = torch, written_out, {}
+        self.torch, self.written_out, self.masks, self.modules = torch, written_out, {}, {}
 
     def take(self, array):
         return self.torch.from_numpy(array)
@@ -115,6 +138,18 @@ class InTorch:
         if causal:
             scores = scores + self.mask(q.shape[1])
         return self.torch.softmax(scores, -1) @ v
+
+    def recurrent(self, kind, x, layers):
+        """PyTorch's own module, made once."""
+        if kind not in self.modules:
+            make = {"lstm": self.torch.nn.LSTM, "gru": self.torch.nn.GRU}[kind]
+            module = make(x.shape[-1], layers[0][1].shape[1], len(layers)).eval()
+            with self.torch.no_grad():
+                for i, tensors in enumerate(layers):
+                    for name, tensor in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), tensors):
+                        getattr(module, f"{name}_l{i}").copy_(tensor)
+            self.modules[kind] = module
+        return self.modules[kind](x)[0]
 
     def mask(self, rows):
         if rows not in self.masks:
@@ -210,6 +245,21 @@ class InOnnx:
             mask = np.triu(np.full((rows, keys), -np.inf, np.float32), 1)
             scores = self.add(scores, self.constant(mask, ("mask", rows, keys)))
         return self.matmul(self.node("Softmax", [scores], self.shapes[scores], axis=-1), v)
+
+    # The gates as ONNX has them, among PyTorch's, and its operator.
+    GATES = {"lstm": ("LSTM", (0, 3, 1, 2), {}), "gru": ("GRU", (1, 0, 2), {"linear_before_reset": 1})}
+
+    def recurrent(self, kind, x, layers):
+        operator, order, attributes = self.GATES[kind]
+        for tensors in layers:
+            steps, batch, _ = self.shapes[x]
+            hidden = tensors[1].shape[1]
+            parts = [np.split(tensor, len(order)) for tensor in tensors]
+            weight_ih, weight_hh, bias_ih, bias_hh = (np.concatenate([p[i] for i in order]) for p in parts)
+            rest = [self.constant(array[None]) for array in (weight_ih, weight_hh, np.concatenate([bias_ih, bias_hh]))]
+            y = self.node(operator, [x, *rest], (steps, 1, batch, hidden), hidden_size=hidden, **attributes)
+            x = self.reshape(y, (steps, batch, hidden))
+        return x
 
     def model(self, result):
         helper = self.onnx.helper

@@ -200,6 +200,41 @@ def gpt2(layers, d, heads, vocabulary, rows, wanted):
     )
 
 
+def recurrent(kind, layers, hidden, steps, batch, wanted):
+    """torch.nn.LSTM or torch.nn.GRU; attnc's program has an array of cells."""
+    r = Random(5)
+    gates = {"lstm": 4, "gru": 3}[kind]
+    weights = {}
+    for i in range(layers):
+        for name in ("ih", "hh"):
+            weights[f"layers.{i}.weight_{name}"] = r.normal(gates * hidden, hidden, scale=(3 * hidden) ** -0.5)
+        for name in ("ih", "hh"):
+            weights[f"layers.{i}.bias_{name}"] = r.normal(gates * hidden, scale=(3 * hidden) ** -0.5)
+
+    def compute(g, x, w):
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return g.recurrent(kind, x["x"], [tuple(w[f"layers.{i}.{name}"] for name in names) for i in range(layers)])
+
+    return Workload(
+        f"{kind.upper()}, {layers} layer{'s' if layers > 1 else ''}, hidden {hidden}, {steps} steps, batch {batch}",
+        HERE / "recurrent.attn",
+        kind.capitalize(),
+        compute,
+        {"x": r.normal(steps, batch, hidden)},
+        weights,
+        {"L": layers, "H": hidden},
+        layers * steps * batch * 2 * gates * hidden * 2 * hidden,
+        wanted=wanted,
+    )
+
+
+def all_recurrent(kind, sizes):
+    """A row for each, `lstm-1-256-128-32`: layers, hidden, steps, batch."""
+    return {"-".join(map(str, (kind, *size))): lambda size=size: recurrent(kind, *size, 1.5) for size in sizes}
+
+
+RECURRENT = [(n, h, s, b) for n in (1, 2) for h in (256, 512, 1024) for s in (128, 1024) for b in (1, 32)]
+
 FULL = {
     "product": lambda: product(2048, 1.1),
     "weight": lambda: weight(2048, 1.1),
@@ -212,6 +247,8 @@ FULL = {
     "attention8192": lambda: attention(4, 8192, 64, 2.5),
     "token": lambda: stack(12, 768, 12, 3072, 1, True, 1.0),
     "gpt2": lambda: gpt2(12, 768, 12, 50257, 1, 1.0),
+    **all_recurrent("lstm", RECURRENT),
+    **all_recurrent("gru", RECURRENT),
 }
 
 QUICK = {
@@ -223,4 +260,6 @@ QUICK = {
     "attention": lambda: attention(3, 130, 16, 2.5),
     "token": lambda: stack(2, 64, 4, 128, 1, True, 1.0),
     "gpt2": lambda: gpt2(2, 64, 4, 500, 1, 1.0),
+    **all_recurrent("lstm", [(1, 48, 7, 1), (2, 33, 6, 3)]),
+    **all_recurrent("gru", [(1, 48, 7, 1), (2, 33, 6, 3)]),
 }

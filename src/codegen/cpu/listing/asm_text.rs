@@ -64,7 +64,7 @@ pub(super) fn asm_text(i: &Instruction, bytes: &[u8], text: String, named: bool)
     }
     match prefix {
         Prefix::Evex if !needs_evex(i) => before += "{evex} ",
-        // It takes these for AVX-512, where they were first.
+        // The disassembler lists these under AVX-512, where they first appeared.
         Prefix::Vex2 | Prefix::Vex3(..) if is_dot_of_bytes(i.mnemonic()) => before += "{vex} ",
         Prefix::Vex3(a, b) if a & 0x1f == 1 && b & 0x80 == 0 && a & 0x40 != 0 && !(memory && a & 0x20 == 0) => {
             before += "{vex3} ";
@@ -101,7 +101,7 @@ fn by_bytes(i: &Instruction, prefix: Prefix, op: &[u8], memory: bool) -> bool {
         [0x81 | 0xf7 | 0x80 | 0xf6, ..] if is_accumulator(i.op0_register()) && has_immediate(i) => {
             matches!(op, [0x81 | 0x80, ..]) || i.mnemonic() == Mnemonic::Test
         }
-        // A number into 32 bits has a form without a byte for the operands.
+        // A move of a constant to 32 bits has a form without a ModRM byte.
         [0xc7, ..] if !memory && i.code() == Code::Mov_rm32_imm32 => true,
         [0xc1 | 0xc0, ..] if i.immediate8() == 1 => true,
         // The assembler has a shorter form for memory.

@@ -178,7 +178,7 @@ impl<'a> Listing<'a> {
             let at = i.ip_rel_memory_address();
             let (size, _) = element(*read);
             let values = self.slice(at, at + read.size().max(size) as u64).chunks(size).map(|w| value(*read, w));
-            // Of a vector what is the same in all lanes.
+            // The value that all lanes of a vector share.
             let same = values.reduce(|a, b| if a == b { a } else { None }).flatten();
             comment = comment.or(same);
         }
@@ -234,7 +234,7 @@ impl<'a> Listing<'a> {
             .min(next(self.code.range(after).next().map(|(n, _)| *n)));
         let bytes = self.slice(at, end);
         let Some(read) = self.constants.get(&at) else {
-            // Room before what is aligned.
+            // Padding before aligned data.
             let first = bytes.first().copied().unwrap_or_default();
             let text = if bytes.iter().all(|b| *b == first) {
                 format!(".fill {}, 1, {first:#04x}", bytes.len())

@@ -119,7 +119,7 @@ impl Builder {
         let (op, mut srcs) = match elem {
             Elem::F32 | Elem::I32 => (Op::Store, vec![m.into(), x.into()]),
             Elem::F16 => (Op::ToHalf, vec![m.into(), x.into()]),
-            // What was `bf16` before in this run keeps its subnormals.
+            // A value that was `bf16` earlier in this run keeps its subnormals.
             Elem::BF16 if self.shortens && (self.halves.contains_key(&x) || !self.short.contains(&x)) => {
                 let half = match self.halves.get(&x) {
                     Some(half) => *half,

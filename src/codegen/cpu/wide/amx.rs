@@ -6,7 +6,7 @@
 //!
 //! A tile register is 16 rows of 64 bytes. Four are sums: two bands of 16 rows by two vectors of columns; two are of `a` (a
 //! band, 32 steps), two of `b` (16 pairs of steps, a vector of columns). So each tile that is loaded is used
-//! twice, and four chains of sums run side by side: four products for four loads, each load placed right behind the product that
+//! twice, and four chains of sums run side by side: four products for four loads, each load placed right after the product that
 //! was the last to read its register. The last rows have bands that are lower, or one band.
 //!
 //! Where the sums take the accumulator's place and there are more than two bands, steps are taken in blocks of
@@ -143,12 +143,12 @@ pub(super) fn tiles(shape: TilesShape, commented: bool) -> Result<(Vec<u8>, Comm
 struct Operands {
     /// Of `a`, those of each band.
     left: [MemoryOperand; 2],
-    /// Of `b`, bytes from its row at hand.
+    /// Of `b`, bytes from its current row.
     right: i32,
 }
 
 impl Operands {
-    /// Those at hand.
+    /// The current ones.
     fn here() -> Operands {
         Operands { left: [UPPER, LOWER].map(|r| rows(r, A_STRIDE, 0)), right: 0 }
     }
@@ -213,7 +213,7 @@ impl Tiles {
         self.number(Code::Mov_rm64_imm32, INNER, BLOCK);
         self.asm.bind(block);
         self.all_bands();
-        // On to the next steps: the words say where everything began.
+        // Advances to the next steps: the words hold the starts.
         self.asm.emit(Instruction::with2(Code::Mov_rm64_r64, at(Register::RSP, SAVED), NEXT));
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, COUNT, at(Register::RSP, BEFORE)));
         self.two(Code::Add_r64_rm64, COUNT, INNER);
@@ -287,7 +287,7 @@ impl Tiles {
         self.asm.bind(done);
     }
 
-    /// Writes the configuration of whole tiles, and makes it hold.
+    /// Writes the configuration of full tiles, and makes it hold.
     fn write_configuration(&mut self) {
         let zero = Register::ZMM0;
         self.asm.comment("tiles of 16 rows of 64 bytes");
@@ -388,7 +388,7 @@ impl Tiles {
         self.asm.bind(started);
         self.two(Code::Mov_r64_rm64, B_ROW, B);
         if bands == 2 {
-            // All of it is requested: again what is near costs next to nothing, and what is after it may not be wanted.
+            // All of it is prefetched: lines that are in the cache already cost almost nothing, and lines after it may not be needed.
             self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
             self.two(Code::Cmovae_r64_rm64, NEXT, B);
         } else {
@@ -407,7 +407,7 @@ impl Tiles {
         self.products(bands, Some(&Operands::further(self.step_bytes())));
         self.further(bands);
         if bands == 1 {
-            // At the end of a window on to the next but one, of which the first place is where this one's second would be.
+            // At the end of a window, advances to the next but one, whose first place is where this one's second would be.
             let inside = self.asm.label();
             self.number(Code::Test_rm64_imm32, COUNT, WINDOW - 1);
             self.asm.jump(Code::Jne_rel32_64, inside);

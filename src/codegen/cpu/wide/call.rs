@@ -7,8 +7,9 @@
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
 use super::super::code::{Code, CodeValue, Stride};
-use super::super::function::{Callee, signature};
+use super::super::function::Callee;
 use super::super::lanes::plain;
+use super::super::target::signature;
 use super::dot::{DotShape, LINE, Right};
 use super::leaves::Kind;
 use super::transpose::TransposeShape;
@@ -17,7 +18,7 @@ use crate::runtime::abi::context;
 use crate::shape::Elem;
 use crate::tile::{self, Cpu, DotMode, Extent, Inst, InstData, MOST_PANEL_PITCH, Op, Space, TileType, Type, Width};
 
-/// The vectors that a tile's columns take, if it lies in scratch in whole vectors.
+/// The vectors that a tile's columns take, if it lies in scratch in full vectors.
 pub(super) fn vectors(t: &TileType, width: Width) -> Option<i32> {
     if t.cols.is_one() || t.element_bytes() != 4 {
         return None;
@@ -171,7 +172,7 @@ impl Code<'_, '_> {
         if store.operands.last().copied() != product.result || uses != 1 || goes_on {
             return Ok(None);
         }
-        // Rows are stored while others are still multiplied, whose operands are not there: nothing is read in place of a
+        // Rows are stored while others are still multiplied, so operands must not be in the same memory: nothing is read in place from a
         // buffer that is written.
         Ok(self.store_place(&store.clone())?.filter(|place| place.size == 4))
     }

@@ -52,13 +52,13 @@ pub(super) struct DotShape {
     pub(super) vectors: i32,
     /// What `b` is made of.
     pub(super) right: Right,
-    /// Are elements of `a` rounded in groups, where `b` is integers and the steps are whole groups, and multiplied as
+    /// Are elements of `a` rounded in groups, where `b` is integers and the steps are full groups, and multiplied as
     /// bytes?
     pub(super) groups: bool,
     /// Do all sums start with one number? Else they start with 0, and what lies in the accumulator's place is added.
     pub(super) filled: bool,
     /// Does `b` come from memory, where what follows it is wanted next? It is then fetched into the second-level cache
-    /// meanwhile, a little in each turn of the inner loop, so that the first register tile does not wait for it.
+    /// meanwhile, a little in each iteration of the inner loop, so that the first register tile does not wait for it.
     pub(super) far: bool,
     /// Lines of a row of the result that are fetched for writing while the sums are made; none if it is not known where
     /// the result goes.
@@ -113,7 +113,7 @@ pub(super) const LINE: i32 = 64;
 const PAGE: i32 = 4096;
 /// Rows of a register tile whose lines would all be in one set: of its twelve, one is left for what passes.
 const ALIASED_ROWS: i32 = 11;
-/// Lines that are fetched for later in each turn of the inner loop: half of what a turn reads of `b`, or a quarter.
+/// Lines that are fetched for later in each iteration of the inner loop: half of what an iteration reads of `b`, or a quarter.
 const FAR_LINES: i32 = 2;
 
 pub(super) const WORDS: Register = Register::RDI;
@@ -334,7 +334,7 @@ impl Dot {
         self.start_sums(height, vectors);
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, B_ROW, B));
         if self.shape.far {
-            // All of it is asked for: again what is near costs next to nothing, and what is behind it may not be wanted.
+            // All of it is prefetched: lines that are in the cache already cost almost nothing, and lines after it may not be needed.
             self.asm.emit(Instruction::with2(Code::Cmp_r64_rm64, NEXT, at(Register::RSP, END)));
             self.asm.emit(Instruction::with2(Code::Cmovae_r64_rm64, NEXT, B));
         }
@@ -553,7 +553,7 @@ impl Dot {
                     self.asm.emit(Instruction::with2(w.bytes, halves, place));
                 }
                 if width == Width::V512 {
-                    // The permutation looks at the lowest four bits alone.
+                    // The permutation reads only the lowest four bits.
                     if u % 2 == 1 {
                         self.asm.emit(Instruction::with3(w.shift_right, halves, halves, 4));
                     }
@@ -575,7 +575,7 @@ impl Dot {
             Right::Pairs => (registers::spread_and_fma(self.width).0, Code::EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32),
             _ => registers::spread_and_fma(self.width),
         };
-        // What is left of the registers takes turns with the elements of `a`.
+        // The remaining registers hold the elements of `a` in rotation.
         let table = i32::from(self.shape.right == Right::Nibbles && self.width == Width::V512);
         let taken = match self.shape.right {
             Right::F32 | Right::Bf16 | Right::Pairs => 1,
@@ -610,7 +610,7 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Add_rm64_imm32, NEXT, LINE * FAR_LINES));
         }
         if self.shape.result > 0 && count == UNROLL {
-            // The last row again and again, once it is reached.
+            // Once the last row is reached, it is repeated.
             let last = at(Register::RSP, LAST);
             for line in 0..self.shape.result {
                 self.asm.emit(Instruction::with1(Code::Prefetchw_m8, at(RESULT, LINE * line)));

@@ -90,7 +90,7 @@ impl Dot {
         self.width == Width::V256 && s.groups && fits
     }
 
-    /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
+    /// Does everything if the steps are full groups; else continues with what follows. `WORDS` is as the leaf was given it.
     pub(super) fn of_bytes(&mut self, done: Label) {
         let other = self.asm.label();
         for (word, r) in [(0, A), (1, STRIDE), (3, ACC), (4, LEFT), (5, INNER)] {
@@ -117,7 +117,7 @@ impl Dot {
             d.round_rows();
             let group = d.asm.here();
             d.group_numbers(bytes);
-            // The next group is rounded before this one is multiplied: it takes long, and nothing waits for it yet.
+            // The next group is rounded before this one is multiplied: rounding has a long latency, and nothing depends on it yet.
             d.asm.emit(Instruction::with2(Code::Cmp_rm64_imm8, INNER, GROUP));
             d.asm.jump(Code::Jle_rel32_64, last);
             d.asm.emit(Instruction::with2(Code::Xor_rm64_imm32, OTHER, PLACE));
@@ -300,7 +300,7 @@ impl Dot {
         self.asm.jump(Code::Jne_rel32_64, row);
     }
 
-    /// On to the rows behind these; greater if there are any.
+    /// On to the rows after these; greater if there are any.
     fn next_rows(&mut self) {
         let further = A_AT;
         self.asm.emit(Instruction::with2(Code::Mov_r64_rm64, WORDS, at(OUTSIDE, 0)));

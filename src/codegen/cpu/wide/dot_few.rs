@@ -13,7 +13,7 @@
 //!   panels after it, wherever they begin. Streams less than a page apart are a quarter slower (a hardware prefetcher stays
 //!   within a page), larger windows and more streams no faster;
 //! * in the order of addresses, on AMD's: a core of a Zen 5 reads 36 GB/s of one stream without any prefetch, 30 from four pages
-//!   and 21 from sixteen. The prefetch distance is a page, where the hardware prefetchers start anew; one and a half are 2 %
+//!   and 21 from sixteen. The prefetch distance is a page, where the hardware prefetchers restart; one and a half are 2 %
 //!   slower, but a page is too short for 4-bit weights ([`Dot::ahead`]). Weights that exceed the caches are prefetched past them
 //!   (`prefetchnta`): lines that are not kept are not evicted from cache to cache, which saves 1 % of the time for `f32` and 2 %
 //!   for `bf16`.
@@ -42,7 +42,7 @@ impl Dot {
     /// Is there such a part?
     pub(super) fn is_few(&self) -> bool {
         let plain = matches!(self.shape.right, Right::F32 | Right::Bf16 | Right::Pairs);
-        // The bytes of a round of steps are a line at each place, or some.
+        // The bytes of an unrolled iteration are one line at each place, or several.
         let whole = self.round() * self.shape.b_pitch % (PLACES * LINE) == 0;
         self.shape.far && self.shape.vectors <= 2 && plain && whole
     }
@@ -52,7 +52,7 @@ impl Dot {
         UNROLL * (PLACES * LINE / (UNROLL * self.shape.b_pitch.max(1))).clamp(1, 4)
     }
 
-    /// Does everything if there are few rows; else, goes on behind. `WORDS` is as the leaf was given it.
+    /// Does everything if there are few rows; else continues with what follows. `WORDS` is as the leaf was given it.
     pub(super) fn few(&mut self, done: Label) {
         let (height, vectors) = (self.most_rows(), self.shape.vectors);
         let many = self.asm.label();
@@ -68,7 +68,7 @@ impl Dot {
             self.asm.emit(Instruction::with2(Code::Test_rm64_r64, INNER, INNER));
             self.asm.jump(Code::Jle_rel32_64, done);
         }
-        // Steps of this part do not fetch on their own; what they are to fetch of the result is little.
+        // The steps of this part do not prefetch; the part of the result that they would prefetch is small.
         let shape = self.shape;
         (self.shape.far, self.shape.result) = (false, 0);
         let kept = self.asm.label();
@@ -106,7 +106,7 @@ impl Dot {
         }
     }
 
-    /// Code that does not go on behind, for both ways to fetch. `WORDS` is as the leaf was given it.
+    /// Code that does not continue with what follows, for both ways to fetch. `WORDS` is as the leaf was given it.
     pub(super) fn in_both_ways(&mut self, code: impl Fn(&mut Self)) {
         self.prefetch = Prefetch::Pages;
         let in_order = self.asm.label();

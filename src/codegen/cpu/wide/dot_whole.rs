@@ -75,7 +75,7 @@ impl Dot {
         self.width == Width::V512 && s.groups && fits
     }
 
-    /// Does everything if the steps are whole groups; else, goes on behind. `WORDS` is as the leaf was given it.
+    /// Does everything if the steps are full groups; else continues with what follows. `WORDS` is as the leaf was given it.
     pub(super) fn whole(&mut self, done: Label) {
         let other = self.asm.label();
         let words = [(0, A), (1, STRIDE), (2, PANEL), (3, ACC), (4, ROWS_LEFT), (5, INNER)];
@@ -151,7 +151,7 @@ impl Dot {
         spread(self, NUMBERS, 0x1010_1010);
         self.asm.emit(Instruction::with3(add, zmm(GATHER + 1), columns, zmm(NUMBERS)));
         if self.shape.right == Right::Nibbles {
-            // The lower halves of both rows go up, the upper ones are there.
+            // The lower halves of both rows are shifted up; the upper ones are in place.
             spread(self, SHIFTS, 4);
             spread(self, UPPER, 0xf0f0_f0f0_u32.cast_signed());
         } else {
@@ -301,7 +301,7 @@ impl Dot {
             self.asm.emit(Instruction::with3(fma, register, zmm(n), zmm(MIDDLE)));
             self.asm.emit(Instruction::with2(Code::EVEX_Vcvtps2dq_zmm_k1z_zmmm512b32_er, register, register));
             if self.shape.right == Right::Nibbles {
-                // Of four steps, the second and the third change places, as in `gather`.
+                // Of four steps, the second and the third are swapped, as in `gather`.
                 let code = Code::EVEX_Vpshufd_zmm_k1z_zmmm512b32_imm8;
                 self.asm.emit(Instruction::with3(code, register, register, 0xd8));
             }

@@ -250,7 +250,7 @@ impl Encoder<'_> {
         asm.emit(Ok(Instruction::with(Code::Retnq)));
     }
 
-    /// Bytes of a constant: one element where the instruction spreads it, else a whole vector.
+    /// Bytes of a constant: one element where the instruction spreads it, else a full vector.
     fn bytes(&self, c: &Constant) -> Vec<u8> {
         match c {
             Constant::Same(x) => x.to_le_bytes().repeat(if self.function.width == Width::V512 { 1 } else { 8 }),

@@ -210,6 +210,9 @@ impl Builder {
             (Elem::I32, BinaryOp::Mul) => Op::MulI,
             (Elem::I32, BinaryOp::Max) => Op::MaxI,
             (Elem::I32, BinaryOp::Min) => Op::MinI,
+            (Elem::I32, BinaryOp::BitAnd) => Op::And,
+            (Elem::I32, BinaryOp::BitOr) => Op::Or,
+            (Elem::I32, BinaryOp::BitXor) => Op::Xor,
             _ => return None,
         };
         Some(self.two(op, x, y))

@@ -9,8 +9,8 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_module::{FuncId, Linkage, Module as _};
 use cranelift_object::ObjectModule;
 
-use super::super::function::signature;
 use super::super::origins::{Comments, Places};
+use super::super::target::signature;
 use super::amx::{TilesShape, tiles};
 use super::dot::{DotShape, Right, dot};
 use super::pair_rows::{PairRowsShape, pair_rows};

@@ -9,9 +9,9 @@ use super::super::math::features;
 use super::machine::{Builder, Op, Operand, Reg};
 use crate::scalar::CmpOp;
 use crate::shape::Elem;
+use crate::vector::Op as VectorOp;
 use crate::vector::expand::{self, Expanded, Need};
 use crate::vector::{Function, Inst, Type, Value};
-use crate::vector::{Op as VectorOp, library};
 
 /// How to round: to the next integer down, without the exception for inexact results.
 const DOWNWARDS: i32 = 9;
@@ -22,7 +22,7 @@ const LESS: i32 = 0x11;
 impl Builder {
     /// A function of the library. A text that is wrong is noted, so that making the leaf fails.
     pub(super) fn function(&mut self, name: &str, args: &[Reg]) -> Option<Reg> {
-        match library::expanded(name, features(self.width())) {
+        match expand::expanded(name, features(self.width())) {
             Ok(f) => self.printed(f, args),
             Err(message) => {
                 self.wrong = Some(message);

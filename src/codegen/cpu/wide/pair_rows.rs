@@ -2,7 +2,7 @@
 //! steps.
 //!
 //! In: the tiles' layout ([`PairRowsShape`]). Out: code that takes four words: the addresses of the operand and of the result,
-//! the rows of the operand, and the rows of the result. Columns are whole vectors; padding is converted along with them.
+//! the rows of the operand, and the rows of the result. Columns are full vectors; padding is converted along with them.
 //!
 //! `vcvtne2ps2bf16`, which processors with tiles have too, rounds two vectors to one, to nearest even, with the second row's
 //! elements in the upper half; a permutation interleaves them. Subnormals become 0, as the product takes them. The result may be

@@ -26,7 +26,7 @@ struct OfPairs {
     vectors: i32,
     /// Do the sums start with 0? Else they are added to what lies in the result's place.
     filled: bool,
-    /// Does the right operand come from memory, with what is wanted next behind it?
+    /// Does the right operand come from memory, with what is needed next after it?
     far: bool,
 }
 
@@ -99,7 +99,7 @@ impl Code<'_, '_> {
         self.call_dot(level.width(), shape, [a, a_stride, b, target, rows, pairs, nothing, nothing])
     }
 
-    /// The pairs of a right operand that whole registers can be read of: where they begin, bytes from pair to pair, and do
+    /// The pairs of a right operand that full registers can be read of: where they begin, bytes from pair to pair, and do
     /// they come from memory, with what is wanted next after them?
     fn panel_of_pairs(&mut self, v: tile::Value, scratch: Value) -> Result<Option<(Value, i32, bool)>, String> {
         let Some(InstData { op, operands, .. }) = self.body.def_inst(v).cloned() else { return Ok(None) };
@@ -112,7 +112,7 @@ impl Code<'_, '_> {
         let (_, strides, _) = self.buffer(*buffer)?;
         let Some(Stride::Const(stride)) = strides.iter().rev().nth(2).copied() else { return Ok(None) };
         let Ok(pitch) = i32::try_from(stride.saturating_mul(2)) else { return Ok(None) };
-        // A kernel of several products comes back to its panel, and does not go on to the next one.
+        // A kernel of several products reuses its panel, and does not continue with the next one.
         let products = self.body.insts().filter(|(_, _, d)| matches!(d.op, Op::Dot { .. }));
         let far = products.count() == 1;
         Ok(Some((self.address(*buffer, indices)?, pitch, far)))

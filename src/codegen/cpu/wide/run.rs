@@ -14,11 +14,11 @@ use super::access::{Distance, Spot};
 use super::machine::{Block, Builder, Class, Constant, Mem, Op as Do, Operand, Reg, When};
 use super::{Leaf, Stages};
 use crate::lowering::vector::{Declined, Lowered, declined, lower_for, single};
-use crate::scalar::{BinaryOp, CmpOp, ReduceKind, Scalar};
+use crate::scalar::{BinaryOp, CmpOp, Scalar};
 use crate::shape::Elem;
 use crate::ssa::{self, BlockCall, Value};
 use crate::tile::{Body, Cpu, Extent, Feature, Inst};
-use crate::vector::routine::{AddressMode, InstData, Op, Routine, Terminator, Type};
+use crate::vector::routine::{AddressMode, InstData, Op, Reduction, Routine, Terminator, Type};
 
 /// The leaf of a run on a CPU that has leaves, or why it has none.
 pub(super) fn select(level: Cpu, body: &Body, rows: Extent, cols: Extent, insts: &[Inst]) -> Result<Leaf, Declined> {
@@ -308,7 +308,7 @@ impl Print<'_> {
                     let a = self.reg(*a)?;
                     Some(self.m.tied(Do::PlusImm, a, vec![imm]))
                 }
-                // A distance that was computed for this is used up.
+                // A distance that was computed for this has been consumed.
                 (Held::Reg(a), Operand::Reg(b)) => Some(self.m.tied(Do::Plus, b, vec![a.into()])),
                 (_, b) => {
                     let a = self.reg(*a)?;
@@ -385,9 +385,9 @@ impl Print<'_> {
             (Op::Beats, [x, y]) => self.m.beats(elem?, *x, *y),
             (Op::MaskBits, [x]) => Some(self.m.mask_to_vector(*x)),
             (Op::MaskOfBits, [x]) => Some(self.m.vector_to_mask(*x)),
-            (Op::Reduce(kind @ (ReduceKind::All | ReduceKind::Any)), [x]) => self.m.across(*kind, Elem::Bool, *x),
-            (Op::Reduce(kind), [x]) => self.m.across(*kind, to, *x),
-            // A scalar is in every lane, and what reads the first looks no further.
+            (Op::Reduce(kind @ (Reduction::All | Reduction::Any)), [x]) => self.m.across(kind.kind(), Elem::Bool, *x),
+            (Op::Reduce(kind), [x]) => self.m.across(kind.kind(), to, *x),
+            // A scalar is in every lane; whoever reads the first lane ignores the others.
             (Op::First, [x]) => Some(*x),
             (Op::Exchange(distance), [x]) => self.m.exchange(*distance, *x),
             _ => None,

@@ -111,7 +111,7 @@ impl Transpose {
             let place = at(FROM, n.min(rows - 1) * self.shape.pitch);
             self.asm.emit(Instruction::with2(load, r(n), place));
         }
-        // Two sets of registers take turns: 0.. and lanes.. .
+        // Two sets of registers alternate: 0.. and lanes.. .
         let [low, high] = registers::unpack_singles(width);
         for i in 0..lanes / 2 {
             let (a, b) = (r(2 * i), r(2 * i + 1));

@@ -3,10 +3,11 @@
 //! In: instructions of the graph IR with indices. Out: `check_index` operations of the plan, each with the site that is
 //! reported, and views at the checked indices. What a dimension alone decides is checked on entry (`ir::requirements`).
 
+use super::super::sort;
 use super::{Lowering, Operand, literal_of, map};
 use crate::ir::{self, Function, Op, Value};
 use crate::scalar::{ARGMAX_LENGTH, BinaryOp, CmpOp, ReduceKind};
-use crate::shape::{Dim, Fact, Relation, TensorType};
+use crate::shape::{Dim, Elem, Fact, Relation, TensorType};
 use crate::tile::{self, View};
 
 impl Lowering<'_> {
@@ -17,6 +18,12 @@ impl Lowering<'_> {
             self.out.sites.len() - 1
         });
         u32::try_from(i).unwrap_or(u32::MAX)
+    }
+
+    /// What is reported of an index out of range.
+    pub(super) fn index_site(&mut self, loc: ir::Loc) -> u32 {
+        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(loc));
+        self.site(text)
     }
 
     pub(super) fn place_text(&self, loc: ir::Loc) -> String {
@@ -89,8 +96,7 @@ impl Lowering<'_> {
                 continue;
             }
             let bound = self.builder.dim(extent);
-            let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
-            let site = self.site(text);
+            let site = self.index_site(data.loc);
             out.push(self.builder.check_index(index, bound, site));
         }
         Ok(out)
@@ -189,13 +195,52 @@ impl Lowering<'_> {
         }
         let index = self.index_value(at)?;
         let bound = self.builder.dim(&extent);
-        let text = format!("{}: index {{0}} is out of range for an axis of {{1}}", self.place_text(data.loc));
-        let site = self.site(text);
+        let site = self.index_site(data.loc);
         let index = self.builder.check_index(index, bound, site);
         // The checked index is under a root of its own, for the view to name.
         let name = self.fresh_root();
         self.indices[name] = Some(index);
         self.places[v] = Some(from.select_at(axis, name));
+        Ok(())
+    }
+
+    /// Indices in the order of elements: few of them by one kernel, all by another, which needs room for them twice.
+    pub(super) fn argsort(
+        &mut self,
+        data: &ir::InstData,
+        axis: usize,
+        descending: bool,
+        first: &Dim,
+    ) -> Result<(), String> {
+        let v = data.result.ok_or("an order without a result")?;
+        let from = self.view(*data.operands.first().ok_or("an operand is missing")?)?;
+        let extent = from.shape.get(axis).cloned().ok_or("an axis is missing")?;
+        let place = self.place_text(data.loc);
+        if extent.as_const().is_none_or(|n| n > ARGMAX_LENGTH) {
+            let site = self.site(format!("{place}: {{0}} elements are sorted, and their indices are of i32"));
+            let (length, bound) = (self.builder.dim(&extent), self.builder.index(ARGMAX_LENGTH + 1));
+            self.builder.check_index(length, bound, site);
+        }
+        let to = self.destination(v)?;
+        let few = first.as_const().filter(|k| *k <= sort::FEW);
+        if few != Some(0) {
+            let last: Vec<usize> = (0..from.shape.len()).filter(|i| *i != axis).chain([axis]).collect();
+            let (x, out) = (from.transpose(&last), to.transpose(&last));
+            let site =
+                self.site(format!("{place}: the index {{0}} of {{1}} elements that are sorted is a bug in attnc"));
+            let call = match few {
+                Some(k) => sort::few("top", &x, descending, k, &out, site),
+                None => {
+                    let mut shape = x.shape.clone();
+                    shape.insert(shape.len() - 1, Dim::from(2));
+                    let room = View::whole(self.fresh_root(), &TensorType::new(Elem::I32, shape));
+                    self.add_slot(room.root, &room);
+                    sort::all("sort", &x, descending, &room, &out, site)
+                }
+            };
+            self.launch(call.ok_or("a scalar is sorted")?)?;
+        }
+        self.places[v] = Some(to);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Which values of a function share a slot, so that an update is done in place.
 //!
 //! In: a function in which everything that computes is a region. Out: for some values, the value in whose slot they lie. There
-//! is nothing to share in a function without `update` and states.
+//! is nothing to share in a function without `update`, states and loops over time.
 //!
 //! ```text
 //! ^bb1(%i: index, %out: f32[S, D]):
@@ -16,6 +16,11 @@
 //! stands. A kernel must not write what it reads, so what a region reads counts as live where its result is written. An update
 //! copies its value aside if that lies in the slot that it writes; so the value does not count.
 //!
+//! What a loop over time carries on is computed where the next iteration reads it, if it may be; the copy would be a launch in
+//! each step, which takes as long as a small step does. For that an element of a region of elementwise work may
+//! be written where the same element of an operand was: `c = keep * c + ..`. Loops over layers stay as they are: beside
+//! reading the weights of a layer the copy is nothing.
+//!
 //! The memory of a state is one more candidate: it is written where the state is set, and needed until it is read or the function
 //! ends. Reading a state makes no copy, and setting it none, if the values lie in its memory.
 //!
@@ -27,7 +32,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_entity::SecondaryMap;
 
 use super::taps::ForTaps;
-use crate::ir::{Block, Function, InstData, Op, Terminator, Value};
+use super::together::loops_over_time;
+use crate::ir::{Block, Cfg, Function, FusionKind, InstData, Loop, Op, Terminator, Value};
 
 /// Numbers of candidates.
 type Set = BTreeSet<usize>;
@@ -40,13 +46,14 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Decides it for a function.
-    pub(super) fn of(f: &Function, for_taps: Option<&ForTaps>, states: &[&str]) -> Storage {
+    pub(super) fn of(f: &Function, cfg: &Cfg, for_taps: Option<&ForTaps>, states: &[&str]) -> Storage {
         let is_update = |d: &InstData| matches!(d.op, Op::Update { .. });
         let is_state = |d: &InstData| matches!(d.op, Op::State { .. } | Op::SetState { .. });
-        if !f.insts().any(|(_, _, d)| is_update(d) || is_state(d)) {
+        let loops = loops_over_time(f, cfg);
+        if loops.is_empty() && !f.insts().any(|(_, _, d)| is_update(d) || is_state(d)) {
             return Storage::default();
         }
-        let live = Liveness::of(f, for_taps, states);
+        let live = Liveness::of(f, for_taps, states, &loops);
         let mut classes = Classes::new(&live, f);
         for (_, _, d) in f.insts() {
             if let Some((at, v)) = state_access(d, states) {
@@ -58,15 +65,19 @@ impl Storage {
                 classes.merge(*target, result);
             }
         }
-        // Jumps that bring what is updated to where it is updated; each may join classes so that another one does.
-        let mut joined = true;
-        while joined {
-            joined = false;
-            for b in &f.layout {
-                for call in f.block(*b).terminator.targets() {
-                    for (v, arg) in call.args.iter().zip(&f.block(call.block).args) {
-                        if [*v, *arg].iter().any(|v| classes.has_update(*v)) {
-                            joined |= classes.merge(*v, *arg);
+        // Jumps that bring what is updated to where it is updated, then those that carry anything on in a loop over time; each
+        // may join classes so that another one does.
+        for in_time in [false, true] {
+            let mut joined = true;
+            while joined {
+                joined = false;
+                for b in &f.layout {
+                    for call in f.block(*b).terminator.targets() {
+                        let carried = in_time && loops.iter().any(|l| l.header == call.block && l.blocks.contains(b));
+                        for (v, arg) in call.args.iter().zip(&f.block(call.block).args) {
+                            if carried || [*v, *arg].iter().any(|v| classes.has_update(*v)) {
+                                joined |= classes.merge(*v, *arg);
+                            }
                         }
                     }
                 }
@@ -115,17 +126,32 @@ struct Liveness {
 fn is_view(op: &Op) -> bool {
     matches!(
         op,
-        Op::Reshape | Op::Transpose { .. } | Op::Broadcast | Op::Slice { .. } | Op::Index { .. } | Op::Extract { .. }
+        Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Broadcast
+            | Op::Slice { .. }
+            | Op::Windows { .. }
+            | Op::Index { .. }
+            | Op::Extract { .. }
     )
 }
 
 /// Does the operation write its result into a slot of its own?
 fn is_written(op: &Op) -> bool {
-    matches!(op, Op::Fused { .. } | Op::Gather { .. } | Op::Concat { .. } | Op::Pad { .. })
+    matches!(
+        op,
+        Op::Fused { .. }
+            | Op::Gather { .. }
+            | Op::Scatter { .. }
+            | Op::Cumsum { .. }
+            | Op::Argsort { .. }
+            | Op::Concat { .. }
+            | Op::Pad { .. }
+    )
 }
 
 impl Liveness {
-    fn of(f: &Function, for_taps: Option<&ForTaps>, states: &[&str]) -> Liveness {
+    fn of(f: &Function, for_taps: Option<&ForTaps>, states: &[&str], loops: &[Loop]) -> Liveness {
         let only_taps = |v: Value| for_taps.is_some_and(|t| t.has(f, v));
         let mut candidates = Vec::new();
         let mut number: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
@@ -176,7 +202,7 @@ impl Liveness {
             }
         }
         let mut out = Liveness { at_definition: vec![Set::new(); candidates.len()], candidates, number };
-        out.walk(f, &order, &owners, states);
+        out.walk(f, &order, &owners, states, loops);
         out
     }
 
@@ -197,7 +223,22 @@ impl Liveness {
         live
     }
 
-    fn walk(&mut self, f: &Function, order: &[Block], owners: &SecondaryMap<Value, Set>, states: &[&str]) {
+    /// May the result of an instruction be written over a candidate that it reads? Each element of elementwise work may, where
+    /// the operand is all of the candidate.
+    fn may_be_over(&self, f: &Function, d: &InstData, read: usize, owners: &SecondaryMap<Value, Set>) -> bool {
+        let elementwise = matches!(d.op, Op::Fused { kind: FusionKind::Map, .. });
+        let same = |v: &Value| *v == self.candidates[read] && d.result.is_some_and(|r| f.ty(r) == f.ty(*v));
+        elementwise && d.operands.iter().all(|v| !owners[*v].contains(&read) || same(v))
+    }
+
+    fn walk(
+        &mut self,
+        f: &Function,
+        order: &[Block],
+        owners: &SecondaryMap<Value, Set>,
+        states: &[&str],
+        loops: &[Loop],
+    ) {
         // What the session keeps is read by the next call.
         let kept: Set = (0..states.len()).collect();
         // What is live before each block, its arguments apart.
@@ -227,10 +268,13 @@ impl Liveness {
                             live.insert(cell);
                             continue;
                         }
-                        let read = d.operands.iter().flat_map(|v| &owners[*v]);
                         self.at_definition[n].extend(live.iter().filter(|m| **m != n));
                         if is_written(&d.op) {
-                            self.at_definition[n].extend(read.filter(|m| **m != n));
+                            let in_time = loops.iter().any(|l| l.blocks.contains(b));
+                            let apart = |m: &usize| *m != n && !(in_time && self.may_be_over(f, d, *m, owners));
+                            let read: Set =
+                                d.operands.iter().flat_map(|v| &owners[*v]).copied().filter(apart).collect();
+                            self.at_definition[n].extend(read);
                         }
                     }
                     d.operands.iter().for_each(|v| live.extend(&owners[*v]));

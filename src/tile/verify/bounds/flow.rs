@@ -186,7 +186,7 @@ impl<'a> Flow<'a> {
         let Terminator::BrIf { condition, then, otherwise } = &self.body.block(b).terminator else { return };
         let own: Vec<(Atom, Atom)> =
             self.counters.iter().filter(|c| c.header == b).map(|c| (c.turns, c.before)).collect();
-        // The way round is the one that every jump back comes from.
+        // The body of the loop is the target that every jump back comes from.
         let back = |to: Block| {
             let mut jumps = self.cfg.predecessors(b).iter().filter(|p| self.cfg.dominates(b, **p));
             let is_alone = to == b || self.cfg.predecessors(to) == [b];

@@ -115,7 +115,7 @@ impl<'a> Checker<'a, '_> {
             Op::LoadScaled { .. } => (extents(data.result.as_ref()), (rank.checked_sub(2), rank.checked_sub(1))),
             Op::LoadPairs => (extents(data.result.as_ref()), (rank.checked_sub(3), rank.checked_sub(2))),
             Op::LoadScalar => ((one, one), (None, None)),
-            // What is only on a GPU omits what is outside.
+            // On a GPU, elements outside are omitted.
             _ => return,
         };
         for (e, axis) in [(rows, walked.0), (cols, walked.1)] {

@@ -6,7 +6,7 @@
 //!
 //! What is known of the dimensions: each is at least 0; so is every extent of an entry point's arguments and results; the
 //! entry point's conditions hold; and what a plan checks by `check_index` before its first launch does. A kernel is checked once
-//! for each set of facts of the plans that launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions make it whole.
+//! for each set of facts of the plans that launch it, and without facts if none does. An extent with a divisor counts as exact only where the conditions make it an integer.
 
 mod flow;
 mod kernel;
@@ -47,7 +47,7 @@ pub(super) fn kernel(module: &Module, k: &Kernel, sink: &mut Sink) {
             seen.push(known);
         }
     }
-    // What no plan launches is asked to be right whatever its dimensions are.
+    // A kernel that no plan launches must be right for all dimensions.
     if seen.is_empty() {
         seen.push(Known::default());
     }

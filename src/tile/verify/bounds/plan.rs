@@ -42,7 +42,7 @@ enum Whole {
     Packed,
     /// A result, a slot, a state.
     Writable,
-    /// A tap, or what is written of it: it is there in calls that ask for it, and what is launched with it is omitted in
+    /// A tap, or what is written of it: it is there in calls that request it, and what is launched with it is omitted in
     /// others.
     Tap,
     /// Which members of a tap are requested.

@@ -1,7 +1,7 @@
 //! Polynomials over atoms: what an index, an extent or a size is, exactly.
 //!
 //! In: dimensions and atoms (symbols, indices of the grid, counters of loops, results of `min` and the like), numbered in
-//! the order in which they are made. Out: sums of whole multiples of products of atoms over one positive divisor, with equal
+//! the order in which they are made. Out: sums of integer multiples of products of atoms over one positive divisor, with equal
 //! terms merged, so that `64*i + (S - 64*i)` is `S`. Arithmetic that leaves 127 bits gives up (`None`), and so does a form
 //! that is too long; nothing is proved of it then.
 
@@ -45,12 +45,12 @@ impl Poly {
         Poly { terms, den: 1 }
     }
 
-    /// The terms: whole coefficients, to be divided by the divisor.
+    /// The terms: integer coefficients, to be divided by the divisor.
     pub(super) fn terms(&self) -> &[(Mono, i128)] {
         &self.terms
     }
 
-    /// The number, if it is a whole one.
+    /// The number, if it is an integer.
     pub(super) fn as_int(&self) -> Option<i128> {
         match self.terms.as_slice() {
             [] => Some(0),
@@ -126,7 +126,7 @@ impl Poly {
         (terms.len() <= MAX_TERMS).then(|| Poly { terms, den }.reduced())
     }
 
-    /// Of a form that is at least 0 and has whole values: the strongest such form with these terms. The number is rounded
+    /// Of a form that is at least 0 and has integer values: the strongest such form with these terms. The number is rounded
     /// down to a multiple of what the other coefficients have in common.
     pub(super) fn tightened(mut self) -> Poly {
         // A form over a divisor is at least 0 where its numerator is, which is whole.
@@ -140,7 +140,7 @@ impl Poly {
         self
     }
 
-    /// Of a bound `c * x <= self` of a whole `x`, with `c > 0`: the strongest such bound.
+    /// Of a bound `c * x <= self` of an integer `x`, with `c > 0`: the strongest such bound.
     pub(super) fn tightened_bound(mut self, c: i128) -> Option<(i128, Poly)> {
         let c = c.checked_mul(self.den)?;
         self.den = 1;
@@ -153,7 +153,7 @@ impl Poly {
         Some((c / common.max(1), self))
     }
 
-    /// `self / n`, if that is whole term by term.
+    /// `self / n`, if each term is an integer.
     pub(super) fn divided(&self, n: i128) -> Option<Poly> {
         let whole = self.den == 1 && n != 0 && self.terms.iter().all(|(_, c)| c.checked_rem(n) == Some(0));
         whole.then(|| Poly { terms: self.terms.iter().map(|(m, c)| (*m, c / n)).collect(), den: 1 })

@@ -221,7 +221,7 @@ impl Prover {
             return true;
         }
         let facts: Vec<&Poly> = facts.into_iter().collect();
-        // Where a number below 0 is at least 0, nothing happens.
+        // A number below 0 that is at least 0: this code is never reached.
         if facts.iter().any(|f| f.as_int().is_some_and(|n| n < 0)) {
             return true;
         }
@@ -264,7 +264,7 @@ impl Prover {
         } else {
             &[]
         };
-        // What is seen at once goes before what is searched.
+        // What is immediate is tried before a search.
         for (c, limit) in limits {
             if self.replaced(&a, &b, *c, limit).is_some_and(|next| self.plain(&next)) {
                 return true;
@@ -323,14 +323,14 @@ impl Prover {
         })
     }
 
-    /// `c * (a*x + b)` with `limit` for `c*x`. What is whole and more than -1 is at least 0, so of a whole form the multiple
+    /// `c * (a*x + b)` with `limit` for `c*x`. An integer greater than -1 is at least 0, so of an integer form the multiple
     /// may be down to `1 - c`.
     fn replaced(&mut self, a: &Poly, b: &Poly, c: i128, limit: &Poly) -> Option<Poly> {
         let next = self.mul(a, limit)?.combine(1, b, c)?;
         if c > 1 && self.is_whole(a) && self.is_whole(b) { next.add(&Poly::int(c - 1)) } else { Some(next) }
     }
 
-    /// Has a form whole values?
+    /// Are the values of a form integers?
     fn is_whole(&self, p: &Poly) -> bool {
         p.divisor() == 1 && p.terms().iter().all(|(m, _)| self.table.factors(*m).iter().all(|(_, e)| *e > 0))
     }

@@ -283,7 +283,7 @@ impl State {
             | Op::View { .. }
             | Op::Launch { .. } => self.unseen.extend(data.result.filter(|v| is_fragment(body, *v))),
         }
-        // A block that is run again makes its values anew.
+        // A block that runs again recomputes its values.
         if let Some(v) = data.result {
             self.gone.remove(&v);
         }

@@ -306,7 +306,7 @@ impl Checker<'_> {
             values.extend(params.iter().zip(&virt.args).filter_map(|(p, a)| held.contains(a).then_some(*p)));
             there.insert(*place, values);
         }
-        // A constant is in the pool, whoever else is.
+        // A constant is always in the pool.
         let place = phys.block.as_u32() as usize;
         if place != to {
             let between = self.allocated.blocks.get(place).filter(|_| place >= self.function.blocks.len());

@@ -116,7 +116,7 @@ fn makers<'a>(function: &Function, blocks: &'a [Vec<Step>]) -> Vec<Option<&'a St
 /// The most values on a way that is looked for.
 const LONGEST: usize = 64;
 
-/// The registers between a parameter and what it is in the next turn, if each comes from the one before by the same
+/// The registers between a parameter and what it is in the next iteration, if each comes from the one before by the same
 /// operation or a copy.
 fn way(makers: &[Option<&Step>], bundles: &Bundles, param: Reg, arg: Reg) -> Vec<Reg> {
     let goal = bundles.of(param);

@@ -35,7 +35,7 @@ struct Rewrite<'a> {
     out: Code,
     /// What is being made code for.
     origin: Option<tile::Inst>,
-    /// The carriers in use, of the instruction at hand: what each carries.
+    /// The carriers in use, of the current instruction: what each carries.
     carried: Vec<(Reg, Physical)>,
 }
 
@@ -173,7 +173,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// An instruction, with what it takes before and behind it.
+    /// An instruction, with what it needs before and after it.
     fn step(&mut self, step: &Step) -> Option<()> {
         let inst = &step.inst;
         if let Some((to, from)) = copied(inst)
@@ -311,7 +311,7 @@ impl Rewrite<'_> {
                     self.move_(class, to, from)?;
                 }
                 None => {
-                    // All that are left go round: one of them is put aside.
+                    // All that remain form a cycle: one of them is saved first.
                     let (class, to, _) = *open.first()?;
                     let aside = Location::Memory(self.room());
                     self.move_(class, aside, to)?;

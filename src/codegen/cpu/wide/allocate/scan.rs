@@ -75,7 +75,7 @@ pub(super) fn assign(
     out
 }
 
-/// What bundles ask for, in the order in which they begin.
+/// What bundles need, in the order in which they begin.
 fn intervals(function: &Function, blocks: &[Vec<Step>], registers: &Registers, bundles: &Bundles) -> Vec<Interval> {
     let mut found: Vec<Option<Interval>> = vec![None; registers.classes.len()];
     for r in (0u32..).map(Reg).take(registers.classes.len()) {

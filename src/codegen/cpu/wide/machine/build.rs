@@ -11,7 +11,7 @@ use crate::tile::{self, Width};
 /// A function being made.
 pub(in super::super) struct Builder {
     function: Function,
-    /// The block that is at hand.
+    /// The current block.
     now: usize,
     /// Which blocks have been started, in order.
     layout: Vec<usize>,
@@ -211,12 +211,12 @@ impl Builder {
         }
     }
 
-    /// The block at hand goes on at another one, which is given values for its parameters.
+    /// The current block jumps to another one, which is given values for its parameters.
     pub(in super::super) fn jump(&mut self, to: Block, args: &[Reg]) {
         self.end(Terminator::Jump(Target { block: to, args: args.to_vec() }));
     }
 
-    /// The block at hand goes on at the first target if the comparison holds, else at the second.
+    /// The current block jumps to the first target if the comparison holds, else to the second.
     pub(in super::super) fn branch(
         &mut self,
         (a, when, b): (Reg, When, Operand),
@@ -235,14 +235,14 @@ impl Builder {
         self.start(block)
     }
 
-    /// A loop begins here that is done at least once; its block, and what these values are in each turn.
+    /// A loop begins here that is done at least once; its block, and what these values are in each iteration.
     pub(in super::super) fn begin_loop(&mut self, carried: &[Reg]) -> (Block, Vec<Reg>) {
         let top = self.block_for(carried);
         let params = self.join(top, carried);
         (top, params)
     }
 
-    /// The loop's next turn begins if the comparison holds, with these values; else what follows is done.
+    /// The loop's next iteration begins if the comparison holds, with these values; else what follows is done.
     pub(in super::super) fn end_loop(&mut self, top: Block, condition: (Reg, When, Operand), carried: &[Reg]) {
         let next = self.block(&[]);
         self.branch(condition, (top, carried), (next, &[]));
@@ -280,7 +280,7 @@ impl Builder {
 /// Leaves out parameters that are always the same: every jump gives them one value, or what they are (Braun, Buchwald, Hack,
 /// Leißa, Mallon & Zwinkau 2013, "Simple and Efficient Construction of Static Single Assignment Form").
 fn remove_unchanged(function: &mut Function) {
-    // What a register is; itself, if it is not left out.
+    // What replaces a register; itself, if it is not removed.
     let mut same: Vec<Reg> = (0u32..).map(Reg).take(function.classes.len()).collect();
     fn of(same: &[Reg], mut r: Reg) -> Reg {
         while same[r.index()] != r {

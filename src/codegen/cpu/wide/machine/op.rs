@@ -105,7 +105,7 @@ macro_rules! instructions {
                 match self { $(Op::$name => $meaning,)* }
             }
 
-            /// May its last register operand be a whole vector in memory?
+            /// May its last register operand be a full vector in memory?
             pub(in super::super) fn folds(self) -> bool {
                 match self { $(Op::$name => $fold,)* }
             }

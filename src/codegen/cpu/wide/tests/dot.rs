@@ -64,7 +64,7 @@ fn check_with_stride(
         groups: false,
         filled,
         far: true,
-        // Some are told where the result goes.
+        // Some are given the address of the result.
         result: if filled { 2 } else { 0 },
         direct: false,
     };
@@ -157,7 +157,7 @@ fn what_is_fetched_ahead() {
     let count = |text: &str, what: &str| text.matches(what).count();
     for (level, heights) in [(Cpu::AVX512, 14), (Cpu::AVX2, 6)] {
         for result in [0, 1, 2] {
-            // Each line of a row of the result, in each height's turn of four steps.
+            // Each line of a row of the result, once in each height's loop of four steps.
             let text = text_of(level, true, result, true);
             let lines = usize::try_from(result).expect("a small number");
             assert_eq!(count(&text, "prefetchw [rdx]"), heights * lines.min(1), "{}", level.name());
@@ -167,7 +167,7 @@ fn what_is_fetched_ahead() {
         }
         let near = text_of(level, true, 0, false);
         assert_eq!(count(&near, "prefetch"), 0, "{}", level.name());
-        // Strides of whole pages are looked for where a tile may be higher than a set of the cache allows.
+        // Strides of whole pages are tested where a tile may be higher than the associativity of the cache.
         let pages = |text: &str| count(text, "test r11,0FFFh") + count(text, "cmove rcx,rdx");
         assert_eq!(pages(&near), if level == Cpu::AVX512 { 2 } else { 0 }, "{}", level.name());
         assert_eq!(pages(&text_of(level, false, 0, false)), 0, "{}", level.name());

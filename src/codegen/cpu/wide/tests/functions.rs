@@ -6,7 +6,7 @@ use super::{floats, kernel, run_leaves};
 use crate::codegen::cpu::math::features;
 use crate::tile::Cpu;
 use crate::tile::interp::Argument;
-use crate::vector::library;
+use crate::vector::expand;
 use crate::vector::tests::{arguments, exactly, of_floats, said};
 
 /// Evaluates a function on many floats for each of its parameters; `None` where this machine cannot.
@@ -45,7 +45,7 @@ kernel @k(%x: in f32[{n}], {params}%y: out f32[{n}], %zero: index) cpu(avx512) s
 fn errors_are_within_their_bounds() {
     for name in of_floats() {
         for level in [Cpu::AVX512, Cpu::AVX2] {
-            let f = &library::expanded(name, features(level.width())).expect("a function of the library").function;
+            let f = &expand::expanded(name, features(level.width())).expect("a function of the library").function;
             let args = arguments(f);
             let Some(ys) = compiled(level, name, &args) else { continue };
             for (i, y) in ys.into_iter().enumerate() {

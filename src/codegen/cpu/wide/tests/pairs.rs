@@ -13,7 +13,7 @@ struct Case {
     rows: usize,
     inner: usize,
     vectors: usize,
-    /// Elements from a row of `a` to the next; what lies behind a row is no number.
+    /// Elements from a row of `a` to the next; after a row are NaNs.
     a_stride: usize,
     a: Vec<bf16>,
     /// `[pairs, columns, 2]`.

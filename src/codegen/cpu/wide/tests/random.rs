@@ -133,7 +133,7 @@ impl Gen {
         let n = usize::try_from(3 * r * c).expect("a size");
         self.params.push(format!("{name}: {mode} {elem}{shape}{strides}"));
         self.args.push(Argument::Buffer(bytes(elem, n, &mut self.r, special)));
-        // What the buffer type says is less; the rest is guard.
+        // The buffer's type is smaller; the rest is a guard area.
         let wanted = match shape.as_str() {
             "[3]" => 3,
             _ if !cols => r,

@@ -3,7 +3,7 @@
 use super::{check, floats};
 use crate::tile::interp::Argument;
 
-/// Numbers that are not all alike: small whole ones, and every seventh something special.
+/// Numbers that are not all alike: small integers, and every seventh something special.
 fn numbers(n: usize) -> Argument {
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-40, 3.5, 2_147_483_648.0];
     floats((0..n).map(|i| if i % 7 == 3 { special[i / 7 % 7] } else { (i * 37 % 23) as f32 - 11.0 }))
@@ -134,7 +134,7 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     let short = Argument::Buffer(short.collect());
     let empty = || Argument::Buffer(vec![0; 400]);
     check(text, &[], &[numbers(200), short, empty(), empty(), Argument::Index(0)]);
-    // Halfway between two numbers, at the end of a range, not finite, and with a sign that is all there is.
+    // Halfway between two numbers, at the end of a range, not finite, and signed zeros.
     let edges =
         [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_8000, 0x7f7f_7fff, 0x7f80_0000, 0x7fc1_2345, 0x7f80_0001]
             .into_iter()
@@ -143,7 +143,7 @@ kernel @k(%x: in f32[5, 40], %w: in bf16[5, 40], %y: out bf16[5, 40], %z: out bf
     let edges: Vec<f32> = edges.cycle().take(200).map(f32::from_bits).collect();
     let zeros = || Argument::Buffer(vec![0; 400]);
     check(text, &[], &[floats(edges), zeros(), empty(), empty(), Argument::Index(0)]);
-    // Used otherwise too, what was rounded has its own value.
+    // If it is used elsewhere too, the rounded value is computed by itself.
     let used = text.replace(
         "store %z[%zero, %zero], %b",
         "%e = mul %d, %d : tile f32[5, 40] @reg\n    store %z[%zero, %zero], %e",

@@ -1,0 +1,475 @@
+//! hoist-products: what a loop multiplies row by row of a tensor that does not change is one product before the loop.
+//!
+//! ```text
+//! param "b"                               : f32[64]
+//! param "u"                               : f32[64, 64]
+//! param "w"                               : f32[32, 64]
+//!
+//! func @f(%0 "x": f32[S, B, 32], %1 "h": f32[B, 64]) -> (f32[B, 64]) {
+//! ^bb0:
+//!   %2 = dim S                            : index
+//!   %3 = param "w"                        : f32[32, 64]
+//!   %4 = param "b"                        : f32[64]
+//!   %5 = param "u"                        : f32[64, 64]
+//!   br ^bb1(0, %1)
+//! ^bb1(%6: index, %7: f32[B, 64]):
+//!   %8 = lt %6, %2                        : bool[]
+//!   br_if %8, ^bb2, ^bb3
+//! ^bb2:
+//!   %9 = index %0, %6, axis=0             : f32[B, 32]
+//!   %10 = matmul %9, %3                   : f32[B, 64]
+//!   %11 = add %10, %4                     : f32[B, 64]
+//!   %12 = matmul %7, %5                   : f32[B, 64]
+//!   %13 = add %11, %12                    : f32[B, 64]
+//!   %14 = tanh %13                        : f32[B, 64]
+//!   %15 = add %6, 1                       : index
+//!   br ^bb1(%15, %14)
+//! ^bb3:
+//!   return %7
+//! }
+//! ->
+//! param "b"                               : f32[64]
+//! param "u"                               : f32[64, 64]
+//! param "w"                               : f32[32, 64]
+//!
+//! func @f(%0 "x": f32[S, B, 32], %1 "h": f32[B, 64]) -> (f32[B, 64]) {
+//! ^bb0:
+//!   %2 = dim S                            : index
+//!   %3 = param "w"                        : f32[32, 64]
+//!   %4 = param "b"                        : f32[64]
+//!   %5 = param "u"                        : f32[64, 64]
+//!   %6 = matmul %0, %3                    : f32[S, B, 64]
+//!   %7 = add %6, %4                       : f32[S, B, 64]
+//!   br ^bb1(0, %1)
+//! ^bb1(%8: index, %9: f32[B, 64]):
+//!   %10 = lt %8, %2                       : bool[]
+//!   br_if %10, ^bb2, ^bb3
+//! ^bb2:
+//!   %11 = index %7, %8, axis=0            : f32[B, 64]
+//!   %12 = matmul %9, %5                   : f32[B, 64]
+//!   %13 = add %11, %12                    : f32[B, 64]
+//!   %14 = tanh %13                        : f32[B, 64]
+//!   %15 = add %8, 1                       : index
+//!   br ^bb1(%15, %14)
+//! ^bb3:
+//!   return %9
+//! }
+//! ```
+//!
+//! A step of a recurrent network has two products: that of its input, which is known for all steps, and that of its state. In the
+//! loop, each reads all of its weights in every step, for as few rows as there are sequences. Before the loop, the first one reads
+//! them once, and a step is half the work.
+//!
+//! # Why it is right
+//!
+//! Say that a value of the loop is *stepped* if it is `X[i]` for a tensor X from before the loop, an operation
+//! on stepped values of the same i and on values from before the loop, and that operation acts on each `X[i]` alone: elementwise,
+//! `reshape`, `transpose` or `slice` of the other axes, `gather` from a table, `matmul` by a matrix. Then `op(X[i])` is
+//! `op'(X)[i]`, where `op'` has the same operation with one axis more in front. So whatever i is, and whether or not
+//! the loop gets there, the value is the same; `X[i]` is replaced by `Y[i]` in its place, and is in range where that was.
+//!
+//! It is exact, for a row of a product does not depend on how many rows there are (with the exception that the crate's
+//! documentation has for right operands of `bf16` that are computed).
+//!
+//! # Conditions
+//!
+//! * `steps`: The loop is entered by one unconditional jump. It counts from a number or a dimension by 1, up to another one, and
+//!   is left nowhere else; and i is the counter, or the counter is added to or subtracted from something. The axis of X is as
+//!   long as the loop has iterations, but for a number. So at most that many rows are computed in vain. A loop that a
+//!   `break` may end keeps its products.
+//! * The product is computed in every iteration, and not for taps alone.
+//! * `size`: the right operand has at most 64 times as many columns as rows, so what is kept in memory during the loop, the
+//!   product of all steps, is at most 64 times as large as its left operand for all steps.
+//! * Before the loop nothing fails that does not fail in it: a `gather`, whose integers may be out of range, is taken along only if
+//!   the axis is exactly as long as the loop has iterations, which then come to each of its rows, and if the loop sets no state.
+//!
+//! What is done with a product goes along while it is stepped and nothing else uses the product, so one tensor is kept for each
+//! product: the bias, and an activation if there is no other product's result between.
+//!
+//! # What it does not do
+//!
+//! A product of something put together from stepped values and others, `concat(x[t], h) @ w`, stays whole: two
+//! products would be summed in another order. Nor does it look into rows that are reduced (a norm of `x[t]`), or for windows of
+//! several rows. Rows that only each second iteration takes are not told from others: the loop then has fewer iterations than
+//! there are rows, which is a `steps` of its own.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::SecondaryMap;
+
+use super::licm::preheader;
+use super::outline::names;
+use super::rewrite::{Cursor, Uses, remove_unused, replace_result};
+use super::separate_taps::apart;
+use super::{Changed, Condition, Context};
+use crate::ir::{Block, Cfg, Class, Function, Inst, Loop, Op, Scalar, Terminator, Type, Use, Value};
+use crate::scalar::{BinaryOp, CmpOp};
+use crate::shape::{Dim, TensorType};
+
+/// The most columns of a right operand for each of its rows.
+const WIDEST: i64 = 64;
+/// How many operations deep a counter is looked into.
+const DEEPEST: usize = 8;
+
+/// Runs the pass.
+pub(super) fn run(f: &mut Function, ctx: &mut Context) -> Changed {
+    let cfg = f.cfg();
+    let mut hoisted = 0;
+    // Inner loops first: what comes before them may be stepped in the loops around.
+    for l in cfg.loops() {
+        if let Some(before) = preheader(f, &cfg, &l)
+            && let Some(counted) = counted(f, &cfg, &l, before)
+        {
+            hoisted += hoist(f, ctx, &cfg, &l, before, &counted);
+        }
+    }
+    if hoisted > 0 {
+        remove_unused(f);
+    }
+    ctx.count("products hoisted", hoisted);
+    Changed::from(hoisted > 0)
+}
+
+/// A loop that counts.
+struct Counted {
+    counter: Value,
+    /// How many iterations it has, if nothing else ends it.
+    trips: Dim,
+    /// It may end before.
+    ends_early: bool,
+}
+
+/// `lt i, n` in the header of a loop that adds 1 to i.
+fn counted(f: &Function, cfg: &Cfg, l: &Loop, before: Block) -> Option<Counted> {
+    let header = f.block(l.header);
+    let Terminator::BrIf { condition, then, otherwise } = &header.terminator else { return None };
+    if !l.blocks.contains(&then.block) || l.blocks.contains(&otherwise.block) {
+        return None;
+    }
+    let data = f.def_inst(*condition)?;
+    let (Op::Compare(CmpOp::Lt), [counter, end]) = (&data.op, data.operands.as_slice()) else { return None };
+    let place = header.args.iter().position(|v| v == counter)?;
+    let given = |from: Block| {
+        let calls = f.block(from).terminator.targets().into_iter().filter(|c| c.block == l.header);
+        calls.map(|c| c.args.get(place).copied()).collect::<Vec<_>>()
+    };
+    let mut starts = given(before).into_iter();
+    let start = number(f, starts.next()??)?;
+    let adds_one = |v: Option<Value>| {
+        v.and_then(|v| f.def_inst(v)).is_some_and(|d| {
+            let one = |v: &Value| number(f, *v).is_some_and(|n| n == Dim::one());
+            match (&d.op, d.operands.as_slice()) {
+                (Op::Binary(BinaryOp::Add), [a, b]) => (a == counter && one(b)) || (b == counter && one(a)),
+                _ => false,
+            }
+        })
+    };
+    let mut back = latches(cfg, l).flat_map(given);
+    if !back.all(adds_one) {
+        return None;
+    }
+    let leaves = |b: &&Block| f.block(**b).terminator.targets().iter().any(|c| !l.blocks.contains(&c.block));
+    let ends_early = l.blocks.iter().filter(|b| **b != l.header).any(|b| leaves(&b));
+    Some(Counted { counter: *counter, trips: number(f, *end)?.sub(&start), ends_early })
+}
+
+/// The blocks that jump back to the header.
+fn latches<'a>(cfg: &'a Cfg, l: &'a Loop) -> impl Iterator<Item = Block> + 'a {
+    cfg.predecessors(l.header).iter().copied().filter(|b| l.blocks.contains(b))
+}
+
+/// A number, or a dimension.
+fn number(f: &Function, v: Value) -> Option<Dim> {
+    match &f.def_inst(v)?.op {
+        Op::Const(Scalar::Int(n)) => Some(Dim::from(*n)),
+        Op::DimValue(d) => Some(d.clone()),
+        _ => None,
+    }
+}
+
+/// Where the rows of stepped values come from: `X[i]`.
+#[derive(Clone, PartialEq)]
+struct Rows {
+    /// i.
+    at: Value,
+    /// How many rows X has.
+    extent: Dim,
+    /// The instruction that takes the first of them, and its block: what replaces it is read there.
+    taken: (Block, Inst),
+    /// Is its axis kept, with extent 1?
+    window: bool,
+}
+
+/// A stepped value.
+#[derive(Clone)]
+struct Stepped {
+    rows: Rows,
+    /// The last product that it was made of.
+    product: Option<Inst>,
+}
+
+/// A loop, while it is looked at.
+struct Scene<'a> {
+    f: &'a Function,
+    counted: &'a Counted,
+    uses: &'a Uses,
+    /// Values of the loop.
+    inside: SecondaryMap<Value, bool>,
+    stepped: BTreeMap<Value, Stepped>,
+    /// May what fails in an iteration fail before the loop?
+    may_fail: bool,
+    /// Products that are too wide.
+    wide: Vec<Inst>,
+}
+
+fn hoist(f: &mut Function, ctx: &mut Context, cfg: &Cfg, l: &Loop, before: Block, counted: &Counted) -> usize {
+    let uses = f.uses();
+    let needed = apart(f);
+    let for_taps = |v: Value| needed.as_ref().is_some_and(|needed| !needed[v]);
+    let mut inside: SecondaryMap<Value, bool> = SecondaryMap::new();
+    for b in &l.blocks {
+        f.block(*b).args.iter().for_each(|v| inside[*v] = true);
+        f.block(*b).insts.iter().filter_map(|i| f.inst(*i).result).for_each(|v| inside[v] = true);
+    }
+    let sets_state = |b: &Block| f.block(*b).insts.iter().any(|i| matches!(f.inst(*i).op, Op::SetState { .. }));
+    let may_fail = !l.blocks.iter().any(sets_state);
+    let mut scene = Scene { f, counted, uses: &uses, inside, stepped: BTreeMap::new(), may_fail, wide: Vec::new() };
+    // Definitions come before uses in this order.
+    for b in cfg.dominator_order().into_iter().filter(|b| l.blocks.contains(b)) {
+        if latches(cfg, l).all(|latch| cfg.dominates(b, latch)) {
+            f.block(b).insts.iter().for_each(|i| scene.look_at(b, *i));
+        }
+    }
+    let found = scene.wanted(&for_taps);
+    for inst in scene.wide {
+        let text = format!("the product has more than {WIDEST} times as many columns as steps to sum");
+        ctx.missed(f, f.inst(inst).loc, Condition::Size, text, Vec::new());
+    }
+    let stepped = scene.stepped;
+    let mut whole = Whole { before, stepped: &stepped, made: BTreeMap::new(), insts: Vec::new() };
+    let mut hoisted = 0;
+    for v in found {
+        let Some(Stepped { rows, product: Some(product) }) = stepped.get(&v) else { continue };
+        let loc = f.inst(*product).loc;
+        let Some((inst, _)) = f.definition(v) else { continue };
+        if let Some(text) = too_few(counted, rows) {
+            ctx.missed(f, loc, Condition::Steps, text, Vec::new());
+            continue;
+        }
+        whole.insts.clear();
+        // A rule's error means that the rewrite does not fit; the program stays.
+        let Ok(all) = whole.make(f, v) else { continue };
+        let Ok(row) = take(f, rows, all, v) else { continue };
+        let computing = |i: &Inst| f.inst(*i).op.info().class != Class::Movement;
+        let members: Vec<Inst> = whole.insts.iter().copied().filter(computing).collect();
+        let text = format!("one product for all {} steps, before the loop: {}", rows.extent, names(f, &members));
+        ctx.done(f, loc, text);
+        replace_result(f, inst, row);
+        hoisted += 1;
+    }
+    hoisted
+}
+
+/// Why the loop may not come to all rows, if so.
+fn too_few(counted: &Counted, rows: &Rows) -> Option<String> {
+    if counted.ends_early {
+        return Some(format!("the loop may end before it has come to all {} rows", rows.extent));
+    }
+    let fits = rows.extent.sub(&counted.trips).as_const().is_some();
+    (!fits).then(|| format!("the loop has {} iterations for {} rows", counted.trips, rows.extent))
+}
+
+impl Scene<'_> {
+    /// Finds out whether the result of an instruction is stepped.
+    fn look_at(&mut self, block: Block, inst: Inst) {
+        let d = self.f.inst(inst);
+        if let Some(v) = d.result
+            && self.f.tensor(v).is_some()
+            && let Some(stepped) = self.of(block, inst, v)
+        {
+            self.stepped.insert(v, stepped);
+        }
+    }
+
+    fn of(&mut self, block: Block, inst: Inst, v: Value) -> Option<Stepped> {
+        let d = self.f.inst(inst);
+        let shape = |v: Value| self.f.tensor(v).map(|t| t.shape.as_slice());
+        match (&d.op, d.operands.as_slice()) {
+            (Op::Index { axis }, [x, at]) if !self.inside[*x] && self.counts(*at, DEEPEST) => {
+                let extent = shape(*x)?.get(*axis)?.clone();
+                let rows = Rows { at: *at, extent, taken: (block, inst), window: false };
+                return Some(Stepped { rows, product: None });
+            }
+            (Op::Extract { axes }, [x, at]) if !self.inside[*x] && self.counts(*at, DEEPEST) => {
+                let [axis] = axes.as_slice() else { return None };
+                let extent = shape(*x)?.get(*axis)?.clone();
+                let single = shape(v)?.get(*axis)?.as_const() == Some(1);
+                let rows = Rows { at: *at, extent, taken: (block, inst), window: true };
+                return single.then_some(Stepped { rows, product: None });
+            }
+            _ => {}
+        }
+        // All that changes from step to step is of the same rows.
+        let mut inside = d.operands.iter().filter(|v| self.inside[**v]);
+        let first = self.stepped.get(inside.next()?)?.clone();
+        let others = inside.map(|v| self.stepped.get(v)).collect::<Option<Vec<&Stepped>>>()?;
+        if others.iter().any(|s| s.rows.at != first.rows.at || s.rows.extent != first.rows.extent) {
+            return None;
+        }
+        let mut product = others.iter().fold(first.product, |p, s| p.or(s.product));
+        match (&d.op, d.operands.as_slice()) {
+            (Op::Matmul, [left, right]) => {
+                if !self.inside[*left] || self.inside[*right] {
+                    return None;
+                }
+                let [steps, columns] = shape(*right)? else { return None };
+                if !columns.at_most_by_form(&steps.mul(&Dim::from(WIDEST))) {
+                    self.wide.push(inst);
+                    return None;
+                }
+                product = Some(inst);
+            }
+            (Op::Gather { axis: 0, batch: 0 }, [table, _]) => {
+                let exactly = first.rows.extent == self.counted.trips && !self.counted.ends_early;
+                if self.inside[*table] || !self.may_fail || !exactly || product.is_some() {
+                    return None;
+                }
+            }
+            (Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Where | Op::Cast { .. }, operands) => {
+                let own = shape(v)?;
+                let fits = |v: &Value| match shape(*v) {
+                    Some(s) => !self.inside[*v] || s == own,
+                    None => false,
+                };
+                if !operands.iter().all(fits) {
+                    return None;
+                }
+            }
+            (Op::Reshape | Op::Transpose { .. } | Op::Slice { .. }, [_]) => {}
+            _ => return None,
+        }
+        // What follows a product takes it along, or both would be kept.
+        let is_product = |v: &Value| self.stepped.get(v).is_some_and(|s| s.product.is_some());
+        let alone = d.operands.iter().filter(|v| is_product(v)).all(|v| self.uses[*v].len() == 1);
+        (alone || d.op == Op::Matmul).then_some(Stepped { rows: first.rows, product })
+    }
+
+    /// Is it another one in each iteration: the counter, or a sum or difference of it and what does not change?
+    fn counts(&self, v: Value, depth: usize) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        if v == self.counted.counter {
+            return true;
+        }
+        let Some(d) = self.f.def_inst(v) else { return false };
+        match (&d.op, d.operands.as_slice()) {
+            (Op::Binary(BinaryOp::Add), [a, b]) => {
+                (self.counts(*a, depth) && !self.inside[*b]) || (self.counts(*b, depth) && !self.inside[*a])
+            }
+            (Op::Binary(BinaryOp::Sub), [a, b]) => {
+                (self.counts(*a, depth) && !self.inside[*b]) || (self.counts(*b, depth) && !self.inside[*a])
+            }
+            (Op::Index { axis: 0 }, [list, at]) => {
+                let is_iota = self.f.def_inst(*list).is_some_and(|d| d.op == Op::Iota { axis: 0 });
+                let is_list = self.f.tensor(*list).is_some_and(|t| t.rank() == 1);
+                is_iota && is_list && self.counts(*at, depth)
+            }
+            _ => false,
+        }
+    }
+
+    /// The stepped values made of products that something needs as they are in one step, in order.
+    fn wanted(&self, for_taps: &impl Fn(Value) -> bool) -> Vec<Value> {
+        let is_product = |v: Value| self.stepped.get(&v).is_some_and(|s| s.product.is_some());
+        let taken = |u: &Use| match u {
+            Use::Operand(i, _) => self.f.inst(*i).result.is_some_and(is_product),
+            Use::Terminator(_) => false,
+        };
+        let is_wanted = |v: &Value| is_product(*v) && !for_taps(*v) && !self.uses[*v].iter().all(taken);
+        self.stepped.keys().copied().filter(is_wanted).collect()
+    }
+}
+
+/// Makes stepped values for all steps at once, at the end of the block before the loop.
+struct Whole<'a> {
+    before: Block,
+    stepped: &'a BTreeMap<Value, Stepped>,
+    /// What was made, by the value of one step.
+    made: BTreeMap<Value, Value>,
+    /// What was made for the value at hand.
+    insts: Vec<Inst>,
+}
+
+impl Whole<'_> {
+    /// The value for all steps, `[rows, ..]`.
+    fn make(&mut self, f: &mut Function, v: Value) -> Result<Value, String> {
+        let Some(Stepped { rows, .. }) = self.stepped.get(&v) else { return Ok(v) };
+        if let Some(made) = self.made.get(&v) {
+            return Ok(*made);
+        }
+        let (inst, _) = f.definition(v).ok_or("a stepped value that is no result")?;
+        let d = f.inst(inst).clone();
+        let one = f.tensor(v).ok_or("a stepped index")?.clone();
+        let shape = [std::slice::from_ref(&rows.extent), one.shape.as_slice()].concat();
+        let all = TensorType::new(one.elem, shape);
+        let made = if matches!(d.op, Op::Index { .. } | Op::Extract { .. }) {
+            let x = *d.operands.first().ok_or("an operand is missing")?;
+            let axis = match &d.op {
+                Op::Index { axis } => *axis,
+                Op::Extract { axes } => *axes.first().ok_or("a window without an axis")?,
+                _ => return Err("rows are taken by an index".into()),
+            };
+            let rank = f.tensor(x).ok_or("an index of an index")?.rank();
+            let perm: Vec<usize> = std::iter::once(axis).chain((0..rank).filter(|i| *i != axis)).collect();
+            let first = if axis == 0 { x } else { self.add(f, Op::Transpose { perm }, vec![x], None, inst)? };
+            if f.tensor(first) == Some(&all) { first } else { self.add(f, Op::Reshape, vec![first], Some(all), inst)? }
+        } else {
+            let mut operands = Vec::new();
+            for x in &d.operands {
+                operands.push(self.make(f, *x)?);
+            }
+            let (op, declared) = match d.op {
+                Op::Transpose { perm } => {
+                    (Op::Transpose { perm: std::iter::once(0).chain(perm.iter().map(|i| i + 1)).collect() }, None)
+                }
+                Op::Slice { axis, start, stop } => (Op::Slice { axis: axis + 1, start, stop }, None),
+                op @ (Op::Reshape | Op::Cast { .. }) => (op, Some(all.clone())),
+                op => (op, None),
+            };
+            let made = self.add(f, op, operands, declared, inst)?;
+            if f.tensor(made) != Some(&all) {
+                return Err("a rule gives another type".into());
+            }
+            made
+        };
+        self.made.insert(v, made);
+        Ok(made)
+    }
+
+    /// An instruction at the end of the block before the loop, with the place of another.
+    fn add(
+        &mut self,
+        f: &mut Function,
+        op: Op,
+        operands: Vec<Value>,
+        declared: Option<TensorType>,
+        like: Inst,
+    ) -> Result<Value, String> {
+        let loc = f.inst(like).loc;
+        let made = f.append(self.before, op, operands, declared.map(Type::Tensor), loc)?.ok_or("no result")?;
+        self.insts.extend(f.definition(made).map(|(i, _)| i));
+        Ok(made)
+    }
+}
+
+/// One step of what was made for all, where the first of its rows is taken: what is out of range is found there, as before.
+fn take(f: &mut Function, rows: &Rows, all: Value, one: Value) -> Result<Value, String> {
+    let (block, inst) = rows.taken;
+    let at = Cursor::before(f, block, inst);
+    if !rows.window {
+        return at.insert(f, Op::Index { axis: 0 }, vec![all, rows.at]);
+    }
+    let ty = f.tensor(one).ok_or("a stepped index")?.clone();
+    let window = TensorType::new(ty.elem, [&[Dim::one()], ty.shape.as_slice()].concat());
+    let taken = at.insert_as(f, Op::Extract { axes: vec![0] }, vec![all, rows.at], Some(window))?;
+    at.insert_as(f, Op::Reshape, vec![taken], Some(ty))
+}

@@ -1,0 +1,81 @@
+//! The values of a body while it runs.
+
+use std::rc::Rc;
+
+use super::elements::Element;
+use super::memory::View;
+use super::{EvalError, broken};
+use crate::tile::Value;
+
+/// The elements of a tile, row by row.
+#[derive(Clone, Debug)]
+pub(super) struct Tile {
+    pub rows: usize,
+    pub cols: usize,
+    pub data: Rc<Vec<Element>>,
+}
+
+impl Tile {
+    /// The element that broadcasting puts at a place.
+    pub(super) fn at(&self, i: usize, j: usize) -> Option<Element> {
+        let i = if self.rows == 1 { 0 } else { i };
+        let j = if self.cols == 1 { 0 } else { j };
+        self.data.get(i.checked_mul(self.cols)?.checked_add(j)?).copied()
+    }
+}
+
+/// A value while a body runs.
+#[derive(Clone, Debug)]
+pub(super) enum RuntimeValue {
+    Index(i64),
+    Scalar(Element),
+    Tile(Tile),
+    /// Its elements are in scratch, where the type says.
+    Scratch,
+    /// Its elements are in a buffer, from an index on.
+    Window {
+        view: Rc<View>,
+        start: Vec<i64>,
+        rows: Option<usize>,
+        cols: Option<usize>,
+    },
+    Buffer(Rc<View>),
+}
+
+/// The values of a body.
+pub(super) type Frame = Vec<Option<RuntimeValue>>;
+
+pub(super) fn slot(v: Value) -> usize {
+    v.as_u32() as usize
+}
+
+pub(super) fn get(frame: &Frame, v: Value) -> Result<&RuntimeValue, EvalError> {
+    match frame.get(slot(v)) {
+        Some(Some(x)) => Ok(x),
+        _ => broken(format!("{v} has no value")),
+    }
+}
+
+pub(super) fn set(frame: &mut Frame, v: Value, x: RuntimeValue) {
+    if let Some(s) = frame.get_mut(slot(v)) {
+        *s = Some(x);
+    }
+}
+
+pub(super) fn index(frame: &Frame, v: Value) -> Result<i64, EvalError> {
+    match get(frame, v)? {
+        RuntimeValue::Index(n) => Ok(*n),
+        _ => broken(format!("{v} is no index")),
+    }
+}
+
+pub(super) fn indices(frame: &Frame, vs: &[Value]) -> Result<Vec<i64>, EvalError> {
+    vs.iter().map(|v| index(frame, *v)).collect()
+}
+
+pub(super) fn buffer(frame: &Frame, v: Value) -> Result<Rc<View>, EvalError> {
+    match get(frame, v)? {
+        RuntimeValue::Buffer(b) => Ok(b.clone()),
+        _ => broken(format!("{v} is no buffer")),
+    }
+}
